@@ -24,7 +24,7 @@ from benchmarks.generate_store import generate_store
 from benchmarks.index_memory import peaks
 from spark_mq.format.consume_queue import UNIT_DTYPE
 from spark_mq.format.index_file import ENTRY_DTYPE, ENTRY_SIZE, HEADER, IndexHeader, IndexLayout
-from spark_mq.source.option_values import parse_size
+from spark_mq.source.options import parse_size
 
 _MESSAGE_SIZE = 300
 

@@ -45,11 +45,11 @@ def dispatch(store: Path, output: Path) -> None:
     """Dispatch all records of a store, and put some entries into an index file, without Spark."""
     import numpy as np
 
-    from spark_mq.format.delay_level import DEFAULT_DELAY_LEVELS
     from spark_mq.format.index_file import IndexLayout
     from spark_mq.format.kernels.index_put import new_index_file, put_keys
-    from spark_mq.indexer.settings import DispatchTargets
-    from spark_mq.indexer.staging.split_dispatch import dispatch_split
+    from spark_mq.format.system_topic import DEFAULT_DELAY_LEVELS
+    from spark_mq.indexer.rebuild_plan import DispatchTargets
+    from spark_mq.indexer.split_dispatch import dispatch_split
     from spark_mq.io.location import Location
     from spark_mq.store.log.commit_log import CommitLog
     from spark_mq.store.log.splits import plan_splits

@@ -29,14 +29,13 @@ from spark_mq.format.record import BODY_CRC_AT, COMMIT_LOG_OFFSET_AT, QUEUE_OFFS
 from spark_mq.indexer.rebuild import rebuild_with
 from spark_mq.indexer.rebuild_request import RebuildRequest
 from spark_mq.job.tasks import LocalTasks
-from spark_mq.lifecycle.consumption.consumer_progress import consumer_progress_rows
-from spark_mq.lifecycle.delays import delayed
-from spark_mq.lifecycle.delays.delayed import delayed_rows
+from spark_mq.lifecycle import delayed, transaction_records
+from spark_mq.lifecycle.consumer_progress import consumer_progress_rows
+from spark_mq.lifecycle.delayed import delayed_rows
 from spark_mq.lifecycle.life.life import life
-from spark_mq.lifecycle.messages.selected_messages import EVERYTHING, Selection, TopicRule, selections_of
-from spark_mq.lifecycle.transactions import transaction_records
-from spark_mq.lifecycle.transactions.transactions import transaction_rows
-from spark_mq.source.option_values import parse_size
+from spark_mq.lifecycle.selected_messages import EVERYTHING, Selection, TopicRule, selections_of
+from spark_mq.lifecycle.transactions import transaction_rows
+from spark_mq.source.options import parse_size
 from spark_mq.store.config.checkpoint import CHECKPOINT, Checkpoint
 
 SEGMENT_SIZE = 128 << 20

@@ -24,7 +24,7 @@ from spark_mq import MessageStore
 from spark_mq.indexer.rebuild import rebuild_with
 from spark_mq.indexer.rebuild_request import RebuildRequest
 from spark_mq.job.tasks import LocalTasks
-from spark_mq.source.option_values import parse_size
+from spark_mq.source.options import parse_size
 from tests.s3.proxy import Proxy
 from tests.s3.server import ACCESS_KEY, SECRET_KEY, missing, running_server
 from tests.support.in_process import message_batches
@@ -96,7 +96,7 @@ def measure(figure: Figure, proxy: Proxy, delay: float, operation: Callable[[int
 
 def key_of(store: Path) -> tuple[str, str]:
     """Topic and a key of a message in the middle of the log."""
-    from spark_mq.format.message_keys import record_keys
+    from spark_mq.format.dispatch import record_keys
     from spark_mq.store.log.log_range import next_record
 
     with MessageStore(str(store)) as opened:

@@ -25,7 +25,7 @@ from typing import Any
 from benchmarks.generate_store import generate_store
 from benchmarks.index_memory import processes
 from benchmarks.run import java_rebuild, plain_read
-from spark_mq.source.option_values import parse_size
+from spark_mq.source.options import parse_size
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 

@@ -24,7 +24,7 @@ from benchmarks.index_memory import measure
 from spark_mq.cli.spark import spark_session
 from spark_mq.restorer.report import RestoreReport
 from spark_mq.restorer.restore import restore
-from spark_mq.source.option_values import parse_size
+from spark_mq.source.options import parse_size
 from tests.broker import harness
 
 _SENT = 30_000

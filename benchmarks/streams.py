@@ -94,9 +94,8 @@ class GrowingStore:
 def record_ends(segment: Path) -> list[int]:
     """The positions after the records of a segment."""
     from spark_mq.io.location import Location
-    from spark_mq.store.log.commit_log import CommitLog
+    from spark_mq.store.log.commit_log import CommitLog, SegmentSource
     from spark_mq.store.log.record_reader import RecordChunk, RecordReader
-    from spark_mq.store.log.segment_source import SegmentSource
 
     (listed,) = CommitLog.open(Location.resolve(str(segment.parent.parent))).segments
     ends: list[int] = []

@@ -15,7 +15,7 @@ from unittest import mock
 
 from benchmarks.topics import make_store, topics_of
 from spark_mq import MessageStore, explain
-from spark_mq.format.message_keys import record_keys
+from spark_mq.format.dispatch import record_keys
 from spark_mq.format.record import Record
 from spark_mq.indexer.rebuild import rebuild_with
 from spark_mq.indexer.rebuild_request import RebuildRequest

@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from spark_mq import filters
     from spark_mq.expirer.expire import expire
     from spark_mq.indexer.rebuild import rebuild
-    from spark_mq.lifecycle.delivery.why_not_consumed import why_not_consumed
     from spark_mq.lifecycle.life.life import life
+    from spark_mq.lifecycle.why_not_consumed import why_not_consumed
     from spark_mq.query.sql import sql
     from spark_mq.repairer.repair import repair
     from spark_mq.restorer.restore import restore
@@ -90,7 +90,7 @@ _MODULES = {
     "retention": "spark_mq.store.retention",
     "sql": "spark_mq.query.sql",
     "verify": "spark_mq.verifier.verify",
-    "why_not_consumed": "spark_mq.lifecycle.delivery.why_not_consumed",
+    "why_not_consumed": "spark_mq.lifecycle.why_not_consumed",
 }
 
 

@@ -43,7 +43,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 MEMORIES = {
-    "spark_mq.source.queue_comparison": "_COVERS",
+    "spark_mq.source.time_window": "_COVERS",
     "spark_mq.store.message_store": "_ENDS",
     "spark_mq.store.log.split_reader": "_found",
 }

@@ -19,7 +19,7 @@ from spark_mq.archive.delta import connected
 from spark_mq.errors import OptionError
 from spark_mq.io.location import Location
 from spark_mq.io.s3 import hadoop_address, is_s3, shown, with_settings
-from spark_mq.store.config.named_store import STORE_COLUMNS
+from spark_mq.store.config.named_stores import STORE_COLUMNS
 
 _URI = re.compile(r"[A-Za-z][\w+.-]*:/")
 _CATALOG_NAME = re.compile(r"\w+(\.\w+){0,2}")

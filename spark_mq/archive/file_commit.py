@@ -18,8 +18,7 @@ from pyspark.sql import SparkSession
 
 from spark_mq._compat import SPARK_ERRORS
 from spark_mq.archive.archive_tables import ArchiveTable, StoreArchive
-from spark_mq.archive.delta_log import ENGINE_INFO
-from spark_mq.archive.retry import retry_on_conflict
+from spark_mq.archive.delta_log import ENGINE_INFO, retry_on_conflict
 from spark_mq.archive.table_file import TableFile, WrittenFile, new_file_name, read_written_file, writes_bloom_filters
 from spark_mq.archive.tables import Layout
 from spark_mq.format.message_row import Row

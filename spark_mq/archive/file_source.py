@@ -6,26 +6,97 @@ before a commit names it (`file_commit`). What a killed task leaves is no row of
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from spark_mq.archive.archive_tables import StoreIdentity
 from spark_mq.archive.table_file import TableFile, new_file_name
-from spark_mq.archive.table_rows import READ_COLUMNS, key_rows, message_rows
-from spark_mq.archive.tables import KEYS, MESSAGES
+from spark_mq.archive.tables import KEYS, KEYS_SCHEMA, MESSAGES, MESSAGES_SCHEMA
 from spark_mq.errors import SparkMqError
+from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, MESSAGE_SCHEMA
 from spark_mq.source.message_stream import MessagesStreamReader
 from spark_mq.source.options import parse_stream_options
 
+TIMES = {"born_timestamp_millis": "born_timestamp", "store_timestamp_millis": "store_timestamp"}
+READ_COLUMNS = (*MESSAGE_SCHEMA.names, "properties_bytes", "encoded_body", *TIMES)
+"""The columns that the archive reads from a store."""
 FORMAT = "rocketmq_archive_files"
 PLACE = "archivePlace"
 """The option with the folders of both tables, and the names of the store in each row: a JSON array."""
+
+
+def message_rows(messages: pa.RecordBatch, identity: StoreIdentity) -> pa.RecordBatch:
+    """The rows of the messages table, for messages with `READ_COLUMNS`."""
+    columns = dict(zip(messages.schema.names, messages.columns, strict=True))
+    columns["stored_body"] = columns.pop("encoded_body")
+    for name, moment in TIMES.items():
+        columns[name] = pc.if_else(pc.is_null(columns[moment]), columns[name], None)
+    return _batch(columns, messages.num_rows, identity, MESSAGES_SCHEMA)
+
+
+def key_rows(messages: pa.RecordBatch, identity: StoreIdentity) -> pa.RecordBatch:
+    """The rows of the keys table: a row for each distinct key in KEYS, and a row for the unique key."""
+    keys, unique_keys = messages.column("keys"), messages.column("unique_key")
+    first = _first_of_each(pc.list_parent_indices(keys).to_numpy().astype(np.int64), pc.list_flatten(keys))
+    pieces, rows = pc.list_flatten(keys).take(first), pc.list_parent_indices(keys).cast(pa.int64()).take(first)
+    unique_rows = pc.indices_nonzero(pc.is_valid(unique_keys)).cast(pa.int64())
+    types = [pa.repeat(pa.scalar(name), len(part)) for name, part in (("KEYS", rows), ("UNIQ_KEY", unique_rows))]
+    all_rows = pa.concat_arrays([rows, unique_rows])
+    order = pc.sort_indices(all_rows)
+    of_messages = messages.select([name for name in KEYS_SCHEMA.names if name in messages.schema.names])
+    taken = of_messages.take(all_rows.take(order))
+    columns = dict(zip(taken.schema.names, taken.columns, strict=True))
+    columns["key"] = pa.concat_arrays([pieces, unique_keys.take(unique_rows)]).take(order)
+    columns["key_type"] = pa.concat_arrays(types).take(order)
+    return _batch(columns, len(all_rows), identity, KEYS_SCHEMA)
+
+
+def _first_of_each(rows: np.ndarray, keys: pa.Array) -> pa.Array:
+    """The positions of the first piece of each key of each message."""
+    codes = keys.dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    _, first = np.unique(rows * (int(codes.max(initial=0)) + 1) + codes, return_index=True)
+    return pa.array(first)
+
+
+def _batch(columns: dict[str, pa.Array], count: int, identity: StoreIdentity, schema: pa.Schema) -> pa.RecordBatch:
+    columns |= {name: pa.repeat(pa.scalar(value), count) for name, value in dataclasses.asdict(identity).items()}
+    return pa.RecordBatch.from_arrays([columns[field.name].cast(field.type) for field in schema], schema=schema)
+
+
+def source_schema() -> StructType:
+    """The columns that the archive reads from a store."""
+    return from_arrow_schema(pa.schema([ALL_MESSAGE_FIELDS[name] for name in READ_COLUMNS]))
+
+
+def archive_rows(messages: DataFrame, identity: StoreIdentity) -> DataFrame:
+    """Messages of `source_schema`, with the columns of the archive's messages table."""
+    millis = [F.when(F.col(moment).isNull(), F.col(name)).alias(name) for name, moment in TIMES.items()]
+    stored_body = F.col("encoded_body").alias("stored_body")
+    return messages.select(*identity.columns(), *MESSAGE_SCHEMA.names, "properties_bytes", stored_body, *millis)
+
+
+def archive_keys(messages: DataFrame) -> DataFrame:
+    """A row for each distinct key of each message."""
+    # F.transform with a lambda takes three times as long, because Spark does not compile lambdas.
+    pieces = F.coalesce(F.array_distinct("keys"), F.array().cast("array<string>"))
+    all_keys = F.concat(pieces, F.array("unique_key"))
+    exploded = messages.withColumn("piece_count", F.size(pieces)).select(
+        "*", F.posexplode(all_keys).alias("position", "key")
+    )
+    key_type = F.when(F.col("position") < F.col("piece_count"), "KEYS").otherwise("UNIQ_KEY")
+    return exploded.where("key IS NOT NULL").withColumn("key_type", key_type).select(*KEYS_SCHEMA.names)
 
 
 class ArchiveFilesSource(DataSource):

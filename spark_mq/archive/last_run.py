@@ -4,6 +4,10 @@ A run over an idle store starts Spark, and a dozen of its jobs, only to learn th
 run therefore writes a note: everything that decides what the next run would do, as sizes and digests. If all of it is
 still the same, and the log still ends where the messages stream ended, the next run would change nothing. All checks
 read small local files, and need no Spark session. If anything is unknown or different, Spark must run.
+
+A checkpoint is retired when a rename changes rows that its stream wrote: the stream then starts with a new checkpoint,
+at the end of the archived messages. A file contains the number of retired checkpoints. The file is published whole, so
+a killed run leaves the old state or the new one. The folders stay, because removing a folder takes many steps.
 """
 
 from __future__ import annotations
@@ -15,7 +19,6 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity
-from spark_mq.archive.checkpoints import KEYS, MESSAGES, checkpoint_of, finished_batch, source_offset
 from spark_mq.archive.delta_log import Commit, changes_no_row, newest_commit, version_of
 from spark_mq.archive.snapshot import small_files
 from spark_mq.archive.tables import layouts
@@ -29,7 +32,60 @@ from spark_mq.store.config.store_paths import COMMIT_LOG
 from spark_mq.store.log.record_mark import is_lost
 from spark_mq.store.message_store import MessageStore
 
+MESSAGES, KEYS = "messages", "keys"
+"""The two streams of a store."""
+_OFFSET_LOG_VERSION = "v1"
 _VERSION = 2
+
+
+def checkpoint_of(tables: ArchiveTables, identity: StoreIdentity, stream: str) -> str:
+    """The folder of the checkpoint that a stream uses now."""
+    retired = _retired(tables, identity, stream)
+    return tables.checkpoint(identity, f"{stream}-{retired}" if retired else stream)
+
+
+def retire_checkpoint(tables: ArchiveTables, identity: StoreIdentity, stream: str) -> None:
+    """Make the stream start with a new checkpoint, if it has used its present one."""
+    if has_begun(tables, checkpoint_of(tables, identity, stream)):
+        content = str(_retired(tables, identity, stream) + 1).encode()
+        publish(_retired_file(tables, identity, stream), content, len(content))
+
+
+def has_begun(tables: ArchiveTables, checkpoint: str) -> bool:
+    """Whether a stream has written an offset to this checkpoint; the stream then starts at that offset."""
+    return any(entry.base_name.isdigit() for entry in (tables.location(checkpoint) / "offsets").entries())
+
+
+def stream_id(tables: ArchiveTables, checkpoint: str) -> str:
+    """The id of the stream, which Spark writes before the first batch."""
+    return str(json.loads((tables.location(checkpoint) / "metadata").read_bytes())["id"])
+
+
+def finished_batch(tables: ArchiveTables, checkpoint: str) -> Location | None:
+    """The file with the offset of a stream's last batch; None if there is none, or the batch is not finished."""
+    folder = tables.location(checkpoint)
+    numbers = [int(entry.base_name) for entry in (folder / "offsets").entries() if entry.base_name.isdigit()]
+    if not numbers or not (folder / "commits" / str(max(numbers))).is_file:
+        return None
+    return folder / "offsets" / str(max(numbers))
+
+
+def source_offset(batch: Location) -> dict[str, Any] | None:
+    """The offset of the only source in a file of Spark's offset log; None for another form."""
+    lines = batch.read_bytes().decode().splitlines()
+    if len(lines) != 3 or lines[0] != _OFFSET_LOG_VERSION:
+        return None
+    values = json.loads(lines[2])
+    return values if isinstance(values, dict) else None
+
+
+def _retired(tables: ArchiveTables, identity: StoreIdentity, stream: str) -> int:
+    file = _retired_file(tables, identity, stream)
+    return int(file.read_bytes()) if file.is_file else 0
+
+
+def _retired_file(tables: ArchiveTables, identity: StoreIdentity, stream: str) -> Location:
+    return tables.location(tables.checkpoint(identity, f"{stream}.retired"))
 
 
 @dataclass(frozen=True)

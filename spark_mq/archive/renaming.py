@@ -13,9 +13,8 @@ from pyspark.sql import Row, SparkSession
 
 from spark_mq.archive.archive_tables import ArchiveTable, StoreArchive, StoreIdentity, sql_text
 from spark_mq.archive.archived_log import LOST, LostEnd, described, names_of_log
-from spark_mq.archive.checkpoints import KEYS, MESSAGES, retire_checkpoint
-from spark_mq.archive.delta_log import is_empty
-from spark_mq.archive.retry import retry_on_conflict
+from spark_mq.archive.delta_log import is_empty, retry_on_conflict
+from spark_mq.archive.last_run import KEYS, MESSAGES, retire_checkpoint
 from spark_mq.errors import OptionError
 
 

@@ -11,9 +11,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_mq.archive.archive_tables import IDENTITY, StoreArchive
-from spark_mq.archive.delta_log import is_empty
+from spark_mq.archive.delta_log import is_empty, retry_on_conflict
 from spark_mq.archive.file_commit import append_rows
-from spark_mq.archive.retry import retry_on_conflict
 from spark_mq.archive.tables import SEGMENTS, SEGMENTS_SCHEMA
 from spark_mq.errors import StoreChangedError
 from spark_mq.format.message_row import Row

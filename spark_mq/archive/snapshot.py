@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, ClassVar, NoReturn
 
 from pyarrow import fs
 from pyspark.sql import SparkSession
@@ -23,12 +23,73 @@ from spark_mq.errors import StoreChangedError
 from spark_mq.format.message_row import Row
 from spark_mq.format.timestamp import NANOS_PER_MICRO
 from spark_mq.io.location import Location
+from spark_mq.io.storage import NetworkStorage, StoredFile
 from spark_mq.store.config.checkpoint import CHECKPOINT
 from spark_mq.store.config.store_paths import CONFIG, CONSUME_QUEUE, INDEX
 from spark_mq.store.derived_facts import index_facts, queue_facts
 from spark_mq.store.message_store import MessageStore
 
 _MAX_FILE_SIZE = 64 << 20
+
+
+def snapshot_location(files: Mapping[str, bytes], name: str) -> Location:
+    """A folder with these files.
+
+    Args:
+        files: The contents by path, such as `config/topics.json`.
+        name: What error messages call the folder.
+    """
+    return Location(_Files(name, files), "")
+
+
+@dataclass(frozen=True)
+class _Files(NetworkStorage):
+    """Files in memory, which cannot be changed."""
+
+    what_to_check: ClassVar[str] = "the archive"
+    what_denies: ClassVar[str] = "the archive"
+
+    name: str
+    files: Mapping[str, bytes] = field(hash=False)
+
+    def uri(self, path: str) -> str:
+        return f"{self.name}{path}"
+
+    def info(self, path: str) -> fs.FileInfo:
+        name = path.strip("/")
+        if name in self.files:
+            return fs.FileInfo(path, fs.FileType.File, size=len(self.files[name]))
+        is_folder = any(file.startswith(f"{name}/" if name else "") for file in self.files)
+        return fs.FileInfo(path, fs.FileType.Directory if is_folder else fs.FileType.NotFound)
+
+    def entries(self, path: str, recursive: bool = False) -> list[fs.FileInfo]:
+        folder = f"{path.strip('/')}/".lstrip("/")
+        below = {path[len(folder) :] for path in self.files if path.startswith(folder)}
+        names = below if recursive else {path.partition("/")[0] for path in below}
+        return [self.info(f"/{folder}{name}") for name in sorted(names)]
+
+    def open(self, path: str, size: int | None = None) -> StoredFile:
+        content = self.files.get(path.strip("/"))
+        if content is None:
+            raise FileNotFoundError(path)
+        return _File(content)
+
+    def _refuse(self, *arguments: Any, **options: Any) -> NoReturn:
+        raise OSError("a snapshot cannot be changed")
+
+    write = make_folder = rename = delete = delete_folder = _refuse
+
+
+@dataclass(frozen=True)
+class _File:
+    content: bytes
+
+    @property
+    def size(self) -> int:
+        return len(self.content)
+
+    def read(self, position: int, length: int) -> bytes:
+        return self.content[position : position + length]
 
 
 def write_snapshot(archive: StoreArchive) -> int:

@@ -25,14 +25,13 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from spark_mq._compat import register_source, session_has_read_limits
 from spark_mq.archive.archive_tables import ArchiveTable, StoreArchive, StoreIdentity
-from spark_mq.archive.checkpoints import KEYS as KEYS_STREAM
-from spark_mq.archive.checkpoints import MESSAGES as MESSAGES_STREAM
-from spark_mq.archive.checkpoints import checkpoint_of, has_begun, stream_id
 from spark_mq.archive.delta_log import is_empty, version_of
 from spark_mq.archive.file_commit import KernelTable, find_kernel_table
-from spark_mq.archive.file_source import FORMAT, PLACE, ArchiveFilesSource
+from spark_mq.archive.file_source import FORMAT, PLACE, ArchiveFilesSource, archive_keys, archive_rows, source_schema
+from spark_mq.archive.last_run import KEYS as KEYS_STREAM
+from spark_mq.archive.last_run import MESSAGES as MESSAGES_STREAM
+from spark_mq.archive.last_run import checkpoint_of, has_begun, stream_id
 from spark_mq.archive.table_file import WrittenFile, read_written_file
-from spark_mq.archive.table_rows import archive_keys, archive_rows, source_schema
 from spark_mq.archive.tables import KEYS, MESSAGES
 from spark_mq.errors import StoreChangedError
 from spark_mq.store.message_store import MessageStore

@@ -20,8 +20,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from spark_mq.archive.archive_tables import IDENTITY, ArchiveTable, ArchiveTables
-from spark_mq.archive.delta_log import version_of
-from spark_mq.archive.retry import retry_on_conflict
+from spark_mq.archive.delta_log import retry_on_conflict, version_of
 from spark_mq.format.message_schema import MESSAGE_SCHEMA, TIMESTAMP
 
 _IDENTITY = [(name, pa.string()) for name in IDENTITY]

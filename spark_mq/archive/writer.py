@@ -20,11 +20,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 from spark_mq._compat import SPARK_ERRORS
 from spark_mq.archive.archive_tables import ArchiveTables, StoreArchive, StoreIdentity
 from spark_mq.archive.archived_log import find_lost_end
+from spark_mq.archive.delta_log import TRIES, is_late_worker, retry_late_worker
 from spark_mq.archive.last_run import ArchiveState, StoreState, versions, write_note
 from spark_mq.archive.lease import lease
 from spark_mq.archive.renaming import rename_lost, settle_name
 from spark_mq.archive.report import ArchiveReport, BatchProgress, stream_offset
-from spark_mq.archive.retry import TRIES, is_late_worker, retry_late_worker
 from spark_mq.archive.segments import write_segments
 from spark_mq.archive.snapshot import write_snapshot
 from spark_mq.archive.streams import ArchiveStreams
@@ -33,7 +33,7 @@ from spark_mq.errors import ArchiveInUseError, LogCutError
 from spark_mq.io.location import Location
 from spark_mq.job.task_errors import reraise_task_errors
 from spark_mq.source.datasource import register
-from spark_mq.store.config.named_store import DEFAULT_BROKER, DEFAULT_CLUSTER
+from spark_mq.store.config.named_stores import DEFAULT_BROKER, DEFAULT_CLUSTER
 from spark_mq.store.log.segment_files import segment_files
 
 DEFAULT_MAX_BYTES = 4 << 30

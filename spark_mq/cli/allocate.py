@@ -91,8 +91,8 @@ def _points(text: str) -> int:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the shares; returns the exit status."""
-    from spark_mq.sharing.consumers import parse_consumers
     from spark_mq.sharing.shares import allocation, moves
+    from spark_mq.sharing.strategy_choice import parse_consumers
     from spark_mq.sharing.topic_queues import topic_queues
     from spark_mq.store.message_store import MessageStore
 
@@ -131,7 +131,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _broker_name(arguments: argparse.Namespace) -> str | None:
-    from spark_mq.cli.broker_settings import broker_conf_path
+    from spark_mq.cli.arguments import broker_conf_path
     from spark_mq.store.config.broker_conf import BrokerConf
 
     if arguments.broker_name is not None:

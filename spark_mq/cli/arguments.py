@@ -3,11 +3,109 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
+import sys
 from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path, PurePosixPath
 
+from spark_mq.cli.output import visible
+from spark_mq.errors import OptionError
+
+_AGO = re.compile(r"-([0-9]{1,9})\s?([smhdw])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_DAYS_AGO = {"today": 0, "yesterday": 1}
+_OPTIONS = ("--begin", "--end", "--at", "--from-where")
+_DESCENDING = re.compile(r"-[a-z]\w+")
+VARIABLE = "SPARK_MQ_BROKER_CONF"
+_BESIDE = ("broker.conf", "conf/broker.conf")
+"""Paths relative to the parent folder of a store."""
+_ROOT = "storePathRootDir"
 _STORES_IS_NOT_STORE = ("sql",)
 """The commands whose `--stores` does not take the place of STORE: they have no such argument."""
+
+
+def parse_moment(name: str, text: str, now: datetime) -> int:
+    """Milliseconds since the epoch of a time as a person types it.
+
+    Args:
+        name: What the time is given for; errors name it.
+        text: `-90s`, `-15m`, `-1h`, `-2d` or `-1w`: so long before now; `now`; `today` or `yesterday`: the beginning of
+            the day, in the time zone of `now`; or what `parse_time` accepts.
+        now: The present time, with a time zone.
+    """
+    from spark_mq.format.timestamp import epoch_millis, parse_time
+
+    word = text.strip().lower()
+    ago = _AGO.fullmatch(word)
+    try:
+        if ago is not None:
+            return epoch_millis(now - timedelta(**{_UNITS[ago[2]]: int(ago[1])}))
+    except OverflowError as error:
+        raise OptionError(f"{name}={text!r} is before the year 1") from error
+    if word == "now":
+        return epoch_millis(now)
+    if word in _DAYS_AGO:
+        day = (now - timedelta(days=_DAYS_AGO[word])).date()
+        return epoch_millis(datetime(day.year, day.month, day.day, tzinfo=now.tzinfo))
+    return parse_time(name, text)
+
+
+def join_relative_times(arguments: Sequence[str]) -> list[str]:
+    """The arguments with `--begin -1h` as `--begin=-1h`: `argparse` takes a word with a hyphen for an option.
+
+    The same is done for `--sort -lag`.
+    """
+    joined: list[str] = []
+    for argument in arguments:
+        before = joined[-1] if joined else ""
+        is_time = before in _OPTIONS and _AGO.fullmatch(argument)
+        if is_time or (before == "--sort" and _DESCENDING.fullmatch(argument)):
+            joined[-1] += f"={argument}"
+        else:
+            joined.append(argument)
+    return joined
+
+
+def broker_conf_path(given: str | None, store: str | None) -> str | None:
+    """The path of the broker's settings file; None if there is none. If it was not given, a line on stderr names it.
+
+    A file beside the store is used only if it can be of this store: it names no `storePathRootDir`, or one whose last
+    part is the name of the store's folder.
+
+    Args:
+        given: The value of `--broker-conf`; an empty text means no file.
+        store: The store, a path or a URI; None if no file can be beside it.
+    """
+    if given is not None:
+        return given or None
+    named = os.environ.get(VARIABLE)
+    if named is not None:
+        if named and "://" not in named and not os.path.isfile(named):
+            raise OptionError(f"{VARIABLE}={named}: there is no such file")
+        return _used(named, VARIABLE) if named else None
+    if store is None or "://" in store:
+        return None
+    folder = Path(os.path.abspath(store))
+    for beside in _BESIDE:
+        file = folder.parent / beside
+        if file.is_file() and _may_belong(file, folder.name):
+            return _used(str(file), "beside the store")
+    return None
+
+
+def _used(path: str, why: str) -> str:
+    line = f"the broker's settings are {path} ({why}); {VARIABLE}='' uses none"
+    print(f"spark-mq: {visible(line)}", file=sys.stderr)
+    return path
+
+
+def _may_belong(file: Path, store_name: str) -> bool:
+    from spark_mq.store.config.broker_conf import BrokerConf
+
+    root = BrokerConf.of(str(file)).settings.get(_ROOT)
+    return root is None or PurePosixPath(root).name == store_name
 
 
 def pair(example: str) -> Callable[[str], tuple[str, str]]:

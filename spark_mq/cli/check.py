@@ -99,8 +99,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the answer; returns the exit status."""
     import json
 
-    from spark_mq.cli.broker_settings import broker_conf_path
-    from spark_mq.cli.output.report import print_report
+    from spark_mq.cli.arguments import broker_conf_path
+    from spark_mq.cli.output.terminal import print_report
     from spark_mq.cli.output.value_text import visible
 
     conf = broker_conf_path(arguments.broker_conf, arguments.store)
@@ -167,7 +167,7 @@ def _why_not(state: StoreState, boot: Boot) -> Iterator[Fact]:
 def _of_boot(state: StoreState, boot: Boot) -> Iterator[Fact]:
     """What the boot loses."""
     from spark_mq.cli.output.value_text import size_text
-    from spark_mq.cli.state.verdict import messages
+    from spark_mq.cli.verdict import messages
 
     sure = _CERTAIN if boot.is_full else _AT_LEAST
     repair = f"`spark-mq repair {shlex.quote(state.store)} --apply` adds"
@@ -208,7 +208,7 @@ def _topics(counts: Mapping[str, int]) -> str:
 def _before_any_boot(state: StoreState) -> Iterator[Fact]:
     """What is lost already."""
     from spark_mq.cli.output.value_text import size_text
-    from spark_mq.cli.state.verdict import messages
+    from spark_mq.cli.verdict import messages
 
     if state.gone.count:
         counts: Counter[str] = Counter()
@@ -253,7 +253,7 @@ def _downgrade(store: str, version: str) -> Iterator[Fact]:
 
 def _come_back(state: StoreState, boot: Boot) -> Iterator[Fact]:
     from spark_mq.cli.output.value_text import size_text
-    from spark_mq.cli.state.verdict import messages
+    from spark_mq.cli.verdict import messages
 
     stop = "stopped cleanly" if state.last_stop.is_clean else "not stopped cleanly: the file abort is there"
     yield Fact(_CERTAIN, stop)

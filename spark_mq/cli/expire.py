@@ -66,9 +66,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Delete, or show what would be deleted; returns the exit status."""
     from datetime import datetime
 
-    from spark_mq.cli.moments import parse_moment
+    from spark_mq.cli.arguments import parse_moment
     from spark_mq.cli.output import visible
-    from spark_mq.cli.output.report import print_report
+    from spark_mq.cli.output.terminal import print_report
     from spark_mq.expirer.expire import expire
 
     at = None if arguments.at is None else parse_moment("--at", arguments.at, datetime.now().astimezone())

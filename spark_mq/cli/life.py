@@ -80,9 +80,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the lives of the messages; stderr gets the reason if there is none, and damage of the index."""
     from datetime import datetime
 
-    from spark_mq.cli.broker_settings import broker_conf_path
+    from spark_mq.cli.arguments import broker_conf_path, parse_moment
     from spark_mq.cli.messages.query_by_key import print_index_problems
-    from spark_mq.cli.moments import parse_moment
     from spark_mq.cli.output.value_text import visible
     from spark_mq.format.system_topic import TRACE_TOPIC
     from spark_mq.lifecycle.life.life import life
@@ -169,7 +168,7 @@ def _with_archive(
 
 
 def _why_nothing(stores: dict[str, MessageStore], arguments: argparse.Namespace, archive: str | None) -> str:
-    from spark_mq.cli.messages.reasons import why_no_key_or_id
+    from spark_mq.cli.messages.message_filter import why_no_key_or_id
     from spark_mq.io.s3 import shown
 
     reasons = []

@@ -8,19 +8,51 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from spark_mq.cli.arguments import place_stores_file
+from spark_mq.cli.arguments import join_relative_times, place_stores_file
 from spark_mq.cli.commands import parser_for
 from spark_mq.cli.exit_status import FAILED, INTERRUPTED, INTERRUPTED_LINE, NOT_UNDERSTOOD
-from spark_mq.cli.moments import join_relative_times
 from spark_mq.cli.output import visible
-from spark_mq.cli.packages import missing_package
-from spark_mq.errors import OptionError, SparkMqError
+from spark_mq.errors import MissingPackageError, OptionError, SparkMqError
+
+_EXTRAS = {
+    "pyspark": "spark",
+    "py4j": "spark",
+    "delta": "delta",
+    "grpc": "connect",
+    "grpcio": "connect",
+    "grpc_status": "connect",
+    "googleapis-common-protos": "connect",
+    "google": "connect",
+    "zstandard": "connect",
+}
+"""The extra of `spark-mq` that installs a package, by the name of the package."""
+
+_PYSPARK_LACKS = re.compile(r"\[PACKAGE_NOT_INSTALLED\] (\S+)")
+"""The text with which PySpark names a missing package: it does not set `ImportError.name`."""
+
+
+def missing_package(error: ImportError) -> MissingPackageError | None:
+    """The error to print, with the `pip install` that helps; None if the package is there, but broken or too old.
+
+    Args:
+        error: The error of the `import`, or PySpark's error for it.
+    """
+    lacks = _PYSPARK_LACKS.search(str(error))
+    if lacks is None and not isinstance(error, ModuleNotFoundError):
+        return None
+    name = lacks[1] if lacks else (error.name or "").partition(".")[0]
+    if not name or name == "spark_mq":
+        return None
+    extra = _EXTRAS.get(name)
+    install = f"'spark-mq[{extra}]'" if extra else name
+    return MissingPackageError(f"this command needs the package {name}, which is not installed: pip install {install}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -12,10 +12,10 @@ from spark_mq.cli.arguments import (
     add_json_report,
     add_spark_settings,
     add_store,
+    broker_conf_path,
 )
-from spark_mq.cli.broker_settings import broker_conf_path
 from spark_mq.cli.exit_status import DAMAGED, FOUND
-from spark_mq.cli.output.report import print_report
+from spark_mq.cli.output.terminal import print_report
 from spark_mq.cli.progress_printer import ProgressPrinter
 from spark_mq.cli.spark import given_settings, spark_errors, spark_session
 from spark_mq.errors import OptionError
@@ -91,8 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Rebuild, and print the report; returns the exit status."""
     from spark_mq.indexer.forecast import forecast
     from spark_mq.indexer.rebuild_request import RebuildRequest
-    from spark_mq.source.option_values import parse_size
-    from spark_mq.source.options import MIN_SPLIT_SIZE
+    from spark_mq.source.options import MIN_SPLIT_SIZE, parse_size
 
     # Wrong arguments, and an output that cannot be used, are found before a JVM starts.
     request = RebuildRequest.of(

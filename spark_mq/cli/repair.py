@@ -6,11 +6,10 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from spark_mq.cli.arguments import add_assume_defaults, add_check_settings, add_store
-from spark_mq.cli.broker_settings import broker_conf_path
+from spark_mq.cli.arguments import add_assume_defaults, add_check_settings, add_store, broker_conf_path
 from spark_mq.cli.exit_status import DAMAGED, FOUND
 from spark_mq.cli.output import visible
-from spark_mq.cli.output.report import print_report
+from spark_mq.cli.output.terminal import print_report
 from spark_mq.cli.progress_printer import ProgressPrinter
 from spark_mq.cli.spark import given_settings, spark_errors, spark_session
 from spark_mq.errors import OptionError
@@ -106,9 +105,8 @@ def _check_arguments(arguments: argparse.Namespace) -> None:
 
 
 def _repair(arguments: argparse.Namespace, conf: str | None) -> RepairReport:
-    from spark_mq.repairer.request import RepairRequest
-    from spark_mq.source.option_values import parse_size
-    from spark_mq.source.options import MIN_SPLIT_SIZE
+    from spark_mq.repairer.plan import RepairRequest
+    from spark_mq.source.options import MIN_SPLIT_SIZE, parse_size
 
     # Wrong arguments, and a path that is not a store, are found before a JVM starts.
     request = RepairRequest.of(
@@ -132,7 +130,7 @@ def _repair(arguments: argparse.Namespace, conf: str | None) -> RepairReport:
 def _undo(arguments: argparse.Namespace) -> int:
     import json
 
-    from spark_mq.repairer.undo import undo_plan, undo_repair
+    from spark_mq.repairer.changes import undo_plan, undo_repair
 
     folder, changes = (undo_repair if arguments.apply else undo_plan)(arguments.store)
     if arguments.json:
@@ -221,7 +219,7 @@ def _remedy(code: str) -> str:
 
 def _boot_lines(store: str, conf: str | None, report: RepairReport) -> Iterator[str]:
     """What the next boot of each version does with the store as it is now."""
-    from spark_mq.cli.state.verdict import verdict
+    from spark_mq.cli.verdict import verdict
     from spark_mq.store.store_state import store_state
 
     if report.output is not None:

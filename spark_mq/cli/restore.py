@@ -6,10 +6,16 @@ import argparse
 import os
 from collections.abc import Mapping
 
-from spark_mq.cli.arguments import add_broker_conf, add_broker_version, add_json_report, add_spark_settings, pair
-from spark_mq.cli.broker_settings import broker_conf_path
+from spark_mq.cli.arguments import (
+    add_broker_conf,
+    add_broker_version,
+    add_json_report,
+    add_spark_settings,
+    broker_conf_path,
+    pair,
+)
 from spark_mq.cli.exit_status import FOUND
-from spark_mq.cli.output.report import print_report
+from spark_mq.cli.output.terminal import print_report
 from spark_mq.cli.progress_printer import ProgressPrinter
 from spark_mq.cli.spark import given_settings, spark_errors, spark_session
 from spark_mq.errors import OptionError
@@ -91,8 +97,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 def run(arguments: argparse.Namespace) -> int:
     """Restore, and print the report; returns the exit status."""
     from spark_mq.restorer.offset_map import check_map_folder
-    from spark_mq.restorer.restore_request import RestoreRequest
-    from spark_mq.restorer.source_kind import check_source
+    from spark_mq.restorer.restore_request import RestoreRequest, check_source
 
     topics = dict(arguments.topic_map)
     if len(topics) < len(arguments.topic_map):
@@ -133,9 +138,8 @@ def _settings(source: str, given: Mapping[str, str]) -> dict[str, str]:
     """The settings of Spark that the source needs: those of Delta tables, unless it is a store."""
     from spark_mq.archive.archive_tables import ArchiveTables
     from spark_mq.cli.archive.arguments import check_is_archive
-    from spark_mq.cli.delta_session import delta_session_settings
-    from spark_mq.cli.sql.session import has_empty_catalog
-    from spark_mq.restorer.source_kind import is_store
+    from spark_mq.cli.spark import delta_session_settings, has_empty_catalog
+    from spark_mq.restorer.restore_request import is_store
 
     if is_store(source):
         return {}

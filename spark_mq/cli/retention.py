@@ -58,8 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print when segments expire; returns the exit status."""
     from datetime import datetime
 
-    from spark_mq.cli.broker_settings import broker_conf_path
-    from spark_mq.cli.moments import parse_moment
+    from spark_mq.cli.arguments import broker_conf_path, parse_moment
     from spark_mq.store.retention import retention
 
     conf = broker_conf_path(arguments.broker_conf, arguments.store)
@@ -78,7 +77,7 @@ def _archived_to(store: str, table: str, conf: str | None) -> int | None:
     from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity
     from spark_mq.archive.last_run import archived_to
     from spark_mq.store.config.broker_conf import BrokerConf
-    from spark_mq.store.config.named_store import DEFAULT_BROKER, DEFAULT_CLUSTER
+    from spark_mq.store.config.named_stores import DEFAULT_BROKER, DEFAULT_CLUSTER
     from spark_mq.store.message_store import MessageStore
 
     settings = BrokerConf.of(conf).settings
@@ -133,7 +132,7 @@ def _print_json(found: Retention, archive: str | None, archived_to: int | None) 
 
 def _print_text(found: Retention, archive: str | None, archived_to: int | None) -> None:
     from spark_mq.cli.output import visible
-    from spark_mq.cli.output.report import print_report
+    from spark_mq.cli.output.terminal import print_report
 
     lines = [*_verdict(found), "", "rules", *_rules(found)]
     if archive is not None:
@@ -173,7 +172,7 @@ def _print_text(found: Retention, archive: str | None, archived_to: int | None) 
 def _verdict(found: Retention) -> Iterator[str]:
     """The answer, a sentence a line."""
     from spark_mq.cli.output.value_text import local_time_of, size_text
-    from spark_mq.store.disk_pressure import Deletion
+    from spark_mq.store.disk_use import Deletion
 
     if not found.segments:
         yield "The log has no message."
@@ -210,7 +209,7 @@ def _verdict(found: Retention) -> Iterator[str]:
 
 def _deletion(found: Retention) -> str:
     """When the broker deletes the segments that have expired."""
-    from spark_mq.store.disk_pressure import Deletion
+    from spark_mq.store.disk_use import Deletion
 
     if found.disk is not None and found.disk.deletion != Deletion.NONE:
         return f"A broker deletes them at once, because the disk is {found.disk.used_percent} % full."
@@ -301,7 +300,7 @@ def _moment(millis: int) -> Any:
 
 def _print_segments(found: Retention) -> None:
     from spark_mq.cli.output.json_lines import plain_rows
-    from spark_mq.store.segment_retention import retention_table
+    from spark_mq.store.expiry import retention_table
     from spark_mq.tables.store_files import RETENTION
 
     rows = plain_rows(retention_table(found.segments))

@@ -14,7 +14,7 @@ from spark_mq.errors import OptionError, SparkMqError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from spark_mq.store.config.named_store import NamedStore
+    from spark_mq.store.config.named_stores import NamedStore
     from spark_mq.store.message_store import MessageStore
 
 _Answer = TypeVar("_Answer")
@@ -45,7 +45,7 @@ class CommandStore:
 
     def with_names(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
         """The row, with the columns that name the store if there are several."""
-        from spark_mq.store.config.named_store import STORE_COLUMNS
+        from spark_mq.store.config.named_stores import STORE_COLUMNS
 
         return row if self.named is None else {**dict(zip(STORE_COLUMNS, self.named.names, strict=True)), **row}
 
@@ -61,7 +61,7 @@ def is_of_several(arguments: argparse.Namespace) -> bool:
 
 def command_stores(arguments: argparse.Namespace) -> list[CommandStore]:
     """The stores of a command."""
-    from spark_mq.cli.broker_settings import broker_conf_path
+    from spark_mq.cli.arguments import broker_conf_path
 
     uses_conf = hasattr(arguments, "broker_conf")
     if not is_of_several(arguments):
@@ -70,7 +70,7 @@ def command_stores(arguments: argparse.Namespace) -> list[CommandStore]:
         conf = broker_conf_path(arguments.broker_conf, arguments.store) if uses_conf else None
         return [CommandStore(arguments.store, conf, None)]
     from spark_mq.io.s3 import OPTIONS, with_settings
-    from spark_mq.store.config.stores_file import load_stores
+    from spark_mq.store.config.named_stores import load_stores
 
     if uses_conf and arguments.broker_conf:
         raise OptionError("--broker-conf is of one broker: with --stores, the file names the broker_conf of each store")
@@ -137,7 +137,7 @@ def _skip(arguments: argparse.Namespace, store: CommandStore, error: Exception) 
 def left_out(arguments: argparse.Namespace, store: NamedStore, error: Exception) -> None:
     """Print that a store is left out; or raise the error, which names the store."""
     from spark_mq.cli.output import visible
-    from spark_mq.store.config.named_store import is_unreadable, named_error
+    from spark_mq.store.config.named_stores import is_unreadable, named_error
 
     if not arguments.skip_unreadable or not is_unreadable(error):
         raise named_error(error, store) from error
@@ -156,7 +156,7 @@ def union(
 
 def columns_of(arguments: argparse.Namespace, names: Sequence[str]) -> list[str]:
     """The columns of a table of the command's stores; `names` are those of one store."""
-    from spark_mq.store.config.named_store import STORE_COLUMNS
+    from spark_mq.store.config.named_stores import STORE_COLUMNS
 
     return [*STORE_COLUMNS, *names] if is_of_several(arguments) else list(names)
 

@@ -16,13 +16,17 @@ from spark_mq.cli.compile import compile_in_background
 from spark_mq.cli.interrupt import ends_on_interrupt, interrupts_later
 from spark_mq.cli.launch import start_jvm
 from spark_mq.cli.output import visible
-from spark_mq.errors import OptionError, SparkMqError, SparkNotReachedError
+from spark_mq.errors import OptionError, SparkMqError, SparkNotReachedError, UnsupportedSparkError
+from spark_mq.io.s3 import is_s3, shown
 
 if TYPE_CHECKING:
     import argparse
 
     from pyspark.sql import SparkSession
 
+_NO_FILESYSTEM = re.compile(r"No FileSystem for scheme|Class org\.apache\.hadoop\.fs\.\S+ not found")
+_SETTINGS_OF_CATALOGS = ("catalog", "extensions", "warehouse", "hive", "metastore")
+_FILES = ("spark-defaults.conf", "hive-site.xml")
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """Loggers with which PySpark prints every error that it raises, as JSON."""
 _JAVA_ERROR = re.compile(r"^: (.+)", re.MULTILINE)
@@ -31,6 +35,69 @@ _SECONDS_TO_REACH_A_SERVER = 20.0
 _PACKAGES = "spark.jars.packages"
 _LISTS = (_PACKAGES, "spark.jars.excludes")
 """Settings whose values are lists, which add up."""
+
+
+def delta_session_settings(given: Mapping[str, str], *tables: str) -> dict[str, str]:
+    """The settings of a session with Delta Lake, and with S3 if a table is there, without packages that the user gives.
+
+    Args:
+        given: The settings that the user gave.
+        tables: The tables and checkpoints of archives, as the user named them.
+    """
+    from spark_mq.archive.delta import delta_settings, s3_packages
+
+    settings = delta_settings()
+    if "delta-spark" in given.get("spark.jars", ""):
+        del settings["spark.jars.packages"]
+    has_s3 = any("hadoop-aws" in given.get(name, "") for name in ("spark.jars", "spark.jars.packages"))
+    if any(map(is_s3, tables)) and not has_s3:
+        settings = joined_settings(settings, s3_packages())
+    return settings
+
+
+@contextmanager
+def known_filesystem(table: str) -> Iterator[None]:
+    """A context in which an error about a missing filesystem of the table's URI names the remedy."""
+    try:
+        yield
+    except SparkMqError as error:
+        if not _NO_FILESYSTEM.search(str(error)):
+            raise
+        scheme = table.partition(":")[0]
+        raise UnsupportedSparkError(
+            f"{shown(table)}: this Spark has no filesystem for {scheme}: ({error}). For S3, give the library to "
+            "spark-submit or to the Spark Connect server: --packages org.apache.hadoop:hadoop-aws:VERSION, where "
+            "VERSION is that of Spark's Hadoop jars"
+        ) from error
+
+
+def is_on_server() -> bool:
+    """Whether the session is on a Spark Connect server, which sees the stores under paths of its own."""
+    return not os.environ.get("SPARK_REMOTE", "local").startswith("local")
+
+
+def has_empty_catalog(settings: Mapping[str, str]) -> bool:
+    """Whether the session certainly has no tables and no databases when it starts.
+
+    A session that starts in this process has a catalog in memory, unless settings give it another one.
+    """
+    launched = ("SPARK_ENV_LOADED", "PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS")
+    if is_on_server() or any(name in os.environ for name in launched):
+        return False
+    if any(word in name.lower() for name in settings for word in _SETTINGS_OF_CATALOGS):
+        return False
+    return not any((folder / file).exists() for folder in _conf_folders() for file in _FILES)
+
+
+def _conf_folders() -> list[Path]:
+    folders = [Path(os.environ[name]) for name in ("SPARK_CONF_DIR", "HADOOP_CONF_DIR") if name in os.environ]
+    try:
+        from pyspark.find_spark_home import _find_spark_home
+
+        home = _find_spark_home()
+    except (ImportError, SystemExit):  # it ends the process if it finds nothing
+        return folders
+    return [*folders, Path(home) / "conf"]
 
 
 @contextmanager

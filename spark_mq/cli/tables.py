@@ -58,7 +58,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def _add_arguments(command: argparse.ArgumentParser, table: Table) -> None:
     from spark_mq.cli.archive.source import ARCHIVE_EPILOG, add_store_or_archive
     from spark_mq.cli.arguments import add_json_rows, add_store
-    from spark_mq.cli.output.columns import add_columns, add_sort
+    from spark_mq.cli.output.row_printer import add_columns, add_sort
 
     command.description = f"Print {table.summary}. One row is {table.row}."
     parts = [table.about, _EPILOG.format(columns=", ".join(table.names)), _MORE_EPILOG.get(table.name, "")]
@@ -120,8 +120,8 @@ def _number(text: str) -> int:
 
 def _chosen(argument: str, arguments: argparse.Namespace) -> Any:
     """The value of an option that chooses rows; None if it is not given."""
-    from spark_mq.cli.moments import parse_moment
-    from spark_mq.sharing.begin_offsets import FIRST, LAST
+    from spark_mq.cli.arguments import parse_moment
+    from spark_mq.sharing.topic_queues import FIRST, LAST
 
     value = getattr(arguments, argument)
     if value is None or argument not in ("at", "from_where"):
@@ -242,7 +242,7 @@ def _of(chosen: Mapping[str, Any]) -> str:
 
 def _why_no_row(table: Table, chosen: Mapping[str, Any], store: MessageStore) -> str:
     """Similar names, or the names that there are; or what a store without any row lacks."""
-    from spark_mq.similar_names import first_names, similar
+    from spark_mq.errors import first_names, similar
 
     if not table.rows.startswith("spark_mq.store."):
         return ""  # the log would be read again

@@ -7,11 +7,10 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from spark_mq.cli.arguments import add_check_settings
-from spark_mq.cli.broker_settings import broker_conf_path
+from spark_mq.cli.arguments import add_check_settings, broker_conf_path
 from spark_mq.cli.exit_status import COULD_NOT_RUN, SOUND, UNSOUND
 from spark_mq.cli.output import visible
-from spark_mq.cli.output.report import print_report
+from spark_mq.cli.output.terminal import print_report
 from spark_mq.cli.progress_printer import ProgressPrinter
 from spark_mq.cli.spark import given_settings, spark_errors, spark_session
 from spark_mq.errors import OptionError, SparkMqError
@@ -69,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _explain(name: str) -> int:
-    from spark_mq.similar_names import similar_names
+    from spark_mq.errors import similar_names
     from spark_mq.verifier.codes import all_codes, code_of
 
     if name == "all":
@@ -96,7 +95,7 @@ def _verify(arguments: argparse.Namespace) -> int:
 
         report, found = quick_check(arguments.store, BrokerConf.of(conf))
         if arguments.report is not None:
-            from spark_mq.verifier.report_file import write_findings
+            from spark_mq.verifier.result import write_findings
 
             write_findings(arguments.report, found.to_batches())
     else:
@@ -109,8 +108,7 @@ def _verify(arguments: argparse.Namespace) -> int:
 
 
 def _verify_with_spark(arguments: argparse.Namespace, conf: str | None) -> VerifyReport:
-    from spark_mq.source.option_values import parse_size
-    from spark_mq.source.options import MIN_SPLIT_SIZE
+    from spark_mq.source.options import MIN_SPLIT_SIZE, parse_size
     from spark_mq.verifier.verify_request import VerifyRequest
 
     # Wrong arguments, and a path that is not a store, are found before a JVM starts.
@@ -136,7 +134,7 @@ def report_lines(report: VerifyReport, report_file: str | None = None) -> Iterat
     Args:
         report_file: The file that has all findings; None if there is none.
     """
-    from spark_mq.io.size_text import size_text
+    from spark_mq.store.disk_use import size_text
 
     yield f"check of {visible(report.store)}"
     if report.messages is None:

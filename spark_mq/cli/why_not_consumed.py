@@ -10,7 +10,7 @@ from spark_mq.cli.exit_status import FOUND, NOT_FOUND
 from spark_mq.cli.messages.arguments import add_filter, queue_id
 
 if TYPE_CHECKING:
-    from spark_mq.lifecycle.delivery.answer import WhyNotConsumed
+    from spark_mq.lifecycle.why_not_consumed import WhyNotConsumed
 
 _EPILOG = """\
 The first reason that holds is printed, with its evidence: OUT_OF_RANGE, EXPIRED, DEAD, IN_RETRY, NOT_YET,
@@ -51,10 +51,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the reason; returns the exit status."""
     from datetime import datetime
 
-    from spark_mq.cli.broker_settings import broker_conf_path
-    from spark_mq.cli.moments import parse_moment
+    from spark_mq.cli.arguments import broker_conf_path, parse_moment
     from spark_mq.errors import OptionError
-    from spark_mq.lifecycle.delivery.why_not_consumed import why_not_consumed
+    from spark_mq.lifecycle.why_not_consumed import why_not_consumed
     from spark_mq.store.message_store import MessageStore
 
     if arguments.tag is not None and arguments.filter is not None:

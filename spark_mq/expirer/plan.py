@@ -13,9 +13,17 @@ from dataclasses import dataclass
 from spark_mq.errors import ConfigError, CorruptLogError, OptionError, UnsupportedStoreError
 from spark_mq.io.location import Location
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE
-from spark_mq.store.expiry import count_before, count_expired, expire_times
+from spark_mq.store.expiry import (
+    LiveSegment,
+    OldFile,
+    count_before,
+    count_expired,
+    expire_times,
+    live_segments,
+    max_offset,
+    old_files,
+)
 from spark_mq.store.message_store import MessageStore
-from spark_mq.store.old_files import LiveSegment, OldFile, live_segments, max_offset, old_files
 from spark_mq.store.unread import UnreadMessages, unread_before
 
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from spark_mq.filters.one_message import evaluate
 from spark_mq.filters.parser import NEWEST, ParsedFilter, parse_sql92
-from spark_mq.filters.tags import parse_tags
+from spark_mq.filters.tokens import parse_tags
 from spark_mq.filters.truth import Truth
 
 if TYPE_CHECKING:

@@ -11,6 +11,10 @@ from dataclasses import dataclass
 
 from spark_mq.errors import FilterError
 
+ALL = "*"
+_SEPARATOR = "||"
+_SPACE = "".join(map(chr, range(0x21)))
+"""What `String.trim` removes."""
 END, STRING, FLOAT, DECIMAL, NAME, SYMBOL = "end", "string", "float", "decimal", "name", "symbol"
 _SKIPPED = re.compile(r"(?:[ \t\n\r\f]|--[^\n\r]*(?:\r\n|\n|\r)|/\*[^*]*\*(?:\*|[^*/][^*]*\*)*/)+")
 _TOKEN = re.compile(
@@ -23,6 +27,26 @@ _TOKEN = re.compile(
 _MOST_SHOWN = 200
 _WORDS = frozenset(("NOT", "AND", "OR", "BETWEEN", "IN", "TRUE", "FALSE", "NULL", "IS"))
 _SEARCH_WORDS = frozenset(("CONTAINS", "STARTSWITH", "ENDSWITH"))
+
+
+def parse_tags(text: str | None) -> frozenset[str] | None:
+    """The tags that a subscription names; None for all messages.
+
+    A text with blank tags only matches no message.
+
+    Raises:
+        FilterError: The text consists of `||` only.
+
+    Example:
+        >>> sorted(parse_tags("paid || shipped"))
+        ['paid', 'shipped']
+    """
+    if not text or text == ALL:
+        return None
+    pieces = text.split(_SEPARATOR)
+    if not any(pieces):
+        raise refusal(text, 0, "it names no tag: give one, or several as 'a || b', or * for all messages")
+    return frozenset(filter(None, (piece.strip(_SPACE) for piece in pieces)))
 
 
 @dataclass(frozen=True)

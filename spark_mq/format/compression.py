@@ -16,7 +16,7 @@ import zlib
 import pyarrow as pa
 
 from spark_mq.errors import BodyError
-from spark_mq.format.sys_flag import COMPRESSION_TYPE_MASK, COMPRESSION_TYPE_SHIFT
+from spark_mq.format.record import COMPRESSION_TYPE_MASK, COMPRESSION_TYPE_SHIFT
 
 DEFAULT_BODY_LIMIT = 64 << 20
 """Decompressed bytes of one body. By default, a broker accepts stored bodies of up to 4 MiB (`maxMessageSize`)."""

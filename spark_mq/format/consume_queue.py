@@ -12,7 +12,7 @@ of the queue. All files have one size (300,000 units by default). A file's name 
 Zeros end a queue. If a queue does not begin at its first file's start, the units before the queue's first one are
 pre-blank: (0, 0x7FFFFFFF, 0) (`ConsumeQueue.fillPreBlank`). Between two messages of a queue, no broker leaves a unit
 without a message. This package does, for messages that were left out of a restored log, or are lost: such a unit has
-the same size, and can have a commit log offset above 0 (`indexer.queue.build.missing_offset`).
+the same size, and can have a commit log offset above 0 (`indexer.queue_files.missing_offset`).
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ import numpy.typing as npt
 
 UNIT = struct.Struct(">qiq")
 UNIT_DTYPE = np.dtype([("commit_log_offset", ">i8"), ("store_size", ">i4"), ("tags_code", ">i8")])
+Queue = tuple[str, int]
+"""A topic and a queue id."""
+
 UNIT_SIZE = UNIT_DTYPE.itemsize  # 20
 DEFAULT_FILE_SIZE = 300_000 * UNIT_SIZE
 

@@ -21,8 +21,7 @@ from spark_mq.format.message_schema import (
     MESSAGE_SCHEMA,
 )
 from spark_mq.format.properties import KEYS, TAGS, UNIQUE_KEY, parse_properties
-from spark_mq.format.record import Record
-from spark_mq.format.sys_flag import COMPRESSED_FLAG, TRANSACTION_TYPE_MASK, TRANSACTION_TYPE_NAMES
+from spark_mq.format.record import COMPRESSED_FLAG, TRANSACTION_TYPE_MASK, TRANSACTION_TYPE_NAMES, Record
 from spark_mq.format.timestamp import micros
 
 Row = dict[str, Any]

@@ -28,6 +28,17 @@ defined (`CommitLog.DefaultAppendMessageCallback`@5.3.3; zeros from 4.9.1).
 
 This module is the format of one record in plain Python: encoding, and decoding of a few records. The twin
 `kernels.frames` has the same rules for many records.
+
+| bits | meaning |
+| --- | --- |
+| 0x1 | the stored body is compressed |
+| 0x2 | multi-tags marker |
+| 0xC | transaction: 0 none, 0x4 prepared, 0x8 commit, 0xC rollback |
+| 0x10, 0x20 | born host, store host is an IPv6 address |
+| 0x40, 0x80 | need-unwrap, inner batch |
+| 0x700 | compression: 0 zlib (old clients), 0x100 LZ4, 0x200 zstd, 0x300 zlib |
+
+(`UtilAll.crc32`, `MessageDecoder.createCrc32`@5.3.3.)
 """
 
 from __future__ import annotations
@@ -37,8 +48,28 @@ import zlib
 from dataclasses import dataclass
 
 from spark_mq.errors import CorruptLogError
-from spark_mq.format.sys_flag import BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG
+from spark_mq.format.properties import (
+    CRC_PROPERTY,
+    NAME_VALUE_SEPARATOR,
+    PROPERTY_CRC_SIZE,
+    PROPERTY_SEPARATOR,
+)
 
+COMPRESSED_FLAG = 0x1
+TRANSACTION_TYPE_MASK = 0xC
+TRANSACTION_PREPARED_TYPE = 0x4
+TRANSACTION_COMMIT_TYPE = 0x8
+TRANSACTION_ROLLBACK_TYPE = 0xC
+BORN_HOST_V6_FLAG = 0x10
+STORE_HOST_V6_FLAG = 0x20
+INNER_BATCH_FLAG = 0x80
+COMPRESSION_TYPE_MASK = 0x700
+COMPRESSION_TYPE_SHIFT = 8
+
+TRANSACTION_TYPE_NAMES = ("NONE", "PREPARED", "COMMIT", "ROLLBACK")
+"""Names of transaction types, by `(sys_flag & TRANSACTION_TYPE_MASK) >> 2`."""
+_NAME = CRC_PROPERTY + bytes((NAME_VALUE_SEPARATOR,))
+_MASK = 0x7FFFFFFF
 MAGIC_V1 = -626843481  # 0xDAA320A7
 MAGIC_V2 = -626843477  # 0xDAA320AB
 MAGIC_BLANK = -875286124  # 0xCBD43194
@@ -87,6 +118,31 @@ MAX_BLANK_SIZE = 64 << 20
 A blank is shorter than the data that did not fit plus `BLANK_SIZE` (`CommitLog.DefaultAppendMessageCallback`@5.3.3).
 This data can be a batch of small messages, whose records are a few times as long as the batch's frame on the wire.
 A longer blank is damage: eight bytes in a body must not make a reader skip hundreds of megabytes."""
+
+
+def is_body_crc_wrong(record: Record) -> bool:
+    """Whether the record has a body whose CRC differs from the stored body CRC."""
+    return bool(record.body) and zlib.crc32(record.body) & _MASK != record.body_crc
+
+
+def has_property_crc(properties: bytes) -> bool:
+    """Whether the stored properties `properties` end with a property CRC, be its value right or wrong."""
+    start = len(properties) - PROPERTY_CRC_SIZE
+    if start < 0 or properties[-1] != PROPERTY_SEPARATOR or not properties.startswith(_NAME, start):
+        return False
+    return start == 0 or properties[start - 1] == PROPERTY_SEPARATOR
+
+
+def is_property_crc_wrong(stored: bytes, properties: bytes) -> bool:
+    """Whether a record has a property CRC that is not the CRC of the record.
+
+    `stored` has the bytes of the whole record, whose properties are `properties`.
+    """
+    if not has_property_crc(properties):
+        return False
+    digits = properties[len(_NAME) - PROPERTY_CRC_SIZE : -1]
+    covered = memoryview(stored)[:-PROPERTY_CRC_SIZE]
+    return not digits.isdigit() or int(digits[::-1]) != zlib.crc32(covered) & _MASK
 
 
 @dataclass(frozen=True)

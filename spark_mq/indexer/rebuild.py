@@ -23,37 +23,30 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from spark_mq import __version__
-from spark_mq.format.delay_level import DEFAULT_DELAY_LEVELS
 from spark_mq.format.index_file import IndexLayout
-from spark_mq.indexer.disk_space import no_room_error, room_needed
-from spark_mq.indexer.file_settings import file_settings
-from spark_mq.indexer.index.build import IndexResult, find_existing_index
-from spark_mq.indexer.index.tag_entries import TagDecision, TaggedRanges, TaskOf, keep_tags, tags_of_version
+from spark_mq.format.system_topic import DEFAULT_DELAY_LEVELS
+from spark_mq.indexer.forecast import file_settings, no_room_error, room_needed
+from spark_mq.indexer.index_files import IndexResult, find_existing_index
+from spark_mq.indexer.manifest import STAGED, Manifest
+from spark_mq.indexer.new_checkpoint import next_boot, rebuilt_checkpoint
 from spark_mq.indexer.output_folder import is_store_folder
-from spark_mq.indexer.queue.build import QueueResult
-from spark_mq.indexer.queue.existing import find_existing_queues
-from spark_mq.indexer.rebuild_plan import RebuildPlan
+from spark_mq.indexer.queue_files import QueueResult
+from spark_mq.indexer.queue_plan import find_existing_queues
+from spark_mq.indexer.rebuild_plan import RebuildPlan, StagingSettings
 from spark_mq.indexer.rebuild_request import FAILFAST, RebuildRequest
-from spark_mq.indexer.recovery import next_boot, rebuilt_checkpoint
 from spark_mq.indexer.report import RebuildReport
-from spark_mq.indexer.settings import StagingSettings
-from spark_mq.indexer.staging.manifest import Manifest
-from spark_mq.indexer.staging.stage import StagedLog, stage_log
-from spark_mq.indexer.staging.staged_files import STAGED
+from spark_mq.indexer.stage import StagedLog, stage_log
+from spark_mq.indexer.tag_entries import TagDecision, TaggedRanges, TaskOf, keep_tags, tags_of_version
 from spark_mq.indexer.trees import write_trees
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
-from spark_mq.job.context import JobContext
-from spark_mq.job.output_committer import OutputCommitter
-from spark_mq.job.output_lock import output_lock
+from spark_mq.job.output_committer import OutputCommitter, output_lock
 from spark_mq.job.progress import Progress, StageProgress
-from spark_mq.job.session import job_errors, job_session
 from spark_mq.job.shared_storage import SharedStorageCheck
-from spark_mq.job.storage_errors import is_full
-from spark_mq.job.task_errors import JOB_ERRORS, unwrap_task_error
-from spark_mq.job.tasks import SparkTasks, Tasks
+from spark_mq.job.task_errors import JOB_ERRORS, is_full, unwrap_task_error
+from spark_mq.job.tasks import JobContext, SparkTasks, Tasks, job_errors, job_session
+from spark_mq.store.config.broker_conf import FileSetting
 from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint
-from spark_mq.store.config.sourced import FileSetting
 from spark_mq.store.config.store_kind import Door, check_form
 from spark_mq.store.config.store_paths import CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX
 from spark_mq.store.index.folder import IndexFileInfo, index_files

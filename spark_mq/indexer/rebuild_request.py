@@ -10,12 +10,12 @@ from typing import Self
 
 from spark_mq.errors import EmptyStoreError, OptionError
 from spark_mq.format.broker_version import INDEX_TAGS, BrokerVersions
-from spark_mq.indexer.damage import raise_or_report
-from spark_mq.indexer.index.tag_entries import TaggedRanges
+from spark_mq.indexer.ext_settings import ExtSettings
+from spark_mq.indexer.manifest import MANIFEST
 from spark_mq.indexer.output_folder import check_output
-from spark_mq.indexer.queue.ext_settings import ExtSettings
-from spark_mq.indexer.selection import Selection
-from spark_mq.indexer.staging.manifest import MANIFEST
+from spark_mq.indexer.rebuild_plan import Selection
+from spark_mq.indexer.report import raise_or_report
+from spark_mq.indexer.tag_entries import TaggedRanges
 from spark_mq.io.location import Location
 from spark_mq.job.output_committer import OutputCommitter
 from spark_mq.store.broker_versions import find_broker_versions

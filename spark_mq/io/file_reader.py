@@ -1,7 +1,7 @@
 """Ranges of bytes of a store's files, for look-ups that read a few short ranges.
 
 Bytes of a local file are not cached; only files are kept open. `remote_file` has the rules for a file over a network.
-`store.log.segment_source` reads a whole segment in order.
+`store.log.commit_log` reads a whole segment in order.
 """
 
 from __future__ import annotations

@@ -22,9 +22,8 @@ from spark_mq.errors import OptionError, StorageError
 from spark_mq.io.hdfs import HdfsStorage
 from spark_mq.io.local import LocalStorage, open_regular
 from spark_mq.io.object_store import ObjectStore
-from spark_mq.io.remote_file import RemoteFile
+from spark_mq.io.remote_file import RemoteFile, Snapshot
 from spark_mq.io.s3 import redacted, shown
-from spark_mq.io.snapshot import Snapshot
 from spark_mq.io.storage import NetworkStorage, Storage
 
 if TYPE_CHECKING:

@@ -2,24 +2,33 @@
 
 A request for 20 bytes takes as long as one for 256 KiB. So a read gets the block around it, and a small file whole.
 Reads that follow one another get more with each request, up to 2 MiB.
+
+Each question about a file of an object store is a request, and so is opening a file. A listing of a whole tree is one
+request for 1000 files. So a reader that shows a store as it was when it was opened asks for the first 1000 files, which
+are all files of most stores. Of a larger store it asks once for the store's own folder, and once for each folder in it
+of which it needs a file and that the first 1000 files do not contain. Its files stay open, with the blocks that were
+read last.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
+
+from pyarrow import fs
 
 from spark_mq.errors import SparkMqError, StoreChangedError
 from spark_mq.io.s3 import shown
 
 if TYPE_CHECKING:
     from spark_mq.io.location import Location
-    from spark_mq.io.storage import NetworkStorage
+    from spark_mq.io.storage import NetworkStorage, Page
 
+_OPEN_FILES: Final = 64
 READ_SIZE: Final = 8 << 20
 """The number of bytes of a request for a part of a long range."""
 
@@ -30,6 +39,117 @@ _KEPT_BLOCKS: Final = 16
 _REQUESTS_TOGETHER: Final = 8
 _MOST_TOGETHER: Final = 32
 """Files that are opened at the same time: half of those that a snapshot keeps open."""
+
+
+class Snapshot:
+    """What is in and below the folder `root`. A copy in another process asks again."""
+
+    def __init__(self, storage: NetworkStorage, root: str) -> None:
+        self._storage, self._root = storage, root
+        self._trees: dict[str, dict[str, list[fs.FileInfo]]] = {}
+        self._page: Page | None = None
+        self._page_folders: dict[str, list[fs.FileInfo]] = {}
+        self._has_page = False
+        self._files: OrderedDict[tuple[str, int | None], RemoteFile] = OrderedDict()
+        self._lock = threading.RLock()
+
+    def __reduce__(self) -> tuple[Callable[[NetworkStorage, str], Snapshot], tuple[NetworkStorage, str]]:
+        return Snapshot, (self._storage, self._root)
+
+    def info(self, path: str) -> fs.FileInfo | None:
+        """Type, size and time of a file or folder; None if only the filesystem can tell."""
+        root = self._root
+        if path == root:
+            return fs.FileInfo(root, fs.FileType.Directory) if self.entries(root) else None
+        folder, _, name = path.rpartition("/")
+        entries = self.entries(folder)
+        if entries is None:
+            return None
+        found = (info for info in entries if info.base_name == name)
+        return next(found, None) or fs.FileInfo(path, fs.FileType.NotFound)
+
+    def entries(self, folder: str) -> list[fs.FileInfo] | None:
+        """The entries of a folder, by name; empty if there is no such folder, None for a folder outside the root."""
+        top = self._top(folder)
+        if top is None:
+            return None
+        with self._lock:
+            if top not in self._trees:
+                self._trees[top] = self._tree(top)
+            return self._trees[top].get(folder, [])
+
+    def listed_size(self, path: str) -> int | None:
+        """The size of a file in a folder that was listed already; None for any other file."""
+        folder, _, name = path.rpartition("/")
+        top = self._top(folder)
+        with self._lock:
+            entries = [] if top is None else self._trees.get(top, {}).get(folder, [])
+        found = (info.size for info in entries if info.base_name == name and info.type == fs.FileType.File)
+        return next(found, None)
+
+    def tells_only_zeros(self, path: str, size: int) -> bool:
+        """Whether the first page of the listing tells that a file has this size, and certainly only zeros."""
+        with self._lock:
+            page = self._page
+        return page is not None and self.listed_size(path) == size and page.tells_only_zeros(path, size)
+
+    def file(self, path: str, size: int | None = None) -> RemoteFile:
+        """The file at a path, which stays open until 64 other files were opened.
+
+        Args:
+            path: The path of a file below the root.
+            size: The bytes of the file that are used, if they are known; what was listed counts more.
+        """
+        listed = self.listed_size(path)
+        key = path, size if listed is None else None
+        with self._lock:
+            file = self._files.get(key)
+        if file is None:
+            size = size if listed is None else listed
+            file = RemoteFile(self._storage, path, size)  # without the lock: several files are opened at the same time
+        with self._lock:
+            file = self._files.setdefault(key, file)
+            if len(self._files) > _OPEN_FILES:
+                self._files.popitem(last=False)
+            self._files.move_to_end(key)
+            return file
+
+    def _top(self, folder: str) -> str | None:
+        """The folder of the root in which a folder is, empty for the root itself; None for one outside the root."""
+        root = self._root
+        if folder != root and not folder.startswith(f"{root}/"):
+            return None
+        return folder.removeprefix(root).strip("/").partition("/")[0]
+
+    def _tree(self, top: str) -> dict[str, list[fs.FileInfo]]:
+        """The entries of the folder `top` of the root and of the folders below it; of the root itself for no name."""
+        root = self._root
+        if not self._has_page:
+            self._page, self._has_page = self._storage.first_page(root), True
+            self._page_folders = {} if self._page is None else _by_folder(self._page.infos)
+        if self._page is not None and self._is_on_page(self._page, top):
+            return self._page_folders
+        if not top:
+            return _by_folder(self._storage.entries(root))
+        if "" not in self._trees:
+            self._trees[""] = self._tree("")
+        is_folder = any(
+            info.base_name == top and info.type == fs.FileType.Directory for info in self._trees[""].get(root, [])
+        )
+        return _by_folder(self._storage.entries(f"{root}/{top}", recursive=True)) if is_folder else {}
+
+    def _is_on_page(self, page: Page, top: str) -> bool:
+        """Whether the page has all files below the folder `top` of the root, or of the root itself for no name."""
+        # No path of a file below `top` is after `top0`: 0 is the character after the slash.
+        return page.end is None or (top != "" and f"{self._root}/{top}0" <= page.end)
+
+
+def _by_folder(infos: Sequence[fs.FileInfo]) -> dict[str, list[fs.FileInfo]]:
+    """Files and folders by the folder in which they are, in the order of their names."""
+    folders: dict[str, list[fs.FileInfo]] = {}
+    for info in sorted(infos, key=lambda info: info.base_name):
+        folders.setdefault(info.path.rpartition("/")[0], []).append(info)
+    return folders
 
 
 def read_together(ranges: Sequence[tuple[Location, int, int]]) -> None:

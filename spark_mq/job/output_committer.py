@@ -9,30 +9,154 @@ which trees are unfinished (`UnfinishedTrees`). The end of that folder is the co
 
 A job can name a file without which nothing in its folder counts, such as a manifest. This file is removed first when
 the folder is cleared, so a job that is killed while it clears leaves nothing that looks complete.
+
+A file in the job's folder names them before their first file is written. While it exists, the trees count as
+unfinished: a job without `resume` removes them, and one with `resume` continues them.
+
+The folder itself is locked (`flock`), so no file is left in it, and the lock ends with the process. A folder that is a
+store has the store's own lock besides, which brokers know (`store.store_lock`).
 """
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import json
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import count
+from typing import Final
 
 from pyarrow import fs
 
-from spark_mq.errors import OutputExistsError, StorageError
+from spark_mq.errors import OutputExistsError, OutputInUseError, StorageError
 from spark_mq.io.local import sync_folder
 from spark_mq.io.location import Location
-from spark_mq.io.publish import remove_folder, rename
-from spark_mq.job.storage_errors import is_full, reason_of
-from spark_mq.job.unfinished_trees import UnfinishedTrees, keep_only
+from spark_mq.io.publish import publish, remove_folder, rename
+from spark_mq.job.task_errors import is_full, reason_of
 
+NAMES: Final = "unfinished.json"
+"""The file in the job's folder."""
+_REMOVERS: Final = 8
+"""Threads that remove files: each removal is a request or two."""
+_NOT_SUPPORTED = (errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
+"""Errors of filesystems that cannot lock a folder, such as NFS."""
 WORK_FOLDER = ".spark_mq"
 _REMOVED, _KEPT = "replaced-", "kept-"
 """Folders of trees that are set aside, to be removed or to be kept as a backup. The rest of the name is the number of
 parts of a tree's path: 1 for `consumequeue`, 2 for `consumequeue/TOPIC`."""
 BACKUP = "backup-"
+
+
+@dataclass(frozen=True)
+class UnfinishedTrees:
+    """The unfinished trees of an output.
+
+    Attributes:
+        output: The folder that gets the trees.
+    """
+
+    output: Location
+    folder: Location
+
+    def names(self) -> tuple[str, ...]:
+        """The trees, as paths relative to the output; empty if the job's folder names none."""
+        file = self.folder / NAMES
+        if not file.is_file:
+            return ()
+        try:
+            names = json.loads(file.read_bytes())
+        except ValueError:
+            return ()
+        return tuple(filter(_is_tree, names)) if isinstance(names, list) else ()
+
+    def add(self, names: Iterable[str]) -> None:
+        """Name these trees as unfinished, besides those that are named already."""
+        known = self.names()
+        content = json.dumps([*dict.fromkeys((*known, *names))]).encode()
+        publish(self.folder / NAMES, content, len(content))
+
+    def remove(self) -> None:
+        """Remove all files of the trees."""
+        for name in self.names():
+            if (self.output / name).is_directory:
+                remove_folder(self.output / name)
+
+    def finish(self) -> None:
+        """Make the trees finished."""
+        if (self.folder / NAMES).is_file:
+            (self.folder / NAMES).delete()
+
+
+def keep_only(tree: Location, is_planned: Callable[[str], bool]) -> None:
+    """Remove the files of a tree that are not planned.
+
+    A task of the failed job can still run, and remove its own temporary file at the same time.
+
+    Args:
+        tree: The folder; it need not exist.
+        is_planned: Whether the job writes the file with this path in the tree.
+    """
+    others = [tree / path for path in tree.files_below() if not is_planned(path)]
+
+    def remove(file: Location) -> None:
+        with suppress(FileNotFoundError):
+            file.delete()
+
+    with ThreadPoolExecutor(_REMOVERS) as removers:
+        list(removers.map(remove, others))
+
+
+def _is_tree(name: object) -> bool:
+    """Whether a value of the file is a path that does not leave the output."""
+    return isinstance(name, str) and not {"", ".", ".."} & set(name.split("/"))
+
+
+@contextmanager
+def output_lock(output: Location) -> Iterator[None]:
+    """A context in which no other job on this machine can write into the folder. The folder is created if needed.
+
+    There is no lock on a filesystem that is not local, or that cannot lock folders.
+    """
+    if not output.locks:
+        yield
+        return
+    descriptor = _open(output)
+    try:
+        _lock(descriptor, output)
+        yield
+    finally:
+        os.close(descriptor)  # which ends the lock
+
+
+def _open(output: Location) -> int:
+    step = "created"
+    try:
+        os.makedirs(output.path, exist_ok=True)
+        step = "opened"
+        return os.open(output.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        if is_full(error):
+            raise
+        raise StorageError(
+            f"--output {output}: the folder cannot be {step}: {reason_of(error)}; give a folder that can be written"
+        ) from error
+
+
+def _lock(descriptor: int, output: Location) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise OutputInUseError(
+            f"--output {output}: another job writes into this folder: wait until it has ended, or give another --output"
+        ) from error
+    except OSError as error:
+        if error.errno not in _NOT_SUPPORTED:
+            raise StorageError(f"--output {output}: the folder cannot be locked: {reason_of(error)}") from error
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from spark_mq.io.location import Location
-from spark_mq.io.size_text import size_text
+from spark_mq.store.disk_use import size_text
 
 _SECONDS_BETWEEN_LOOKS = 1.0
 _LISTING_SHARE = 20

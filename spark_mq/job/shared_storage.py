@@ -19,7 +19,7 @@ import pyarrow as pa
 from spark_mq.errors import NotSharedError
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
-from spark_mq.job.arrow_task import ArrowTask
+from spark_mq.job.task_items import ArrowTask
 from spark_mq.store.log.commit_log import CommitLog
 
 _MAX_HEAD = 1024

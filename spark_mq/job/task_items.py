@@ -7,7 +7,7 @@ Spark sends a job's function to every task, with everything that the function re
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Generic, Self, TypeVar
 
@@ -16,6 +16,8 @@ import pyarrow as pa
 from spark_mq.io.location import Location
 from spark_mq.job.progress import mark_done
 
+ArrowTask = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""A function for `mapInArrow`: numbers, or rows of another task, in; rows out."""
 Item = TypeVar("Item")
 
 

@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 
 from spark_mq.errors import OptionError
+from spark_mq.query.comparisons import TableColumns
 from spark_mq.query.conditions import ELEMENT_COLUMNS, KNOWN_VALUES
-from spark_mq.query.table_columns import TableColumns
-from spark_mq.source.condition import Condition, Operator, Value, encode_conditions
 from spark_mq.source.options import OPTION_NAMES, SELECTION, STREAM_ONLY, names_of
-from spark_mq.source.predicate import CONDITION_COLUMNS
+from spark_mq.source.predicate import CONDITION_COLUMNS, Condition, Operator, Value, encode_conditions
 from spark_mq.source.schema import default_schema, full_schema
 from spark_mq.source.store_choice import check_options
-from spark_mq.store.config.store_pattern import is_pattern
+from spark_mq.store.config.named_stores import is_pattern
 from spark_mq.tables.all_tables import TABLES
 from spark_mq.tables.messages import MESSAGES
 

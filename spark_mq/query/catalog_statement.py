@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from spark_mq.errors import OptionError
 from spark_mq.io.s3 import SECRET_OPTIONS, shown
 from spark_mq.query.catalog import Store, columns_of, options_of
+from spark_mq.query.comparisons import TableColumns
 from spark_mq.query.lexer import without_comments
-from spark_mq.query.table_columns import TableColumns
 from spark_mq.query.table_names import NamedTables, sole_named
 from spark_mq.source.schema import full_schema
 from spark_mq.tables.all_tables import TABLES
-from spark_mq.tables.common import STORE_NAME_COLUMNS
+from spark_mq.tables.table import STORE_NAME_COLUMNS
 
 _ARCHIVE_COMMENTS = {
     "messages": "the archived messages",

@@ -1,15 +1,103 @@
-"""Comparisons of a column with constants that are true for every row that passes a condition."""
+"""Comparisons of a column with constants that are true for every row that passes a condition.
+
+A constant has the same value whenever it is evaluated: a literal, a cast of a literal, an interval, arithmetic, a named
+parameter. Literals are copied from the query's text, so that Spark interprets their escapes. Functions are not
+constants here: the values of some depend on the time, and the parser has names for functions that Spark does not have.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Self
 
 from sqlglot import exp
 
-from spark_mq.query.constants import constant
 from spark_mq.query.statement import Statement
+from spark_mq.store.config.named_stores import STORE_COLUMNS
+
+_DIGITS = re.compile(r"\d+")
+_LITERAL_SUFFIX = "LSYlsy"
+_QUOTED = re.compile(r"'.*'|\".*\"", re.DOTALL)
+_TIME_TYPE_BEFORE = re.compile(r"\b(?:TIMESTAMP(?:_LTZ|_NTZ)?|DATE)\s*$", re.IGNORECASE)
+_QUOTED_DIGIT = re.compile(r"['\"]\s*\d")
+"""The start of a quoted time that does not depend on when it is evaluated, as `now` and `today` do."""
+_TYPES = {
+    exp.DataType.Type.TINYINT: "TINYINT",
+    exp.DataType.Type.SMALLINT: "SMALLINT",
+    exp.DataType.Type.INT: "INT",
+    exp.DataType.Type.BIGINT: "BIGINT",
+    exp.DataType.Type.TEXT: "STRING",
+    exp.DataType.Type.DATE: "DATE",
+    exp.DataType.Type.TIMESTAMPTZ: "TIMESTAMP",
+    exp.DataType.Type.TIMESTAMPLTZ: "TIMESTAMP_LTZ",
+    exp.DataType.Type.TIMESTAMPNTZ: "TIMESTAMP_NTZ",
+}
+_TIMES = ("DATE", "TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ")
+_UNITS = frozenset(("WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND"))
+_OPERATORS: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}
+
+
+def constant(statement: Statement, node: exp.Expr) -> str | None:
+    """The SQL text of a constant; None if the node is not certainly a constant."""
+    if isinstance(node, exp.Literal):
+        return _literal(statement, node)
+    if isinstance(node, exp.Placeholder):
+        name = node.this
+        return f":{name}" if isinstance(name, str) and name else None
+    if isinstance(node, exp.Paren):
+        return _within("({})", statement, node.this)
+    if isinstance(node, exp.Neg):
+        return _within("(-{})", statement, node.this)
+    if isinstance(node, exp.Cast):
+        return _cast(statement, node)
+    if isinstance(node, exp.Interval):
+        return _interval(node)
+    if isinstance(node, exp.Binary) and type(node) in _OPERATORS:
+        left, right = constant(statement, node.left), constant(statement, node.right)
+        return None if left is None or right is None else f"({left} {_OPERATORS[type(node)]} {right})"
+    return None
+
+
+def _within(template: str, statement: Statement, node: exp.Expr) -> str | None:
+    text = constant(statement, node)
+    return None if text is None else template.format(text)
+
+
+def _literal(statement: Statement, node: exp.Literal) -> str | None:
+    text = statement.source(node)
+    if text is None or not (_QUOTED if node.is_string else _DIGITS).fullmatch(text):
+        return None
+    return text
+
+
+def _cast(statement: Statement, node: exp.Cast) -> str | None:
+    """The text of a typed literal such as `TIMESTAMP '...'`, of a `CAST` of a literal, or of a number with a suffix."""
+    span = statement.span(node.this)
+    type_name = None if node.to.expressions else _TYPES.get(node.to.this)
+    if span is None or type_name is None or not isinstance(node.this, exp.Literal):
+        return None
+    literal = statement.text[slice(*span)]
+    if type_name in _TIMES and not _QUOTED_DIGIT.match(literal):
+        return None
+    if not isinstance(node, exp.TryCast):
+        before = _TIME_TYPE_BEFORE.search(statement.text, 0, span[0])
+        return None if before is None else statement.text[before.start() : span[1]]
+    if not node.this.is_string and literal[-1] in _LITERAL_SUFFIX:
+        return literal if _DIGITS.fullmatch(literal[:-1]) else None
+    text = _literal(statement, node.this)
+    return None if text is None else f"try_cast({text} AS {type_name})"
+
+
+def _interval(node: exp.Interval) -> str | None:
+    """The text of an interval of a whole number of one unit; None for any other interval."""
+    unit = node.args.get("unit")
+    if not isinstance(unit, exp.Var) or not isinstance(node.this, exp.Literal):
+        return None
+    name = unit.name.upper().removesuffix("S")
+    return f"INTERVAL '{node.this.name}' {name}" if name in _UNITS and _DIGITS.fullmatch(node.this.name) else None
 
 
 class Comparator(StrEnum):
@@ -171,3 +259,44 @@ def _without_parentheses(node: exp.Expr) -> exp.Expr:
     while isinstance(node, exp.Paren):
         node = node.this
     return node
+
+
+@dataclass(frozen=True)
+class TableColumns:
+    """Column names of one table.
+
+    Attributes:
+        default: The columns of a read without a schema, in order.
+        extra: The columns that are read only if a schema names them.
+        pushable: The columns on which a comparison can be pushed down into a read; of NOT IN and CONTAINS only those
+            that the next two attributes name.
+        enumerated: The columns that have few values, all of which are known, so that NOT IN is an IN.
+        searchable: The columns that are arrays, and whose elements a read can look up.
+        takes_conditions: Whether any condition on a pushable column can be given to a read, not only one value.
+    """
+
+    default: tuple[str, ...]
+    extra: tuple[str, ...] = ()
+    pushable: frozenset[str] = frozenset()
+    enumerated: frozenset[str] = frozenset()
+    searchable: frozenset[str] = frozenset()
+    takes_conditions: bool = False
+
+    def of_several(self) -> Self:
+        """The columns of the table of several stores: those that name the store are the first ones."""
+        extra = tuple(name for name in self.extra if name not in STORE_COLUMNS)
+        pushable = self.pushable | frozenset(STORE_COLUMNS) if self.takes_conditions else self.pushable
+        return replace(self, default=(*STORE_COLUMNS, *self.default), extra=extra, pushable=pushable)
+
+    @property
+    def all(self) -> frozenset[str]:
+        """The names of all columns."""
+        return frozenset((*self.default, *self.extra))
+
+    def can_push(self, comparison: Comparison) -> bool:
+        """Whether a read of the table can apply the comparison."""
+        if comparison.comparator == Comparator.NOT_IN:
+            return comparison.column in self.enumerated
+        if comparison.comparator == Comparator.CONTAINS:
+            return comparison.column in self.searchable
+        return comparison.column in self.pushable

@@ -12,11 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from spark_mq.format.sys_flag import TRANSACTION_TYPE_NAMES
+from spark_mq.format.record import TRANSACTION_TYPE_NAMES
 from spark_mq.format.timestamp import EPOCH
 from spark_mq.query.comparisons import Comparator, Comparison
-from spark_mq.source.condition import Condition, Operator, Value
-from spark_mq.source.predicate import ROLLBACK, Predicate
+from spark_mq.source.predicate import ROLLBACK, Condition, Operator, Predicate, Value
 
 TIMESTAMP = "timestamp"
 """Spark's name of the type of an instant."""

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from spark_mq.errors import OptionError
-from spark_mq.query.comparisons import Comparison
-from spark_mq.query.predicate_pushdown import PredicatePushdown
-from spark_mq.query.projection_pushdown import used_names
+from spark_mq.query.comparisons import Comparison, TableColumns
+from spark_mq.query.predicate_pushdown import PredicatePushdown, used_names
 from spark_mq.query.scope import (
     PLAIN_RELATION_ARGS,
     JoinTree,
@@ -25,7 +24,6 @@ from spark_mq.query.scope import (
     resolve_column,
 )
 from spark_mq.query.statement import Statement, parse_statement
-from spark_mq.query.table_columns import TableColumns
 from spark_mq.query.table_names import NamedTables, ResolvedTables, StoreTable, resolve_tables, sole_named
 from spark_mq.tables.all_tables import TABLES
 

@@ -11,25 +11,65 @@ the query needs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_mq.errors import OptionError
-from spark_mq.query import spark_constants
 from spark_mq.query.catalog import Store, several_of, table_columns, with_all
 from spark_mq.query.catalog_statement import CatalogAnswer, answer_statement, with_spark_names
+from spark_mq.query.comparisons import Comparator
+from spark_mq.query.conditions import TIMESTAMP, Constant, Constants, TypedComparison, constants_of
 from spark_mq.query.plan import QueryPlan, plan_references
 from spark_mq.query.store_reads import StoreRead, plan_reads, plan_whole_reads
-from spark_mq.query.table_names import NamedTables
-from spark_mq.query.unknown_table import unknown_table
+from spark_mq.query.table_names import NamedTables, unknown_table
 
+_AS_INSTANT = "struct(typeof({0}), CAST({0} AS STRING), unix_micros(try_cast({0} AS TIMESTAMP_LTZ)))"
+_COMPARES_AS_INSTANTS = (
+    "CAST('2001-01-01 00:00:00' AS TIMESTAMP_LTZ) = '2001-01-01'",
+    "CAST('2001-01-01 00:00:00.000001' AS TIMESTAMP_LTZ) > DATE '2001-01-01'",
+)
+"""Two expressions that show whether Spark casts text, and a date, to TIMESTAMP_LTZ before it compares it with one."""
+_CAN_SEARCH = "array_contains(array('a', 'b'), 'b') AND NOT array_contains(array('a', 'b'), 'c')"
+"""An expression that is true of Spark's own function: a session can have another one of this name."""
 Arguments = dict[str, Any] | list[Any]
 
 _NO_TABLE, _NO_COLUMN = "TABLE_OR_VIEW_NOT_FOUND", "UNRESOLVED_COLUMN"
+
+
+def evaluate(
+    spark: SparkSession, comparisons: Sequence[TypedComparison], args: dict[str, Any] | None = None
+) -> Constants:
+    """The values of the constants of comparisons.
+
+    If a constant cannot be evaluated, none has a value: Spark reports the error when it runs the query.
+
+    Args:
+        spark: The session whose settings apply.
+        args: The values of named parameters, as `spark.sql` takes them.
+    """
+    texts = constants_of(comparisons)
+    if not texts:
+        return Constants({})
+    searches = any(comparison.comparator == Comparator.CONTAINS for comparison, _ in comparisons)
+    columns = [_AS_INSTANT.format(text) if is_instant else text for text, is_instant in texts]
+    probes = [*_COMPARES_AS_INSTANTS, _CAN_SEARCH if searches else "true"]
+    try:
+        frame = spark.sql(f"SELECT {', '.join([*columns, *probes])}", args)
+        row, schema = frame.collect()[0], frame.schema
+    except PySparkException:
+        return Constants({})
+    values = {
+        text: Constant(*row[index]) if text[1] else Constant(schema[index].dataType.simpleString(), row[index])
+        for index, text in enumerate(texts)
+    }
+    *are_cast, can_search = row[-len(probes) :]
+    casts = zip(("string", "date"), are_cast, strict=True)
+    instant_types = {TIMESTAMP, *(data_type for data_type, is_cast in casts if is_cast)}
+    return Constants(values, frozenset(instant_types), bool(can_search))
 
 
 def sql(spark: SparkSession, query: str, args: Arguments | None = None, *, stores: Mapping[str, Store]) -> DataFrame:
@@ -92,7 +132,7 @@ def run_statement(
         named,
         several_of(stores),
     )
-    reads = plan_reads(plan, stores, partial(spark_constants.evaluate, spark, args=_named_arguments(args)))
+    reads = plan_reads(plan, stores, partial(evaluate, spark, args=_named_arguments(args)))
     try:
         return _run(spark, plan, args, reads)
     except AnalysisException as error:
@@ -117,7 +157,7 @@ def reads_of(
     _check_store_names(stores)
     stores = with_all(stores)
     plan = plan_references(query, stores, table_columns, spark.catalog.tableExists, several=several_of(stores))
-    return plan_reads(plan, stores, partial(spark_constants.evaluate, spark, args=_named_arguments(args)))
+    return plan_reads(plan, stores, partial(evaluate, spark, args=_named_arguments(args)))
 
 
 def _run(spark: SparkSession, plan: QueryPlan, args: Arguments | None, reads: list[StoreRead]) -> DataFrame:

@@ -8,12 +8,10 @@ from collections.abc import Mapping
 from spark_mq.errors import OptionError
 from spark_mq.query.catalog import Store, several_of, table_columns
 from spark_mq.query.catalog_statement import CatalogAnswer, answer_statement
-from spark_mq.query.lexer import first_word, without_comments
+from spark_mq.query.lexer import certain_syntax_error, first_word, without_comments
 from spark_mq.query.plan import QueryPlan, plan_references
 from spark_mq.query.statement import parse_statement
-from spark_mq.query.syntax_error import certain_syntax_error
-from spark_mq.query.table_names import NamedTables
-from spark_mq.query.unknown_table import unknown_tables
+from spark_mq.query.table_names import NamedTables, unknown_tables
 
 _KEEPS_CATALOG = ("SELECT", "WITH", "FROM", "VALUES", "(", "TABLE", "SHOW", "DESCRIBE", "DESC", "EXPLAIN", "INSERT")
 """The first words of statements after which Spark has the same tables, views and databases as before."""

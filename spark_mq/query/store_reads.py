@@ -13,7 +13,7 @@ from spark_mq.query.catalog import Store, columns_of, options_of, pushed_down_op
 from spark_mq.query.comparisons import Comparison
 from spark_mq.query.conditions import KEY, Constants, TypedComparison, conditions_of, usable_conditions
 from spark_mq.query.plan import QueryPlan, Reference
-from spark_mq.source.condition import Condition
+from spark_mq.source.predicate import Condition
 from spark_mq.source.schema import full_schema
 from spark_mq.tables.messages import MESSAGES
 

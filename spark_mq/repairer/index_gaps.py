@@ -13,15 +13,20 @@ from datetime import tzinfo
 import numpy as np
 
 from spark_mq.errors import CorruptIndexError
-from spark_mq.format.index_file import ENTRY_DTYPE, ENTRY_SIZE, HEADER, HEADER_SIZE, IndexHeader, IndexLayout
-from spark_mq.format.index_placement import place_entries
-from spark_mq.indexer.index.pending import PendingEntries, pending_entries
-from spark_mq.indexer.index.plan import IndexFilePlan
-from spark_mq.indexer.staging.stage import StagedLog
-from spark_mq.indexer.staging.staged_entries import EntryRange
+from spark_mq.format.index_file import (
+    ENTRY_DTYPE,
+    ENTRY_SIZE,
+    HEADER,
+    HEADER_SIZE,
+    IndexHeader,
+    IndexLayout,
+    place_entries,
+)
+from spark_mq.indexer.index_plan import IndexFilePlan, PendingEntries, pending_entries
+from spark_mq.indexer.stage import StagedLog
+from spark_mq.indexer.staged_files import EntryRange
 from spark_mq.io.file_reader import FileReader
-from spark_mq.store.index.end import index_end
-from spark_mq.store.index.folder import IndexFileInfo
+from spark_mq.store.index.folder import IndexFileInfo, index_end
 from spark_mq.store.index.names import index_file_names
 
 _MOST = 64 << 10

@@ -129,8 +129,8 @@ def _blank(store: Location, start: int, stop: int) -> LogEdit:
 
 def _check_boundary(option: str, segment: Segment, offset: int) -> None:
     """Raise `OptionError` unless a record or damage starts at an offset of a segment, or its records end there."""
+    from spark_mq.store.log.commit_log import SegmentSource
     from spark_mq.store.log.record_reader import RecordChunk, RecordReader
-    from spark_mq.store.log.segment_source import SegmentSource
 
     before = segment.base
     with SegmentSource(segment) as source:

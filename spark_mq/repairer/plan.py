@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import Self
 
+import pyarrow as pa
 from pyarrow import fs
 
-from spark_mq.errors import CorruptIndexError, OptionError
+from spark_mq.errors import CorruptIndexError, OptionError, OutputExistsError
 from spark_mq.format.consume_queue import UNIT_SIZE
-from spark_mq.format.delay_level import DEFAULT_DELAY_LEVELS
 from spark_mq.format.index_file import ENTRY_SIZE, IndexLayout
-from spark_mq.format.system_topic import SCHEDULE_TOPIC
-from spark_mq.indexer.index.build import find_time_zone
-from spark_mq.indexer.index.plan import IndexFilePlan
+from spark_mq.format.system_topic import DEFAULT_DELAY_LEVELS, SCHEDULE_TOPIC
+from spark_mq.indexer.index_files import find_time_zone
+from spark_mq.indexer.index_plan import IndexFilePlan
+from spark_mq.indexer.output_folder import check_output
 from spark_mq.io.location import Location
+from spark_mq.job.output_committer import WORK_FOLDER, UnfinishedTrees
 from spark_mq.repairer.changes import Change, ChangeKind
-from spark_mq.repairer.damaged_files import DamagedFile, DamagedFiles
 from spark_mq.repairer.index_gaps import IndexGap, find_gaps, plan_gap
 from spark_mq.repairer.queue_task import QueueFileName
-from spark_mq.repairer.request import RepairRequest
 from spark_mq.repairer.treatments import TREATMENTS, Treatment
-from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.config.sourced import NOTHING_TELLS, FileSetting
+from spark_mq.store.config.broker_conf import NOTHING_TELLS, BrokerConf, FileSetting
 from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
 from spark_mq.store.index.folder import check_layout_is_known, find_index_layout, index_files
-from spark_mq.store.log.data_end import find_data_end
+from spark_mq.store.log.segment_files import find_data_end
+from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE
 from spark_mq.store.queue.folders import find_queue_file_size, listed, queue_folders
 from spark_mq.verifier.check import Evidence
+from spark_mq.verifier.verify_request import VerifyRequest
 
 _ONLY_THE_END = ("INDEX_LAGS", "INDEX_MISSING")
 """Codes of a file to which only entries are missing."""
@@ -39,6 +42,126 @@ _DOUBTS = {
     "TOPIC_NAME": {"INDEX_ENTRY_WRONG", "INDEX_CHAIN", "INDEX_SLOT", "INDEX_TIME"},
 }
 """Codes of damaged records, and the codes of an index file that is perhaps right, and contradicts the damage."""
+
+
+@dataclass(frozen=True)
+class RepairRequest:
+    """What to repair, and where to; see `spark_mq.repair` for the arguments.
+
+    Attributes:
+        output: The folder that gets the new files; None for the store itself.
+        apply: Whether files are written; else the result is a plan.
+        offsets: Whether offsets of consumers and delay levels after the end of a queue are corrected.
+        assume_defaults: Whether index files are made with the broker's defaults if nothing tells their settings.
+    """
+
+    check: VerifyRequest
+    output: Location | None = None
+    apply: bool = False
+    offsets: bool = False
+    assume_defaults: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        store: str,
+        output: str | None = None,
+        *,
+        apply: bool = False,
+        offsets: bool = False,
+        broker_conf: str | None = None,
+        scratch: str | None = None,
+        split_size: int = DEFAULT_SPLIT_SIZE,
+        assume_defaults: bool = False,
+    ) -> Self:
+        """The request with these arguments."""
+        check = VerifyRequest.of(store, broker_conf, scratch, split_size)
+        if output is None:
+            if not check.store.is_local:
+                raise OptionError(f"{check.store} is not on a local filesystem: give --output with another folder")
+            return cls(check, None, apply, offsets, assume_defaults)
+        folder = Location.resolve(output)
+        check_output(folder, check.store, (CONSUME_QUEUE, INDEX))
+        is_unfinished = not folder.is_local and UnfinishedTrees(folder, folder / WORK_FOLDER).names()
+        if folder.entries() and not is_unfinished:
+            raise OutputExistsError(f"--output {folder} is not empty: give a new folder")
+        return cls(check, folder, apply, offsets, assume_defaults)
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether files of the store itself are changed."""
+        return self.apply and self.output is None
+
+
+@dataclass(frozen=True)
+class DamagedFile:
+    """One file of a store with findings that have the same treatment.
+
+    Attributes:
+        codes: The codes of its findings, in order, each with the number of findings.
+        last_position: The last byte at which there is a finding; -1 if none has a position.
+    """
+
+    file: str
+    codes: tuple[tuple[str, int], ...]
+    last_position: int = -1
+
+    def has(self, *codes: str) -> bool:
+        """Whether the file has a finding with one of these codes."""
+        return any(code in codes for code, _ in self.codes)
+
+    def has_only(self, *codes: str) -> bool:
+        """Whether the file has only findings with these codes."""
+        return all(code in codes for code, _ in self.codes)
+
+
+@dataclass(frozen=True)
+class DamagedFiles:
+    """The findings of a check by code and file; few, however many findings there are.
+
+    Attributes:
+        counts: The number of findings of each code and file. The file of a finding without one is empty text.
+        last_positions: By the same, the last byte at which there is such a finding; -1 if none has a position.
+    """
+
+    counts: Mapping[tuple[str, str], int]
+    last_positions: Mapping[tuple[str, str], int]
+
+    @classmethod
+    def of(cls, findings: Iterable[pa.RecordBatch]) -> Self:
+        """The findings of a check (`spark_mq.verifier.finding.FINDING_SCHEMA`)."""
+        counts: Counter[tuple[str, str]] = Counter()
+        last: dict[tuple[str, str], int] = {}
+        for batch in findings:
+            table = pa.Table.from_batches([batch]).select(["code", "file", "position"])
+            grouped = table.group_by(["code", "file"]).aggregate([([], "count_all"), ("position", "max")])
+            for row in grouped.to_pylist():
+                key = row["code"], row["file"] or ""
+                counts[key] += row["count_all"]
+                position = row["position_max"]
+                last[key] = max(last.get(key, -1), -1 if position is None else position)
+        return cls(counts, last)
+
+    def has(self, code: str) -> bool:
+        """Whether there is a finding with a code."""
+        return any(code == found for found, _ in self.counts)
+
+    def totals(self) -> dict[str, int]:
+        """The number of findings of each code, in the order of their names."""
+        totals: Counter[str] = Counter()
+        for (code, _), count in sorted(self.counts.items()):
+            totals[code] += count
+        return dict(totals)
+
+    def treated(self, treatment: Treatment) -> list[DamagedFile]:
+        """The files with a finding that has this treatment, by name."""
+        codes: dict[str, list[tuple[str, int]]] = {}
+        last: dict[str, int] = {}
+        for (code, file), count in sorted(self.counts.items()):
+            if TREATMENTS[code] == treatment:
+                codes.setdefault(file, []).append((code, count))
+                last[file] = max(last.get(file, -1), self.last_positions[code, file])
+        return [DamagedFile(file, tuple(found), last[file]) for file, found in sorted(codes.items())]
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from spark_mq.format.array_types import Int64s
 from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE, Units, is_live, pre_blank
-from spark_mq.indexer.queue.plan import PlannedQueue, QueuePlan
-from spark_mq.indexer.queue.runs import Run, runs_in
+from spark_mq.indexer.queue_plan import PlannedQueue, QueuePlan
+from spark_mq.indexer.queue_runs import Run, runs_in
 from spark_mq.io.file_reader import FileReader, FileReaders
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
@@ -24,8 +24,7 @@ from spark_mq.verifier.check import Evidence
 from spark_mq.verifier.log_bounds import LogBounds, Which
 from spark_mq.verifier.queue_file import ExpectedFile
 from spark_mq.verifier.queue_task import expected_files
-from spark_mq.verifier.sink import SUMMARY_SCHEMA, summary_batch
-from spark_mq.verifier.spread import Spread
+from spark_mq.verifier.sink import SUMMARY_SCHEMA, Spread, summary_batch
 
 
 @dataclass(frozen=True, order=True)

@@ -15,26 +15,21 @@ from pyspark.sql import SparkSession
 from spark_mq.errors import NoRoomError, StorageError
 from spark_mq.io.location import Location
 from spark_mq.io.publish import discard_folder
-from spark_mq.job.output_committer import WORK_FOLDER
+from spark_mq.job.output_committer import WORK_FOLDER, UnfinishedTrees
 from spark_mq.job.progress import Progress, StageProgress
-from spark_mq.job.session import job_session
-from spark_mq.job.storage_errors import is_full
-from spark_mq.job.task_errors import JOB_ERRORS
-from spark_mq.job.unfinished_trees import UnfinishedTrees
+from spark_mq.job.task_errors import JOB_ERRORS, is_full
+from spark_mq.job.tasks import job_session
 from spark_mq.repairer.changes import Backup
-from spark_mq.repairer.damaged_files import DamagedFiles
 from spark_mq.repairer.new_files import NewFiles
-from spark_mq.repairer.plan import Action, RepairPlan, plan_repair
+from spark_mq.repairer.plan import Action, DamagedFiles, RepairPlan, RepairRequest, plan_repair
 from spark_mq.repairer.report import RepairReport
-from spark_mq.repairer.request import RepairRequest
 from spark_mq.repairer.treatments import TREATMENTS, Treatment
 from spark_mq.store.config.checkpoint import CHECKPOINT
 from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE
 from spark_mq.store.store_lock import store_lock
 from spark_mq.verifier.check import FINDINGS, CheckedStore, check_store
 from spark_mq.verifier.result import VerifyReport
-from spark_mq.verifier.sink import read_findings
-from spark_mq.verifier.spread import Spread
+from spark_mq.verifier.sink import Spread, read_findings
 from spark_mq.verifier.verify import spark_spread, verify_report, work_folder
 
 NEW_FILES = "repair"

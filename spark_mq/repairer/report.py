@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from spark_mq.repairer.plan import Action, Left
-from spark_mq.store.config.sourced import FileSetting
+from spark_mq.store.config.broker_conf import FileSetting
 from spark_mq.verifier.result import VerifyReport
 
 

@@ -16,21 +16,17 @@ from typing import Any
 from spark_mq import __version__
 from spark_mq.errors import CorruptLogError, NoRoomError, SparkMqError, UnfinishedAppendError
 from spark_mq.format.consume_queue import UNIT_SIZE
-from spark_mq.format.delay_level import DEFAULT_DELAY_LEVELS
-from spark_mq.indexer.extension import Extension, extend_trees
-from spark_mq.indexer.rebuild_plan import RebuildPlan
-from spark_mq.indexer.recovery import rebuilt_checkpoint
-from spark_mq.indexer.selection import Selection
-from spark_mq.indexer.settings import StagingSettings
+from spark_mq.format.system_topic import DEFAULT_DELAY_LEVELS
+from spark_mq.indexer.new_checkpoint import rebuilt_checkpoint
+from spark_mq.indexer.rebuild_plan import RebuildPlan, Selection, StagingSettings
+from spark_mq.indexer.trees import Extension, extend_trees
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
-from spark_mq.job.context import JobContext
 from spark_mq.job.output_committer import WORK_FOLDER, OutputCommitter
 from spark_mq.job.progress import Progress, StageProgress
 from spark_mq.job.shared_storage import SharedStorageCheck
-from spark_mq.job.storage_errors import is_full
-from spark_mq.job.task_errors import JOB_ERRORS
-from spark_mq.job.tasks import Tasks
+from spark_mq.job.task_errors import JOB_ERRORS, is_full
+from spark_mq.job.tasks import JobContext, Tasks
 from spark_mq.restorer.append_commit import (
     APPEND,
     FinishedAppend,
@@ -44,8 +40,7 @@ from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX
 from spark_mq.store.log.commit_log import CommitLog
-from spark_mq.store.log.offset_range import list_offset_range
-from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE
+from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE, list_offset_range
 from spark_mq.store.queue.folders import QueueFolder, queue_folders
 from spark_mq.store.store_lock import store_lock
 

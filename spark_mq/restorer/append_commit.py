@@ -39,7 +39,7 @@ from spark_mq.io.local import sync_folder
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.job.output_committer import WORK_FOLDER
-from spark_mq.job.storage_errors import is_full
+from spark_mq.job.task_errors import is_full
 from spark_mq.store.config.checkpoint import CHECKPOINT
 from spark_mq.store.config.store_paths import APPEND_UNFINISHED, APPENDS, COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX
 

@@ -16,25 +16,24 @@ from pyarrow import fs
 
 from spark_mq.errors import CorruptIndexError, UnsupportedStoreError
 from spark_mq.format.broker_version import BrokerVersions
+from spark_mq.format.consume_queue import Queue
 from spark_mq.format.index_file import ENTRY, ENTRY_SIZE, IndexLayout
 from spark_mq.format.record import FRAME
-from spark_mq.indexer.index.tag_entries import TagRun, find_runs, tagged_ranges
-from spark_mq.indexer.queue.carry_over import Queue
-from spark_mq.indexer.staging.staged_entries import EntryBatch
+from spark_mq.indexer.staged_files import EntryBatch
+from spark_mq.indexer.tag_entries import TagRun, find_runs, tagged_ranges
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
-from spark_mq.store.boot_obstacles import boot_obstacles
+from spark_mq.store.boot import boot_obstacles
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.store_kind import Door, check_form
 from spark_mq.store.config.store_paths import ABORT, COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX, is_rocksdb
-from spark_mq.store.index.end import IndexEnd, index_end
-from spark_mq.store.index.folder import IndexFileInfo, index_files, index_layout
+from spark_mq.store.index.folder import IndexEnd, IndexFileInfo, index_end, index_files, index_layout
 from spark_mq.store.lacking_messages import find_lacking_messages
 from spark_mq.store.log.commit_log import CommitLog
-from spark_mq.store.log.newest_record import newest_record
-from spark_mq.store.log.offset_range import list_offset_range
+from spark_mq.store.log.log_range import newest_record
 from spark_mq.store.log.record_lookup import SegmentFile
 from spark_mq.store.log.segment_files import DEFAULT_SEGMENT_SIZE, is_segment_name, usual_size
+from spark_mq.store.log.splits import list_offset_range
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.folders import find_queue_file_size, listed
 from spark_mq.store.queue_state import queue_states
@@ -290,8 +289,8 @@ def _with_keys(store: Location, start: int, stop: int, has_tags: bool) -> Iterat
 
 def _chunks(store: Location, start: int, stop: int) -> Iterator[Any]:
     """The records of a range of the log that starts with a record or a blank, chunk by chunk (`RecordChunk`)."""
+    from spark_mq.store.log.commit_log import SegmentSource
     from spark_mq.store.log.record_reader import RecordChunk, RecordReader
-    from spark_mq.store.log.segment_source import SegmentSource
 
     for segment in list_offset_range(store, start, stop).segments:
         with SegmentSource(segment) as source:

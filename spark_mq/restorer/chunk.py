@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from spark_mq.errors import StorageError
 from spark_mq.format.array_types import Bytes, Flags, Int32s, Int64s
-from spark_mq.indexer.queue.carry_over import Queue
+from spark_mq.format.consume_queue import Queue
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from spark_mq.errors import OptionError
-from spark_mq.format.host_text import host_fault
+from spark_mq.format.message_id import host_fault
 from spark_mq.format.message_schema import MAX_TIMESTAMP_MILLIS
-from spark_mq.store.config.topic_name import new_topic_fault
+from spark_mq.store.config.topics import new_topic_fault
 
 DEFAULT_STORE_HOST = "127.0.0.1:10911"
 DEFAULT_BORN_HOST = "127.0.0.1:0"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from spark_mq.restorer.offset_files import CONSUMER_OFFSETS, DELAY_OFFSETS, LMQ_CONSUMER_OFFSETS
-from spark_mq.restorer.topics_json import TOPICS
+from spark_mq.restorer.config_files import CONSUMER_OFFSETS, DELAY_OFFSETS, LMQ_CONSUMER_OFFSETS, TOPICS
 
 
 class Situation(StrEnum):

@@ -1,4 +1,20 @@
-"""What a new store has besides its log, queues and index: `config/`, the checkpoint, and queues without a message."""
+"""What a new store has besides its log, queues and index: `config/`, the checkpoint, and queues without a message.
+
+A broker numbers the messages of a queue from the end of its last file on. A queue whose messages all expired keeps that
+file. So such a queue gets one file, which ends at its next offset. Its last unit looks like that of an expired message,
+and pre-blank units are before it, as in a queue of which only that message was left:
+
+- The commit log offset of the last unit, 1, is before the first segment. So every version takes the unit for expired,
+  and finds no message there (`ConsumeQueue.correctMinOffset`, `DefaultMessageStore.getMessage`@4.9.7 and @5.3.3). At
+  offset 0 a broker would return the first bytes of the log (`MappedFileQueue.findMappedFileByOffset(0, true)`).
+- Its size is 1. A boot takes offset and size of the last unit for the end of what the queue has from the log, and
+  ignores messages before that end (`ConsumeQueue.recover`, `putMessagePositionInfo`). With a pre-blank unit
+  (0, 0x7FFFFFFF, 0) as the last one, it would ignore all messages in the first 2 GiB of the log.
+- A file has at least one unit: a boot of 5.3.3 fails at a last file without one (`correctMinOffset` reads the unit
+  before the end). So a queue that ends at the end of a file has this file, full, and not an empty next one.
+
+This works only in a log whose first segment is not at offset 0: there is no expired offset in such a log.
+"""
 
 from __future__ import annotations
 
@@ -7,40 +23,43 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
+from spark_mq.errors import OptionError
 from spark_mq.format.broker_version import BrokerVersions
-from spark_mq.format.consume_queue import DEFAULT_FILE_SIZE
+from spark_mq.format.consume_queue import DEFAULT_FILE_SIZE, UNIT_SIZE, Queue, pre_blank, queue_file_name
 from spark_mq.format.system_topic import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
-from spark_mq.indexer.queue.carry_over import Queue, carry_over
-from spark_mq.indexer.recovery import rebuilt_checkpoint
+from spark_mq.indexer.new_checkpoint import rebuilt_checkpoint
+from spark_mq.indexer.queue_plan import carry_over
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
-from spark_mq.restorer.empty_queues import write_empty_queues
+from spark_mq.restorer.config_files import (
+    CONSUMER_OFFSETS,
+    DELAY_OFFSETS,
+    LMQ_CONSUMER_OFFSETS,
+    TOPICS,
+    Translate,
+    TranslatedOffsets,
+    consumer_offsets_json,
+    delay_offsets_json,
+    topics_json,
+)
 from spark_mq.restorer.file_rules import (
     Situation,
     Treatment,
     kept_paths,
     rule_of,
 )
-from spark_mq.restorer.new_log import NewLog
-from spark_mq.restorer.offset_files import (
-    CONSUMER_OFFSETS,
-    DELAY_OFFSETS,
-    LMQ_CONSUMER_OFFSETS,
-    Translate,
-    TranslatedOffsets,
-    consumer_offsets_json,
-    delay_offsets_json,
-)
 from spark_mq.restorer.offset_map import OffsetMap, QueueOffset
+from spark_mq.restorer.placement import NewLog
 from spark_mq.restorer.store_job import StoreJob
-from spark_mq.restorer.topics_json import (
-    TOPICS,
-    topics_json,
-)
 from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint
 from spark_mq.store.config.store_paths import CONFIG, CONSUME_QUEUE, INDEX
+from spark_mq.store.config.topics import is_topic_name
 from spark_mq.store.queue.folders import queue_folders
 
+_LAST_UNIT = (1, 1, 0)
+"""Commit log offset, size and tags code."""
 _FILES_OF_TOPICS = {
     "config/timercheck": TIMER_TOPIC,
     "config/timermetrics": TIMER_TOPIC,
@@ -48,6 +67,76 @@ _FILES_OF_TOPICS = {
 }
 """Files that say nothing to a user if the log has no message of a topic."""
 _OFFSET_FILES = (CONSUMER_OFFSETS, LMQ_CONSUMER_OFFSETS, DELAY_OFFSETS)
+
+
+@dataclass(frozen=True)
+class EmptyQueueFile:
+    """The file of a queue without a message.
+
+    Attributes:
+        content: Its units; zeros follow them.
+    """
+
+    name: str
+    content: bytes
+
+
+@dataclass(frozen=True)
+class EmptyQueues:
+    """The queues without a message.
+
+    Attributes:
+        left_out: The queues that did not: their next message gets offset 0 again.
+    """
+
+    written: tuple[Queue, ...]
+    left_out: tuple[Queue, ...]
+
+
+def empty_queue_file(next_offset: int, file_size: int) -> EmptyQueueFile:
+    """The one file of a queue that has no message, and whose next message gets an offset."""
+    units_per_file, rest = divmod(file_size, UNIT_SIZE)
+    if rest or units_per_file < 1:
+        raise OptionError(f"mappedFileSizeConsumeQueue={file_size}: queue files consist of units of {UNIT_SIZE} bytes")
+    file_number = (next_offset - 1) // units_per_file
+    if next_offset < 1 or (file_number + 1) * file_size > np.iinfo(np.int64).max:
+        raise OptionError(f"a queue file cannot end at queue offset {next_offset}")
+    units = pre_blank(next_offset - file_number * units_per_file)
+    units[-1] = _LAST_UNIT
+    return EmptyQueueFile(queue_file_name(file_number, file_size), units.tobytes())
+
+
+def write_empty_queues(
+    folder: Location, next_offsets: Mapping[Queue, int], file_size: int, log_start: int, modified_millis: int
+) -> EmptyQueues:
+    """Write the files of queues that have no message.
+
+    Args:
+        folder: The folder `consumequeue` of the new store.
+        next_offsets: The next offset of each queue without a message, by topic and queue id. A queue with offset 0 is
+            no queue yet.
+        log_start: The commit log offset of the first segment of the new store.
+        modified_millis: The modification time of the files, in milliseconds: that of the last message, for example.
+
+    Returns:
+        The queues that were written, and those that were left out: the log begins at 0, or a name or an offset is not
+        valid.
+    """
+    written, left_out = [], []
+    for (topic, queue_id), next_offset in sorted(next_offsets.items()):
+        if next_offset == 0:
+            continue
+        try:
+            file = empty_queue_file(next_offset, file_size)
+        except OptionError:
+            left_out.append((topic, queue_id))
+            continue
+        if sum(_LAST_UNIT[:2]) > log_start or not is_topic_name(topic) or not 0 <= queue_id < 1 << 31:
+            left_out.append((topic, queue_id))
+            continue
+        publish(folder / topic / str(queue_id) / file.name, file.content, file_size, modified_millis)
+        written.append((topic, queue_id))
+    return EmptyQueues(tuple(written), tuple(left_out))
 
 
 def finish_store(job: StoreJob, store: Location, log: NewLog, offset_map: OffsetMap | None) -> list[str]:

@@ -1,48 +1,179 @@
 """A new store: it is made in a folder beside it, which is renamed (on S3: copied) when all is complete.
 
 A job that is killed leaves that folder, and the next one removes it.
+
+While that lasts, a file in `commitlog/` says so. No reader takes the folder for a store, no broker starts on a copy of
+it, and the next restore begins again. The removal of this file is the commit.
 """
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
+import errno
+import os
 import time
 import uuid
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext, suppress
+from datetime import UTC, datetime
+from itertools import count
+from typing import Final, TypeVar
 
-from spark_mq.errors import InvalidMessageError
+from spark_mq.errors import InvalidMessageError, StorageError
 from spark_mq.format.broker_version import MIN_OFFSET_BY_HALVING
 from spark_mq.format.system_topic import HALF_TOPIC
 from spark_mq.indexer.rebuild import rebuild_with
 from spark_mq.indexer.rebuild_request import PERMISSIVE, RebuildRequest
 from spark_mq.indexer.report import RebuildReport
+from spark_mq.io.local import sync_folder
 from spark_mq.io.location import Location
 from spark_mq.io.publish import discard_folder, publish
-from spark_mq.job.output_lock import output_lock
+from spark_mq.job.output_committer import output_lock
 from spark_mq.job.progress import Progress
+from spark_mq.job.task_errors import reason_of
 from spark_mq.restorer.chunk import Chunk
-from spark_mq.restorer.copy_in_place import copy_in_place
 from spark_mq.restorer.finish import finish_store
-from spark_mq.restorer.new_log import NewLog
 from spark_mq.restorer.offset_map import complete_map
 from spark_mq.restorer.placement import (
     LEADING,
     LogPlan,
+    NewLog,
     place_after,
     place_as_before,
     with_leading_segments,
 )
-from spark_mq.restorer.put_in_place import put_in_place
 from spark_mq.restorer.report import RestoreReport
 from spark_mq.restorer.restore_request import CHUNKS, PROGRESS, STORE
 from spark_mq.restorer.store_job import Stage, StoreJob
 from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint
-from spark_mq.store.config.store_paths import INDEX
+from spark_mq.store.config.store_paths import COMMIT_LOG, INDEX, RESTORE_UNFINISHED
 from spark_mq.store.index.folder import index_files
+from spark_mq.store.store_lock import store_lock
 
+BACKUP = ".backup-"
+"""In the name of a store that was replaced, before the time of that."""
+
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+_NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)
+"""Errors of a system, or of a filesystem such as NFS, that cannot exchange two names."""
+_Item = TypeVar("_Item")
+
+_MARK: Final = f"{COMMIT_LOG}/{RESTORE_UNFINISHED}"
+_COPIERS: Final = 8
+"""Requests at the same time."""
 _EXPIRY_NOTE = "the segments are as new as this job: a broker deletes them after fileReservedTime (72 h) from now"
 _ID_NOTE = "offset message ids contain the address of another broker than before"
+
+
+def put_in_place(made: Location, store: Location, replaces: bool = False) -> str | None:
+    """Rename a complete store to its final name; returns the new name of the store that it replaces, if there is one.
+
+    Nothing is deleted. On Linux, the final name is that of a whole store at every moment, also if the process is
+    killed. A filesystem that cannot exchange two names has no store of that name for a moment.
+
+    Args:
+        made: The new store, on the same filesystem.
+        store: The final name; an empty folder may have it.
+        replaces: Whether a store that has the name is set aside.
+    """
+    with _named(store):
+        _sync_folders(made.path)
+        if not (replaces and store.entries()):
+            os.rename(made.path, store.path)
+            sync_folder(store.parent.path)
+            return None
+        with store_lock(store, or_else=None):
+            backup = _new_name(store)
+            os.rename(made.path, backup)
+            try:
+                is_exchanged = _exchange(backup, store.path)
+            except OSError:
+                os.rename(backup, made.path)
+                raise
+            if not is_exchanged:
+                os.rename(backup, made.path)
+                os.rename(store.path, backup)
+                os.rename(made.path, store.path)
+            sync_folder(store.parent.path)
+            return backup
+
+
+@contextmanager
+def _named(store: Location) -> Iterator[None]:
+    try:
+        yield
+    except StorageError:
+        raise
+    except OSError as error:
+        raise StorageError(f"{store}: the new store cannot be put there: {reason_of(error)}") from error
+
+
+def _sync_folders(path: str) -> None:
+    for folder, _, _ in os.walk(path):
+        sync_folder(folder)
+
+
+def _new_name(store: Location) -> str:
+    name = f"{store.path}{BACKUP}{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+    return next(path for path in (name if n == 1 else f"{name}-{n}" for n in count(1)) if not os.path.lexists(path))
+
+
+def _exchange(one: str, other: str) -> bool:
+    """Exchange the names of two folders in one step (`renameat2` of Linux); returns whether the system can do that."""
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if rename is None:
+        return False
+    if not rename(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE):
+        return True
+    code = ctypes.get_errno()
+    if code in _NO_EXCHANGE:
+        return False
+    raise OSError(code, os.strerror(code), other)
+
+
+def copy_in_place(made: Location, store: Location) -> None:
+    """Copy a complete store to its final name, also over what a killed restore left there.
+
+    Args:
+        made: The new store, on the same filesystem.
+        store: The final name, which has no file, or those of an unfinished restore.
+    """
+    note = f"a restore copies {made.name}/ to here\n".encode()
+    publish(store / _MARK, note, len(note))
+    with _removed_on_error(store):
+        _remove_files(store)
+        sizes = made.files_below()
+        _each(sizes, lambda name: (made / name).copy_to(store / name))
+        copied = store.files_below()
+        del copied[_MARK]
+        if copied != sizes:
+            differing = min(name for name in {*copied, *sizes} if copied.get(name) != sizes.get(name))
+            raise StorageError(f"{store / differing}: the server did not copy the whole file: run the restore again")
+        (store / _MARK).delete()
+
+
+def _remove_files(store: Location) -> None:
+    """Remove all files of an unfinished store, except the one that says that it is unfinished."""
+    _each((store / name for name in store.files_below() if name != _MARK), Location.delete)
+
+
+def _each(items: Iterable[_Item], action: Callable[[_Item], None]) -> None:
+    with ThreadPoolExecutor(_COPIERS) as threads:
+        list(threads.map(action, items))
+
+
+@contextmanager
+def _removed_on_error(store: Location) -> Iterator[None]:
+    try:
+        yield
+    except Exception:
+        with suppress(OSError, StorageError):  # the mark stays then
+            _remove_files(store)
+            (store / _MARK).delete()
+        raise
 
 
 def make_store(job: StoreJob, stage: Stage) -> RestoreReport:

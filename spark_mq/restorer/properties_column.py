@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_mq.format.array_types import Flags, Int32s, Int64s
+from spark_mq.format.consume_queue import Queue
 from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.kernels.gather import gather_bytes
@@ -24,7 +25,6 @@ from spark_mq.format.kernels.property_writer import (
 )
 from spark_mq.format.pieces import Pieces, no_pieces, pieces_of_array, pieces_of_bytes
 from spark_mq.format.properties import INNER_MULTI_DISPATCH
-from spark_mq.indexer.queue.carry_over import Queue
 from spark_mq.restorer.encoding_rules import EncodingRules
 from spark_mq.restorer.source_columns import SourceColumns, is_list
 

@@ -9,13 +9,12 @@ import pyarrow as pa
 
 from spark_mq.errors import UnsafeNameError
 from spark_mq.format.array_types import Bytes, Flags, Int32s, Int64s
-from spark_mq.format.host_text import V4_MAPPED, host_fault, parse_host
+from spark_mq.format.message_id import V4_MAPPED, host_fault, parse_host
 from spark_mq.format.pieces import Pieces, pieces_of_bytes
-from spark_mq.format.record import HOST_V4_SIZE, HOST_V6_SIZE
-from spark_mq.format.sys_flag import COMPRESSED_FLAG, COMPRESSION_TYPE_MASK
+from spark_mq.format.record import COMPRESSED_FLAG, COMPRESSION_TYPE_MASK, HOST_V4_SIZE, HOST_V6_SIZE
 from spark_mq.restorer.encoding_rules import EncodingRules
 from spark_mq.restorer.source_columns import SourceColumns, is_fault
-from spark_mq.store.config.topic_name import check_topic_name, new_topic_fault
+from spark_mq.store.config.topics import check_topic_name, new_topic_fault
 
 _REPLACED = "\ufffd"
 

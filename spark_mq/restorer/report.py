@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from spark_mq.io.size_text import size_text
+from spark_mq.store.disk_use import size_text
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_mq.io.location import Location
 from spark_mq.job.progress import StageProgress
-from spark_mq.job.session import job_session
-from spark_mq.job.tasks import SparkTasks
+from spark_mq.job.tasks import SparkTasks, job_session
 from spark_mq.restorer.appended_messages import append_messages
 from spark_mq.restorer.chunk import Chunk
 from spark_mq.restorer.new_store import make_store
 from spark_mq.restorer.report import RestoreReport
-from spark_mq.restorer.restore_request import RestoreRequest
+from spark_mq.restorer.restore_request import RestoreRequest, check_source
 from spark_mq.restorer.restore_source import open_source
-from spark_mq.restorer.source_kind import check_source
 from spark_mq.restorer.stage import StageTask
 from spark_mq.restorer.store_job import StoreJob
 

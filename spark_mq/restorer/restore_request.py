@@ -20,14 +20,14 @@ from spark_mq.errors import (
     UnfinishedAppendError,
 )
 from spark_mq.format.broker_version import BrokerVersions
-from spark_mq.format.host_text import parse_host
+from spark_mq.format.message_id import parse_host
 from spark_mq.io.location import Location
 from spark_mq.job.shared_storage import NONCE
-from spark_mq.query.syntax_error import certain_syntax_error
+from spark_mq.query.lexer import certain_syntax_error
 from spark_mq.restorer.append_target import check_appendable
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.store_paths import COMMIT_LOG, RESTORE_UNFINISHED
-from spark_mq.store.config.topic_name import new_topic_fault
+from spark_mq.store.config.topics import new_topic_fault
 from spark_mq.store.index.names import parse_time_zone
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.segment_files import DEFAULT_SEGMENT_SIZE
@@ -41,6 +41,26 @@ MAP_SUFFIX = "_offsets"
 
 STORE, CHUNKS, PROGRESS = "store", "chunks", "progress"
 """What is in the folder in which a job works: the new store, chunks of records, and how far each stage is."""
+
+
+def is_store(source: str) -> bool:
+    """Whether a source is a store directory, and not the table of an archive."""
+    return (Location.resolve(source) / COMMIT_LOG).is_directory
+
+
+def check_source(source: str, request: RestoreRequest, names: Mapping[str, str | None]) -> None:
+    """Raise `OptionError` if a request does not fit its source; nothing but the kind of the source is looked at.
+
+    Args:
+        source: A store directory, or the table of an archive.
+        names: `cluster`, `broker` and `store_name` of the store in an archive.
+    """
+    given = [name for name, value in names.items() if value is not None]
+    if given and is_store(source):
+        option = f"--{given[0].replace('_', '-')}"
+        raise OptionError(f"{option} has no effect: SOURCE {source} is a store, not an archive of several stores")
+    if "/" in source or is_store(source):
+        request.check_source(Location.resolve(source))
 
 
 @dataclass(frozen=True)

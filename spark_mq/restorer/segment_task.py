@@ -242,9 +242,9 @@ class _File:
         self, places: _Places, first: int, stop: int, pieces: Sequence[tuple[_PieceRows, FileReader]]
     ) -> None:
         """Write the records `first` to `stop` of all places, and the gaps before each of them."""
+        from spark_mq.format.kernels.encode import renumber
         from spark_mq.format.kernels.gaps import fill_gaps
-        from spark_mq.format.kernels.renumber import renumber
-        from spark_mq.format.kernels.scatter import scatter_bytes
+        from spark_mq.format.kernels.gather import scatter_bytes
 
         start, end = int(places.offsets[first]), int(places.ends[stop - 1])
         before = int(places.ends[first - 1]) if first else places.start

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from spark_mq.errors import InvalidMessageError
+from spark_mq.errors import InvalidMessageError, similar
 from spark_mq.format.array_types import Flags, Int64s
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, CORRUPT_RECORD, KEY, KEY_TYPE
 from spark_mq.format.pieces import Pieces, no_pieces, pieces_of_array
-from spark_mq.similar_names import similar
 
 IGNORED_COLUMNS = frozenset(("cluster", "broker", "store", "offset_message_id", "transaction_type", KEY, KEY_TYPE))
 """Columns of messages, of archives and of keys that say nothing about a message that other columns do not say."""

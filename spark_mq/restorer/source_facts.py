@@ -18,7 +18,7 @@ from spark_mq.errors import ConfigError
 from spark_mq.format.broker_version import ALL_VERSIONS, INDEX_TAGS, BrokerVersions
 from spark_mq.format.index_file import IndexHeader, IndexLayout
 from spark_mq.format.record import BLANK_SIZE, MAGIC_AT, MAGIC_BLANK, is_blank
-from spark_mq.indexer.index.tag_entries import MANY, TaggedRanges, TagRun, tagged_ranges
+from spark_mq.indexer.tag_entries import MANY, TaggedRanges, TagRun, tagged_ranges
 from spark_mq.io.location import Location
 from spark_mq.store.broker_versions import find_broker_versions
 from spark_mq.store.config.checkpoint import CHECKPOINT
@@ -27,9 +27,8 @@ from spark_mq.store.config.store_kind import Door, check_form
 from spark_mq.store.config.store_paths import CONFIG, CONSUME_QUEUE, INDEX
 from spark_mq.store.derived_facts import index_facts, next_offsets, queue_facts
 from spark_mq.store.index.names import zone_of_names
-from spark_mq.store.log.data_end import find_data_end
 from spark_mq.store.log.record_lookup import SegmentFile
-from spark_mq.store.log.segment_files import segment_files, usual_size
+from spark_mq.store.log.segment_files import find_data_end, segment_files, usual_size
 from spark_mq.store.message_store import MessageStore
 
 if TYPE_CHECKING:
@@ -37,12 +36,31 @@ if TYPE_CHECKING:
 
     from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity
 
+OFFSET_COLUMNS = frozenset(("commit_log_offset", "queue_id", "queue_offset"))
+"""The columns of rows that have the offsets of a store."""
 BACKUP = ".bak"
 """The end of the name of a file's backup, which has the previous content (`MixAll.string2File`@5.3.3)."""
 
 _BLANK_MAGIC = MAGIC_BLANK.to_bytes(4, "big", signed=True)
 _BLANK_LOOK = 4 << 20
 """Bytes before the last byte that is not zero in which a second start of a blank is searched for."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The origin of messages.
+
+    Attributes:
+        facts: What else is known of that store; None if nothing is.
+        settings: Sizes of that store's files, as a broker's settings.
+        location: The store itself, if it is a directory; else None.
+    """
+
+    name: str
+    has_offsets: bool
+    facts: SourceFacts | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+    location: Location | None = None
 
 
 @dataclass(frozen=True)
@@ -132,8 +150,7 @@ def facts_of_archive(spark: SparkSession, tables: ArchiveTables, identity: Store
     """
     from pyspark.sql import functions as F  # noqa: N812
 
-    from spark_mq.archive.lifecycle.snapshot_files import snapshot_location
-    from spark_mq.archive.snapshot import newest_snapshot
+    from spark_mq.archive.snapshot import newest_snapshot, snapshot_location
 
     condition = identity.condition()
     columns = ("commit_log_offset", "file_size", "end_offset", "filler_offset", "filler_bytes")

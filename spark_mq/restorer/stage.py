@@ -15,9 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_mq.format.array_types import Bytes, Int32s
-from spark_mq.format.record import SYS_FLAG_AT
-from spark_mq.format.sys_flag import TRANSACTION_COMMIT_TYPE, TRANSACTION_TYPE_MASK
-from spark_mq.indexer.queue.carry_over import Queue
+from spark_mq.format.consume_queue import Queue
+from spark_mq.format.record import SYS_FLAG_AT, TRANSACTION_COMMIT_TYPE, TRANSACTION_TYPE_MASK
 from spark_mq.io.location import Location
 from spark_mq.restorer.chunk import Chunk, ChunkRows
 from spark_mq.restorer.encoding_rules import EncodingRules
@@ -136,7 +135,7 @@ class _GrowingChunk:
 
 
 def _sorted(data: Bytes, rows: ChunkRows) -> tuple[Bytes, ChunkRows]:
-    from spark_mq.format.kernels.scatter import scatter_bytes
+    from spark_mq.format.kernels.gather import scatter_bytes
 
     order = np.argsort(rows.commit_log_offset, kind="stable")
     ordered = rows.take(order)

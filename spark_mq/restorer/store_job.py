@@ -19,8 +19,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from spark_mq.format.broker_version import INDEX_TAGS, MESSAGE_VERSION_2, BrokerVersions
-from spark_mq.format.host_text import parse_host
-from spark_mq.indexer.index.tag_entries import TaggedRanges
+from spark_mq.format.message_id import parse_host
+from spark_mq.indexer.tag_entries import TaggedRanges
 from spark_mq.io.location import Location
 from spark_mq.job.progress import Progress, StageProgress
 from spark_mq.job.shared_storage import SharedStorageCheck
@@ -30,10 +30,10 @@ from spark_mq.restorer.chunk import Chunk
 from spark_mq.restorer.encoding_rules import EncodingRules
 from spark_mq.restorer.file_rules import Situation
 from spark_mq.restorer.offset_map import OffsetMap, check_map_folder
-from spark_mq.restorer.origin import Origin
 from spark_mq.restorer.placement import LogPlan
 from spark_mq.restorer.restore_request import RestoreRequest
 from spark_mq.restorer.segment_task import WRITTEN_SCHEMA, SegmentTask
+from spark_mq.restorer.source_facts import Origin
 from spark_mq.restorer.stage import StageTask
 from spark_mq.store.config.store_paths import COMMIT_LOG
 

@@ -21,17 +21,15 @@ from spark_mq._compat import arrow_schema
 from spark_mq.errors import OptionError, StorageError
 from spark_mq.io.location import Location
 from spark_mq.io.publish import discard_folder
-from spark_mq.job.session import job_errors
 from spark_mq.job.shared_storage import SharedStorageCheck
-from spark_mq.job.storage_errors import reason_of
-from spark_mq.job.tasks import LocalTasks
+from spark_mq.job.task_errors import reason_of
+from spark_mq.job.tasks import LocalTasks, job_errors
 from spark_mq.restorer.appended_messages import append_messages, check_append
 from spark_mq.restorer.chunk import Chunk
 from spark_mq.restorer.new_store import make_store
-from spark_mq.restorer.origin import OFFSET_COLUMNS, Origin
-from spark_mq.restorer.restore_request import RestoreRequest
+from spark_mq.restorer.restore_request import RestoreRequest, is_store
 from spark_mq.restorer.source_columns import check_columns
-from spark_mq.restorer.source_kind import is_store
+from spark_mq.restorer.source_facts import OFFSET_COLUMNS, Origin
 from spark_mq.restorer.stage import StageTask
 from spark_mq.restorer.store_job import StoreJob
 

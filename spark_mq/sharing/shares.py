@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from spark_mq.sharing.message_queue import MessageQueue
-from spark_mq.sharing.strategies import Strategy, allocate
+from spark_mq.sharing.strategies import MessageQueue, Strategy, allocate
 from spark_mq.sharing.topic_queues import TopicQueue
 
 MEASURES = ("queues", "messages", "log_bytes", "lag")

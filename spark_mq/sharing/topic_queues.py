@@ -1,17 +1,42 @@
-"""The queues of a topic that consumers share out, and what is in each of them."""
+"""The queues of a topic that consumers share out, and what is in each of them.
+
+A consumer asks the broker for the group's offset (`ConsumerManageProcessor.queryConsumerOffset`@5.3.3). If there is
+none, the broker answers 0 for a queue from whose beginning nothing was deleted, and whose first message is in memory:
+in the page cache (5.x), or near enough to the end of the log (4.9). No file shows that. Otherwise, the consumer's
+ConsumeFromWhere decides (`RebalancePushImpl.computePullFromWhereWithException`@5.3.3).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from spark_mq.errors import OptionError
-from spark_mq.store import metadata_tables
-from spark_mq.store.lost_queues import lost_queues
-from spark_mq.store.message_store import MessageStore
-from spark_mq.store.topic_bytes import queue_bytes
+import pyarrow as pa
 
+from spark_mq.errors import CorruptQueueError, OptionError
+from spark_mq.format.arrow_array import table_of
+from spark_mq.format.message_row import Row
+from spark_mq.format.record import Record
+from spark_mq.store import metadata_tables
+from spark_mq.store.config.config_file import load_consumer_offsets
+from spark_mq.store.disk_use import queue_bytes
+from spark_mq.store.log.log_range import LogRange
+from spark_mq.store.log.scan import InQueue, scan
+from spark_mq.store.message_store import MessageStore
+from spark_mq.store.queue.unit_cover import log_cover
+from spark_mq.tables.config import BEGIN_OFFSETS
+
+FIRST = "first"
+"""CONSUME_FROM_FIRST_OFFSET."""
+LAST = "last"
+"""CONSUME_FROM_LAST_OFFSET."""
+
+_RETRY_PREFIX = "%RETRY%"
+_SECOND = 1000
+_STATE_COLUMNS = ["topic", "queue_id", "state", "problem"]
+_MERGE_DISTANCE = 64 << 10
 _READABLE = 1 << 2
 """The bit of `perm` that lets consumers read a topic (`PermName.PERM_READ`@5.3.3)."""
 _MOST_QUEUES = 1 << 20
@@ -20,6 +45,100 @@ _MOST_QUEUES = 1 << 20
 _SETTINGS = ["topic", "perm", "read_queue_nums"]
 _STATE = ["queue_id", "state", "problem"]
 _LAG = ["queue_id", "lag", "problem"]
+
+
+def begin_offsets(
+    store: MessageStore, from_where: str | int = LAST, topic: str | None = None, consumer_group: str | None = None
+) -> pa.Table:
+    """Where a new or reset group would begin, by topic and queue id; nothing is changed.
+
+    Args:
+        store: The store. Its version selects the rule for a time, see `get_offset_in_queue_by_time`.
+        from_where: `first`, `last`, or a time: milliseconds since the epoch.
+        topic: Only this topic; None for all that consumers can read.
+        consumer_group: Whose offsets are shown beside; None for no group.
+
+    Returns:
+        The rows of table `begin_offsets`; `BEGIN_OFFSETS` says what its columns are.
+    """
+    if topic is not None:
+        ids_by_topic = {topic: readable_queue_ids(store, topic)}
+    else:
+        ids_by_topic = {row["topic"]: queue_ids_of(store, row) for row in topic_settings(store) if is_readable(row)}
+    problems = {
+        (row["topic"], row["queue_id"]): f"the queue is {row['state']}: {row['problem']}"
+        for row in metadata_tables.queues(store, topic).select(_STATE_COLUMNS).to_pylist()
+        if row["problem"] is not None
+    }
+    names = [(name, queue_id) for name, queue_ids in ids_by_topic.items() for queue_id in queue_ids]
+    lost = lost_queues(store, [queue for queue in names if queue not in problems])
+    problems |= {queue: f"the queue is LOST: {problem}" for queue, problem in lost.items()}
+    committed = {
+        (one.topic, one.queue_id): one.offset
+        for one in (load_consumer_offsets(store.location) if consumer_group is not None else ())
+        if one.consumer_group == consumer_group
+    }
+    rows = []
+    for name, queue_ids in ids_by_topic.items():
+        for queue_id in queue_ids:
+            row: Row = {"topic": name, "queue_id": queue_id, "consumer_group": consumer_group}
+            row["consumer_offset"] = committed.get((name, queue_id))
+            problem = problems.get((name, queue_id))
+            try:
+                row |= {"problem": problem} if problem is not None else _offsets(store, name, queue_id, from_where)
+            except CorruptQueueError as error:
+                row["problem"] = str(error)
+            rows.append(row)
+    return table_of(rows, BEGIN_OFFSETS.schema)
+
+
+def _offsets(store: MessageStore, topic: str, queue_id: int, from_where: str | int) -> Mapping[str, Any]:
+    first = store.get_min_offset_in_queue(topic, queue_id)
+    end = store.get_max_offset_in_queue(topic, queue_id)
+    if isinstance(from_where, str):
+        reset = first if from_where == FIRST else end
+        begin = first if topic.startswith(_RETRY_PREFIX) else reset
+    else:
+        reset = store.get_offset_in_queue_by_time(topic, queue_id, from_where)
+        whole = from_where // _SECOND * _SECOND
+        by_time = end if topic.startswith(_RETRY_PREFIX) else store.get_offset_in_queue_by_time(topic, queue_id, whole)
+        # A broker corrects an offset that is too small (`DefaultMessageStore.getMessage`@5.3.3).
+        begin = max(by_time, first)
+    return {
+        "min_offset": first,
+        "max_offset": end,
+        "begin_offset": begin,
+        "begin_lag": end - begin,
+        "begin_in_memory": 0 if first <= 0 < begin else None,
+        "reset_offset": reset,
+        "reset_lag": end - max(reset, first),
+    }
+
+
+def lost_queues(store: MessageStore, queues: Iterable[tuple[str, int]]) -> Mapping[tuple[str, int], str]:
+    """The queues among `queues` that lost their files, each with the reason, as text for a person.
+
+    The units of all queues show which messages of the log have one. Only the rest of the log is read.
+
+    Args:
+        queues: Topics and queue ids; those with files are left out.
+    """
+    without = {queue for queue in queues if queue not in store.queues}
+    log = LogRange(max(store.get_min_phy_offset(), 0), store.get_max_phy_offset())
+    if not without or log.size <= 0:
+        return {}
+    covers = [(queue, store.queue_cover(*name)) for name, queue in store.queues.items()]
+    found: Counter[tuple[str, int]] = Counter()
+    for part in log_cover(covers, store.records, log, _MERGE_DISTANCE).uncovered:
+        for topic in {topic for topic, _ in without}:
+            for record in scan(store.location, store.records, part, InQueue(topic)):
+                if isinstance(record, Record):
+                    found[topic, record.queue_id] += 1
+    return {
+        queue: f"it has no files, but the log has {found[queue]:,} messages of it"
+        for queue in sorted(without)
+        if found[queue]
+    }
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,11 @@ from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.source.options import ReadOptions
 from spark_mq.source.predicate import Predicate
 from spark_mq.source.topic_plan import queued_parts
-from spark_mq.store.index.checked_index import CheckedIndex
-from spark_mq.store.index.coverage import IndexedRange
+from spark_mq.store.index.coverage import CheckedIndex, IndexedRange
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.read_cost import CLEARLY_LESS, cost_of
-from spark_mq.store.queue.tiles import joined
+from spark_mq.store.queue.unit_tiles import joined
 
 _MAX_KEYS = 10_000
 _KEYS_OF_A_TASK = 500

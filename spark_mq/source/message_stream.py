@@ -35,11 +35,11 @@ from spark_mq.source.topic_plan import plan_topics_within
 from spark_mq.store.live_end import LiveEndFinder
 from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.log_range import LiveEnd, LogRange
-from spark_mq.store.log.offset_range import EXPIRED, OffsetRange, list_offset_range
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.log.record_mark import RecordMark, is_lost, mark_of, thin_out
 from spark_mq.store.log.scan import FOREVER
 from spark_mq.store.log.segment_files import segment_files
+from spark_mq.store.log.splits import EXPIRED, OffsetRange, list_offset_range
 from spark_mq.store.message_store import MessageStore
 
 _LEAST_BY_UNITS = 64 << 20

@@ -4,6 +4,10 @@ Reading the whole log is always possible. A predicate can limit the read to offs
 requests queue offsets, the units of the queue give the offsets of the messages; if it requests keys, the index does; if
 it requests topics, the units of all queues do (`topic_plan`). The parts of the log that the queue or the index does not
 cover are read too. So a plan saves work, never rows. This module runs while Spark plans, and imports no kernels.
+
+If a topic is deleted, its queues are deleted, and its messages stay in the log. A topic that is created again begins at
+queue offset 0 (`DefaultMessageStore.deleteTopics`@5.3.3). So two messages can have the same topic, queue id and queue
+offset. A unit leads only to the newer one, and the older one is before the first message of the queue.
 """
 
 from __future__ import annotations
@@ -13,26 +17,28 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from spark_mq.errors import UnsupportedStoreError
-from spark_mq.source.earlier_topic import log_of_earlier_topic
-from spark_mq.source.integer_set import IntegerSet
+from spark_mq.errors import CorruptLogError, UnsupportedStoreError
+from spark_mq.format.consume_queue import PRE_BLANK_SIZE
+from spark_mq.format.java_text import decode_utf8
 from spark_mq.source.key_plan import plan_keys
 from spark_mq.source.options import ReadOptions
-from spark_mq.source.predicate import Predicate
+from spark_mq.source.predicate import IntegerSet, Predicate
 from spark_mq.source.queue_order import OrderedRead, plan_by_queue
-from spark_mq.source.topic_plan import plan_topics
-from spark_mq.store.index.checked_index import CheckedIndex
+from spark_mq.source.time_window import time_window
+from spark_mq.source.topic_plan import parts_without_units, plan_topics
+from spark_mq.store.index.coverage import CheckedIndex
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.corrupt_range import CorruptRange
-from spark_mq.store.log.log_range import LiveEnd, LogRange
+from spark_mq.store.log.log_range import LiveEnd, LogRange, iterate_records
 from spark_mq.store.log.scan import FOREVER, splits_of
-from spark_mq.store.log.splits import Split, plan_splits, within_offsets
-from spark_mq.store.log.time_pruning import within_time
+from spark_mq.store.log.splits import Split, plan_splits, within_offsets, within_time
 from spark_mq.store.message_store import MessageStore
-from spark_mq.store.queue.lookup import QueueRange
-from spark_mq.store.queue.tiles import joined
-from spark_mq.store.queue.units_read import UnitsRead
+from spark_mq.store.queue.consume_queue import ConsumeQueue
+from spark_mq.store.queue.lookup import Proven, QueueRange, UnitsRead
+from spark_mq.store.queue.unit_tiles import joined
 
+_FEW_BYTES = 256 << 10
+"""Bytes of the log that are read here, record by record: a task with its kernels would take longer."""
 _LOG = logging.getLogger(__name__)
 
 _MAX_QUEUE_OFFSETS = 1 << 16
@@ -42,6 +48,45 @@ _MAX_OFFSETS = 16
 
 _NO_END = LiveEnd(-1)
 _NO_CONDITION = "nothing limits the read: give a key, a time, offsets, or a queue with its offsets"
+
+
+def log_of_earlier_topic(options: ReadOptions, store: MessageStore, queue: ConsumeQueue) -> list[LogRange]:
+    """The parts of the live log that can have messages of the queue before its own first one, in order.
+
+    They are empty if a unit of the queue leads to a message that has expired: everything older has expired, too. Parts
+    for which the units of all queues account are left out.
+
+    Args:
+        options: The options of the read, whose times limit the log.
+    """
+    first = store.queue_cover(queue.topic, queue.queue_id).first_proven()
+    if first is None or _is_after_expired(store, queue, first):
+        return []
+    window = time_window(options.predicate, store, [queue])
+    before = LogRange(window.start, min(window.stop, first.record.commit_log_offset))
+    if before.size <= 0:
+        return []
+    parts = [before] if before.size <= _FEW_BYTES else parts_without_units(store, before, queue)
+    if sum(part.size for part in parts) > _FEW_BYTES:
+        return parts
+    return [part for part in parts if _can_have_messages(store, part, queue)]
+
+
+def _is_after_expired(store: MessageStore, queue: ConsumeQueue, first: Proven) -> bool:
+    """Whether the unit before the first proven one is of a message that has expired."""
+    commit_log_offset, store_size, _ = queue.unit(first.queue_offset - 1)
+    is_message = store_size > 0 and store_size != PRE_BLANK_SIZE
+    return is_message and 0 <= commit_log_offset < store.get_min_phy_offset()
+
+
+def _can_have_messages(store: MessageStore, part: LogRange, queue: ConsumeQueue) -> bool:
+    try:
+        return any(
+            record.queue_id == queue.queue_id and decode_utf8(record.topic) == queue.topic
+            for record in iterate_records(store.records, part)
+        )
+    except CorruptLogError:
+        return True
 
 
 class AccessPath(StrEnum):

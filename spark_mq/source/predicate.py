@@ -8,19 +8,21 @@ Spark plans.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from enum import StrEnum
 from typing import Any, Self, TypeVar
 
+from spark_mq.errors import OptionError
 from spark_mq.filters.expression import Expression
 from spark_mq.format.message_id import decode_offset_message_id, is_offset_message_id, normalize_offset_message_id
 from spark_mq.format.message_schema import MAX_TIMESTAMP_MILLIS, MIN_TIMESTAMP_MILLIS
-from spark_mq.format.sys_flag import TRANSACTION_TYPE_NAMES
-from spark_mq.format.timestamp import epoch_micros
-from spark_mq.source.condition import Condition, Operator, Value
-from spark_mq.source.integer_set import ALL, IntegerSet, intersection
+from spark_mq.format.record import TRANSACTION_TYPE_NAMES
+from spark_mq.format.timestamp import epoch_micros, of_micros
 
+Value = str | int | datetime
 _T = TypeVar("_T")
 
 _REPLACEMENT = "\ufffd"
@@ -29,6 +31,128 @@ IN_INDEX = frozenset((_NONE, PREPARED, COMMIT))
 """Transaction types of messages that the index contains (`IndexService.buildIndex`@5.3.3)."""
 IN_QUEUES = frozenset((_NONE, COMMIT))
 """Transaction types of messages that queues contain; the others are stored with queue offset 0 (`CommitLog`@5.3.3)."""
+
+
+class Operator(StrEnum):
+    """The comparison of a column with values."""
+
+    IN = "in"
+    """Equal to one of the values."""
+    LESS = "<"
+    LESS_OR_EQUAL = "<="
+    GREATER = ">"
+    GREATER_OR_EQUAL = ">="
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One comparison, with SQL's rule for NULL: a row for which the comparison is NULL does not match.
+
+    Attributes:
+        values: Texts, integers or, for a TIMESTAMP column, datetimes with a zone; one value, except for IN.
+    """
+
+    column: str
+    operator: Operator
+    values: tuple[Value, ...]
+
+
+def encode_conditions(conditions: Iterable[Condition]) -> str:
+    """The JSON text of conditions, which `decode_conditions` reads."""
+    return json.dumps(
+        [
+            [condition.column, condition.operator, [_as_json(value) for value in condition.values]]
+            for condition in conditions
+        ]
+    )
+
+
+def decode_conditions(text: str) -> list[Condition]:
+    """The conditions of a JSON text: `[["topic", "in", ["orders"]], ...]`.
+
+    A time is `{"micros": n}`, microseconds since the epoch.
+    """
+    try:
+        return [_condition(*item) for item in json.loads(text)]
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
+        raise OptionError(f"option conditions={text!r} is not a list of [column, operator, values]: {error}") from error
+
+
+def _condition(column: str, operator: str, values: Sequence[object]) -> Condition:
+    if operator != Operator.IN and len(values) != 1:
+        raise ValueError(f"{operator} takes one value, not {len(values)}")
+    return Condition(str(column), Operator(operator), tuple(map(_from_json, values)))
+
+
+def _as_json(value: Value) -> object:
+    return {"micros": epoch_micros(value)} if isinstance(value, datetime) else value
+
+
+def _from_json(value: object) -> Value:
+    if isinstance(value, dict):
+        return of_micros(value["micros"])
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise TypeError(f"{value!r} is neither text nor an integer")
+    return value
+
+
+@dataclass(frozen=True)
+class IntegerSet:
+    """The integers from `first` to `last`, both included, that are in `values`.
+
+    None as a bound is open, and None as `values` means every integer.
+    """
+
+    first: int | None = None
+    last: int | None = None
+    values: frozenset[int] | None = None
+
+    def __contains__(self, value: int) -> bool:
+        return (
+            (self.first is None or value >= self.first)
+            and (self.last is None or value <= self.last)
+            and (self.values is None or value in self.values)
+        )
+
+    def __and__(self, other: Self) -> Self:
+        firsts = [first for first in (self.first, other.first) if first is not None]
+        lasts = [last for last in (self.last, other.last) if last is not None]
+        return replace(
+            self,
+            first=max(firsts, default=None),
+            last=min(lasts, default=None),
+            values=intersection(self.values, other.values),
+        )
+
+    @property
+    def is_all(self) -> bool:
+        """Whether every integer is in the set."""
+        return self == ALL
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no integer is in the set."""
+        if self.values is not None:
+            return not any(value in self for value in self.values)
+        return self.first is not None and self.last is not None and self.first > self.last
+
+    @property
+    def bounds(self) -> tuple[int | None, int | None]:
+        """The smallest and the largest integer of the set, None for an open bound. The set must not be empty."""
+        if self.values is None:
+            return self.first, self.last
+        values = [value for value in self.values if value in self]
+        return min(values), max(values)
+
+
+ALL = IntegerSet()
+
+
+def intersection(left: frozenset[_T] | None, right: frozenset[_T] | None) -> frozenset[_T] | None:
+    """The elements of both sets; None is the set of everything."""
+    if left is None or right is None:
+        return right if left is None else left
+    return left & right
 
 
 @dataclass(frozen=True)

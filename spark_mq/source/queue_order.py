@@ -20,10 +20,9 @@ from spark_mq.source.topic_plan import TopicCover, topic_cover, unit_reads
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.scan import splits_of
-from spark_mq.store.log.splits import Split, plan_splits
-from spark_mq.store.log.time_pruning import within_time
+from spark_mq.store.log.splits import Split, plan_splits, within_time
 from spark_mq.store.message_store import MessageStore
-from spark_mq.store.queue.units_read import UnitsRead
+from spark_mq.store.queue.lookup import UnitsRead
 
 Part = UnitsRead | Split
 

@@ -17,9 +17,8 @@ from spark_mq.filters.expression import Expression
 from spark_mq.filters.one_message import evaluate
 from spark_mq.filters.truth import Truth
 from spark_mq.format.message_row import Row
-from spark_mq.format.sys_flag import TRANSACTION_TYPE_MASK, TRANSACTION_TYPE_NAMES
-from spark_mq.source.integer_set import IntegerSet
-from spark_mq.source.predicate import ROLLBACK, Predicate
+from spark_mq.format.record import TRANSACTION_TYPE_MASK, TRANSACTION_TYPE_NAMES
+from spark_mq.source.predicate import ROLLBACK, IntegerSet, Predicate
 
 if TYPE_CHECKING:
     from spark_mq.format.kernels.columns import MessageColumns

@@ -10,7 +10,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from spark_mq.errors import OptionError
-from spark_mq.store.config.named_store import STORE_COLUMNS, STORE_COLUMNS_SCHEMA
+from spark_mq.store.config.named_stores import STORE_COLUMNS, STORE_COLUMNS_SCHEMA
 from spark_mq.tables.all_tables import TABLES
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from spark_mq.errors import SparkMqError
-from spark_mq.store.config.named_store import STORE_COLUMNS, NamedStore, is_unreadable, named_error
+from spark_mq.store.config.named_stores import STORE_COLUMNS, NamedStore, is_unreadable, named_error
 
 if TYPE_CHECKING:
     pass

@@ -23,7 +23,7 @@ from spark_mq.source.schema import columns_of_one_store
 from spark_mq.source.several_stores import StorePartition, named_batch, warn_of_skipped
 from spark_mq.source.store_choice import StoreChoice
 from spark_mq.source.stream_offset import StreamOffset
-from spark_mq.store.config.named_store import STORE_COLUMNS, NamedStore, is_unreadable, named_error
+from spark_mq.store.config.named_stores import STORE_COLUMNS, NamedStore, is_unreadable, named_error
 from spark_mq.tables.messages import MESSAGES
 
 _Answer = TypeVar("_Answer")

@@ -7,12 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from spark_mq.errors import OptionError
+from spark_mq.errors import OptionError, similar
 from spark_mq.io.s3 import OPTIONS as S3_OPTIONS
 from spark_mq.io.s3 import is_s3, redacted, with_settings
-from spark_mq.similar_names import similar
-from spark_mq.source.condition import Operator, decode_conditions
-from spark_mq.source.option_values import parse_boolean
 from spark_mq.source.options import (
     NO_PATH,
     OPTION_NAMES,
@@ -20,11 +17,12 @@ from spark_mq.source.options import (
     STREAM_NAMES,
     STREAM_ONLY,
     names_of,
+    parse_boolean,
     parse_options,
     parse_table,
 )
-from spark_mq.store.config.named_store import STORE_COLUMNS, NamedStore, check_stores
-from spark_mq.store.config.store_pattern import is_pattern, matching_stores
+from spark_mq.source.predicate import Operator, decode_conditions
+from spark_mq.store.config.named_stores import STORE_COLUMNS, NamedStore, check_stores, is_pattern, matching_stores
 
 _PATH, _PATHS, _STORES, _SKIP = "path", *SELECTION
 _CONF, _CONDITIONS = "brokerConf", "conditions"
@@ -93,7 +91,7 @@ class StoreChoice:
         A store is left out if none of its rows can match, because of a condition on its names.
         """
         if self.selection.get(_STORES):
-            from spark_mq.store.config.stores_file import load_stores
+            from spark_mq.store.config.named_stores import load_stores
 
             return self._matching(load_stores(self.selection[_STORES]))
         paths = self._paths()

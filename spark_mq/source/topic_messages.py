@@ -17,13 +17,11 @@ from spark_mq.errors import CorruptLogError
 from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.format.record import Record
-from spark_mq.source.integer_set import IntegerSet
-from spark_mq.source.predicate import Predicate
+from spark_mq.source.predicate import IntegerSet, Predicate
 from spark_mq.source.time_window import time_window
-from spark_mq.store.log.backward_scan import scan_backwards
 from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.log_range import LogRange, iterate_records
-from spark_mq.store.log.scan import InQueue, scan
+from spark_mq.store.log.scan import InQueue, scan, scan_backwards
 from spark_mq.store.message_selection import select_messages, tail_starts
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue

@@ -17,19 +17,15 @@ from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.format.system_topic import SCHEDULE_TOPIC
 from spark_mq.source.options import Mode, ReadOptions
 from spark_mq.source.predicate import Predicate
-from spark_mq.source.queue_comparison import QueueComparison, with_covers
-from spark_mq.source.time_window import live_log, time_window
+from spark_mq.source.time_window import QueueComparison, live_log, time_window, with_covers
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.message_store import MessageStore
-from spark_mq.store.queue.consume_queue import ConsumeQueue
-from spark_mq.store.queue.lookup import QueueRange
+from spark_mq.store.queue.consume_queue import ConsumeQueue, can_have_tags, tags_codes_of
+from spark_mq.store.queue.lookup import QueueRange, UnitsRead
 from spark_mq.store.queue.read_cost import CLEARLY_LESS, ReadCost, coalesced, cost_of
-from spark_mq.store.queue.tags_codes import can_have_tags, tags_codes_of
-from spark_mq.store.queue.tiles import cut
 from spark_mq.store.queue.unit_cover import FoundUnits, units_within
 from spark_mq.store.queue.unit_cursor import first_unit_from
-from spark_mq.store.queue.unit_tiles import live_tiles
-from spark_mq.store.queue.units_read import UnitsRead
+from spark_mq.store.queue.unit_tiles import cut, live_tiles
 
 _TOO_MANY = "the topic has so many messages that reading the log costs less"
 _FAILS = "mode FAILFAST fails on damage anywhere in the log, which units do not show"

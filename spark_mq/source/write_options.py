@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from spark_mq.errors import OptionError
-from spark_mq.similar_names import similar
-from spark_mq.source.option_values import parse_boolean
-from spark_mq.source.options import OPTION_NAMES
+from spark_mq.errors import OptionError, similar
+from spark_mq.source.options import OPTION_NAMES, parse_boolean
 from spark_mq.tables.messages import MESSAGES, WRITE_OPTIONS
 
 WRITE_NAMES = tuple(option.name for option in WRITE_OPTIONS)

@@ -6,14 +6,154 @@ import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 
+from spark_mq.errors import OptionError
+from spark_mq.format.consume_queue import Units, is_live
 from spark_mq.io.location import Location
+from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX
+from spark_mq.store.message_store import MessageStore
+from spark_mq.store.queue.consume_queue import ConsumeQueue
 
+_UNITS = 1 << 18
+"""Units of one read."""
 TREES = (COMMIT_LOG, CONSUME_QUEUE, INDEX, CONFIG)
 OTHER = "other"
 _BLOCK_SIZE = 512
 """Bytes of a block of `st_blocks` (POSIX systems)."""
+
+
+def size_text(size: int) -> str:
+    """A number of bytes with a unit, rounded up.
+
+    >>> size_text(512 << 20)
+    '512 MiB'
+    """
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if size < 1 << 10:
+            return f"{size} {unit}"
+        size = -(-size // (1 << 10))
+    return f"{size} TiB"
+
+
+class Deletion(StrEnum):
+    """What a broker deletes because of a full disk."""
+
+    NONE = "NONE"
+    """Nothing: it waits for an hour of `deleteWhen`."""
+    EXPIRED = "EXPIRED"
+    """Expired segments, at any hour."""
+    ANY = "ANY"
+    """The oldest segments, at any hour, whether they have expired or not."""
+
+
+@dataclass(frozen=True)
+class DiskPressure:
+    """The use of a disk in percent, and the limits above which a broker deletes files at any hour.
+
+    Attributes:
+        used_percent: The used part of the disk, as a broker computes it.
+        max_used_percent: `diskMaxUsedSpaceRatio`: above it expired segments are deleted at any hour.
+        forcibly_percent: `diskSpaceCleanForciblyRatio`: above it, segments that have not expired are deleted, too, if
+            `cleanFileForciblyEnable`.
+        is_forcible: `cleanFileForciblyEnable`.
+    """
+
+    used_percent: int
+    max_used_percent: int
+    forcibly_percent: int
+    is_forcible: bool
+
+    @property
+    def deletion(self) -> Deletion:
+        """What the broker deletes now because of the disk (`CleanCommitLogService.isSpaceToDelete`@5.3.3)."""
+        if self.used_percent > self.forcibly_percent and self.is_forcible:
+            return Deletion.ANY
+        limit = min(self.max_used_percent, self.forcibly_percent)
+        return Deletion.EXPIRED if self.used_percent > limit else Deletion.NONE
+
+
+def disk_pressure(store: Location, conf: BrokerConf) -> DiskPressure | None:
+    """The disk of the store's commit log now; None if the store is not local."""
+    if not store.is_local:
+        return None
+    max_used = _percent(conf, "diskMaxUsedSpaceRatio", 75, 10, 95)
+    forcibly = _percent(conf, "diskSpaceCleanForciblyRatio", 85, 30, 85)
+    is_forcible = conf.is_enabled("cleanFileForciblyEnable", default=True)
+    return DiskPressure(used_percent(os.statvfs((store / COMMIT_LOG).path)), max_used, forcibly, is_forcible)
+
+
+def used_percent(status: os.statvfs_result) -> int:
+    """The used part of a disk in percent, rounded up (`UtilAll.getDiskPartitionSpaceUsedPercent`@5.3.3)."""
+    used, usable = status.f_blocks - status.f_bfree, status.f_bavail
+    return -(-used * 100 // (used + usable)) if used + usable else 0
+
+
+def _percent(conf: BrokerConf, name: str, default: int, least: int, most: int) -> int:
+    """A setting, limited as the broker does."""
+    text = conf.settings.get(name, str(default)).strip()
+    if not text.isascii() or not text.removeprefix("-").isdigit() or len(text) > 9:
+        raise OptionError(f"{conf.source}: {name}={text!r} is not a number of percent")
+    return min(max(int(text), least), most)
+
+
+@dataclass(frozen=True)
+class TopicBytes:
+    """The messages of a topic that its queues offer."""
+
+    topic: str
+    messages: int
+    log_bytes: int
+    expired_messages: int
+    expired_bytes: int
+
+
+def topic_bytes(store: MessageStore, min_offset: int) -> list[TopicBytes]:
+    """The bytes of the log by topic, the largest first.
+
+    All live units are read: 20 bytes for each message. Messages that are in no queue, such as half messages that were
+    committed, are not counted.
+
+    Args:
+        min_offset: Messages before this commit log offset count as expired.
+    """
+    sums: dict[str, list[int]] = {}
+    log_start = store.get_min_phy_offset()
+    for name, queue in store.queues.items():
+        entry = sums.setdefault(name[0], [0, 0, 0, 0])
+        for units in _live_units(queue, store.get_min_offset_in_queue(*name), store.get_max_offset_in_queue(*name)):
+            counted = units[units["commit_log_offset"] >= log_start]
+            expired = counted[counted["commit_log_offset"] < min_offset]
+            for at, part in ((0, counted), (2, expired)):
+                entry[at] += part.size
+                entry[at + 1] += int(part["store_size"].sum(dtype="int64"))
+    found = [TopicBytes(topic, *entry) for topic, entry in sums.items() if entry[0]]
+    return sorted(found, key=lambda one: (-one.log_bytes, one.topic))
+
+
+def queue_bytes(store: MessageStore, topic: str, queue_id: int) -> tuple[int, int]:
+    """The number of messages that a queue offers, and bytes of their records; 0 if the queue has no files.
+
+    All its live units are read.
+    """
+    queue = store.queues.get((topic, queue_id))
+    if queue is None:
+        return 0, 0
+    messages = size = 0
+    log_start = store.get_min_phy_offset()
+    ends = store.get_min_offset_in_queue(topic, queue_id), store.get_max_offset_in_queue(topic, queue_id)
+    for units in _live_units(queue, *ends):
+        counted = units[units["commit_log_offset"] >= log_start]
+        messages += counted.size
+        size += int(counted["store_size"].sum(dtype="int64"))
+    return messages, size
+
+
+def _live_units(queue: ConsumeQueue, start: int, stop: int) -> Iterator[Units]:
+    for first in range(start, stop, _UNITS):
+        units = queue.units(first, min(first + _UNITS, stop))
+        yield units[is_live(units)]
 
 
 @dataclass(frozen=True)

@@ -10,22 +10,313 @@
   (`IndexService.deleteExpiredFile`@5.3.3).
 
 In each function a list has the files that can be deleted at all, the oldest first; the newest is not in it.
+
+Few bytes are read: the last unit of each queue file except the newest, and the headers of index files. A queue with one
+file, as most queues have, is not read at all.
+
+`expiry` has the rules, `old_files` the files to which they apply.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
-from spark_mq.errors import OptionError
-from spark_mq.format.timestamp import EPOCH, epoch_millis, micros
+import numpy as np
+import pyarrow as pa
 
+from spark_mq.errors import OptionError, StoreChangedError, UnsupportedStoreError
+from spark_mq.format.arrow_array import table_of
+from spark_mq.format.consume_queue import PRE_BLANK_SIZE, UNIT, UNIT_DTYPE, UNIT_SIZE, is_live
+from spark_mq.format.record import HEAD_SIZE, read_store_timestamp
+from spark_mq.format.timestamp import EPOCH, NANOS_PER_MILLI, epoch_millis, micros
+from spark_mq.io.file_reader import FileReader
+from spark_mq.io.location import Location
+from spark_mq.store.config.store_kind import has_rocksdb_queues
+from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX
+from spark_mq.store.index.folder import index_files
+from spark_mq.store.log.log_range import newest_record
+from spark_mq.store.log.record_lookup import SegmentFile
+from spark_mq.store.message_store import MessageStore
+from spark_mq.store.queue.consume_queue import ConsumeQueue
+from spark_mq.store.queue.folders import QueueFileInfo
+from spark_mq.tables.store_files import RETENTION
+
+_READ = 4 << 20
 MILLIS_PER_HOUR = 3_600_000
 
 _HOURS = re.compile(r"\+?[0-9]{1,9}(;\+?[0-9]{1,9})*;*")
+
+
+@dataclass(frozen=True)
+class LiveSegment:
+    """A segment with a live record.
+
+    Attributes:
+        modification_timestamp: The time of the last change of the file, milliseconds since the epoch.
+    """
+
+    file: SegmentFile
+    size: int
+    modification_timestamp: int
+
+    @property
+    def end_offset(self) -> int:
+        """The commit log offset after the segment."""
+        return self.file.base + self.file.size
+
+
+@dataclass(frozen=True)
+class OldFile:
+    """A queue file or an index file that is not the newest of its queue or of the index.
+
+    Attributes:
+        tree: `consumequeue` or `index`.
+        size: Its bytes.
+        release_offset: The largest commit log offset that its last unit or entry, and those of the files before it,
+            point to. A broker deletes the file when the log begins after this offset.
+    """
+
+    tree: str
+    path: str
+    location: Location
+    size: int
+    release_offset: int
+
+
+@dataclass(frozen=True)
+class OldFiles:
+    """The files that can be deleted, and why others are kept, as text for a person."""
+
+    files: tuple[OldFile, ...]
+    problems: tuple[str, ...]
+
+
+def live_segments(store: MessageStore) -> list[LiveSegment]:
+    """The segments with a live record, by offset. The last one is the newest segment, which is never deleted.
+
+    A broker creates segments in advance, but its newest one is the one with the last record: it opens the next file
+    when it appends to it.
+    """
+    infos = {info.base_name: info for info in (store.location / COMMIT_LOG).entries()}
+    return [
+        LiveSegment(file, info.size, (info.mtime_ns or 0) // NANOS_PER_MILLI)
+        for file in store.records.segments
+        if file.base < store.get_max_phy_offset()
+        and (info := infos.get(file.location.name)) is not None  # else it was deleted in the meantime
+    ]
+
+
+def old_files(store: MessageStore) -> OldFiles:
+    """The queue files, by queue, and after them the index files, each from the oldest on.
+
+    A file is left out, with all files after it, if its last unit or its header is damaged: it cannot be known which
+    messages it has.
+    """
+    if has_rocksdb_queues(store.location):
+        raise UnsupportedStoreError(
+            f"{store.location / CONSUME_QUEUE} is a RocksDB database (storeType=defaultRocksDB): only its broker "
+            "removes old units from it"
+        )
+    problems: list[str] = []
+    files = [file for queue in store.queues.values() for file in _of_queue(store, queue, problems)]
+    return OldFiles((*files, *_of_index(store, problems)), tuple(problems))
+
+
+def _of_queue(store: MessageStore, queue: ConsumeQueue, problems: list[str]) -> list[OldFile]:
+    try:
+        return _old_files_of(queue, store.get_max_phy_offset(), problems)
+    except StoreChangedError:  # a broker is deleting files of this queue
+        return []
+
+
+def _old_files_of(queue: ConsumeQueue, log_end: int, problems: list[str]) -> list[OldFile]:
+    files = _without_stale(queue, log_end) if len(queue.folder.files) > 1 else ()
+    name = f"{CONSUME_QUEUE}/{queue.topic}/{queue.queue_id}"
+    found: list[tuple[QueueFileInfo, int]] = []
+    for info, following in pairwise(files):
+        if info.size % UNIT_SIZE or int(info.base_name) + info.size != int(following.base_name):
+            problems.append(
+                f"{name}/{info.base_name} does not end at {following.base_name}, where the next file begins"
+            )
+            break
+        last = _last_offset(queue.folder.location / info.base_name, info.size)
+        if last is None:
+            problems.append(
+                f"{name}/{info.base_name} does not end with a unit of a message, although a file follows it"
+            )
+            break
+        found.append((info, last))
+    offsets = release_offsets([last for _, last in found])
+    return [
+        OldFile(
+            CONSUME_QUEUE, f"{name}/{info.base_name}", queue.folder.location / info.base_name, info.size, release_offset
+        )
+        for (info, _), release_offset in zip(found, offsets, strict=True)
+    ]
+
+
+def _without_stale(queue: ConsumeQueue, log_end: int) -> Sequence[QueueFileInfo]:
+    """The files without those at the end whose first unit is stale: the next boot deletes these.
+
+    (`ConsumeQueue.truncateDirtyLogicFiles`@5.3.3.)
+    """
+    files = queue.folder.files
+    while len(files) > 1:
+        offset, size, _ = _unit(queue.folder.location / files[-1].base_name, 0)
+        if size <= 0 or size == PRE_BLANK_SIZE or offset < log_end:
+            break
+        files = files[:-1]
+    return files
+
+
+def _last_offset(file: Location, size: int) -> int | None:
+    """The commit log offset of a file's last unit; None if that is not a unit of a message.
+
+    `spark-mq rebuild --mode permissive` leaves pre-blank units for messages that are lost, so the last unit can be one.
+    """
+    offset, store_size, _ = _unit(file, size - UNIT_SIZE)
+    if store_size == PRE_BLANK_SIZE and offset == 0:
+        return max_offset(file)
+    return offset if offset >= 0 and store_size > 0 else None
+
+
+def _unit(file: Location, position: int) -> tuple[int, int, int]:
+    with FileReader(file) as reader:
+        data = reader.read(position, UNIT_SIZE)
+    offset, size, tags_code = UNIT.unpack(data.ljust(UNIT_SIZE, b"\0"))
+    return offset, size, tags_code
+
+
+def max_offset(file: Location) -> int:
+    """The largest commit log offset that a unit of a queue file points to; -1 if it has no unit of a message.
+
+    The file is read whole.
+    """
+    largest, position = -1, 0
+    with FileReader(file) as reader:
+        while data := reader.read(position, _READ // UNIT_SIZE * UNIT_SIZE):
+            units = np.frombuffer(data[: len(data) // UNIT_SIZE * UNIT_SIZE], UNIT_DTYPE)
+            offsets = units["commit_log_offset"][is_live(units)]
+            largest = max(largest, int(offsets.max()) if offsets.size else -1)
+            position += len(data)
+    return largest
+
+
+def _of_index(store: MessageStore, problems: list[str]) -> Iterator[OldFile]:
+    infos = index_files(store.location)
+    release_offset = -1
+    for info in infos[:-1]:
+        header = info.stored_header()
+        is_in_order = 0 <= header.begin_commit_log_offset <= header.end_commit_log_offset
+        if not is_in_order or header.end_commit_log_offset < release_offset or header.next_entry == 1:
+            problems.append(f"{INDEX}/{info.name} has a damaged header, although a file follows it")
+            return
+        release_offset = header.end_commit_log_offset
+        yield OldFile(INDEX, f"{INDEX}/{info.name}", info.location, info.size, release_offset)
+
+
+@dataclass(frozen=True)
+class SegmentRetention:
+    """How long a segment is kept. All times are milliseconds since the epoch.
+
+    Attributes:
+        end_offset: The commit log offset after its last live record.
+        first_store_timestamp: The store time of its first message; None if it does not begin with one.
+        last_store_timestamp: The store time of its newest message; None if the end of the segment does not show it.
+        modification_timestamp: The time of the last change of the file.
+        expire_timestamp: When it has expired, and all segments before it; None for the newest, which never does.
+        delete_timestamp: The first time from then on in an hour in which the broker deletes files, and not before the
+            time of the question: what is still there was not deleted earlier. None for the newest.
+        expire_by_store_timestamp: `last_store_timestamp` plus the reserved time.
+        is_expired: Whether `expire_timestamp` has come.
+        files: The queue files and index files that the broker deletes because the segment is gone.
+    """
+
+    file: str
+    commit_log_offset: int
+    end_offset: int
+    file_size: int
+    first_store_timestamp: int | None
+    last_store_timestamp: int | None
+    modification_timestamp: int
+    expire_timestamp: int | None
+    delete_timestamp: int | None
+    expire_by_store_timestamp: int | None
+    is_expired: bool
+    files: tuple[OldFile, ...]
+
+    @property
+    def queue_files(self) -> int:
+        """The number of queue files that go with it."""
+        return sum(file.tree == CONSUME_QUEUE for file in self.files)
+
+    @property
+    def index_files(self) -> int:
+        """The number of index files that go with it."""
+        return len(self.files) - self.queue_files
+
+    @property
+    def freed_bytes(self) -> int | None:
+        """Bytes of the segment, and of the files that go with it; None for the newest segment."""
+        return None if self.expire_timestamp is None else self.file_size + sum(file.size for file in self.files)
+
+
+def segment_retentions(
+    store: MessageStore, hours: float, at: int, when: DeleteWhen, files: Sequence[OldFile]
+) -> list[SegmentRetention]:
+    """When each segment with live records expires, by offset.
+
+    Args:
+        hours: For how many hours a segment is kept after its last change.
+        at: The time for which the question is answered, milliseconds since the epoch.
+        when: The hours in which the broker deletes files.
+    """
+    live = live_segments(store)
+    reserved = round(hours * MILLIS_PER_HOUR)
+    times = expire_times([segment.modification_timestamp for segment in live[:-1]], reserved)
+    expired = count_expired(times, at)
+    bases = [segment.file.base for segment in live]
+    by_segment: dict[int, list[OldFile]] = {}
+    for old in files:
+        by_segment.setdefault(bisect_right(bases, old.release_offset) - 1, []).append(old)
+    rows = []
+    for index, segment in enumerate(live):
+        file, expire = segment.file, times[index] if index < len(times) else None
+        last = newest_record(store.records, file, store.get_max_phy_offset())
+        newest = None if last is None else last.store_timestamp
+        rows.append(
+            SegmentRetention(
+                file=file.location.name,
+                commit_log_offset=file.base,
+                end_offset=min(segment.end_offset, store.get_max_phy_offset()),
+                file_size=segment.size,
+                first_store_timestamp=read_store_timestamp(store.records.read(file.base, HEAD_SIZE), file.base),
+                last_store_timestamp=newest,
+                modification_timestamp=segment.modification_timestamp,
+                expire_timestamp=expire,
+                delete_timestamp=None if expire is None else when.next_time(max(expire, at)),
+                expire_by_store_timestamp=None if newest is None or expire is None else newest + reserved,
+                is_expired=index < expired,
+                files=() if expire is None else tuple(by_segment.get(index, ())),
+            )
+        )
+    return rows
+
+
+def retention_table(segments: Sequence[SegmentRetention]) -> pa.Table:
+    """The segments as a table with table `retention`."""
+    return table_of([_row(segment) for segment in segments], RETENTION.schema)
+
+
+def _row(segment: SegmentRetention) -> dict[str, object]:
+    row = {name: getattr(segment, name) for name in RETENTION.schema.names}
+    times = [name for name in row if name.endswith("timestamp") and row[name] is not None]
+    return row | {name: micros(row[name]) for name in times}
 
 
 def expire_times(modification_times: Sequence[int], reserved: int) -> list[int]:

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 from spark_mq.errors import CorruptIndexError, CorruptLogError, OptionError
 from spark_mq.format.broker_version import INDEX_TAGS, BrokerVersions
-from spark_mq.format.message_keys import record_keys
+from spark_mq.format.dispatch import record_keys
 from spark_mq.format.properties import TAGS, parse_properties
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.index.coverage import IndexedRange
-from spark_mq.store.index.end import index_end
-from spark_mq.store.index.folder import IndexFileInfo, index_files, index_layout
+from spark_mq.store.index.folder import IndexFileInfo, index_end, index_files, index_layout
 from spark_mq.store.lacking_messages import TAIL_SIZE
 from spark_mq.store.log.log_range import LogRange, iterate_records
 from spark_mq.store.message_store import MessageStore

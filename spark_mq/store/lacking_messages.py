@@ -11,18 +11,47 @@ from dataclasses import dataclass
 
 from spark_mq.errors import CorruptLogError
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE
+from spark_mq.format.dispatch import LIGHT_PREFIX, offset_in_queue
 from spark_mq.format.java_text import decode_utf8
-from spark_mq.format.record import Record
-from spark_mq.format.sys_flag import INNER_BATCH_FLAG, TRANSACTION_COMMIT_TYPE, TRANSACTION_TYPE_MASK
-from spark_mq.store.config.topic_name import is_topic_name
+from spark_mq.format.record import (
+    HEADER,
+    HEADER_SIZE,
+    INNER_BATCH_FLAG,
+    TRANSACTION_COMMIT_TYPE,
+    TRANSACTION_TYPE_MASK,
+    Record,
+)
+from spark_mq.store.config.topics import is_topic_name
 from spark_mq.store.log.log_range import LogRange, iterate_records
 from spark_mq.store.message_store import MessageStore
+from spark_mq.store.queue.consume_queue import ConsumeQueue
 
 TAIL_SIZE = 256 << 10
 """Bytes of the log that are read: about a thousand messages, or a few hundredths of a second in plain Python."""
 
 _LOOKED_AT_QUEUES = 8
 _LOOKED_AT_UNITS = 1024
+
+
+def leads_to_its_message(store: MessageStore, queue: ConsumeQueue, queue_offset: int) -> bool:
+    """Whether the unit leads to a record whose head has its size, commit log offset, queue id and queue offset."""
+    commit_log_offset, store_size, _ = queue.unit(queue_offset)
+    if store_size == PRE_BLANK_SIZE:
+        return True
+    head = store.records.read(commit_log_offset, HEADER_SIZE)
+    if len(head) < HEADER_SIZE:
+        return False
+    size, _, _, queue_id, _, own_queue_offset, own_offset, _, _ = HEADER.unpack(head)
+    if (size, own_offset) != (store_size, commit_log_offset):
+        return False
+    if queue.topic.startswith(LIGHT_PREFIX) or (queue_id, own_queue_offset) == (queue.queue_id, queue_offset):
+        return True
+    # A message is also in the queues that its property INNER_MULTI_DISPATCH names, at queue offsets of their own.
+    try:
+        record = store.records.record(commit_log_offset, store_size)
+    except CorruptLogError:
+        return False
+    return offset_in_queue(record, queue.topic, queue.queue_id) == queue_offset
 
 
 @dataclass(frozen=True)

@@ -12,26 +12,18 @@ from itertools import chain
 
 import numpy as np
 
-from spark_mq.errors import CorruptLogError
 from spark_mq.format.array_types import Flags, Int64s
-from spark_mq.format.consume_queue import PRE_BLANK_SIZE
-from spark_mq.format.dispatch import LIGHT_PREFIX, offset_in_queue
+from spark_mq.format.consume_queue import Queue
 from spark_mq.format.kernels.dispatch import has_unit
-from spark_mq.format.record import HEADER, HEADER_SIZE
-from spark_mq.store.config.topic_names import configured_topics, is_configured
+from spark_mq.store.config.topics import configured_topics, is_configured
 from spark_mq.store.dispatch_requests import StartingQueues
+from spark_mq.store.lacking_messages import leads_to_its_message
 from spark_mq.store.log.corrupt_range import CorruptRange
-from spark_mq.store.log.joined_chunks import joined_chunks
 from spark_mq.store.log.log_range import LogRange
-from spark_mq.store.log.offset_range import list_offset_range
-from spark_mq.store.log.record_reader import RecordChunk
+from spark_mq.store.log.record_reader import RecordChunk, joined_chunks
 from spark_mq.store.log.split_reader import read_split
-from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE, Split
+from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE, Split, list_offset_range
 from spark_mq.store.message_store import MessageStore
-from spark_mq.store.queue.consume_queue import ConsumeQueue
-
-Queue = tuple[str, int]
-"""A topic and a queue id."""
 
 _LOOKED_AT = 10_000
 """Messages of a queue whose place is looked at for a later message; the others count as lost."""
@@ -136,24 +128,3 @@ class LackingScan:
 
 def _range(part: CorruptRange) -> LogRange:
     return LogRange(part.commit_log_offset, part.commit_log_offset + part.length)
-
-
-def leads_to_its_message(store: MessageStore, queue: ConsumeQueue, queue_offset: int) -> bool:
-    """Whether the unit leads to a record whose head has its size, commit log offset, queue id and queue offset."""
-    commit_log_offset, store_size, _ = queue.unit(queue_offset)
-    if store_size == PRE_BLANK_SIZE:
-        return True
-    head = store.records.read(commit_log_offset, HEADER_SIZE)
-    if len(head) < HEADER_SIZE:
-        return False
-    size, _, _, queue_id, _, own_queue_offset, own_offset, _, _ = HEADER.unpack(head)
-    if (size, own_offset) != (store_size, commit_log_offset):
-        return False
-    if queue.topic.startswith(LIGHT_PREFIX) or (queue_id, own_queue_offset) == (queue.queue_id, queue_offset):
-        return True
-    # A message is also in the queues that its property INNER_MULTI_DISPATCH names, at queue offsets of their own.
-    try:
-        record = store.records.record(commit_log_offset, store_size)
-    except CorruptLogError:
-        return False
-    return offset_in_queue(record, queue.topic, queue.queue_id) == queue_offset

@@ -36,13 +36,12 @@ from spark_mq.format.index_query import IndexFile
 from spark_mq.format.record import FRAME, MAGIC_AT, MAGIC_V1, MAGIC_V2, Record, is_blank
 from spark_mq.io.file_reader import FileReader, FileReaders
 from spark_mq.io.location import Location
-from spark_mq.store.config.last_run import LastRun
+from spark_mq.store.config.checkpoint import LastRun
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
 from spark_mq.store.index.folder import IndexFileInfo, index_files, newest_layout
 from spark_mq.store.log.commit_log import CommitLog, Segment
-from spark_mq.store.log.last_record import is_finished
 from spark_mq.store.log.log_range import LiveEnd
-from spark_mq.store.log.record_lookup import RecordLookup
+from spark_mq.store.log.record_lookup import RecordLookup, is_finished
 from spark_mq.store.queue.consume_queue import ConsumeQueue, announce_ends
 from spark_mq.store.queue.folders import queue_folders
 
@@ -133,8 +132,8 @@ class LiveEndFinder:
         return self._read_last_segment(store, run.started) if end is None else end
 
     def _read_last_segment(self, store: Location, started: float | None) -> LiveEnd:
+        from spark_mq.store.log.commit_log import SegmentSource
         from spark_mq.store.log.live_reader import NO_TIME, LiveReader
-        from spark_mq.store.log.segment_source import SegmentSource
 
         log = CommitLog.open(store)
         if not log.segments:

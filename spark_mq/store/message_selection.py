@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from spark_mq.format.record import Record
-from spark_mq.store.log.backward_scan import scan_backwards
 from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.log_range import LogRange
-from spark_mq.store.log.scan import FIRST, FOREVER, InQueue
-from spark_mq.store.log.time_pruning import CLOCK_TOLERANCE_MILLIS
+from spark_mq.store.log.scan import FIRST, FOREVER, InQueue, scan_backwards
+from spark_mq.store.log.splits import CLOCK_TOLERANCE_MILLIS
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.lookup import QueueCover

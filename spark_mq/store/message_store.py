@@ -17,17 +17,16 @@ from typing import Self
 
 import pyarrow as pa
 
-from spark_mq.errors import CorruptLogError, OptionError, UnsupportedStoreError
+from spark_mq.errors import CorruptLogError, OptionError, UnsupportedStoreError, similar_names
 from spark_mq.format.broker_version import BrokerVersions
+from spark_mq.format.dispatch import KeyType, record_keys
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.message_id import decode_offset_message_id, is_offset_message_id
-from spark_mq.format.message_keys import KeyType, record_keys
 from spark_mq.format.message_row import host_text, message_row, message_table
 from spark_mq.format.record import Record
 from spark_mq.format.timestamp import check_epoch_millis, epoch_millis, iso_text
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
-from spark_mq.similar_names import similar_names
 from spark_mq.store.broker_versions import find_broker_versions
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.checkpoint import CHECKPOINT
@@ -40,8 +39,7 @@ from spark_mq.store.index.broker_answer import (
     IndexType,
     broker_answer,
 )
-from spark_mq.store.index.checked_index import CheckedIndex
-from spark_mq.store.index.coverage import IndexCoverage
+from spark_mq.store.index.coverage import CheckedIndex, IndexCoverage
 from spark_mq.store.index.key_index import KeyIndex
 from spark_mq.store.live_end import LiveEndFinder
 from spark_mq.store.log.corrupt_range import CorruptRange
@@ -53,8 +51,7 @@ from spark_mq.store.queue.consume_queue_store import ConsumeQueueStore
 from spark_mq.store.queue.get_message import GetMessageResult
 from spark_mq.store.queue.lookup import QueueCover
 from spark_mq.store.queue.offset_by_time import BoundaryType
-from spark_mq.store.settled_files import settled_state
-from spark_mq.store.state_memory import StateMemory
+from spark_mq.store.settled_files import StateMemory, settled_state
 
 DEFAULT_MAX_NUM = 32
 _ENDS = StateMemory[LiveEnd]()

@@ -17,11 +17,9 @@ from spark_mq.format.system_topic import SCHEDULE_TOPIC
 from spark_mq.format.timestamp import NANOS_PER_MICRO, micros
 from spark_mq.io.location import Location
 from spark_mq.store.config.checkpoint import Checkpoint, checkpoint_problem
-from spark_mq.store.config.config_file import as_integer, load_config
+from spark_mq.store.config.config_file import DELAY_OFFSETS as DELAY_OFFSETS_FILE
+from spark_mq.store.config.config_file import as_integer, load_config, load_consumer_offsets, parse_delay_offsets
 from spark_mq.store.config.consumer_filters import load_consumer_filters
-from spark_mq.store.config.consumer_offsets import load_consumer_offsets
-from spark_mq.store.config.delay_offsets import DELAY_OFFSETS as DELAY_OFFSETS_FILE
-from spark_mq.store.config.delay_offsets import parse_delay_offsets
 from spark_mq.store.config.store_paths import ABORT
 from spark_mq.store.index.folder import index_layout
 from spark_mq.store.index.tables import index_file_rows

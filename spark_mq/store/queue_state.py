@@ -20,16 +20,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 
-from spark_mq.store.config.consumer_offsets import consumed_offsets
-from spark_mq.store.config.topic_names import configured_topics
+from spark_mq.format.consume_queue import Queue
+from spark_mq.store.config.config_file import consumed_offsets
+from spark_mq.store.config.topics import configured_topics
 from spark_mq.store.gone_messages import find_gone_messages
-from spark_mq.store.lacking_messages import LackingMessage, LackingMessages, find_lacking_messages
-from spark_mq.store.lacking_scan import leads_to_its_message
+from spark_mq.store.lacking_messages import LackingMessage, LackingMessages, find_lacking_messages, leads_to_its_message
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue
-
-Queue = tuple[str, int]
-"""A topic and a queue id."""
 
 
 class QueueStateName(StrEnum):

@@ -37,26 +37,23 @@ from spark_mq.store.boot import (
     BootFacts,
     BootSettings,
     SegmentHead,
+    boot_obstacles,
     index_outcome,
     matches_recovery,
     next_boot,
     recovery_start,
 )
-from spark_mq.store.boot_obstacles import boot_obstacles
-from spark_mq.store.boot_rules import one_boot_group
-from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.boot_rules import LastStop, last_stop, one_boot_group
+from spark_mq.store.config.broker_conf import BrokerConf, FileSetting, Sourced
 from spark_mq.store.config.checkpoint import Checkpoint
-from spark_mq.store.config.sourced import FileSetting, Sourced
 from spark_mq.store.config.store_kind import Door, check_form
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX
-from spark_mq.store.dispatch_log import ANYWHERE, NOWHERE, DispatchLog
+from spark_mq.store.dispatch_log import ANYWHERE, NOWHERE, DispatchLog, RecoveryRows
 from spark_mq.store.dispatch_requests import DispatchRequests, StartingQueues, doubled_entries
 from spark_mq.store.gone_messages import find_gone_messages
 from spark_mq.store.index.folder import index_files
 from spark_mq.store.index_state import index_state, kept_files, last_indexed
 from spark_mq.store.lacking_scan import LackingScan
-from spark_mq.store.last_stop import LastStop, last_stop
-from spark_mq.store.log.data_end import find_data_end
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.recovery_walk import (
     END_REASONS,
@@ -66,11 +63,10 @@ from spark_mq.store.log.recovery_walk import (
     WalkEnd,
     accepts_record,
 )
-from spark_mq.store.log.segment_files import is_segment_name, usual_size
+from spark_mq.store.log.segment_files import find_data_end, is_segment_name, usual_size
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.folders import QueueFileInfo, QueueFolder, find_queue_file_size, queue_folders
 from spark_mq.store.queue.queue_recovery import NO_FILE, RecoveredQueue, recover_queue
-from spark_mq.store.recovery_rows import RecoveryRows
 
 
 @dataclass(frozen=True)

@@ -16,16 +16,21 @@ import pyarrow as pa
 
 from spark_mq.errors import ConfigError, OptionError, UnsupportedStoreError
 from spark_mq.format.timestamp import NANOS_PER_MILLI, check_epoch_millis, epoch_millis, micros
-from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.config.sourced import Sourced
-from spark_mq.store.disk_pressure import DiskPressure, disk_pressure
-from spark_mq.store.expiry import MILLIS_PER_HOUR, DeleteWhen
+from spark_mq.store.config.broker_conf import BrokerConf, Sourced
+from spark_mq.store.disk_use import DiskPressure, TopicBytes, disk_pressure, topic_bytes
+from spark_mq.store.expiry import (
+    MILLIS_PER_HOUR,
+    DeleteWhen,
+    OldFile,
+    OldFiles,
+    SegmentRetention,
+    old_files,
+    retention_table,
+    segment_retentions,
+)
 from spark_mq.store.index.folder import index_files
 from spark_mq.store.index.names import zone_of_names
 from spark_mq.store.message_store import MessageStore
-from spark_mq.store.old_files import OldFile, OldFiles, old_files
-from spark_mq.store.segment_retention import SegmentRetention, retention_table, segment_retentions
-from spark_mq.store.topic_bytes import TopicBytes, topic_bytes
 from spark_mq.store.unread import UnreadLoss, unread_losses
 
 DEFAULT_RESERVED_HOURS = 72.0

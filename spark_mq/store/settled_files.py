@@ -11,6 +11,8 @@ may so replace the end of a log that was read before. Therefore:
 - Whoever changes a file by a call of the system, the system sets the time of the change (ctime), which no program can
   set back. A file that changed a moment ago could change again at the same time: it has no state yet.
 - Every start of a broker writes `lock`, by a call of the system. So the state of `lock` is part of every state.
+
+A session that reads one topic after another asks the same of the same files each time.
 """
 
 from __future__ import annotations
@@ -18,18 +20,50 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Iterable
-from typing import Final
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable
+from typing import Final, Generic, TypeVar
 
 from spark_mq.io.location import Location
 from spark_mq.store.config.store_paths import ABORT
 from spark_mq.store.store_lock import LOCK, is_locked
 
+Fact = TypeVar("Fact")
+
+_MOST: Final = 16
 _ON_DISK_NANOS: Final = 600 * 10**9
 """The age of a change at which all pages have reached the disk. Linux writes them after 35 s, a broker after 60 s."""
 
 _SETTLED_NANOS: Final = 2_000_000_000
 """The age of a change at which no other change can have the same time. The clocks of filesystems have steps of 2 s."""
+
+
+class StateMemory(Generic[Fact]):
+    """Facts by what they depend on; those that were used last are kept."""
+
+    def __init__(self) -> None:
+        self._found: OrderedDict[Hashable, Fact] = OrderedDict()
+
+    def recall(self, key: Hashable) -> Fact | None:
+        """The fact that was kept; None if there is none."""
+        if key not in self._found:
+            return None
+        self._found.move_to_end(key)
+        return self._found[key]
+
+    def keep(self, key: Hashable, fact: Fact) -> None:
+        """Keep a fact.
+
+        Args:
+            key: The state of the files from before the fact was found until now, and what else it depends on.
+        """
+        self._found[key] = fact
+        while len(self._found) > _MOST:
+            self._found.popitem(last=False)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._found.clear()
 
 
 def settled_state(store: Location, files: Iterable[Location], about: object = None) -> bytes | None:

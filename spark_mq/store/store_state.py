@@ -17,12 +17,19 @@ from spark_mq.format.broker_version import ALL_VERSIONS, DISPATCHES_AT_CLEAN_BOO
 from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.format.record import HEAD_SIZE
 from spark_mq.format.timestamp import NANOS_PER_MILLI
-from spark_mq.store.boot import Boot, BootFacts, BootSettings, SegmentHead, matches_recovery, next_boot
-from spark_mq.store.boot_obstacles import CONFIG_FILES, boot_obstacles
-from spark_mq.store.boot_rules import boot_groups, find_boot_groups, versions_text
-from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.boot import (
+    CONFIG_FILES,
+    Boot,
+    BootFacts,
+    BootSettings,
+    SegmentHead,
+    boot_obstacles,
+    matches_recovery,
+    next_boot,
+)
+from spark_mq.store.boot_rules import LastStop, boot_groups, find_boot_groups, last_stop, versions_text
+from spark_mq.store.config.broker_conf import BrokerConf, FileSetting, Sourced
 from spark_mq.store.config.checkpoint import Checkpoint, checkpoint_problem
-from spark_mq.store.config.sourced import FileSetting, Sourced
 from spark_mq.store.config.store_kind import Door, check_form, has_rocksdb_queues
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONFIG, CONSUME_QUEUE
 from spark_mq.store.disk_use import DiskUse, disk_use
@@ -30,7 +37,6 @@ from spark_mq.store.gone_messages import GoneMessages, find_gone_messages
 from spark_mq.store.index.folder import find_index_layout
 from spark_mq.store.index_state import IndexState, LastIndexed, index_state, kept_files, last_indexed
 from spark_mq.store.lacking_messages import LackingMessage, LackingMessages, find_lacking_messages
-from spark_mq.store.last_stop import LastStop, last_stop
 from spark_mq.store.log.log_range import LogRange, between
 from spark_mq.store.log.segment_files import DEFAULT_SEGMENT_SIZE, is_segment_name, usual_size
 from spark_mq.store.message_store import MessageStore

@@ -7,9 +7,9 @@ log that the index covers, is not found.
 
 from __future__ import annotations
 
-from spark_mq.format.message_keys import KeyType, record_keys
+from spark_mq.format.dispatch import KeyType, record_keys
 from spark_mq.format.record import Record
-from spark_mq.store.config.topic_names import configured_topics
+from spark_mq.store.config.topics import configured_topics
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.scan import WithUniqueKey, scan
 from spark_mq.store.message_store import MessageStore

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE
-from spark_mq.store.config.consumer_offsets import ConsumerOffset, load_consumer_offsets
+from spark_mq.store.config.config_file import ConsumerOffset, load_consumer_offsets
+from spark_mq.store.expiry import SegmentRetention
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue
-from spark_mq.store.segment_retention import SegmentRetention
 
 
 @dataclass(frozen=True)

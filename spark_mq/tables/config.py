@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from spark_mq.tables.common import BROKER_VERSION, CONSUMER_GROUP, TOPIC
-from spark_mq.tables.table import Column, Option, Table
+from spark_mq.tables.table import BROKER_VERSION, CONSUMER_GROUP, TOPIC, Column, Option, Table
 
 TOPICS = Table(
     "topics",
@@ -230,7 +229,7 @@ without an offset in each queue. Nothing is changed.
         Option("consumerGroup", "the group whose offsets are shown beside", "GROUP"),
         BROKER_VERSION,
     ),
-    rows="spark_mq.sharing.begin_offsets.begin_offsets",
+    rows="spark_mq.sharing.topic_queues.begin_offsets",
     command="begin-offsets",
     noun="queue",
     remedy="builds the consume queues from the log",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from spark_mq.tables.common import BROKER_VERSION, CONSUMER_GROUP, TOPIC, at, broker_conf
-from spark_mq.tables.table import Column, Option, Table
+from spark_mq.tables.table import BROKER_VERSION, CONSUMER_GROUP, TOPIC, Column, Option, Table, at, broker_conf
 
 TRANSACTIONS = Table(
     "transactions",
@@ -48,8 +47,8 @@ whole log.
         broker_conf("transactionTimeOut, transactionCheckInterval, transactionCheckMax and fileReservedTime"),
         BROKER_VERSION,
     ),
-    rows="spark_mq.lifecycle.transactions.transactions.transaction_rows",
-    archived_rows="spark_mq.lifecycle.transactions.transactions.transactions_of",
+    rows="spark_mq.lifecycle.transactions.transaction_rows",
+    archived_rows="spark_mq.lifecycle.transactions.transactions_of",
     command="transactions",
     noun="transaction",
     example="""\
@@ -97,8 +96,8 @@ message again after it was killed. A message that cancels another has no row. On
         Column("cancel_offset", "BIGINT", "the commit log offset of the message that cancels it", 14),
     ),
     options=(at("at which messages are due or not"), broker_conf("messageDelayLevel, if the consume queue is lost")),
-    rows="spark_mq.lifecycle.delays.delayed.delayed_rows",
-    archived_rows="spark_mq.lifecycle.delays.delayed.delayed_of",
+    rows="spark_mq.lifecycle.delayed.delayed_rows",
+    archived_rows="spark_mq.lifecycle.delayed.delayed_of",
     command="delayed",
     noun="delayed message",
     example="""\
@@ -147,8 +146,8 @@ whether the group acknowledged it or not. group_retries is the number in all ret
         Column("reason", "STRING", "what is missing if the state is UNKNOWN, else NULL", 8),
     ),
     options=(TOPIC, CONSUMER_GROUP, at("to which lag_millis refers"), BROKER_VERSION),
-    rows="spark_mq.lifecycle.consumption.consumer_progress.consumer_progress_rows",
-    archived_rows="spark_mq.archive.lifecycle.archived_queues.archived_progress",
+    rows="spark_mq.lifecycle.consumer_progress.consumer_progress_rows",
+    archived_rows="spark_mq.archive.archived_queues.archived_progress",
     command="consumer-progress",
     noun="consumer group",
     example="""\
@@ -195,8 +194,8 @@ why.
         Column("reason", "STRING", "what is missing if the state is UNKNOWN, else NULL", 8),
     ),
     options=(CONSUMER_GROUP, at("to which WAITING and OVERDUE refer")),
-    rows="spark_mq.lifecycle.consumption.retries.retries_rows",
-    archived_rows="spark_mq.lifecycle.consumption.retries.retries_of",
+    rows="spark_mq.lifecycle.retries.retries_rows",
+    archived_rows="spark_mq.lifecycle.retries.retries_of",
     command="retries",
     noun="attempt",
     example="""\
@@ -231,8 +230,8 @@ retries_found is smaller than reconsume_times if some retries expired.
         Column("origin_commit_log_offset", "BIGINT", "the commit log offset of the message that was returned first"),
     ),
     options=(CONSUMER_GROUP,),
-    rows="spark_mq.lifecycle.consumption.dead_letters.dead_letters_rows",
-    archived_rows="spark_mq.lifecycle.consumption.dead_letters.dead_letters_of",
+    rows="spark_mq.lifecycle.retries.dead_letters_rows",
+    archived_rows="spark_mq.lifecycle.retries.dead_letters_of",
     command="dead-letters",
     noun="dead letter",
     example="""\
@@ -289,8 +288,8 @@ read has only a problem.
         Column("born_host", "STRING", "the address of the client that sent the trace message"),
     ),
     options=(Option("topic", "the trace topic; by default RMQ_SYS_TRACE_TOPIC", "TOPIC"),),
-    rows="spark_mq.lifecycle.traces.traces.traces_rows",
-    archived_rows="spark_mq.lifecycle.traces.traces.traces_of",
+    rows="spark_mq.lifecycle.traces.traces_rows",
+    archived_rows="spark_mq.lifecycle.traces.traces_of",
     command="traces",
     noun="trace event",
     example="""\
@@ -326,8 +325,8 @@ DEAD_LETTER, it did so too often. The log is read twice.
         Column("store_timestamp", "TIMESTAMP", "the time at which the broker stored the message", 7),
         Column("reconsume_times", "INT", "how often a consumer asked for the message again"),
     ),
-    rows="spark_mq.lifecycle.statistics.duplicates.duplicates_rows",
-    archived_rows="spark_mq.archive.lifecycle.statistics.duplicates_of",
+    rows="spark_mq.lifecycle.duplicates.duplicates_rows",
+    archived_rows="spark_mq.archive.statistics.duplicates_of",
     command="duplicates",
     noun="duplicate",
     example="""\
@@ -359,8 +358,8 @@ topics do not count, except one that is given.
         Option("topic", "only keys of this topic, which can be one of the broker's own", "TOPIC"),
         Option("mostKeys", "how many keys of most messages, and of most bytes, 1,000 by default; 0 is all keys", "N"),
     ),
-    rows="spark_mq.lifecycle.statistics.hot_keys.hot_keys_rows",
-    archived_rows="spark_mq.archive.lifecycle.statistics.hot_keys_of",
+    rows="spark_mq.lifecycle.statistics.hot_keys_rows",
+    archived_rows="spark_mq.archive.statistics.hot_keys_of",
     command="hot-keys",
     noun="key",
     example="""\
@@ -388,8 +387,8 @@ log count: a delayed message in SCHEDULE_TOPIC_XXXX, and in its topic when it wa
         Column("log_bytes", "BIGINT", "bytes of the records", 5),
     ),
     options=(TOPIC,),
-    rows="spark_mq.lifecycle.statistics.rates.rates_rows",
-    archived_rows="spark_mq.archive.lifecycle.statistics.rates_of",
+    rows="spark_mq.lifecycle.statistics.rates_rows",
+    archived_rows="spark_mq.archive.statistics.rates_of",
     command="rates",
     noun="message",
     example="""\
@@ -419,8 +418,8 @@ the log count; a queue without a message in a minute has no row.
         Column("top_born_host_messages", "BIGINT", "the number of messages from that address", 8),
     ),
     options=(TOPIC,),
-    rows="spark_mq.lifecycle.statistics.skew.skew_rows",
-    archived_rows="spark_mq.archive.lifecycle.statistics.skew_of",
+    rows="spark_mq.lifecycle.statistics.skew_rows",
+    archived_rows="spark_mq.archive.statistics.skew_of",
     command="skew",
     noun="message",
     example="""\

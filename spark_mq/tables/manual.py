@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from spark_mq.tables.all_tables import TABLES
-from spark_mq.tables.common import PATH, SKIP_UNREADABLE, STORES
-from spark_mq.tables.common import TABLE as TABLE_OPTION
 from spark_mq.tables.messages import READ_OPTIONS_OF_STREAMS, STREAM_OPTIONS, WRITE_OPTIONS
-from spark_mq.tables.table import Column, Option, Table
+from spark_mq.tables.table import PATH, SKIP_UNREADABLE, STORES, Column, Option, Table
+from spark_mq.tables.table import TABLE as TABLE_OPTION
 
 _WIDTH = 116
 _MARKED = re.compile(r"(<!-- made from spark_mq/tables: (\w+) -->\n).*?(<!-- end -->\n)", re.DOTALL)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from spark_mq.tables.common import broker_conf
-from spark_mq.tables.table import Column, Option, Table
+from spark_mq.tables.table import Column, Option, Table, broker_conf
 
 _OPTIONS = (
     Option(

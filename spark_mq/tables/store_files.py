@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from spark_mq.tables.common import BROKER_VERSION, TOPIC, at, broker_conf
-from spark_mq.tables.table import Column, Option, Table
+from spark_mq.tables.table import BROKER_VERSION, TOPIC, Column, Option, Table, at, broker_conf
 
 _INDEX_CONF = broker_conf(
     "maxHashSlotNum and maxIndexNum, which an index file does not contain; needed if they are not the broker's defaults"

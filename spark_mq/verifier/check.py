@@ -18,17 +18,16 @@ import pyarrow as pa
 
 from spark_mq.errors import ConfigError
 from spark_mq.format.broker_version import INDEX_TAGS
-from spark_mq.format.consume_queue import UNIT_SIZE, queue_file_name
-from spark_mq.format.delay_level import DEFAULT_DELAY_LEVELS
+from spark_mq.format.consume_queue import UNIT_SIZE, Queue, queue_file_name
 from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.format.index_file import IndexLayout
-from spark_mq.indexer.index.tag_entries import TagDecision, TaggedRanges, TagRun
-from spark_mq.indexer.queue.plan import PlannedQueue, QueuePlan
-from spark_mq.indexer.queue.runs import Runs, StagedQueue
-from spark_mq.indexer.settings import DispatchTargets
-from spark_mq.indexer.staging.alignment import misaligned_segments
-from spark_mq.indexer.staging.split_rows import SPLIT_SCHEMA, SplitRow
-from spark_mq.indexer.staging.stage import StagedLog
+from spark_mq.format.system_topic import DEFAULT_DELAY_LEVELS
+from spark_mq.indexer.queue_plan import PlannedQueue, QueuePlan
+from spark_mq.indexer.queue_runs import Runs, StagedQueue
+from spark_mq.indexer.rebuild_plan import DispatchTargets
+from spark_mq.indexer.split_rows import SPLIT_SCHEMA, SplitRow
+from spark_mq.indexer.stage import StagedLog, misaligned_segments
+from spark_mq.indexer.tag_entries import TagDecision, TaggedRanges, TagRun
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.job.task_items import TaskItems
@@ -37,33 +36,27 @@ from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.consumer_filters import load_consumer_filters
 from spark_mq.store.config.store_kind import has_rocksdb_queues
 from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
-from spark_mq.store.config.topic_name import is_topic_name
+from spark_mq.store.config.topics import is_topic_name
 from spark_mq.store.log.commit_log import CommitLog
-from spark_mq.store.log.data_end import find_data_end
 from spark_mq.store.log.log_range import LogRange
+from spark_mq.store.log.segment_files import find_data_end
 from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE, Split, plan_splits
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.folders import QueueFolder, find_queue_file_size, queue_folders
-from spark_mq.verifier.check_task import Check, CheckTask
-from spark_mq.verifier.checkpoint import BrokerState, checkpoint_findings
-from spark_mq.verifier.config_files import ConfigFiles, Queue, QueueBounds, config_findings
-from spark_mq.verifier.expected_entries import ExpectedEntries
+from spark_mq.verifier.config_files import BrokerState, ConfigFiles, QueueBounds, checkpoint_findings, config_findings
+from spark_mq.verifier.entry_match import ExpectedEntries
 from spark_mq.verifier.finding import findings
+from spark_mq.verifier.index_file import IndexFileCheck
 from spark_mq.verifier.index_folder import IndexFolder, list_index
-from spark_mq.verifier.index_task import IndexFileCheck
-from spark_mq.verifier.log_bounds import LogBounds, merged
-from spark_mq.verifier.log_end import LiveLog, LogEndCheck
-from spark_mq.verifier.log_start import log_start_findings
-from spark_mq.verifier.multi_dispatch import not_checked_queues
+from spark_mq.verifier.log_bounds import LiveLog, LogBounds, LogEndCheck, log_start_findings, merged
 from spark_mq.verifier.queue_ext import QueueExtCheck
 from spark_mq.verifier.queue_file import ExpectedFile
 from spark_mq.verifier.queue_folders import irregular_findings, not_checked, queue_folder_findings
 from spark_mq.verifier.queue_task import QueueChecker, QueueFiles, QueueFilesCheck
-from spark_mq.verifier.records import FAR_BACK_MILLIS
+from spark_mq.verifier.records import FAR_BACK_MILLIS, not_checked_queues
 from spark_mq.verifier.segments import segment_findings
-from spark_mq.verifier.sink import SUMMARY_SCHEMA, FindingSink, Summary
+from spark_mq.verifier.sink import SUMMARY_SCHEMA, Check, CheckTask, FindingSink, Spread, Summary, TaskOf
 from spark_mq.verifier.split_task import CHECKED_SPLIT_SCHEMA, SplitTask
-from spark_mq.verifier.spread import Spread, TaskOf
 
 STAGED, FINDINGS = "staged", "findings"
 """Folders of a check's work folder: staged units and entries; the files of all findings."""

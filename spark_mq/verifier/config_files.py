@@ -10,19 +10,101 @@ import pyarrow as pa
 from pyarrow import fs
 
 from spark_mq.errors import ConfigError, UnsupportedStoreError
+from spark_mq.format.consume_queue import Queue
 from spark_mq.format.system_topic import SCHEDULE_TOPIC, is_system_topic
 from spark_mq.io.location import Location
-from spark_mq.store.config.config_file import load_config, parse_fastjson
-from spark_mq.store.config.consumer_offsets import ConsumerOffset, load_consumer_offsets
-from spark_mq.store.config.delay_offsets import DELAY_OFFSETS, parse_delay_offsets
-from spark_mq.store.config.store_paths import CONFIG
-from spark_mq.store.config.topic_names import configured_topics
+from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint
+from spark_mq.store.config.config_file import (
+    DELAY_OFFSETS,
+    ConsumerOffset,
+    load_config,
+    load_consumer_offsets,
+    parse_delay_offsets,
+    parse_fastjson,
+)
+from spark_mq.store.config.store_paths import ABORT, CONFIG
+from spark_mq.store.config.topics import configured_topics
 from spark_mq.verifier.finding import findings
 
+_FIELDS = (
+    (0, "physicMsgTimestamp", "physic_msg_timestamp"),
+    (8, "logicsMsgTimestamp", "logics_msg_timestamp"),
+    (16, "indexMsgTimestamp", "index_msg_timestamp"),
+)
+_OFFSETS = (
+    (32, "confirmPhyOffset", "confirm_phy_offset"),
+    (40, "logicsPhysicalOffset", "logics_physical_offset"),
+)
 _WITHOUT_SUFFIX = ("timermetrics", "transactionMetrics")
 
-Queue = tuple[str, int]
 _Content = TypeVar("_Content")
+
+
+@dataclass(frozen=True)
+class BrokerState:
+    """What the two files said before the log was read.
+
+    Attributes:
+        checkpoint_size: Bytes of its file; None if there is none.
+        has_abort: Whether a broker runs, or did not stop cleanly.
+    """
+
+    checkpoint: Checkpoint
+    checkpoint_size: int | None
+    has_abort: bool
+
+    @classmethod
+    def of(cls, store: Location) -> Self:
+        """The state of a store now."""
+        file = store / CHECKPOINT
+        size = file.info().size if file.is_file else None
+        return cls(Checkpoint.load(store), size, (store / ABORT).is_file)
+
+
+def checkpoint_findings(state: BrokerState, end: int, newest: int) -> Iterator[pa.RecordBatch]:
+    """What is wrong with the checkpoint.
+
+    A broker writes the times of messages that it has flushed, so none of them can be later than the last message.
+
+    Args:
+        state: The files, as they were before the log was read.
+        end: The commit log offset at which the log ends.
+        newest: The latest store time of the log in milliseconds; 0 without a message.
+
+    Yields:
+        Findings.
+    """
+    if state.has_abort:
+        yield findings("ABORT", file=ABORT, found="the file exists")
+    if state.checkpoint_size is None:
+        return
+    if state.checkpoint_size != CHECKPOINT_SIZE:
+        yield findings(
+            "CHECKPOINT_SIZE",
+            file=CHECKPOINT,
+            expected=f"{CHECKPOINT_SIZE} bytes",
+            found=f"{state.checkpoint_size} bytes",
+        )
+    for position, name, attribute in _FIELDS:
+        time = getattr(state.checkpoint, attribute)
+        if time > newest or time < 0:
+            yield findings(
+                "CHECKPOINT_AHEAD",
+                file=CHECKPOINT,
+                position=position,
+                expected=f"{name} up to {newest}",
+                found=f"{name} {time}",
+            )
+    for position, name, attribute in _OFFSETS:
+        offset = getattr(state.checkpoint, attribute)
+        if offset > end:
+            yield findings(
+                "CHECKPOINT_AHEAD",
+                file=CHECKPOINT,
+                position=position,
+                expected=f"{name} up to {end}",
+                found=f"{name} {offset}",
+            )
 
 
 @dataclass(frozen=True)

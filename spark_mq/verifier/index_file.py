@@ -30,19 +30,50 @@ from spark_mq.format.index_file import (
     IndexHeader,
     IndexLayout,
 )
-from spark_mq.format.kernels.index_chain import follow_slots
+from spark_mq.format.kernels.index_put import follow_slots
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
-from spark_mq.store.log.data_end import find_data_end
-from spark_mq.verifier.entry_match import NONE, EntryMatch, Numbers, match_entries
-from spark_mq.verifier.expected_entries import ExpectedEntries
+from spark_mq.store.log.segment_files import find_data_end
+from spark_mq.verifier.entry_match import NONE, EntryMatch, ExpectedEntries, Numbers, match_entries
 from spark_mq.verifier.finding import findings, text
-from spark_mq.verifier.log_bounds import LogBounds
+from spark_mq.verifier.log_bounds import LiveLog, LogBounds
+from spark_mq.verifier.sink import FindingSink
 
 BLOCK_ENTRIES = 1 << 18
 _WINDOW = 1 << 22
 """Expected entries that are read together."""
 _MAX_SECONDS = 0x7FFFFFFF
+
+
+@dataclass(frozen=True)
+class IndexFileCheck:
+    """The check of one index file.
+
+    Attributes:
+        before: The file before it; None if it is the first one.
+        layout: The numbers of slots and entries.
+        entries: The list of the entries that the log has (`ExpectedEntries.save`).
+        bounds: Start and end of the log.
+        log: The log as it was when the check began.
+    """
+
+    file: Location
+    before: Location | None
+    is_last: bool
+    layout: IndexLayout
+    entries: Location
+    staged: Location
+    bounds: LogBounds
+    log: LiveLog
+
+    def __call__(self, sink: FindingSink) -> None:
+        """Put what is wrong into `sink`."""
+        expected = ExpectedEntries.load(self.entries, self.staged)
+        tail = NO_FILE_BEFORE
+        if self.before is not None:
+            tail = IndexFileChecker(self.before, self.layout, expected, self.bounds).tail()
+        checker = IndexFileChecker(self.file, self.layout, expected, self.bounds)
+        sink.add(checker.findings(tail, self.is_last, self.log.has_grown))
 
 
 @dataclass(frozen=True)

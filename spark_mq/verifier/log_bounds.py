@@ -2,14 +2,216 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
+from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE, Queue, Units, is_live
+from spark_mq.format.timestamp import iso_text
+from spark_mq.io.file_reader import FileReader
+from spark_mq.io.location import Location
+from spark_mq.store.config.store_paths import ABORT
+from spark_mq.store.log.commit_log import CommitLog, Segment
+from spark_mq.store.queue.folders import QueueFolder
+from spark_mq.store.store_lock import is_locked
+from spark_mq.verifier.config_files import QueueBounds
+from spark_mq.verifier.finding import findings
+from spark_mq.verifier.index_folder import IndexFolder
+from spark_mq.verifier.sink import FindingSink
+
+_DISPATCH_SECONDS = 2.0
+_LOOK_SECONDS = 0.05
+_LOOK = 64
+"""Bytes at the end of the log that change when a broker appends."""
 Offsets = npt.NDArray[np.int64]
 Which = npt.NDArray[np.bool_]
+
+
+def log_start_findings(
+    start: int, folders: Iterable[QueueFolder], bounds: Mapping[Queue, QueueBounds], index: IndexFolder
+) -> Iterator[pa.RecordBatch]:
+    """What the first unit of each queue and the headers of index files show.
+
+    Args:
+        start: The commit log offset at which the log starts.
+
+    Yields:
+        At most one finding.
+    """
+    if start <= 0:
+        return
+    queues, units, files, oldest = 0, 0, 0, -1
+    for folder in folders:
+        count = _units_before(folder, start, bounds.get((folder.topic, folder.queue_id)))
+        queues, units = queues + (count > 0), units + count
+    for info in index.files:
+        header = info.stored_header()
+        if header.next_entry > 1 and 0 <= header.begin_commit_log_offset < start:
+            files += 1
+            oldest = header.begin_timestamp if oldest < 0 else min(oldest, header.begin_timestamp)
+    if queues or files:
+        since = f"; the oldest entry is of {iso_text(oldest)}" if files else ""
+        yield findings(
+            "LOG_BEFORE_START",
+            file=f"commitlog/{start:020d}",
+            commit_log_offset=start,
+            expected="the first message of queues and index",
+            found=f"{units} units of {queues} queues, and entries of {files} index files, before it{since}",
+        )
+
+
+def _units_before(folder: QueueFolder, start: int, bounds: QueueBounds | None) -> int:
+    """The number of units before the first message of the log; of pre-blank units only those in the first file."""
+    first = folder.files[0]
+    count = 0 if bounds is None else bounds.min_offset - int(first.base_name) // UNIT_SIZE
+    if count <= 0:
+        return 0
+    with FileReader(folder.location / first.base_name) as file:
+        units = _units(file, 1)
+        if not is_live(units)[0]:  # a queue that does not begin with its file
+            units = _units(file, min(count, first.size // UNIT_SIZE))
+    live = is_live(units)
+    if not live.any() or units["commit_log_offset"][live][0] >= start:
+        return 0
+    return count - int(np.argmax(live))
+
+
+def _units(file: FileReader, count: int) -> Units:
+    """The first units of a file; zeros after its end."""
+    return np.frombuffer(file.read(0, UNIT_SIZE * count).ljust(UNIT_SIZE * count, b"\0"), UNIT_DTYPE)
+
+
+@dataclass
+class LiveLog:
+    """The log as it was when the check began; a broker may be appending to it.
+
+    Attributes:
+        end: The commit log offset at which the log ended.
+        last_store_timestamp: The store time of the last message in the log, in milliseconds.
+    """
+
+    store: Location
+    last: Segment
+    end: int
+    last_store_timestamp: int
+    _has_grown: bool = field(default=False, compare=False)
+    _seen: tuple[bytes, bool] | None = field(default=None, compare=False)
+    """What was at the end, and whether there was a next segment, when the log was last looked at."""
+
+    def has_grown(self) -> bool:
+        """Whether the log has live records after its end now.
+
+        A record or a blank is written at the end itself. While nothing changes there, the log is not read again: a
+        stale tail can cost the reading of a whole segment.
+        """
+        if not self._has_grown:
+            seen = self._look()
+            if seen != self._seen:
+                self._seen, self._has_grown = seen, self._has_live_records()
+        return self._has_grown
+
+    def wait_for_broker(self) -> None:
+        """If a broker runs, wait until the log has grown, or until the broker had time to dispatch all messages.
+
+        A broker writes units and index entries a moment after the messages
+        (`DefaultMessageStore.ReputMessageService`@5.3.3). A busy one can take longer than a check of a small store.
+        """
+        deadline = time.monotonic() + _DISPATCH_SECONDS
+        while is_locked(self.store) and not self.has_grown() and time.monotonic() < deadline:
+            time.sleep(_LOOK_SECONDS)
+
+    def _look(self) -> tuple[bytes, bool]:
+        with FileReader(self.last.location) as file:
+            data = file.read(self.end - self.last.base, _LOOK)
+        return data, (self.last.location.parent / f"{self.last.base + self.last.size:020d}").is_file
+
+    def _has_live_records(self) -> bool:
+        from spark_mq.store.log.commit_log import SegmentSource
+        from spark_mq.store.log.live_reader import LiveReader
+        from spark_mq.store.log.record_reader import RecordChunk
+
+        last = CommitLog.open(self.store).segments[-1]
+        if last.base != self.last.base:
+            return last.base > self.last.base
+        with SegmentSource(last) as source:
+            reader = LiveReader(source, self.end - last.base, self.last_store_timestamp)
+            return any(isinstance(part, RecordChunk) for part in reader.read(last.data_end))
+
+
+@dataclass(frozen=True)
+class LogEndCheck:
+    """The check of the bytes after the live end."""
+
+    log: LiveLog
+
+    def __call__(self, sink: FindingSink) -> None:
+        """Put what is wrong into `sink`."""
+        sink.add(log_end_findings(self.log.last, self.log.end, self.log.has_grown))
+
+
+def log_end_findings(last: Segment, end: int, has_grown: Callable[[], bool]) -> Iterator[pa.RecordBatch]:
+    """What is after the live end of the log.
+
+    Args:
+        end: The commit log offset at which the log ends.
+        has_grown: Says whether a broker is appending; then nothing is wrong.
+
+    Yields:
+        At most one finding.
+    """
+    from spark_mq.format.kernels.recovery import ACCEPTS_V2, CHECKS_BODY_CRC
+    from spark_mq.format.record import MIN_RECORD_SIZE
+    from spark_mq.store.log.commit_log import SegmentSource
+    from spark_mq.store.log.record_reader import RecordChunk, RecordReader
+    from spark_mq.store.log.recovery_walk import LogFile, accepts_record
+
+    position = end - last.base
+    if position >= last.data_end:
+        return
+    records, first, stop = 0, -1, position
+    with SegmentSource(last) as source:
+        reader = RecordReader(source, position)
+        for part in reader.read(last.data_end) if last.data_end - position >= MIN_RECORD_SIZE else ():
+            if isinstance(part, RecordChunk):
+                records += part.frames.size
+                first = part.base + int(part.frames[0].position) if first < 0 else first
+                stop = part.base + int(part.frames[-1].position) + int(part.frames[-1].store_size)
+    if has_grown():
+        return
+    file, is_clean = f"commitlog/{last.location.name}", not (last.location.parent.parent / ABORT).is_file
+    # After a crash, only its time says of a record after other bytes that it is old, and a clock can be set back.
+    if records and (is_clean or first == end):
+        yield findings(
+            "LOG_STALE_TAIL",
+            file=file,
+            position=position,
+            commit_log_offset=first,
+            expected=f"zeros from the live end {end} on",
+            found=f"{records} old records between {first} and {stop}",
+        )
+    elif accepts_record(LogFile(last.location, last.base, last.size), ACCEPTS_V2 | CHECKS_BODY_CRC, position):
+        yield findings(
+            "LOG_CORRUPT",
+            file=file,
+            position=position,
+            commit_log_offset=end,
+            expected=f"zeros from the live end {end} on, or a record that states this offset",
+            found="a record that states another offset: a boot takes it for a live one",
+        )
+    else:
+        yield findings(
+            "LOG_UNFINISHED",
+            file=file,
+            position=position,
+            commit_log_offset=end,
+            expected=f"zeros from the live end {end} on",
+            found=f"{last.data_end - position} bytes that are not a whole record"
+            + (f", with {records} records after them that are older than the end" if records else ""),
+        )
 
 
 @dataclass(frozen=True)

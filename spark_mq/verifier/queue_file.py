@@ -174,7 +174,7 @@ class _Comparison:
         yield from self._expired_order(is_expired & ~self.has_message)
 
     def _is_left_out(self, have: Units) -> Which:
-        """Which units say that a message was left out of a restored log (`indexer.queue.build.missing_offset`)."""
+        """Which units say that a message was left out of a restored log (`indexer.queue_files.missing_offset`)."""
         is_marked = (have["store_size"] == PRE_BLANK_SIZE) & (have["tags_code"] == 0)
         left_out: Which = is_marked & (have["commit_log_offset"] > self.bounds.start)
         return left_out

@@ -9,13 +9,12 @@ import pyarrow as pa
 from pyarrow import fs
 
 from spark_mq.io.location import Location
+from spark_mq.store.boot import irregular_files
 from spark_mq.store.config.store_kind import Door, check_form
 from spark_mq.store.config.store_paths import CONSUME_QUEUE, MAPPED_FILE_NAME
-from spark_mq.store.irregular_files import irregular_files
 from spark_mq.store.queue.folders import queue_folders
 from spark_mq.verifier.finding import findings
-from spark_mq.verifier.new_file import settled
-from spark_mq.verifier.segments import foreign_entries
+from spark_mq.verifier.segments import foreign_entries, settled
 
 
 def not_checked(store: Location) -> Iterator[pa.RecordBatch]:

@@ -14,18 +14,17 @@ from pyarrow import fs
 from spark_mq.errors import CorruptLogError, StoreChangedError
 from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE, Units, queue_file_name
 from spark_mq.format.java_text import decode_utf8
-from spark_mq.indexer.queue.runs import Run, runs_in
+from spark_mq.indexer.queue_runs import Run, runs_in
 from spark_mq.io.file_reader import FileReader, FileReaders
 from spark_mq.io.location import Location
-from spark_mq.store.config.topic_names import is_configured
-from spark_mq.store.log.data_end import find_data_end
+from spark_mq.store.config.topics import is_configured
 from spark_mq.store.log.record_lookup import RecordLookup
+from spark_mq.store.log.segment_files import find_data_end
 from spark_mq.store.queue.consume_queue_ext import ConsumeQueueExt
 from spark_mq.verifier.finding import findings
-from spark_mq.verifier.log_bounds import LogBounds
-from spark_mq.verifier.log_end import LiveLog
-from spark_mq.verifier.multi_dispatch import NOT_COMPARABLE
+from spark_mq.verifier.log_bounds import LiveLog, LogBounds
 from spark_mq.verifier.queue_file import ExpectedFile, queue_file_findings
+from spark_mq.verifier.records import NOT_COMPARABLE
 from spark_mq.verifier.sink import FindingSink, summary_batch
 
 AFTER_THE_LOG = ("QUEUE_UNIT_STALE", "QUEUE_UNIT_EXTRA", "QUEUE_LAGS", "QUEUE_LAGS_CLEAN", "QUEUE_MISSING")
@@ -129,7 +128,7 @@ def _missing_file(expected: ExpectedFile) -> pa.RecordBatch:
 
 @dataclass(frozen=True)
 class QueueChecker:
-    """The task that checks the files of its runs (`indexer/queue/runs`)."""
+    """The task that checks the files of its runs (`indexer/queue_runs`)."""
 
     files: QueueFiles
     findings: Location

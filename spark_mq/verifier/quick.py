@@ -18,7 +18,7 @@ from spark_mq.io.file_reader import FileReader, FileReaders
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX
-from spark_mq.store.config.topic_names import is_configured
+from spark_mq.store.config.topics import is_configured
 from spark_mq.store.gone_messages import find_gone_messages
 from spark_mq.store.index.folder import IndexFileInfo
 from spark_mq.store.index_state import index_state
@@ -31,12 +31,10 @@ from spark_mq.store.queue.folders import QueueFolder, existing_file_size
 from spark_mq.store.queue_state import QueueStateName, queue_states
 from spark_mq.store.segment_state import segment_states
 from spark_mq.store.store_lock import is_locked
-from spark_mq.verifier.checkpoint import BrokerState, checkpoint_findings
-from spark_mq.verifier.config_files import ConfigFiles, QueueBounds, config_findings
+from spark_mq.verifier.config_files import BrokerState, ConfigFiles, QueueBounds, checkpoint_findings, config_findings
 from spark_mq.verifier.finding import FINDING_SCHEMA, findings
 from spark_mq.verifier.index_folder import list_index
-from spark_mq.verifier.log_end import LiveLog, log_end_findings
-from spark_mq.verifier.log_start import log_start_findings
+from spark_mq.verifier.log_bounds import LiveLog, log_end_findings, log_start_findings
 from spark_mq.verifier.queue_folders import irregular_findings, not_checked, queue_folder_findings
 from spark_mq.verifier.result import VerifyReport, report_of
 from spark_mq.verifier.segments import segment_findings

@@ -1,30 +1,47 @@
 """Soundness of records, as far as a record can be checked alone: checksums, flags, properties, and times in order.
 
 Where records start, and what is between them, is decided by `store/log`: damaged framing is a corrupt range.
+
+A broker with enableMultiDispatch puts a message also into these queues, at the offsets in INNER_MULTI_QUEUE_OFFSET
+(`ConsumeQueue.multiDispatchLmqQueue`@5.3.3 and @4.9.7). Which of the units are there depends on settings and on the
+version. So these units are not checked: no finding says that one is extra, or leads to another queue's message. The
+units of the queue's own messages are checked as in any queue.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spark_mq.format.array_types import Bytes
+from spark_mq.format.consume_queue import Queue
+from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.format.kernels.big_endian import int32s_at, int64s_at
 from spark_mq.format.kernels.columns import MessageColumns
 from spark_mq.format.kernels.crc import wrong_body_crcs, wrong_property_crcs
 from spark_mq.format.kernels.frames import Frames
-from spark_mq.format.kernels.property_form import dropped_pieces
-from spark_mq.format.record import BODY_CRC_AT
-from spark_mq.format.sys_flag import (
+from spark_mq.format.kernels.properties import dropped_pieces
+from spark_mq.format.properties import INNER_MULTI_DISPATCH
+from spark_mq.format.record import (
+    BODY_CRC_AT,
     COMPRESSED_FLAG,
     COMPRESSION_TYPE_MASK,
     COMPRESSION_TYPE_SHIFT,
 )
+from spark_mq.store.config.store_paths import CONSUME_QUEUE
 from spark_mq.verifier.finding import findings, text
 
+if TYPE_CHECKING:
+    from spark_mq.format.array_types import Bytes
+    from spark_mq.format.kernels.frames import Frames
+
+NOT_COMPARABLE = ("QUEUE_NO_MESSAGE", "QUEUE_PRE_BLANK", "QUEUE_UNIT_EXTRA")
+"""Findings about units that are not of the queue's own messages."""
 KNOWN_FLAGS = 0x7FF
 """All bits of sysFlag that a broker knows (`MessageSysFlag`@5.3.3)."""
 
@@ -34,6 +51,38 @@ FAR_BACK_MILLIS = 60_000
 _ZLIB = 0x78
 _CONTAINERS = (None, 0x04224D18, 0x28B52FFD, None)
 """The first four bytes of a compressed body, by compression type; None for zlib, whose first byte is 0x78."""
+
+
+def dispatched_queues(buffer: Bytes, frames: Frames) -> set[Queue]:
+    """The queues that messages name, besides light message queues.
+
+    Args:
+        buffer: The bytes that contain the messages.
+    """
+    from spark_mq.format.kernels.columns import MessageColumns
+
+    which = MessageColumns(buffer, frames).has_property(INNER_MULTI_DISPATCH)
+    if not which.any():
+        return set()
+    messages = MessageColumns(buffer, frames[which])
+    names = pc.split_pattern(messages.property_text(INNER_MULTI_DISPATCH), ",")
+    queue_ids = messages.column("queue_id").take(pc.list_parent_indices(names))
+    queues = pa.table([names.flatten(), queue_ids], ["topic", "queue_id"])
+    is_light = pc.starts_with(queues["topic"], LIGHT_PREFIX)
+    found = queues.filter(pc.invert(is_light)).group_by(["topic", "queue_id"]).aggregate([])
+    return {(row["topic"], row["queue_id"]) for row in found.to_pylist() if row["topic"]}
+
+
+def not_checked_queues(queues: Iterable[Queue]) -> Iterator[pa.RecordBatch]:
+    """A note for each of the queues."""
+    for topic, queue_id in sorted(queues):
+        yield findings(
+            "NOT_CHECKED",
+            file=f"{CONSUME_QUEUE}/{topic}/{queue_id}",
+            topic=topic,
+            queue_id=queue_id,
+            found="units of messages that name this queue in INNER_MULTI_DISPATCH are not checked",
+        )
 
 
 def record_findings(

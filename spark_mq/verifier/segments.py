@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -11,8 +12,25 @@ from spark_mq.io.location import Location
 from spark_mq.store.config.store_paths import COMMIT_LOG
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.segment_files import is_segment_name, usual_size
+from spark_mq.store.store_lock import is_locked
 from spark_mq.verifier.finding import findings
-from spark_mq.verifier.new_file import settled
+
+_SECONDS, _LOOK_SECONDS = 1.0, 0.01
+
+
+def settled(store: Location, folder: str, infos: list[fs.FileInfo]) -> list[fs.FileInfo]:
+    """The files of a folder, with the sizes that a running broker gives to new ones.
+
+    A broker creates a file without bytes, and sets its size next (`DefaultMappedFile.init`@5.3.3, `MappedFile.init`
+    @4.9.7). So a file without bytes is looked at again for a second while a broker runs.
+    """
+    deadline = time.monotonic() + _SECONDS
+    found = list(infos)
+    for index, info in enumerate(infos):
+        while not found[index].size and time.monotonic() < deadline and is_locked(store):
+            time.sleep(_LOOK_SECONDS)
+            found[index] = (store / folder / info.base_name).info()
+    return [info for info in found if info.type == fs.FileType.File]
 
 
 def segment_findings(

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from types import TracebackType
 from typing import Any, Self
@@ -15,9 +16,16 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from spark_mq.indexer.queue_runs import Assignment, Runs, staged_runs
+from spark_mq.indexer.staged_files import StagedUnits
 from spark_mq.io.location import Location
+from spark_mq.job.progress import Progress
+from spark_mq.job.task_items import ArrowTask, TaskItems
+from spark_mq.job.tasks import Tasks
 from spark_mq.verifier.finding import FINDING_SCHEMA, Finding, rows
 
+TaskOf = Callable[[Location | None], ArrowTask]
+"""Gives the task for the folder in which it marks its parts as done; None if nobody looks."""
 SHOWN = 5
 """The number of findings of a code that a report shows in full."""
 
@@ -28,6 +36,60 @@ _JOINED = 256
 
 SUMMARY_SCHEMA = pa.schema([("summary", pa.string())])
 """What a task returns: a `Summary` as JSON."""
+
+
+@dataclass(frozen=True)
+class CheckTask:
+    """For `mapInArrow`: numbers of checks in, a summary for each out."""
+
+    checks: TaskItems[Check]
+    findings: Location
+    done: Location | None = None
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run the checks with these numbers."""
+        for check in self.checks.each(batches, self.done):
+            with FindingSink(self.findings) as sink:
+                check(sink)
+            yield summary_batch(sink.summary.to_json())
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Runs the parts of a stage.
+
+    Attributes:
+        progress: The stages; None if nobody looks.
+    """
+
+    tasks: Tasks
+    progress: Progress | None = None
+
+    def rows(
+        self, name: str, parts: str, task_of: TaskOf, count: int, schema: pa.Schema, size: int | None = None
+    ) -> pa.Table:
+        """The rows of a task that gets the numbers from 0 to `count` - 1.
+
+        Args:
+            size: Bytes that the stage reads; None if that is not known.
+        """
+        with nullcontext() if self.progress is None else self.progress.stage(name, count, parts, size) as done:
+            return self.tasks.rows(task_of(done), count, schema)
+
+    def runs(self, units: Sequence[StagedUnits]) -> Runs:
+        """The runs of all splits."""
+        return staged_runs(self.tasks, units)
+
+    def summaries(self, runs: Runs, assignment: Assignment, task: ArrowTask, stage: str = "check queues") -> list[str]:
+        """The summaries that a task returns for the runs of the assigned queues.
+
+        Args:
+            assignment: Which task gets the runs of each queue.
+            task: The task; its rows have one column, `summary`.
+        """
+        with nullcontext() if self.progress is None else self.progress.stage(stage, assignment.tasks, "tasks"):
+            found: list[str] = runs.spread(assignment, task, SUMMARY_SCHEMA)["summary"].to_pylist()
+            return found
 
 
 def summary_batch(summary: str) -> pa.RecordBatch:
@@ -160,3 +222,7 @@ def read_findings(files: Iterable[Location], columns: Sequence[str] | None = Non
         with location.open_input() as file:
             names = None if columns is None else list(columns)
             yield from pq.ParquetFile(file, pre_buffer=False).iter_batches(columns=names)
+
+
+Check = Callable[[FindingSink], None]
+"""Puts what is wrong into a sink. It can be pickled."""

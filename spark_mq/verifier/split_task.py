@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spark_mq.indexer.settings import DispatchTargets
-from spark_mq.indexer.staging.split_rows import SPLIT_SCHEMA
+from spark_mq.format.consume_queue import Queue
+from spark_mq.indexer.rebuild_plan import DispatchTargets
+from spark_mq.indexer.split_rows import SPLIT_SCHEMA
 from spark_mq.io.location import Location
 from spark_mq.job.task_items import TaskItems
 from spark_mq.store.log.commit_log import Segment
-from spark_mq.store.log.last_record import UNFINISHED
+from spark_mq.store.log.record_lookup import UNFINISHED
 from spark_mq.store.log.splits import Split
 from spark_mq.verifier.finding import findings
 from spark_mq.verifier.log_bounds import merged
@@ -68,10 +69,9 @@ def check_split(split: Split, targets: DispatchTargets, exact: bool, sink: Findi
         exact: Whether the split is a whole segment.
     """
     from spark_mq.format.kernels.big_endian import read_i64
-    from spark_mq.indexer.staging.split_dispatch import dispatch_split
+    from spark_mq.indexer.split_dispatch import dispatch_split
     from spark_mq.store.log.record_reader import RecordChunk
-    from spark_mq.verifier.multi_dispatch import Queue, dispatched_queues
-    from spark_mq.verifier.records import record_findings
+    from spark_mq.verifier.records import dispatched_queues, record_findings
 
     name, segment = split.segment.location.name, split.segment.base
     newest: list[int] = []

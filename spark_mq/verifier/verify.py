@@ -15,17 +15,14 @@ from spark_mq.errors import StorageError
 from spark_mq.io.location import Location
 from spark_mq.io.publish import discard_folder
 from spark_mq.job.progress import Progress, StageProgress
-from spark_mq.job.session import job_session
 from spark_mq.job.shared_storage import SharedStorageCheck
-from spark_mq.job.tasks import LocalTasks, SparkTasks
+from spark_mq.job.tasks import LocalTasks, SparkTasks, job_session
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE
 from spark_mq.verifier.check import FINDINGS, STAGED, CheckedStore, check_store
 from spark_mq.verifier.finding import FINDING_SCHEMA
-from spark_mq.verifier.report_file import write_findings
-from spark_mq.verifier.result import VerifyReport, report_of
-from spark_mq.verifier.sink import read_findings
-from spark_mq.verifier.spread import Spread
+from spark_mq.verifier.result import VerifyReport, report_of, write_findings
+from spark_mq.verifier.sink import Spread, read_findings
 from spark_mq.verifier.verify_request import VerifyRequest
 
 _PREFIX = "spark-mq-verify-"

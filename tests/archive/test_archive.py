@@ -21,7 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark_mq.archive import file_commit, renaming, writer
 from spark_mq.archive.archive_tables import ArchiveTables, StoreArchive, StoreIdentity
-from spark_mq.archive.archived_stores import choose_store
+from spark_mq.archive.archived_log import choose_store
 from spark_mq.archive.last_run import end_if_nothing_is_new
 from spark_mq.archive.lookup import query_message
 from spark_mq.archive.maintenance import maintain
@@ -33,7 +33,7 @@ from spark_mq.errors import DataLossError, LogCutError, OptionError
 from spark_mq.format.record import FRAME, HOST_V4_SIZE, MAGIC_V1, MAGIC_V2, Record, encode_blank
 from spark_mq.io.location import Location
 from spark_mq.restorer.source_facts import facts_of_archive, facts_of_store
-from spark_mq.store.config.named_store import DEFAULT_CLUSTER
+from spark_mq.store.config.named_stores import DEFAULT_CLUSTER
 from spark_mq.store.message_store import MessageStore
 from spark_mq.testing import LogWriter
 from tests.support.delta_rows import delta_rows

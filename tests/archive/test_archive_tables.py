@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_mq.archive import checkpoints
+from spark_mq.archive import last_run as checkpoints
 from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity
 from spark_mq.errors import OptionError
 

@@ -12,11 +12,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from spark_mq.archive.lifecycle.archived_queues import ArchivedQueues
-from spark_mq.archive.lifecycle.snapshot_files import snapshot_location
-from spark_mq.archive.snapshot import NewestSnapshot, small_files
-from spark_mq.lifecycle.consumption.consumer_progress import consumer_progress_of, consumer_progress_rows
-from spark_mq.lifecycle.consumption.queue_source import Queue, QueueMessage
+from spark_mq.archive.archived_queues import ArchivedQueues
+from spark_mq.archive.snapshot import NewestSnapshot, small_files, snapshot_location
+from spark_mq.format.consume_queue import Queue
+from spark_mq.lifecycle.consumer_progress import QueueMessage, consumer_progress_of, consumer_progress_rows
 from spark_mq.store.derived_facts import queue_facts
 from spark_mq.store.message_store import MessageStore
 from tests.support.stores import OWN_STORES, RealStore, stores_in

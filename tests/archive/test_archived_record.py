@@ -6,10 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from spark_mq.archive.lifecycle.archived_record import ARCHIVED_COLUMNS, record_of
+from spark_mq.archive.archived_messages import ARCHIVED_COLUMNS, record_of
 from spark_mq.format.message_row import message_row
-from spark_mq.format.record import Record
-from spark_mq.format.sys_flag import BORN_HOST_V6_FLAG, COMPRESSED_FLAG
+from spark_mq.format.record import BORN_HOST_V6_FLAG, COMPRESSED_FLAG, Record
 from spark_mq.store.message_store import MessageStore
 from tests.support.stores import OWN_STORES, RealStore, stores_in
 

@@ -12,8 +12,14 @@ from typing import Any
 import pytest
 
 from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity
-from spark_mq.archive.checkpoints import MESSAGES, retire_checkpoint
-from spark_mq.archive.last_run import ArchiveState, StoreState, end_if_nothing_is_new, write_note
+from spark_mq.archive.last_run import (
+    MESSAGES,
+    ArchiveState,
+    StoreState,
+    end_if_nothing_is_new,
+    retire_checkpoint,
+    write_note,
+)
 from spark_mq.archive.report import ArchiveReport
 from spark_mq.cli.exit_status import FAILED, FOUND
 from spark_mq.cli.main import main

@@ -15,25 +15,22 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_mq.archive.lifecycle.archived_store import ArchivedStore
+from spark_mq.archive.archived_store import ArchivedStore
 from spark_mq.archive.snapshot import NewestSnapshot
 from spark_mq.archive.writer import archive
 from spark_mq.cli.main import main
 from spark_mq.errors import CorruptLogError, OptionError
 from spark_mq.format.message_id import encode_offset_message_id
 from spark_mq.format.timestamp import epoch_millis
-from spark_mq.lifecycle.consumption.consumer_progress import consumer_progress_rows
-from spark_mq.lifecycle.consumption.dead_letters import dead_letters_rows
-from spark_mq.lifecycle.consumption.retries import retries_rows
-from spark_mq.lifecycle.delays.delayed import delayed_rows
+from spark_mq.lifecycle.consumer_progress import consumer_progress_rows
+from spark_mq.lifecycle.delayed import delayed_rows
+from spark_mq.lifecycle.duplicates import duplicates_rows
 from spark_mq.lifecycle.life.life import Lives, life
 from spark_mq.lifecycle.life.message_life import MessageLife
-from spark_mq.lifecycle.statistics.duplicates import duplicates_rows
-from spark_mq.lifecycle.statistics.hot_keys import hot_keys_rows
-from spark_mq.lifecycle.statistics.rates import rates_rows
-from spark_mq.lifecycle.statistics.skew import skew_rows
-from spark_mq.lifecycle.traces.traces import traces_rows
-from spark_mq.lifecycle.transactions.transactions import transaction_rows
+from spark_mq.lifecycle.retries import dead_letters_rows, retries_rows
+from spark_mq.lifecycle.statistics import hot_keys_rows, rates_rows, skew_rows
+from spark_mq.lifecycle.traces import traces_rows
+from spark_mq.lifecycle.transactions import transaction_rows
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.message_store import MessageStore

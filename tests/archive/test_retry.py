@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from spark_mq.archive.retry import TRIES, retry_late_worker
+from spark_mq.archive.delta_log import TRIES, retry_late_worker
 
 LATE = "[STREAM_FAILED] terminated with exception: Python worker failed to connect back. SQLSTATE: XXKST"
 

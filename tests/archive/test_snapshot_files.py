@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 from pyarrow import fs
 
-from spark_mq.archive.lifecycle.snapshot_files import snapshot_location
+from spark_mq.archive.snapshot import snapshot_location
 from spark_mq.errors import ConfigError, UnsupportedStoreError
-from spark_mq.store.config.config_file import load_config
-from spark_mq.store.config.consumer_offsets import ConsumerOffset, load_consumer_offsets
+from spark_mq.store.config.config_file import ConsumerOffset, load_config, load_consumer_offsets
 
 OFFSETS = b'{"offsetTable":{"orders@billing":{0:5}}}'
 

@@ -15,10 +15,9 @@ from spark_mq.format.message_schema import MESSAGE_SCHEMA
 from spark_mq.io.location import Location
 from spark_mq.source.messages import MessagesReader
 from spark_mq.source.options import parse_options
-from spark_mq.store.log.commit_log import CommitLog
+from spark_mq.store.log.commit_log import CommitLog, SegmentSource
 from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.live_reader import LiveReader
-from spark_mq.store.log.segment_source import SegmentSource
 from tests.broker import harness
 from tests.support.soak import SOAKS
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from spark_mq import MessageStore
-from spark_mq.lifecycle.delays.delayed import delayed_rows
-from spark_mq.lifecycle.transactions.transactions import transaction_rows
+from spark_mq.lifecycle.delayed import delayed_rows
+from spark_mq.lifecycle.transactions import transaction_rows
 from tests.broker import harness
 
 LACKING = harness.missing()

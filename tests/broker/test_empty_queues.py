@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from spark_mq.io.location import Location
-from spark_mq.restorer.empty_queues import write_empty_queues
+from spark_mq.restorer.finish import write_empty_queues
 from tests.broker import harness
 from tests.support.stores import OWN_STORES, RealStore
 

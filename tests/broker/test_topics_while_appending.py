@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_mq.source import messages, queue_comparison, topic_plan
+from spark_mq.source import messages, topic_plan
+from spark_mq.source import time_window as queue_comparison
 from spark_mq.source.options import parse_options
 from spark_mq.source.planner import AccessPath, plan_messages
 from spark_mq.store.message_store import MessageStore

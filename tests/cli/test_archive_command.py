@@ -12,7 +12,7 @@ import pytest
 
 from spark_mq.archive.maintenance import MaintenanceReport
 from spark_mq.archive.report import BatchProgress
-from spark_mq.cli.archive.follow_output import FollowOutput
+from spark_mq.cli.archive.command import FollowOutput
 from spark_mq.cli.exit_status import FAILED, FOUND, NOT_UNDERSTOOD
 from spark_mq.cli.main import main
 from spark_mq.errors import SparkMqError

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_mq.cli.broker_settings import VARIABLE, broker_conf_path
+from spark_mq.cli.arguments import VARIABLE, broker_conf_path
 from spark_mq.errors import OptionError
 
 

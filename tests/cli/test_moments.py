@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from spark_mq.cli.moments import join_relative_times, parse_moment
+from spark_mq.cli.arguments import join_relative_times, parse_moment
 from spark_mq.errors import OptionError
 
 NOW = datetime(2026, 11, 20, 1, 30, tzinfo=timezone(timedelta(hours=8)))  # the 19th in UTC

@@ -14,9 +14,8 @@ import pytest
 
 from spark_mq.cli import spark
 from spark_mq.cli.arguments import add_spark_settings
-from spark_mq.cli.delta_session import delta_session_settings
-from spark_mq.cli.packages import missing_package
-from spark_mq.cli.spark import joined_settings
+from spark_mq.cli.main import missing_package
+from spark_mq.cli.spark import delta_session_settings, joined_settings
 from spark_mq.errors import OptionError, SparkNotReachedError
 from spark_mq.testing import LogWriter
 from tests.support.stores import PROJECT

@@ -26,8 +26,7 @@ from spark_mq.indexer.rebuild import rebuild_with
 from spark_mq.indexer.rebuild_request import RebuildRequest
 from spark_mq.indexer.report import RebuildReport
 from spark_mq.io.location import Location
-from spark_mq.job.output_committer import OutputCommitter
-from spark_mq.job.output_lock import output_lock
+from spark_mq.job.output_committer import OutputCommitter, output_lock
 from spark_mq.job.tasks import LocalTasks
 from spark_mq.testing import LogWriter
 from tests.support.index_stores import layout_of
@@ -183,7 +182,7 @@ class Moment:
 
 MOMENTS = {
     "staging": Moment("spark_mq.job.progress:mark_done", "/dispatch", 4),
-    "planning": Moment("spark_mq.indexer.queue.plan:QueuePlan.assign"),
+    "planning": Moment("spark_mq.indexer.queue_plan:QueuePlan.assign"),
     "writing queues": Moment("spark_mq.io.publish:publish", "/.spark_mq/consumequeue/", 5),
     "writing index": Moment("spark_mq.io.publish:publish", "/.spark_mq/index/", 2),
     "publishing": Moment("os:rename", "/.spark_mq/", 4),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spark_mq.cli.main import main
-from spark_mq.store.recovery_rows import RECOVERY_SCHEMA
+from spark_mq.store.dispatch_log import RECOVERY_SCHEMA
 from spark_mq.testing import LogWriter
 from tests.support.stores import OWN_STORES, RealStore, stores_in
 

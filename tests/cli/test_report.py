@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_mq.cli.output.report import print_report
+from spark_mq.cli.output.terminal import print_report
 
 REPORT = """\
 index of /data/store rebuilt in /data/out

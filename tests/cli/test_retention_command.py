@@ -12,7 +12,7 @@ from unittest import mock
 import pytest
 
 from spark_mq.cli.main import main
-from spark_mq.store.disk_pressure import DiskPressure
+from spark_mq.store.disk_use import DiskPressure
 from tests.support.stores import OWN_STORES, RealStore, stores_in
 
 Unpack = Callable[[RealStore], Path]

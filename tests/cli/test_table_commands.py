@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from spark_mq.cli.main import main
-from spark_mq.cli.output.display_width import display_width
+from spark_mq.cli.output.value_text import display_width
 from spark_mq.cli.tables import sums_of_lags
 from spark_mq.format.system_topic import is_system_topic
 from tests.support.stores import OWN_STORES, PROJECT, RealStore, stores_in

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from spark_mq import MessageStore
 from spark_mq.errors import CorruptLogError, OptionError, UnsupportedStoreError
 from spark_mq.expirer.plan import ByOffset, ByTime, ExpirePlan, plan_expiry
-from spark_mq.store.old_files import old_files
+from spark_mq.store.expiry import old_files
 from tests.support.stores import OWN_STORES, RealStore, stores_in
 
 Unpack = Callable[[RealStore], Path]

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from spark_mq.errors import BodyError
 from spark_mq.format.compression import compression_type, decompress
-from spark_mq.format.record import decode_record
-from spark_mq.format.sys_flag import COMPRESSED_FLAG
+from spark_mq.format.record import COMPRESSED_FLAG, decode_record
 from tests.support.kernels import examples
 from tests.support.stores import RealStore, all_stores, segment_files
 

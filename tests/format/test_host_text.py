@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_mq.format.host_text import V4_MAPPED, parse_host
+from spark_mq.format.message_id import V4_MAPPED, parse_host
 from spark_mq.format.message_row import host_text
 
 

@@ -33,13 +33,13 @@ def test_modules_of_plain_python_load_neither_numba_nor_spark() -> None:
 @pytest.mark.parametrize(
     "module",
     [
-        "spark_mq.indexer.index.writer",
+        "spark_mq.indexer.index_files",
         "spark_mq.indexer.rebuild",
         "spark_mq.restorer.encoding_rules",
         "spark_mq.restorer.source_columns",
         "spark_mq.restorer.restore",
         "spark_mq.restorer.writer",
-        "spark_mq.store.log.segment_source",
+        "spark_mq.store.log.commit_log",
     ],
 )
 def test_a_module_that_needs_only_the_types_of_arrays_loads_no_numba(module: str) -> None:

@@ -11,8 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_mq.errors import CorruptLogError
-from spark_mq.format.record import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MAX_RECORD_SIZE, Record, decode_record, encode_blank
-from spark_mq.format.sys_flag import BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG
+from spark_mq.format.record import (
+    BORN_HOST_V6_FLAG,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    MAX_RECORD_SIZE,
+    STORE_HOST_V6_FLAG,
+    Record,
+    decode_record,
+    encode_blank,
+)
 from tests.support.kernels import examples
 from tests.support.stores import RealStore, all_stores, segment_files
 from tests.support.strategies import records

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from spark_mq.indexer.staging.alignment import misaligned_segments
-from spark_mq.indexer.staging.split_rows import SplitRow
+from spark_mq.indexer.split_rows import SplitRow
+from spark_mq.indexer.stage import misaligned_segments
 from spark_mq.store.log.corrupt_range import CorruptRange
 
 LAST = 1000

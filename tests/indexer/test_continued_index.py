@@ -16,19 +16,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import spark_mq.indexer.staging.staged_entries as entries_file
+import spark_mq.indexer.staged_files as entries_file
 from spark_mq.errors import CorruptIndexError
 from spark_mq.format.index_file import HEADER, IndexLayout
-from spark_mq.indexer.index.pending import pending_entries
-from spark_mq.indexer.index.plan import plan_index_files
-from spark_mq.indexer.index.writer import WRITTEN_SCHEMA, IndexWriter
-from spark_mq.indexer.staging.split_rows import SplitRow
-from spark_mq.indexer.staging.staged_entries import EntryBatch, EntryRange, StagedEntries, StagedEntriesWriter
+from spark_mq.indexer.index_files import WRITTEN_SCHEMA, IndexWriter
+from spark_mq.indexer.index_plan import pending_entries, plan_index_files
+from spark_mq.indexer.split_rows import SplitRow
+from spark_mq.indexer.staged_files import EntryBatch, EntryRange, StagedEntries, StagedEntriesWriter
 from spark_mq.io.location import Location
 from spark_mq.job.task_items import TaskItems
 from spark_mq.job.tasks import LocalTasks
-from spark_mq.store.index.end import index_end
-from spark_mq.store.index.folder import index_files
+from spark_mq.store.index.folder import index_end, index_files
 from spark_mq.store.log.corrupt_range import CorruptRange
 from tests.support.index_model import PlainIndexFile, PlainIndexService, PlainMessage
 from tests.support.stores import tree_of

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE, pre_blank, queue_file_name
-from spark_mq.indexer.queue.runs import Run
-from spark_mq.indexer.queue.writer import COMPLETED, NEW, STAGED, UNTOUCHED, QueueWriter, WrittenFile
+from spark_mq.indexer.queue_runs import Run
+from spark_mq.indexer.queue_writer import COMPLETED, NEW, STAGED, UNTOUCHED, QueueWriter, WrittenFile
 from spark_mq.io.location import Location
 from tests.support.stores import tree_of
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from pyspark.sql import SparkSession
 
-import spark_mq.indexer.queue.extensions as extensions
+import spark_mq.indexer.queue_extensions as extensions
 from spark_mq import MessageStore, rebuild
 from spark_mq.errors import CorruptLogError, NoRoomError, OptionError
 from spark_mq.format.consume_queue_ext import offset_of

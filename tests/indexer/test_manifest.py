@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_mq.indexer.settings import StagingSettings
-from spark_mq.indexer.staging.manifest import MANIFEST, Manifest, StagedSegment, segments_now
-from spark_mq.indexer.staging.split_rows import SplitRow
+from spark_mq.indexer.manifest import MANIFEST, Manifest, StagedSegment, segments_now
+from spark_mq.indexer.rebuild_plan import StagingSettings
+from spark_mq.indexer.split_rows import SplitRow
 from spark_mq.io.location import Location
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.corrupt_range import CorruptRange

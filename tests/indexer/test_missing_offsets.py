@@ -7,8 +7,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_mq.indexer.queue.findings import missing_ranges, missing_text
-from spark_mq.indexer.queue.writer import NEW, WrittenFile
+from spark_mq.indexer.queue_files import missing_ranges, missing_text
+from spark_mq.indexer.queue_writer import NEW, WrittenFile
 
 UNITS_PER_FILE = 5
 

@@ -28,7 +28,7 @@ from spark_mq.errors import (
 )
 from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.format.record import Record, encode_blank
-from spark_mq.indexer.queue import runs
+from spark_mq.indexer import queue_runs as runs
 from spark_mq.job.output_committer import OutputCommitter
 from tests.support.rebuilt import rebuild_here
 from tests.support.stores import RealStore, all_stores, tree_of

@@ -6,9 +6,9 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_mq.indexer.queue.plan import PlannedQueue, QueuePlan
-from spark_mq.indexer.queue.runs import find_queues
-from spark_mq.indexer.staging.staged_units import RUN_SCHEMA
+from spark_mq.indexer.queue_plan import PlannedQueue, QueuePlan
+from spark_mq.indexer.queue_runs import find_queues
+from spark_mq.indexer.staged_files import RUN_SCHEMA
 
 UNITS_PER_FILE = 10
 Run = tuple[str, int, int, int, int]

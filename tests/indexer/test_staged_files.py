@@ -17,12 +17,10 @@ from hypothesis import strategies as st
 
 from spark_mq.errors import StorageError
 from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE
-from spark_mq.indexer.settings import StagingSettings
-from spark_mq.indexer.staging.manifest import MANIFEST, Manifest, StagedSegment
-from spark_mq.indexer.staging.split_rows import SplitRow
-from spark_mq.indexer.staging.staged_entries import EntryBatch, StagedEntriesWriter
-from spark_mq.indexer.staging.staged_files import STAGED
-from spark_mq.indexer.staging.staged_units import RUN_SCHEMA, StagedUnits
+from spark_mq.indexer.manifest import MANIFEST, STAGED, Manifest, StagedSegment
+from spark_mq.indexer.rebuild_plan import StagingSettings
+from spark_mq.indexer.split_rows import SplitRow
+from spark_mq.indexer.staged_files import RUN_SCHEMA, EntryBatch, StagedEntriesWriter, StagedUnits
 from spark_mq.io.location import Location
 from spark_mq.job.output_committer import WORK_FOLDER, OutputCommitter
 from tests.support.stores import tree_of

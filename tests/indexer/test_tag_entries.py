@@ -17,8 +17,8 @@ from spark_mq.format.index_file import IndexLayout
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.properties import parse_properties
 from spark_mq.format.record import Record
-from spark_mq.indexer.index.tag_entries import TaggedRange, TagRun, compare_tags, tagged_ranges
-from spark_mq.indexer.staging.staged_entries import EntryBatch
+from spark_mq.indexer.staged_files import EntryBatch
+from spark_mq.indexer.tag_entries import TaggedRange, TagRun, compare_tags, tagged_ranges
 from tests.support.index_model import PlainIndexService, PlainMessage
 from tests.support.index_stores import layout_of, plain_key_hash
 from tests.support.kernels import examples

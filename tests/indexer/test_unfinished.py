@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from spark_mq.indexer.settings import DispatchTargets
-from spark_mq.indexer.staging.alignment import misaligned_segments
-from spark_mq.indexer.staging.split_dispatch import dispatch_split
-from spark_mq.indexer.staging.split_rows import SplitRow
+from spark_mq.indexer.rebuild_plan import DispatchTargets
+from spark_mq.indexer.split_dispatch import dispatch_split
+from spark_mq.indexer.split_rows import SplitRow
+from spark_mq.indexer.stage import misaligned_segments
 from spark_mq.io.location import Location
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.splits import Split, plan_splits

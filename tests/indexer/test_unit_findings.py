@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from spark_mq.indexer.queue.findings import unit_findings
-from spark_mq.indexer.queue.plan import QueuePlan
-from spark_mq.indexer.queue.writer import UNTOUCHED, WrittenFile
+from spark_mq.indexer.queue_files import unit_findings
+from spark_mq.indexer.queue_plan import QueuePlan
+from spark_mq.indexer.queue_writer import UNTOUCHED, WrittenFile
 
 
 def test_units_that_the_log_contradicts_are_named_by_file_and_offset() -> None:

@@ -12,8 +12,7 @@ import pytest
 from spark_mq.errors import OutputExistsError
 from spark_mq.io.location import Location
 from spark_mq.io.publish import remove_folder
-from spark_mq.job.output_committer import BACKUP, WORK_FOLDER, OutputCommitter
-from spark_mq.job.unfinished_trees import keep_only
+from spark_mq.job.output_committer import BACKUP, WORK_FOLDER, OutputCommitter, keep_only
 from tests.support.local_objects import local_objects
 from tests.support.stores import tree_of
 

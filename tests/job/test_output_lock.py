@@ -11,12 +11,12 @@ import pytest
 
 from spark_mq.errors import OutputInUseError, StorageError
 from spark_mq.io.location import Location
-from spark_mq.job.output_lock import output_lock
+from spark_mq.job.output_committer import output_lock
 
 HOLD = """
 import sys
 from spark_mq.io.location import Location
-from spark_mq.job.output_lock import output_lock
+from spark_mq.job.output_committer import output_lock
 with output_lock(Location.resolve(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from spark_mq.indexer.disk_space import no_room_error, room_needed
+from spark_mq.indexer.forecast import no_room_error, room_needed
 from spark_mq.indexer.rebuild_request import RebuildRequest
 from spark_mq.io.location import Location
-from spark_mq.io.size_text import size_text
-from spark_mq.job.storage_errors import is_full, storage_problem
+from spark_mq.job.task_errors import is_full, storage_problem
+from spark_mq.store.disk_use import size_text
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.testing import LogWriter
 

@@ -15,7 +15,7 @@ import pytest
 
 from spark_mq import MessageStore
 from spark_mq.errors import ConfigError
-from spark_mq.lifecycle.consumption.consumer_progress import consumer_progress_rows
+from spark_mq.lifecycle.consumer_progress import consumer_progress_rows
 from spark_mq.tables.lifecycle import CONSUMER_PROGRESS
 from tests.support.kernels import examples
 from tests.support.removed_parts import remove_parts

@@ -16,17 +16,16 @@ import pytest
 
 from spark_mq import MessageStore
 from spark_mq.io.location import Location
-from spark_mq.lifecycle.delays.delayed import (
+from spark_mq.lifecycle.delayed import (
     RECORDS,
     DelayedRecords,
     DeliveryProgress,
     delayed,
     delayed_rows,
 )
-from spark_mq.lifecycle.delays.timer_log import timer_units
-from spark_mq.lifecycle.messages.log_source import StoreLog
-from spark_mq.lifecycle.messages.readable_log import ReadableLog
-from spark_mq.lifecycle.messages.selected_messages import selections_of
+from spark_mq.lifecycle.log_source import StoreLog
+from spark_mq.lifecycle.selected_messages import ReadableLog, selections_of
+from spark_mq.lifecycle.timer_log import timer_units
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.tables.lifecycle import DELAYED

@@ -10,8 +10,8 @@ import pytest
 
 from spark_mq import MessageStore
 from spark_mq.format.record import Record, encode_blank
-from spark_mq.lifecycle.delays.delayed import delayed_rows
-from spark_mq.lifecycle.transactions.transactions import transaction_rows
+from spark_mq.lifecycle.delayed import delayed_rows
+from spark_mq.lifecycle.transactions import transaction_rows
 from spark_mq.testing import write_store
 
 SEGMENT_SIZE = 1 << 16

@@ -16,7 +16,7 @@ from spark_mq.errors import OptionError
 from spark_mq.format.properties import encode_properties
 from spark_mq.format.record import Record
 from spark_mq.format.timestamp import LEAST_PLAUSIBLE_MILLIS, epoch_millis
-from spark_mq.lifecycle.delays.delayed import delayed_rows
+from spark_mq.lifecycle.delayed import delayed_rows
 from spark_mq.lifecycle.life.life import Lives, life
 from spark_mq.lifecycle.life.life_store import LiveStore
 from spark_mq.lifecycle.life.message_consumers import ConsumerState
@@ -24,7 +24,7 @@ from spark_mq.lifecycle.life.message_life import MessageLife
 from spark_mq.lifecycle.life.outcome import LifeState
 from spark_mq.lifecycle.life.pairing import copies_of
 from spark_mq.lifecycle.life.situation import SituationRules, situation
-from spark_mq.lifecycle.transactions.transactions import transaction_rows
+from spark_mq.lifecycle.transactions import transaction_rows
 from spark_mq.testing import LogWriter
 from tests.support.stores import OWN_STORES, Fact, RealStore, stores_in
 

@@ -13,18 +13,18 @@ from typing import Any
 import pytest
 
 from spark_mq import MessageStore
-from spark_mq.lifecycle.consumption.log_pops import popped_messages
-from spark_mq.lifecycle.consumption.popped_messages import (
+from spark_mq.lifecycle.life.life_store import LiveStore
+from spark_mq.lifecycle.life.message_consumers import find_pops, pop_text
+from spark_mq.lifecycle.log_source import StoreLog
+from spark_mq.lifecycle.popped_messages import (
     Popped,
     PoppedMessages,
     PopState,
     parse_pop_note,
 )
-from spark_mq.lifecycle.consumption.retries import retries_rows
-from spark_mq.lifecycle.delivery.why_not_consumed import why_not_consumed
-from spark_mq.lifecycle.life.life_store import LiveStore
-from spark_mq.lifecycle.life.pop_notes import find_pops, pop_text
-from spark_mq.lifecycle.messages.log_source import StoreLog
+from spark_mq.lifecycle.retries import retries_rows
+from spark_mq.lifecycle.retry_facts import popped_messages
+from spark_mq.lifecycle.why_not_consumed import why_not_consumed
 from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.testing import LogWriter
 from tests.support.kernels import examples

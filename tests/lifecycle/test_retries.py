@@ -16,13 +16,12 @@ import pytest
 from spark_mq import MessageStore
 from spark_mq.format.message_schema import TIMESTAMP
 from spark_mq.format.system_topic import SCHEDULE_TOPIC
-from spark_mq.lifecycle.consumption.dead_letters import dead_letters, dead_letters_rows
-from spark_mq.lifecycle.consumption.popped_messages import PopNote, PoppedMessages
-from spark_mq.lifecycle.consumption.retries import retries, retries_rows
-from spark_mq.lifecycle.consumption.retry_copies import RETRY_COLUMNS, RETRY_PROPERTIES
-from spark_mq.lifecycle.consumption.retry_facts import DueTimes, RetryFacts
-from spark_mq.lifecycle.consumption.retry_topic import RetryTopic
-from spark_mq.lifecycle.messages.selected_messages import SelectedMessages
+from spark_mq.lifecycle.popped_messages import PopNote, PoppedMessages
+from spark_mq.lifecycle.retries import dead_letters, dead_letters_rows, retries, retries_rows
+from spark_mq.lifecycle.retry_copies import RETRY_COLUMNS, RETRY_PROPERTIES
+from spark_mq.lifecycle.retry_facts import DueTimes, RetryFacts
+from spark_mq.lifecycle.retry_topic import RetryTopic
+from spark_mq.lifecycle.selected_messages import SelectedMessages
 from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.tables.all_tables import TABLES

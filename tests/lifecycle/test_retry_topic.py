@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_mq.lifecycle.consumption.retry_topic import ConsumerGroups, parse_retry_topic
+from spark_mq.lifecycle.retry_topic import ConsumerGroups, parse_retry_topic
 
 GROUPS = ConsumerGroups(frozenset({"billing", "a", "a_b", "G_x"}), are_all=True)
 

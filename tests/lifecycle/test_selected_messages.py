@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spark_mq import MessageStore
-from spark_mq.lifecycle.messages.selected_messages import EVERYTHING, TopicRule, selected_messages
+from spark_mq.lifecycle.selected_messages import EVERYTHING, TopicRule, selected_messages
 from tests.support.stores import OWN_STORES, Fact, RealStore, stores_in
 
 Unpack = Callable[[RealStore], Path]

@@ -11,17 +11,15 @@ import pytest
 
 from spark_mq import MessageStore
 from spark_mq.format.system_topic import is_system_topic
-from spark_mq.lifecycle.messages.merged_groups import MergedGroups
-from spark_mq.lifecycle.messages.selected_messages import EVERYTHING, Selection
-from spark_mq.lifecycle.statistics.duplicates import (
+from spark_mq.lifecycle.duplicates import (
     DUPLICATES_COLUMNS,
     DUPLICATES_PROPERTIES,
     duplicates,
     duplicates_rows,
 )
-from spark_mq.lifecycle.statistics.hot_keys import MOST_KEYS, hot_keys, hot_keys_rows
-from spark_mq.lifecycle.statistics.rates import rates_rows
-from spark_mq.lifecycle.statistics.skew import skew, skew_rows
+from spark_mq.lifecycle.message_arrays import MergedGroups
+from spark_mq.lifecycle.selected_messages import EVERYTHING, Selection
+from spark_mq.lifecycle.statistics import MOST_KEYS, hot_keys, hot_keys_rows, rates_rows, skew, skew_rows
 from spark_mq.tables.lifecycle import DUPLICATES, HOT_KEYS, RATES, SKEW
 from tests.support.stores import OWN_STORES, RealStore, stores_in
 
@@ -176,7 +174,7 @@ def test_hot_keys_are_those_of_most_messages_and_bytes(packed: RealStore, unpack
 
 
 def test_groups_are_merged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_mq.lifecycle.messages.merged_groups._MERGED_ROWS", 3)
+    monkeypatch.setattr("spark_mq.lifecycle.message_arrays._MERGED_ROWS", 3)
     groups = MergedGroups(["topic", "key"], ["store_size"], ["store_timestamp"])
     assert groups.result() is None
     assert hot_keys(groups.result()).num_rows == 0

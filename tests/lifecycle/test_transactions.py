@@ -15,12 +15,10 @@ import pytest
 
 from spark_mq import MessageStore
 from spark_mq.lifecycle.life.life import life
-from spark_mq.lifecycle.messages.readable_log import ReadableLog
-from spark_mq.lifecycle.messages.selected_messages import selections_of
-from spark_mq.lifecycle.transactions.op_message import half_queue_offsets
-from spark_mq.lifecycle.transactions.transaction_records import OPS, RECORDS, DecidedHalves
-from spark_mq.lifecycle.transactions.transaction_settings import TransactionSettings
-from spark_mq.lifecycle.transactions.transactions import (
+from spark_mq.lifecycle.op_message import half_queue_offsets
+from spark_mq.lifecycle.selected_messages import ReadableLog, selections_of
+from spark_mq.lifecycle.transaction_records import OPS, RECORDS, DecidedHalves, TransactionSettings
+from spark_mq.lifecycle.transactions import (
     TransactionRecords,
     transaction_rows,
     transactions,

@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from spark_mq.errors import OptionError
+from spark_mq.query.comparisons import TableColumns
 from spark_mq.query.plan import QueryPlan, plan_references
-from spark_mq.query.table_columns import TableColumns
 from spark_mq.query.table_names import may_read
 
 MESSAGES = TableColumns(

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
+from spark_mq.query.comparisons import TableColumns
 from spark_mq.query.plan import Reference, plan_references
-from spark_mq.query.table_columns import TableColumns
 from tests.query.random_queries import COLUMNS, Vocabulary, random_query
 
 NUMBERS = ("0", "1", "2", "1 + 1", "-1", "(2)", "NULL")

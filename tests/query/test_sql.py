@@ -27,7 +27,7 @@ from spark_mq.query.catalog import Store, table_columns
 from spark_mq.query.plan import plan_references
 from spark_mq.query.sql import reads_of
 from spark_mq.query.store_reads import plan_reads
-from spark_mq.source.condition import Condition, Operator, Value
+from spark_mq.source.predicate import Condition, Operator, Value
 from tests.query.random_queries import COLUMNS, Vocabulary, random_query
 from tests.support.stores import OWN_STORES, RealStore, stores_in
 

@@ -6,7 +6,7 @@ import pytest
 
 from spark_mq.errors import OptionError
 from spark_mq.query.statement_check import StatementCheck
-from spark_mq.query.unknown_table import unknown_table
+from spark_mq.query.table_names import unknown_table
 
 ARCHIVES = {"old": {"messages": "delta.`/lake`"}}
 

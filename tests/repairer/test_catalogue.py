@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from spark_mq.repairer.changes import undo_repair
 from spark_mq.repairer.treatments import TREATMENTS, Treatment
-from spark_mq.repairer.undo import undo_repair
 from tests.support.damages import DAMAGES, Damage
 from tests.support.repaired import repair_here
 from tests.support.soak import SOAKS

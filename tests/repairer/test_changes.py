@@ -12,8 +12,7 @@ import pytest
 from spark_mq.errors import OptionError, StorageError
 from spark_mq.format.record import encode_blank
 from spark_mq.io.location import Location
-from spark_mq.repairer.changes import CHANGES, Backup, Change, ChangeKind
-from spark_mq.repairer.undo import undo_plan, undo_repair
+from spark_mq.repairer.changes import CHANGES, Backup, Change, ChangeKind, undo_plan, undo_repair
 from tests.support.stores import tree_of
 
 LOG = bytes(range(1, 101))

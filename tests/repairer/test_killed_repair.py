@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from spark_mq.errors import StoreLockedError
-from spark_mq.repairer.undo import undo_repair
+from spark_mq.repairer.changes import undo_repair
 from tests.support.paused_process import paused
 from tests.support.repaired import repair_here
 from tests.support.soak import SOAKS

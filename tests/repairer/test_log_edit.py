@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from spark_mq.errors import OptionError
+from spark_mq.repairer.changes import undo_repair
 from spark_mq.repairer.log_edit import blank_range, cut_log
-from spark_mq.repairer.undo import undo_repair
 from tests.support.repaired import repair_here
 from tests.support.stores import OWN_STORES, RealStore, tree_of
 from tests.support.verified import Bench, check, grave

@@ -12,8 +12,7 @@ from unittest.mock import Mock
 import pytest
 
 from spark_mq.errors import NoRoomError, OptionError, OutputExistsError
-from spark_mq.repairer.changes import ChangeKind
-from spark_mq.repairer.undo import undo_repair
+from spark_mq.repairer.changes import ChangeKind, undo_repair
 from tests.support.index_damages import EditedIndexFile
 from tests.support.repaired import repair_here
 from tests.support.stores import OWN_STORES, RealStore, index_of, tree_of, usual_stores
@@ -182,8 +181,8 @@ def test_a_report_never_calls_a_store_sound_that_has_findings(bench: Bench, tmp_
 
 def test_a_repair_that_has_the_lock_does_not_wait_for_a_broker(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its own lock looks like that of a broker, which it would give time to write units and to size new files."""
-    monkeypatch.setattr("spark_mq.verifier.log_end.is_locked", Mock(side_effect=AssertionError("waits")))
-    monkeypatch.setattr("spark_mq.verifier.new_file.is_locked", Mock(side_effect=AssertionError("waits")))
+    monkeypatch.setattr("spark_mq.verifier.log_bounds.is_locked", Mock(side_effect=AssertionError("waits")))
+    monkeypatch.setattr("spark_mq.verifier.segments.is_locked", Mock(side_effect=AssertionError("waits")))
     for folder in ("commitlog", "consumequeue/RetryDemo/0"):
         (bench.path / folder / f"{10**15:020d}").touch()
     report = repair_here(bench.path, bench.packed.broker_conf, apply=True)

@@ -16,18 +16,17 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-import spark_mq.indexer.queue.writer as queue_writer
-import spark_mq.indexer.staging.stage as stage
+import spark_mq.indexer.queue_writer as queue_writer
+import spark_mq.indexer.stage as stage
 from spark_mq.errors import CorruptLogError, NoRoomError
 from spark_mq.format.record import Record
 from spark_mq.io.location import Location
-from spark_mq.job.session import job_session
-from spark_mq.job.tasks import SparkTasks
+from spark_mq.job.tasks import SparkTasks, job_session
 from spark_mq.restorer.append import appending
 from spark_mq.restorer.append_target import AppendTarget
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.checkpoint import CHECKPOINT
-from spark_mq.store.log.segment_source import SegmentSource
+from spark_mq.store.log.commit_log import SegmentSource
 from tests.support.appended import TOPICS, append_here, segments_of
 from tests.support.index_stores import puts_of
 from tests.support.rebuilt import rebuild_here

@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 
 from spark_mq.errors import ConfigError
 from spark_mq.format.broker_version import BrokerVersions
-from spark_mq.restorer.fastjson_text import fastjson_text
+from spark_mq.restorer.config_files import (
+    consumer_offsets_json,
+    delay_offsets_json,
+    fastjson_text,
+    topics_json,
+)
 from spark_mq.restorer.file_rules import (
     FILE_RULES,
     Situation,
@@ -19,11 +24,6 @@ from spark_mq.restorer.file_rules import (
     rule_of,
 )
 from spark_mq.restorer.finish import restored_checkpoint
-from spark_mq.restorer.offset_files import (
-    consumer_offsets_json,
-    delay_offsets_json,
-)
-from spark_mq.restorer.topics_json import topics_json
 from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.config.config_file import parse_fastjson
 from tests.support.stores import RealStore, usual_stores

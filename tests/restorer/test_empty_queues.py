@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from spark_mq import MessageStore
 from spark_mq.errors import OptionError
 from spark_mq.io.location import Location
-from spark_mq.restorer.empty_queues import empty_queue_file, write_empty_queues
+from spark_mq.restorer.finish import empty_queue_file, write_empty_queues
 from spark_mq.testing import LogWriter
 from tests.support.verified import check
 

@@ -4,9 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from spark_mq.format.host_text import parse_host
-from spark_mq.format.message_id import has_plausible_port, is_offset_message_id, unique_key_time
-from spark_mq.restorer.unique_keys import make_unique_keys
+from spark_mq.format.message_id import has_plausible_port, is_offset_message_id, parse_host, unique_key_time
+from spark_mq.restorer.encode_messages import make_unique_keys
 
 HOST = parse_host("10.0.0.1:10911")
 

@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_mq.errors import OptionError
-from spark_mq.sharing.hash_ring import HashRing
-from spark_mq.sharing.message_queue import MessageQueue
 from spark_mq.sharing.strategies import (
     Average,
     AverageByCircle,
     ConsistentHash,
+    HashRing,
     MachineRoom,
     MachineRoomNearby,
+    MessageQueue,
     Strategy,
     allocate,
     room_in_name,

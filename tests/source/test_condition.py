@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from spark_mq.errors import OptionError
-from spark_mq.source.condition import Condition, Operator, decode_conditions, encode_conditions
+from spark_mq.source.predicate import Condition, Operator, decode_conditions, encode_conditions
 
 
 def test_conditions_come_back() -> None:

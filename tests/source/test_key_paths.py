@@ -19,11 +19,13 @@ from pyspark.sql.datasource import InputPartition
 
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
-from spark_mq.source import key_plan, queue_comparison, time_window, topic_plan
+from spark_mq.source import key_plan, time_window, topic_plan
+from spark_mq.source import time_window as queue_comparison
 from spark_mq.source.datasource import RocketMQDataSource
 from spark_mq.source.options import parse_options
 from spark_mq.source.planner import AccessPath, ReadPlan, plan_messages
-from spark_mq.store.index import coverage, file_times, key_index
+from spark_mq.store.index import coverage, key_index
+from spark_mq.store.index import names as file_times
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.read_cost import ReadCost
 from tests.support.broken_trees import BrokenTrees

@@ -13,16 +13,13 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_mq import MessageStore
-from spark_mq.lifecycle.consumption.consumer_progress import consumer_progress_rows
-from spark_mq.lifecycle.consumption.dead_letters import dead_letters_rows
-from spark_mq.lifecycle.consumption.retries import retries_rows
-from spark_mq.lifecycle.delays.delayed import delayed_rows
-from spark_mq.lifecycle.statistics.duplicates import duplicates_rows
-from spark_mq.lifecycle.statistics.hot_keys import hot_keys_rows
-from spark_mq.lifecycle.statistics.rates import rates_rows
-from spark_mq.lifecycle.statistics.skew import skew_rows
-from spark_mq.lifecycle.traces.traces import traces_rows
-from spark_mq.lifecycle.transactions.transactions import transaction_rows
+from spark_mq.lifecycle.consumer_progress import consumer_progress_rows
+from spark_mq.lifecycle.delayed import delayed_rows
+from spark_mq.lifecycle.duplicates import duplicates_rows
+from spark_mq.lifecycle.retries import dead_letters_rows, retries_rows
+from spark_mq.lifecycle.statistics import hot_keys_rows, rates_rows, skew_rows
+from spark_mq.lifecycle.traces import traces_rows
+from spark_mq.lifecycle.transactions import transaction_rows
 from spark_mq.store import metadata_tables
 from spark_mq.store.metadata_tables import consumer_filters
 from spark_mq.store.retention import retention_rows

@@ -14,9 +14,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from spark_mq.errors import OptionError, SparkMqError, StoreNotFoundError
-from spark_mq.source.condition import Condition, Operator, encode_conditions
 from spark_mq.source.datasource import RocketMQDataSource
 from spark_mq.source.options import parse_options
+from spark_mq.source.predicate import Condition, Operator, encode_conditions
 from spark_mq.source.schema import default_schema
 from spark_mq.source.several_stores import SeveralStoresReader
 from spark_mq.source.store_choice import StoreChoice

@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 from pyspark import TaskContext
 
-from spark_mq.source.worker_modules import frozen_modules
+from spark_mq.source.messages import frozen_modules
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from spark_mq.cli.check import check_store
-from spark_mq.cli.recover.report import verdict as recover_verdict
-from spark_mq.cli.state.verdict import verdict as state_verdict
+from spark_mq.cli.recover import verdict as recover_verdict
+from spark_mq.cli.verdict import verdict as state_verdict
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.recovery import next_recovery
 from spark_mq.store.store_state import store_state

@@ -18,10 +18,9 @@ from spark_mq.io.location import Location
 from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.live_end import LiveEndFinder
 from spark_mq.store.log import split_reader
-from spark_mq.store.log.commit_log import CommitLog
+from spark_mq.store.log.commit_log import CommitLog, SegmentSource
 from spark_mq.store.log.live_reader import LiveReader
 from spark_mq.store.log.scan import InQueue, scan_split
-from spark_mq.store.log.segment_source import SegmentSource
 from spark_mq.store.log.split_reader import read_split
 from spark_mq.store.log.splits import Split, plan_splits
 from spark_mq.testing import LogWriter, write_store

@@ -11,7 +11,7 @@ import pytest
 from spark_mq import MessageStore
 from spark_mq.format.record import Record
 from spark_mq.store import message_selection
-from spark_mq.store.log import backward_scan
+from spark_mq.store.log import scan as backward_scan
 from spark_mq.store.message_selection import select_messages
 from tests.support.stores import OWN_STORES, RealStore, stores_in
 

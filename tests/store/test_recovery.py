@@ -21,8 +21,8 @@ import pytest
 from spark_mq.errors import OptionError, SparkMqError, UnsupportedStoreError
 from spark_mq.format.record import BODY_CRC_AT, COMMIT_LOG_OFFSET_AT, MAGIC_AT, MAGIC_V2, Record
 from spark_mq.store.config.checkpoint import Checkpoint
+from spark_mq.store.dispatch_log import RECOVERY_SCHEMA
 from spark_mq.store.recovery import Recovery, next_recovery
-from spark_mq.store.recovery_rows import RECOVERY_SCHEMA
 from spark_mq.store.store_state import store_state
 from spark_mq.testing import LogWriter
 from tests.support.boots import (

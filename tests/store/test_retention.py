@@ -16,8 +16,8 @@ from spark_mq import MessageStore
 from spark_mq.errors import OptionError
 from spark_mq.source.options import parse_options
 from spark_mq.source.table_readers import TableReader
-from spark_mq.store.disk_pressure import Deletion, DiskPressure, used_percent
-from spark_mq.store.log.newest_record import newest_record
+from spark_mq.store.disk_use import Deletion, DiskPressure, used_percent
+from spark_mq.store.log.log_range import newest_record
 from spark_mq.store.retention import retention
 from spark_mq.tables.store_files import RETENTION
 from spark_mq.testing import LogWriter

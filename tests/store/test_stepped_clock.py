@@ -12,12 +12,12 @@ from random import Random
 
 import pytest
 
-from spark_mq.format.sys_flag import BORN_HOST_V6_FLAG
+from spark_mq.format.record import BORN_HOST_V6_FLAG
 from spark_mq.io.location import Location
 from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.live_end import LiveEndFinder
 from spark_mq.store.log.commit_log import CommitLog
-from spark_mq.verifier.log_end import log_end_findings
+from spark_mq.verifier.log_bounds import log_end_findings
 from tests.support.readers import by_splits, limited_reads, offsets_of
 from tests.support.soak import cases
 from tests.support.stores import OWN_STORES, RealStore, segment_files

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from spark_mq.errors import OptionError
-from spark_mq.sharing.message_queue import MessageQueue
 from spark_mq.sharing.strategies import (
     Average,
     AverageByCircle,
@@ -15,6 +14,7 @@ from spark_mq.sharing.strategies import (
     ConsistentHash,
     MachineRoom,
     MachineRoomNearby,
+    MessageQueue,
     Strategy,
     allocate,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from spark_mq.indexer.extension import Extension
+from spark_mq.indexer.trees import Extension
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.job.tasks import LocalTasks, Tasks

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from spark_mq.format.consume_queue import Queue
 from tests.support.stores import RealStore
 
 _UNIT = struct.Struct(">qiq")
 _V1, _V2 = -626843481, -626843477
-Queue = tuple[str, int]
 
 
 @dataclass(frozen=True)

@@ -14,17 +14,16 @@ from spark_mq.format.index_file import (
     IndexHeader,
     IndexLayout,
     decode_header,
+    place_entries,
 )
-from spark_mq.format.index_placement import place_entries
 from spark_mq.format.kernels.big_endian import int64s_at
 from spark_mq.format.kernels.index_keys import IndexKeys, index_keys
 from spark_mq.format.kernels.index_put import new_index_file, put_keys
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.log.commit_log import CommitLog
+from spark_mq.store.log.commit_log import CommitLog, SegmentSource
 from spark_mq.store.log.live_reader import LiveReader
 from spark_mq.store.log.record_reader import RecordChunk, RecordReader
-from spark_mq.store.log.segment_source import SegmentSource
 from tests.support.java_strings import java_hash
 from tests.support.stores import Fact, RealStore, usual_stores
 

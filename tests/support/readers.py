@@ -9,10 +9,9 @@ from unittest import mock
 from spark_mq.format.array_types import Bytes
 from spark_mq.format.kernels import resync
 from spark_mq.store.log import split_reader
-from spark_mq.store.log.commit_log import CommitLog
+from spark_mq.store.log.commit_log import CommitLog, SegmentSource
 from spark_mq.store.log.live_reader import LiveReader
 from spark_mq.store.log.record_reader import RecordChunk, RecordReader
-from spark_mq.store.log.segment_source import SegmentSource
 from spark_mq.store.log.split_reader import read_split
 from spark_mq.store.log.splits import Split, plan_splits
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from spark_mq.io.location import Location
 from spark_mq.job.tasks import LocalTasks
+from spark_mq.repairer.plan import RepairRequest
 from spark_mq.repairer.repair import repair_store
 from spark_mq.repairer.report import RepairReport
-from spark_mq.repairer.request import RepairRequest
-from spark_mq.verifier.spread import Spread
+from spark_mq.verifier.sink import Spread
 
 
 def repair_here(

@@ -21,13 +21,12 @@ from spark_mq.io.location import Location
 from spark_mq.job.tasks import LocalTasks
 from spark_mq.restorer.appended_messages import append_messages
 from spark_mq.restorer.chunk import Chunk
-from spark_mq.restorer.new_log import WAITING_TOPICS
 from spark_mq.restorer.new_store import make_store
-from spark_mq.restorer.origin import Origin
+from spark_mq.restorer.placement import WAITING_TOPICS
 from spark_mq.restorer.report import RestoreReport
 from spark_mq.restorer.restore_request import RestoreRequest
 from spark_mq.restorer.restore_source import settings_of
-from spark_mq.restorer.source_facts import facts_of_store, tags_of_files
+from spark_mq.restorer.source_facts import Origin, facts_of_store, tags_of_files
 from spark_mq.restorer.stage import StageTask
 from spark_mq.restorer.store_job import StoreJob
 from spark_mq.source.datasource import RocketMQDataSource

@@ -16,7 +16,7 @@ from spark_mq.job.tasks import LocalTasks
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.verifier.check import FINDINGS, CheckedStore, check_store
 from spark_mq.verifier.finding import Finding
-from spark_mq.verifier.spread import Spread
+from spark_mq.verifier.sink import Spread
 from tests.support.stores import OWN_STORES, Fact, RealStore
 
 

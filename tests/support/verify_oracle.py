@@ -1,7 +1,7 @@
 """What a check must find in a damaged store, told in plain Python over the original bytes and the facts.
 
 The oracle compares bytes with those that the broker wrote, one record, unit, slot or entry after the other. It knows
-the list of unseen fields (`spark_mq/verifier/unseen.py`) as rules over decoded values, and not how a check works.
+the list of unseen fields (`spark_mq/verifier/code_page.py`) as rules over decoded values, and not how a check works.
 """
 
 from __future__ import annotations

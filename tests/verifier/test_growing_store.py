@@ -18,7 +18,7 @@ from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.store_lock import store_lock
 from spark_mq.verifier.check import check_store
 from spark_mq.verifier.codes import Severity, code_of
-from spark_mq.verifier.spread import Spread, TaskOf
+from spark_mq.verifier.sink import Spread, TaskOf
 from tests.support.stores import OWN_STORES, RealStore
 from tests.support.verified import Bench
 

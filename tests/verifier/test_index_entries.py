@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spark_mq.indexer.staging.staged_entries import EntryBatch, StagedEntriesWriter
+from spark_mq.indexer.staged_files import EntryBatch, StagedEntriesWriter
 from spark_mq.io.location import Location
-from spark_mq.verifier.entry_match import NONE, EntryMatch, match_entries
-from spark_mq.verifier.expected_entries import ExpectedEntries
+from spark_mq.verifier.entry_match import NONE, EntryMatch, ExpectedEntries, match_entries
 from spark_mq.verifier.log_bounds import LogBounds
 
 HASHES = np.arange(1000, 1040, dtype=np.int32)

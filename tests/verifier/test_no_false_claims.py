@@ -20,9 +20,9 @@ from typing import TypeVar
 import pytest
 
 from spark_mq.cli.check import Answer, answers_of
-from spark_mq.cli.recover.report import verdict as recover_verdict
-from spark_mq.cli.state.verdict import losses as boot_losses
-from spark_mq.cli.state.verdict import verdict as state_verdict
+from spark_mq.cli.recover import verdict as recover_verdict
+from spark_mq.cli.verdict import losses as boot_losses
+from spark_mq.cli.verdict import verdict as state_verdict
 from spark_mq.errors import CorruptLogError, SparkMqError
 from spark_mq.format.broker_version import BrokerVersions
 from spark_mq.format.kernels.recovery import RecordCheck
@@ -333,7 +333,7 @@ def lasting_losses(after: Answers) -> Iterator[str]:
 @pytest.fixture(autouse=True)
 def _no_broker_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """A repair holds the lock itself, and its checks would wait for a broker that dispatches its last messages."""
-    monkeypatch.setattr("spark_mq.verifier.log_end._DISPATCH_SECONDS", 0.0)
+    monkeypatch.setattr("spark_mq.verifier.log_bounds._DISPATCH_SECONDS", 0.0)
 
 
 @pytest.mark.parametrize("seed", cases(USUAL, range(2000)))

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from spark_mq.cli.archive.arguments import check_archive_folders, check_is_archive, check_name, number
-from spark_mq.cli.archive.follow_output import FollowOutput
 from spark_mq.cli.arguments import (
     add_archive_table,
     add_broker_conf,
@@ -21,18 +22,28 @@ from spark_mq.cli.arguments import (
     add_skip_unreadable,
     add_spark_settings,
     add_store,
+    broker_conf_path,
 )
-from spark_mq.cli.broker_settings import broker_conf_path
-from spark_mq.cli.delta_session import delta_session_settings, known_filesystem
-from spark_mq.cli.output.report import print_report
-from spark_mq.cli.spark import given_settings, is_launched, spark_errors, spark_session
+from spark_mq.cli.output.terminal import print_report
+from spark_mq.cli.spark import (
+    delta_session_settings,
+    given_settings,
+    is_launched,
+    known_filesystem,
+    spark_errors,
+    spark_session,
+)
 from spark_mq.errors import OptionError, SparkMqError
 
 if TYPE_CHECKING:
     from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity
-    from spark_mq.archive.report import ArchiveReport
+    from spark_mq.archive.report import ArchiveReport, BatchProgress
     from spark_mq.io.location import Location
 
+_SECONDS_BETWEEN_LINES = 300.0
+"""The interval of the lines in a log. A terminal has one line, which is rewritten every second."""
+_SECONDS_BETWEEN_REWRITES = 1.0
+_CLEAR = "\r\x1b[K"
 EPILOG = """\
 TABLE is a path, or a name in Spark's catalog (then give --checkpoint, too). The other tables of the archive are next to
 it: TABLE_keys, TABLE_segments and TABLE_snapshots; if TABLE is a path, the checkpoints are in TABLE_checkpoints.
@@ -42,6 +53,64 @@ A log that is in TABLE under another name (a mistyped one, another path, a slave
 each message would be there twice. The error names the other name and its number of messages. --rename gives these rows
 the new name in all four tables; then the log has only the new name, and each message is there once.
 """
+
+
+class FollowOutput:
+    """Prints batches, and how long nothing was new. On a terminal that is one line, which the next line replaces."""
+
+    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.time) -> None:
+        """Print to `stream`; `clock` returns epoch seconds."""
+        self._stream = stream
+        self._clock = clock
+        self._is_terminal = stream.isatty()
+        self._since: float | None = None
+        self._printed = 0.0
+        self._is_line_open = False
+
+    def print_batch(self, batch: BatchProgress) -> None:
+        """Print the line of a batch."""
+        self.end()
+        self._since = None
+        print(f"{_moment(self._clock())} {batch}", file=self._stream, flush=True)
+
+    def print_waiting(self, archived_to: int) -> None:
+        """Print that nothing is new, if it is time to. `archived_to` is a commit log offset, -1 if unknown."""
+        now = self._clock()
+        if self._since is None:
+            self._since, self._printed = now, now
+            if not self._is_terminal:
+                return
+        elif now - self._printed < (_SECONDS_BETWEEN_REWRITES if self._is_terminal else _SECONDS_BETWEEN_LINES):
+            return
+        self._printed = now
+        place = f", log offset {archived_to:,}" if archived_to >= 0 else ""
+        since = _moment(self._since).partition("T")[2] if self._is_terminal else _moment(self._since)
+        line = f"waiting: nothing new since {since} ({_duration(now - self._since)}){place}"
+        if self._is_terminal:
+            # A line that is as wide as the terminal would wrap, and could not be rewritten.
+            width = shutil.get_terminal_size().columns - 1
+            print(f"{_CLEAR}{line[:width]}", end="", file=self._stream, flush=True)
+            self._is_line_open = True
+        else:
+            print(f"{_moment(now)} {line}", file=self._stream, flush=True)
+
+    def end(self) -> None:
+        """Remove the line that is rewritten, so that another line can be printed."""
+        if self._is_line_open:
+            print(_CLEAR, end="", file=self._stream, flush=True)
+            self._is_line_open = False
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -146,7 +215,7 @@ class _Archived:
 def run_archive(arguments: argparse.Namespace) -> int:
     """Archive, and print the report of each store; returns the exit status."""
     from spark_mq.archive.archive_tables import ArchiveTables
-    from spark_mq.source.option_values import parse_size
+    from spark_mq.source.options import parse_size
 
     # Errors in the arguments are found before a JVM starts, and before anything is created.
     max_bytes = parse_size("--max-bytes", arguments.max_bytes)
@@ -178,7 +247,7 @@ def _given_store(arguments: argparse.Namespace) -> _Archived:
     from spark_mq.archive.archive_tables import StoreIdentity
     from spark_mq.io.location import Location
     from spark_mq.store.config.broker_conf import BrokerConf
-    from spark_mq.store.config.named_store import DEFAULT_BROKER, DEFAULT_CLUSTER
+    from spark_mq.store.config.named_stores import DEFAULT_BROKER, DEFAULT_CLUSTER
     from spark_mq.store.log.segment_files import segment_files
 
     if arguments.skip_unreadable:
@@ -204,7 +273,7 @@ def _stores_of_file(arguments: argparse.Namespace) -> list[_Archived]:
     from spark_mq.cli.several_stores import left_out
     from spark_mq.io.location import Location
     from spark_mq.io.s3 import OPTIONS, with_settings
-    from spark_mq.store.config.stores_file import load_stores
+    from spark_mq.store.config.named_stores import load_stores
     from spark_mq.store.log.segment_files import segment_files
 
     for name in ("cluster", "broker", "store_name", "broker_conf"):
@@ -295,7 +364,7 @@ def run_maintenance(arguments: argparse.Namespace) -> int:
     """Maintain, or show what would change, and print the report."""
     from spark_mq.archive.archive_tables import ArchiveTables
     from spark_mq.archive.maintenance import maintain
-    from spark_mq.source.option_values import parse_size
+    from spark_mq.source.options import parse_size
 
     file_size = parse_size("--file-size", arguments.file_size)
     ArchiveTables.of(arguments.table, checkpoint="")

@@ -8,15 +8,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from spark_mq.cli.arguments import add_spark_settings, add_stores_file
-from spark_mq.cli.broker_settings import broker_conf_path
+from spark_mq.cli.arguments import add_spark_settings, add_stores_file, broker_conf_path
 from spark_mq.errors import OptionError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from spark_mq.archive.archive_tables import ArchiveTables
-    from spark_mq.archive.lifecycle.archived_store import ArchivedStore
+    from spark_mq.archive.archived_store import ArchivedStore
 
 NAMES = ("cluster", "broker", "store_name")
 _OF_ARCHIVES = (*NAMES, "packages", "spark_conf")
@@ -70,7 +69,7 @@ def refuse_archive_options(source: str, arguments: argparse.Namespace) -> None:
 def is_named_archive(source: str, arguments: argparse.Namespace) -> bool:
     """The same as `is_archive`, without a check of the arguments."""
     from spark_mq.cli.archive.arguments import has_delta_log
-    from spark_mq.cli.sql.session import is_on_server
+    from spark_mq.cli.spark import is_on_server
     from spark_mq.io.location import local_path
 
     path = local_path(source)
@@ -82,7 +81,7 @@ def is_named_archive(source: str, arguments: argparse.Namespace) -> bool:
 
 def _is_in_catalog(name: str, arguments: argparse.Namespace) -> bool:
     """Whether a name that is not a path can be that of a table in the catalog of Spark."""
-    from spark_mq.cli.sql.session import has_empty_catalog
+    from spark_mq.cli.spark import has_empty_catalog
 
     given = dict(arguments.spark_conf)
     return name.replace(".", "").replace("_", "").isalnum() and "." in name and not has_empty_catalog(given)
@@ -99,8 +98,7 @@ def archived_store(
         store: The store directory that was archived; without names, it is recognized by its messages.
     """
     from spark_mq.archive.archive_tables import ArchiveTables
-    from spark_mq.cli.delta_session import delta_session_settings, known_filesystem
-    from spark_mq.cli.spark import given_settings, spark_errors, spark_session
+    from spark_mq.cli.spark import delta_session_settings, given_settings, known_filesystem, spark_errors, spark_session
 
     given = given_settings(arguments)
     conf = broker_conf_path(getattr(arguments, "broker_conf", None), None)
@@ -111,7 +109,7 @@ def archived_store(
     with known_filesystem(source), spark_errors():
         settings = delta_session_settings(given, source)
         with spark_session(f"spark-mq {command}", lambda: settings, given, kernels=None) as spark:
-            from spark_mq.archive.lifecycle.archived_store import ArchivedStore
+            from spark_mq.archive.archived_store import ArchivedStore
 
             if store is not None:
                 names = _names_of_log(spark, store, tables.connected(spark), names)

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from spark_mq.cli.arguments import add_broker_conf, add_json_rows, add_store
-from spark_mq.cli.output.columns import add_columns
+from spark_mq.cli.output.row_printer import add_columns
 from spark_mq.errors import OptionError
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def begin_and_end(arguments: argparse.Namespace) -> tuple[int | None, int | None
     """The values of `--begin` and `--end` in milliseconds; None for an option that was not given."""
     from datetime import datetime
 
-    from spark_mq.cli.moments import parse_moment
+    from spark_mq.cli.arguments import parse_moment
     from spark_mq.cli.output.value_text import local_time_of
 
     now = datetime.now().astimezone()

@@ -22,7 +22,15 @@ from spark_mq.cli.messages.arguments import (
     condition_of,
     queue_id,
 )
-from spark_mq.errors import OptionError
+from spark_mq.errors import LogCutError, OptionError
+from spark_mq.format.record import Record
+from spark_mq.io.file_reader import FileReaders
+from spark_mq.io.location import Location
+from spark_mq.store.live_end import LiveEndFinder
+from spark_mq.store.log.corrupt_range import CorruptRange
+from spark_mq.store.log.log_range import LogRange
+from spark_mq.store.log.record_lookup import RecordLookup
+from spark_mq.store.log.scan import RecordFilter, scan
 
 if TYPE_CHECKING:
     from spark_mq.archive.archived_messages import ArchivedMessage, ArchivedMessages
@@ -38,6 +46,39 @@ _MAX_DAMAGE_LINES = 10
 """Damaged parts of the log that get a line each; the others are counted in one more line."""
 _ROWS_AT_ONCE = 256
 _POLL_SECONDS = 1.0
+
+
+class FollowedLog:
+    """The messages of a log that match a filter and come after `position`, a commit log offset.
+
+    A message is returned once, when it is whole and live. `position` is then after it.
+    """
+
+    def __init__(self, store: Location, row_filter: RecordFilter, position: int) -> None:
+        """Follow the log of `store` from `position` on: the live end of an earlier read; -1 if the log was empty."""
+        self.position = position
+        self._store = store
+        self._filter = row_filter
+        self._finder = LiveEndFinder(store)
+
+    def new_parts(self) -> Iterator[Record | CorruptRange]:
+        """The matching messages that were added since the last call, and damaged or expired ranges among them."""
+        end = self._finder.find_now()
+        if end < self.position:
+            raise LogCutError(
+                f"{self._store}: the log was read up to commit log offset {self.position}, and ends at {end} now: the "
+                "broker crashed and lost the end of its log; start again to read what it writes since"
+            )
+        if end == self.position:
+            return
+        files = FileReaders()
+        try:
+            records = RecordLookup(self._store, files)
+            start = records.min_offset if self.position < 0 else self.position
+            yield from scan(self._store, records, LogRange(start, end), self._filter)
+        finally:
+            files.close()
+        self.position = end
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -83,8 +124,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the matching messages; stderr gets a line for each damaged part of the log."""
-    from spark_mq.cli.messages.message_filter import Selection
-    from spark_mq.cli.messages.reasons import why_no_match
+    from spark_mq.cli.messages.message_filter import Selection, why_no_match
     from spark_mq.cli.output.message_printer import MessagePrinter
     from spark_mq.cli.output.value_text import visible
     from spark_mq.cli.several_stores import opened_stores
@@ -244,7 +284,6 @@ def _follow(
     """Print new messages until `--limit` is reached or Ctrl-C; returns the exit status."""
     from spark_mq.cli.messages.message_filter import Selection
     from spark_mq.lifecycle.life.store_rules import Situations
-    from spark_mq.store.followed_log import FollowedLog
     from spark_mq.store.log.scan import InQueue
 
     if printed == 0 and arguments.last is None and arguments.begin is None:

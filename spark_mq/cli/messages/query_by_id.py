@@ -96,7 +96,7 @@ def _find(
 
 def _of_unique_key(store: MessageStore, of: CommandStore, text: str) -> tuple[list[Record], str]:
     """The newest message that has the text as its unique key, and what to say about it."""
-    from spark_mq.cli.messages.reasons import why_no_unique_key
+    from spark_mq.cli.messages.message_filter import why_no_unique_key
     from spark_mq.io.s3 import shown
     from spark_mq.store.unique_key_search import find_unique_key, uncovered_parts
 

@@ -116,11 +116,11 @@ def newest_first(rows: Sequence[tuple[int, Mapping[str, Any]]]) -> list[Mapping[
 
 def _print_as_broker(arguments: argparse.Namespace, begin: int | None, end: int | None) -> int:
     """Print what a broker answers; stderr says which messages do not have the key."""
-    from spark_mq.cli.messages.reasons import why_no_key
+    from spark_mq.cli.messages.message_filter import why_no_key
     from spark_mq.cli.output.message_printer import MessagePrinter, rows_of
     from spark_mq.cli.output.value_text import visible
     from spark_mq.cli.several_stores import opened_stores
-    from spark_mq.format.message_keys import record_keys, record_tags_key, tags_key
+    from spark_mq.format.dispatch import record_keys, record_tags_key, tags_key
     from spark_mq.lifecycle.life.store_rules import Situations
     from spark_mq.store.index.broker_answer import MQADMIN_MAX_NUM
 
@@ -166,7 +166,7 @@ def _print_as_broker(arguments: argparse.Namespace, begin: int | None, end: int 
 
 def _why_nothing(store: MessageStore, arguments: argparse.Namespace, begin: int | None, end: int | None) -> str:
     """Why no message is printed."""
-    from spark_mq.cli.messages.reasons import why_no_key
+    from spark_mq.cli.messages.message_filter import why_no_key
 
     found = sum(1 for _ in store.find_messages(arguments.topic, arguments.key, begin=begin, end=end))
     if found:

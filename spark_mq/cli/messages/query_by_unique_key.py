@@ -45,7 +45,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 def run(arguments: argparse.Namespace) -> int:
     """Print all fields of the messages with the unique key, newest first."""
-    from spark_mq.cli.messages.reasons import why_no_unique_key
+    from spark_mq.cli.messages.message_filter import why_no_unique_key
     from spark_mq.cli.output.message_printer import MessagePrinter, rows_of
     from spark_mq.cli.output.value_text import visible
     from spark_mq.cli.several_stores import opened_stores

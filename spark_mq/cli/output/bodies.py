@@ -7,8 +7,7 @@ import codecs
 import json
 import re
 
-from spark_mq.cli.output.display_width import ELLIPSIS
-from spark_mq.cli.output.value_text import bytes_text
+from spark_mq.cli.output.value_text import ELLIPSIS, bytes_text
 
 TEXT, JSON, HEX, BASE64, RAW, NONE = "text", "json", "hex", "base64", "raw", "none"
 FORMS = (TEXT, JSON, HEX, BASE64, RAW, NONE)

@@ -9,17 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spark_mq.cli.output import bodies
-from spark_mq.cli.output.columns import parse_columns
-from spark_mq.cli.output.display_width import ELLIPSIS
-from spark_mq.cli.output.fields import print_fields
 from spark_mq.cli.output.json_lines import print_json
+from spark_mq.cli.output.row_printer import parse_columns
 from spark_mq.cli.output.terminal import is_terminal, terminal_width
 from spark_mq.cli.output.text_table import TableStyle, TextTable, print_notes
-from spark_mq.cli.output.value_text import value_text, visible
+from spark_mq.cli.output.value_text import ELLIPSIS, print_fields, value_text, visible
 from spark_mq.errors import BodyError, OptionError, StorageError
 from spark_mq.format.message_schema import CORRUPT_RECORD, MESSAGE_SCHEMA
 from spark_mq.format.system_topic import is_system_topic
-from spark_mq.store.config.named_store import STORE_COLUMNS
+from spark_mq.store.config.named_stores import STORE_COLUMNS
 
 if TYPE_CHECKING:
     from spark_mq.lifecycle.life.store_rules import Situations

@@ -13,9 +13,8 @@ from datetime import date, datetime
 from decimal import Decimal
 from itertools import islice
 
-from spark_mq.cli.output.display_width import cut, display_width, pad
 from spark_mq.cli.output.terminal import terminal_width
-from spark_mq.cli.output.value_text import size_text, value_text, visible
+from spark_mq.cli.output.value_text import cut, display_width, pad, size_text, value_text, visible
 
 _ALIGNED_LINES = 1000
 """Lines that decide the widths of the columns; later lines can be wider."""

@@ -5,11 +5,62 @@ The content of a store is not trusted: control characters are written as escapes
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import Any
+from unicodedata import category, east_asian_width
 
+ELLIPSIS = "…"
+"""Stands for the rest of a text that was cut."""
+
+_JAMO_VOWELS_AND_FINALS = range(0x1160, 0x1200)
+"""Parts of a Hangul syllable that are drawn into the character before them."""
 NULL_TEXT = "-"
 _UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+
+def print_fields(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> None:
+    """Print the columns of each row, one a line, and an empty line between two rows. Values are whole."""
+    width = max(map(len, columns), default=0) + 1
+    for number, row in enumerate(rows):
+        if number:
+            print()
+        for column in columns:
+            print(f"{column + ':':<{width}} {value_text(row[column])}".rstrip())
+
+
+def display_width(text: str) -> int:
+    """The number of terminal columns that a text without control characters takes."""
+    return len(text) if text.isascii() else sum(map(_character_width, text))
+
+
+def cut(text: str, width: int) -> str:
+    """The text, or if it is wider than `width` columns, its beginning and an ellipsis in at most `width` columns."""
+    if len(text) <= width // 2 or display_width(text) <= width:
+        return text
+    taken, kept = 0, []
+    for character in text:
+        taken += _character_width(character)
+        if taken > width - 1:
+            break
+        kept.append(character)
+    return "".join(kept) + ELLIPSIS
+
+
+def pad(text: str, width: int, to_the_right: bool = False) -> str:
+    """The text with spaces up to `width` columns: after it, or before it if the text goes to the right."""
+    spaces = " " * (width - display_width(text))
+    return spaces + text if to_the_right else text + spaces
+
+
+def _character_width(character: str) -> int:
+    if character.isascii():
+        return 1
+    if east_asian_width(character) in ("W", "F"):
+        return 2
+    if category(character) in ("Mn", "Me") or ord(character) in _JAMO_VOWELS_AND_FINALS:
+        return 0
+    return 1
 
 
 def value_text(value: object) -> str:

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from spark_mq.cli.sql.session import is_on_server
+from pyspark.sql import SparkSession
+
+from spark_mq.archive.archive_tables import ArchiveTable, ArchiveTables, StoreArchive, StoreIdentity
+from spark_mq.archive.archived_log import described, names_of_log
+from spark_mq.cli.spark import is_on_server
 from spark_mq.errors import OptionError
+from spark_mq.io.location import Location
 from spark_mq.io.s3 import shown
+from spark_mq.store.config.named_stores import DEFAULT_BROKER, DEFAULT_CLUSTER
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -16,9 +23,58 @@ if TYPE_CHECKING:
     from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity
     from spark_mq.query.table_names import NamedTables
 
+_NOT_IN_TEXT = ("'", '"', "\\", "`", "\n", ";", "${")
+"""Texts that would end a quoted text or a statement of `history.sql`, or begin a variable."""
+_OTHER_VIEWS = ("consumer_offsets",)
+"""Views that the file creates for the recipes, with names of a store's tables."""
 VIEWS = "`spark_mq_"
 """How the names of views of what archived messages mean begin, as SQL text."""
 _HISTORY = ("history", "history_archive", "history_store")
+
+
+def identity_in_archive(spark: SparkSession, store: str, tables: ArchiveTables) -> StoreIdentity:
+    """The name of a store in an archive, which is recognized by its messages.
+
+    A store that is not archived gets the names that `spark-mq archive` writes by default.
+
+    Args:
+        spark: A session with Delta tables.
+    """
+    location = Location.resolve(store)
+    nobody = StoreIdentity("", "", "")
+    identities = names_of_log(StoreArchive(spark, location, tables, nobody))
+    if len(identities) > 1:
+        raise OptionError(
+            f"{location} is in {tables.name} under several names ({described(identities)}): each of its messages would "
+            "be in history several times"
+        )
+    return identities[0] if identities else StoreIdentity(DEFAULT_CLUSTER, DEFAULT_BROKER, str(location))
+
+
+def create_history(spark: SparkSession, store: str, archive: ArchiveTable, identity: StoreIdentity) -> None:
+    """Create the temporary views `history`, `history_archive` and `history_store`, or create them again.
+
+    Args:
+        spark: A session with Delta tables and the `rocketmq` source.
+        identity: The name of the store in the archive.
+    """
+    values = {
+        "store": store,
+        "cluster": identity.cluster,
+        "broker": identity.broker,
+        "store_name": identity.store,
+    }
+    for name, value in values.items():
+        if any(text in value for text in _NOT_IN_TEXT):
+            raise OptionError(f"history: {name} {value!r} has a quote or another character that ends a text in SQL")
+    text = files(__package__).joinpath("history.sql").read_text("utf-8")
+    code = "\n".join(line for line in text.splitlines() if not line.startswith("--"))
+    for name, value in {**values, "archive": archive.sql_name}.items():
+        code = code.replace(f"${{{name}}}", value)
+    for statement in filter(str.strip, code.split(";")):
+        spark.sql(statement)
+    for view in _OTHER_VIEWS:
+        spark.catalog.dropTempView(view)
 
 
 def archive_tables(archives: Mapping[str, str]) -> NamedTables:
@@ -47,7 +103,7 @@ def archive_tables(archives: Mapping[str, str]) -> NamedTables:
 
 def _meanings() -> tuple[str, ...]:
     """The names of the tables of what archived messages mean."""
-    from spark_mq.archive.lifecycle.archived_store import TABLE_NAMES
+    from spark_mq.archive.archived_store import TABLE_NAMES
 
     return TABLE_NAMES
 
@@ -104,7 +160,7 @@ class Meanings:
             owners = [name.lower(), *([""] if self._is_alone else [])]
             read = {table for owner in owners for table in may_read_of(statement, owner, _meanings())}
             for table in sorted(read):
-                from spark_mq.archive.lifecycle.archived_store import create_view
+                from spark_mq.archive.archived_store import create_view
 
                 create_view(spark, archive, table, _view_name(name, table)[1:-1], self._broker_conf)
 
@@ -133,7 +189,7 @@ class History:
         """Create the view if a statement may name it: each time, because a view keeps the plan of its first query."""
         if not self.is_in(statement):
             return
-        from spark_mq.archive.history import create_history, identity_in_archive
+        from spark_mq.cli.sql.archive import create_history, identity_in_archive
 
         tables = _tables(self._table)
         if self._identity is None:

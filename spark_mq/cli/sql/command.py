@@ -11,12 +11,10 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from spark_mq.cli.arguments import add_skip_unreadable, add_spark_settings, pair
-from spark_mq.cli.broker_settings import broker_conf_path
+from spark_mq.cli.arguments import add_skip_unreadable, add_spark_settings, broker_conf_path, pair
 from spark_mq.cli.output import visible
-from spark_mq.cli.spark import given_settings, spark_session
+from spark_mq.cli.spark import given_settings, has_empty_catalog, is_on_server, spark_session
 from spark_mq.cli.sql.console import Console, Session, Tables
-from spark_mq.cli.sql.session import has_empty_catalog, is_on_server
 from spark_mq.errors import OptionError, StoreNotFoundError
 
 if TYPE_CHECKING:
@@ -131,7 +129,7 @@ def _session(settings: Mapping[str, str], archives: Sequence[str]) -> Iterator[S
             yield spark
         return
     from spark_mq.archive.archive_tables import ArchiveTables
-    from spark_mq.cli.delta_session import delta_session_settings
+    from spark_mq.cli.spark import delta_session_settings
 
     needed = partial(delta_session_settings, settings, *archives)
     with spark_session("spark-mq sql", needed, settings) as spark:
@@ -172,7 +170,7 @@ def _tables(arguments: argparse.Namespace) -> Tables:
 def _stores_of_file(file: str, options: Mapping[str, str]) -> Mapping[str, Store]:
     """The stores of a file by their names, and the store `all`."""
     from spark_mq.query.catalog import ALL
-    from spark_mq.store.config.stores_file import load_stores, stores_text
+    from spark_mq.store.config.named_stores import load_stores, stores_text
 
     stores: dict[str, Store] = {}
     listed = load_stores(_absolute(file))
@@ -219,7 +217,7 @@ def _check_files(arguments: argparse.Namespace) -> None:
     from spark_mq.io.location import Location
     from spark_mq.io.s3 import OPTIONS, with_settings
     from spark_mq.store.config.broker_conf import BrokerConf
-    from spark_mq.store.config.store_pattern import is_pattern, matching_stores
+    from spark_mq.store.config.named_stores import is_pattern, matching_stores
     from spark_mq.store.log.segment_files import segment_files
 
     settings = {name.lower(): value for name, value in arguments.options if name.lower() in OPTIONS}

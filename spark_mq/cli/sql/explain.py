@@ -21,8 +21,8 @@ from spark_mq.query.store_reads import StoreRead, plan_reads
 from spark_mq.source.explain import explain
 from spark_mq.source.options import parse_options
 from spark_mq.source.store_choice import StoreChoice
+from spark_mq.store.config.named_stores import is_pattern
 from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
-from spark_mq.store.config.store_pattern import is_pattern
 from spark_mq.tables.messages import MESSAGES, MESSAGES_BY_KEY
 
 _ZONE = "spark.sql.session.timeZone"

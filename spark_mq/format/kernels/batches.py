@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from spark_mq.format.array_types import Bytes
+from spark_mq.format.array_types import Bytes, Int64s
 from spark_mq.format.compression import DEFAULT_BODY_LIMIT
+from spark_mq.format.dispatch import KeyType
 from spark_mq.format.kernels.bodies import Bodies, decompress_body, is_compressed
 from spark_mq.format.kernels.columns import MessageColumns
 from spark_mq.format.kernels.crc import wrong_body_crcs, wrong_property_crcs
 from spark_mq.format.kernels.frames import Frames
 from spark_mq.format.message_schema import CORRUPT_RECORD
+from spark_mq.format.record import TRANSACTION_ROLLBACK_TYPE, TRANSACTION_TYPE_MASK
 
 BODY_COLUMNS = frozenset(("body", "encoded_body", CORRUPT_RECORD))
 """Columns whose values depend on the decompression of bodies."""
@@ -21,6 +26,42 @@ WRONG_BODY_CRC = "BODY_CRC: the CRC of the stored body is not the body CRC of th
 WRONG_PROPERTY_CRC = "PROPERTIES_CRC: the CRC of the record is not the one in its property __CRC32#"
 
 _BATCH_BODY_BYTES = 32 << 20
+
+
+@dataclass(frozen=True)
+class MessageKeys:
+    """Keys of messages; each attribute has one value for each key.
+
+    `message` is the index of the message that has the key. `key_type` is KEYS or UNIQ_KEY.
+    """
+
+    message: Int64s
+    key: pa.Array
+    key_type: pa.Array
+
+
+def message_keys(messages: MessageColumns, requested: frozenset[str] | None = None) -> MessageKeys:
+    """The distinct keys of each message, the unique key first, in the order of the messages.
+
+    Args:
+        requested: The keys to return; None for all keys.
+    """
+    unique_key, keys = messages.column("unique_key"), messages.column("keys")
+    is_indexed = messages.frames.sys_flag & TRANSACTION_TYPE_MASK != TRANSACTION_ROLLBACK_TYPE
+    has_unique_key = is_indexed & unique_key.is_valid().to_numpy(zero_copy_only=False)
+    owner = np.concatenate((np.flatnonzero(has_unique_key), pc.list_parent_indices(keys).to_numpy()))
+    key = pa.concat_arrays([unique_key.filter(pa.array(has_unique_key)), keys.flatten()])
+    is_unique = np.arange(owner.size) < has_unique_key.sum()
+    is_returned = is_indexed[owner]
+    if requested is not None:
+        is_returned &= pc.is_in(key, value_set=pa.array(sorted(requested), pa.string())).to_numpy(zero_copy_only=False)
+    owner, key, is_unique = owner[is_returned], key.filter(pa.array(is_returned)), is_unique[is_returned]
+    codes = key.dictionary_encode().indices.to_numpy().astype(np.int64)
+    # If a message has a key twice, the first one counts; unique keys come first.
+    _, first = np.unique(owner.astype(np.int64) * (codes.max(initial=0) + 1) + codes, return_index=True)
+    first = first[np.lexsort((first, owner[first]))]
+    types = pa.DictionaryArray.from_arrays(pa.array(is_unique[first].astype(np.int8)), pa.array([*KeyType]))
+    return MessageKeys(owner[first].astype(np.int64), key.take(pa.array(first)), types.cast(pa.string()))
 
 
 def message_batches(

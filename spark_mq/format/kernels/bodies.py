@@ -10,7 +10,7 @@ import numpy.typing as npt
 from spark_mq.format.array_types import Bytes
 from spark_mq.format.compression import decompress_or_reason
 from spark_mq.format.kernels.frames import Frame, Frames
-from spark_mq.format.sys_flag import COMPRESSED_FLAG
+from spark_mq.format.record import COMPRESSED_FLAG
 
 
 @dataclass(frozen=True)

@@ -16,15 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_mq.format.array_types import Bytes, Int32s, Int64s
-from spark_mq.format.arrow_array import array_of
+from spark_mq.format.arrow_array import array_of, timestamps
 from spark_mq.format.compression import DEFAULT_BODY_LIMIT
 from spark_mq.format.kernels import properties
 from spark_mq.format.kernels.big_endian import SLACK, int64s_at
 from spark_mq.format.kernels.bodies import Bodies, decompress_bodies
-from spark_mq.format.kernels.fields import FIELDS, read_fields
+from spark_mq.format.kernels.fields import FIELDS, host_texts, offset_message_ids, read_fields
 from spark_mq.format.kernels.frames import Frames
 from spark_mq.format.kernels.gather import gather
-from spark_mq.format.kernels.hosts import host_texts, offset_message_ids
 from spark_mq.format.kernels.java_string import repair_utf8
 from spark_mq.format.message_schema import (
     ALL_MESSAGE_FIELDS,
@@ -33,16 +32,13 @@ from spark_mq.format.message_schema import (
 from spark_mq.format.properties import KEYS, TAGS, UNIQUE_KEY
 from spark_mq.format.record import (
     BORN_HOST_AT,
+    BORN_HOST_V6_FLAG,
     HOST_V4_SIZE,
     HOST_V6_SIZE,
-)
-from spark_mq.format.sys_flag import (
-    BORN_HOST_V6_FLAG,
     STORE_HOST_V6_FLAG,
     TRANSACTION_TYPE_MASK,
     TRANSACTION_TYPE_NAMES,
 )
-from spark_mq.format.timestamp_array import timestamps
 
 
 @dataclass(frozen=True)

@@ -31,14 +31,15 @@ from spark_mq.format.properties import (
 from spark_mq.format.record import (
     BODY_CRC_AT,
     BORN_HOST_AT,
+    BORN_HOST_V6_FLAG,
     HOST_V4_SIZE,
     HOST_V6_SIZE,
     MAGIC_AT,
     MAGIC_V2,
+    STORE_HOST_V6_FLAG,
     SYS_FLAG_AT,
     TIMESTAMP_SIZE,
 )
-from spark_mq.format.sys_flag import BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG
 
 _POLYNOMIAL = 0xEDB88320
 CRC_MASK = 0x7FFFFFFF

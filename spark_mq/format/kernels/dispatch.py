@@ -17,21 +17,22 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_mq.format.array_types import Bytes, Int32s, Int64s, OutBytes, OutInt32s, OutInt64s
-from spark_mq.format.delay_level import delay_level_millis
 from spark_mq.format.kernels.big_endian import byte_at, copy_bytes, int64s_at, read_i32, read_i64
 from spark_mq.format.kernels.frames import Frames
 from spark_mq.format.kernels.java_string import hash_code
 from spark_mq.format.kernels.kernel import kernel
 from spark_mq.format.kernels.properties import equal_pieces, find_value, parse_decimal, same_bytes
 from spark_mq.format.properties import DELAY_TIME_LEVEL, TAGS
-from spark_mq.format.record import COMMIT_LOG_OFFSET_AT, QUEUE_ID_AT, QUEUE_OFFSET_AT
-from spark_mq.format.sys_flag import (
+from spark_mq.format.record import (
+    COMMIT_LOG_OFFSET_AT,
     INNER_BATCH_FLAG,
+    QUEUE_ID_AT,
+    QUEUE_OFFSET_AT,
     TRANSACTION_PREPARED_TYPE,
     TRANSACTION_ROLLBACK_TYPE,
     TRANSACTION_TYPE_MASK,
 )
-from spark_mq.format.system_topic import SCHEDULE_TOPIC
+from spark_mq.format.system_topic import SCHEDULE_TOPIC, delay_level_millis
 
 _SCHEDULE_TOPIC = np.frombuffer(SCHEDULE_TOPIC.encode(), np.uint8)
 _TAGS = np.frombuffer(TAGS, np.uint8)

@@ -21,11 +21,11 @@ import numpy.typing as npt
 
 from spark_mq.format.array_types import Bytes, Int32s, Int64s
 from spark_mq.format.kernels.big_endian import byte_at, read_i16, read_i32, read_i64
-from spark_mq.format.kernels.frame_dtype import FRAME_DTYPE
-from spark_mq.format.kernels.kernel import kernel
+from spark_mq.format.kernels.kernel import FRAME_DTYPE, kernel
 from spark_mq.format.record import (
     BLANK_SIZE,
     BORN_HOST_AT,
+    BORN_HOST_V6_FLAG,
     COMMIT_LOG_OFFSET_AT,
     HOST_V4_SIZE,
     HOST_V6_SIZE,
@@ -36,10 +36,10 @@ from spark_mq.format.record import (
     MAX_BLANK_SIZE,
     MAX_RECORD_SIZE,
     MIN_RECORD_SIZE,
+    STORE_HOST_V6_FLAG,
     SYS_FLAG_AT,
     TIMESTAMP_SIZE,
 )
-from spark_mq.format.sys_flag import BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG
 
 
 class Frame(Protocol):

@@ -27,8 +27,8 @@ from spark_mq.format.record import (
     MIN_RECORD_SIZE,
     SYS_FLAG_AT,
     TIMESTAMP_SIZE,
+    TRANSACTION_ROLLBACK_TYPE,
 )
-from spark_mq.format.sys_flag import TRANSACTION_ROLLBACK_TYPE
 from spark_mq.format.system_topic import LEFT_OUT_TOPIC
 
 LOCAL_HOST = b"\x7f\x00\x00\x01\x00\x00\x2a\x9f"

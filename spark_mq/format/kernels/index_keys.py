@@ -6,9 +6,9 @@ Rules (`IndexService.buildIndex`, `CommitLog.checkMessageAndReturnSize`@5.5.0; t
 - The first entry is that of the unique key. Then each piece of KEYS between single spaces that is not empty has an
   entry, in order. A repeated key has an entry each time.
 - The last entry is that of TAGS, if they are not empty, by brokers of the rule `INDEX_TAGS`.
-- A message without keys has no entry, but the broker dispatches it, too: see `spark_mq.format.index_placement`.
+- A message without keys has no entry, but the broker dispatches it, too: see `spark_mq.format.index_file`.
 
-The twins for one record are `spark_mq.format.message_keys` and `spark_mq.format.index_file.index_key_hash`.
+The twins for one record are `spark_mq.format.dispatch` and `spark_mq.format.index_file.index_key_hash`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from spark_mq.format.kernels.java_string import extend_hash
 from spark_mq.format.kernels.kernel import kernel
 from spark_mq.format.kernels.properties import find_value, named_value_length, skip_value
 from spark_mq.format.properties import KEYS, TAGS, UNIQUE_KEY
-from spark_mq.format.sys_flag import TRANSACTION_ROLLBACK_TYPE, TRANSACTION_TYPE_MASK
+from spark_mq.format.record import TRANSACTION_ROLLBACK_TYPE, TRANSACTION_TYPE_MASK
 
 _KEYS = np.frombuffer(KEYS, np.uint8)
 _UNIQUE_KEY = np.frombuffer(UNIQUE_KEY, np.uint8)

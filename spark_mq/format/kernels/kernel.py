@@ -17,11 +17,29 @@ from functools import cached_property
 from types import FunctionType
 from typing import Any, TypeVar, cast
 
+import numpy as np
 from numba import config, from_dtype, njit, types
 
 from spark_mq.format.kernels.cache import locked, place_in_cache
-from spark_mq.format.kernels.frame_dtype import FRAME_DTYPE
 
+FRAME_DTYPE = np.dtype(
+    [
+        ("position", np.int64),
+        ("store_size", np.int32),
+        ("sys_flag", np.int32),
+        ("store_timestamp_at", np.int64),
+        ("store_host_at", np.int64),
+        ("after_hosts_at", np.int64),
+        ("body_start", np.int64),
+        ("body_length", np.int32),
+        ("topic_length", np.int32),
+        ("topic_start", np.int64),
+        ("properties_start", np.int64),
+        ("properties_length", np.int32),
+    ],
+    align=True,
+)
+"""One frame: the positions of a record's parts, as indices in the buffer that was scanned, and its lengths in bytes."""
 Function = TypeVar("Function", bound=Callable[..., object])
 
 KERNELS: list[Kernel] = []

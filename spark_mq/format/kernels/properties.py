@@ -1,12 +1,19 @@
 """The rules of `spark_mq.format.properties` for many records, as kernels over stored bytes.
 
 A piece of text is a start (an index in `buffer`) and a length in bytes. Length -1 means that there is no such piece.
+
+A piece of the properties, up to a separator 0x02, is `name 0x01 value`. The decoder ignores any other piece
+(`MessageDecoder.string2messageProperties`@5.3.3). An empty value and a missing last separator are usual, because
+producers send them. A piece without 0x01, or without a name, comes from no client.
 """
 
 from __future__ import annotations
 
+import numpy as np
+
 from spark_mq.format.array_types import Bytes, Int32s, Int64s, OutBytes, OutFlags, OutInt32s, OutInt64s
 from spark_mq.format.kernels.big_endian import append_bytes, byte_at, index_in_eight, prefetch
+from spark_mq.format.kernels.frames import Frames
 from spark_mq.format.kernels.kernel import kernel
 from spark_mq.format.properties import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 
@@ -14,6 +21,32 @@ _AHEAD, _CACHE_LINE = 16, 64
 """Properties are at the end of a record, where no processor expects the next access: it is told 16 records before."""
 
 _SPACE, _MINUS, _PLUS, _ZERO = ord(" "), ord("-"), ord("+"), ord("0")
+
+
+@kernel
+def count_dropped_pieces(buffer: Bytes, frames: Frames, counts: OutInt32s) -> None:
+    """Write the number of pieces that are not a named value, for each record, to `counts`."""
+    for index in range(frames.size):
+        frame = frames[index]
+        position, dropped = frame.properties_start, 0
+        end = position + int(frame.properties_length)
+        while position < end:
+            piece = position
+            position = skip_value(buffer, position, end)
+            name_end = piece
+            while name_end < position and buffer[name_end] != NAME_VALUE_SEPARATOR:
+                name_end += 1
+            if name_end == position or name_end == piece:  # noqa: SIM109 (a kernel)
+                dropped += 1
+            position += 1
+        counts[index] = dropped
+
+
+def dropped_pieces(buffer: Bytes, frames: Frames) -> Int32s:
+    """The number of pieces of each record's properties that a decoder drops although they are not empty values."""
+    counts = np.empty(frames.size, np.int32)
+    count_dropped_pieces(buffer, frames, counts)
+    return counts
 
 
 @kernel

@@ -26,16 +26,17 @@ from spark_mq.format.record import (
     BLANK_SIZE,
     BODY_CRC_AT,
     BORN_HOST_AT,
+    BORN_HOST_V6_FLAG,
     HOST_V4_SIZE,
     HOST_V6_SIZE,
     MAGIC_AT,
     MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,
+    STORE_HOST_V6_FLAG,
     SYS_FLAG_AT,
     TIMESTAMP_SIZE,
 )
-from spark_mq.format.sys_flag import BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG
 from spark_mq.format.system_topic import SCHEDULE_TOPIC
 
 ACCEPTS_V2 = 1

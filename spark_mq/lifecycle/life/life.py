@@ -16,11 +16,9 @@ from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.message_id import is_offset_message_id
 from spark_mq.format.record import Record
 from spark_mq.format.system_topic import TRACE_TOPIC
-from spark_mq.lifecycle.life.key_search import FoundMessages
-from spark_mq.lifecycle.life.life_store import LifeStore, life_store
-from spark_mq.lifecycle.life.message_life import FoundMessage, MessageLife, Source, tell
+from spark_mq.lifecycle.life.life_store import FoundMessages, LifeStore, life_store
+from spark_mq.lifecycle.life.message_life import FoundMessage, MessageLife, Source, tell, traced_steps
 from spark_mq.lifecycle.life.situation import UNIQUE_KEY, Kind, text_properties
-from spark_mq.lifecycle.life.trace_steps import traced_steps
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.message_store import MessageStore
 

@@ -17,16 +17,13 @@ from spark_mq.format.message_id import encode_offset_message_id
 from spark_mq.format.properties import TAGS, parse_properties
 from spark_mq.format.record import Record
 from spark_mq.format.system_topic import HALF_TOPIC, OP_TOPIC, TIMER_TOPIC
-from spark_mq.lifecycle.life.event import Event, EventKind, Step
+from spark_mq.lifecycle.life.event import Event, EventKind, Step, time_text
 from spark_mq.lifecycle.life.life_store import LifeStore
 from spark_mq.lifecycle.life.pairing import Copy, cancels, next_half, place_text
 from spark_mq.lifecycle.life.queue_tail import Cut
 from spark_mq.lifecycle.life.situation import Kind, body_of, text_properties
-from spark_mq.lifecycle.life.time_text import time_text
-from spark_mq.lifecycle.transactions.op_message import REMOVE_TAG, half_queue_offsets
-from spark_mq.store.config.config_file import load_config
-from spark_mq.store.config.consumer_offsets import load_consumer_offsets
-from spark_mq.store.config.delay_offsets import DELAY_OFFSETS, parse_delay_offsets
+from spark_mq.lifecycle.op_message import REMOVE_TAG, half_queue_offsets
+from spark_mq.store.config.config_file import DELAY_OFFSETS, load_config, load_consumer_offsets, parse_delay_offsets
 
 _OPS_AFTER_COMMIT = 1_000
 """Op messages after a commit among which its own is searched for: it follows soon (`transactionOpBatchInterval`)."""

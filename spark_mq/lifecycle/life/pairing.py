@@ -18,11 +18,8 @@ from dataclasses import dataclass, field, replace
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.message_id import encode_offset_message_id
 from spark_mq.format.message_row import host_text
-from spark_mq.format.record import Record
-from spark_mq.format.sys_flag import TRANSACTION_COMMIT_TYPE, TRANSACTION_TYPE_MASK
-from spark_mq.lifecycle.consumption.popped_messages import Place
-from spark_mq.lifecycle.consumption.retry_topic import RETRY_PREFIX
-from spark_mq.lifecycle.life.event import Event, EventKind, Step
+from spark_mq.format.record import TRANSACTION_COMMIT_TYPE, TRANSACTION_TYPE_MASK, Record
+from spark_mq.lifecycle.life.event import Event, EventKind, Step, duration_text
 from spark_mq.lifecycle.life.situation import (
     ORIGIN_MESSAGE_ID,
     PREPARED_QUEUE_OFFSET,
@@ -34,7 +31,8 @@ from spark_mq.lifecycle.life.situation import (
     integer,
     text_properties,
 )
-from spark_mq.lifecycle.life.time_text import duration_text
+from spark_mq.lifecycle.popped_messages import Place
+from spark_mq.lifecycle.retry_topic import RETRY_PREFIX
 
 _LATE = 1000
 """Milliseconds after which a message is called late."""

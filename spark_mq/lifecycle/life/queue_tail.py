@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from spark_mq.format.record import Record
 from spark_mq.format.system_topic import REVIVE_PREFIX, TIMER_TOPIC
-from spark_mq.store.config.consumer_offsets import consumed_offsets
-from spark_mq.store.config.topic_names import configured_topics
+from spark_mq.store.config.config_file import consumed_offsets
+from spark_mq.store.config.topics import configured_topics
 from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.scan import InQueue, scan

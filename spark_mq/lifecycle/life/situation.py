@@ -15,18 +15,18 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from spark_mq.format.compression import decompress_or_reason
-from spark_mq.format.delay_level import DEFAULT_DELAY_LEVELS, delay_level_millis
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.properties import parse_properties
-from spark_mq.format.record import Record
-from spark_mq.format.sys_flag import (
+from spark_mq.format.record import (
     COMPRESSED_FLAG,
     TRANSACTION_COMMIT_TYPE,
     TRANSACTION_PREPARED_TYPE,
     TRANSACTION_ROLLBACK_TYPE,
     TRANSACTION_TYPE_MASK,
+    Record,
 )
 from spark_mq.format.system_topic import (
+    DEFAULT_DELAY_LEVELS,
     DISCARD_TOPIC,
     HALF_TOPIC,
     LEFT_OUT_TOPIC,
@@ -36,10 +36,11 @@ from spark_mq.format.system_topic import (
     TIMER_TOPIC,
     TRACE_PREFIX,
     TRACE_TOPIC,
+    delay_level_millis,
 )
-from spark_mq.lifecycle.consumption.retry_topic import DLQ_PREFIX, RETRY_PREFIX, ConsumerGroups, parse_retry_topic
-from spark_mq.lifecycle.life.time_text import duration_text, time_text
-from spark_mq.lifecycle.transactions.op_message import half_queue_offsets
+from spark_mq.lifecycle.life.event import duration_text, time_text
+from spark_mq.lifecycle.op_message import half_queue_offsets
+from spark_mq.lifecycle.retry_topic import DLQ_PREFIX, RETRY_PREFIX, ConsumerGroups, parse_retry_topic
 
 REAL_TOPIC, REAL_QUEUE_ID = "REAL_TOPIC", "REAL_QID"
 RETRY_TOPIC, DLQ_ORIGIN_TOPIC = "RETRY_TOPIC", "DLQ_ORIGIN_TOPIC"

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from spark_mq.errors import ConfigError, UnsupportedStoreError
-from spark_mq.format.delay_level import DEFAULT_DELAY_LEVELS, delay_level_millis
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.record import Record
-from spark_mq.format.system_topic import SCHEDULE_TOPIC, TRACE_TOPIC
-from spark_mq.lifecycle.consumption.retry_topic import consumer_groups
+from spark_mq.format.system_topic import DEFAULT_DELAY_LEVELS, SCHEDULE_TOPIC, TRACE_TOPIC, delay_level_millis
 from spark_mq.lifecycle.life.life_store import LifeStore, life_store
 from spark_mq.lifecycle.life.situation import Situation, SituationRules, situation
+from spark_mq.lifecycle.retry_topic import consumer_groups
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.config_file import as_integer, load_config
 from spark_mq.store.message_store import MessageStore

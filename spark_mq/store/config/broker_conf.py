@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import Self
+from typing import Generic, Self, TypeVar
 
 from spark_mq.errors import OptionError
 from spark_mq.format.bloom_filter import DEFAULT_ERROR_RATE, DEFAULT_EXPECTED_GROUPS, BloomFilter
@@ -15,8 +16,93 @@ from spark_mq.format.consume_queue_ext import DEFAULT_FILE_SIZE as EXT_FILE_SIZE
 from spark_mq.format.index_file import IndexLayout
 from spark_mq.format.index_query import MAX_MSGS_NUM_BATCH
 from spark_mq.io.location import Location
-from spark_mq.store.config.java_properties import parse_java_properties
-from spark_mq.store.config.sourced import NOTHING_TELLS
+
+_LINE_END = re.compile(r"\r\n|\n|\r")
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+T = TypeVar("T")
+
+NOTHING_TELLS = "the default; nothing in the store tells"
+
+
+def parse_java_properties(text: str) -> dict[str, str]:
+    r"""The values of a properties file by name; of a name that is set twice, the last value."""
+    settings: dict[str, str] = {}
+    for line in _logical_lines(text):
+        name, value = _split_line(line)
+        settings[_unescape(name)] = _unescape(value)
+    return settings
+
+
+def _logical_lines(text: str) -> list[str]:
+    """Lines without comments and blank lines, with continued lines joined (`Properties.LineReader`)."""
+    logical_lines: list[str] = []
+    logical_line = ""
+    natural_lines = _LINE_END.split(text)
+    for number, natural_line in enumerate(natural_lines, 1):
+        line = natural_line.lstrip(" \t\f")
+        if not logical_line and (not line or line[0] in "#!"):
+            continue
+        is_continued = (len(line) - len(line.rstrip("\\"))) % 2 == 1
+        logical_line += line[:-1] if is_continued else line
+        if not is_continued or number == len(natural_lines):
+            logical_lines.append(logical_line)
+            logical_line = ""
+    return logical_lines
+
+
+def _split_line(line: str) -> tuple[str, str]:
+    """The name and the value of a logical line, with their escapes."""
+    index = 0
+    while index < len(line) and line[index] not in "=: \t\f":
+        index += 2 if line[index] == "\\" else 1
+    name, rest = line[:index], line[index:].lstrip(" \t\f")
+    if rest[:1] in ("=", ":"):
+        rest = rest[1:].lstrip(" \t\f")
+    return name, rest
+
+
+def _unescape(text: str) -> str:
+    pieces: list[str] = []
+    index = 0
+    while index < len(text):
+        character = text[index]
+        if character == "\\" and index + 1 < len(text):
+            index += 1
+            character = text[index]
+            if character == "u":
+                character, index = _code_unit(text[index + 1 : index + 5]), index + 4
+            else:
+                character = _ESCAPES.get(character, character)
+        pieces.append(character)
+        index += 1
+    return "".join(pieces)
+
+
+def _code_unit(digits: str) -> str:
+    if not re.fullmatch("[0-9A-Fa-f]{4}", digits):
+        raise ValueError(f"malformed \\u{digits}")
+    return chr(int(digits, 16))
+
+
+@dataclass(frozen=True)
+class Sourced(Generic[T]):
+    """A value and its source, as a text for a person: `broker.conf`, `the store's queue files`."""
+
+    value: T
+    source: str
+
+
+@dataclass(frozen=True)
+class FileSetting:
+    """A setting as text for a person: what it is of, its value, and its source."""
+
+    name: str
+    value: str
+    source: str
+
+    def __str__(self) -> str:
+        """The setting in one line."""
+        return f"{self.name}: {self.value} ({self.source})"
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,16 @@ A broker writes only its own fields, so the bytes at 4080 stay as long as the fi
 
 from __future__ import annotations
 
+import math
 import struct
 from dataclasses import dataclass, fields, replace
 from typing import Self
 
 from pyarrow import fs
 
+from spark_mq.format.timestamp import NANOS_PER_MILLI, iso_text
 from spark_mq.io.location import Location
+from spark_mq.store.config.store_paths import ABORT
 
 CHECKPOINT = "checkpoint"
 CHECKPOINT_SIZE = 4096
@@ -31,6 +34,39 @@ _WRITTEN = struct.Struct(">8sq")
 _WRITTEN_AT = CHECKPOINT_SIZE - _WRITTEN.size
 _WRITTEN_MARK = b"SPARKMQ1"
 _MARGIN_MILLIS = 3_000
+
+
+@dataclass(frozen=True)
+class LastRun:
+    """The last run of a store's broker.
+
+    Attributes:
+        started: When the broker that runs, or crashed, was started: the time of the file `abort`, in milliseconds. None
+            if the broker stopped cleanly. Infinity if the store is not on a local disk: the time of a file in an object
+            store is that of its upload, which proves nothing about the broker.
+        dispatched: The store time of the last message in the log before a clean stop, in milliseconds; 0 if it is not
+            known. A broker sets `logicsMsgTimestamp` with each unit, a stop waits for all units, and then writes the
+            checkpoint (`DefaultMessageStore.shutdown`, `ConsumeQueue.putMessagePositionInfoWrapper`@4.9.7 and @5.3.3).
+            `physicMsgTimestamp` does not tell this: the last flush of a log does not set it
+            (`FlushRealTimeService.run`).
+        confirmed: The commit log offset up to which the log was live when a broker started, or when a job of ours wrote
+            it: `confirmPhyOffset` (`CommitLog.setConfirmOffset`@5.1.1) and `Checkpoint.written_end`; 0 if neither is
+            set.
+    """
+
+    started: float | None
+    dispatched: int
+    confirmed: int
+
+    @classmethod
+    def of(cls, store: Location) -> Self:
+        """The last run of the broker of the store at `store`."""
+        abort, checkpoint = store / ABORT, Checkpoint.load(store)
+        confirmed = max(checkpoint.confirm_phy_offset, checkpoint.written_end)
+        if not abort.is_file:
+            return cls(None, checkpoint.logics_msg_timestamp, confirmed)
+        started = (abort.info().mtime_ns or 0) / NANOS_PER_MILLI if abort.is_local else math.inf
+        return cls(started, 0, confirmed)
 
 
 @dataclass(frozen=True)
@@ -102,3 +138,20 @@ def checkpoint_problem(store: Location) -> str | None:
     checkpoint = Checkpoint.load(store)
     negative = [field.name for field in fields(checkpoint) if getattr(checkpoint, field.name) < 0]
     return f"negative: {', '.join(negative)}" if negative else None
+
+
+def lost_end(store: Location, newest_timestamp: int) -> str | None:
+    """Why the end of the log can be lost; None if it is there.
+
+    A broker writes the store time of the last flushed message into `checkpoint` (`StoreCheckpoint`@5.3.3).
+
+    Args:
+        store: The folder that contains `checkpoint`.
+        newest_timestamp: The newest store time in the log, in milliseconds.
+    """
+    if not (store / CHECKPOINT).is_file:
+        return "there is no file checkpoint, which would show whether the end of the log is lost"
+    flushed = Checkpoint.load(store).physic_msg_timestamp
+    if flushed <= newest_timestamp:
+        return None
+    return f"the end of the log is lost: its newest message is older than the time in checkpoint, {iso_text(flushed)}"

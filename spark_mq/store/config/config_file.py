@@ -2,19 +2,27 @@
 
 fastjson leaves integer keys unquoted (`{0:5,1:6}`), which is not valid JSON. Each file has a backup next to it, with
 the suffix `.bak`: the file's previous content.
+
+`{"offsetTable": {1: 5, 2: 6}}`: for each delay level, the queue offset of the next message to deliver. The keys are
+integers without quotes.
+
+`{"offsetTable": {"topic@group": {0: 5, 1: 6}}}`: for each queue id, the queue offset that the group consumes next.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from spark_mq.errors import ConfigError, UnsupportedStoreError
 from spark_mq.io.location import Location
 from spark_mq.store.config.store_paths import CONFIG, is_rocksdb
 
+DELAY_OFFSETS = "delayOffset.json"
+CONSUMER_OFFSETS = "consumerOffset.json"
 Content = TypeVar("Content")
 
 _ROCKSDB_FOLDERS = {
@@ -23,6 +31,49 @@ _ROCKSDB_FOLDERS = {
     "subscriptionGroup.json": "subscriptionGroups",
 }
 _UNQUOTED_KEY = re.compile(r"([{,]\s*)(-?\d+)(\s*:)")
+
+
+def parse_delay_offsets(content: Mapping[str, Any]) -> dict[int, int]:
+    """The offset of each delay level, for `load_config`."""
+    table = content.get("offsetTable") or {}
+    return {as_integer(level, 32): as_integer(offset, 63) for level, offset in table.items()}
+
+
+@dataclass(frozen=True, order=True)
+class ConsumerOffset:
+    """The queue offset that a consumer group consumes next in one queue."""
+
+    consumer_group: str
+    topic: str
+    queue_id: int
+    offset: int
+
+
+def load_consumer_offsets(store: Location) -> list[ConsumerOffset]:
+    """Every offset in the file (or in its `.bak`), sorted; an empty list if there is no file."""
+    return sorted(load_config(store, CONSUMER_OFFSETS, _decode) or [])
+
+
+def _decode(content: dict[str, Any]) -> list[ConsumerOffset]:
+    consumer_offsets = []
+    for topic_and_group, offsets in (content.get("offsetTable") or {}).items():
+        topic, _, group = topic_and_group.partition("@")
+        for queue_id, offset in offsets.items():
+            consumer_offsets.append(ConsumerOffset(group, topic, as_integer(queue_id, 32), as_integer(offset, 63)))
+    return consumer_offsets
+
+
+def consumed_offsets(store: Location) -> dict[tuple[str, int], int]:
+    """The highest offset of any consumer group by (topic, queue id); empty if no file can be read."""
+    highest: dict[tuple[str, int], int] = {}
+    try:
+        consumer_offsets = load_consumer_offsets(store)
+    except (ConfigError, UnsupportedStoreError):
+        return {}
+    for consumer_offset in consumer_offsets:
+        queue = (consumer_offset.topic, consumer_offset.queue_id)
+        highest[queue] = max(highest.get(queue, 0), consumer_offset.offset)
+    return highest
 
 
 def parse_fastjson(text: str) -> object:

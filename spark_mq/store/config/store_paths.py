@@ -28,14 +28,14 @@ COMPACTION = "compaction"
 ROCKSDB_STORE = "rocksdbstore"
 """A RocksDB database that each start of a broker makes, since 5.4.0 (`MessageRocksDBStorage`@5.4.0)."""
 APPENDS = "spark_mq_appends.json"
-"""Which appends a store has (`restorer.append_ledger`). Brokers ignore the file."""
+"""Which appends a store has (`restorer.appended_messages`). Brokers ignore the file."""
 
 APPEND_UNFINISHED = "append-unfinished"
 """A file in `commitlog/` that exists while the files of an append are put in place (`restorer/append_commit`). A broker
 does not load a folder of segments with such a file (`MappedFileQueue.doLoad`@5.3.3 and @4.9.7)."""
 RESTORE_UNFINISHED = "restore-unfinished"
 """A file in `commitlog/` that exists while the files of a new store are put in place on S3, for the same purpose
-(`restorer/copy_in_place`)."""
+(`restorer/new_store`)."""
 
 MAPPED_FILE_NAME = re.compile(r"[0-9]{20}")
 """A segment or a queue file: the offset of its first byte (`UtilAll.offset2FileName`@5.3.3)."""

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from spark_mq.format.dispatch import tags_key
 from spark_mq.format.index_query import IndexFile, query_offset
-from spark_mq.format.message_keys import tags_key
 from spark_mq.format.record import Record
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location

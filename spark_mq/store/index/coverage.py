@@ -13,21 +13,20 @@ from functools import cached_property
 from itertools import islice, pairwise, takewhile
 
 from spark_mq.errors import CorruptIndexError, CorruptLogError, OptionError, StoreChangedError
-from spark_mq.format.index_check import check_pointers
+from spark_mq.format.dispatch import record_keys
 from spark_mq.format.index_file import ENTRY_SIZE, HEADER_SIZE, IndexHeader, IndexLayout
-from spark_mq.format.index_query import Entry, IndexFile
+from spark_mq.format.index_query import Entry, IndexFile, check_pointers
 from spark_mq.format.java_text import decode_utf8
-from spark_mq.format.message_keys import record_keys
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.io.remote_file import read_together
 from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.index.file_times import files_in_time
 from spark_mq.store.index.folder import IndexFileInfo, index_files, index_layout
+from spark_mq.store.index.names import files_in_time
 from spark_mq.store.log.log_range import LiveEnd, LogRange, between, next_record
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.log.scan import WithKey
-from spark_mq.store.log.time_pruning import CLOCK_TOLERANCE_MILLIS
+from spark_mq.store.log.splits import CLOCK_TOLERANCE_MILLIS
 
 _MAX_KEYS = 1 << 15
 """More keys than the properties of a message can contain."""
@@ -36,6 +35,68 @@ _MAX_SECONDS = 0x7FFFFFFF
 
 _TRIES = 3
 """How often a file that a broker is writing is checked before it counts as damaged."""
+
+
+@dataclass(frozen=True)
+class CheckedFile:
+    """A valid index file: `IndexedRange` without the open file."""
+
+    name: str
+    size: int
+    modified: int
+    header: IndexHeader
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class CheckedIndex:
+    """The valid files that the look-ups of one time range need; it can be pickled.
+
+    Attributes:
+        log: The part of the live log that can have messages of the time range.
+    """
+
+    layout: IndexLayout
+    files: tuple[CheckedFile, ...]
+    log: LogRange
+
+    @classmethod
+    def of(cls, window: IndexedWindow, layout: IndexLayout) -> CheckedIndex:
+        """What was found out for a time range."""
+        return cls(layout, tuple(_checked_file(span) for span in window.spans), window.log)
+
+    def window(self, coverage: IndexCoverage) -> IndexedWindow:
+        """The same files in this process.
+
+        A file that has another size or time now is checked again, and one that is gone is left out: then its part of
+        the log is read.
+        """
+        infos = {info.name: info for info in coverage.infos}
+        spans = [_span(file, infos, coverage) for file in self.files]
+        return IndexedWindow(tuple(_in_order([span for span in spans if span is not None])), self.log)
+
+
+def _checked_file(span: IndexedRange) -> CheckedFile:
+    return CheckedFile(span.info.name, span.info.size, span.info.modified, span.header, span.start, span.stop)
+
+
+def _span(file: CheckedFile, infos: Mapping[str, IndexFileInfo], coverage: IndexCoverage) -> IndexedRange | None:
+    info = infos.get(file.name)
+    if info is None:
+        return None
+    if (info.size, info.modified) != (file.size, file.modified):
+        return coverage.covered_range(info)
+    return IndexedRange(info, coverage.index_file(info), file.header, file.start, file.stop)
+
+
+def _in_order(spans: Sequence[IndexedRange]) -> list[IndexedRange]:
+    """The files without those that begin before the file before them ends."""
+    kept: list[IndexedRange] = []
+    for span in spans:
+        if not kept or span.header.begin_commit_log_offset >= kept[-1].header.end_commit_log_offset:
+            kept.append(span)
+    return kept
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ of transaction type ROLLBACK, which are not in any index.
 If a file is not valid when it is opened (`coverage`) or during a look-up, `problems` names it, and its part of the log
 is read instead. A look-up cannot notice one kind of damage: if a slot, or the pointer of an entry, became zero or
 points to an older entry of the same slot, entries are skipped without a trace. `check` finds such damage, and reads
-whole files for it (`format.index_check`). An entry that a whole file lacks is found only by `spark-mq verify`.
+whole files for it (`format.index_query`). An entry that a whole file lacks is found only by `spark-mq verify`.
 """
 
 from __future__ import annotations
@@ -19,20 +19,19 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Self
 
 from spark_mq.errors import CorruptIndexError, CorruptLogError
+from spark_mq.format.dispatch import record_keys, record_tags_key
 from spark_mq.format.index_file import IndexHeader
 from spark_mq.format.index_query import Entry, IndexFile, walk_slot
 from spark_mq.format.java_text import decode_utf8
-from spark_mq.format.message_keys import record_keys, record_tags_key
 from spark_mq.format.record import HEAD_SIZE, Record, read_store_timestamp
 from spark_mq.format.timestamp import EARLIEST_MILLIS, LATEST_MILLIS
 from spark_mq.io.location import Location
-from spark_mq.store.index.checked_index import CheckedIndex
-from spark_mq.store.index.coverage import IndexCoverage, IndexedRange, IndexedWindow
+from spark_mq.store.index.coverage import CheckedIndex, IndexCoverage, IndexedRange, IndexedWindow
 from spark_mq.store.log.log_range import LogRange, between
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.log.scan import SHORT_RANGE, WithKey, scan, splits_of
 from spark_mq.store.log.segment_files import MAX_OFFSET
-from spark_mq.store.log.time_pruning import CLOCK_TOLERANCE_MILLIS
+from spark_mq.store.log.splits import CLOCK_TOLERANCE_MILLIS
 
 if TYPE_CHECKING:
     from spark_mq.format.array_types import Int32s, Int64s
@@ -288,7 +287,7 @@ class KeyTable:
         import numpy as np
 
         from spark_mq.format.kernels.index_keys import index_keys
-        from spark_mq.store.log.joined_chunks import joined_chunks
+        from spark_mq.store.log.record_reader import joined_chunks
         from spark_mq.store.log.split_reader import read_split
 
         hashes, offsets = [np.empty(0, np.int32)], [np.empty(0, np.int64)]

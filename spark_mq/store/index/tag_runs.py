@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
+from spark_mq.format.dispatch import record_keys, record_tags_key
 from spark_mq.format.index_file import IndexLayout, index_key_hash
 from spark_mq.format.index_query import Entry, IndexFile
-from spark_mq.format.message_keys import record_keys, record_tags_key
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.store.index.folder import IndexFileInfo
 from spark_mq.store.log.record_lookup import RecordLookup

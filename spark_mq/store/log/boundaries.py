@@ -11,12 +11,10 @@ import numpy as np
 
 from spark_mq.format.kernels.big_endian import int64s_at
 from spark_mq.io.location import Location
-from spark_mq.store.log.offset_range import list_offset_range
+from spark_mq.store.log.commit_log import SegmentSource
 from spark_mq.store.log.record_reader import RecordChunk, RecordReader
-from spark_mq.store.log.segment_source import SegmentSource
 from spark_mq.store.log.split_reader import find_start
-from spark_mq.store.log.splits import Split
-from spark_mq.store.log.time_pruning import within_time
+from spark_mq.store.log.splits import Split, list_offset_range, within_time
 
 _LOOKS_BACK = (64 << 10, 4 << 20, 128 << 20)
 """Bytes before an offset in which the last record is searched for, one size after the other."""

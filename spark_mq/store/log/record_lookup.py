@@ -1,13 +1,23 @@
 """Single records of the commit log, by offset, without a scan and without numba.
 
 A record that is found here is whole and consistent. `live_end` decides whether it is live.
+
+A broker appends a record with one copy into its mapped file, from the first byte to the last (`DefaultMappedFile`,
+`CommitLog.DefaultAppendMessageCallback`@5.3.3). A replica appends as many bytes as have arrived
+(`DefaultHAClient`@5.3.3). A reader in between sees the beginning of the record, and zeros. The lengths are stored
+before the text of the properties, so the framing of such a record is right too early. All records before it were
+finished before the broker began it.
+
+So the record that reaches a segment's `data_end` (after which there were only zeros when the segments were listed) is
+read a second time, and counts only if it is finished. A broker's recovery, too, cuts the log before a record whose body
+has another CRC (`CommitLog.recoverAbnormally`@5.3.3).
 """
 
 from __future__ import annotations
 
 import struct
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -21,6 +31,9 @@ from spark_mq.format.record import (
     MIN_RECORD_SIZE,
     Record,
     decode_record,
+    has_property_crc,
+    is_body_crc_wrong,
+    is_property_crc_wrong,
     store_timestamp_of,
 )
 from spark_mq.io.file_reader import FileReaders
@@ -29,11 +42,27 @@ from spark_mq.store.config.store_paths import COMMIT_LOG
 from spark_mq.store.log.commit_log import clip_sizes
 from spark_mq.store.log.segment_files import list_segment_files
 
+UNFINISHED = "UNFINISHED"
+"""The code of an unfinished record. The log ends before this record, so no reader of a whole log returns it."""
+
+UNFINISHED_REASON = "the last record is not whole: it is being written"
 _FIRST_READ = 4 << 10
 """Bytes of the first read of a record of unknown size, if a read takes long: most records are shorter."""
 
 _ZEROS = bytes(FRAME.size)
 _INT64 = struct.Struct(">q")
+
+
+def is_finished(record: Record, stored: Callable[[], bytes]) -> bool:
+    """Whether the record is written to its end, as far as its bytes show.
+
+    The last byte of its text is not zero, and its CRCs are right. `stored` returns the bytes of the record. It is
+    called only if the record has a property CRC.
+    """
+    text = record.properties or record.topic
+    if text.endswith(b"\0") or is_body_crc_wrong(record):
+        return False
+    return not (has_property_crc(record.properties) and is_property_crc_wrong(stored(), record.properties))
 
 
 @dataclass(frozen=True)

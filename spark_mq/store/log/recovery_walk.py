@@ -22,9 +22,8 @@ from spark_mq.format.kernels.recovery import (
 )
 from spark_mq.format.record import COMMIT_LOG_OFFSET_AT, MIN_RECORD_SIZE
 from spark_mq.io.location import Location
-from spark_mq.store.log.commit_log import Segment
+from spark_mq.store.log.commit_log import Segment, SegmentSource
 from spark_mq.store.log.record_reader import CHUNK_SIZE, RecordChunk
-from spark_mq.store.log.segment_source import SegmentSource
 
 END_REASONS = {
     RecordCheck.BLANK: "the blank that ends the last file is there, and no file follows",

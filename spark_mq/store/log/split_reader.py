@@ -20,11 +20,10 @@ from spark_mq.format.kernels.resync import ResyncCandidates
 from spark_mq.format.record import BLANK_SIZE, MAX_BLANK_SIZE, MAX_RECORD_SIZE
 from spark_mq.format.timestamp import EARLIEST_MILLIS, LATEST_MILLIS
 from spark_mq.store.config.checkpoint import CHECKPOINT
-from spark_mq.store.log.commit_log import Segment
+from spark_mq.store.log.commit_log import Segment, SegmentSource
 from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.live_reader import LiveReader
 from spark_mq.store.log.record_reader import CHUNK_SIZE, RecordChunk, RecordReader, more_to_read
-from spark_mq.store.log.segment_source import SegmentSource
 from spark_mq.store.log.splits import Split
 from spark_mq.store.settled_files import settled_state
 

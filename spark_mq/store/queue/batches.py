@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from spark_mq.format.array_types import Int64s
+from spark_mq.format.arrow_array import timestamps
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE, UNIT_SIZE, Units
 from spark_mq.format.consume_queue_ext import MAX_ADDRESS
-from spark_mq.format.timestamp_array import timestamps
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.queue.consume_queue import ConsumeQueue

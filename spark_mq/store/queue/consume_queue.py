@@ -7,25 +7,45 @@ first unit. Zeros follow the last live unit, or units of records that a recovery
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from spark_mq.format.array_types import Flags, Int64s
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE, UNIT, UNIT_DTYPE, UNIT_SIZE, Units
 from spark_mq.format.consume_queue_ext import MAX_ADDRESS, is_address
+from spark_mq.format.java_text import hash_code
 from spark_mq.io.file_reader import FileReaders, sample
 from spark_mq.io.location import Location
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.queue.consume_queue_ext import ConsumeQueueExt
 from spark_mq.store.queue.folders import QueueFolder
 
+_INT32 = np.iinfo(np.int32)
 _BLOCK = 128
 """Units of which the last one is looked at first, to find the end of a file."""
 _BACK = 1024
 """Units of one read, on the way back from the end of a queue."""
+
+
+def tags_codes_of(tags: Iterable[str]) -> frozenset[int]:
+    """The tags codes of messages with one of these tags (`MessageExtBrokerInner.tagsString2tagsCode`@5.3.3)."""
+    return frozenset(hash_code(text) for text in tags)
+
+
+def can_have_tags(tags_codes: Int64s, requested: Iterable[int]) -> npt.NDArray[np.bool_]:
+    """Which units can be of messages whose tags have one of the requested codes.
+
+    A code outside the integers of 32 bits is not a hash: it is the delivery time of a message of SCHEDULE_TOPIC_XXXX,
+    or an address in `consumequeue_ext` (`ConsumeQueueExt.isExtAddr`@5.3.3). So such a unit can be of any message.
+    Different tags can have one hash: a reader compares the tags of each message.
+    """
+    is_other = (tags_codes < _INT32.min) | (tags_codes > _INT32.max)
+    result: npt.NDArray[np.bool_] = is_other | np.isin(tags_codes, np.array(sorted(requested), np.int64))
+    return result
 
 
 @dataclass(frozen=True)

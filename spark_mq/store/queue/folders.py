@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from spark_mq.format.consume_queue import DEFAULT_FILE_SIZE, UNIT_SIZE
 from spark_mq.io.location import Location
-from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.config.sourced import Sourced
+from spark_mq.store.config.broker_conf import BrokerConf, Sourced
 from spark_mq.store.config.store_paths import MAPPED_FILE_NAME
 
 _QUEUE_ID = re.compile(r"-?[0-9]{1,10}")

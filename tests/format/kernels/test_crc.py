@@ -11,10 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_mq.format.crc import is_body_crc_wrong, is_property_crc_wrong
 from spark_mq.format.kernels.crc import crc32, wrong_body_crcs, wrong_property_crcs
 from spark_mq.format.kernels.frames import Frames, new_frames, scan_records
-from spark_mq.format.record import BODY_CRC_AT, MAGIC_V2, MIN_RECORD_SIZE, Record, decode_record
+from spark_mq.format.record import (
+    BODY_CRC_AT,
+    MAGIC_V2,
+    MIN_RECORD_SIZE,
+    Record,
+    decode_record,
+    is_body_crc_wrong,
+    is_property_crc_wrong,
+)
 from tests.support.kernels import array, examples, frames_of
 from tests.support.stores import OWN_STORES, RealStore, segment_files, stores_in
 from tests.support.strategies import records

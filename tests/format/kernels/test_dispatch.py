@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from spark_mq.errors import OptionError
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE, UNIT_DTYPE, UNIT_SIZE, is_live, pre_blank, queue_file_name
-from spark_mq.format.delay_level import DEFAULT_DELAY_LEVELS
 from spark_mq.format.kernels.dispatch import (
     DispatchedUnits,
     QueueTable,
@@ -22,6 +21,7 @@ from spark_mq.format.kernels.dispatch import (
     parse_delay_levels,
 )
 from spark_mq.format.record import Record
+from spark_mq.format.system_topic import DEFAULT_DELAY_LEVELS
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
 from tests.support.java_strings import java_hash

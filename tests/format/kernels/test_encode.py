@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from spark_mq.format.kernels.encode import NONE_WRONG, RecordFields, encode_records, renew_property_crcs
 from spark_mq.format.pieces import pieces_of_bytes
-from spark_mq.format.record import HOST_V6_SIZE, MAGIC_V2, Record
-from spark_mq.format.sys_flag import BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG
+from spark_mq.format.record import BORN_HOST_V6_FLAG, HOST_V6_SIZE, MAGIC_V2, STORE_HOST_V6_FLAG, Record
 from tests.support.kernels import examples
 from tests.support.strategies import records
 

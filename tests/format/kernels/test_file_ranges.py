@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_mq.format.kernels import file_ranges
-from spark_mq.format.kernels.file_ranges import read_ranges
+from spark_mq.format.kernels import gather as file_ranges
+from spark_mq.format.kernels.gather import read_ranges
 from tests.support.soak import SOAKS
 
 _CONTENT = np.random.default_rng(7).integers(0, 256, 10_000, np.uint8).tobytes()

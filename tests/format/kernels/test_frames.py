@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from spark_mq.errors import CorruptLogError
 from spark_mq.format.array_types import Int32s, Int64s
-from spark_mq.format.kernels.frame_dtype import FRAME_DTYPE
 from spark_mq.format.kernels.frames import (
     CORRUPTION_REASONS,
     Frame,
@@ -28,6 +27,7 @@ from spark_mq.format.kernels.frames import (
     read_frames_at,
     scan_records,
 )
+from spark_mq.format.kernels.kernel import FRAME_DTYPE
 from spark_mq.format.record import (
     BLANK_SIZE,
     MAGIC_BLANK,

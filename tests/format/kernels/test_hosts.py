@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_mq.format.array_types import Bytes, Int32s, Int64s
+from spark_mq.format.kernels.fields import host_texts, offset_message_ids
 from spark_mq.format.kernels.gather import gather_bytes
-from spark_mq.format.kernels.hosts import host_texts, offset_message_ids
 from spark_mq.format.message_id import encode_offset_message_id
 from tests.support.kernels import array, examples
 

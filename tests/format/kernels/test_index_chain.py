@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_mq.format.kernels.index_chain import longest_ascending
+from spark_mq.format.kernels.index_put import longest_ascending
 from tests.support.kernels import examples
 
 

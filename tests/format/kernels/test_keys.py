@@ -3,9 +3,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spark_mq.format.dispatch import record_keys
+from spark_mq.format.kernels.batches import message_keys
 from spark_mq.format.kernels.columns import MessageColumns
-from spark_mq.format.kernels.keys import message_keys
-from spark_mq.format.message_keys import record_keys
 from spark_mq.format.record import Record
 from tests.support.kernels import array, examples, frames_of
 

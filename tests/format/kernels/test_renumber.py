@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_mq.format.crc import has_property_crc
-from spark_mq.format.kernels.renumber import renumber
+from spark_mq.format.kernels.encode import renumber
 from spark_mq.format.properties import PROPERTY_CRC_SIZE
-from spark_mq.format.record import MAGIC_V2, Record, decode_record
+from spark_mq.format.record import MAGIC_V2, Record, decode_record, has_property_crc
 from tests.support.kernels import examples, live_frames
 from tests.support.stores import RealStore, usual_stores
 from tests.support.strategies import records

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_mq.io.location import Location
-from spark_mq.store.config.config_file import parse_fastjson
-from spark_mq.store.config.consumer_offsets import consumed_offsets
+from spark_mq.store.config.config_file import consumed_offsets, parse_fastjson
 from tests.support.stores import RealStore, all_stores
 
 MAIN, BACKUP = "consumerOffset.json", "consumerOffset.json.bak"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from spark_mq.store.config.java_properties import parse_java_properties
+from spark_mq.store.config.broker_conf import parse_java_properties
 
 TABLE = Path(__file__).with_name("java_properties.jsonl.gz")
 OTHER_LINE_ENDS = "\f\v\x1c\x1d\x1e\x85\u2028\u2029"

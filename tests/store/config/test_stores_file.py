@@ -10,9 +10,14 @@ import pytest
 
 from spark_mq.errors import OptionError, StoreNotFoundError
 from spark_mq.io.location import Location
-from spark_mq.store.config.named_store import NamedStore, check_stores
-from spark_mq.store.config.store_pattern import is_pattern, matching_stores
-from spark_mq.store.config.stores_file import load_stores, stores_text
+from spark_mq.store.config.named_stores import (
+    NamedStore,
+    check_stores,
+    is_pattern,
+    load_stores,
+    matching_stores,
+    stores_text,
+)
 from tests.support.local_objects import local_objects
 
 

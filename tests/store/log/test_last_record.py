@@ -11,10 +11,9 @@ import pytest
 from spark_mq.format.array_types import Bytes
 from spark_mq.format.record import MAGIC_V2, Record, decode_record, encode_blank
 from spark_mq.io.location import Location
-from spark_mq.store.log.commit_log import CommitLog
-from spark_mq.store.log.last_record import is_finished
+from spark_mq.store.log.commit_log import CommitLog, SegmentSource
 from spark_mq.store.log.live_reader import LiveReader
-from spark_mq.store.log.segment_source import SegmentSource
+from spark_mq.store.log.record_lookup import is_finished
 from spark_mq.testing import LogWriter, write_store
 from tests.support.kernels import WITHOUT_JIT, array
 from tests.support.readers import by_hopping, by_splits, offsets_of, parts_of, split_sizes

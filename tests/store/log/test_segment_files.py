@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from spark_mq import MessageStore, RocketMQDataSource
 from spark_mq.errors import CorruptLogError, DataLossError
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS
-from spark_mq.indexer.damage import raise_or_report
+from spark_mq.indexer.report import raise_or_report
 from spark_mq.io.location import Location
 from spark_mq.source.explain import explain
 from spark_mq.source.message_stream import MessagesStreamReader

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from spark_mq.io.location import Location
 from spark_mq.store import settled_files
-from spark_mq.store.log.commit_log import CommitLog
+from spark_mq.store.log.commit_log import CommitLog, SegmentSource
 from spark_mq.store.log.live_reader import LiveReader
-from spark_mq.store.log.segment_source import SegmentSource
 from spark_mq.store.log.splits import plan_splits
 from spark_mq.testing import LogWriter
 from tests.support.kernels import examples

@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 
 from spark_mq.format.record import MAX_RECORD_SIZE, Record, encode_blank
 from spark_mq.io.location import Location
-from spark_mq.store.log.commit_log import CommitLog
+from spark_mq.store.log.commit_log import CommitLog, SegmentSource
 from spark_mq.store.log.record_reader import RecordReader
-from spark_mq.store.log.segment_source import SegmentSource
 from spark_mq.store.log.split_reader import find_start
 from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE, Split, plan_splits
 from spark_mq.testing import LogWriter, write_store

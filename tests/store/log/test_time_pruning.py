@@ -16,8 +16,7 @@ from spark_mq.io.location import Location
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.record_reader import RecordChunk
 from spark_mq.store.log.split_reader import read_split
-from spark_mq.store.log.splits import Split, plan_splits
-from spark_mq.store.log.time_pruning import CLOCK_TOLERANCE_MILLIS, within_time
+from spark_mq.store.log.splits import CLOCK_TOLERANCE_MILLIS, Split, plan_splits, within_time
 from spark_mq.testing import LogWriter
 from tests.support.kernels import examples
 from tests.support.readers import by_hopping, offsets_of, small_windows, split_sizes

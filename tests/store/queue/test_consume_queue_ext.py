@@ -14,7 +14,7 @@ import pytest
 from spark_mq import MessageStore
 from spark_mq.filters.consumer_filter import message_bit_map
 from spark_mq.format.consume_queue_ext import ExtUnit, is_address
-from spark_mq.lifecycle.delays.delayed import delayed_rows
+from spark_mq.lifecycle.delayed import delayed_rows
 from spark_mq.lifecycle.life.life import life
 from spark_mq.store.config.consumer_filters import load_consumer_filters
 from spark_mq.store.queue.batches import plan_queue_splits, unit_batches

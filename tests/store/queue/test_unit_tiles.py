@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE, UNIT_DTYPE, Units
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.queue import unit_tiles
-from spark_mq.store.queue.tiles import Chain
-from spark_mq.store.queue.unit_tiles import UnitChain, in_order, live_tiles, tiles_of
+from spark_mq.store.queue.unit_tiles import Chain, UnitChain, in_order, live_tiles, tiles_of
 from tests.support.kernels import examples
 
 Unit = tuple[int, int, int]

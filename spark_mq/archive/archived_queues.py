@@ -1,0 +1,133 @@
+"""The queues of a store in an archive, for table `consumer_progress`.
+
+The ends of queues are those in the newest snapshot, and so are consumers' offsets. Single messages come from the table
+of messages: one query finds the first archived message of each queue, another the messages at consumers' offsets.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark_mq.archive.archive_source import ArchiveSource
+from spark_mq.format.consume_queue import Queue
+from spark_mq.lifecycle.consumer_progress import QueueMessage, consumer_progress_of
+from spark_mq.store.config.config_file import load_consumer_offsets
+from spark_mq.store.config.store_paths import CONSUME_QUEUE
+
+_POSITIONS = "topic STRING, queue_id INT, queue_offset BIGINT"
+
+
+class ArchivedQueues:
+    """The queues of one store of an archive, as they were when the newest snapshot was made."""
+
+    behind: str | None = None
+
+    def __init__(self, source: ArchiveSource) -> None:
+        self._source = source
+        self.location = source.location
+
+    @property
+    def problem(self) -> str | None:
+        """Why the ends of queues are not known; None if they are."""
+        if CONSUME_QUEUE not in self._source.snapshot.files:
+            return "the archive has no snapshot of the store with the ends of its consume queues"
+        return self._source.lost_end(self._source.cover.newest_timestamp)
+
+    def moment(self, at: int | None) -> int:
+        """The time `at`; for None that of the newest snapshot, if all messages before it are archived."""
+        source = self._source
+        known = source.known_until
+        return source.moment(at) if at is not None else min(known, source.snapshot.timestamp or known)
+
+    @cached_property
+    def problems(self) -> dict[Queue, str | None]:
+        """Each queue of the snapshot, with the reason if the archive contradicts the snapshot, or lacks messages."""
+        return {queue: self._problem(queue) for queue in sorted({*self._snapshot_ends, *self._archived_ends})}
+
+    def _problem(self, queue: Queue) -> str | None:
+        archived, ends = self._archived_ends.get(queue), self._snapshot_ends.get(queue)
+        if ends is None:
+            return "LOST: the newest snapshot does not have its ends"
+        first, stop = ends
+        if archived is not None and archived[1] > stop:
+            return f"BEHIND: it ends at queue offset {stop} in the newest snapshot, and at {archived[1]} in the log"
+        if first < stop and (archived is None or archived[0] > first or archived[1] < stop):
+            return f"not whole in the archive, which lacks some of its messages from queue offset {first} to {stop - 1}"
+        return None
+
+    def ends(self, queue: Queue) -> tuple[int, int]:
+        """The offset of the first archived message, and the one after the last at the time of the snapshot."""
+        first, stop = self._snapshot_ends.get(queue, (0, 0))
+        archived = self._archived_ends.get(queue)
+        return (first if archived is None else min(first, archived[0])), stop
+
+    def first_message(self, queue: Queue, start: int, stop: int) -> QueueMessage | int:
+        """The message at an offset of a queue; the offset itself if the archive does not have it."""
+        return self._messages.get((*queue, start), start)
+
+    def stored(self, queue: Queue, queue_offset: int) -> int:
+        """The store time of a message in milliseconds; -1 if it is not known."""
+        message = self._messages.get((*queue, queue_offset))
+        return -1 if message is None else message.stored
+
+    @cached_property
+    def _snapshot_ends(self) -> dict[Queue, tuple[int, int]]:
+        """The first and the next offset of each queue, in the newest snapshot."""
+        content = self._source.snapshot.files.get(CONSUME_QUEUE)
+        facts: dict[str, Any] = {"queues": []} if content is None else json.loads(content)
+        return {(one["topic"], one["queue_id"]): (one["min_offset"], one["max_offset"]) for one in facts["queues"]}
+
+    @cached_property
+    def _archived_ends(self) -> dict[Queue, tuple[int, int]]:
+        """The first offset of each queue of which a message is archived; the one after the last before the snapshot."""
+        before = F.col("commit_log_offset") < self._source.config_end
+        rows = self._source.messages.where(
+            F.col("topic").isNotNull() & before & ~F.col("transaction_type").isin(*_NO_UNIT)
+        )
+        ends = (F.min("queue_offset").alias("first"), (F.max("queue_offset") + 1).alias("stop"))
+        found = rows.groupBy("topic", "queue_id").agg(*ends).toArrow().to_pylist()
+        return {(row["topic"], row["queue_id"]): (row["first"], row["stop"]) for row in found}
+
+    @cached_property
+    def _messages(self) -> dict[tuple[str, int, int], QueueMessage]:
+        """The messages before and at consumers' offsets, and the first ones of queues, by their places."""
+        wanted = set(self._wanted())
+        if not wanted:
+            return {}
+        spark = self._source.spark
+        positions = spark.createDataFrame(sorted(wanted), _POSITIONS)
+        rows = self._source.messages.where(F.col("topic").isin(sorted({topic for topic, _, _ in wanted})))
+        found = rows.join(F.broadcast(positions), ["topic", "queue_id", "queue_offset"])
+        columns = ("topic", "queue_id", "queue_offset", "commit_log_offset")
+        stored = self._source.column("store_timestamp_millis")
+        return {
+            (row["topic"], row["queue_id"], row["queue_offset"]): QueueMessage(
+                row["queue_offset"], row["store_timestamp_millis"], row["commit_log_offset"]
+            )
+            for row in found.select(*columns, stored).toArrow().to_pylist()
+        }
+
+    def _wanted(self) -> Iterable[tuple[str, int, int]]:
+        for queue in self._snapshot_ends:
+            first, _ = self.ends(queue)
+            yield (*queue, first)
+        for one in load_consumer_offsets(self.location):
+            yield one.topic, one.queue_id, one.offset
+            yield one.topic, one.queue_id, one.offset - 1
+
+
+_NO_UNIT = ("PREPARED", "ROLLBACK")
+"""Transaction types of messages that are in no queue (`CommitLogDispatcherBuildConsumeQueue`@5.3.3)."""
+
+
+def archived_progress(
+    source: ArchiveSource, topic: str | None = None, consumer_group: str | None = None, at: int | None = None
+) -> pa.Table:
+    """The rows of table `consumer_progress`; see `lifecycle.consumer_progress.consumer_progress_rows`."""
+    return consumer_progress_of(ArchivedQueues(source), topic, consumer_group, at)

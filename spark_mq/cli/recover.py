@@ -1,0 +1,212 @@
+"""What a broker does at its next start, as lines of text, and as the fields of one JSON object."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from spark_mq.cli.arguments import add_next_boot
+from spark_mq.cli.exit_status import FOUND
+from spark_mq.cli.output.value_text import size_text, visible
+from spark_mq.cli.verdict import joined, losses, lost_before
+from spark_mq.store.config.broker_conf import FileSetting
+from spark_mq.store.recovery import Recovery
+
+_SHOWN = 8
+"""Rows of one kind that are printed; the rest is a number."""
+
+_NOUNS = {"log": "message", "queue": "message", "index": "entry"}
+_PLURALS = {"entry": "entries"}
+_WIDTH = 10
+_EPILOG = """\
+Nothing is changed. The command reads and checks the records that the broker would check: from the segment on with which
+the recovery begins, which is the first one after a crash without a checkpoint. `spark-mq state` answers in a fraction
+of a second, but does not notice damage in the middle of files.
+
+--as needs a version that tells which rules apply, such as 4.9.7, 5.3.1 or 5.3.3: brokers recover by other rules since
+5.0.0, and again since 5.3.2.
+"""
+
+
+def recovery_lines(recovery: Recovery) -> list[str]:
+    """The lines; a line of a section begins with two spaces, and the name of its row."""
+    sections = [
+        verdict(recovery),
+        [f"a start of {recovery.version}", *_rows(recovery)],
+        ["assumed", *map(_setting, recovery.settings)],
+        ["what to do", *(f"  - {remedy}" for remedy in _remedies(recovery))],
+    ]
+    lines = [
+        visible(line) for section in sections if len(section) > 1 or section[0][-1:] == "." for line in (*section, "")
+    ]
+    return lines[:-1]
+
+
+def _setting(setting: FileSetting) -> str:
+    if setting.name.islower():
+        return f"  {setting.name:<{_WIDTH + 2}} {setting.value} ({setting.source})"
+    return f"  {setting.name}={setting.value} ({setting.source})"
+
+
+def verdict(recovery: Recovery) -> list[str]:
+    """The answer, a sentence each: how the broker stopped, whether it starts, what it cuts off, and what it loses."""
+    return [_stop(recovery), *_outcome(recovery)]
+
+
+def _stop(recovery: Recovery) -> str:
+    if recovery.last_stop.is_running:
+        return (
+            "A broker runs on this store, or a job writes into it. This is what a start does if the broker crashes now."
+        )
+    return "Stopped cleanly." if recovery.last_stop.is_clean else "Not stopped cleanly: the file abort is there."
+
+
+def _outcome(recovery: Recovery) -> Iterator[str]:
+    broker, boot = f"A broker of {recovery.version}", recovery.boot
+    if recovery.obstacles:
+        more = f" ({len(recovery.obstacles) - 1:,} more below)" if len(recovery.obstacles) > 1 else ""
+        yield f"{broker} does not start: {recovery.obstacles[0]}{more}."
+    if boot is None:
+        return
+    if boot.deletes_queues:
+        deletes = recovery.rows.num_rows > 0
+        yield (
+            f"{broker} finds no segment, and deletes all consume queues."
+            if deletes
+            else f"{broker} finds an empty log."
+        )
+        return
+    checked = _counted(recovery.checked, "record")
+    yield (
+        f"{broker} checks {checked} from segment {boot.recovers_from or 0:020d} on, and ends the log at commit log "
+        f"offset {recovery.log_end:,} ({recovery.end_reason})."
+    )
+    said = losses(boot)
+    if said:
+        yield f"It {joined(said)}."
+    elif not recovery.obstacles:
+        yield "It loses nothing." if boot.loses_nothing else "It loses no more."
+    yield from lost_before([boot])
+
+
+def _remedies(recovery: Recovery) -> Iterator[str]:
+    if recovery.obstacles:
+        yield "Repair what is named, and run this command again."
+    elif not recovery.is_harmless and not recovery.last_stop.is_running:
+        yield (
+            "Save the store before a broker starts on it. `spark-mq state` says what to do about queues, index and old "
+            "records; `spark-mq verify` names all damage."
+        )
+
+
+def _rows(recovery: Recovery) -> Iterator[str]:
+    """A line for each row; of many rows of one kind, the first ones and the number of the others."""
+    seen: Counter[tuple[str, str]] = Counter()
+    rows = recovery.rows.to_pylist()
+    totals = Counter((row["action"], row["target"]) for row in rows)
+    for row in rows:
+        kind = row["action"], row["target"]
+        seen[kind] += 1
+        if seen[kind] <= _SHOWN:
+            yield f"  {row['action']:<{_WIDTH}} {_row_text(row)}"
+        elif seen[kind] == totals[kind]:
+            others = f"{totals[kind] - _SHOWN:,} more of these ({row['target']}); --json prints all"
+            yield f"  {row['action']:<{_WIDTH}} {others}"
+
+
+def _row_text(row: Mapping[str, Any]) -> str:
+    parts = []
+    if row["file"] is not None:
+        parts.append(row["file"])
+    elif row["topic"] is not None:
+        parts.append(f"{row['topic']}/{row['queue_id']}")
+    elif row["target"] == "index":
+        parts.append("index")
+    if row["queue_offset"] is not None:
+        parts.append(f"queue offset {row['queue_offset']:,}")
+    if row["position"]:
+        parts.append(f"position {row['position']:,}")
+    if row["commit_log_offset"] is not None:
+        parts.append(f"commit log offset {row['commit_log_offset']:,}")
+    if row["count"] is not None:
+        parts.append(_counted(row["count"], _noun(row)))
+    if row["bytes"]:
+        parts.append(size_text(row["bytes"]))
+    text = ", ".join(parts)
+    reason = row["reason"]
+    return text if reason is None else f"{text}: {reason}" if text else reason
+
+
+def _noun(row: Mapping[str, Any]) -> str:
+    if row["action"] in ("check", "revive"):
+        return "record"
+    if row["target"] == "queue" and row["action"] in ("truncate", "add"):
+        return "unit"
+    return _NOUNS.get(row["target"], "message")
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun if count == 1 else _PLURALS.get(noun, f'{noun}s')}"
+
+
+def recovery_fields(recovery: Recovery) -> dict[str, Any]:
+    """The fields; `rows` has an object for each row, in order, with all columns."""
+    boot = recovery.boot
+    return {
+        "store": recovery.store,
+        "broker_version": recovery.version,
+        "rules": str(recovery.release),
+        "verdict": " ".join(verdict(recovery)),
+        "is_harmless": recovery.is_harmless,
+        "is_clean": recovery.last_stop.is_clean,
+        "is_running": recovery.last_stop.is_running,
+        "obstacles": list(recovery.obstacles),
+        "recovers_from": None if boot is None else boot.recovers_from,
+        "checked_records": recovery.checked,
+        "log_end": recovery.log_end,
+        "live_end": recovery.live_end,
+        "end_reason": recovery.end_reason,
+        "cut_bytes": 0 if boot is None else boot.cut_bytes,
+        "cut_messages": 0 if boot is None else boot.cut_messages,
+        "revived_records": 0 if boot is None else boot.revived,
+        "gone_messages": 0 if boot is None else boot.gone,
+        "deleted_messages": 0 if boot is None else boot.deleted,
+        "damaged_bytes": 0 if boot is None else boot.damaged_bytes,
+        "completed": 0 if boot is None else boot.completed,
+        "shifted": 0 if boot is None else boot.shifted,
+        "lost": 0 if boot is None else boot.lost,
+        "doubled_entries": 0 if boot is None else boot.doubled_entries,
+        "rows": recovery.rows.to_pylist(),
+        "settings": [asdict(setting) for setting in recovery.settings],
+    }
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command and its arguments."""
+    what = "what a broker would do to a store at its next start: a dry run over the records that it would check"
+    command = commands.add_parser(
+        "recover", help=what, description=f"Print {what}.", epilog=_EPILOG, allow_abbrev=False
+    )
+    add_next_boot(command, "--as", is_required=True)
+    command.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print what the broker does; returns the exit status."""
+    import json
+
+    from spark_mq.cli.arguments import broker_conf_path
+    from spark_mq.cli.output.terminal import print_report
+    from spark_mq.cli.recover import recovery_fields, recovery_lines
+    from spark_mq.store.recovery import next_recovery
+
+    conf = broker_conf_path(arguments.broker_conf, arguments.store)
+    recovery = next_recovery(arguments.store, arguments.broker_version, conf)
+    if arguments.json:
+        print(json.dumps(recovery_fields(recovery), ensure_ascii=False))
+    else:
+        print_report("\n".join(recovery_lines(recovery)))
+    return FOUND

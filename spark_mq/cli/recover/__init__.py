@@ -1,1 +1,0 @@
-"""`spark-mq recover`: `command` has the arguments, `text` the answer for a person, `fields` for a program."""

@@ -1,0 +1,301 @@
+"""The state of a store, as lines of text, and as the fields of one JSON object."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from spark_mq.cli.arguments import add_next_boot
+from spark_mq.cli.exit_status import FOUND
+from spark_mq.cli.output.json_lines import with_times
+from spark_mq.cli.output.value_text import local_time_of, size_text, visible
+from spark_mq.cli.verdict import at_least, messages, remedies, stale_count, verdict
+from spark_mq.format.broker_version import DISPATCHES_AFTER_QUEUE_END, BrokerVersions
+from spark_mq.store.boot import Boot, QueueOutcome
+from spark_mq.store.boot_rules import versions_text
+from spark_mq.store.config.broker_conf import FileSetting
+from spark_mq.store.log.log_range import LogRange
+from spark_mq.store.store_state import StoreState
+
+_SHOWN = 5
+"""Queues and files that are named; the rest is a number."""
+_EPILOG = """\
+The first lines are the answer: whether the broker was stopped cleanly, whether it starts, and what it loses. Then come
+the details, and what to do.
+
+A log of at most 1 GiB, and with --full any log, is read whole: then the boots are those of `spark-mq recover`, record
+by record. Otherwise few bytes are read: names, sizes and times of files, the last units of queues, the ends of index
+files, and at most 256 KiB of the log. Then "at least" is in front of the numbers, and what was not read is not known.
+`spark-mq verify` checks everything.
+
+Brokers recover by other rules since 5.0.0, 5.1.0, 5.3.2, 5.4.0 and 5.5.0. The files of a store do not show which of
+them it was: without --broker-version, all possible ones are printed.
+"""
+
+
+def state_lines(state: StoreState) -> list[str]:
+    """The lines; a line of a section begins with two spaces, and the name of its row."""
+    sections = [
+        verdict(state),
+        ["last stop", *_last_stop(state)],
+        ["commit log", *_log(state)],
+        ["lag", *_lag(state)],
+        *_boots(state),
+        ["assumed", *map(_setting, state.settings)],
+        ["disk", *_disk(state)],
+        ["what to do", *(f"  - {remedy}" for remedy in remedies(state))],
+    ]
+    lines = [visible(line) for section in sections for line in (*section, "")]
+    return lines[:-1]
+
+
+def _row(name: str, text: str) -> str:
+    return f"  {name:<15} {text}"
+
+
+def _setting(setting: FileSetting) -> str:
+    if setting.name.islower():
+        return _row(setting.name, f"{setting.value} ({setting.source})")
+    return f"  {setting.name}={setting.value} ({setting.source})"
+
+
+def _last_stop(state: StoreState) -> Iterator[str]:
+    stop, checkpoint = state.last_stop, state.checkpoint
+    if stop.started_timestamp is None:
+        yield _row("stop", "clean: there is no file abort")
+    else:
+        yield _row("stop", f"not clean: abort exists since the start at {local_time_of(stop.started_timestamp)}")
+    lock = {True: "taken", False: "free", None: "not known"}[stop.is_running]
+    yield _row("lock", lock)
+    if state.checkpoint_problem is not None:
+        yield _row("checkpoint", state.checkpoint_problem)
+    yield _row("flushed log", _time(checkpoint.physic_msg_timestamp))
+    yield _row("flushed queues", _time(checkpoint.logics_msg_timestamp))
+    yield _row("flushed index", f"{_time(checkpoint.index_msg_timestamp)} (full files only)")
+
+
+def _time(millis: int) -> str:
+    return "never (0)" if millis == 0 else local_time_of(millis)
+
+
+def _log(state: StoreState) -> Iterator[str]:
+    log = state.log
+    if log.last_segment is None:
+        yield _row("log", "empty: commitlog/ has no segment with a message")
+        return
+    yield _row("log", f"commit log offsets {log.start:,} to {log.end:,}")
+    yield _row("segments", f"{log.files:,} of {size_text(log.file_size)}; the log ends in {log.last_segment}")
+    if log.last_store_timestamp is not None:
+        yield _row("last in queues", f"a message stored at {local_time_of(log.last_store_timestamp)}")
+    for gap in log.gaps[:_SHOWN]:
+        yield _row("missing", f"no segment has commit log offsets {_range(gap)}")
+    if len(log.gaps) > _SHOWN:
+        yield _row("missing", f"{len(log.gaps) - _SHOWN:,} more parts of the log")
+    if log.stale_tail is not None:
+        yield _row("after the end", f"{stale_count(log.stale_tail)} that a boot takes for live ones")
+
+
+def _lag(state: StoreState) -> Iterator[str]:
+    lacking = state.lacking
+    if lacking is None:
+        yield _row("queues", "in RocksDB, which is not read here")
+    elif not lacking.messages and not state.queue_count:
+        yield _row("queues", "no queue has files")
+    elif not lacking.messages:
+        yield _row("queues", f"{state.queue_count:,} have files; each message at the end of the log has its unit")
+    else:
+        least = "" if lacking.is_complete else "at least "
+        counts = Counter((message.topic, message.queue_id) for message in lacking.messages)
+        first = min(lacking.messages, key=lambda message: message.commit_log_offset)
+        (topic, queue_id), most = max(counts.items(), key=lambda item: item[1])
+        size = size_text(lacking.log_end - first.commit_log_offset)
+        lagging = f"{len(counts):,} queue{'s lack' if len(counts) > 1 else ' lacks'}"
+        known = "" if not state.queue_count else f" ({state.queue_count:,} have files)"
+        yield _row("queues", f"{lagging} {least}{messages(len(lacking.messages))}, in {size} of log{known}")
+        yield _row("furthest", f"{topic}/{queue_id} lacks {least}{messages(most)}")
+        yield _row("first", f"{first.topic}/{first.queue_id}, commit log offset {first.commit_log_offset:,}")
+    for (topic, queue_id), count in list(state.gone.by_queue.items())[:_SHOWN]:
+        yield _row("past the end", f"{topic}/{queue_id} has {count:,} units of messages that the log does not have")
+    yield from _index_lag(state)
+    yield from _config_age(state)
+
+
+def _index_lag(state: StoreState) -> Iterator[str]:
+    index = state.index
+    if index is None:
+        yield _row("index", "none: messageIndexEnable is false")
+        return
+    for problem in index.problems[:_SHOWN]:
+        yield _row("index problem", problem)
+    if index.covered_timestamp is None:
+        yield _row("index", "no valid file has an entry" if index.files else "there are no index files")
+    time = "" if index.covered_timestamp is None else f", stored up to {local_time_of(index.covered_timestamp)}"
+    if index.lacking or not index.is_complete:
+        least = "" if index.is_complete else "at least "
+        yield _row("index", f"lacks {least}{messages(len(index.lacking))} from offset {index.covered_to:,} on{time}")
+    elif index.covered_timestamp is not None:
+        yield _row("index", f"has all messages that have keys{time}")
+
+
+def _offset_files(state: StoreState) -> list[str]:
+    return [snapshot.name for snapshot in state.config if snapshot.name in ("consumerOffset.json", "delayOffset.json")]
+
+
+def _config_age(state: StoreState) -> Iterator[str]:
+    last = state.log.last_store_timestamp
+    for snapshot in state.config:
+        if last is not None and snapshot.name in _offset_files(state):
+            seconds = (snapshot.modification_timestamp - last) / 1000
+            when = "after" if seconds >= 0 else "before"
+            yield _row("config", f"{snapshot.name} was written {_duration(abs(seconds))} {when} that last message")
+
+
+def _duration(seconds: float) -> str:
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.1f} s"
+
+
+def _boots(state: StoreState) -> Iterator[list[str]]:
+    """A section for each different boot."""
+    by_lines: dict[tuple[str, ...], list[BrokerVersions]] = {}
+    for boot in state.boots:
+        if not boot.deletes_queues:
+            by_lines.setdefault(tuple(_boot(state, boot)), []).append(boot.rules)
+    for lines, names in by_lines.items():
+        yield [f"next boot of {versions_text(names)}", *lines]
+
+
+def _boot(state: StoreState, boot: Boot) -> Iterator[str]:
+    start = boot.recovers_from or 0
+    checked = size_text(max(state.log.end - start, 0))
+    yield _row("starts at", f"segment {start:020d} ({_why_there(boot)}); checks {checked}")
+    for part in boot.dispatched:
+        yield _row("dispatches", f"commit log offsets {_range(part)} again")
+    if not boot.dispatched:
+        yield _row("dispatches", "nothing again")
+    if boot.completed:
+        yield _row("completes", f"{at_least(boot)}{messages(boot.completed)} in their queues")
+    for outcome in [one for one in boot.queues if one.lost or one.shifted][:_SHOWN]:
+        yield _row("loses", _outcome(boot, outcome))
+    hidden = sum(bool(one.lost or one.shifted) for one in boot.queues) - _SHOWN
+    if hidden > 0:
+        yield _row("loses", f"messages of {hidden:,} more queues")
+    if boot.deleted_index_files:
+        names = ", ".join(boot.deleted_index_files[:_SHOWN])
+        more = len(boot.deleted_index_files) - _SHOWN
+        others = f" and {more:,} more" if more > 0 else ""
+        yield _row("deletes", f"index files {names}{others}: they end after the last flushed one")
+    if boot.doubled_entries:
+        yield _row("puts twice", f"{boot.doubled_entries:,} index entries of one message, which harms no query")
+    if boot.unindexed is not None:
+        yield _row("index lacks", f"the messages at commit log offsets {_range(boot.unindexed)}")
+    if not boot.is_clean and _offset_files(state):
+        yield _row(
+            "repeats", f"messages consumed or delivered after the last write of {' and '.join(_offset_files(state))}"
+        )
+
+
+def _why_there(boot: Boot) -> str:
+    if not boot.is_clean:
+        return "by the checkpoint"
+    if boot.rules.decide(DISPATCHES_AFTER_QUEUE_END):
+        return "the last one that begins before the end of the queues"
+    return "the third-last file"
+
+
+def _range(part: LogRange) -> str:
+    return f"{part.start:,} to {part.stop:,} ({size_text(part.size)})"
+
+
+def _outcome(boot: Boot, outcome: QueueOutcome) -> str:
+    said = []
+    if outcome.first_lost_offset is not None:
+        at = f"commit log offset {outcome.first_lost_offset:,}"
+        said.append(f"{at_least(boot)}{messages(outcome.lost)}, the first at {at}")
+    if outcome.shifted:
+        said.append(f"{messages(outcome.shifted)} with a queue offset that is too small")
+    return f"{outcome.topic}/{outcome.queue_id}: {'; '.join(said)}"
+
+
+def _disk(state: StoreState) -> Iterator[str]:
+    for use in state.disk:
+        allocated = "" if use.allocated is None else f", {size_text(use.allocated)} on the disk"
+        files = f"{use.files:,} file{'' if use.files == 1 else 's'}"
+        yield _row(use.tree, f"{size_text(use.size)} in {files}{allocated}")
+
+
+def state_fields(state: StoreState) -> dict[str, Any]:
+    """The fields; names ending in `timestamp` are times in ISO 8601, and NULL if they were never set."""
+    lacking, index = state.lacking, state.index
+    fields = {
+        "store": state.store,
+        "verdict": " ".join(verdict(state)),
+        "what_to_do": remedies(state),
+        "last_stop": asdict(state.last_stop),
+        "checkpoint": asdict(state.checkpoint) | {"problem": state.checkpoint_problem},
+        "log": asdict(state.log),
+        "queues": {
+            "count": state.queue_count,
+            "lacking_messages": None if lacking is None else len(lacking.messages),
+            "is_complete": None if lacking is None else lacking.is_complete,
+            "dispatched_to": None if lacking is None else lacking.dispatched_to,
+        },
+        "gone_messages": state.gone.count,
+        "index": None
+        if index is None
+        else {
+            "files": [file.name for file in index.files],
+            "covered_to": index.covered_to,
+            "covered_timestamp": index.covered_timestamp,
+            "lacking_messages": len(index.lacking),
+            "is_complete": index.is_complete,
+            "problems": list(index.problems),
+        },
+        "config": [asdict(snapshot) for snapshot in state.config],
+        "obstacles": list(state.obstacles),
+        "settings": [asdict(setting) for setting in state.settings],
+        "boots": [_boot_fields(boot) for boot in state.boots],
+        "boots_with_abort": [_boot_fields(boot) for boot in state.forced_boots],
+        "disk": [asdict(use) for use in state.disk],
+    }
+    return {name: with_times(value) for name, value in fields.items()}
+
+
+def _boot_fields(boot: Boot) -> dict[str, Any]:
+    counts = {"completed": boot.completed, "shifted": boot.shifted, "lost": boot.lost}
+    return asdict(boot) | {"rules": str(boot.rules)} | counts | {"loses_nothing": boot.loses_nothing}
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command and its arguments."""
+    what = "whether the broker was stopped cleanly, what lags, and what the next boot does"
+    command = commands.add_parser("state", help=what, description=f"Print {what}.", epilog=_EPILOG, allow_abbrev=False)
+    add_next_boot(command, "--broker-version")
+    depth = command.add_mutually_exclusive_group()
+    depth.add_argument("--full", action="store_true", help="read the whole log (the default up to 1 GiB)")
+    depth.add_argument("--quick", action="store_true", help="read at most 256 KiB of the log")
+    command.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the state; returns the exit status."""
+    import json
+
+    from spark_mq.cli.arguments import broker_conf_path
+    from spark_mq.cli.output.terminal import print_report
+    from spark_mq.cli.state import state_fields, state_lines
+    from spark_mq.store.store_state import store_state
+
+    conf = broker_conf_path(arguments.broker_conf, arguments.store)
+    full = True if arguments.full else False if arguments.quick else None
+    state = store_state(arguments.store, arguments.broker_version, conf, full)
+    if arguments.json:
+        print(json.dumps(state_fields(state), ensure_ascii=False))
+    else:
+        print_report("\n".join(state_lines(state)))
+    return FOUND

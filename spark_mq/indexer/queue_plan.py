@@ -1,0 +1,280 @@
+"""Queues without a live message: only their files know their next offset.
+
+A broker keeps the last file of such a queue, whose units are all expired, and continues to number messages from its
+end. The log has no message of the queue. So the existing files are copied. If there are none, the offsets of consumers
+show the loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from spark_mq.errors import CorruptLogError, OutputExistsError, UnsafeNameError
+from spark_mq.format.consume_queue import UNIT_SIZE, Queue, is_live
+from spark_mq.indexer.queue_runs import Assignment, StagedQueue
+from spark_mq.indexer.rebuild_plan import RebuildPlan, Selection
+from spark_mq.indexer.report import raise_or_report
+from spark_mq.io.file_reader import FileReaders
+from spark_mq.io.location import Location
+from spark_mq.io.publish import publish
+from spark_mq.store.config.store_paths import CONSUME_QUEUE
+from spark_mq.store.config.topics import check_topic_name
+from spark_mq.store.log.corrupt_range import CorruptRange
+from spark_mq.store.log.record_lookup import RecordLookup
+from spark_mq.store.queue.consume_queue import ConsumeQueue
+from spark_mq.store.queue.folders import QueueFolder, queue_folders
+
+_WRITE_TASKS = 4
+_BYTES_PER_WRITE_TASK = 16 << 20
+"""Bytes of units for each further task; a task costs Spark some tens of milliseconds."""
+
+
+def carry_over(
+    existing: Iterable[QueueFolder], live: Mapping[Queue, int], folder: Location, file_size: int
+) -> tuple[list[str], list[str]]:
+    """Copy the files of queues without a live message, with their file times.
+
+    Args:
+        folder: The `consumequeue` folder into which files are copied.
+
+    Returns:
+        The names of the copied queues, and a text for each queue whose files have another size and are left out.
+    """
+    copied, lost = [], []
+    for queue in existing:
+        if (queue.topic, queue.queue_id) in live:
+            continue
+        name = f"{queue.topic}/{queue.queue_id}"
+        if any(info.size != file_size for info in queue.files):
+            lost.append(f"{name}: its files have another size than {file_size} bytes and were left out")
+            continue
+        for info in queue.files:
+            content = (queue.location / info.base_name).read_bytes()
+            target = folder / queue.topic / str(queue.queue_id) / info.base_name
+            publish(target, content, len(content), info.mtime_ns // 1_000_000)
+        copied.append(name)
+    return copied, lost
+
+
+def lost_offsets(consumed: Mapping[Queue, int], next_offsets: Mapping[Queue, int], copied: Iterable[str]) -> list[str]:
+    """A text for each queue whose consumers are past its end: the next offset of such a queue falls back.
+
+    Args:
+        consumed: The largest offset that consumers committed, for each queue.
+        copied: The names of queues whose files were kept.
+    """
+    kept = set(copied)
+    lost = []
+    for (topic, queue_id), offset in sorted(consumed.items()):
+        name = f"{topic}/{queue_id}"
+        next_offset = next_offsets.get((topic, queue_id), 0)
+        if offset > next_offset and name not in kept:
+            lost.append(f"{name}: consumers hold offset {offset}, the rebuilt queue ends at {next_offset}")
+    return lost
+
+
+@dataclass(frozen=True)
+class ExistingQueues:
+    """The queues that exist.
+
+    Attributes:
+        continued: The selected queues of the output whose files are continued.
+    """
+
+    of_store: tuple[QueueFolder, ...]
+    continued: Mapping[Queue, QueueFolder]
+
+    def not_continued(self) -> list[QueueFolder]:
+        """The queues of the store that are not continued."""
+        return [folder for folder in self.of_store if (folder.topic, folder.queue_id) not in self.continued]
+
+    def stale_files(self, file_ranges: Mapping[Queue, range], file_size: int) -> list[Location]:
+        """The files of continued queues that are after the end of their queue: their units are stale.
+
+        Args:
+            file_ranges: The numbers of the files that each queue has; a queue without an entry has no stale file.
+        """
+        return [
+            folder.location / info.base_name
+            for queue, folder in self.continued.items()
+            for info in folder.files
+            if queue in file_ranges and int(info.base_name) // file_size >= file_ranges[queue].stop
+        ]
+
+
+def find_existing_queues(plan: RebuildPlan, output: Location) -> ExistingQueues:
+    """The queues of the store, and those in `output` that are continued."""
+    selection = plan.selection
+    is_continued = selection.queue_tree in plan.continued
+    folders = _selected(output, selection) if is_continued else []
+    file_size = plan.settings.queue_file_size
+    for folder in folders:
+        for info in folder.files:
+            if info.size != file_size:
+                raise OutputExistsError(
+                    f"{folder.location / info.base_name} has {info.size} bytes, which cannot be continued with "
+                    f"files of {file_size}: give the broker's settings (--broker-conf), or --replace"
+                )
+    of_store = tuple(_selected(plan.store, selection))
+    return ExistingQueues(of_store, {(folder.topic, folder.queue_id): folder for folder in folders})
+
+
+def _selected(store: Location, selection: Selection) -> list[QueueFolder]:
+    """The selected queues of a store that have files."""
+    folders = queue_folders(store / CONSUME_QUEUE)
+    return [folder for folder in folders if selection.has_queue(folder.topic, folder.queue_id)]
+
+
+@dataclass(frozen=True)
+class PlannedQueue(StagedQueue):
+    """A queue that has messages in the log, and the queue offset at which its existing files end (0 without files)."""
+
+    existing_end: int
+
+    @property
+    def key(self) -> Queue:
+        """Topic and queue id."""
+        return self.topic, self.queue_id
+
+    @property
+    def name(self) -> str:
+        """The queue's folder below `consumequeue/`: `TOPIC/QUEUE ID`."""
+        return f"{self.topic}/{self.queue_id}"
+
+
+@dataclass(frozen=True)
+class QueuePlan:
+    """The queues that are written, by topic and queue id.
+
+    Attributes:
+        topics_left_out: Topics whose names are not safe as names of folders; one entry for each of their queues.
+        notes: What the report says of these topics.
+        corrupt: Queues that the log contradicts.
+    """
+
+    queues: tuple[PlannedQueue, ...]
+    units_per_file: int
+    topics_left_out: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    corrupt: tuple[CorruptRange, ...] = ()
+
+    @property
+    def next_offsets(self) -> dict[Queue, int]:
+        """The next queue offset of each queue."""
+        return {queue.key: queue.queue_max for queue in self.queues}
+
+    @property
+    def file_ranges(self) -> dict[Queue, range]:
+        """The numbers of the files of each queue that contain messages of the log."""
+        return {queue.key: self._files_of(queue) for queue in self.queues}
+
+    @property
+    def tasks(self) -> int:
+        """The number of tasks that write the files."""
+        files = sum(map(len, self.file_ranges.values()))
+        unit_bytes = sum(queue.staged_units for queue in self.queues) * UNIT_SIZE
+        return max(1, min(files, _WRITE_TASKS + unit_bytes // _BYTES_PER_WRITE_TASK))
+
+    def assignment(self) -> Assignment:
+        """Which task writes the runs of each queue. Files are numbered through, so they are spread evenly."""
+        files, file_bases = 0, []
+        for queue in self.queues:
+            file_range = self._files_of(queue)
+            file_bases.append(files - file_range.start)
+            files += len(file_range)
+        columns = {
+            "topic": pa.array([queue.topic for queue in self.queues], pa.string()),
+            "queue_id": pa.array([queue.queue_id for queue in self.queues], pa.int32()),
+            "queue_min": pa.array([queue.queue_min for queue in self.queues], pa.int64()),
+            "queue_max": pa.array([queue.queue_max for queue in self.queues], pa.int64()),
+            "existing_end": pa.array([queue.existing_end for queue in self.queues], pa.int64()),
+            "file_base": pa.array(file_bases, pa.int64()),
+        }
+        return Assignment(pa.table(columns), self.tasks)
+
+    def _files_of(self, queue: PlannedQueue) -> range:
+        return range(queue.queue_min // self.units_per_file, (queue.queue_max - 1) // self.units_per_file + 1)
+
+
+def plan_queues(
+    plan: RebuildPlan, existing: ExistingQueues, staged_queues: Iterable[StagedQueue], log_end: int
+) -> QueuePlan:
+    """The plan of every selected queue that has messages in the log.
+
+    Args:
+        staged_queues: The queues that have messages in the log, by topic and queue id.
+        log_end: The commit log offset up to which units of existing queues can lead to messages.
+    """
+    unsafe: list[tuple[str, str]] = []
+    kept = []
+    for queue in staged_queues:
+        if not plan.selection.has_queue(queue.topic, queue.queue_id):
+            continue
+        reason = _unsafe_name(queue.topic, queue.commit_log_offset, plan.is_permissive)
+        if reason is None:
+            kept.append(queue)
+        else:
+            unsafe.append((queue.topic, f"left out: {reason}"))
+    ends = _existing_ends(plan, existing.continued, kept, log_end)
+    queues = tuple(
+        PlannedQueue(**vars(queue), existing_end=ends.get((queue.topic, queue.queue_id), 0)) for queue in kept
+    )
+    too_long = (queue for queue in queues if queue.existing_end > queue.queue_max)
+    return QueuePlan(
+        queues,
+        plan.settings.queue_file_size // UNIT_SIZE,
+        tuple(topic for topic, _ in unsafe),
+        tuple(note for _, note in unsafe),
+        raise_or_report(map(_longer_than_the_log, too_long), plan.is_permissive),
+    )
+
+
+def _unsafe_name(topic: str, commit_log_offset: int, is_permissive: bool) -> str | None:
+    """Why a topic is left out; None if its name is safe. Raises `UnsafeNameError` if the mode is not permissive."""
+    try:
+        check_topic_name(topic)
+    except UnsafeNameError as error:
+        reason = f"{error}; first message at commit log offset {commit_log_offset}"
+        if not is_permissive:
+            raise UnsafeNameError(f"{reason}; --mode permissive leaves the topic out") from error
+        return reason
+    return None
+
+
+def _existing_ends(
+    plan: RebuildPlan, continued: Mapping[Queue, QueueFolder], staged_queues: Iterable[StagedQueue], log_end: int
+) -> dict[Queue, int]:
+    """The queue offset after the last live unit of each queue that is continued.
+
+    Raises `CorruptLogError` if a queue ends before its first message in the log: the messages between them expired.
+    """
+    files = FileReaders()
+    records = RecordLookup(plan.store, files)
+    ends: dict[Queue, int] = {}
+    try:
+        for staged in staged_queues:
+            folder = continued.get((staged.topic, staged.queue_id))
+            if folder is None:
+                continue
+            queue = ConsumeQueue(folder, files)
+            end = queue.max_offset(records, log_end)
+            ends[staged.topic, staged.queue_id] = end
+            if end < staged.queue_min and is_live(queue.units(end - 1, end)).any():
+                raise CorruptLogError(
+                    f"{folder.location}: queue offsets from {end} to {staged.queue_min} have neither a unit nor a "
+                    "message: it cannot be continued; --replace starts the queue after them"
+                )
+    finally:
+        files.close()
+    return ends
+
+
+def _longer_than_the_log(queue: PlannedQueue) -> CorruptRange:
+    reason = (
+        f"the queue's files end at {queue.existing_end}, the log at {queue.queue_max}; --replace rebuilds the queues "
+        "from the log"
+    )
+    return CorruptRange(queue.name, queue.commit_log_offset, 0, "CONTRADICTED_UNITS", reason)

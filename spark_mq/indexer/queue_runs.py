@@ -1,0 +1,339 @@
+"""The runs of all splits: which queues they belong to, and which task writes them.
+
+A log of some gigabytes has few runs: the driver reads the directories of all splits, plans in Arrow, and each task
+reads the units of its own runs. With more runs than the driver should have in memory, Spark does the same: tasks read
+the directories, and Spark sorts the runs, with their units, by queue file. Both ways use the same functions. A job
+without Spark always does the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, Self
+
+import numpy as np
+import pyarrow as pa
+
+from spark_mq.format.consume_queue import UNIT_SIZE, Queue
+from spark_mq.indexer.staged_files import READERS, RUN_SCHEMA, StagedUnits
+from spark_mq.io.file_reader import FileReaders
+from spark_mq.job.task_items import ArrowTask, TaskItems
+from spark_mq.job.tasks import SparkTasks, Tasks
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_MAX_RUNS_IN_DRIVER = 100_000
+_MAX_REMOTE_RUNS_IN_DRIVER = 2_000
+"""On an object store each run costs a request: many short ones are better read by split, in one piece."""
+_BATCH_RUNS = 64
+_SPLITS_PER_TASK = 16
+
+_TOTALS = (("queue_min", "min"), ("queue_max", "max"), ("staged_units", "sum"), ("commit_log_offset", "min"))
+"""The columns of `StagedQueue`, and how those of several runs become one: functions of Arrow and of Spark."""
+
+_FILE = ["topic", "queue_id", "file_number"]
+_ORDER = ("topic", "queue_id", "file_number", "commit_log_offset")
+_WRITER_SCHEMA = pa.schema(
+    [
+        ("task", pa.int32()),
+        *((name, RUN_SCHEMA.field(name).type) for name in (*_ORDER, "first_queue_offset", "last_store_timestamp")),
+        ("units", pa.binary()),
+        ("queue_min", pa.int64()),
+        ("queue_max", pa.int64()),
+        ("existing_end", pa.int64()),
+    ]
+)
+"""What a task of `Runs.spread` gets, and the number of the task."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run as a task gets it: the columns of `StagedUnits.read_runs` and of `Assignment.queues`, and the units."""
+
+    topic: str
+    queue_id: int
+    file_number: int
+    commit_log_offset: int
+    first_queue_offset: int
+    last_store_timestamp: int
+    units: bytes
+    queue_min: int
+    queue_max: int
+    existing_end: int
+
+
+def runs_in(batches: Iterable[pa.RecordBatch]) -> Iterator[Run]:
+    """The runs that a task gets."""
+    names = [field.name for field in fields(Run)]
+    for batch in batches:
+        columns = (batch.column(name).to_pylist() for name in names)
+        yield from map(Run, *columns)
+
+
+@dataclass(frozen=True)
+class StagedQueue:
+    """A queue that has units in the log.
+
+    Attributes:
+        queue_min: The first queue offset in the log.
+        queue_max: The queue offset after the last one in the log.
+        commit_log_offset: The offset of the queue's first message.
+    """
+
+    topic: str
+    queue_id: int
+    queue_min: int
+    queue_max: int
+    staged_units: int
+    commit_log_offset: int
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Which task writes the runs of a queue.
+
+    Attributes:
+        queues: A row for each queue: `topic`, `queue_id`, `queue_min`, `queue_max`, `existing_end`, and `file_base`,
+            which makes a number of the job out of a file's number in its queue.
+    """
+
+    queues: pa.Table
+    tasks: int
+
+    def of(self, runs: pa.Table) -> pa.Table:
+        """The runs of the assigned queues, with the columns of their queue and the number of their `task`."""
+        assigned = runs.join(self.queues, ["topic", "queue_id"], join_type="inner")
+        task = (assigned["file_base"].to_numpy() + assigned["file_number"].to_numpy()) % self.tasks
+        return assigned.append_column("task", pa.array(task.astype(np.int32)))
+
+
+class Runs(Protocol):
+    """The runs of all splits."""
+
+    def queues(self) -> list[StagedQueue]:
+        """All queues, by topic and queue id."""
+
+    def file_numbers(self, queues: Collection[Queue]) -> dict[Queue, frozenset[int]]:
+        """The numbers of the files of these queues that have units."""
+
+    def spread(self, assignment: Assignment, task: ArrowTask, schema: pa.Schema) -> pa.Table:
+        """Let tasks have the runs of the assigned queues; returns the rows of the tasks.
+
+        Args:
+            assignment: Which task gets the runs of each queue.
+            task: The task. It gets runs that are sorted by queue file and then by commit log offset (`runs_in`).
+        """
+
+
+def staged_runs(tasks: Tasks, splits: Sequence[StagedUnits]) -> Runs:
+    """The runs of all splits.
+
+    Args:
+        tasks: Where the tasks of the job run.
+    """
+    is_remote = any(not split.location.is_local for split in splits[:1])
+    limit = _MAX_REMOTE_RUNS_IN_DRIVER if is_remote else _MAX_RUNS_IN_DRIVER
+    if isinstance(tasks, SparkTasks) and sum(split.runs for split in splits) > limit:
+        return _RunsInSpark(tasks, tuple(splits))
+    return _RunsInDriver(tasks, LocalRuns.read(tuple(splits)))
+
+
+def find_queues(runs: pa.Table) -> pa.Table:
+    """A row for each queue of `runs`: the fields of `StagedQueue`.
+
+    Args:
+        runs: Runs (`RUN_SCHEMA`), or rows of earlier calls, which are merged.
+    """
+    if "queue_max" not in runs.column_names:
+        first, count = runs["first_queue_offset"], runs["unit_count"]
+        stop = pa.array(first.to_numpy() + count.to_numpy())
+        columns = [runs["topic"], runs["queue_id"], first, stop, count, runs["commit_log_offset"]]
+        runs = pa.table(columns, names=[field.name for field in fields(StagedQueue)])
+    found = runs.group_by(["topic", "queue_id"]).aggregate(list(_TOTALS))
+    return found.select(["topic", "queue_id", *map("_".join, _TOTALS)]).rename_columns(runs.column_names)
+
+
+def find_files(runs: pa.Table, queues: Collection[Queue]) -> pa.Table:
+    """A row for each file of these queues that has runs: `topic`, `queue_id` and `file_number`."""
+    columns = [[topic for topic, _ in queues], pa.array([queue_id for _, queue_id in queues], pa.int32())]
+    chosen = runs.select(_FILE).join(pa.table(columns, _FILE[:2]), _FILE[:2], join_type="left semi")
+    return chosen.group_by(_FILE).aggregate([]).select(_FILE)
+
+
+def _by_queue(files: pa.Table) -> dict[Queue, frozenset[int]]:
+    found = files.group_by(_FILE[:2]).aggregate([("file_number", "list")]).to_pylist()
+    return {(row["topic"], row["queue_id"]): frozenset(row["file_number_list"]) for row in found}
+
+
+def _in_order(queues: pa.Table) -> list[StagedQueue]:
+    rows = queues.sort_by([("topic", "ascending"), ("queue_id", "ascending")]).to_pylist()
+    return [StagedQueue(**row) for row in rows]
+
+
+def _with_units(runs: pa.Table, units: Iterable[bytes]) -> pa.Table:
+    columns = [pa.array(units, pa.binary()) if name == "units" else runs[name] for name in _WRITER_SCHEMA.names]
+    return pa.table(columns, schema=_WRITER_SCHEMA)
+
+
+@dataclass(frozen=True)
+class LocalRuns:
+    """Runs that this process has read.
+
+    Attributes:
+        runs: The columns of `StagedUnits.read_runs`, and `split`, a number in `splits`.
+    """
+
+    splits: tuple[StagedUnits, ...]
+    runs: pa.Table
+
+    @classmethod
+    def read(cls, splits: tuple[StagedUnits, ...]) -> Self:
+        """The runs of all splits."""
+        with ThreadPoolExecutor(READERS) as readers:
+            tables = [
+                table.append_column("split", pa.repeat(number, table.num_rows))
+                for number, table in enumerate(readers.map(StagedUnits.read_runs, splits))
+            ]
+        return cls(splits, pa.concat_tables(tables) if tables else RUN_SCHEMA.empty_table())
+
+    def queues(self) -> list[StagedQueue]:
+        """All queues, by topic and queue id."""
+        return _in_order(find_queues(self.runs))
+
+    def file_numbers(self, queues: Collection[Queue]) -> dict[Queue, frozenset[int]]:
+        """The numbers of the files of these queues that have units."""
+        return _by_queue(find_files(self.runs, queues))
+
+    def with_own_runs(self, assignment: Assignment, task: ArrowTask) -> ArrowTask:
+        """The task that gets numbers of tasks, and gives `task` the runs of each."""
+        order = [(name, "ascending") for name in ("task", *_ORDER)]
+        runs = assignment.of(self.runs).sort_by(order)
+        bounds = np.searchsorted(runs["task"].to_numpy(), np.arange(assignment.tasks + 1)).tolist()
+        return _WithOwnRuns(TaskItems.of(self.splits), runs, bounds, task)
+
+
+@dataclass(frozen=True)
+class _RunsInDriver:
+    """Runs that the driver has read."""
+
+    tasks: Tasks
+    local: LocalRuns
+
+    def queues(self) -> list[StagedQueue]:
+        return self.local.queues()
+
+    def file_numbers(self, queues: Collection[Queue]) -> dict[Queue, frozenset[int]]:
+        return self.local.file_numbers(queues)
+
+    def spread(self, assignment: Assignment, task: ArrowTask, schema: pa.Schema) -> pa.Table:
+        return self.tasks.rows(self.local.with_own_runs(assignment, task), assignment.tasks, schema)
+
+
+@dataclass(frozen=True)
+class _WithOwnRuns:
+    """For `mapInArrow`: numbers of tasks in, rows of the inner task out; the task reads the units of its runs."""
+
+    splits: TaskItems[StagedUnits]
+    runs: pa.Table
+    bounds: list[int]
+    task: ArrowTask
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                start, stop = self.bounds[number : number + 2]
+                yield from self.task(self._with_units(self.runs.slice(start, stop - start)))
+
+    def _with_units(self, runs: pa.Table) -> Iterator[pa.RecordBatch]:
+        files = FileReaders()
+        try:
+            for start in range(0, runs.num_rows, _BATCH_RUNS):
+                batch = runs.slice(start, _BATCH_RUNS)
+                columns = (batch[name].to_pylist() for name in ("split", "first_unit", "unit_count"))
+                units = [
+                    files.read(self.splits[split].location, first * UNIT_SIZE, count * UNIT_SIZE)
+                    for split, first, count in zip(*columns, strict=True)
+                ]
+                yield from _with_units(batch, units).to_batches()
+        finally:
+            files.close()
+
+
+@dataclass(frozen=True)
+class _RunsInSpark:
+    """More runs than the driver should have in memory."""
+
+    tasks: SparkTasks
+    splits: tuple[StagedUnits, ...]
+
+    def queues(self) -> list[StagedQueue]:
+        from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+
+        found = self._found(find_queues)
+        totals = [getattr(F, function)(name).alias(name) for name, function in _TOTALS]
+        return _in_order(found.groupBy("topic", "queue_id").agg(*totals).toArrow())
+
+    def file_numbers(self, queues: Collection[Queue]) -> dict[Queue, frozenset[int]]:
+        return _by_queue(self._found(partial(find_files, queues=queues)).distinct().toArrow())
+
+    def _found(self, find: Callable[[pa.Table], pa.Table]) -> DataFrame:
+        """What `find` finds in the runs of groups of splits."""
+        starts = range(0, len(self.splits), _SPLITS_PER_TASK)
+        groups = [self.splits[start : start + _SPLITS_PER_TASK] for start in starts]
+        task = _FindInRuns(TaskItems.of(groups), find)
+        return self.tasks.frame(self.tasks.numbers(len(groups)), task, find(RUN_SCHEMA.empty_table()).schema)
+
+    def spread(self, assignment: Assignment, task: ArrowTask, schema: pa.Schema) -> pa.Table:
+        from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
+
+        from spark_mq._compat import repartition_by_id
+
+        read = _ReadRuns(TaskItems.of(self.splits), assignment)
+        runs = self.tasks.frame(self.tasks.numbers(len(self.splits)), read, _WRITER_SCHEMA)
+        runs = repartition_by_id(runs, assignment.tasks, F.col("task")).sortWithinPartitions(*_ORDER).drop("task")
+        return self.tasks.frame(runs, task, schema).toArrow()
+
+
+@dataclass(frozen=True)
+class _FindInRuns:
+    """For `mapInArrow`: numbers of groups of splits in, what `find` finds in their runs out."""
+
+    groups: TaskItems[tuple[StagedUnits, ...]]
+    find: Callable[[pa.Table], pa.Table]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                runs = pa.concat_tables([split.read_runs() for split in self.groups[number]])
+                yield from self.find(runs).combine_chunks().to_batches()
+
+
+@dataclass(frozen=True)
+class _ReadRuns:
+    """For `mapInArrow`: numbers of splits in, their runs with units out (`_WRITER_SCHEMA`)."""
+
+    splits: TaskItems[StagedUnits]
+    assignment: Assignment
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        files = FileReaders()
+        try:
+            for batch in batches:
+                for number in batch.column(0).to_pylist():
+                    split = self.splits[number]
+                    units = files.read(split.location, 0, split.units * UNIT_SIZE)
+                    runs = self.assignment.of(split.read_runs())
+                    for start in range(0, runs.num_rows, _BATCH_RUNS):
+                        yield from self._rows(units, runs.slice(start, _BATCH_RUNS)).to_batches()
+        finally:
+            files.close()
+
+    @staticmethod
+    def _rows(units: bytes, runs: pa.Table) -> pa.Table:
+        first = runs["first_unit"].to_numpy() * UNIT_SIZE
+        stop = first + runs["unit_count"].to_numpy() * UNIT_SIZE
+        return _with_units(runs, (units[start:end] for start, end in zip(first.tolist(), stop.tolist(), strict=True)))

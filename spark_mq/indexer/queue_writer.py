@@ -1,0 +1,306 @@
+"""Whole queue files out of staged runs of units.
+
+The position of a unit is its queue offset. If two messages have the same queue offset, the first in the log gets it
+(`ConsumeQueue.putMessagePositionInfo`@5.3.3 ignores a unit before the queue's end). If a queue offset has no message,
+a broker would close the gap and shift every later message. Here the position stays pre-blank and is reported, so that
+consumers' offsets keep their meaning. `missing_offset` says how a broker can serve such a queue.
+
+In a file that is continued, units of messages before the log's start stay. All other units must agree with the log; the
+tags code of a unit can be in `consumequeue_ext`, and then the unit stays as it is. If units do not agree, that is
+reported, and the log's units are written. A file that is already correct is not written.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import chain, groupby, islice
+
+import numpy as np
+import pyarrow as pa
+
+from spark_mq.format.consume_queue import (
+    PRE_BLANK_SIZE,
+    UNIT_DTYPE,
+    UNIT_SIZE,
+    Units,
+    is_live,
+    pre_blank,
+    queue_file_name,
+)
+from spark_mq.format.consume_queue_ext import ExtLayout
+from spark_mq.indexer.ext_settings import ExtSettings
+from spark_mq.indexer.queue_runs import Run, runs_in
+from spark_mq.io.file_reader import FileReaders
+from spark_mq.io.location import Location
+from spark_mq.io.publish import publish
+from spark_mq.job.progress import mark_done
+from spark_mq.store.queue.consume_queue_ext import ConsumeQueueExt
+
+_OFFSETS = pa.list_(pa.field("element", pa.int64()))
+
+WRITTEN_SCHEMA = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("queue_id", pa.int32()),
+        ("file_number", pa.int64()),
+        ("bytes", pa.int64()),
+        ("units", pa.int64()),
+        ("missing_starts", _OFFSETS),
+        ("missing_stops", _OFFSETS),
+        ("doubled", pa.int64()),
+        ("first_doubled", pa.int64()),
+        ("contradicted", pa.int64()),
+        ("first_contradicted", pa.int64()),
+        ("state", pa.string()),
+    ]
+)
+"""The columns of `WrittenFile`, one row for each file."""
+
+MAX_MISSING_RANGES = 32
+"""The limit of ranges without a message that are named for a file; a hostile log can have any number of them."""
+
+_FILES_AT_ONCE = 4
+"""The number of files that a task flushes to the disk at the same time."""
+
+_ROWS_PER_BATCH = 64
+
+NEW = "NEW"
+STAGED = "STAGED"
+UNTOUCHED = "UNTOUCHED"
+COMPLETED = "COMPLETED"
+
+
+@dataclass(frozen=True)
+class WrittenFile:
+    """A queue file that a task has finished.
+
+    Attributes:
+        missing_starts: The starts of the first ranges of queue offsets, between the queue's first and last message,
+            that have no message.
+        doubled: Units whose position was taken.
+        first_doubled: The queue offset of the first of them.
+        contradicted: Units of a continued file that the log contradicts.
+        first_contradicted: The commit log offset of the first of them.
+        state: NEW; STAGED, a killed job wrote the file; UNTOUCHED, a continued file was correct; COMPLETED, it was not.
+    """
+
+    topic: str
+    queue_id: int
+    file_number: int
+    bytes: int
+    units: int
+    missing_starts: list[int]
+    missing_stops: list[int]
+    doubled: int
+    first_doubled: int
+    contradicted: int
+    first_contradicted: int
+    state: str
+
+
+@dataclass(frozen=True)
+class QueueWriter:
+    """The task that writes the files of its runs.
+
+    Attributes:
+        growing: The `consumequeue` folder in which files are written.
+        continued: The `consumequeue` folder whose files are continued; None if no file is continued.
+        is_resumed: Whether a killed job can have written some of the files.
+        done: The folder in which the task marks itself as done.
+        missing_offset: The commit log offset in units between the messages of a queue that have no message.
+        ext: How extension units are made, whose addresses take the place of tags codes; None if none is made.
+    """
+
+    growing: Location
+    continued: Location | None
+    file_size: int
+    log_start: int
+    is_resumed: bool
+    done: Location
+    missing_offset: int = 0
+    ext: ExtSettings | None = None
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """For `mapInArrow`: runs sorted by file and then by commit log offset in, rows of `WRITTEN_SCHEMA` out."""
+        rows = self._rows(batches)
+        while batch := list(islice(rows, _ROWS_PER_BATCH)):
+            yield pa.RecordBatch.from_pylist(list(map(vars, batch)), schema=WRITTEN_SCHEMA)
+
+    def _rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[WrittenFile]:
+        """A row for each file, as soon as it is finished."""
+        # A disk flushes several files at once in little more time than one.
+        with ThreadPoolExecutor(_FILES_AT_ONCE) as publishers:
+            finishing: deque[tuple[_QueueFile, Future[str]]] = deque()
+            for file in self._files(batches):
+                finishing.append((file, publishers.submit(self._finish, file)))
+                if len(finishing) == _FILES_AT_ONCE:
+                    yield self._row(*finishing.popleft())
+            has_written = bool(finishing)
+            for file, finished in finishing:
+                yield self._row(file, finished)
+        if has_written:
+            mark_done(self.done, uuid.uuid4().hex)
+
+    def _files(self, batches: Iterable[pa.RecordBatch]) -> Iterator[_QueueFile]:
+        """The files of the runs, with all their units."""
+        for _, group in groupby(runs_in(batches), lambda run: (run.topic, run.queue_id, run.file_number)):
+            first = next(group)
+            file = _QueueFile(first, self.file_size // UNIT_SIZE)
+            for run in chain([first], group):
+                file.put(run)
+            yield file
+
+    def _row(self, file: _QueueFile, finished: Future[str]) -> WrittenFile:
+        state = finished.result()
+        missing_starts, missing_stops = file.missing
+        return WrittenFile(
+            topic=file.topic,
+            queue_id=file.queue_id,
+            file_number=file.number,
+            bytes=0 if state == UNTOUCHED else self.file_size,
+            units=file.units,
+            missing_starts=missing_starts,
+            missing_stops=missing_stops,
+            doubled=file.doubled,
+            first_doubled=file.first_doubled,
+            contradicted=file.contradicted,
+            first_contradicted=file.first_contradicted,
+            state=state,
+        )
+
+    def _finish(self, file: _QueueFile) -> str:
+        """Write a file unless it is already correct; returns its state."""
+        path = (file.topic, str(file.queue_id), queue_file_name(file.number, self.file_size))
+        file.mark_missing(self.missing_offset)
+        if self.ext is not None:
+            file.set_addresses(self.ext.layout(file.topic))
+        existing = None if self.continued is None else self._read(self.continued, path)
+        if existing is not None:
+            units = np.frombuffer(existing, UNIT_DTYPE)
+            file.keep(units, self._resolved(path, units), self.log_start)
+            if file.is_in(existing):
+                return UNTOUCHED
+        written = self._read(self.growing, path) if self.is_resumed else None
+        is_staged = written is not None and file.is_in(written)
+        if not is_staged:
+            publish(_below(self.growing, path), file.content(), self.file_size, file.last_store_timestamp)
+        if existing is not None:
+            return COMPLETED
+        return STAGED if is_staged else NEW
+
+    def _resolved(self, path: tuple[str, str, str], units: Units) -> Units:
+        """The units of a continued file, with the tags codes to which addresses in `consumequeue_ext` lead."""
+        assert self.continued is not None
+        with closing(FileReaders()) as readers:
+            return ConsumeQueueExt.beside(_below(self.continued, path).parent, readers).resolved(units)
+
+    def _read(self, folder: Location, path: tuple[str, str, str]) -> bytes | None:
+        """The bytes of an existing file; None if it is missing or has another size."""
+        location = _below(folder, path)
+        return location.read_bytes() if location.info().size == self.file_size else None
+
+
+def _below(folder: Location, path: tuple[str, str, str]) -> Location:
+    topic, queue_id, name = path
+    return folder / topic / queue_id / name
+
+
+class _QueueFile:
+    """One file in memory.
+
+    A file has room for `capacity` units. Only those up to the queue's last unit are in memory, unless the file may
+    exist: a queue of few messages has a file of the same size as any other.
+    """
+
+    def __init__(self, run: Run, capacity: int) -> None:
+        self.topic = run.topic
+        self.queue_id = run.queue_id
+        self.number = run.file_number
+        self.doubled = 0
+        self.first_doubled = -1
+        self.contradicted = 0
+        self.first_contradicted = -1
+        self.last_store_timestamp = 0
+        self._start = self.number * capacity
+        self._queue_min, self._queue_max = run.queue_min, run.queue_max
+        self._existing_end = run.existing_end
+        size = capacity if self._existing_end else min(self._queue_max - self._start, capacity)
+        self._units = pre_blank(size)
+        self._taken = np.zeros(size, np.bool_)
+        self._last_stop = -1
+
+    def put(self, run: Run) -> None:
+        """Put a staged run at its position; runs come in the order of the log."""
+        units = np.frombuffer(run.units, UNIT_DTYPE)
+        first = run.first_queue_offset - self._start
+        stop = first + units.size
+        free = ~self._taken[first:stop]
+        if not free.all():
+            if not self.doubled:
+                self.first_doubled = run.first_queue_offset + int(np.flatnonzero(~free)[0])
+            self.doubled += int(units.size - free.sum())
+        self._units[first:stop][free] = units[free]
+        self._taken[first:stop] = True
+        if stop > self._last_stop:
+            self._last_stop, self.last_store_timestamp = stop, run.last_store_timestamp
+
+    def mark_missing(self, offset: int) -> None:
+        """Set the commit log offset of the units between the queue's messages that have no message."""
+        first = max(self._queue_min - self._start, 0)
+        units = self._units[first : self._queue_max - self._start]
+        units["commit_log_offset"][~self._taken[first : self._queue_max - self._start]] = offset
+
+    def set_addresses(self, layout: ExtLayout) -> None:
+        """Replace the tags codes by the addresses of extension units, which begin with that of the first message."""
+        at = np.flatnonzero(self._taken)
+        self._units["tags_code"][at] = layout.addresses(self._start + at - self._queue_min)
+
+    def keep(self, existing: Units, resolved: Units, log_start: int) -> None:
+        """Keep the units of a continued file whose messages are before the log, up to the end of its queue.
+
+        Units with addresses of right tags codes are kept, too; `resolved` has the tags codes of all units.
+        """
+        if not self._existing_end:
+            return
+        counts = is_live(existing)
+        counts[max(self._existing_end - self._start, 0) :] = False
+        expired = counts & (existing["commit_log_offset"] < log_start)
+        kept = expired & ~self._taken
+        # A queue of a restored store has units of messages that were left out.
+        is_blank = (existing["store_size"] == PRE_BLANK_SIZE) & ~self._taken
+        self._units[kept | is_blank] = existing[kept | is_blank]
+        is_same = counts & self._taken & (resolved.view((np.void, UNIT_SIZE)) == self._units.view((np.void, UNIT_SIZE)))
+        self._units[is_same] = existing[is_same]
+        wrong = counts & ~kept & (existing.view((np.void, UNIT_SIZE)) != self._units.view((np.void, UNIT_SIZE)))
+        self.contradicted = int(wrong.sum())
+        if self.contradicted:
+            self.first_contradicted = int(existing["commit_log_offset"][wrong][0])
+
+    @property
+    def units(self) -> int:
+        """The number of units that the log has."""
+        return int(self._taken.sum())
+
+    @property
+    def missing(self) -> tuple[list[int], list[int]]:
+        """The starts and stops of the first `MAX_MISSING_RANGES` ranges of queue offsets without a message."""
+        first = max(self._queue_min - self._start, 0)
+        taken = self._taken[first : self._queue_max - self._start]
+        edges = np.flatnonzero(np.diff(np.concatenate(([True], taken, [True]))))
+        edges = edges[: 2 * MAX_MISSING_RANGES] + self._start + first
+        return edges[::2].tolist(), edges[1::2].tolist()
+
+    def content(self) -> memoryview:
+        """The file up to the queue's last unit; zeros follow. Positions without a message are pre-blank."""
+        return self._units[: self._queue_max - self._start].view(np.uint8).data
+
+    def is_in(self, data: bytes) -> bool:
+        """Whether the whole file `data` has this content."""
+        content = self.content()
+        rest = np.frombuffer(data, np.uint8)[content.nbytes :]
+        return data[: content.nbytes] == content and not rest.any()

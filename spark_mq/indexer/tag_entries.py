@@ -1,0 +1,340 @@
+"""Which messages have an entry for their tags: brokers put one since 5.4.0 (rule `INDEX_TAGS`), older ones do not.
+
+A store can have been opened by both, so the versions that its files show do not say it. The index does, message by
+message: all keys of a message have entries, and either its tags have one, too, or they have not. An index only grows at
+its end, so the messages with such entries are ranges of the log, and each range begins with a start of a broker.
+
+A few messages without the entry, after others that have it, can show damage: entries are missing. It is certain if the
+messages before them or after them were stored so shortly before or after that no broker was started between.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spark_mq.format.broker_version import INDEX_TAGS, BrokerVersions
+from spark_mq.format.index_file import ENTRY_DTYPE, ENTRY_SIZE, IndexLayout
+from spark_mq.indexer.split_rows import SplitRow
+from spark_mq.indexer.stage import StagedLog
+from spark_mq.indexer.staged_files import EntryBatch, EntryRange, StagedEntriesWriter
+from spark_mq.io.file_reader import FileReader
+from spark_mq.io.location import Location
+from spark_mq.job.task_items import ArrowTask, TaskItems
+from spark_mq.store.index.folder import IndexFileInfo
+
+MANY = 4
+"""So many messages without an entry for their tags are certainly no damage; fewer, after others with one, can be."""
+_START_MILLIS = 200
+"""No broker stops, and another one starts and stores a message, in less time."""
+_MAX_OFFSET = (1 << 63) - 1
+_ROW = pa.schema([("split", pa.int64()), ("result", pa.string())])
+
+Flags = npt.NDArray[np.bool_]
+TaskOf = Callable[[Location | None], ArrowTask]
+RunTask = Callable[[str, TaskOf, int, pa.Schema], pa.Table]
+"""Runs a task: the stage's name, the task (for the folder in which it marks its parts), how many parts, the columns."""
+
+
+class TagRun(NamedTuple):
+    """Messages that follow each other, and whose tags all have entries, or all have none.
+
+    Attributes:
+        first: The commit log offset of the first one.
+        first_time: The store time of the first one, in milliseconds.
+    """
+
+    has_entry: bool
+    first: int
+    last: int
+    messages: int
+    first_time: int
+    last_time: int
+
+
+class TaggedRange(NamedTuple):
+    """A range of commit log offsets, in which tags have entries; `stop` is not in it."""
+
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class TaggedRanges:
+    """The parts of a log in which tags have index entries, and why.
+
+    Attributes:
+        ranges: The parts, in the order of the log.
+        source: What says so, as text for a person.
+        doubtful: A few messages without entries: it is not certain whether a broker put none, or they are lost.
+    """
+
+    ranges: tuple[TaggedRange, ...]
+    source: str
+    doubtful: tuple[TagRun, ...] = ()
+
+    def contain(self, offsets: npt.NDArray[np.int64]) -> Flags:
+        """Which messages, by commit log offset, are in such a part."""
+        edges = np.array(self.ranges, np.int64).reshape(-1)
+        inside: Flags = np.searchsorted(edges, offsets, "right") % 2 == 1
+        return inside
+
+    @property
+    def has_end(self) -> bool:
+        """Whether messages after all that the index has belong to such a part."""
+        return bool(self.ranges) and self.ranges[-1].stop == _MAX_OFFSET
+
+    def __str__(self) -> str:
+        """The parts as text."""
+        if not self.ranges:
+            return "no entries for tags"
+        if self.ranges == _EVERYWHERE:
+            return "entries for tags"
+        parts = (
+            f"from commit log offset {part.start} on"
+            if part.stop == _MAX_OFFSET
+            else f"from commit log offset {part.start} to {part.stop}"
+            for part in self.ranges
+        )
+        return f"entries for tags {', '.join(parts)}"
+
+
+_EVERYWHERE = (TaggedRange(0, _MAX_OFFSET),)
+
+
+def tags_of_version(versions: BrokerVersions) -> TaggedRanges:
+    """Whether tags have entries, by the versions of the broker; without entries if some versions put none."""
+    has_tags = versions.decide(INDEX_TAGS)
+    source = f"a broker of version {versions}: {versions.evidence}"
+    if has_tags is None:
+        source += f"; brokers from {INDEX_TAGS.since} on put them: give the broker's version"
+    return TaggedRanges(_EVERYWHERE if has_tags else (), source)
+
+
+def tagged_ranges(runs: Iterable[TagRun], versions: BrokerVersions) -> TaggedRanges:
+    """The parts of a log in which tags have entries.
+
+    Args:
+        runs: What the index shows, in the order of the log.
+        versions: The versions of the broker, which decide if the index shows nothing.
+    """
+    merged = list(_merged(runs))
+    few = [n for n, run in enumerate(merged) if n and not run.has_entry and run.messages < MANY]
+    lost = {number for number in few if _is_lost(merged[number - 1 : number + 2])}
+    ranges, first = [], True
+    for run in _merged(run for number, run in enumerate(merged) if number not in lost):
+        if run.has_entry:
+            ranges.append(TaggedRange(0 if first else run.first, _MAX_OFFSET))
+        elif ranges:
+            ranges[-1] = TaggedRange(ranges[-1].start, run.first)
+        first = False
+    if first:
+        return tags_of_version(versions)
+    doubtful = tuple(merged[number] for number in few if number not in lost)
+    return TaggedRanges(tuple(ranges), "the index shows it", doubtful)
+
+
+def _is_lost(runs: Sequence[TagRun]) -> bool:
+    """Whether no broker was started between two runs that follow each other, so that one broker wrote both."""
+    return any(0 <= later.first_time - earlier.last_time < _START_MILLIS for earlier, later in pairwise(runs))
+
+
+def _merged(runs: Iterable[TagRun]) -> Iterator[TagRun]:
+    """The runs, of which no two that follow each other are of one kind."""
+    before: TagRun | None = None
+    for run in runs:
+        if before is not None and before.has_entry == run.has_entry:
+            before = before._replace(last=run.last, messages=before.messages + run.messages, last_time=run.last_time)
+            continue
+        if before is not None:
+            yield before
+        before = run
+    if before is not None:
+        yield before
+
+
+@dataclass(frozen=True)
+class TagDecision:
+    """What an index shows about the tags of a staged log, whose entries for tags are marked.
+
+    Attributes:
+        files: The files of the index, in the order of their entries. Their size is that of the layout.
+        layout: Slots and entries of a file.
+        versions: The versions of the broker, which decide if the index shows nothing.
+    """
+
+    files: tuple[IndexFileInfo, ...]
+    layout: IndexLayout
+    versions: BrokerVersions
+    run: RunTask
+
+    def apply(self, staged: StagedLog) -> tuple[StagedLog, TaggedRanges]:
+        """The staged log with those entries for tags that belong into the index; and where that is."""
+        tagged = self._find(staged)
+        return keep_tags(staged, tagged, self.run), tagged
+
+    def _find(self, staged: StagedLog) -> TaggedRanges:
+        splits = staged.splits
+        table = self.run(
+            "compare tags",
+            lambda done: _FindRuns(TaskItems.of(enumerate(splits)), staged.folder, self.files, self.layout, done),
+            len(splits),
+            _ROW,
+        )
+        found = sorted(zip(table["split"].to_pylist(), table["result"].to_pylist(), strict=True))
+        return tagged_ranges((TagRun(*run) for _, text in found for run in json.loads(text)), self.versions)
+
+
+def keep_tags(staged: StagedLog, tagged: TaggedRanges, run: RunTask) -> StagedLog:
+    """The staged log, whose entries for tags are marked, with those in some parts of it."""
+    if tagged.ranges == _EVERYWHERE:
+        return staged
+    table = run(
+        "stage tags",
+        lambda done: _KeepTagged(TaskItems.of(enumerate(staged.splits)), staged.folder, tagged, done),
+        len(staged.splits),
+        _ROW,
+    )
+    rows = list(staged.splits)
+    for number, text in zip(table["split"].to_pylist(), table["result"].to_pylist(), strict=True):
+        rows[number] = replace(rows[number], **json.loads(text))
+    return replace(staged, splits=tuple(rows))
+
+
+@dataclass(frozen=True)
+class _FindRuns:
+    """For `mapInArrow`: numbers of splits in, what the index shows about their messages out (`TagRun`)."""
+
+    splits: TaskItems[tuple[int, SplitRow]]
+    folder: Location
+    files: tuple[IndexFileInfo, ...]
+    layout: IndexLayout
+    done: Location | None
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number, split in self.splits.each(batches, self.done):
+            staged = split.staged_entries(self.folder)
+            runs: list[TagRun] = []
+            for batch in EntryRange(staged, 0, staged.count).read(keep_marks=True):
+                if (batch.key_hashes < 0).any():
+                    runs += find_runs(batch, self.files, self.layout)
+            yield _row(number, [*_merged(runs)])
+
+
+@dataclass(frozen=True)
+class _KeepTagged:
+    """For `mapInArrow`: numbers of splits in, their staged entries without those of tags that have none out."""
+
+    splits: TaskItems[tuple[int, SplitRow]]
+    folder: Location
+    tagged: TaggedRanges
+    done: Location | None
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number, split in self.splits.each(batches, self.done):
+            staged = split.staged_entries(self.folder)
+            last_staged = last_kept = -1
+            with StagedEntriesWriter(self.folder) as writer:
+                for batch in EntryRange(staged, 0, staged.count).read(keep_marks=True):
+                    offsets, hashes = batch.commit_log_offsets, batch.key_hashes
+                    keeps = (hashes >= 0) | self.tagged.contain(offsets)
+                    last_staged = int(offsets[-1])
+                    if keeps.any():
+                        last_kept = int(offsets[keeps][-1])
+                        writer.add(EntryBatch(hashes[keeps], offsets[keeps], batch.store_timestamps[keeps]))
+            kept = writer.staged
+            # Only whether messages follow the last entry matters, not how many.
+            trailing = split.trailing_messages + int(last_kept != last_staged)
+            name = kept.location.name if kept.count else None
+            yield _row(number, {"entries_file": name, "index_entries": kept.count, "trailing_messages": trailing})
+
+
+def _row(number: int, result: object) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([{"split": number, "result": json.dumps(result)}], schema=_ROW)
+
+
+def find_runs(expected: EntryBatch, files: Sequence[IndexFileInfo], layout: IndexLayout) -> list[TagRun]:
+    """What an index shows about messages: whether their tags have entries.
+
+    Args:
+        expected: The entries of the messages, in the order of the log; those of tags are marked.
+        layout: Slots and entries of a file.
+    """
+    first, last = int(expected.commit_log_offsets[0]), int(expected.commit_log_offsets[-1])
+    hashes, offsets = [np.empty(0, np.int32)], [np.empty(0, np.int64)]
+    for info in files:
+        header = info.stored_header()
+        stop = min(header.next_entry, layout.index_num)
+        if stop <= 1 or header.begin_commit_log_offset > last or header.end_commit_log_offset < first:
+            continue
+        with FileReader(info.location) as file:
+            start = _first_entry(file, layout, stop, first)
+            end = _first_entry(file, layout, stop, last + 1)
+            data = file.read(layout.entries_at + ENTRY_SIZE * start, ENTRY_SIZE * max(end - start, 0))
+        entries = np.frombuffer(data[: len(data) // ENTRY_SIZE * ENTRY_SIZE], ENTRY_DTYPE)
+        hashes.append(entries["key_hash"].astype(np.int32))
+        offsets.append(entries["commit_log_offset"].astype(np.int64))
+    found = np.concatenate(offsets)
+    return compare_tags(expected, EntryBatch(np.concatenate(hashes), found, found))
+
+
+def _first_entry(file: FileReader, layout: IndexLayout, stop: int, offset: int) -> int:
+    """The number of the first entry of a message at an offset or after it; `stop` if there is none."""
+    low, high = 1, stop
+    while low < high:
+        middle = (low + high) // 2
+        data = file.read(layout.entries_at + ENTRY_SIZE * middle, ENTRY_SIZE)
+        if len(data) == ENTRY_SIZE and np.frombuffer(data, ENTRY_DTYPE)["commit_log_offset"][0] < offset:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def compare_tags(expected: EntryBatch, found: EntryBatch) -> list[TagRun]:
+    """What the entries of an index show about messages: whether their tags have entries.
+
+    A message shows nothing if one of its keys has no entry, or if it has an entry that is of none of its keys.
+
+    Args:
+        expected: The entries of the messages, in the order of the log; those of tags are marked.
+        found: The entries of the index, from the first of these messages to the last one.
+    """
+    messages, first_entries, message_of = np.unique(expected.commit_log_offsets, return_index=True, return_inverse=True)
+    times = expected.store_timestamps[first_entries]
+    is_tag = expected.key_hashes < 0
+    hashes = expected.key_hashes ^ (expected.key_hashes >> 31)
+    have = message_of.astype(np.int64) << 32 | hashes
+    place = np.minimum(np.searchsorted(messages, found.commit_log_offsets), messages.size - 1)
+    is_known = messages[place] == found.commit_log_offsets
+    place = place[is_known]
+    want = place.astype(np.int64) << 32 | (found.key_hashes[is_known].astype(np.int64) & 0xFFFFFFFF)
+    is_there = np.isin(have, want)
+    is_strange = np.zeros(messages.size, np.bool_)
+    is_strange[place[~np.isin(want, have)]] = True
+    is_strange[message_of[~is_tag & ~is_there]] = True
+    # The hash of tags can be that of a key, too.
+    is_strange[message_of[is_tag][np.isin(have[is_tag], have[~is_tag])]] = True
+    with_keys = np.zeros(messages.size, np.bool_)
+    with_keys[message_of[~is_tag]] = True
+    tagged = message_of[is_tag]
+    has_entry = is_there[is_tag]
+    shown = ~is_strange[tagged] & (has_entry | with_keys[tagged])
+    tagged, has_entry = tagged[shown], has_entry[shown]
+    if not tagged.size:
+        return []
+    starts = np.flatnonzero(np.diff(has_entry, prepend=~has_entry[0]))
+    stops: Sequence[int] = np.append(starts[1:], tagged.size).tolist()
+    runs = []
+    for start, stop in zip(starts.tolist(), stops, strict=True):
+        ends = tagged[[start, stop - 1]]
+        (first, last), (first_time, last_time) = messages[ends].tolist(), times[ends].tolist()
+        runs.append(TagRun(bool(has_entry[start]), first, last, stop - start, first_time, last_time))
+    return runs

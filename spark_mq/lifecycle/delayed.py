@@ -1,0 +1,379 @@
+"""The delayed messages of a store: due when, and delivered where.
+
+A broker delays a message in one of two ways:
+
+- By a delay level (`ScheduleMessageService`@5.3.3 and @4.9.7). The message waits in SCHEDULE_TOPIC_XXXX, in queue
+  level minus 1. `config/delayOffset.json` has the next queue offset of each level. The tags code of a unit of that
+  queue is the due time.
+- By the timer of 5.x (`TimerMessageStore`@5.3.3). The message waits in rmq_sys_wheel_timer until TIMER_OUT_MS. A
+  message whose time is far away is stored there again (a roll, TIMER_ROLL_TIMES). `config/timercheck` says up to which
+  slot of the timer wheel the broker has delivered. A message with TIMER_DEL_UNIQKEY cancels the message that has this
+  real topic and unique key, and the same TIMER_OUT_MS.
+
+A delivered message is a new one in the real topic and queue (`ScheduleMessageService.messageTimeUp`,
+`TimerMessageStore.convertMessage`@5.3.3). It has the unique key, born time, born host, reconsume times, body and
+properties of the delayed message, and follows it in the log. The stored properties still contain REAL_TOPIC, because
+the broker clears the property only after it has put the properties into bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_mq.errors import ConfigError, UnsupportedStoreError
+from spark_mq.format.array_types import Flags, Int64s
+from spark_mq.format.arrow_array import timestamps
+from spark_mq.format.system_topic import DEFAULT_DELAY_LEVELS, SCHEDULE_TOPIC, TIMER_TOPIC, delay_level_millis
+from spark_mq.lifecycle.log_source import DelayedPlaces, LogSource, StoreLog
+from spark_mq.lifecycle.message_arrays import flags, integers, lists, numbered, numbers, optional
+from spark_mq.lifecycle.selected_messages import SOUND_COLUMNS, ReadableLog, Selection, TopicRule, sound_messages
+from spark_mq.lifecycle.timer_log import TimerUnits, timer_units
+from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.config.config_file import DELAY_OFFSETS, load_config, parse_delay_offsets
+from spark_mq.store.config.store_paths import CONFIG
+from spark_mq.store.message_store import MessageStore
+from spark_mq.tables.lifecycle import DELAYED
+
+WAITING, DELIVERED, OVERDUE = "WAITING", "DELIVERED", "OVERDUE"
+CANCELLED, UNKNOWN = "CANCELLED", "UNKNOWN"
+DELAY_LEVEL, TIMER = "DELAY_LEVEL", "TIMER"
+
+TIMER_CHECK = "timercheck"
+TIMER_PRECISION = 1000
+"""Milliseconds of a slot of the timer wheel (`timerPrecisionMs`@5.3.3, by default)."""
+
+RECORDS = Selection(
+    TopicRule(names=frozenset({SCHEDULE_TOPIC, TIMER_TOPIC}), properties=("REAL_TOPIC", "TIMER_OUT_MS")),
+    (
+        "commit_log_offset",
+        "topic",
+        "queue_id",
+        "queue_offset",
+        "unique_key",
+        "born_timestamp_millis",
+        "born_host",
+        "store_timestamp_millis",
+        "reconsume_times",
+        "body_crc",
+        *SOUND_COLUMNS,
+    ),
+    ("REAL_TOPIC", "REAL_QID", "TIMER_OUT_MS", "TIMER_ROLL_TIMES", "TIMER_DEL_UNIQKEY"),
+)
+"""The delayed messages of a store, and those that can be deliveries of them."""
+
+_NONE = -1
+
+
+@dataclass(frozen=True)
+class DeliveryProgress:
+    """What the files of `config/` and the timer log say about deliveries.
+
+    Attributes:
+        delay_offsets: The next queue offset of each delay level; a level that is absent begins at 0.
+        level_problem: Why that is not known; None if it is.
+        read_time: The time up to which the slots of the timer wheel were delivered, in milliseconds.
+        enqueued: The queue offset of the timer topic up to which messages are in the timer log.
+        timer_problem: Why the two are not known; None if they are.
+        units: The units of the timer log; None if the source lacks timer logs.
+    """
+
+    delay_offsets: dict[int, int]
+    level_problem: str | None
+    read_time: int
+    enqueued: int
+    timer_problem: str | None
+    units: TimerUnits | None
+
+    @classmethod
+    def of(cls, source: LogSource) -> DeliveryProgress:
+        """The progress of the deliveries of a store."""
+        folder = source.location / CONFIG
+        level_problem, offsets = None, None
+        try:
+            offsets = load_config(source.location, DELAY_OFFSETS, parse_delay_offsets)
+            if offsets is None:
+                level_problem = f"there is no file {folder / DELAY_OFFSETS}"
+        except (ConfigError, UnsupportedStoreError) as error:
+            level_problem = str(error)
+        file, timer_problem = folder / TIMER_CHECK, None
+        data = file.read_bytes() if file.is_file else b""
+        if len(data) < 24:
+            timer_problem = f"{file} is missing or too short"
+        read_time, _, enqueued = struct.unpack(">qqq", data[:24].ljust(24, b"\0"))
+        units = None if source.timer_location is None else timer_units(source.timer_location)
+        return cls(offsets or {}, level_problem, read_time, enqueued, timer_problem, units)
+
+
+def delayed_rows(store: MessageStore, at: int | None = None, conf: BrokerConf | None = None) -> pa.Table:
+    """The delayed messages of a store, a row for each, in the order of the log.
+
+    Args:
+        at: The time at which messages are due or not, milliseconds since the epoch; by default now.
+        conf: The broker's settings, for `messageDelayLevel`. If a unit of the consume queue has the due time, the
+            settings are not used.
+
+    Returns:
+        The rows of table `delayed`; `DELAYED` says what its columns are.
+    """
+    return delayed_of(StoreLog(store), at, conf)
+
+
+def delayed_of(source: LogSource, at: int | None = None, conf: BrokerConf | None = None) -> pa.Table:
+    """The delayed messages of any source; arguments and result as for `delayed_rows`.
+
+    A source without a timer log gives no `slot_timestamp`, and a state for which no timer log is needed.
+    """
+    moment = source.moment(at)
+    progress = DeliveryProgress.of(source)  # before the log, which is then at least as new
+    (found,) = source.selections_of(RECORDS)
+    sound, damaged = sound_messages(found)
+    records = DelayedRecords(_of_delays(sound))
+    due = _level_due_times(source, records, conf or source.conf)
+    log = ReadableLog.of(found, *damaged)
+    return delayed(records, due, log, progress, source.lost_end(found.newest_timestamp), moment)
+
+
+def _of_delays(records: pa.Table) -> pa.Table:
+    """The records that wait or cancel, and those that have the unique key of one of them.
+
+    Half messages and commits have the property REAL_TOPIC, too: a log can have more of them than of delayed messages.
+    """
+    waits = pc.is_in(records["topic"], pa.array([SCHEDULE_TOPIC, TIMER_TOPIC]))
+    keys = records["unique_key"].filter(waits).combine_chunks()
+    return records.filter(pc.or_(waits, pc.is_in(records["unique_key"], keys.unique())))
+
+
+def _level_due_times(source: LogSource, records: DelayedRecords, conf: BrokerConf) -> Int64s:
+    """The due time of each message of SCHEDULE_TOPIC_XXXX, in milliseconds; any number for other messages."""
+    levels = np.flatnonzero(records.is_level)
+    places = (records.offset, records.queue_id, records.queue_offset, records.stored)
+    found, is_known = source.due_times(DelayedPlaces(*(values[levels] for values in places)))
+    due = due_by_level(records.queue_id, records.stored, conf)
+    due[levels[is_known]] = found[is_known]
+    return due
+
+
+def due_by_level(queue_id: Int64s, stored: Int64s, conf: BrokerConf) -> Int64s:
+    """When messages of SCHEDULE_TOPIC_XXXX are due by the settings `messageDelayLevel`, in milliseconds.
+
+    Args:
+        queue_id: The queue ids: the delay level minus 1.
+        stored: The store times in milliseconds.
+    """
+    delays = np.array(delay_level_millis(conf.message_delay_level or DEFAULT_DELAY_LEVELS), np.int64)
+    due: Int64s = stored + delays[np.clip(queue_id, 0, delays.size - 1)]
+    return due
+
+
+class DelayedRecords:
+    """The delayed messages and their deliveries, paired.
+
+    Arrays with an element for each message: `offset`, `queue_id`, `queue_offset`, `stored`, `is_level`, `is_timer`,
+    `is_cancel`, and `number`, the number of the delayed message to which the record belongs, -1 for none. `newest` has
+    the number of the newest record of each delayed message, which waits; `first` the oldest.
+    """
+
+    def __init__(self, records: pa.Table) -> None:
+        """Pair the messages of selection `RECORDS`, which are in the order of the log."""
+        self.records = records = records.combine_chunks()
+        self.offset = integers(records["commit_log_offset"])
+        self.queue_id, self.queue_offset = integers(records["queue_id"]), integers(records["queue_offset"])
+        self.stored = integers(records["store_timestamp_millis"])
+        self.out_time = numbers(records["TIMER_OUT_MS"], 18, _NONE, _NONE)
+        self.is_level: Flags = flags(pc.equal(records["topic"], SCHEDULE_TOPIC))
+        in_timer = flags(pc.equal(records["topic"], TIMER_TOPIC))
+        self.is_cancel: Flags = in_timer & flags(pc.is_valid(records["TIMER_DEL_UNIQKEY"]))
+        self.is_timer: Flags = in_timer & ~self.is_cancel
+        self.waits: Flags = self.is_level | self.is_timer
+        in_topic = pa.array(~self.is_level & ~in_timer)
+        self.real_topic = pc.if_else(in_topic, records["topic"], records["REAL_TOPIC"])
+        self.real_queue = np.where(
+            in_topic.to_numpy(zero_copy_only=False), self.queue_id, numbers(records["REAL_QID"], 9, _NONE, _NONE)
+        )
+        self.number, self.count, self.is_ambiguous = self._numbers()
+        waiting = np.flatnonzero(self.waits)
+        self.first, self.newest = np.zeros(self.count, np.int64), np.zeros(self.count, np.int64)
+        self.first[self.number[waiting[::-1]]] = waiting[::-1]
+        self.newest[self.number[waiting]] = waiting
+        self.cancel = self._cancels()
+
+    def _numbers(self) -> tuple[Int64s, int, Flags]:
+        """The number of each record's delayed message; how many there are; and which cannot be told apart."""
+        records = self.records
+        key = records["unique_key"]
+        group = numbered(
+            key,
+            pa.array(np.where(flags(pc.is_null(key)) & self.is_cancel, self.offset, _NONE)),
+            records["born_timestamp_millis"],
+            records["born_host"],
+            records["reconsume_times"],
+            records["body_crc"],
+            records["TIMER_OUT_MS"],
+            self.real_topic,
+            pa.array(self.real_queue),
+        )
+        size = group.size
+        is_original = self.waits & flags(pc.is_null(records["TIMER_ROLL_TIMES"]))
+        originals = np.bincount(group[is_original], minlength=size + 1)[group]
+        rolled = np.bincount(group[self.waits & ~is_original], minlength=size + 1)[group] > 0
+        several = originals > 1
+        # Several delayed messages are the same in everything: the first of them is delivered first.
+        rank = np.zeros(size, np.int64)
+        for chosen in (np.flatnonzero(self.waits & several), np.flatnonzero(~self.waits & ~self.is_cancel & several)):
+            rank[chosen] = np.minimum(_ranks(group[chosen]), originals[chosen] - 1)
+        is_used = self.waits.copy()
+        delivered = np.flatnonzero(~self.waits & ~self.is_cancel)
+        waiting = np.flatnonzero(self.waits)
+        pair = numbered(pa.array(group), pa.array(rank))
+        first = np.full(size, np.iinfo(np.int64).max)
+        first[pair[waiting[::-1]]] = self.offset[waiting[::-1]]
+        is_used[delivered] = self.offset[delivered] > first[pair[delivered]]
+        number = np.full(size, _NONE)
+        if is_used.any():
+            number[is_used] = numbered(pa.array(pair[is_used]))
+        return number, int(number.max(initial=_NONE)) + 1, several & rolled
+
+    def _cancels(self) -> Int64s:
+        """The first record that cancels each delayed message; -1 if there is none."""
+        key = pc.binary_join_element_wise(self.real_topic, self.records["unique_key"], "+")
+        texts = pc.if_else(pa.array(self.is_cancel), self.records["TIMER_DEL_UNIQKEY"], key)
+        group = numbered(texts, pa.array(self.out_time))
+        cancels, result = np.flatnonzero(self.is_cancel)[::-1], np.full(self.count, _NONE)
+        first = np.full(group.size, _NONE)
+        first[group[cancels]] = cancels
+        is_timer = self.is_timer[self.newest] & flags(pc.is_valid(texts))[self.newest]
+        result[is_timer] = first[group[self.newest[is_timer]]]
+        return result
+
+
+def delayed(
+    found: DelayedRecords,
+    level_due: Int64s,
+    log: ReadableLog,
+    progress: DeliveryProgress,
+    end_problem: str | None,
+    at: int,
+) -> pa.Table:
+    """The delayed messages in the messages of a log; `delayed_rows` describes the table.
+
+    Args:
+        level_due: The due time of each message of a delay level, in milliseconds.
+        progress: What the files say about deliveries.
+        end_problem: Why the end of the log is lost; None if it is not.
+        at: The time at which messages are due or not, in milliseconds.
+
+    Returns:
+        A table with the columns of table `delayed`.
+    """
+    newest, records = found.newest, found.records
+    is_level = found.is_level[newest]
+    due = np.where(is_level, level_due[newest], found.out_time[newest])
+    is_delivery = ~found.waits & (found.number >= 0)
+    deliveries = _by_number(found, is_delivery)
+    first_delivery = np.full(found.count, _NONE)
+    first_delivery[found.number[deliveries[::-1]]] = deliveries[::-1]
+    units = progress.units
+    unit = np.full(found.count, _NONE) if units is None else units.newest(found.offset[newest])
+    state, reason = _states(found, due, first_delivery, unit, log, progress, end_problem, at)
+    waiting = _by_number(found, found.waits)
+    some = records.take(pa.array(newest))
+    rolls = numbers(some["TIMER_ROLL_TIMES"], 9, 0, _NONE)
+    has_unit = (unit >= 0) & ~is_level
+    slots = units.slot_time[unit] if units is not None and units.slot_time.size else np.zeros(found.count, np.int64)
+    queue_id = found.real_queue[newest]
+    columns = {
+        "unique_key": some["unique_key"],
+        "topic": found.real_topic.take(pa.array(newest)),
+        "queue_id": optional(queue_id, queue_id >= 0, pa.int32()),
+        "state": state,
+        "reason": reason,
+        "delayed_by": pa.array([TIMER, DELAY_LEVEL]).take(pa.array(is_level.astype(np.int8))),
+        "delay_level": optional(found.queue_id[newest] + 1, is_level, pa.int32()),
+        "due_timestamp": timestamps(due, due != _NONE),
+        "delivered_timestamp": timestamps(found.stored[first_delivery], first_delivery >= 0),
+        "rolls": optional(rolls, ~is_level & (rolls >= 0), pa.int32()),
+        "born_timestamp": timestamps(integers(some["born_timestamp_millis"])),
+        "store_timestamp": timestamps(found.stored[found.first]),
+        "waiting_queue_id": some["queue_id"],
+        "waiting_queue_offsets": lists(found.number[waiting], found.queue_offset[waiting], found.count),
+        "waiting_offsets": lists(found.number[waiting], found.offset[waiting], found.count),
+        "slot_timestamp": timestamps(slots, has_unit),
+        "delivered_offsets": lists(found.number[deliveries], found.offset[deliveries], found.count),
+        "cancel_offset": optional(found.offset[found.cancel], found.cancel >= 0),
+    }
+    return pa.table(columns, schema=DELAYED.schema)
+
+
+def _states(
+    found: DelayedRecords,
+    due: Int64s,
+    first_delivery: Int64s,
+    unit: Int64s,
+    log: ReadableLog,
+    progress: DeliveryProgress,
+    end_problem: str | None,
+    at: int,
+) -> tuple[pa.Array, pa.Array]:
+    """State and reason of each delayed message."""
+    count, newest = found.count, found.newest
+    if not count:
+        return pa.array([], pa.string()), pa.array([], pa.string())
+    is_level, queue_offset = found.is_level[newest], found.queue_offset[newest]
+    level_offset = np.zeros(count, np.int64)
+    for level, offset in progress.delay_offsets.items():
+        level_offset[found.queue_id[newest] == level - 1] = offset
+    is_enqueued = ~is_level & (queue_offset < progress.enqueued)
+    no_time = ~is_level & (due == _NONE)
+    is_read = ~is_level & (due < progress.read_time) & is_enqueued
+    is_due = np.where(is_level, due, due + TIMER_PRECISION) <= at
+    damage = [f"the delivered message can have been in a damaged range: {text}" for text in log.damage_texts]
+    damage_reasons = pa.array(damage or [""], pa.string()).take(pa.array(log.first_damage(found.offset[newest])))
+    cases: list[tuple[Flags, str, pa.Array | str | None]] = [
+        (first_delivery >= 0, DELIVERED, None),
+        (found.is_ambiguous[newest], UNKNOWN, "several delayed messages are the same, and some of them were rolled"),
+        (log.is_damaged_after(found.offset[newest]), UNKNOWN, damage_reasons),
+        (np.full(count, end_problem is not None), UNKNOWN, end_problem),
+        (is_level & (queue_offset < level_offset), UNKNOWN, _PASSED),
+        (found.cancel >= 0, CANCELLED, None),
+        (no_time, UNKNOWN, "property TIMER_OUT_MS is not a time"),
+        (is_read, UNKNOWN, _READ),
+        (is_level & (progress.level_problem is not None), UNKNOWN, progress.level_problem),
+        (~is_level & (progress.timer_problem is not None), UNKNOWN, progress.timer_problem),
+        (is_enqueued & (unit < 0) & (progress.units is not None), UNKNOWN, _NO_UNIT),
+        (is_due, OVERDUE, None),
+        (np.ones(count, np.bool_), WAITING, None),
+    ]
+    case = np.argmax(np.stack([condition for condition, _, _ in cases]), axis=0)
+    states = pa.array([state for _, state, _ in cases]).take(pa.array(case))
+    reasons = [
+        reason if isinstance(reason, pa.Array) else pa.repeat(pa.scalar(reason, pa.string()), count)
+        for _, _, reason in cases
+    ]
+    return states, pc.choose(pa.array(case), *reasons)
+
+
+_PASSED = "the offset of its level in delayOffset.json is after it, but no delivered message of it is in the log"
+_READ = "the time in timercheck is after its slot, but no delivered message of it is in the log"
+_NO_UNIT = "timercheck says that it is in the timer log, but the timer log has no unit of it"
+
+
+def _by_number(found: DelayedRecords, chosen: Flags) -> Int64s:
+    """The chosen records by the number of their delayed message."""
+    records = np.flatnonzero(chosen & (found.number >= 0))
+    return records[np.argsort(found.number[records], kind="stable")]
+
+
+def _ranks(groups: Int64s) -> Int64s:
+    """For each element, how many elements before it are of the same group."""
+    order = np.argsort(groups, kind="stable")
+    ordered = groups[order]
+    starts = np.flatnonzero(np.concatenate((np.ones(min(ordered.size, 1), np.bool_), ordered[1:] != ordered[:-1])))
+    ranks = np.arange(ordered.size) - np.repeat(starts, np.diff(np.append(starts, ordered.size)))
+    result = np.empty(groups.size, np.int64)
+    result[order] = ranks
+    return result

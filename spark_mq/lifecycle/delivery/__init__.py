@@ -1,1 +1,0 @@
-"""Why a consumer group did not get a message."""

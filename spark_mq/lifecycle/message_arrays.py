@@ -1,0 +1,178 @@
+"""Arrow columns as NumPy arrays, and back: what the tables of this package share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_mq.format.array_types import Flags, Int64s
+from spark_mq.format.arrow_array import array_of
+
+Column: TypeAlias = "pa.Array | pa.ChunkedArray"
+_MERGED_ROWS = 1 << 20
+"""Sums of batches that are kept before they are merged."""
+
+
+def integers(column: Column) -> Int64s:
+    """A column of integers without NULL."""
+    return np.asarray(
+        column.to_numpy(zero_copy_only=False) if isinstance(column, pa.Array) else column.to_numpy()
+    ).astype(np.int64)
+
+
+def flags(column: Column) -> Flags:
+    """A column of booleans; NULL is False."""
+    filled = pc.fill_null(column, False)
+    values = filled.to_numpy(zero_copy_only=False) if isinstance(filled, pa.Array) else filled.to_numpy()
+    return np.array(values, np.bool_)
+
+
+def numbers(texts: Column, max_digits: int, absent: int, invalid: int) -> Int64s:
+    """Text as decimal integers.
+
+    Args:
+        texts: The texts, such as values of a property.
+        max_digits: The largest number of digits; at most 18.
+        absent: The number that stands for NULL.
+        invalid: The number that stands for any other text.
+    """
+    if isinstance(texts, pa.ChunkedArray):
+        texts = texts.combine_chunks()
+    is_number = pc.fill_null(pc.match_substring_regex(texts, rf"^[+-]?[0-9]{{1,{max_digits}}}$"), False)
+    values = np.where(flags(pc.is_null(texts)), absent, invalid)
+    found = pc.replace_substring_regex(texts.filter(is_number), r"^\+", "").cast(pa.int64())
+    values[flags(is_number)] = found.to_numpy(zero_copy_only=False)
+    return values
+
+
+def numbered(*columns: Column) -> Int64s:
+    """For each row, the number of its combination of values: combinations are numbered as they first appear."""
+    result, count = np.zeros(len(columns[0]), np.int64), 1
+    for column in columns:
+        array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        codes = array.dictionary_encode(null_encoding="encode")
+        values = max(len(codes.dictionary), 1)
+        if count * values >= _MOST_NUMBERS:
+            result, count = _dense(result)
+        if values > 1:
+            result, count = result * values + integers(codes.indices), count * values
+    return _dense(result)[0]
+
+
+_MOST_NUMBERS = 1 << 62
+
+
+def _dense(numbers: Int64s) -> tuple[Int64s, int]:
+    """Numbers from 0 on, as values first appear, and how many there are."""
+    codes = pa.array(numbers).dictionary_encode()
+    return integers(codes.indices), max(len(codes.dictionary), 1)
+
+
+def optional(values: Int64s, is_known: Flags, kind: pa.DataType | None = None) -> pa.Array:
+    """Integers of the type `kind`, by default BIGINT; NULL if not known, or if a number has more bits."""
+    kind = kind or pa.int64()
+    limit = 1 << (kind.bit_width - 1)
+    fits = is_known & (values >= -limit) & (values <= limit - 1)
+    return pa.array(np.where(fits, values, 0), mask=~fits).cast(kind)
+
+
+def lists(owners: Int64s, values: Int64s, count: int) -> pa.Array:
+    """A list of integers for each of `count` owners; `owners` ascend."""
+    ends = np.cumsum(np.bincount(owners, minlength=count))
+    offsets = np.concatenate((np.zeros(1, np.int64), ends)).astype(np.int32)
+    kind = pa.list_(pa.field("element", pa.int64()))
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values), type=kind)
+
+
+def ranks(numbers: Int64s) -> Int64s:
+    """For each row, how many rows before it have the same number."""
+    order = np.argsort(numbers, kind="stable")
+    ordered = numbers[order]
+    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]]) if numbers.size else np.empty(0, np.int64)
+    lengths = np.diff(np.r_[starts, numbers.size])
+    result = np.empty(numbers.size, np.int64)
+    result[order] = np.arange(numbers.size) - np.repeat(starts, lengths)
+    return result
+
+
+def positions_of(wanted: Int64s, numbers: Int64s) -> Int64s:
+    """For each wanted number, the first row of `numbers` that has it; -1 if none has it."""
+    if not numbers.size:
+        return np.full(wanted.size, -1, np.int64)
+    order = np.argsort(numbers, kind="stable")
+    at = np.minimum(np.searchsorted(numbers[order], wanted), numbers.size - 1)
+    found = order[at]
+    return np.where(numbers[found] == wanted, found, -1).astype(np.int64)
+
+
+def taken(column: pa.Array | pa.ChunkedArray, positions: Int64s) -> pa.Array:
+    """The values of a column at the positions; NULL at position -1."""
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    return array.take(pa.array(positions, mask=positions < 0))
+
+
+def is_valid(column: pa.Array | pa.ChunkedArray) -> Flags:
+    """Which values are not NULL."""
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    return np.asarray(array.is_valid().to_numpy(zero_copy_only=False), np.bool_)
+
+
+def by_value(column: pa.Array | pa.ChunkedArray, values: Mapping[str, Any], kind: pa.DataType) -> pa.Array:
+    """For each text of a column, the value of a mapping; NULL for NULL, and for a text that the mapping lacks."""
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    encoded = pc.dictionary_encode(array)
+    of_texts = array_of([values.get(text) for text in encoded.dictionary.to_pylist()], kind)
+    return of_texts.take(encoded.indices)
+
+
+def int64s(column: pa.Array | pa.ChunkedArray, null: int = -1) -> Int64s:
+    """An integer column as an array; NULL becomes `null`."""
+    filled = pc.fill_null(column.cast(pa.int64()), null)
+    return (
+        np.asarray(filled.to_numpy(), np.int64) if isinstance(filled, pa.ChunkedArray) else np.asarray(filled, np.int64)
+    )
+
+
+class MergedGroups:
+    """Groups of rows by some columns: the number of rows, sums, and the least and the greatest value of a column.
+
+    Args:
+        by: The columns whose values make a group.
+        summed: Integer columns of which each group has the sum.
+        ranged: Columns of which each group has the least and the greatest value, as `COLUMN_min` and `COLUMN_max`.
+    """
+
+    def __init__(self, by: Sequence[str], summed: Sequence[str] = (), ranged: Sequence[str] = ()) -> None:
+        self._by = list(by)
+        self._summed = [*summed, "count"]
+        self._ranged = list(ranged)
+        self._parts: list[pa.Table] = []
+        self._rows = 0
+        self._merged = 0
+
+    def add(self, rows: pa.Table) -> None:
+        """Count rows, which have all columns of the groups."""
+        rows = rows.append_column("count", pa.repeat(pa.scalar(1, pa.int64()), rows.num_rows))
+        for name in self._ranged:
+            rows = rows.append_column(f"{name}_min", rows[name]).append_column(f"{name}_max", rows[name])
+        part = self._group(rows)
+        self._parts.append(part)
+        self._rows += part.num_rows
+        if self._rows > max(_MERGED_ROWS, 2 * self._merged):
+            merged = self._group(pa.concat_tables(self._parts))
+            self._parts, self._rows, self._merged = [merged], merged.num_rows, merged.num_rows
+
+    def result(self) -> pa.Table | None:
+        """The groups: columns `by`, `summed`, `count`, and two for each of `ranged`; None if no row was counted."""
+        return self._group(pa.concat_tables(self._parts)) if self._parts else None
+
+    def _group(self, rows: pa.Table) -> pa.Table:
+        sums = [(name, "sum") for name in self._summed]
+        sums += [(f"{name}_{end}", end) for name in self._ranged for end in ("min", "max")]
+        grouped = rows.group_by(self._by, use_threads=False).aggregate(sums)
+        names = {f"{name}_{function}": name for name, function in sums}
+        return grouped.rename_columns([names.get(name, name) for name in grouped.column_names])

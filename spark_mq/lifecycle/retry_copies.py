@@ -1,0 +1,162 @@
+"""The copies of returned messages in a log: delayed ones, those in retry topics, and dead letters.
+
+A broker that gets a message back writes a copy of it to topic SCHEDULE_TOPIC_XXXX, with one more `reconsume_times`, and
+delivers it to `%RETRY%GROUP` after the delay (`AbstractSendMessageProcessor.consumerSendMsgBack`@5.3.3,
+`SendMessageProcessor.asyncConsumerSendMsgBack`@4.9.7). After the last attempt it writes a copy to `%DLQ%GROUP`. A
+message that a group popped and did not acknowledge is written to the retry topic without a delay
+(`PopReviveService.reviveRetry`@5.3.3).
+
+The copies of one message have the same ORIGIN_MESSAGE_ID: the offset message id of the message that was returned first.
+Copies that a client sent, and those of popped messages, can lack it, or have the unique key there
+(`DefaultMQPushConsumerImpl.sendMessageBack`, `ConsumeMessageOrderlyService.sendMessageBack`@5.3.3). They have the same
+unique key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_mq.format.array_types import Flags, Int64s
+from spark_mq.format.system_topic import SCHEDULE_TOPIC
+from spark_mq.lifecycle.log_source import LogSource
+from spark_mq.lifecycle.message_arrays import by_value, flags, int64s, is_valid, numbered, ranks
+from spark_mq.lifecycle.retry_topic import DLQ_PREFIX, RETRY_PREFIX
+from spark_mq.lifecycle.selected_messages import SOUND_COLUMNS, SelectedMessages, Selection, TopicRule, sound_messages
+
+RETRY_RULE = TopicRule(names=frozenset({SCHEDULE_TOPIC}), prefixes=(RETRY_PREFIX, DLQ_PREFIX))
+RETRY_COLUMNS = (
+    "commit_log_offset",
+    "topic",
+    "queue_id",
+    "queue_offset",
+    "tags",
+    "unique_key",
+    "store_timestamp",
+    "reconsume_times",
+    "body_crc",
+    *SOUND_COLUMNS,
+)
+RETRY_PROPERTIES = ("REAL_TOPIC", "DELAY", "RETRY_TOPIC", "ORIGIN_MESSAGE_ID", "DLQ_ORIGIN_TOPIC")
+
+_ID = "^([0-9A-Fa-f]{32}|[0-9A-Fa-f]{56})$"
+_OFFSET_DIGITS = 16
+
+
+def selected_copies(source: LogSource) -> SelectedMessages:
+    """The messages of a source that match `RETRY_RULE`; those with damaged contents are among the damage.
+
+    Raises the errors of `selected_messages`.
+    """
+    (found,) = source.selections_of(Selection(RETRY_RULE, RETRY_COLUMNS, RETRY_PROPERTIES))
+    sound, damaged = sound_messages(found)
+    return replace(found, messages=sound, damage=(*found.damage, *damaged))
+
+
+def retry_copies(messages: pa.Table, groups: Mapping[str, str | None]) -> pa.Table:
+    """The messages that are copies of returned messages, in the order of the log.
+
+    Args:
+        messages: Messages that match `RETRY_RULE`, with `RETRY_COLUMNS` and `RETRY_PROPERTIES`.
+        groups: The consumer group of each retry topic; None if it is not certain.
+
+    Returns:
+        The columns of `messages`, and these: `is_delayed`, `is_dead_letter`: which copy it is, else it is in a retry
+        topic; `retry_topic`: the topic of the copy after its delay, NULL for a dead letter; `consumer_group`;
+        `origin_message_id`, `origin_commit_log_offset`: the message that was returned first, NULL if that is not known.
+    """
+    topics = messages["topic"].combine_chunks()
+    is_dead = pc.starts_with(topics, DLQ_PREFIX)
+    is_delayed = pc.equal(topics, SCHEDULE_TOPIC)
+    retry_topics = pc.if_else(is_delayed, messages["REAL_TOPIC"].combine_chunks(), topics)
+    is_copy = pc.or_(is_dead, pc.fill_null(pc.starts_with(retry_topics, RETRY_PREFIX), False))
+    of_dead = pc.utf8_slice_codeunits(topics, len(DLQ_PREFIX))
+    consumer_groups = pc.if_else(is_dead, of_dead, by_value(retry_topics, groups, pa.string()))
+    ids, offsets = _origins(messages["ORIGIN_MESSAGE_ID"].combine_chunks(), messages["unique_key"].combine_chunks())
+    columns: dict[str, pa.Array] = {
+        "is_delayed": is_delayed,
+        "is_dead_letter": is_dead,
+        "retry_topic": pc.if_else(is_dead, pa.scalar(None, pa.string()), retry_topics),
+        "consumer_group": consumer_groups,
+        "origin_message_id": ids,
+        "origin_commit_log_offset": offsets,
+    }
+    for name, column in columns.items():
+        messages = messages.append_column(name, column)
+    return messages.filter(is_copy).combine_chunks()
+
+
+def _origins(ids: pa.Array, unique_keys: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """The ids that are offset message ids, in upper case, and their commit log offsets; else NULL."""
+    is_id = flags(pc.match_substring_regex(ids, _ID)) & ~flags(pc.equal(ids, unique_keys))
+    ids = pc.ascii_upper(pc.if_else(pa.array(is_id), ids, None))
+    digits = pc.utf8_slice_codeunits(pc.drop_null(ids), -_OFFSET_DIGITS, None)
+    text = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(digits)], pa.int32()), digits), "")
+    codes = np.frombuffer(text[0].as_buffer() if len(digits) else b"", np.uint8).reshape(-1, _OFFSET_DIGITS)
+    nibbles = np.where(codes >= ord("A"), codes - ord("A") + 10, codes - ord("0")).astype(np.uint64)
+    shifts = np.arange(_OFFSET_DIGITS - 1, -1, -1, dtype=np.uint64) * np.uint64(4)
+    values = (nibbles << shifts).sum(axis=1, dtype=np.uint64).astype(np.int64)
+    offsets = np.full(len(ids), -1, np.int64)
+    offsets[is_id] = values
+    # An offset has 63 bits; a text with a higher one is rather a unique key.
+    is_offset = offsets >= 0
+    return pc.if_else(pa.array(is_offset), ids, None), pa.array(offsets, mask=~is_offset)
+
+
+def message_chains(copies: pa.Table) -> tuple[Int64s, Flags]:
+    """A number for each copy, the same for copies of one message in one group; and whether a copy has such a number.
+
+    The copies of a message have one origin. If the origin of a copy is itself a copy, or is not known, the unique key
+    leads to the other copies, and to their origin if they have only one. A copy has no number if it lacks both, or if
+    several messages can have its unique key.
+    """
+    groups, keys = copies["consumer_group"], copies["unique_key"]
+    offsets = int64s(copies["origin_commit_log_offset"])
+    is_copy = np.isin(offsets, int64s(copies["commit_log_offset"]))
+    origins = np.where(is_copy | (offsets < 0), -1, numbered(copies["origin_message_id"]))
+    by_key = numbered(groups, keys)
+    count = by_key.max(initial=-1) + 1
+    least, most = np.full(count, np.iinfo(np.int64).max), np.full(count, -1, np.int64)
+    known = origins >= 0
+    np.minimum.at(least, by_key[known], origins[known])
+    np.maximum.at(most, by_key[known], origins[known])
+    has_key = is_valid(keys)
+    is_one = has_key & (least[by_key] == most[by_key])
+    origins = np.where(known, origins, np.where(is_one, most[by_key], -1))
+    chains = numbered(groups, pa.array(origins), pa.array(np.where(origins >= 0, -1, by_key)))
+    return chains, ((origins >= 0) | has_key) & ~_are_several(copies, chains, ~known)[chains]
+
+
+def _are_several(copies: pa.Table, chains: Int64s, by_key: Flags) -> Flags:
+    """Which chains can be those of several messages: 5.3.3 gives the messages of a batch one unique key.
+
+    A chain without a copy that only its unique key leads to (`by_key`) is one message. Others are if all copies have
+    one body, and no attempt has two copies of a kind.
+    """
+    count = chains.max(initial=-1) + 1
+    crcs = int64s(copies["body_crc"])
+    least, most = np.full(count, np.iinfo(np.int64).max), np.full(count, -1, np.int64)
+    np.minimum.at(least, chains, crcs)
+    np.maximum.at(most, chains, crcs)
+    kinds = numbered(pa.array(chains), copies["reconsume_times"], copies["is_delayed"], copies["is_dead_letter"])
+    is_again = np.zeros(count, np.bool_)
+    is_again[chains[ranks(kinds) > 0]] = True
+    is_by_key = np.zeros(count, np.bool_)
+    is_by_key[chains[by_key]] = True
+    return np.asarray(is_by_key & (is_again | (least != most)), np.bool_)
+
+
+def number_of_attempts(copies: pa.Table, chains: Int64s, rows: Int64s) -> Int64s:
+    """For each of some rows, the number of different attempts before it, of the same message, that the log has."""
+    attempts = int64s(copies["reconsume_times"])
+    others = np.flatnonzero(~flags(copies["is_dead_letter"]))
+    # The first copy of each attempt stands for it: the delayed one, if the log has it.
+    first = others[np.unique(numbered(pa.array(chains[others]), pa.array(attempts[others])), return_index=True)[1]]
+    order = first[np.lexsort((first, chains[first]))]
+    begin = np.searchsorted(chains[order], chains[rows], side="left")
+    places = chains[order] * (chains.size + 1) + order
+    return np.searchsorted(places, chains[rows] * (chains.size + 1) + rows, side="left") - begin

@@ -1,0 +1,104 @@
+"""The names of retry topics and dead letter topics, and the consumer groups that they belong to.
+
+A consumer group G that returns messages has topics `%RETRY%G` and `%DLQ%G` (`MixAll.getRetryTopic`@5.3.3). A group
+that pops messages of topic T has `%RETRY%G_T`, or with `enableRetryTopicV2` `%RETRY%G+T`
+(`KeyBuilder.buildPopRetryTopic`@5.3.3). `_` can also be part of the name of a group or a topic, so only the names of
+the groups show how `%RETRY%a_b_c` is divided. `+` cannot (`TopicValidator`, `Validators`@5.3.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from spark_mq.errors import ConfigError, UnsupportedStoreError
+from spark_mq.io.location import Location
+from spark_mq.store.config.config_file import load_config, load_consumer_offsets
+
+RETRY_PREFIX, DLQ_PREFIX = "%RETRY%", "%DLQ%"
+_V1, _V2 = "_", "+"
+
+
+@dataclass(frozen=True)
+class ConsumerGroups:
+    """The consumer groups that `config/` names.
+
+    Attributes:
+        are_all: Whether these are all groups: `config/subscriptionGroup.json` can be read.
+    """
+
+    names: frozenset[str]
+    are_all: bool
+
+
+@dataclass(frozen=True)
+class RetryTopic:
+    """The meaning of the name of a retry topic.
+
+    Attributes:
+        consumer_group: The group; None if `reason` is given.
+        origin_topic: The topic whose messages the group pops; None if the topic has the messages that the group
+            returned, whatever topic they are of.
+        reason: Why the group is not certain, as text for a person; None if it is certain.
+    """
+
+    name: str
+    consumer_group: str | None
+    origin_topic: str | None = None
+    reason: str | None = None
+
+
+def consumer_groups(store: Location) -> ConsumerGroups:
+    """The groups of `config/subscriptionGroup.json` and `config/consumerOffset.json`.
+
+    A file that is missing or cannot be read names no group.
+    """
+    configured = None
+    with suppress(ConfigError, UnsupportedStoreError):
+        configured = load_config(store, "subscriptionGroup.json", _group_names)
+    consuming: frozenset[str] = frozenset()
+    with suppress(ConfigError, UnsupportedStoreError):
+        consuming = frozenset(offset.consumer_group for offset in load_consumer_offsets(store))
+    return ConsumerGroups((configured or frozenset()) | consuming, configured is not None)
+
+
+def _group_names(content: dict[str, Any]) -> frozenset[str]:
+    return frozenset(map(str, content.get("subscriptionGroupTable") or ()))
+
+
+def parse_retry_topic(name: str, groups: ConsumerGroups, topics: Collection[str] | None = None) -> RetryTopic | None:
+    """The meaning of a retry topic's name; None for another topic.
+
+    A name that is `%RETRY%` and the name of a group is that group's. Otherwise, `_` divides it so that the first part
+    is a group. If `topics` are given, the second part must be one of them.
+
+    Args:
+        topics: The topics of the store; None if they are not known.
+    """
+    if not name.startswith(RETRY_PREFIX):
+        return None
+    rest = name.removeprefix(RETRY_PREFIX)
+    if _V2 in rest:
+        group, _, topic = rest.partition(_V2)
+        return RetryTopic(name, group, topic)
+    if rest in groups.names:
+        return RetryTopic(name, rest)
+    divided = [pair for pair in _divisions(rest) if pair[0] in groups.names and (topics is None or pair[1] in topics)]
+    if len(divided) == 1 and groups.are_all:
+        return RetryTopic(name, *divided[0])
+    if len(divided) > 1:
+        pairs = " or ".join(f"group {group} and topic {topic}" for group, topic in divided)
+        return RetryTopic(name, None, None, f"the topic can be that of {pairs}")
+    if _V1 in rest and not groups.are_all:
+        missing = "config/subscriptionGroup.json cannot be read"
+        return RetryTopic(name, None, None, f"{missing}, so the group is not certain: {rest}, or a part of it")
+    return RetryTopic(name, rest)
+
+
+def _divisions(text: str) -> Iterable[tuple[str, str]]:
+    """Each way to divide the text at a `_` into two parts that are not empty."""
+    for at, character in enumerate(text):
+        if character == _V1 and 0 < at < len(text) - 1:
+            yield text[:at], text[at + 1 :]

@@ -1,0 +1,329 @@
+"""Which parts of a log can be read, and whether what is missing matters, for many offsets at once.
+
+A record that has the right lengths counts as a record of the log, but its bytes can be damaged. Most brokers write no
+checksum of the properties. So a zero byte among the properties counts as damage here: files that lost a page contain
+zeros, and a broker writes none.
+
+Only the selected messages are decoded, and of these only the requested columns. Modules with kernels are imported when
+the log is read.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_mq.format.array_types import Int64s
+from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, CORRUPT_RECORD
+from spark_mq.format.record import TRANSACTION_TYPE_MASK, TRANSACTION_TYPE_NAMES
+from spark_mq.store.log.commit_log import CommitLog
+from spark_mq.store.log.corrupt_range import STRAY, CorruptRange
+from spark_mq.store.log.log_range import LogRange
+from spark_mq.store.log.splits import plan_splits
+from spark_mq.store.message_store import MessageStore
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from spark_mq.format.array_types import Int32s
+    from spark_mq.format.kernels.columns import MessageColumns
+    from spark_mq.format.kernels.dispatch import QueueTable
+
+Flags = npt.NDArray[np.bool_]
+SOUND_COLUMNS = ("store_size", "properties_bytes")
+"""The columns that `sound_messages` needs, beside `commit_log_offset`."""
+
+_ZERO = "the properties of the record contain zero bytes"
+_MAX_ROWS = 1 << 16
+_WHOLE_SEGMENT = 1 << 62
+"""The size of a split: one reader reads all of them, so a split never begins in the middle of a segment."""
+
+
+class ReadableLog:
+    """The log of a store as it was read: its start and stop, and the ranges in between without a readable record."""
+
+    def __init__(self, log: LogRange, damage: Sequence[CorruptRange]) -> None:
+        self.log = log
+        ranges = sorted(
+            (one for one in damage if one.code != STRAY and one.length > 0), key=lambda one: one.commit_log_offset
+        )
+        self._ranges = ranges
+        self._starts: Int64s = np.array([one.commit_log_offset for one in ranges], np.int64)
+        ends = [one.commit_log_offset + one.length for one in ranges]
+        self._ends: Int64s = np.maximum.accumulate(np.array(ends, np.int64))
+
+    @classmethod
+    def of(cls, found: SelectedMessages, *more: CorruptRange) -> ReadableLog:
+        """The log from which messages were selected; `more` are records that do not count (`sound_messages`)."""
+        return cls(found.log, [*found.damage, *more])
+
+    def is_readable(self, offsets: Int64s) -> Flags:
+        """Whether the commit log offsets are in the log, and not in a damaged range."""
+        in_log: Flags = (offsets >= self.log.start) & (offsets < self.log.stop)
+        return in_log & ~self.is_damaged_between(offsets, offsets + 1)
+
+    def is_damaged_between(self, starts: Int64s, stops: Int64s) -> Flags:
+        """Whether some bytes from each of `starts` up to the same element of `stops` are damaged."""
+        first = np.searchsorted(self._ends, starts, side="right")
+        last = np.searchsorted(self._starts, stops, side="left")
+        result: Flags = first < last
+        return result
+
+    def is_damaged_after(self, starts: Int64s) -> Flags:
+        """Whether there is damage from each of `starts` up to the end of the log."""
+        result: Flags = np.searchsorted(self._ends, starts, side="right") < len(self._ranges)
+        return result
+
+    def first_damage(self, starts: Int64s) -> Int64s:
+        """The number of the first damaged range that ends after each of `starts`, an index in `damage_texts`."""
+        return np.minimum(np.searchsorted(self._ends, starts, side="right"), max(len(self._ranges) - 1, 0))
+
+    @property
+    def damage_texts(self) -> list[str]:
+        """Each damaged range as text for a person, in the order of their starts."""
+        return [one.describe() for one in self._ranges]
+
+
+def sound_messages(found: SelectedMessages) -> tuple[pa.Table, tuple[CorruptRange, ...]]:
+    """The messages without damage, without `SOUND_COLUMNS`; and the damaged ones as ranges of the log.
+
+    Args:
+        found: Messages with the columns `SOUND_COLUMNS`, and perhaps `_corrupt_record`.
+    """
+    messages = found.messages
+    checked = CORRUPT_RECORD in messages.column_names and messages[CORRUPT_RECORD].null_count < messages.num_rows
+    if not checked and not _has_zero(messages["properties_bytes"]):
+        return messages.drop_columns(list(SOUND_COLUMNS)), ()
+    is_damaged = pc.match_substring(messages["properties_bytes"], pattern="\0")
+    if CORRUPT_RECORD in messages.column_names:
+        is_damaged = pc.or_(is_damaged, pc.is_valid(messages[CORRUPT_RECORD]))
+    damaged = messages.filter(is_damaged)
+    reasons = damaged[CORRUPT_RECORD] if CORRUPT_RECORD in damaged.column_names else pa.nulls(len(damaged), pa.string())
+    ranges = [
+        CorruptRange("commitlog", offset, size, "CONTENT", reason or _ZERO)
+        for offset, size, reason in zip(
+            damaged["commit_log_offset"].to_pylist(),
+            damaged["store_size"].to_pylist(),
+            reasons.to_pylist(),
+            strict=True,
+        )
+    ]
+    return messages.filter(pc.invert(is_damaged)).drop_columns(list(SOUND_COLUMNS)), tuple(ranges)
+
+
+def _has_zero(texts: pa.ChunkedArray) -> bool:
+    """Whether the buffers of binary texts have a zero byte: this is much faster than a check of each text."""
+    datas = (chunk.buffers()[2] for chunk in texts.chunks)
+    return any(data is not None and np.frombuffer(data, np.uint8).min(initial=1) == 0 for data in datas)
+
+
+@dataclass(frozen=True)
+class TopicRule:
+    """Which messages are selected: those that match one of the conditions.
+
+    Attributes:
+        names: Stored topics, such as SCHEDULE_TOPIC_XXXX.
+        prefixes: Beginnings of stored topics, such as `%RETRY%`.
+        transaction_types: Names of transaction types, such as COMMIT. Messages of other topics that have one of these
+            types are selected, too.
+        properties: Names of properties. Messages of other topics that have one of these properties are selected, too.
+        tags: Of all these messages, only those with one of these tags, and those whose properties contain a zero byte:
+            such a record is damaged, and can have had the tag. Empty for all.
+    """
+
+    names: frozenset[str] = frozenset()
+    prefixes: tuple[str, ...] = ()
+    transaction_types: frozenset[str] = frozenset()
+    properties: tuple[str, ...] = ()
+    tags: frozenset[str] = frozenset()
+
+    def accepts(self, topic: str) -> bool:
+        """Whether all messages of the stored topic are selected."""
+        return topic in self.names or topic.startswith(self.prefixes)
+
+
+EVERYTHING = TopicRule(prefixes=("",))
+"""The rule that selects all messages."""
+
+
+def rule_of(topic: str | None) -> TopicRule:
+    """The rule that selects the messages of one stored topic; None for all messages."""
+    return EVERYTHING if topic is None else TopicRule(names=frozenset({topic}))
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which messages are read, and what of them.
+
+    Attributes:
+        columns: Names of columns of table `messages`.
+        properties: Names of properties, such as REAL_TOPIC. Each of them becomes a column with the property's name,
+            which is NULL for a message without the property.
+        check_crc: Whether the CRCs of the selected messages are checked; column `_corrupt_record` has the result.
+    """
+
+    rule: TopicRule
+    columns: Sequence[str]
+    properties: Sequence[str] = ()
+    check_crc: bool = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the selected messages."""
+        fields = [ALL_MESSAGE_FIELDS[name] for name in self.columns]
+        return pa.schema([*fields, *((name, pa.string()) for name in self.properties)])
+
+
+@dataclass(frozen=True)
+class SelectedMessages:
+    """The selected messages of a store, and the parts of its log that could not be read.
+
+    Attributes:
+        messages: The messages in the order of the log. The columns are those that were requested, then one column of
+            text for each requested property, which has the property's name.
+        damage: The ranges of the log without a readable record, also those that no segment contains. Any message can
+            have been there.
+        log: The log when it was read: from its first segment to the end of the last record that was read.
+        newest_timestamp: The newest store time of all messages of the log, in milliseconds; 0 for an empty log.
+    """
+
+    messages: pa.Table
+    damage: tuple[CorruptRange, ...]
+    log: LogRange
+    newest_timestamp: int = 0
+
+
+def selected_messages(
+    store: MessageStore, rule: TopicRule, columns: Sequence[str], properties: Sequence[str] = ()
+) -> SelectedMessages:
+    """The messages of a store that match a rule, and the damaged ranges of its log.
+
+    Args:
+        columns: As in `Selection`.
+        properties: As in `Selection`.
+
+    Returns:
+        Messages, damage and the range that was read.
+    """
+    return selections_of(store, Selection(rule, columns, properties))[0]
+
+
+def selections_of(store: MessageStore, *selections: Selection) -> tuple[SelectedMessages, ...]:
+    """The messages of several selections, found by one read of the log. A message can be in several of them.
+
+    Raises the errors of `selected_messages`.
+    """
+    batches: list[list[pa.RecordBatch]] = [[] for _ in selections]
+    damage: list[CorruptRange] = []
+    reader = SelectionReader(store, *selections)
+    for part in reader.read():
+        if isinstance(part, CorruptRange):
+            damage.append(part)
+        else:
+            number, batch = part
+            batches[number].append(batch)
+    log = LogRange(reader.start, reader.position)
+    return tuple(
+        SelectedMessages(
+            pa.Table.from_batches(found, selection.schema), tuple(damage), log, max(reader.newest_timestamp, 0)
+        )
+        for selection, found in zip(selections, batches, strict=True)
+    )
+
+
+def batches_of(store: MessageStore, selection: Selection) -> Iterator[pa.RecordBatch]:
+    """The messages of a selection, batch by batch, without the damage of the log.
+
+    Raises the errors of `selected_messages`.
+    """
+    return (part[1] for part in SelectionReader(store, selection).read() if not isinstance(part, CorruptRange))
+
+
+class SelectionReader:
+    """Reads the selected messages batch by batch, for a table that does not keep them; see `selections_of`.
+
+    `start` is the commit log offset at which the log begins. `position` is the offset after the last record that was
+    read, and `newest_timestamp` the newest store time so far.
+    """
+
+    def __init__(self, store: MessageStore, *selections: Selection) -> None:
+        self._log = CommitLog.open(store.location)
+        self.start = self._log.segments[0].base if self._log.segments else 0
+        self.position = self.start
+        self.newest_timestamp = -(1 << 63)
+        self._choices = [_Choice(selection) for selection in selections]
+
+    def read(self) -> Iterator[tuple[int, pa.RecordBatch] | CorruptRange]:
+        """Batches of selected messages with the selection's number, and damage, of which missing ranges come first."""
+        from spark_mq.format.kernels.columns import MessageColumns
+        from spark_mq.format.kernels.dispatch import QueueTable
+        from spark_mq.store.log.record_reader import joined_chunks
+        from spark_mq.store.log.split_reader import read_split
+
+        yield from self._log.stray
+        yield from self._log.gaps
+        queues, plan = QueueTable(), uuid.uuid4().hex
+        for split in plan_splits(self._log, _WHOLE_SEGMENT):
+            for part in joined_chunks(read_split(split, plan)):
+                if isinstance(part, list):
+                    yield from part
+                elif part.frames.size:
+                    messages = MessageColumns(part.buffer, part.frames)
+                    last = part.frames[-1]
+                    self.position = part.base + int(last.position) + int(last.store_size)
+                    self.newest_timestamp = max(self.newest_timestamp, int(messages.store_timestamp_millis().max()))
+                    numbers = queues.numbers(part.buffer, part.frames)
+                    for number, choice in enumerate(self._choices):
+                        for batch in choice.batches(messages, queues, numbers):
+                            yield number, batch
+
+
+class _Choice:
+    """One selection while the log is read. The topic of each queue is compared once."""
+
+    def __init__(self, selection: Selection) -> None:
+        self._rule = selection.rule
+        self._columns = list(selection.columns)
+        self._properties = [name.encode() for name in selection.properties]
+        self._tags = [tags.encode() for tags in sorted(selection.rule.tags)]
+        self._check_crc = selection.check_crc
+        self._schema = selection.schema
+        self._is_selected: list[bool] = []
+        """For each queue of the table of queues: whether all its messages are selected."""
+
+    def batches(self, messages: MessageColumns, queues: QueueTable, numbers: Int32s) -> Iterator[pa.RecordBatch]:
+        """The selected messages of a chunk, whose messages are of the queues `numbers`."""
+        from spark_mq.format.kernels.batches import message_batches
+
+        mask = self._mask(messages, queues, numbers)
+        if not mask.any():
+            return
+        frames = messages.frames if mask.all() else messages.frames[mask]
+        if self._rule.tags:
+            frames = frames[messages.with_frames(frames).can_have_tags(self._tags)]
+        for part in message_batches(messages.buffer, frames, self._columns, _MAX_ROWS, check_crc=self._check_crc):
+            columns = part.record_batch(self._columns).columns
+            texts = part.property_texts(self._properties)
+            yield pa.RecordBatch.from_arrays([*columns, *texts], schema=self._schema)
+
+    def _mask(self, messages: MessageColumns, queues: QueueTable, numbers: Int32s) -> npt.NDArray[np.bool_]:
+        import numpy as np
+
+        for number in range(len(self._is_selected), queues.count):
+            self._is_selected.append(self._rule.accepts(queues.topic(number).decode("utf-8", "replace")))
+        mask: npt.NDArray[np.bool_] = np.array(self._is_selected, np.bool_)[numbers]
+        if self._rule.transaction_types:
+            types = np.array([name in self._rule.transaction_types for name in TRANSACTION_TYPE_NAMES])
+            mask |= types[(messages.frames.sys_flag & TRANSACTION_TYPE_MASK) >> 2]
+        if self._rule.properties:
+            names = [name.encode() for name in self._rule.properties]
+            mask |= messages.has_any_property(names)  # of all messages: to copy the frames of the others takes longer
+        return mask

@@ -1,0 +1,203 @@
+"""The body of a trace message: events of messages that a client with message trace sent and consumed.
+
+An event ends with `0x02`, and `0x01` separates its fields (`TraceDataEncoder.decoderFromTraceDataString`@5.3.3 and
+@4.9.7). The first field is the type of the event, and `PLACES` has the others. Recall is from 5.3.2 on.
+
+Older clients leave out the last fields of Pub (from the offset message id, or the client host on) and SubAfter (from
+the return type, or the time on). A Pub of 12 fields and the type has the success and no offset message id.
+
+As in Java, empty fields at the end of an event do not count, and an event of another type is not read. An event that
+makes the Java decoder fail is an event with a `problem`. `traces` has the same rules for many messages.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from spark_mq.format.java_text import decode_utf8
+
+EVENT_END, FIELD_END = "\x02", "\x01"
+NONE = "null"
+"""The text that a client writes for a value that it does not have."""
+
+EVENT_TYPES = ("Pub", "SubBefore", "SubAfter", "EndTransaction", "Recall")
+MESSAGE_TYPES = ("Normal_Msg", "Trans_Msg_Half", "Trans_msg_Commit", "Delay_Msg", "Order_Msg")
+"""The message types by number (`MessageType`@5.3.3; 4.9 has the first four)."""
+RETURN_TYPES = ("SUCCESS", "TIME_OUT", "EXCEPTION", "RETURNNULL", "FAILED")
+"""What a consumer's listener returned, by number (`ConsumeReturnType`@5.3.3)."""
+TRANSACTION_STATES = ("COMMIT_MESSAGE", "ROLLBACK_MESSAGE", "UNKNOW")
+"""`LocalTransactionState`@5.3.3."""
+
+PLACES = {
+    "Pub": {
+        "event_millis": 1,
+        "region_id": 2,
+        "group_name": 3,
+        "topic": 4,
+        "unique_key": 5,
+        "tags": 6,
+        "keys": 7,
+        "store_host": 8,
+        "body_length": 9,
+        "cost_millis": 10,
+        "message_type": 11,
+        "offset_message_id": 12,
+        "is_success": 13,
+        "client_host": 14,
+    },
+    "SubBefore": {
+        "event_millis": 1,
+        "region_id": 2,
+        "group_name": 3,
+        "request_id": 4,
+        "unique_key": 5,
+        "retry_times": 6,
+        "keys": 7,
+    },
+    "SubAfter": {
+        "request_id": 1,
+        "unique_key": 2,
+        "cost_millis": 3,
+        "is_success": 4,
+        "keys": 5,
+        "return_type": 6,
+        "event_millis": 7,
+        "group_name": 8,
+    },
+    "EndTransaction": {
+        "event_millis": 1,
+        "region_id": 2,
+        "group_name": 3,
+        "topic": 4,
+        "unique_key": 5,
+        "tags": 6,
+        "keys": 7,
+        "store_host": 8,
+        "message_type": 9,
+        "transaction_id": 10,
+        "transaction_state": 11,
+        "is_from_check": 12,
+    },
+    "Recall": {"event_millis": 1, "region_id": 2, "group_name": 3, "topic": 4, "unique_key": 5, "is_success": 6},
+}
+"""The position of each field in an event of each type."""
+LEAST_FIELDS = {"Pub": 12, "SubBefore": 8, "SubAfter": 6, "EndTransaction": 13, "Recall": 7}
+"""The number of fields, with the type, without which an event cannot be read."""
+TEXTS = (
+    "region_id",
+    "group_name",
+    "topic",
+    "unique_key",
+    "tags",
+    "keys",
+    "store_host",
+    "client_host",
+    "offset_message_id",
+    "request_id",
+    "transaction_id",
+)
+BITS = {"event_millis": 64, "body_length": 32, "cost_millis": 32, "retry_times": 32, "return_type": 32}
+"""The fields that are integers, and their bits."""
+
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+
+
+@dataclass(frozen=True)
+class TraceEvent:
+    """An event of a trace message; a field that its type or its client does not have is None.
+
+    Attributes:
+        event_type: One of `EVENT_TYPES`; None if the event has a problem.
+        event_millis: The time of the event, milliseconds since the epoch. A SubAfter has it only from newer clients.
+        keys: The keys of the traced message, separated by spaces.
+        is_success: Whether the message was sent, consumed or recalled.
+        cost_millis: How long that took.
+        request_id: The same of a SubBefore and the SubAfter that belongs to it.
+        retry_times: How often the message was consumed before.
+        return_type: One of `RETURN_TYPES`, or the number if it is another one.
+        message_type: One of `MESSAGE_TYPES`.
+        is_from_check: Whether the broker had asked for the state of the transaction.
+        problem: Why the event cannot be read, as text for a person; None if it can.
+    """
+
+    event_type: str | None
+    event_millis: int | None = None
+    region_id: str | None = None
+    group_name: str | None = None
+    topic: str | None = None
+    unique_key: str | None = None
+    tags: str | None = None
+    keys: str | None = None
+    store_host: str | None = None
+    client_host: str | None = None
+    body_length: int | None = None
+    cost_millis: int | None = None
+    message_type: str | None = None
+    offset_message_id: str | None = None
+    is_success: bool | None = None
+    request_id: str | None = None
+    retry_times: int | None = None
+    return_type: str | None = None
+    transaction_id: str | None = None
+    transaction_state: str | None = None
+    is_from_check: bool | None = None
+    problem: str | None = None
+
+
+def parse_trace_body(body: bytes) -> list[TraceEvent]:
+    r"""The events of a trace message's body, in their order."""
+    return [parse_trace_event(piece) for piece in decode_utf8(body).split(EVENT_END) if piece]
+
+
+def parse_trace_event(piece: str) -> TraceEvent:
+    """The event of a text without `0x02`."""
+    fields = piece.rstrip(FIELD_END).split(FIELD_END)
+    event_type = fields[0]
+    if event_type not in PLACES:
+        return TraceEvent(None, problem=f"{event_type[:40]!r} is not a type of event")
+    if len(fields) < LEAST_FIELDS[event_type]:
+        return TraceEvent(None, problem=f"{event_type}: {len(fields)} fields are too few")
+    try:
+        return TraceEvent(event_type, **_values(event_type, fields))  # type: ignore[arg-type]
+    except ValueError as error:
+        return TraceEvent(None, problem=f"{event_type}: {error}")
+
+
+def _values(event_type: str, fields: list[str]) -> dict[str, str | int | bool | None]:
+    """The values of the fields. Raises `ValueError` if one is not valid."""
+    places = dict(PLACES[event_type])
+    if event_type == "Pub" and len(fields) == 13:
+        places["is_success"] = places.pop("offset_message_id")
+    if event_type == "SubAfter" and len(fields) == 8:
+        del places["event_millis"]  # it counts only together with the group
+    texts = {name: fields[place] for name, place in places.items() if place < len(fields)}
+    values: dict[str, str | int | bool | None] = {}
+    for name, text in texts.items():
+        if name in BITS:
+            values[name] = parse_integer(name, text, BITS[name])
+        elif name in ("is_success", "is_from_check"):
+            values[name] = text.lower() == "true"
+        elif name == "message_type":
+            kind = parse_integer(name, text, 32)
+            if not 0 <= kind < len(MESSAGE_TYPES):
+                raise ValueError(f"{kind} is not a message type")
+            values[name] = MESSAGE_TYPES[kind]
+        elif name == "transaction_state":
+            if text not in TRANSACTION_STATES:
+                raise ValueError(f"{text[:40]!r} is not a transaction state")
+            values[name] = text
+        else:
+            values[name] = None if text in ("", NONE) else text
+    number = values.get("return_type")
+    if isinstance(number, int):
+        values["return_type"] = RETURN_TYPES[number] if 0 <= number < len(RETURN_TYPES) else str(number)
+    return values
+
+
+def parse_integer(name: str, text: str, bits: int) -> int:
+    """A field as a signed integer of `bits` bits. Raises `ValueError` if it is not one."""
+    number = int(text) if _INTEGER.fullmatch(text) else None
+    if number is None or not -(1 << bits - 1) <= number < 1 << bits - 1:
+        raise ValueError(f"{name} {text[:40]!r} is not an integer of {bits} bits")
+    return number

@@ -1,0 +1,363 @@
+"""The transactions of a store: what became of each half message.
+
+How a broker keeps a transaction (`TransactionalMessageServiceImpl`, `EndTransactionProcessor`, both @4.9.7 and @5.3.3):
+
+- A half message is stored in RMQ_SYS_TRANS_HALF_TOPIC, with the transaction type NONE. Its properties name the real
+  topic and queue.
+- A check of the producer first stores the half message again, with TRANSACTION_CHECK_TIMES one higher. Another copy,
+  with TRAN_PREPARED_QUEUE_OFFSET, is stored while a message with CHECK_IMMUNITY_TIME_IN_SECONDS is too young for a
+  check.
+- A commit stores a message of type COMMIT in the real topic. Its `prepared_transaction_offset` is the commit log offset
+  of the copy that was committed.
+- After that, and also for a rollback, an op message names the queue offset of that copy (`op_message`). So a copy that
+  an op message names, and no commit, was rolled back.
+- A half message that was checked too often, or is too old, is stored in TRANS_CHECK_MAX_TIME_TOPIC. That message names
+  no offset; unique key, born time, born host, producer group and real topic together identify it. A copy that was made
+  for a check can be discarded after the producer rolled back an older one: the transaction is rolled back.
+- The offset of group CID_RMQ_SYS_TRANS in the half topic is after all copies about which the broker has decided.
+
+All of these messages follow the half message in the log. So a half message whose log is whole from there on has a
+certain state, however old it is.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_mq.format.array_types import Flags, Int64s
+from spark_mq.format.arrow_array import timestamps
+from spark_mq.format.system_topic import HALF_TOPIC
+from spark_mq.lifecycle.log_source import LogSource, StoreLog
+from spark_mq.lifecycle.message_arrays import flags, integers, lists, numbered, numbers, optional
+from spark_mq.lifecycle.op_message import settled_halves
+from spark_mq.lifecycle.selected_messages import ReadableLog, sound_messages
+from spark_mq.lifecycle.transaction_records import (
+    DISCARD_TOPIC,
+    OPS,
+    RECORDS,
+    TRANSACTION_GROUP,
+    DecidedHalves,
+    TransactionSettings,
+)
+from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.message_store import MessageStore
+from spark_mq.tables.lifecycle import TRANSACTIONS
+
+
+def transaction_rows(store: MessageStore, at: int | None = None, conf: BrokerConf | None = None) -> pa.Table:
+    """The transactions of a store, a row for each, by the first record that is left of them.
+
+    Args:
+        at: The time to which ages refer, milliseconds since the epoch; by default now.
+        conf: The broker's settings; by default those of a broker whose settings name none.
+
+    Returns:
+        The rows of table `transactions`; `TRANSACTIONS` says what its columns are.
+    """
+    return transactions_of(StoreLog(store), at, conf)
+
+
+def transactions_of(source: LogSource, at: int | None = None, conf: BrokerConf | None = None) -> pa.Table:
+    """The transactions of any source; arguments and result as for `transaction_rows`."""
+    moment = source.moment(at)
+    settings = TransactionSettings.of(conf or source.conf, source.broker_versions)
+    decided = DecidedHalves.of(source.location)  # before the log, which is then at least as new
+    records, ops = source.selections_of(RECORDS, OPS)
+    sound_records, bad_records = sound_messages(records)
+    sound_ops, bad_ops = sound_messages(ops)
+    found = TransactionRecords(sound_records, sound_ops, ReadableLog.of(records, *bad_records, *bad_ops))
+    return transactions(found, decided, source.lost_end(records.newest_timestamp), settings, moment)
+
+
+PENDING, COMMITTED, ROLLED_BACK = "PENDING", "COMMITTED", "ROLLED_BACK"
+DISCARDED, UNKNOWN = "DISCARDED", "UNKNOWN"
+CHECK, DISCARD = "CHECK", "DISCARD"
+
+_NONE = -1
+
+
+def transactions(
+    found: TransactionRecords,
+    decided: DecidedHalves,
+    end_problem: str | None,
+    settings: TransactionSettings,
+    at: int,
+) -> pa.Table:
+    """The transactions in the messages of a log; `transaction_rows` describes the table.
+
+    Args:
+        end_problem: Why the end of the log is lost; None if it is not.
+        at: The time to which ages refer, in milliseconds.
+
+    Returns:
+        A table with the columns of table `transactions`.
+    """
+    state, reason = _states(found, decided, end_problem)
+    records, first = found.records, found.first_record
+    some = records.take(pa.array(first))
+    born, stored = integers(records["born_timestamp_millis"]), integers(records["store_timestamp_millis"])
+    ended = _end_times(found, state, stored)
+    is_pending = flags(pc.equal(state, PENDING))
+    has_ended = ~is_pending & flags(pc.not_equal(state, UNKNOWN))
+    checks, are_checks_known = _checks(found)
+    next_time, next_step = _next_step(found, settings, born[first], stored, checks)
+    queue_id = numbers(some["REAL_QID"], 9, _NONE, _NONE)
+    own_queue = found.is_commit[first] & (queue_id < 0)
+    queue_id[own_queue] = found.queue_id[first[own_queue]]
+    age = np.where(has_ended, ended, at) - born[first]
+    commits = found.by_transaction(found.is_commit)
+    columns = {
+        "unique_key": some["unique_key"],
+        "topic": found.real_topic.take(pa.array(first)),
+        "queue_id": optional(queue_id, queue_id >= 0, pa.int32()),
+        "producer_group": some["PGROUP"],
+        "state": state,
+        "reason": reason,
+        "checks": optional(checks, are_checks_known, pa.int32()),
+        "born_timestamp": timestamps(born[first]),
+        "end_timestamp": timestamps(ended, has_ended),
+        "age_millis": optional(age, flags(pc.is_valid(timestamps(born[first])))),
+        "next_check_timestamp": timestamps(next_time, is_pending),
+        "next_step": pc.if_else(pa.array(is_pending), next_step, pa.scalar(None, pa.string())),
+        "half_queue_id": optional(found.queue_id[found.newest_half], found.has_half, pa.int32()),
+        "half_queue_offsets": found.lists(found.halves, found.queue_offset),
+        "half_offsets": found.lists(found.halves, found.offset),
+        "op_offsets": lists(*found.ops, found.count),
+        "commit_offsets": found.lists(commits, found.offset),
+        "discard_offset": optional(found.offset[found.discard], found.discard >= 0),
+    }
+    return pa.table(columns, schema=TRANSACTIONS.schema)
+
+
+class TransactionRecords:
+    """The records of each transaction: half messages, op messages, commits and discarded messages.
+
+    Arrays with an element for each message: `offset`, `queue_id`, `queue_offset`, `is_half`, `is_discard`, `is_commit`,
+    and `number`, the number of the message's transaction, -1 for none. Arrays with an element for each transaction have
+    numbers of messages: `first_record`, `first_half`, `newest_half`, and `commit` and `discard`, the first of each, or
+    -1. `halves` are the half messages in the order of transaction, queue id and queue offset.
+    """
+
+    def __init__(self, records: pa.Table, ops: pa.Table, log: ReadableLog) -> None:
+        """Find out which messages are of one transaction.
+
+        Args:
+            records: The messages of selection `RECORDS`, in the order of the log.
+            ops: The messages of selection `OPS`.
+        """
+        self.records = records = records.combine_chunks()
+        self.log = log
+        self.offset = integers(records["commit_log_offset"])
+        self.queue_id, self.queue_offset = integers(records["queue_id"]), integers(records["queue_offset"])
+        self.is_half = flags(pc.equal(records["topic"], HALF_TOPIC))
+        self.is_discard = flags(pc.equal(records["topic"], DISCARD_TOPIC))
+        self.is_commit: Flags = ~self.is_half & ~self.is_discard
+        own_topic = pc.if_else(pa.array(self.is_commit), records["topic"], pa.scalar(None, pa.string()))
+        self.real_topic = pc.coalesce(records["REAL_TOPIC"], own_topic)
+        self.checks = numbers(records["TRANSACTION_CHECK_TIMES"], 9, 0, _NONE)
+        self.original = numbers(records["TRAN_PREPARED_QUEUE_OFFSET"], 18, _NONE, _NONE)
+        never_checked = flags(pc.is_null(records["TRANSACTION_CHECK_TIMES"]))
+        self.is_original: Flags = self.is_half & never_checked & (self.original == _NONE)
+        self.is_ambiguous, self.number, self.count = self._numbers()
+        halves = np.flatnonzero(self.is_half)
+        order = np.lexsort((self.queue_offset[halves], self.queue_id[halves], self.number[halves]))
+        self.halves: Int64s = halves[order]
+        numbers_of_halves = self.number[self.halves]
+        self.has_half = np.zeros(self.count, np.bool_)
+        self.has_half[numbers_of_halves] = True
+        self.first_half, self.newest_half = np.zeros(self.count, np.int64), np.zeros(self.count, np.int64)
+        self.first_half[numbers_of_halves[::-1]] = self.halves[::-1]
+        self.newest_half[numbers_of_halves] = self.halves
+        self.first_record = self._first(self.number >= 0)
+        self.commit, self.discard = self._first(self.is_commit), self._first(self.is_discard)
+        self._pair_ops(ops)
+
+    def by_transaction(self, chosen: Flags) -> Int64s:
+        """The numbers of the chosen messages that are of a transaction, by transaction."""
+        messages = np.flatnonzero(chosen & (self.number >= 0))
+        return messages[np.argsort(self.number[messages], kind="stable")]
+
+    def lists(self, messages: Int64s, values: Int64s) -> pa.Array:
+        """For each transaction the values of its messages, which are in the order of transactions."""
+        return lists(self.number[messages], values[messages], self.count)
+
+    def _first(self, chosen: Flags) -> Int64s:
+        """The first chosen message of each transaction; -1 if there is none."""
+        messages = np.flatnonzero(chosen & (self.number >= 0))[::-1]
+        first = np.full(self.count, _NONE)
+        first[self.number[messages]] = messages
+        return first
+
+    def _numbers(self) -> tuple[Flags, Int64s, int]:
+        """Which messages can be of several transactions; the number of each message's transaction; their count.
+
+        Messages with the same unique key, born time, born host, producer group and real topic are of one transaction.
+        If several original half messages are the same in all that, each of them counts as a transaction, and only
+        offsets say what belongs to it.
+        """
+        records, offset = self.records, self.offset
+        key = records["unique_key"]
+        no_key = np.where(flags(pc.is_null(key)), offset, _NONE)
+        names = [key, records["born_timestamp_millis"], records["born_host"], records["PGROUP"], self.real_topic]
+        group = numbered(*names, pa.array(no_key))
+        is_ambiguous = (np.bincount(group[self.is_original], minlength=group.size + 1) > 1)[group]
+        own = np.where(is_ambiguous, offset, _NONE)
+        halves, commits = np.flatnonzero(self.is_half), np.flatnonzero(self.is_commit)
+        prepared = integers(records["prepared_transaction_offset"])[commits]
+        is_before: Flags = (prepared >= 0) & (prepared < offset[commits])
+        is_found = np.zeros(commits.size, np.bool_)
+        if halves.size:
+            half = halves[np.minimum(np.searchsorted(offset[halves], prepared), halves.size - 1)]
+            is_found = is_before & (offset[half] == prepared) & (group[half] == group[commits])
+            own[commits[is_found]] = own[half[is_found]]
+            no_key[commits[is_found]] = no_key[half[is_found]]
+        is_used = np.ones(group.size, np.bool_)
+        is_used[commits] = is_found | is_before & ~self.log.is_readable(prepared)
+        is_used &= ~(self.is_discard & is_ambiguous)
+        number = np.full(group.size, _NONE)
+        if is_used.any():
+            number[is_used] = numbered(pa.array(group[is_used]), pa.array(own[is_used]))
+        return is_ambiguous, number, int(number.max(initial=_NONE)) + 1
+
+    def _pair_ops(self, ops: pa.Table) -> None:
+        """Find the half message of each queue offset that an op message names: the newest one before the op message.
+
+        `ops` are pairs of transaction and commit log offset of an op message, sorted; `last_op` is the last of these
+        offsets for each transaction, and `last_op_time` its store time. `is_settled` is whether an op message names the
+        newest copy, or the original of which it says that it is a copy.
+        """
+        settled = settled_halves(ops)
+        named, named_queue = integers(settled["half_queue_offset"]), integers(settled["queue_id"])
+        halves = self.halves
+        stand_ins = halves[self.original[halves] >= 0]  # a copy stands for its original, which can have expired
+        queue = np.concatenate((self.queue_id[halves], self.queue_id[stand_ins], named_queue))
+        offset = np.concatenate((self.queue_offset[halves], self.original[stand_ins], named))
+        time = np.concatenate((self.offset[halves], np.full(stand_ins.size, _NONE), integers(settled["op_offset"])))
+        owner = np.concatenate((halves, stand_ins, np.full(named.size, _NONE)))
+        order = np.lexsort((time, offset, queue))
+        last = np.maximum.accumulate(np.where(owner[order] >= 0, np.arange(order.size), _NONE))
+        mine = order[np.maximum(last, 0)]
+        is_pair = (owner[order] < 0) & (last >= 0) & (queue[mine] == queue[order]) & (offset[mine] == offset[order])
+        half, op_offset, op_named = owner[mine[is_pair]], time[order[is_pair]], offset[order[is_pair]]
+        number = self.number[half]
+        order = np.lexsort((op_offset, number))
+        owners, offsets = number[order], op_offset[order]
+        is_first = np.ones(order.size, np.bool_)
+        is_first[1:] = (owners[1:] != owners[:-1]) | (offsets[1:] != offsets[:-1])
+        self.ops: tuple[Int64s, Int64s] = (owners[is_first], offsets[is_first])
+        self.last_op = np.full(self.count, _NONE)
+        self.last_op[owners] = offsets  # the pairs ascend
+        newest = self.newest_half[number]
+        is_newest = (op_named == self.queue_offset[newest]) | (op_named == self.original[newest])
+        self.is_settled = np.zeros(self.count, np.bool_)
+        self.is_settled[number[is_newest]] = True
+        all_ops = integers(ops["commit_log_offset"])
+        self.last_op_time = np.zeros(self.count, np.int64)
+        has_op = np.flatnonzero(self.last_op >= 0)
+        places = np.searchsorted(all_ops, self.last_op[has_op])
+        self.last_op_time[has_op] = integers(ops["store_timestamp_millis"])[places]
+
+
+def _states(found: TransactionRecords, decided: DecidedHalves, end_problem: str | None) -> tuple[pa.Array, pa.Array]:
+    """State and reason of each transaction."""
+    log, newest, has_half = found.log, found.newest_half, found.has_half
+    if not found.count:
+        return pa.array([], pa.string()), pa.array([], pa.string())
+    first_offset, newest_offset = found.offset[found.first_half], found.offset[newest]
+    has_original = np.zeros(found.count, np.bool_)
+    has_original[found.number[found.is_original]] = True
+    lacks_copies = has_half & ~has_original
+    # The broker stores no op message when it gives up: one that names any copy tells that the producer decided.
+    is_rolled_back = has_half & (found.is_settled | ((found.last_op >= 0) & (found.discard >= 0)))
+    is_damaged = np.where(
+        is_rolled_back,
+        log.is_damaged_between(first_offset, found.last_op),
+        log.is_damaged_after(newest_offset),
+    )
+    offset_of_group = np.full(found.count, _NONE)
+    for queue_id, offset in decided.offsets.items():
+        offset_of_group[found.queue_id[newest] == queue_id] = offset
+    is_passed = found.queue_offset[newest] < offset_of_group
+    is_open = ~is_rolled_back
+    cases: list[tuple[Flags, str, pa.Array | str | None]] = [
+        (found.commit >= 0, COMMITTED, None),
+        ((found.discard >= 0) & ~is_rolled_back, DISCARDED, None),
+        (is_damaged, UNKNOWN, _damage_reasons(log, np.where(is_rolled_back, first_offset, newest_offset))),
+        (lacks_copies, UNKNOWN, _LACKS_COPIES.format(start=log.log.start)),
+        (is_rolled_back, ROLLED_BACK, None),
+        (is_open & is_passed & found.is_ambiguous[newest], UNKNOWN, _AMBIGUOUS),
+        (is_passed, UNKNOWN, _PASSED),
+        (np.full(found.count, end_problem is not None), UNKNOWN, end_problem),
+        (
+            np.full(found.count, decided.problem is not None),
+            UNKNOWN,
+            f"how far the broker has decided: {decided.problem}",
+        ),
+        (found.last_op >= 0, PENDING, _ASKS_AGAIN),
+        (np.ones(found.count, np.bool_), PENDING, None),
+    ]
+    case = np.argmax(np.stack([condition for condition, _, _ in cases]), axis=0)
+    states = pa.array([state for _, state, _ in cases]).take(pa.array(case))
+    texts = [reason if isinstance(reason, str) else None for _, _, reason in cases]
+    reasons = pa.array(texts, pa.string()).take(pa.array(case))
+    for number, (_, _, reason) in enumerate(cases):
+        if isinstance(reason, pa.Array) and (case == number).any():
+            reasons = pc.if_else(pa.array(case == number), reason, reasons)
+    return states, reasons
+
+
+_LACKS_COPIES = (
+    "older copies of the half message are not in the log, which begins at commit log offset {start}: one of them can "
+    "have been committed"
+)
+_PASSED = (
+    f"the offset of {TRANSACTION_GROUP} in consumerOffset.json is after the half message, but the log has no message "
+    "that ended the transaction"
+)
+_AMBIGUOUS = (
+    "several half messages have this unique key and were made at the same time, so it is not certain which messages "
+    "belong to this one"
+)
+_ASKS_AGAIN = "an older copy was rolled back, but the broker asks about the newest copy"
+
+
+def _damage_reasons(log: ReadableLog, starts: Int64s) -> pa.Array:
+    texts = [
+        f"a message that ended the transaction can have been in a damaged range: {text}" for text in log.damage_texts
+    ]
+    return pa.array(texts or [""], pa.string()).take(pa.array(log.first_damage(starts)))
+
+
+def _end_times(found: TransactionRecords, state: pa.Array, stored: Int64s) -> Int64s:
+    """The store time of the message that ended each transaction; any number for one that has not ended."""
+    result = found.last_op_time.copy()
+    for name, message in ((DISCARDED, found.discard), (COMMITTED, found.commit)):
+        is_state = flags(pc.equal(state, name))
+        result[is_state] = stored[message[is_state]]
+    return result
+
+
+def _checks(found: TransactionRecords) -> tuple[Int64s, Flags]:
+    """The number of checks that the newest copy names, or else the commit; and whether it is known."""
+    message = np.where(found.has_half, found.newest_half, found.commit)
+    checks = np.where(message >= 0, found.checks[message], _NONE)
+    return checks, checks >= 0
+
+
+def _next_step(
+    found: TransactionRecords, settings: TransactionSettings, born: Int64s, stored: Int64s, checks: Int64s
+) -> tuple[Int64s, pa.Array]:
+    """The earliest time of the broker's next step, and the step (`TransactionalMessageServiceImpl.check`@5.3.3)."""
+    newest = found.newest_half
+    seconds = numbers(found.records["CHECK_IMMUNITY_TIME_IN_SECONDS"], 9, _NONE, _NONE)[newest]
+    immune = np.where(seconds == _NONE, settings.timeout, seconds * 1000)
+    is_copy = ~found.is_original[newest]
+    next_round = stored[newest] + np.where(is_copy, settings.check_interval, 0)
+    time = np.maximum(born + immune, next_round)
+    is_last = checks >= settings.check_max
+    is_old = time - born > settings.reserved
+    time = np.where(is_last, next_round, np.where(is_old, np.maximum(born + settings.reserved, next_round), time))
+    step = pa.array([CHECK, DISCARD]).take(pa.array((is_last | is_old).astype(np.int8)))
+    return time, step

@@ -1,0 +1,304 @@
+"""The JSON content of a file of `config/`, with errors that name the file and say what to do.
+
+Lines are indented with tabs, and a colon has no space after it. Integer keys have no quotes, and follow each other in
+one line. So do the elements of a set (of a list they would not, but no file that is rewritten here has a list).
+
+Pure functions: bytes in, bytes out. Files keep the form of the broker that wrote them: names, order, and fields that
+this package does not know.
+
+Pure functions: bytes in, bytes out. The file keeps the form of the broker that wrote it: names, order, and fields that
+this package does not know.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spark_mq.errors import ConfigError
+from spark_mq.format.broker_version import OWN_SYSTEM_TOPICS, STATE_VERSION, TOPIC_ATTRIBUTES, BrokerVersions
+from spark_mq.format.system_topic import HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC
+from spark_mq.store.config.config_file import as_integer, parse_fastjson
+
+_ESCAPED = re.compile('[\\x00-\\x1f"\\\\\\x7f-\\x9f\\u2028\\u2029\\ud800-\\udfff]')
+_SHORT = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
+CONSUMER_OFFSETS = "config/consumerOffset.json"
+LMQ_CONSUMER_OFFSETS = "config/lmqConsumerOffset.json"
+DELAY_OFFSETS = "config/delayOffset.json"
+
+Translate = Callable[[str, int, int], int | None]
+"""The new queue offset for a topic (its old name), a queue id and an old queue offset; None if the result has no such
+queue."""
+
+_GROUP_MARK = "@"
+TOPICS = "config/topics.json"
+
+_DEFAULT_QUEUES = 8
+_READ_AND_WRITE = 6
+_ONE_QUEUE = ("%RETRY%", "%DLQ%", "RMQ_SYS_TRACE_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC")
+"""Beginnings of topics that a broker makes with one queue (`AbstractSendMessageProcessor.consumerSendMsgBack`,
+`TopicConfigManager.createTopicOfTranCheckMaxTime`@5.3.3; the same in 4.9.7)."""
+
+_MADE_AT_BOOT = frozenset(
+    {
+        "SELF_TEST_TOPIC",
+        "TBW102",
+        "BenchmarkTest",
+        "OFFSET_MOVED_EVENT",
+        SCHEDULE_TOPIC,
+        HALF_TOPIC,
+        OP_TOPIC,
+    }
+)
+_MADE_AT_BOOT_BY_5 = ("rmq_sys_",)
+"""Topics that a broker adds to its table at each boot (`TopicConfigManager.init`@5.3.3, `TopicConfigManager`@4.9.7,
+`TransactionalMessageBridge.selectTopicConfig`@4.9.7). A broker of 5.x makes its own topics with the prefix `rmq_sys_`:
+those of the timers, of pop consumption and of its group."""
+
+
+def object_of(data: bytes | None, path: str) -> dict[str, Any]:
+    """The JSON object that a file contains; an empty one if there is no file."""
+    if data is None:
+        return {}
+    try:
+        content = parse_fastjson(data.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path}: it cannot be read: {error}. Put a readable copy in its place") from error
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path}: it does not contain a JSON object. Put a readable copy in its place")
+    return content
+
+
+def object_in(content: Mapping[str, Any], name: str, path: str) -> dict[str, Any]:
+    """The JSON object with a name in the content of a file; an empty one if there is none."""
+    table = content.get(name) or {}
+    if not isinstance(table, dict):
+        raise ConfigError(f"{path}: {name} is not a JSON object. Put a readable copy in its place")
+    return table
+
+
+def fastjson_text(value: object, depth: int = 0) -> str:
+    r"""The JSON text of a value.
+
+    Args:
+        value: Objects as mappings, whose keys are text or integers; lists, text, numbers, booleans and None.
+        depth: The tabs before the line that the value begins in.
+    """
+    if isinstance(value, str):
+        return _quoted(value)
+    if isinstance(value, Mapping):
+        return _object(value, depth)
+    if isinstance(value, Sequence):
+        return f"[{','.join(fastjson_text(item, depth + 1) for item in value)}]"
+    return json.dumps(value)
+
+
+def _object(value: Mapping[object, object], depth: int) -> str:
+    if not value:
+        return "{}"
+    line = "\n" + "\t" * depth
+    entries = []
+    for key, item in value.items():
+        before = "" if isinstance(key, int) else f"{line}\t"
+        name = str(key) if isinstance(key, int) else _quoted(str(key))
+        entries.append(f"{before}{name}:{fastjson_text(item, depth + 1)}")
+    return f"{{{','.join(entries)}{line}}}"
+
+
+def _quoted(text: str) -> str:
+    return f'"{_ESCAPED.sub(_escape, text)}"'
+
+
+def _escape(match: re.Match[str]) -> str:
+    return _SHORT.get(match[0]) or f"\\u{ord(match[0]):04X}"
+
+
+@dataclass(frozen=True)
+class TranslatedOffsets:
+    """Offsets of consumers, or of delay levels, in the new store.
+
+    Attributes:
+        dropped: The number of offsets that were left out, because the result has no such queue, by topic.
+    """
+
+    content: bytes
+    kept: int
+    dropped: Mapping[str, int]
+
+
+def consumer_offsets_json(
+    existing: bytes, translate: Translate, topics: Mapping[str, str] | None = None, path: str = CONSUMER_OFFSETS
+) -> TranslatedOffsets:
+    """The file `config/consumerOffset.json` of the new store; also `lmqConsumerOffset.json`, which has the same form.
+
+    If two topics become one, a group continues at the smaller one of its two offsets, so that it misses no message.
+
+    Args:
+        translate: The new offset for topic, queue id and offset of the source.
+        topics: New names of topics, by their old names.
+        path: The path of the file, for error messages.
+    """
+    content, names = object_of(existing, path), topics or {}
+    kept: dict[str, dict[int, int]] = {}
+    dropped: Counter[str] = Counter()
+    for topic_and_group, offsets in object_in(content, "offsetTable", path).items():
+        topic, mark, group = topic_and_group.partition(_GROUP_MARK)
+        translated = _translated(offsets, topic, translate, path)
+        dropped[topic] += len(offsets) - len(translated)
+        if not translated and offsets:
+            continue
+        entry = kept.setdefault(f"{names.get(topic, topic)}{mark}{group}", {})
+        for queue_id, offset in translated.items():
+            entry[queue_id] = min(entry.get(queue_id, offset), offset)
+    new = {**content, "offsetTable": kept}
+    if isinstance(content.get("groupTopicMap"), dict):
+        new["groupTopicMap"] = _group_topics(content["groupTopicMap"], kept)
+    lost = {name: count for name, count in dropped.items() if count}
+    return TranslatedOffsets(_new_text(new, existing), sum(map(len, kept.values())), lost)
+
+
+def delay_offsets_json(existing: bytes, translate: Translate, path: str = DELAY_OFFSETS) -> TranslatedOffsets:
+    """The file `config/delayOffset.json` of the new store.
+
+    Args:
+        translate: The new offset for topic (that of delayed messages), queue id and offset of the source.
+        path: The path of the file, for error messages.
+    """
+    content = object_of(existing, path)
+    kept: dict[int, int] = {}
+    dropped = 0
+    for level, offset in _numbers(object_in(content, "offsetTable", path), path).items():
+        new = translate(SCHEDULE_TOPIC, level - 1, offset)
+        if new is None:
+            dropped += 1
+        else:
+            kept[level] = new
+    text = _new_text({**content, "offsetTable": kept}, existing)
+    return TranslatedOffsets(text, len(kept), {SCHEDULE_TOPIC: dropped} if dropped else {})
+
+
+def _new_text(content: Mapping[str, object], existing: bytes) -> bytes:
+    """The text of a file; that of the existing file if it says the same."""
+    text = fastjson_text(content)
+    return existing if parse_fastjson(text) == parse_fastjson(existing.decode("utf-8")) else text.encode()
+
+
+def _translated(offsets: object, topic: str, translate: Translate, path: str) -> dict[int, int]:
+    """The new offsets of the queues that the result has."""
+    if not isinstance(offsets, dict):
+        raise ConfigError(f"{path}: the offsets of topic {topic!r} are not a JSON object")
+    new = {queue_id: translate(topic, queue_id, offset) for queue_id, offset in _numbers(offsets, path).items()}
+    return {queue_id: offset for queue_id, offset in new.items() if offset is not None}
+
+
+def _group_topics(existing: Mapping[str, object], kept: Mapping[str, object]) -> dict[str, list[str]]:
+    """The topics of each group that has offsets (`ConsumerOffsetManager.getGroupTopicMap`@5.3.3), in their order."""
+    found: dict[str, list[str]] = {}
+    for key in kept:
+        topic, mark, group = key.partition(_GROUP_MARK)
+        if mark:
+            found.setdefault(group, []).append(topic)
+    order = [*(group for group in existing if group in found), *(group for group in found if group not in existing)]
+    return {group: _ordered(found[group], existing.get(group)) for group in order}
+
+
+def _ordered(topics: list[str], before: object) -> list[str]:
+    """The topics in the order in which they were before, then the new ones."""
+    known = [topic for topic in before if topic in topics] if isinstance(before, list) else []
+    return [*known, *(topic for topic in topics if topic not in known)]
+
+
+def _numbers(table: Mapping[str, object], path: str) -> dict[int, int]:
+    try:
+        return {as_integer(key, 32): as_integer(value, 64) for key, value in table.items()}
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{path}: an offset cannot be read: {error}. Correct it, or remove the file") from error
+
+
+def topics_json(
+    existing: bytes | None,
+    queues: Mapping[str, int],
+    topics: Mapping[str, str],
+    versions: BrokerVersions,
+    timestamp: int = 0,
+) -> bytes:
+    """The file `config/topics.json` of the new store.
+
+    Existing topics stay as they are, with their new names; a topic that gets the messages of another one has enough
+    queues to read. Topics that have messages, but no entry, are added: a broker refuses to serve them otherwise. Their
+    number of queues is 8, or more if a message is in a queue after these; 1 for retry topics and dead letter topics.
+    Topics that a broker makes at its boot are not added.
+
+    Args:
+        existing: The file of the source; None if there is none.
+        queues: The number of queues (the largest queue id and 1) of each topic that has messages, by its new name.
+        topics: New names of topics, by their old names.
+        versions: The versions of the broker; where they differ, the newer form is written, which all can read.
+        timestamp: The time of a new file in milliseconds. A file with other topics than before has another version, so
+            that name servers take it over.
+    """
+    content = object_of(existing, TOPICS)
+    table = object_in(content, "topicConfigTable", TOPICS)
+    renamed: dict[str, object] = {}
+    for name, entry in table.items():
+        new_name = topics.get(name, name)
+        if new_name in renamed and name != new_name:
+            continue  # two topics become one; the entry of the topic that had the name counts
+        renamed[new_name] = entry if new_name == name else _named(entry, new_name)
+    for name, count in queues.items():
+        if name not in renamed and not _is_made_at_boot(name, versions):
+            renamed[name] = _new_topic(name, count, versions)
+        elif name in topics.values():
+            renamed[name] = _with_queues(renamed[name], count)
+    data_version = _data_version(content.get("dataVersion"), versions, timestamp, is_changed=renamed != table)
+    new = {**content, "dataVersion": data_version, "topicConfigTable": renamed}
+    return existing if existing is not None and new == content else fastjson_text(new).encode()
+
+
+def _data_version(existing: object, versions: BrokerVersions, timestamp: int, *, is_changed: bool) -> dict[str, object]:
+    """The version of a file (`DataVersion`@5.3.3). Only a file of 5.x has a `stateVersion`."""
+    new: dict[str, object] = {"counter": 0, "stateVersion": 0, "timestamp": timestamp}
+    if isinstance(existing, dict) and isinstance(existing.get("counter"), int):
+        values = {**existing, "counter": existing["counter"] + is_changed}
+        new = {**{name: values.get(name, new[name]) for name in new}, **values}
+    if versions.decide(STATE_VERSION) is False:
+        del new["stateVersion"]
+    return new
+
+
+def _named(entry: object, name: str) -> object:
+    return {**entry, "topicName": name} if isinstance(entry, dict) else entry
+
+
+def _with_queues(entry: object, count: int) -> object:
+    """The entry with at least `count` queues to read: a broker serves no message in a queue after them."""
+    if isinstance(entry, dict) and isinstance(entry.get("readQueueNums"), int) and entry["readQueueNums"] < count:
+        return {**entry, "readQueueNums": count}
+    return entry
+
+
+def _new_topic(name: str, count: int, versions: BrokerVersions) -> dict[str, object]:
+    """The entry of a topic as a broker makes it (`TopicConfig`@5.3.3)."""
+    queues = max(count, 1 if name.startswith(_ONE_QUEUE) else _DEFAULT_QUEUES)
+    entry: dict[str, object] = {
+        "attributes": {},
+        "order": False,
+        "perm": _READ_AND_WRITE,
+        "readQueueNums": queues,
+        "topicFilterType": "SINGLE_TAG",
+        "topicName": name,
+        "topicSysFlag": 0,
+        "writeQueueNums": queues,
+    }
+    if versions.decide(TOPIC_ATTRIBUTES) is False:
+        del entry["attributes"]
+    return entry
+
+
+def _is_made_at_boot(name: str, versions: BrokerVersions) -> bool:
+    makes_own = versions.decide(OWN_SYSTEM_TOPICS) is not False
+    return name in _MADE_AT_BOOT or (makes_own and name.startswith(_MADE_AT_BOOT_BY_5))
