@@ -31,7 +31,7 @@ def measured() -> Iterator[None]:
 
 def read_all(store: Path, output: Path) -> None:
     """Read all columns of a store, without Spark."""
-    from spark_mq.source.datasource import RocketMQDataSource
+    from spark_mq.datasource import RocketMQDataSource
 
     source = RocketMQDataSource({"path": str(store)})
     reader = source.reader(source.schema())

@@ -5,6 +5,6 @@ Spark imports every top-level module named `pyspark_*` and looks for `DefaultSou
 module does nothing but import.
 """
 
-from spark_mq.source.datasource import RocketMQDataSource as DefaultSource
+from spark_mq.datasource import RocketMQDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

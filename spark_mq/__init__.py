@@ -45,6 +45,7 @@ from spark_mq.errors import SparkMqError
 
 if TYPE_CHECKING:
     from spark_mq import filters
+    from spark_mq.datasource import RocketMQDataSource
     from spark_mq.expirer.expire import expire
     from spark_mq.indexer.rebuild import rebuild
     from spark_mq.lifecycle.life.life import life
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from spark_mq.query.sql import sql
     from spark_mq.repairer.repair import repair
     from spark_mq.restorer.restore import restore
-    from spark_mq.source.datasource import RocketMQDataSource, register
+    from spark_mq.source.datasource import register
     from spark_mq.source.explain import explain
     from spark_mq.store.message_store import MessageStore
     from spark_mq.store.retention import retention
@@ -79,7 +80,7 @@ __all__ = [
 
 _MODULES = {
     "MessageStore": "spark_mq.store.message_store",
-    "RocketMQDataSource": "spark_mq.source.datasource",
+    "RocketMQDataSource": "spark_mq.datasource",
     "expire": "spark_mq.expirer.expire",
     "explain": "spark_mq.source.explain",
     "life": "spark_mq.lifecycle.life.life",

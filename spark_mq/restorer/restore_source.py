@@ -29,7 +29,7 @@ from spark_mq.restorer.placement import WAITING_TOPICS
 from spark_mq.restorer.restore_request import RestoreRequest, is_store
 from spark_mq.restorer.source_facts import OFFSET_COLUMNS, Origin, SourceFacts, facts_of_archive, facts_of_store
 from spark_mq.restorer.stage import CHUNK_SCHEMA, StageTask, chunk_of_json, chunk_row
-from spark_mq.source.datasource import RocketMQDataSource, register
+from spark_mq.source.datasource import StoreReads, register
 from spark_mq.store.index.folder import index_files, index_layout
 
 _FROM_ARCHIVE = (*RECORD_COLUMNS, "body", "born_timestamp", "store_timestamp", "_corrupt_record")
@@ -79,7 +79,7 @@ class StoreRows:
     def stage(self, tasks: Tasks, folder: Location, task: StageTask) -> list[Chunk]:
         """The chunks of the rows, which are written into a folder, in the order of the rows."""
         schema = from_arrow_schema(pa.schema([ALL_MESSAGE_FIELDS[name] for name in self.columns]))
-        reader = RocketMQDataSource({"path": self.store.uri, "mode": "FAILFAST"}).reader(schema)
+        reader = StoreReads({"path": self.store.uri, "mode": "FAILFAST"}).reader(schema)
         partitions = TaskItems.of(enumerate(reader.partitions()))
         checked = tasks.checked(SharedStorageCheck.of_folder(folder))
         reading = _ReadTask(reader, partitions, self.left_out, task)

@@ -1,9 +1,9 @@
-"""The data source `rocketmq`, and its registration in a session."""
+"""Reads of the data source `rocketmq`, and its registration in a session. `spark_mq.datasource` adds the writes."""
 
 from __future__ import annotations
 
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, DataSourceWriter
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from spark_mq._compat import register_source
@@ -12,19 +12,12 @@ from spark_mq.source.messages import MessagesByKeyReader, MessagesReader
 from spark_mq.source.options import ReadOptions, parse_options, parse_stream_options
 from spark_mq.source.schema import column_names, columns_of_one_store, default_schema, names_store
 from spark_mq.source.store_choice import StoreChoice
-from spark_mq.source.write_options import parse_write_options
-from spark_mq.tables.manual import manual
 from spark_mq.tables.messages import MESSAGES, MESSAGES_BY_KEY
 from spark_mq.tables.store_files import CONSUME_QUEUE, INDEX_ENTRIES
 
 
-class RocketMQDataSource(DataSource):
-    """The data source `rocketmq`; `manual` makes its docstring from the declarations of the tables."""
-
-    @classmethod
-    def name(cls) -> str:
-        """The name for `spark.read.format`."""
-        return "rocketmq"
+class StoreReads(DataSource):
+    """Batch and stream reads of a store: the part of the data source that all layers above may use."""
 
     def schema(self) -> StructType:
         """The default columns of the table. Raises `OptionError` for invalid options."""
@@ -55,15 +48,6 @@ class RocketMQDataSource(DataSource):
 
         return MessagesStreamReader(parse_stream_options(self.options), names)
 
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """The writer of a DataFrame. Raises `OptionError` for invalid options, and the errors of `store_writer`."""
-        from spark_mq.restorer.writer import store_writer
-
-        return store_writer(parse_write_options(self.options), schema, overwrite)
-
-
-RocketMQDataSource.__doc__ = manual()
-
 
 def _reader(options: ReadOptions, names: list[str]) -> DataSourceReader:
     """The batch reader of a table of one store. Most workers plan reads of messages, and need no other reader."""
@@ -90,5 +74,8 @@ def register(spark: SparkSession) -> None:
         >>> register(spark)
         >>> spark.read.format("rocketmq").load("/data/store")
     """
-    register_source(spark, RocketMQDataSource)
+    # This package is above this module. It is also the one by which Spark finds the format.
+    from pyspark_rocketmq import DefaultSource
+
+    register_source(spark, DefaultSource)
     register_lookup(spark)

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from spark_mq.datasource import RocketMQDataSource
 from spark_mq.errors import (
     EmptyStoreError,
     InvalidMessageError,
@@ -25,7 +26,6 @@ from spark_mq.errors import (
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS
 from spark_mq.io.location import Location
 from spark_mq.restorer import new_store as put_in_place
-from spark_mq.source.datasource import RocketMQDataSource
 from spark_mq.store.store_lock import store_lock
 from tests.support.in_process import read_rows
 from tests.support.stores import OWN_STORES, RealStore, index_of, tree_of

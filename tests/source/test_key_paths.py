@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 from pyspark.sql.datasource import InputPartition
 
+from spark_mq.datasource import RocketMQDataSource
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.source import key_plan, time_window, topic_plan
 from spark_mq.source import time_window as queue_comparison
-from spark_mq.source.datasource import RocketMQDataSource
 from spark_mq.source.options import parse_options
 from spark_mq.source.planner import AccessPath, ReadPlan, plan_messages
 from spark_mq.store.index import coverage, key_index

@@ -17,12 +17,12 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from spark_mq.datasource import RocketMQDataSource
 from spark_mq.errors import SparkMqError
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS
 from spark_mq.io.location import Location
 from spark_mq.source import messages, topic_plan
 from spark_mq.source import time_window as queue_comparison
-from spark_mq.source.datasource import RocketMQDataSource
 from spark_mq.source.time_window import QueueComparison
 from spark_mq.store import message_store, settled_files
 from spark_mq.store.log import log_range, split_reader

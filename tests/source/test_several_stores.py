@@ -13,7 +13,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from spark_mq.source.datasource import RocketMQDataSource
+from spark_mq.datasource import RocketMQDataSource
 from spark_mq.source.options import names_of
 from spark_mq.tables.all_tables import TABLES
 from tests.support.stores import OWN_STORES, RealStore, stores_in

@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from spark_mq.datasource import RocketMQDataSource
 from spark_mq.errors import DataLossError, OptionError, StoreNotFoundError
-from spark_mq.source.datasource import RocketMQDataSource
 from spark_mq.source.message_stream import MessagesStreamReader
 from spark_mq.source.options import parse_stream_options
 from spark_mq.source.several_stores_stream import SeveralOffset, SeveralStoresStreamReader

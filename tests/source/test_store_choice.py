@@ -13,8 +13,8 @@ import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
+from spark_mq.datasource import RocketMQDataSource
 from spark_mq.errors import OptionError, SparkMqError, StoreNotFoundError
-from spark_mq.source.datasource import RocketMQDataSource
 from spark_mq.source.options import parse_options
 from spark_mq.source.predicate import Condition, Operator, encode_conditions
 from spark_mq.source.schema import default_schema

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from pyspark.sql.datasource import InputPartition
 
 from spark_mq._compat import HAS_READ_LIMITS
+from spark_mq.datasource import RocketMQDataSource
 from spark_mq.errors import DataLossError, StoreChangedError
 from spark_mq.format.consume_queue import UNIT_DTYPE
 from spark_mq.format.java_text import hash_code
@@ -30,7 +31,6 @@ from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS
 from spark_mq.source import message_stream, messages, time_window, topic_plan
 from spark_mq.source import planner as earlier_topic
 from spark_mq.source import time_window as queue_comparison
-from spark_mq.source.datasource import RocketMQDataSource
 from spark_mq.source.message_stream import MessagesStreamReader
 from spark_mq.source.messages import LookUpPartition, SplitPartition
 from spark_mq.source.options import parse_options, parse_stream_options

@@ -43,7 +43,7 @@ def test_nothing_is_frozen_outside_of_a_task(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_planning_imports_neither_kernels_nor_other_tables() -> None:
     code = (
-        "import sys, spark_mq.source.datasource; "
+        "import sys, spark_mq.datasource; "
         "print(*sorted({'numba', 'pyarrow.compute', 'spark_mq.store.metadata_tables', 'spark_mq.lifecycle'}"
         " & set(sys.modules)))"
     )

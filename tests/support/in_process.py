@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from spark_mq.datasource import RocketMQDataSource
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS
-from spark_mq.source.datasource import RocketMQDataSource
 
 
 def read_rows(**options: str) -> list[dict[str, Any]]:

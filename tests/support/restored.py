@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from spark_mq.datasource import RocketMQDataSource
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, RECORD_COLUMNS
 from spark_mq.io.location import Location
 from spark_mq.job.tasks import LocalTasks
@@ -29,7 +30,6 @@ from spark_mq.restorer.restore_source import settings_of
 from spark_mq.restorer.source_facts import Origin, facts_of_store, tags_of_files
 from spark_mq.restorer.stage import StageTask
 from spark_mq.restorer.store_job import StoreJob
-from spark_mq.source.datasource import RocketMQDataSource
 from spark_mq.store.derived_facts import index_facts
 
 Batches = Iterator[pa.RecordBatch]

@@ -12,8 +12,8 @@ from unittest import mock
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from spark_mq.datasource import RocketMQDataSource
 from spark_mq.restorer.writer import StoreWriter
-from spark_mq.source.datasource import RocketMQDataSource
 
 CONF = "mappedFileSizeCommitLog=65536\nmappedFileSizeConsumeQueue=2000\nmaxHashSlotNum=100\nmaxIndexNum=500\n"
 BORN = datetime(2026, 11, 21, 11, 0, tzinfo=UTC)

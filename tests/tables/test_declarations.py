@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from spark_mq.datasource import RocketMQDataSource
 from spark_mq.query.catalog import table_columns
-from spark_mq.source.datasource import RocketMQDataSource
 from spark_mq.source.options import ReadOptions
 from spark_mq.store.message_store import MessageStore
 from spark_mq.tables.all_tables import TABLES
