@@ -88,15 +88,16 @@ def scan(spark: SparkSession, store: Path, schema: str | None) -> None:
 def decode(store: Path, columns: list[str]) -> None:
     """Do the work of a scan's tasks in this process, one after the other, without Spark."""
     from spark_mq.format.kernels.batches import message_batches
-    from spark_mq.io.location import Location
     from spark_mq.store.log.commit_log import CommitLog
     from spark_mq.store.log.record_reader import RecordChunk
     from spark_mq.store.log.split_reader import read_split
     from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE, plan_splits
+    from spark_mq.store.message_store import MessageStore
 
-    log = CommitLog.open(Location.resolve(str(store)))
+    with MessageStore(str(store)) as opened:
+        log = CommitLog.open(opened.location).ending_at(opened.live_end.offset)
     for split in plan_splits(log, DEFAULT_SPLIT_SIZE):
-        for part in read_split(split, f"decode {time.monotonic_ns()}" if split.start == 0 else "decode"):
+        for part in read_split(split):
             if isinstance(part, RecordChunk):
                 for messages in message_batches(part.buffer, part.frames, columns, MAX_BATCH_ROWS):
                     messages.record_batch(columns)
@@ -134,7 +135,7 @@ def sample_batch(store: Path, columns: list[str]) -> pa.RecordBatch:
     from spark_mq.store.log.splits import plan_splits
 
     log = CommitLog.open(Location.resolve(str(store)))
-    part = next(read_split(plan_splits(log, 64 << 20)[0], "sample"))
+    part = next(read_split(plan_splits(log, 64 << 20)[0]))
     assert isinstance(part, RecordChunk)
     return next(message_batches(part.buffer, part.frames, columns, MAX_BATCH_ROWS)).record_batch(columns)
 

@@ -19,6 +19,7 @@ from hypothesis import settings
 from spark_mq.archive.delta import delta_settings, s3_packages
 from spark_mq.cli.spark import joined_settings
 from spark_mq.errors import UnsupportedSparkError
+from spark_mq.store.settled_files import forget_everything
 from tests.support.class_archive import quick_spark_options
 from tests.support.kernels import examples
 from tests.support.soak import SOAKS
@@ -42,12 +43,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-MEMORIES = {
-    "spark_mq.source.time_window": "_COVERS",
-    "spark_mq.store.message_store": "_ENDS",
-    "spark_mq.store.log.split_reader": "_found",
-}
-"""What a process remembers of stores, by module."""
 LONG_FILES = ("test_notebooks.py", "test_page_commands.py", "test_following.py")
 """Test files that take minutes. If a run with several processes came to one of them last, all others would wait."""
 
@@ -82,9 +77,7 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
 @pytest.fixture(autouse=True)
 def _no_memory() -> None:
     """No test uses what the process found out about the files of a test before it."""
-    for module, memory in MEMORIES.items():
-        if module in sys.modules:
-            getattr(sys.modules[module], memory).clear()
+    forget_everything()
 
 
 @pytest.fixture(scope="session")

@@ -29,8 +29,7 @@ exit status: 0 nothing is wrong, or all of it is, or would be, repaired; 1 faile
 """
 
 _KERNELS = (
-    "frames", "big_endian", "dispatch", "index_keys", "crc", "property_form", "fields", "columns", "index_chain",
-    "index_put",
+    "frames", "big_endian", "dispatch", "index_keys", "crc", "properties", "fields", "columns", "index_put",
 )  # fmt: skip
 """The modules of the kernels that a repair calls, in the order in which it needs them."""
 

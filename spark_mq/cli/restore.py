@@ -28,7 +28,7 @@ completes it.
 exit status: 0 done; 1 failed; 2 an argument or its value is wrong; 130 interrupted (Ctrl-C).
 """
 
-_KERNELS = ("encode", "renumber", "scatter", "gaps", "frames", "big_endian", "dispatch", "index_keys", "index_put")
+_KERNELS = ("encode", "gather", "gaps", "frames", "big_endian", "dispatch", "index_keys", "index_put")
 """The modules of the kernels that a restore calls, in the order in which it needs them."""
 
 

@@ -28,7 +28,7 @@ value is wrong, or a file cannot be read; 130 interrupted (Ctrl-C).
 """
 
 _KERNELS = (
-    "frames", "big_endian", "dispatch", "index_keys", "crc", "property_form", "fields", "columns", "index_chain",
+    "frames", "big_endian", "dispatch", "index_keys", "crc", "properties", "fields", "columns", "index_put",
 )  # fmt: skip
 """The modules of the kernels that a check calls, in the order in which it needs them."""
 

@@ -10,7 +10,6 @@ the log is read.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -270,9 +269,9 @@ class SelectionReader:
 
         yield from self._log.stray
         yield from self._log.gaps
-        queues, plan = QueueTable(), uuid.uuid4().hex
+        queues = QueueTable()
         for split in plan_splits(self._log, _WHOLE_SEGMENT):
-            for part in joined_chunks(read_split(split, plan)):
+            for part in joined_chunks(read_split(split)):
                 if isinstance(part, list):
                     yield from part
                 elif part.frames.size:

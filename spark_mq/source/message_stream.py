@@ -122,7 +122,7 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if by_units is not None:
                 return by_units
         splits = listed.splits(self._options.read.split_size, self._options.fail_on_data_loss)
-        return [*map(GapPartition, listed.missing), *(SplitPartition(split, "") for split in splits)]
+        return [*map(GapPartition, listed.missing), *(SplitPartition(split) for split in splits)]
 
     def _by_units(self, log: LogRange) -> Sequence[InputPartition] | None:
         """The partitions of a batch whose topics' messages are read by their units; None if a scan costs less."""
@@ -145,7 +145,7 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ]
         return [
             *(LookUpPartition(LookUp(units=read), others, live, None) for read in plan.reads),
-            *(SplitPartition(split, "") for split in splits),
+            *(SplitPartition(split) for split in splits),
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -177,7 +177,7 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 for lost in listed.missing:
                     yield from self._lost_rows(lost)
                 for split in listed.splits(self._options.read.split_size, is_end_known=False):
-                    yield from self.read(SplitPartition(split, ""))
+                    yield from self.read(SplitPartition(split))
             return
         if first is not None:
             yield first

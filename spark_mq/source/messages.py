@@ -13,7 +13,6 @@ from __future__ import annotations
 import gc
 import logging
 import sys
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
@@ -83,10 +82,9 @@ def frozen_modules() -> Iterator[None]:
 
 @dataclass
 class SplitPartition(InputPartition):
-    """A split that a task reads. `plan` is the same for all partitions of one read."""
+    """A split that a task reads."""
 
     split: Split
-    plan: str
 
 
 @dataclass
@@ -112,7 +110,6 @@ class OrderedPartition(InputPartition):
 
     read: OrderedRead
     live_end: LiveEnd
-    plan: str
 
 
 class MessagesReader(DataSourceReader):
@@ -132,19 +129,18 @@ class MessagesReader(DataSourceReader):
                 if reason is not None:
                     _LOG.warning("%s: %s", shown(options.path), reason)
         _LOG.info("%s: %s", shown(options.path), explain_plan(read))
-        plan = uuid.uuid4().hex
         return [
             *map(GapPartition, read.gaps),
             *(LookUpPartition(look_up, read.uncovered, read.live_end, read.index) for look_up in read.look_ups),
-            *(SplitPartition(split, plan) for split in read.splits),
-            *(OrderedPartition(ordered, read.live_end, plan) for ordered in read.ordered),
+            *(SplitPartition(split) for split in read.splits),
+            *(OrderedPartition(ordered, read.live_end) for ordered in read.ordered),
         ]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """The rows of one partition. Spark calls this method with None if there is no partition."""
         with frozen_modules():
             if isinstance(partition, SplitPartition):
-                yield from self._read_split(partition.split, partition.plan)
+                yield from self._read_split(partition.split)
             elif isinstance(partition, GapPartition):
                 yield from self._corrupt_rows([partition.gap])
             elif isinstance(partition, LookUpPartition):
@@ -178,17 +174,15 @@ class MessagesReader(DataSourceReader):
         with MessageStore(options.path, broker_conf=options.broker_conf, live_end=partition.live_end) as store:
             for part in read.parts:
                 if isinstance(part, Split):
-                    yield from reader._read_split(part, partition.plan, read.other_queue_ids)
+                    yield from reader._read_split(part, read.other_queue_ids)
                 else:
                     yield from reader._read_units(store, part, scanned)
 
-    def _read_split(
-        self, split: Split, plan: str, other_queue_ids: frozenset[int] = frozenset()
-    ) -> Iterator[pa.RecordBatch]:
+    def _read_split(self, split: Split, other_queue_ids: frozenset[int] = frozenset()) -> Iterator[pa.RecordBatch]:
         from spark_mq.store.log.record_reader import joined_chunks
         from spark_mq.store.log.split_reader import read_split
 
-        parts = read_split(split, plan)
+        parts = read_split(split)
         if self._options.mode == Mode.FAILFAST:  # the first damage is the error
             parts = _up_to_damage(parts)
         for part in joined_chunks(parts):

@@ -24,7 +24,7 @@ from spark_mq.source.key_plan import plan_keys
 from spark_mq.source.options import ReadOptions
 from spark_mq.source.predicate import IntegerSet, Predicate
 from spark_mq.source.queue_order import OrderedRead, plan_by_queue
-from spark_mq.source.time_window import time_window
+from spark_mq.source.time_window import open_log, time_window
 from spark_mq.source.topic_plan import parts_without_units, plan_topics
 from spark_mq.store.index.coverage import CheckedIndex
 from spark_mq.store.log.commit_log import CommitLog
@@ -170,7 +170,7 @@ def _plan(options: ReadOptions, store: MessageStore) -> ReadPlan:
         if isinstance(plan, ReadPlan):
             return plan
         reasons.append(plan)
-    log = CommitLog.open(store.location)
+    log = open_log(store)
     splits = _splits(options, log)
     notes = (*(f"why: {reason}" for reason in filter(None, reasons)), *(stray.describe() for stray in log.stray))
     gaps = (*log.gaps, *log.stray) if predicate.only_constrains_offset else ()

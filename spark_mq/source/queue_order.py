@@ -16,8 +16,8 @@ import numpy as np
 
 from spark_mq.source.options import ReadOptions
 from spark_mq.source.predicate import Predicate
+from spark_mq.source.time_window import open_log
 from spark_mq.source.topic_plan import TopicCover, topic_cover, unit_reads
-from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.scan import splits_of
 from spark_mq.store.log.splits import Split, plan_splits, within_time
@@ -59,7 +59,7 @@ def plan_by_queue(options: ReadOptions, store: MessageStore) -> OrderedPlan:
     cover = topic_cover(options, store, None)
     if isinstance(cover, str):
         splits = within_time(
-            plan_splits(CommitLog.open(store.location), options.split_size), *options.predicate.store_timestamp.bounds
+            plan_splits(open_log(store), options.split_size), *options.predicate.store_timestamp.bounds
         )
         return OrderedPlan((OrderedRead(tuple(splits)),), False, f"one partition with all queues: {cover}")
     times = options.predicate.store_timestamp.bounds

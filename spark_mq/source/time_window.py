@@ -88,6 +88,15 @@ def _cost_of_all(everything: Sequence[ConsumeQueue], price: ReadCost, part: floa
     return price.of(0, unit_bytes=units * UNIT_SIZE, queues=len(everything))
 
 
+def open_log(store: MessageStore) -> CommitLog:
+    """The log, of which tasks read splits.
+
+    On a local disk, its live end is found here, once. Over a network, the task that reads the last segment finds it.
+    """
+    log = CommitLog.open(store.location)
+    return log.ending_at(store.live_end.offset) if store.location.is_local else log
+
+
 def live_log(store: MessageStore) -> LogRange:
     """The live log of a store."""
     return LogRange(store.get_min_phy_offset(), store.get_max_phy_offset())

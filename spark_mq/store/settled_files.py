@@ -22,7 +22,7 @@ import os
 import time
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from spark_mq.io.location import Location
 from spark_mq.store.config.store_paths import ABORT
@@ -38,11 +38,16 @@ _SETTLED_NANOS: Final = 2_000_000_000
 """The age of a change at which no other change can have the same time. The clocks of filesystems have steps of 2 s."""
 
 
+_MEMORIES: list[StateMemory[Any]] = []
+"""All memories of this process."""
+
+
 class StateMemory(Generic[Fact]):
     """Facts by what they depend on; those that were used last are kept."""
 
     def __init__(self) -> None:
         self._found: OrderedDict[Hashable, Fact] = OrderedDict()
+        _MEMORIES.append(self)
 
     def recall(self, key: Hashable) -> Fact | None:
         """The fact that was kept; None if there is none."""
@@ -64,6 +69,12 @@ class StateMemory(Generic[Fact]):
     def clear(self) -> None:
         """Forget everything."""
         self._found.clear()
+
+
+def forget_everything() -> None:
+    """Clear all memories of this process."""
+    for memory in _MEMORIES:
+        memory.clear()
 
 
 def settled_state(store: Location, files: Iterable[Location], about: object = None) -> bytes | None:

@@ -20,21 +20,17 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from spark_mq.datasource import RocketMQDataSource
 from spark_mq.errors import SparkMqError
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS
-from spark_mq.io.location import Location
 from spark_mq.source import messages, topic_plan
 from spark_mq.source import time_window as queue_comparison
 from spark_mq.source.time_window import QueueComparison
 from spark_mq.store import message_store, settled_files
-from spark_mq.store.log import log_range, split_reader
-from spark_mq.store.log.commit_log import CommitLog
+from spark_mq.store.log import log_range
 from spark_mq.store.log.log_range import LogRange
-from spark_mq.store.log.splits import plan_splits
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.read_cost import ReadCost
 from tests.support.in_process import message_batches
 from tests.support.kernels import examples
 from tests.support.mapped_store import FrozenTimes, MappedStore
-from tests.support.readers import offsets_of, one_split
 
 Row = dict[str, Any]
 Step = tuple[str, int]
@@ -123,8 +119,8 @@ def write_again(store: MappedStore, number: int) -> None:
 
 
 def memories() -> tuple[dict[Any, Any], ...]:
-    """What this process remembers: covers, ends and places."""
-    return queue_comparison._COVERS._found, message_store._ENDS._found, split_reader._found
+    """What this process remembers: covers and ends."""
+    return queue_comparison._COVERS._found, message_store._ENDS._found
 
 
 def forget() -> None:
@@ -225,30 +221,6 @@ def test_a_comparison_of_a_part_of_the_log_depends_on_all_segments(tmp_path: Pat
             times.changed(segments[-1])
         assert None not in states
         assert states[0] != states[1]
-
-
-def test_a_read_of_changed_files_leaves_no_place_for_later_ones(tmp_path: Path) -> None:
-    """A process keeps the reader of a last segment from one split to the next; its files change between them."""
-    times = FrozenTimes()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(settled_files, "os", times)
-        store = MappedStore(tmp_path / "store", times)
-        store.start()
-        for _ in range(14):
-            store.append("A", 0, 300)
-        store.stop()
-        log = CommitLog.open(Location.resolve(str(store.folder)))
-        splits = plan_splits(log, 1 << 10)
-        _ = [one_split(split, "first listing") for split in splits[:2]]
-        store.start(lost=13)
-        for size in (20, 310, 290, 420, 180):
-            store.append("A", 0, size)
-        store.stop()
-        times.changed(store.folder / "commitlog" / f"{0:020d}")
-        with suppress(SparkMqError):
-            _ = [one_split(split, "first listing") for split in splits[2:]]
-        parts = [part for split in splits for part in one_split(split, f"later, from {split.start}")]
-        assert offsets_of(parts) == [message.offset for message in store.messages]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
-from itertools import combinations, pairwise
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from unittest import mock
@@ -17,15 +17,21 @@ from spark_mq.format.record import FLAG_AT, Record
 from spark_mq.io.location import Location
 from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.live_end import LiveEndFinder
-from spark_mq.store.log import split_reader
 from spark_mq.store.log.commit_log import CommitLog, SegmentSource
 from spark_mq.store.log.live_reader import LiveReader
-from spark_mq.store.log.scan import InQueue, scan_split
-from spark_mq.store.log.split_reader import read_split
 from spark_mq.store.log.splits import Split, plan_splits
 from spark_mq.testing import LogWriter, write_store
 from tests.support.kernels import WITHOUT_JIT
-from tests.support.readers import Part, by_hopping, by_splits, limited_reads, offsets_of, one_split, split_sizes
+from tests.support.readers import (
+    Part,
+    by_hopping,
+    by_splits,
+    limited_reads,
+    offsets_of,
+    one_split,
+    split_sizes,
+    with_known_end,
+)
 from tests.support.stores import OWN_STORES, RealStore, all_stores, segment_files, stores_in
 
 NOW = 1_700_000_000_000
@@ -38,6 +44,7 @@ def assert_exact(log: CommitLog) -> list[Part]:
         hopped = by_hopping(log)
         for size in split_sizes(log):
             assert by_splits(log, size) == hopped, f"splits of {size}"
+            assert by_splits(with_known_end(log), size) == hopped, f"splits of {size}, the end is known"
     return hopped
 
 
@@ -414,37 +421,8 @@ def test_damage_and_then_old_records_end_the_log(tmp_path: Path) -> None:
     assert offsets_of(parts) == writer.offsets[:5] + writer.offsets[6:]
 
 
-def test_a_reader_that_was_left_half_way_does_not_change_the_next_split(tmp_path: Path) -> None:
-    """Spark drops an iterator half-way for a LIMIT; the process reads another split of the same listing later."""
-    writer = live_log()
-    stale_tail(writer, [(NOW - 100 + number, b"T", number % 3, 100 + number) for number in range(60)])
-    log = CommitLog.open(writer.write(tmp_path))
-    split_size = len(writer.segments[0]) // 2 + 1000
-    splits = plan_splits(log, split_size)
-    expected = one_split(splits[1], "whole")
-    half_read = iter(read_split(splits[0], "half"))
-    next(half_read)
-    del half_read
-    assert one_split(splits[1], "half") == expected
-
-
-def test_consecutive_splits_are_read_in_one_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = 0
-
-    def counted(source: SegmentSource) -> LiveReader:
-        nonlocal made
-        made += 1
-        return LiveReader(source)
-
-    monkeypatch.setattr(split_reader, "LiveReader", counted)
-    writer = live_log(100)
-    log = CommitLog.open(writer.write(tmp_path))
-    assert offsets_of(by_splits(log, 1000)) == writer.offsets
-    assert made == 1
-
-
-def test_a_task_that_reads_some_splits_reads_each_as_it_is(tmp_path: Path) -> None:
-    """The clock is set back twice; another task reads the records in between, among them those of a queue."""
+def test_each_split_of_a_log_with_a_known_end_has_its_records(tmp_path: Path) -> None:
+    """The clock was set back twice."""
     writer, starts = LogWriter(SEGMENT_SIZE), []
     for times, queue_id in (
         ([100], 1),
@@ -456,43 +434,16 @@ def test_a_task_that_reads_some_splits_reads_each_as_it_is(tmp_path: Path) -> No
         starts.append(writer.next_offset)
         for time in times:
             writer.append(NOW + time, queue_id=queue_id)
-    (segment,) = CommitLog.open(writer.write(tmp_path)).segments
+    (segment,) = with_known_end(CommitLog.open(writer.write(tmp_path))).segments
     splits = [Split(segment, start, stop) for start, stop in pairwise([*starts, SEGMENT_SIZE])]
-    alone = [one_split(split, str(split.start)) for split in splits]
-    assert [offset for parts in alone for offset in offsets_of(parts)] == writer.offsets
-    for count in range(1, len(splits) + 1):
-        for some in combinations(range(len(splits)), count):
-            assert [one_split(splits[number], str(some)) for number in some] == [alone[number] for number in some]
-
-
-def test_places_of_another_listing_are_not_used(tmp_path: Path) -> None:
-    writer = live_log()
-    first = CommitLog.open(writer.write(tmp_path / "a"))
-    other = CommitLog.open(live_log(20).write(tmp_path / "b"))
-    for split in plan_splits(first, 1000)[:2]:
-        one_split(split, "first")
-    assert offsets_of(one_split(plan_splits(other, 2000)[-1], "other")) == [
-        offset for offset in live_log(20).offsets if offset >= plan_splits(other, 2000)[-1].start
-    ]
+    assert [offset for split in splits for offset in offsets_of(one_split(split))] == writer.offsets
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="counts open files in /proc")
 def test_reading_many_listings_leaves_no_files_open(tmp_path: Path) -> None:
     log = CommitLog.open(live_log().write(tmp_path))
     before = len(os.listdir("/proc/self/fd"))
-    for number in range(20):
+    for _ in range(20):
         for split in plan_splits(log, 1 << 20):
-            one_split(split, f"listing {number}")
+            one_split(split)
     assert len(os.listdir("/proc/self/fd")) <= before + 2
-
-
-def test_scans_of_two_stores_in_one_process_do_not_mix(tmp_path: Path) -> None:
-    """The second scan starts where the first one, of a shorter log, ended."""
-    short, long = live_log(20), live_log(60)
-    end = short.offsets[-1]
-    first = CommitLog.open(short.write(tmp_path / "short")).segments[0]
-    second = CommitLog.open(long.write(tmp_path / "long")).segments[0]
-    list(scan_split(Split(first, 0, end), InQueue("T")))
-    found = list(scan_split(Split(second, end, second.data_end), InQueue("T")))
-    expected = [offset for offset in long.offsets if offset >= end]
-    assert [record.commit_log_offset for record in found if isinstance(record, Record)] == expected

@@ -64,12 +64,21 @@ def parts_of(items: Iterable[object]) -> Iterator[Part]:
 
 def by_splits(log: CommitLog, split_size: int) -> list[Part]:
     """The log, read split by split."""
-    return [part for split in plan_splits(log, split_size) for part in one_split(split, f"splits of {split_size}")]
+    return [part for split in plan_splits(log, split_size) for part in one_split(split)]
 
 
-def one_split(split: Split, plan: str) -> list[Part]:
+def with_known_end(log: CommitLog) -> CommitLog:
+    """The log up to its live end, as the planner of a read makes it."""
+    last = log.segments[-1]
+    with SegmentSource(last) as source:
+        reader = LiveReader(source)
+        reader.skip(last.data_end)
+        return log.ending_at(last.base + reader.position)
+
+
+def one_split(split: Split) -> list[Part]:
     """One split."""
-    return list(parts_of(read_split(split, plan)))
+    return list(parts_of(read_split(split)))
 
 
 def by_hopping(log: CommitLog) -> list[Part]:

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import csv
 import re
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
-
-from pyspark.sql import DataFrame, Row
-from pyspark.sql.functions import col, unix_micros
-from pyspark.sql.types import TimestampType
+from typing import TYPE_CHECKING
 
 from spark_mq.cli.exit_status import FOUND
 from spark_mq.cli.interrupt import cancels_on_interrupt
-from spark_mq.cli.output.json_lines import csv_text, print_json
-from spark_mq.cli.output.text_table import print_lines
 from spark_mq.cli.output.value_text import visible
 from spark_mq.cli.sql.prompt import HELP, Completer, line_editing
-from spark_mq.errors import OptionError, SparkMqError
-from spark_mq.format.timestamp import EPOCH
+from spark_mq.errors import SparkMqError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,74 +27,6 @@ if TYPE_CHECKING:
 _PROMPT, _MORE = "spark-mq> ", "       -> "
 _LEAVE = re.compile(r"\s*(?:quit|exit)\s*;?\s*", re.IGNORECASE)
 _HELP = re.compile(r"\s*(?:help|\?|\\\?|\\h)\s*;?\s*", re.IGNORECASE)
-
-
-def print_dataframe(frame: DataFrame, form: str) -> None:
-    """Print all rows; see `print_rows`. A statement that gives no rows, such as CREATE TABLE, prints nothing."""
-    if frame.columns:
-        print_rows(_lines(frame), frame.columns, form)
-
-
-def print_rows(lines: Iterator[Sequence[Any]], columns: Sequence[str], form: str) -> None:
-    """Print rows.
-
-    Args:
-        form: `table`, `csv` (the first line has the column names) or `json` (one object a line).
-    """
-    if form == "table":
-        print_lines(lines, columns)
-    elif form == "csv":
-        _print_csv(lines, columns)
-    else:
-        repeated = [column for column, count in Counter(columns).items() if count > 1]
-        if repeated:
-            raise OptionError(f"--format json: more than one column is called {repeated[0]}: name them with AS")
-        for line in lines:
-            print_json([dict(zip(columns, line, strict=True))])
-
-
-def _lines(frame: DataFrame) -> Iterator[list[Any]]:
-    """The rows' values, with timestamps as datetimes in UTC. Only one or two partitions are in memory at a time."""
-    fields = frame.schema.fields
-    numbered = frame.toDF(*map(str, range(len(fields))))  # two columns can have one name
-    are_moments = [isinstance(field.dataType, TimestampType) for field in fields]
-    # PySpark converts timestamps to the local zone, in which a clock change makes some of them ambiguous.
-    columns = [
-        unix_micros(name) if is_moment else col(name)
-        for name, is_moment in zip(numbered.columns, are_moments, strict=True)
-    ]
-    for row in numbered.select(columns).toLocalIterator(prefetchPartitions=True):
-        yield [
-            _moment(value) if is_moment else _plain(value) for value, is_moment in zip(row, are_moments, strict=True)
-        ]
-
-
-def _moment(micros: int | None) -> object:
-    """The datetime in UTC, or the microseconds since 1970 themselves if Python's datetime cannot contain them."""
-    try:
-        return None if micros is None else EPOCH + timedelta(microseconds=micros)
-    except OverflowError:
-        return micros
-
-
-def _plain(value: Any) -> Any:
-    """The value with its structs as mappings, at any depth."""
-    if isinstance(value, Row):
-        return {name: _plain(item) for name, item in value.asDict().items()}
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return bytes(value) if isinstance(value, bytearray) else value
-
-
-def _print_csv(lines: Iterator[Sequence[Any]], columns: Sequence[str]) -> None:
-    """Print CSV as in RFC 4180. On a terminal, control characters are written as escapes."""
-    escape: Callable[[str], str] = visible if sys.stdout.isatty() else str
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(map(escape, columns))
-    for line in lines:
-        writer.writerow(escape(csv_text(value)) for value in line)
 
 
 @dataclass(frozen=True)
@@ -221,7 +143,7 @@ class Console:
         if plan is not None:
             self._print_explained(statement, plan)
         elif answer is not None and (answer.with_session_tables is None or self._spark is None):
-            from spark_mq.cli.sql.console import print_rows
+            from spark_mq.cli.output.dataframe_output import print_rows
 
             print_rows(iter(answer.rows), answer.columns, self._form)
         else:
@@ -240,8 +162,8 @@ class Console:
             print(visible(line))
 
     def _run_in_spark(self, statement: str) -> None:
+        from spark_mq.cli.output.dataframe_output import print_dataframe
         from spark_mq.cli.spark import spark_errors
-        from spark_mq.cli.sql.console import print_dataframe
         from spark_mq.query.sql import run_statement
 
         spark = self._started()

@@ -14,7 +14,6 @@ whole files for it (`format.index_query`). An entry that a whole file lacks is f
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Self
 
@@ -291,9 +290,8 @@ class KeyTable:
         from spark_mq.store.log.split_reader import read_split
 
         hashes, offsets = [np.empty(0, np.int32)], [np.empty(0, np.int64)]
-        listing = uuid.uuid4().hex
         for split in splits_of(store, log_range):
-            for part in joined_chunks(read_split(split, listing)):
+            for part in joined_chunks(read_split(split)):
                 if not isinstance(part, list):
                     keys = index_keys(part.buffer, part.frames)
                     hashes.append(keys.key_hash)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -122,6 +122,14 @@ class CommitLog:
                 return cls(location, _segments(location, files, data_end), listed.stray)
             files.pop()
         return cls(location, (), listed.stray)
+
+    def ending_at(self, live_end: int) -> CommitLog:
+        """The log up to its live end: of its last segment, too, each split can then be read by itself."""
+        kept = [segment for segment in self.segments if segment.base < live_end]
+        if kept:
+            last = kept[-1]
+            kept[-1] = replace(last, data_end=min(last.data_end, live_end - last.base), is_last=False)
+        return replace(self, segments=tuple(kept))
 
     @property
     def gaps(self) -> list[CorruptRange]:

@@ -71,15 +71,6 @@ class LiveReader:
         self._reader = RecordReader(source, position)
         self._queue_offsets = _QueueOffsets(source.segment)
 
-    def close(self) -> None:
-        """Close the file."""
-        self._source.close()
-
-    def go_on_at(self, position: int, newest: int) -> None:
-        """Move to a later position, of which an earlier reader of the same files had both values."""
-        self.position = self._reader.position = position
-        self.newest = newest
-
     def skip(self, start: int) -> None:
         """Move to the first record at or after `start`, or to the live end."""
         while not self.ended and self.position < start and self._skip_sound(start):

@@ -9,7 +9,6 @@ returned backwards. A caller that stops after some messages reads only the last 
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -225,9 +224,8 @@ def scan(
             return
     listed = list_offset_range(store, reached, log_range.stop)
     yield from listed.missing
-    listing = uuid.uuid4().hex
     for split in within_time(listed.splits(DEFAULT_SPLIT_SIZE, is_end_known=False), begin, end):
-        yield from scan_split(split, row_filter, listing)
+        yield from scan_split(split, row_filter)
 
 
 def splits_of(store: Location, log_range: LogRange, split_size: int = DEFAULT_SPLIT_SIZE) -> list[Split]:
@@ -235,11 +233,11 @@ def splits_of(store: Location, log_range: LogRange, split_size: int = DEFAULT_SP
     return list_offset_range(store, log_range.start, log_range.stop).splits(split_size, is_end_known=False)
 
 
-def scan_split(split: Split, row_filter: RecordFilter, listing: str | None = None) -> Iterator[Record | CorruptRange]:
+def scan_split(split: Split, row_filter: RecordFilter) -> Iterator[Record | CorruptRange]:
     """The matching messages of one split, in the order of the log, and its damaged ranges (`read_split`)."""
     from spark_mq.store.log.split_reader import read_split
 
-    for part in read_split(split, listing):
+    for part in read_split(split):
         if isinstance(part, CorruptRange):
             yield part
             continue

@@ -5,7 +5,6 @@ Only the bytes of the records are read, and small gaps between them.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -178,11 +177,10 @@ class UnitReader:
             reached = following
 
     def _scan(self, part: LogRange) -> Iterator[Records | list[CorruptRange]]:
-        listing = uuid.uuid4().hex
         for split in list_offset_range(self.store, part.start, part.stop).splits(
             DEFAULT_SPLIT_SIZE, is_start_known=False
         ):
-            yield from joined_chunks(read_split(split, listing))
+            yield from joined_chunks(read_split(split))
 
     def _own(self, chunk: Records, units: FoundUnits) -> Iterator[Records]:
         """The records of the chunk that are at the queue offsets of their units, and the messages of other units."""

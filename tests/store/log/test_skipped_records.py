@@ -1,24 +1,20 @@
-"""A reader of the last segment that skips records, or knows a place, is where a reader is that read the records."""
+"""A reader that skips records is where one is that reads them; splits of a log whose end is known are the log."""
 
 from __future__ import annotations
 
 import tempfile
-import time as clock
 from pathlib import Path
 from random import Random
-from unittest import mock
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_mq.io.location import Location
-from spark_mq.store import settled_files
 from spark_mq.store.log.commit_log import CommitLog, SegmentSource
 from spark_mq.store.log.live_reader import LiveReader
 from spark_mq.store.log.splits import plan_splits
 from spark_mq.testing import LogWriter
 from tests.support.kernels import examples
-from tests.support.readers import by_hopping, one_split
+from tests.support.readers import by_hopping, one_split, with_known_end
 
 SEGMENT_SIZE = 16 << 10
 NOW = 1_700_000_000_000
@@ -56,8 +52,8 @@ def test_skipped_records_leave_the_reader_as_read_ones(
     with tempfile.TemporaryDirectory() as folder:
         writer = log_of([*changes, ("damage", 50)] if ends_with_damage else changes)
         (segment,) = CommitLog.open(writer.write(Path(folder) / "store")).segments
-        skipping, reading = (LiveReader(SegmentSource(segment)) for _ in range(2))
-        try:
+        with SegmentSource(segment) as one, SegmentSource(segment) as other:
+            skipping, reading = LiveReader(one), LiveReader(other)
             skipping.skip(start)
             for _ in reading.read(start):
                 pass
@@ -65,44 +61,19 @@ def test_skipped_records_leave_the_reader_as_read_ones(
             assert states[0] == states[1]
             left = [[str(part) for part in reader.read(SEGMENT_SIZE)] for reader in (skipping, reading)]
             assert left[0] == left[1]
-        finally:
-            skipping.close()
-            reading.close()
 
 
-@settings(max_examples=examples(60), deadline=None)
-@given(st.lists(steps, min_size=1, max_size=3), st.randoms())
-def test_places_that_a_process_knows_change_no_split(logs: list[list[tuple[str, int]]], random: Random) -> None:
-    """A segment is rewritten; each time all splits are read in any order, several times."""
-    with tempfile.TemporaryDirectory() as folder, mock.patch.object(settled_files, "_SETTLED_NANOS", -(1 << 62)):
-        store = Path(folder) / "store"
-        for number, changes in enumerate([*logs, logs[0]]):
-            written = CommitLog.open(log_of(changes).write(Path(folder) / str(number)))
-            (store / "commitlog").mkdir(parents=True, exist_ok=True)
-            clock.sleep(0.02)  # so that the change has a time of its own
-            with (store / "commitlog" / f"{0:020d}").open("r+b" if number else "wb") as stream:
-                stream.write(Path(written.segments[0].location.path).read_bytes())
-            log = CommitLog.open(Location.resolve(str(store)))
-            splits, expected = plan_splits(log, 1 << 10), by_hopping(log)
-            for _ in range(3):
-                random.shuffle(splits)
-                parts = [part for split in splits for part in one_split(split, f"{number} {random.random()}")]
-                assert sorted(parts) == sorted(expected)
-
-
-def test_a_worker_that_reads_a_log_again_skips_nothing() -> None:
-    with tempfile.TemporaryDirectory() as folder, mock.patch.object(settled_files, "_SETTLED_NANOS", -(1 << 62)):
-        log = CommitLog.open(log_of([("message", 9)] * 30).write(Path(folder) / "store"))
-        skipped = []
-        skip = LiveReader._skip_sound
-
-        def counted(reader: LiveReader, start: int) -> bool:
-            skipped.append(start)
-            return skip(reader, start)
-
-        with mock.patch.object(LiveReader, "_skip_sound", counted):
-            for repetition in range(2):
-                skipped.clear()
-                for split in reversed(plan_splits(log, 4 << 10)):
-                    _ = one_split(split, f"{repetition} {split.start}")
-                assert bool(skipped) == (repetition == 0)
+@settings(max_examples=examples(150), deadline=None)
+@given(steps, st.randoms())
+def test_the_splits_of_a_log_whose_end_is_known_are_the_live_log(
+    changes: list[tuple[str, int]], random: Random
+) -> None:
+    """Each split is read by itself, in any order, also those of the last segment."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = CommitLog.open(log_of(changes).write(Path(folder) / "store"))
+        known = with_known_end(log)
+        for split_size in (1 << 10, 3000):
+            splits = plan_splits(known, split_size)
+            random.shuffle(splits)
+            parts = [part for split in splits for part in one_split(split)]
+            assert sorted(parts) == sorted(by_hopping(log))

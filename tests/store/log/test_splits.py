@@ -492,6 +492,6 @@ def test_a_log_without_segments_has_no_splits(tmp_path: Path) -> None:
 def test_splits_can_be_read_in_any_order(tmp_path: Path) -> None:
     log = CommitLog.open(write_store(tmp_path, sound_segments()))
     splits = plan_splits(log, 1000)
-    in_order = {split.segment.base + split.start: one_split(split, "in order") for split in splits}
+    in_order = {split.segment.base + split.start: one_split(split) for split in splits}
     shuffled = random.Random(3).sample(splits, len(splits))
-    assert {split.segment.base + split.start: one_split(split, "shuffled") for split in shuffled} == in_order
+    assert {split.segment.base + split.start: one_split(split) for split in shuffled} == in_order

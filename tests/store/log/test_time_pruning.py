@@ -33,7 +33,7 @@ Window = tuple[int | None, int | None]
 
 def read_offsets(split: Split) -> Iterator[int]:
     """The offsets of the records that one gets of a split."""
-    for part in read_split(split, "times"):
+    for part in read_split(split):
         if isinstance(part, RecordChunk):
             yield from (part.base + part.frames.position).tolist()
 
