@@ -1,13 +1,18 @@
 """The command line: arguments in, one call, a report out.
 
-Read `entry` and `main` (the entry point and how errors end) first, then the commands: `messages` (`query-by-...`,
-`print-message`), `tables` (`segments`, `queues`, `topics`, `lag`), `sql`, `rebuild`, `archive`, `paths`, `completion`.
+Read `entry` and `main` (the entry point and how errors end) and `commands` (their names) first, then the commands:
 
-- What a person types: `arguments` (those of several commands), `moments` (times), `broker_settings` (the broker's
-  settings file).
-- What a person sees: `output` (rows and messages), `progress_printer`.
-- `spark` gives a command its Spark session, which `launch` starts. `interrupt` handles Ctrl-C, `packages` names what to
-  install, and `exit_status` has the exit statuses.
+- find: `messages`, `tables` (the commands of tables), `sql`, `archive`;
+- understand: `life`, `why_not_consumed`, `retention`, `allocate`;
+- check and mend: `check`, `state`, `recover`, `verify`, `repair`, `rebuild`, `restore`, `expire`;
+- of the program: `paths`, `compile`, `completion`.
+
+What they share:
+
+- What a person types: `arguments` (those of several commands, times, the broker's settings file), `several_stores`.
+- What a person sees: `output` (rows and messages), `progress_printer`, `verdict` (sound or not, in one word).
+- `spark` gives a command its Spark session, which `launch` starts. `interrupt` handles Ctrl-C, and `exit_status` has
+  the exit statuses.
 
 A module here may import every other package. It imports Spark, pyarrow and the package's own layers inside functions,
 so that `spark-mq --help` and point commands load only what they use.

@@ -1,7 +1,16 @@
 """The batch indexer: consume queues and index files, whole, from the commit log.
 
-Start with `rebuild`: it runs the stages in order, and each stage returns a value. `staging/` reads every split of the
-log once, and stages units and index entries as files. `queue/` and `index/` plan the files of the output and write
-them. `recovery` gives the checkpoint that a broker accepts. All stages get a `rebuild_plan`; `report` is built of their
-results.
+Start with `rebuild`: it checks a `rebuild_request`, and runs the stages in order; each stage returns a value.
+
+1. `stage` reads each split of the log once, as tasks (`split_dispatch`); units and index entries are `staged_files`. A
+   row for each split (`split_rows`) says what it staged, and the `manifest` names all of that, so that a killed job
+   goes on.
+2. `tag_entries` decides which messages have an index entry for their tags.
+3. `queue_plan` and `queue_runs` give each staged run its place in a file, `index_plan` each entry.
+4. `queue_files` and `queue_writer`, and `index_files`, write whole files; `queue_extensions` those of extension units
+   (`ext_settings`, `ext_values`).
+
+All stages get a `rebuild_plan`. `trees` runs them for each tree, also for an append. `new_checkpoint` gives the
+checkpoint that a broker accepts, `output_folder` checks the output, `forecast` says what the job would do, and `report`
+what it did.
 """

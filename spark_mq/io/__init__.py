@@ -1,6 +1,7 @@
 """Files on any storage: where they are, reading ranges of them, writing them whole. Nothing of RocketMQ.
 
-Read `storage` (what a home of files does) and `location` (a path on one) first, then `file_reader` (open files and
-ranges of bytes), then `publish` (writing a file whole or not at all). A module here imports pyarrow, the clients of
-storages and `spark_mq.errors`, and no other package of spark_mq.
+Read `storage` (what a home of files does) and `location` (a path on one) first, then the homes: `local`, `object_store`
+(with `s3`), `hdfs`. `file_reader` has open files and ranges of bytes, `remote_file` what is known of files over a
+network, and `publish` writes a file whole or not at all. A module here imports pyarrow, the clients of storages and
+`spark_mq.errors`, and no other package of spark_mq.
 """

@@ -1,7 +1,7 @@
 """What every job of this package needs, whatever it does.
 
-`tasks` runs its tasks: on Spark (`session`), with the check that they see the driver's files (`shared_storage`), or in
-this process. `context` bundles that with progress without Spark's help (`progress`) and the output folder that is
-complete or unchanged (`output_committer`). `task_errors` and `storage_errors` turn errors of Spark and of the operating
-system into errors of this package.
+`tasks` runs its tasks on Spark, or in this process; each gets its own `task_items`. `shared_storage` checks that tasks
+of other machines see the driver's files, `progress` shows how far a job is without Spark's help, and `output_committer`
+keeps the output complete or unchanged. `task_errors` turns errors of Spark and of the operating system into errors of
+this package.
 """

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from spark_mq.errors import StorageError
 from spark_mq.job.output_committer import OutputCommitter
@@ -185,6 +184,4 @@ class SparkTasks:
 
     def scratch_folders(self) -> list[str]:
         """The folders in which Spark sorts, as far as this process can know them."""
-        from spark_mq.job.tasks import scratch_folders
-
         return scratch_folders(self.session)

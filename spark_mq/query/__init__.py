@@ -2,14 +2,14 @@
 
 Read in this order: `sql` (the entry, with Spark), `plan` (a query as a template and references to stores' tables),
 `lexer` and `statement` (the text and sqlglot's tree of it), `table_names` (which tables are a store's), `scope`
-(relations, joins, and which relation a column belongs to), `comparisons` and `constants` (what a condition says about a
-column), `predicate_pushdown` and `projection_pushdown` (which rows and columns a reference needs), `spark_constants`
-and `local_constants` (the values of constants), `conditions` (comparisons with values), `table_columns` and `catalog`
-(columns of tables, conditions as options of a read), `store_reads` (a plan as reads of stores).
+(relations, joins, and which relation a column belongs to), `comparisons` (what a condition says about a column),
+`predicate_pushdown` (which rows and columns a reference needs), `local_constants` (the values of constants, if Spark is
+not needed for them), `conditions` (comparisons with values), `catalog` (columns of tables, conditions as options of a
+read), `store_reads` (a plan as reads of stores).
 
-Beside them: `catalog_statement` (SHOW TABLES and DESCRIBE), `statement_check`, `syntax_error` and `unknown_table`
-(what is certainly wrong with a statement, before Spark starts).
+Beside them: `catalog_statement` (SHOW TABLES and DESCRIBE), `statement_check` (what is certainly wrong with a
+statement, before Spark starts).
 
-May import sqlglot, `spark_mq.source`, `spark_mq.format` (not its kernels) and `spark_mq.errors`. Only `sql` and
-`spark_constants` need a session. `catalog`, `store_reads` and `catalog_statement` import Spark's types.
+May import sqlglot, `spark_mq.source`, `spark_mq.format` (not its kernels) and `spark_mq.errors`. Only `sql` needs a
+session. `catalog`, `store_reads` and `catalog_statement` import Spark's types.
 """

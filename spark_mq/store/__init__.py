@@ -5,13 +5,16 @@ Read in this order:
 1. `config`: what a store's directory is, and the files that describe the broker;
 2. `log`: the commit log, its segments and records;
 3. `queue` and `index`: the consume queues and the index files, which save work and prove nothing by themselves;
-4. `live_end`: where the live records of the log end, found quickly;
-5. `message_store`: `MessageStore`, the look-ups that users call;
-6. `message_selection`, `unique_key_search`, `followed_log`: messages of a topic in either order, messages of an unknown
-   topic, and new messages;
-7. `segment_state`, `queue_state` and `metadata_tables`: the state of segments, queues, topics and consumer offsets;
-8. `store_lock`: the lock that a broker, or a job that writes, has;
-9. `settled_files` and `state_memory`: whether files are the same as before, and what was found out about them.
+4. `live_end`: where the live records of the log end, found quickly; `settled_files`: whether files are as before;
+5. `message_store`: `MessageStore`, the look-ups that users call, with `message_selection` (messages of a topic, oldest
+   or newest first) and `unique_key_search` (a message of an unknown topic);
+6. what is there: `segment_state`, `queue_state`, `index_state`, `metadata_tables` (rows of tables), `broker_versions`,
+   `derived_facts` (what an archive keeps of a store);
+7. the next boot of a broker: `boot_rules` (by version), `boot` (from a few facts), `recovery` (record by record, with
+   `dispatch_requests` and `dispatch_log`), `lacking_messages`, `lacking_scan` and `gone_messages` (what it loses), and
+   `store_state` (all of that for an operator);
+8. what a broker deletes: `expiry` (which files are old), `retention` (what goes with them), `unread`, `disk_use`;
+9. `store_lock`: the lock that a broker, or a job that writes, has.
 
 May import `spark_mq.io`, `spark_mq.format` and `spark_mq.errors`. Point look-ups must not import numba, so modules that
 need the kernels import them inside functions, or are themselves imported inside functions.

@@ -23,7 +23,7 @@ from spark_mq.format.broker_version import ALL_VERSIONS, BrokerVersions, Version
 from spark_mq.format.system_topic import OP_TOPIC
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
-from spark_mq.store.config.broker_versions import versions_of_files
+from spark_mq.store.config.file_versions import versions_of_files
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
 from spark_mq.store.index.folder import index_files, newest_layout
 from spark_mq.store.index.tag_runs import TagsInFile

@@ -1,8 +1,9 @@
 """The tables of a store, declared once: names, rows, columns, options, examples. Nothing here reads a store.
 
-`table` has the parts of a declaration, `all_tables` the declarations by name. Everything that names a table or a column
-is made from them: schemas, the check of options, the manual of the data source, `DESCRIBE`, the commands, the views of
-archives, `conf/tables.sql` and `docs/tables.md` (`manual`).
+`table` has the parts of a declaration. The declarations are in `messages`, `store_files`, `config` and `lifecycle`;
+`all_tables` has them by name. Everything that names a table or a column is made from them: schemas, the check of
+options, the manual of the data source, `DESCRIBE`, the commands, the views of archives, `conf/tables.sql` and
+`docs/tables.md` (`manual`).
 
-A new table is a declaration in one of the modules here, and the function that `rows` names.
+A new table is a declaration in one of the modules here, and a function that returns its rows.
 """

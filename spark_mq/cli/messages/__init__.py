@@ -1,5 +1,6 @@
-"""The commands that print messages, without Spark or a JVM: `query-by-...` and `print-message`.
+"""The commands that print messages, without Spark or a JVM.
 
-Read `commands` first, which names the module of each command. `arguments` has the arguments that several of them share,
-`message_filter` the filters of `print-message`, and `reasons` says why nothing was found.
+`query_by_id`, `query_by_key`, `query_by_unique_key`, `query_by_offset` and `print_message` are the commands; `archived`
+answers them from an archive. `arguments` has the arguments that several of them share, and `message_filter` the filters
+of `print_message`, and why nothing was found.
 """

@@ -4,11 +4,12 @@ Importing a module of this package imports numba (about half a second). So a pla
 look-up imports these modules in the function that needs them; `spark_mq.format.array_types` has the types of arrays
 without numba.
 
-Read `kernel` (how a function is compiled), `cache` (where the result is kept) and `big_endian` first, then `frames`
-(where the parts of each record are), `resync` (the first record of a split), `properties`, `java_string`, `crc`. Then
-what is built from frames: `columns` with `fields`, `gather` and `hosts` (Arrow columns), `bodies` and `batches`
-(decompression, batches of limited size), `keys`, `dispatch` (consume queue units), `index_keys` and `index_put` (index
-entries and files).
+Read `kernel` (how a function is compiled), `compile` (all of them, ahead), `cache` (where the result is kept) and
+`big_endian` first, then `frames` (where the parts of each record are), `resync` (the first record of a split),
+`properties`, `java_string`, `crc`. Then what is built from frames: `columns` with `fields` and `gather` (Arrow
+columns), `bodies` and `batches` (decompression, batches of limited size), `dispatch` (consume queue units),
+`index_keys` and `index_put` (index entries and files), `recovery` (the checks of a broker that starts). `encode`,
+`property_writer` and `gaps` make records.
 
 Some modules have a twin in plain Python for single records. Tests compare the two, so change both:
 
@@ -17,8 +18,8 @@ Some modules have a twin in plain Python for single records. Tests compare the t
 | `frames` | `record` |
 | `properties` | `properties` |
 | `java_string` | `java_text` |
-| `columns`, `hosts` | `message_row`, `message_id` |
-| `keys`, `index_keys` | `message_keys`, `index_file.index_key_hash` |
+| `columns`, `fields` | `message_row`, `message_id` |
+| `batches`, `index_keys` | `dispatch`, `index_file.index_key_hash` |
 
 A module here may import what `spark_mq.format` may, and numba.
 """

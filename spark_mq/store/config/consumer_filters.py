@@ -13,8 +13,8 @@ from typing import Any
 from spark_mq.filters.consumer_filter import ConsumerFilter
 from spark_mq.filters.parser import NEWEST
 from spark_mq.io.location import Location
-from spark_mq.store.config.broker_versions import versions_of_files
 from spark_mq.store.config.config_file import as_integer, load_config
+from spark_mq.store.config.file_versions import versions_of_files
 
 CONSUMER_FILTERS = "consumerFilter.json"
 _MAX_BIT_COUNT = 8 * ((1 << 15) - 1)
