@@ -29,7 +29,7 @@ from spark_mq.source.message_stream import MessagesStreamReader
 from spark_mq.source.options import parse_stream_options
 from spark_mq.source.stream_offset import StreamOffset
 from spark_mq.store.config.store_paths import COMMIT_LOG
-from spark_mq.store.log.record_mark import is_lost
+from spark_mq.store.log.log_range import is_lost
 from spark_mq.store.message_store import MessageStore
 
 MESSAGES, KEYS = "messages", "keys"

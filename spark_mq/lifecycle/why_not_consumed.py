@@ -25,9 +25,9 @@ from spark_mq.lifecycle.popped_messages import Place, PopState
 from spark_mq.lifecycle.retry_topic import RETRY_PREFIX, consumer_groups, parse_retry_topic
 from spark_mq.lifecycle.subscription import FilterStep, MessageFacts, Verdict, sql_verdict, tag_verdict
 from spark_mq.store.config.consumer_filters import CONSUMER_FILTERS, load_consumer_filters
+from spark_mq.store.message_selection import known_topics
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.retention import moment_of
-from spark_mq.store.unique_key_search import known_topics
 
 
 class NotConsumed(StrEnum):

@@ -5,7 +5,7 @@ After a failure Spark reads the same range again. So an end must stay valid: it 
 broker changes. See Spark's `DataSourceStreamReader`.
 
 But a broker can lose the end of its log in a crash, and then write other records at the same offsets. An offset
-therefore has marks of records that were read (`record_mark`). When Spark requests the end of a batch, the newest mark
+therefore has marks of records that were read (`RecordMark`). When Spark requests the end of a batch, the newest mark
 is compared with the log. If that record is lost, the stream stops, or goes back to the first record that the broker
 wrote since: the first record after the newest mark that is still in the log, with a store time later than the newest
 mark. If store times do not show that record (a clock was set back), the stream goes back to the mark: a message may
@@ -34,9 +34,8 @@ from spark_mq.source.stream_offset import NOTHING_YET, StreamOffset
 from spark_mq.source.topic_plan import plan_topics_within
 from spark_mq.store.live_end import LiveEndFinder
 from spark_mq.store.log.corrupt_range import CorruptRange
-from spark_mq.store.log.log_range import LiveEnd, LogRange
+from spark_mq.store.log.log_range import LiveEnd, LogRange, RecordMark, is_lost, mark_of, thin_out
 from spark_mq.store.log.record_lookup import RecordLookup
-from spark_mq.store.log.record_mark import RecordMark, is_lost, mark_of, thin_out
 from spark_mq.store.log.scan import FOREVER
 from spark_mq.store.log.segment_files import segment_files
 from spark_mq.store.log.splits import EXPIRED, OffsetRange, list_offset_range

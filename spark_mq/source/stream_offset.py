@@ -18,7 +18,7 @@ from dataclasses import astuple, dataclass
 from typing import Any, Self
 
 from spark_mq.errors import OptionError
-from spark_mq.store.log.record_mark import RecordMark
+from spark_mq.store.log.log_range import RecordMark
 
 _WITHOUT_MARKS = 1
 _WITH_MARKS = 2

@@ -6,8 +6,8 @@ Read in this order:
 2. `log`: the commit log, its segments and records;
 3. `queue` and `index`: the consume queues and the index files, which save work and prove nothing by themselves;
 4. `live_end`: where the live records of the log end, found quickly; `settled_files`: whether files are as before;
-5. `message_store`: `MessageStore`, the look-ups that users call, with `message_selection` (messages of a topic, oldest
-   or newest first) and `unique_key_search` (a message of an unknown topic);
+5. `message_store`: `MessageStore`, the look-ups that users call, with `message_selection` (messages of a topic,
+   oldest or newest first, and a message of an unknown topic);
 6. what is there: `segment_state`, `queue_state`, `index_state`, `metadata_tables` (rows of tables), `broker_versions`,
    `derived_facts` (what an archive keeps of a store);
 7. the next boot of a broker: `boot_rules` (by version), `boot` (from a few facts), `recovery` (record by record, with

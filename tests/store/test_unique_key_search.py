@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spark_mq import MessageStore
-from spark_mq.store.unique_key_search import find_unique_key, known_topics
+from spark_mq.store.message_selection import find_unique_key, known_topics
 from tests.support.stores import OWN_STORES, RealStore, stores_in
 
 WORKLOAD = next(store for store in stores_in(OWN_STORES) if store.name == "workload-533")

@@ -98,7 +98,7 @@ def _of_unique_key(store: MessageStore, of: CommandStore, text: str) -> tuple[li
     """The newest message that has the text as its unique key, and what to say about it."""
     from spark_mq.cli.messages.message_filter import why_no_unique_key
     from spark_mq.io.s3 import shown
-    from spark_mq.store.unique_key_search import find_unique_key, uncovered_parts
+    from spark_mq.store.message_selection import find_unique_key, uncovered_parts
 
     command = f"spark-mq query-by-unique-key {shown(of.path)} {text}"
     if sum(part.size for part in uncovered_parts(store)) > _MAX_UNCOVERED:

@@ -84,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _find(store: MessageStore, arguments: argparse.Namespace) -> list[Record]:
     from spark_mq.format.message_id import is_offset_message_id
     from spark_mq.format.record import Record
-    from spark_mq.store.unique_key_search import find_unique_key
+    from spark_mq.store.message_selection import find_unique_key
 
     if arguments.topic is not None:
         return store.find_by_unique_key(arguments.topic, arguments.key, arguments.any_host)
@@ -97,7 +97,7 @@ def _find(store: MessageStore, arguments: argparse.Namespace) -> list[Record]:
 
 def _print_access_path(arguments: argparse.Namespace) -> int:
     from spark_mq.cli.several_stores import opened_stores
-    from spark_mq.store.unique_key_search import known_topics, uncovered_parts
+    from spark_mq.store.message_selection import known_topics, uncovered_parts
 
     with opened_stores(arguments, check_index=arguments.check_index) as stores:
         for of, store in stores:

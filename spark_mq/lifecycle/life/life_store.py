@@ -25,9 +25,9 @@ from spark_mq.store.expiry import MILLIS_PER_HOUR, expire_times, live_segments
 from spark_mq.store.log.log_range import LogRange, newest_record
 from spark_mq.store.log.record_lookup import NoRecord
 from spark_mq.store.log.scan import WithKeyOfAnyTopic, scan
+from spark_mq.store.message_selection import known_topics, uncovered_parts
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.retention import delete_when, moment_of, reserved_time
-from spark_mq.store.unique_key_search import known_topics, uncovered_parts
 
 MAX_MESSAGES = 10_000
 """Messages that are looked at for one key: of each topic, the newest first, and of the log without index."""

@@ -3,7 +3,7 @@
 Read in this order:
 
 1. the files: `segment_files` (which files are segments), `commit_log`, `corrupt_range`;
-2. single records, in plain Python: `record_lookup`, `log_range`, `record_mark`;
+2. single records, in plain Python: `record_lookup`, `log_range`;
 3. many records, with kernels: `record_reader` (records of a segment), `live_reader` (of the last segment, up to the
    live end), `recovery_walk` (as a broker reads them when it starts);
 4. work for tasks: `splits`, `split_reader` (reads one split), `boundaries` (offsets at which a range can start or
