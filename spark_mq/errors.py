@@ -1,4 +1,4 @@
-"""The errors of this package: one base class, `SparkMqError`, and a subclass for each kind.
+"""The errors of this package: one base class, `SparkMqError`, a subclass for each kind, and names that are nearest.
 
 A caller can catch all of them as `SparkMqError`. Each subclass is also the matching builtin (`ValueError`,
 `FileNotFoundError`, ...), so a caller that does not know this package catches them, too. A message names the file, the

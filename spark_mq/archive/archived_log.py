@@ -1,4 +1,4 @@
-"""Whether archived messages are those of a store's log: a log under another name, and messages that a broker lost.
+"""Which stores an archive has, and whether its messages are those of a log: one renamed, or that lost messages.
 
 An archived message and a message of the log are the same if the fields below are equal. These include the broker's
 address and the store time in milliseconds, so messages of two brokers always differ. A replica has the bytes of its

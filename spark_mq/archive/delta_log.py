@@ -1,4 +1,4 @@
-"""The commits of a local Delta table, for what can be decided without Spark: the package `deltalake` reads them."""
+"""The commits of a local Delta table (read by the package `deltalake`), and tries after a conflict."""
 
 from __future__ import annotations
 

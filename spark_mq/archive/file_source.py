@@ -1,4 +1,4 @@
-"""A stream over a store whose tasks write the messages, and their keys, as files; its rows name the files.
+"""A stream over a store whose tasks write messages and keys, which are rows of the tables, as files that its rows name.
 
 The offsets are those of the stream `rocketmq`, so both continue from the same checkpoint. A file is not in a table
 before a commit names it (`file_commit`). What a killed task leaves is no row of any table; VACUUM removes it.

@@ -1,4 +1,4 @@
-"""What a store and its archive were like when the last complete run ended, and whether a run would find nothing new.
+"""How far the streams of an archive are, and whether a run would find nothing new.
 
 A run over an idle store starts Spark, and a dozen of its jobs, only to learn that there is nothing to do. A complete
 run therefore writes a note: everything that decides what the next run would do, as sizes and digests. If all of it is

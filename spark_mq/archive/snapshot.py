@@ -1,4 +1,4 @@
-"""What a store has that cannot be rebuilt from its log: `config/`, `checkpoint`, and facts of queues and index files.
+"""What a store has that cannot be rebuilt from its log, and a snapshot of it: `config/`, `checkpoint`, and other facts.
 
 The next offset of a queue whose messages all expired, and the names of index files, are in no message. A snapshot has
 them as JSON, in one row for the folder `consumequeue` and one for the folder `index`.

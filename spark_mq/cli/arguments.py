@@ -1,4 +1,4 @@
-"""Arguments that several commands share, each with one help text."""
+"""Arguments that several commands share: help texts, times, and the file of the broker's settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a broker does at its next start, as lines of text, and as the fields of one JSON object."""
+"""`spark-mq recover`: what a broker does at its next start, as lines of text or as one JSON object."""
 
 from __future__ import annotations
 

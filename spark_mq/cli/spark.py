@@ -1,4 +1,4 @@
-"""The Spark session of a command."""
+"""The Spark session of a command, also one with Delta Lake, and what is known of it before it starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state of a store, as lines of text, and as the fields of one JSON object."""
+"""`spark-mq state`: the state of a store, as lines of text or as one JSON object."""
 
 from __future__ import annotations
 

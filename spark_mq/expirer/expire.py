@@ -1,4 +1,4 @@
-"""Old files of a stopped store deleted, in the broker's order and by its rules.
+"""Old files of a stopped store deleted, in the broker's order and by its rules, and a report.
 
 Nothing except these files changes, as with a broker: it keeps the first offset of the log and of each queue in memory,
 and finds them again at its start (`CommitLog.getMinOffset`, `ConsumeQueue.correctMinOffset`@5.3.3). It deletes a file

@@ -1,4 +1,4 @@
-"""The tokens of a SQL92 expression (`SelectorParser.jj`@5.3.3), read one at a time.
+"""The tokens of a SQL92 expression (`SelectorParser.jj`@5.3.3), read one at a time, and expressions of tags.
 
 RocketMQ's parser stops after the first whole expression and one more token. So text after that is never read, even if
 it has no tokens.

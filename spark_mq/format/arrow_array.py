@@ -1,4 +1,4 @@
-"""Arrow arrays and tables from a few Python values, without importing pandas.
+"""Arrow arrays and tables from a few Python values, or of timestamps, without importing pandas.
 
 If pandas is installed, `pyarrow.array` of a list imports pandas, only to check whether the list is a pandas object.
 That import takes longer than all other work of a command like `query-by-id`. Only the types that the tables have are

@@ -1,4 +1,4 @@
-"""Where a message stands in consume queues: in its own queue, and in light message queues that its properties name.
+"""To what a message is dispatched: its queue and light message queues, and the keys of its index entries.
 
 The keys are the unique key, and the pieces of property KEYS between single spaces, without empty pieces. A message of
 transaction type ROLLBACK has no keys (`IndexService.buildIndex`@5.3.3; the same in 4.9). The twins have the same rule

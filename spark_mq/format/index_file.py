@@ -1,4 +1,4 @@
-"""Index files (`IndexHeader`, `IndexFile`@5.3.3; the same bytes in 4.9.0): a hash table from keys to messages.
+"""Index files (`IndexHeader`, `IndexFile`@5.3.3; the same bytes in 4.9.0): a hash table, and which file gets an entry.
 
 A file has N slots and M entries, big-endian. Both numbers are settings of the broker; the file does not contain them.
 

@@ -1,4 +1,4 @@
-"""Offset message ids: store host (4 or 16 address bytes, 32-bit port) and commit log offset in hexadecimal digits.
+"""Hosts, and offset message ids: store host (4 or 16 bytes, 32-bit port) and commit log offset as hexadecimal digits.
 
 An id has 32 or 56 characters (`MessageDecoder.createMessageId`, `decodeMessageId`@5.3.3). A unique key, which a client
 creates (`MessageClientIDSetter`@5.3.3), has the same lengths: the text alone does not show which of the two it is.

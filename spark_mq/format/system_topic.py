@@ -1,4 +1,4 @@
-"""The topics that a broker creates for itself (`TopicValidator.isSystemTopic`@5.3.3), and that of left-out records."""
+"""Topics that a broker creates for itself (`TopicValidator.isSystemTopic`@5.3.3), and delays of delay levels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The staged entries that an index lacks: all entries, or those after the end of the existing index."""
+"""The staged entries that an index lacks, and which of them go into which file: here the index rolls."""
 
 from __future__ import annotations
 

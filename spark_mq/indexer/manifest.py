@@ -1,4 +1,4 @@
-"""The folder of staged files: units (`queue/staged_units`) and index entries (`index/staged_entries`) of splits.
+"""The manifest of staged files: which splits are staged, and by which files, so that a killed job can go on.
 
 The manifest is `manifest.json` in the job's folder, and is rewritten after each dispatch. It has the row of each split,
 which names the split's staged files. They are reusable if the size and the mtime of their segment are unchanged and it

@@ -1,4 +1,4 @@
-"""How a broker with `enableConsumeQueueExt` makes extension units: the sizes of units and files, and the filters.
+"""Files of extension units, which a broker with `enableConsumeQueueExt` makes.
 
 All units of a queue have one size, so the number of a message in its queue says where its unit is. The log is read a
 second time, a task for each segment, which stages tags codes, store times and bit maps. Then a task makes each file.

@@ -1,4 +1,4 @@
-"""Findings about written queue files: missing, doubled and contradicted units, for the report."""
+"""Queue files out of a staged log, and findings about them: missing, doubled and contradicted units."""
 
 from __future__ import annotations
 

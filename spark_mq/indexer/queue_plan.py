@@ -1,4 +1,4 @@
-"""Queues without a live message: only their files know their next offset.
+"""Which queues are written, where each begins and ends, and what existing files say of them.
 
 A broker keeps the last file of such a queue, whose units are all expired, and continues to number messages from its
 end. The log has no message of the queue. So the existing files are copied. If there are none, the offsets of consumers

@@ -1,4 +1,4 @@
-"""The report of a rebuild, for a person and for a program."""
+"""The report of a rebuild, for a person and for a program, and damage as an error or as a part of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the splits of each segment fit together, so that they give the same records as one scan of the segment.
+"""The log staged: each split once, and again the segments whose splits do not give the records of one scan.
 
 A split's first record must be where the split before it ended. This can fail, because a body can look like a record and
 damage can cross the border of two splits. Then the segment is read again as one split. The last segment must also be

@@ -1,4 +1,4 @@
-"""A split's consume queue units, staged as one file: the units, grouped in runs, then a directory of the runs.
+"""The files of a staged split: its consume queue units in runs by queue, and its index entries in arrays.
 
 A *run* is consecutive queue offsets of one queue file, in the order of the log; its 20-byte units are ready to be
 written. Units are numerous, so they stay out of the JVM: a task writes the file, and the task that writes a queue file

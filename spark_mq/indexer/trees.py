@@ -1,4 +1,4 @@
-"""Both trees out of a staged log: consume queues and index, written at the same time.
+"""Both trees out of a staged log, written at the same time, also as an extension of existing trees.
 
 The existing trees must end where that part starts. New files are whole: the last file of each queue that gets messages
 is completed, the last file of the index is continued until it is full, and then new files follow.

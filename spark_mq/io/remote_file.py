@@ -1,4 +1,4 @@
-"""A file on a filesystem over a network: few and large reads, and bytes that were read are kept for a while.
+"""Files over a network: few and large reads, a snapshot of what was listed, and bytes that are kept for a while.
 
 A request for 20 bytes takes as long as one for 256 KiB. So a read gets the block around it, and a small file whole.
 Reads that follow one another get more with each request, up to 2 MiB.

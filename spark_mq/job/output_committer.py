@@ -1,4 +1,4 @@
-"""The output committer: it keeps unfinished trees in the job's folder, and puts them in place at the end.
+"""The output committer and the lock of an output: unfinished trees are in the job's folder until the end.
 
 The job's folder is `<output>/.spark_mq/`. On a local filesystem and on HDFS a finished tree is renamed as a whole. The
 tree that it replaces is set aside first. When the new tree is in place, the old one becomes a backup, or is removed. If

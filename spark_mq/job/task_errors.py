@@ -1,4 +1,4 @@
-"""Errors out of tasks: the errors of this package that Spark passes on as the text of a traceback.
+"""Errors out of tasks and of the operating system, as errors of this package.
 
 A task that raises ends Spark's job. On the driver the error is one of Spark's own classes, whose text contains the
 traceback of the task. This module finds the error of this package in that text.

@@ -1,4 +1,4 @@
-"""How far consumer groups are: table `consumer_progress`, a row for each group and topic.
+"""How far consumer groups are: table `consumer_progress`, a row for each group and topic, from the ends of queues.
 
 The numbers follow `AdminBrokerProcessor.getConsumeStats`@5.3.3, which `mqadmin consumerProgress` prints for each queue:
 the queues are those that consumers can read (`readQueueNums`), and a group without an offset in a queue has offset 0

@@ -1,4 +1,4 @@
-"""Whether the end of a log is lost without a damaged range that shows it.
+"""What a table of this package needs of a store: selected messages, and files of `config/`.
 
 A store directory is such a source (`StoreLog`), and so is a store in an archive (`spark_mq.archive.lifecycle`).
 """

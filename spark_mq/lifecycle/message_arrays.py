@@ -1,4 +1,4 @@
-"""Arrow columns as NumPy arrays, and back: what the tables of this package share."""
+"""Arrow columns as NumPy arrays, and back; numbers of rows, and groups that are merged: what tables share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages that consumer groups returned: table `retries`, a row for each attempt; see `retry_copies`."""
+"""Messages that consumer groups returned: tables `retries` and `dead_letters`, a row for each attempt."""
 
 from __future__ import annotations
 

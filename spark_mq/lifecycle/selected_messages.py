@@ -1,4 +1,4 @@
-"""Which parts of a log can be read, and whether what is missing matters, for many offsets at once.
+"""Selected messages of the log, in one read, and which parts of the log can be read.
 
 A record that has the right lengths counts as a record of the log, but its bytes can be damaged. Most brokers write no
 checksum of the properties. So a zero byte among the properties counts as damage here: files that lost a page contain

@@ -1,4 +1,4 @@
-"""The keys of most messages: table `hot_keys`, a row for each key."""
+"""Sums of messages: tables `hot_keys`, `rates` and `skew`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Op messages: which half messages a broker settled, by commit or by rollback (`TransactionalMessageServiceImpl`).
+"""Which half messages were decided, by op messages and by records, and the settings of checks.
 
 The body of an op message contains queue offsets of half messages, which are in the queue of the half topic with the
 same queue id. A broker of 4.9 writes one offset; one of 5.x writes many, each with a comma after it

@@ -1,4 +1,4 @@
-"""The answer to the question why a consumer group did not consume a message.
+"""Why a consumer group did not consume a message: the question, and the answer.
 
 Only look-ups: the message by its queue offset, its retries and dead letters by its key (`life`), the group's offset,
 its filter, and the notes of a broker about messages that were popped (`life.pop_notes`).

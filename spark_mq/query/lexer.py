@@ -1,4 +1,4 @@
-"""The text of statements, as Spark's lexer divides it: strings, quoted names, comments, and the `;` between them."""
+"""The text of statements, as Spark's lexer divides it: strings, names, comments, `;`, and errors that are certain."""
 
 from __future__ import annotations
 

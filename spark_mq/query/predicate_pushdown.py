@@ -1,4 +1,4 @@
-"""Predicate pushdown: the comparisons that every row of a store's table must pass to matter to a query.
+"""Pushdown: the rows and the columns of a store's table that matter to a query.
 
 No comparison here is ever true for NULL. A comparison of a WHERE clause is pushed down to the relation of its column,
 through joins of every kind: dropping a row for which the comparison is not true cannot change the result, because every

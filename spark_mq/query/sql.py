@@ -1,4 +1,4 @@
-"""SQL over stores, run by Spark: `spark_mq.sql`.
+"""SQL over stores, run by Spark: `spark_mq.sql`, and the constants of a query, which Spark evaluates.
 
     >>> spark_mq.sql(spark, "SELECT * FROM prod.messages WHERE topic = 'orders'", stores={"prod": "/data/store"}).show()
 

@@ -1,4 +1,4 @@
-"""Resolves the table names of a statement: to tables of stores, other named tables, common table expressions (CTEs)."""
+"""Resolves the table names of a statement: tables of stores, other tables, CTEs; and what an unknown name may mean."""
 
 from __future__ import annotations
 

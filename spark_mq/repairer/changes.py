@@ -1,4 +1,4 @@
-"""Changes of a store's files, which are put in place one by one, with a backup of everything that they replace.
+"""Changes of a store's files, put in place one by one, with a backup of all that they replace, and undone.
 
 Before the first change, `changes.json` in the backup names all of them. A new file takes the place of an old one in one
 step, after the old one has a second name in the backup. So a job that is killed leaves each file old or new, and a

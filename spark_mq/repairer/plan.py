@@ -1,4 +1,4 @@
-"""The plan of a repair: which files are made, replaced, moved or cleared, and why; and what cannot be repaired."""
+"""The plan of a repair, and its request: which files are made, replaced, moved or cleared, why, and what is left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages that are appended to a stopped store: they get offsets after its own.
+"""Messages that are appended to a stopped store: they get offsets after its own, and an identity.
 
 The file is put in place with all other files of an append, and stays in the store. An append has an identity: the id
 that the caller gives, or else its source and its arguments. Rows of a DataFrame have no source that can be named, so

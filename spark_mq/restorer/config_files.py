@@ -1,4 +1,4 @@
-"""The JSON content of a file of `config/`, with errors that name the file and say what to do.
+"""The JSON files of `config/` in a new store: topics, and offsets that are translated.
 
 Lines are indented with tabs, and a colon has no space after it. Integer keys have no quotes, and follow each other in
 one line. So do the elements of a set (of a list they would not, but no file that is rewritten here has a list).

@@ -1,4 +1,4 @@
-"""Rows become the bytes of records: the columns of `messages` in, what a broker would append out.
+"""Rows become the bytes of records: columns of `messages` in, what a broker would append out; with unique keys.
 
 Importing this module imports numba; a driver that only checks columns uses `source_columns.check_columns`.
 

@@ -1,4 +1,4 @@
-"""The places of records: which segment, and where in it. Pure functions over counts and sizes.
+"""The places of records in a new log: which segment, and where in it. Pure functions over counts and sizes.
 
 A record is appended if eight bytes are left after it in the segment; else a blank ends the segment, and the record is
 the first of the next one (`CommitLog.DefaultAppendMessageCallback`@5.3.3). So the place of a record depends on all

@@ -1,4 +1,4 @@
-"""A request to restore a store. It is checked without Spark: a wrong argument must not wait until a JVM has started."""
+"""A request to restore a store. It is checked without Spark: a wrong argument must not wait for a JVM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The allocation strategies of the Java client: which consumer of a group gets which queues.
+"""The allocation strategies of the Java client: which consumer of a group gets which queues (`MessageQueue`).
 
 Each consumer computes its own share from the same sorted lists (`RebalanceImpl.rebalanceByTopic`@5.3.3). `allocate`
 sorts them and gives the shares of all consumers. Releases 4.9.7 and 5.3.3 have the same rules.

@@ -1,4 +1,4 @@
-"""A strategy as a person chooses it: its name, and what it needs to know."""
+"""A strategy as a person chooses it: its name, the consumers, and what it needs to know."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The queues of a topic that consumers share out, and what is in each of them.
+"""The queues of a topic that consumers share out, what is in them, and where a new group begins.
 
 A consumer asks the broker for the group's offset (`ConsumerManageProcessor.queryConsumerOffset`@5.3.3). If there is
 none, the broker answers 0 for a queue from whose beginning nothing was deleted, and whose first message is in memory:

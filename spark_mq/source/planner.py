@@ -1,4 +1,4 @@
-"""The plan of a read: the cheapest access path that misses no matching message.
+"""The plan of a read: the cheapest access path that misses no matching message, also of an earlier topic.
 
 Reading the whole log is always possible. A predicate can limit the read to offsets or to a time range. If the predicate
 requests queue offsets, the units of the queue give the offsets of the messages; if it requests keys, the index does; if

@@ -1,4 +1,4 @@
-"""The predicate of a read: a conjunction of conditions on the columns of messages.
+"""The predicate of a read: a conjunction of conditions on columns, and sets of integers.
 
 Options, filters that Spark pushes, and arguments of commands become one `Predicate`. The planner chooses the access
 path by the predicate, and readers select rows by it. Spark checks a condition that a predicate cannot contain. So a

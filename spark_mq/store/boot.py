@@ -1,4 +1,4 @@
-"""What the next boot of a broker does to a store: a function of a few facts about its files.
+"""What the next boot of a broker does to a store, and why it does not start: a function of a few facts about files.
 
 The rules are those of `CommitLog.recoverNormally` and `recoverAbnormally`, `CommitLog.isMappedFileMatchedRecover`,
 `DefaultMessageStore.load`, `start` and `doRecheckReputOffsetFromCq`, `ConsumeQueue.putMessagePositionInfo` and

@@ -1,4 +1,4 @@
-"""The rules by which brokers recover a store when they start, by version.
+"""The rules by which brokers recover a store when they start, by version, and how the last run ended.
 
 They changed four times in 4.9.0 to 5.5.1 (`CommitLog.recoverNormally`, `recoverAbnormally` and
 `isMappedFileMatchedRecover`, `DefaultMessageStore.start`, `ConsumeQueueStore`):

@@ -1,4 +1,4 @@
-"""How much of a disk a store's folders use."""
+"""How much of a disk a store uses, by folder and by topic, how full it is, and what its broker does then."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a start of a broker dispatches, and what happens to each message and to the queues that lack messages."""
+"""What a start of a broker dispatches, and what happens to each message and queue, as rows of `recover`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files a broker deletes when messages are old, and when: rules over numbers, which read no file.
+"""Which files a broker deletes when messages are old, when, and what is in them.
 
 - A segment expires `fileReservedTime` hours after the last change of its file. The broker deletes expired segments
   oldest first, stops at the first one that has not expired, and never deletes the newest one

@@ -1,4 +1,4 @@
-"""The state of files of a store; none while a broker may change them without a trace.
+"""The state of files of a store, none while a broker may change them without a trace; and facts kept by it.
 
 A broker writes the log and the queues through memory maps, and all files have their full size from the start. The
 operating system sets the times of a file when a page of a map is written for the first time since it reached the disk.

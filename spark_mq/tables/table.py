@@ -1,4 +1,4 @@
-"""The parts of a table's declaration."""
+"""The parts of a table's declaration, and options and columns that many tables have."""
 
 from __future__ import annotations
 

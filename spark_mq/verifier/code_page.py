@@ -1,4 +1,4 @@
-"""The tables of `docs/verify.md`: all codes, and all fields that no check can see.
+"""The tables of `docs/verify.md`: all codes, and the closed list of fields that no check can see.
 
 `python -m spark_mq.verifier.code_page docs/verify.md` writes them into the page, between its marks.
 

@@ -1,4 +1,4 @@
-"""The files of `config/`: whether they can be read, and whether they fit the queues."""
+"""The checkpoint and the files of `config/`: whether they can be read, and whether they fit log and queues."""
 
 from __future__ import annotations
 

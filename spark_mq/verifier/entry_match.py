@@ -1,4 +1,4 @@
-"""Which expected index entry each found entry is: found entries can be wrong, doubled, missing, or of expired messages.
+"""Which expected index entry each found entry is: found ones can be wrong, doubled, missing, or of expired messages.
 
 Both kinds are in the order of the log, so almost always they are equal, one after the other. If they are not, an entry
 is found by its commit log offset and key hash, and an entry between two found ones takes the place between them.

@@ -1,4 +1,4 @@
-"""The part of the log that is there: what queues and index are held against, besides messages."""
+"""Where the log starts and ends, and its damaged parts: what queues and index are compared with, besides messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Soundness of records, as far as a record can be checked alone: checksums, flags, properties, and times in order.
+"""Soundness of records, as far as a record can be checked alone: checksums, flags, properties, times, other queues.
 
 Where records start, and what is between them, is decided by `store/log`: damaged framing is a corrupt range.
 

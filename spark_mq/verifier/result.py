@@ -1,4 +1,4 @@
-"""The result of a check: counts, the first findings of each code, and a verdict."""
+"""The result of a check: counts, the first findings of each code, a verdict, and a file of all findings."""
 
 from __future__ import annotations
 

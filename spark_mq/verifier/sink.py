@@ -1,4 +1,4 @@
-"""Where a task puts its findings: into a Parquet file, of which only counts and the first few findings go on.
+"""Where a task puts its findings: into a Parquet file; and where tasks run.
 
 So a million findings of one kind cost a task and the driver little, and the whole of them can be read as a table.
 """

@@ -1,4 +1,4 @@
-"""Which messages `print-message` prints: by store time, tag, property, key, and text of the body."""
+"""Which messages are printed: by store time, tag, property, key, and text of the body; and why none was found."""
 
 from __future__ import annotations
 

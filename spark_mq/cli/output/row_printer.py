@@ -1,4 +1,4 @@
-"""The rows of a table of a store, as the options of a command say: JSON, aligned columns, or a line for each field."""
+"""The columns and the order of rows, and the rows as JSON, as aligned columns, or as a line for each field."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether stdout is a terminal, and how wide it is."""
+"""Whether stdout is a terminal, how wide it is, and reports on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches of messages whose bodies fit into memory, decompressed and with checked CRCs if requested."""
+"""Batches of messages whose bodies fit into memory, decompressed, with checked CRCs if requested; or by keys."""
 
 from __future__ import annotations
 

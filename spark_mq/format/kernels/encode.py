@@ -1,4 +1,4 @@
-"""Writing many records from arrays: the values of fields in, bytes out.
+"""Writing many records from arrays: the values of fields in, bytes out; and new offsets in records.
 
 `spark_mq.format.record` explains the fields, and its `Record.encode` is the twin for one record. The caller has checked
 that every value fits its field.

@@ -1,4 +1,4 @@
-"""The numbers of records, read in one pass over the records.
+"""The numbers of records, read in one pass over the records, and the texts of their hosts.
 
 A record's head is in the processor's cache when its first field was read, and no longer when another pass comes.
 

@@ -1,4 +1,4 @@
-"""Contiguous text and bytes from pieces that are scattered in a buffer.
+"""Text and bytes from pieces that are scattered in a buffer or a file, and back.
 
 A record is read by one call of `pread`, which takes half a microsecond. The same call from Python takes four times as
 long, and a topic can have millions of records.

@@ -1,4 +1,4 @@
-"""Filling index files entry by entry, as the broker does (`IndexFile.putKey`@5.3.3; the same in 4.9.0).
+"""Filling index files entry by entry, as the broker does (`IndexFile.putKey`@5.3.3; as in 4.9.0), and following slots.
 
 The bytes of a file are its whole state, so a file of a broker is continued in the same way as a new file. A file of
 default size has 420 MB; it is filled in one array, in place.

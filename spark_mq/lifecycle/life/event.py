@@ -1,4 +1,4 @@
-"""One event in the life of a message."""
+"""One event in the life of a message, and times and durations as text."""
 
 from __future__ import annotations
 

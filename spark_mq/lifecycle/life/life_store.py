@@ -1,4 +1,4 @@
-"""What the life of a message is looked up in: a store directory, or a store in an archive.
+"""What the life of a message is looked up in: a store or an archive; its records by key, and when it expires.
 
 The index knows a key only together with its topic. So each known topic is looked up: those of queues and settings, and
 those that the messages which were found name in REAL_TOPIC and RETRY_TOPIC.

@@ -1,4 +1,4 @@
-"""Which consumer groups are past one message, by their offsets in its queue."""
+"""Which consumer groups are past one message, by their offsets in its queue, or by what they popped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The life of one message, out of what stores have of it."""
+"""The life of one message, out of what stores have of it, and what clients traced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file `checkpoint` (`StoreCheckpoint`@5.5.1): 4096 bytes, six 64-bit times and offsets, then zeros.
+"""The file `checkpoint` (`StoreCheckpoint`@5.5.1): six 64-bit times and offsets, and what it shows of the last run.
 
 | position | field |
 | --- | --- |

@@ -1,4 +1,4 @@
-"""The JSON files in `config/`, as the broker writes them (`ConfigManager`@5.3.3, fastjson).
+"""The JSON files in `config/`, as the broker writes them (`ConfigManager`@5.3.3, fastjson), and the offsets in them.
 
 fastjson leaves integer keys unquoted (`{0:5,1:6}`), which is not valid JSON. Each file has a backup next to it, with
 the suffix `.bak`: the file's previous content.

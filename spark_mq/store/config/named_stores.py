@@ -1,4 +1,4 @@
-"""Patterns of paths, such as `/data/broker-*` and `s3://bucket/{a,b}`, and the stores that they match.
+"""Several stores: a pattern of paths, such as `/data/broker-*`, or a file with names, paths and settings.
 
     [{"name": "a", "cluster": "prod", "broker": "broker-a", "path": "/data/a", "broker_conf": "/etc/a/broker.conf"},
      {"name": "b", "cluster": "prod", "broker": "broker-b", "path": "/data/b", "options": {"mode": "FAILFAST"}}]

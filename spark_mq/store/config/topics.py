@@ -1,4 +1,4 @@
-"""Which topics a message can have: the name of a folder, and the names that clients can use.
+"""Which topics a message can have, as a folder or for clients, and which are in `config/topics.json`.
 
 A topic in a store may be anything. A broker refuses most of it (`TopicValidator.validateTopic`,
 `HookUtils.checkBeforePutMessage`@5.3.3).

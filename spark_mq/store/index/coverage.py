@@ -1,4 +1,4 @@
-"""The valid index files of a store, and the range of the log that each covers.
+"""The valid index files of a store, the range of the log that each covers, and the same for another process.
 
 A file is checked before it is used: its header, its first and last entry, and the records to which these point must
 agree. The keys of one message can be in two files, and a broker that was killed may have put only some of them. So a

@@ -1,4 +1,4 @@
-"""The index files that a store has: `index/<17 digits>`, by name, which is their order (`IndexService.load`@5.3.3).
+"""The index files that a store has: `index/<17 digits>`, by name (`IndexService.load`@5.3.3), and where they end.
 
 An index can have only some keys of its last message, if the broker was killed between two of them. Or it has them
 twice: a recovery puts the keys of the last message again (`IndexService.buildIndex`@5.3.3 compares with <).

@@ -1,4 +1,4 @@
-"""Names of index files: the time at which the broker created the file, `yyyyMMddHHmmssSSS` in its time zone.
+"""Names of index files, times of creation `yyyyMMddHHmmssSSS` in the broker's zone, and files by time.
 
 (`IndexService.getAndCreateLastIndexFile`, `UtilAll.timeMillisToHumanString`@5.3.3.) The order of the names is the order
 of the files. A rebuilt file is named after the store time of its first message: a broker would have created the file at

@@ -1,4 +1,4 @@
-"""The commit log of a store: its segments, and where its data end.
+"""The commit log of a store: its segments, where its data end, and ranges of bytes of a segment.
 
 `commitlog/` contains segments (the broker's "mapped files") of one size, 1 GiB by default. The name of a segment is the
 commit log offset of its first byte, with 20 digits. Sizes are those of the files. Zeros follow the last record: a

@@ -1,4 +1,4 @@
-"""The records of one segment in order, chunk by chunk. Reading continues after damage."""
+"""The records of one segment in order, chunk by chunk, also joined ones. Reading continues after damage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The messages of some units of queues, if units contradict the log, too; `unit_records` reads the records.
+"""The messages of some units of queues, if units contradict the log, too.
 
 Only the bytes of the records are read, and small gaps between them.
 """

@@ -1,4 +1,4 @@
-"""From units of queues to tiles of the log (`tiles`): units that lead to messages and do not contradict each other.
+"""Units of queues as tiles of the log: parts of the log for which units account.
 
 A unit says where a record starts and how long it is, so it is a *tile* of the log. Tiles that follow one another
 without a gap are a *run*. If the first and the last tile of a run are records, no other record starts between them: the
