@@ -67,7 +67,7 @@ def create_history(spark: SparkSession, store: str, archive: ArchiveTable, ident
     for name, value in values.items():
         if any(text in value for text in _NOT_IN_TEXT):
             raise OptionError(f"history: {name} {value!r} has a quote or another character that ends a text in SQL")
-    text = files(__package__).joinpath("history.sql").read_text("utf-8")
+    text = files("spark_mq.archive").joinpath("history.sql").read_text("utf-8")
     code = "\n".join(line for line in text.splitlines() if not line.startswith("--"))
     for name, value in {**values, "archive": archive.sql_name}.items():
         code = code.replace(f"${{{name}}}", value)
