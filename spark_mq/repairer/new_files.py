@@ -30,8 +30,8 @@ from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkp
 from spark_mq.store.config.config_file import CONSUMER_OFFSETS, parse_fastjson
 from spark_mq.store.config.store_paths import CONFIG, INDEX
 from spark_mq.store.index.folder import index_files
-from spark_mq.verifier.check import Evidence
-from spark_mq.verifier.sink import SUMMARY_SCHEMA, Spread, summary_batch
+from spark_mq.verifier.check import CheckEvidence
+from spark_mq.verifier.sink import SUMMARY_SCHEMA, TaskRunner, summary_batch
 
 _BLOCK = 4 << 20
 
@@ -72,21 +72,21 @@ class _IndexFiles:
 
 
 def write_index_files(
-    plans: Sequence[IndexFilePlan], layout: IndexLayout, store: Location, output: Location, spread: Spread
+    plans: Sequence[IndexFilePlan], layout: IndexLayout, store: Location, output: Location, runner: TaskRunner
 ) -> list[WrittenIndexFile]:
     """Write planned index files into the folder `index` of an output.
 
     Args:
         layout: Slots and entries of an index file.
         output: The folder that gets the files, under their paths in the store.
-        spread: Where tasks run.
+        runner: Where tasks run.
     """
     if not plans:
         return []
     versions = find_broker_versions(store)
     empty_index_count = 0 if versions.decide(INDEX_FLUSHED_AT_STOP) is False else 1
     writer = IndexWriter(output / INDEX, layout, TaskItems.of(plans), empty_index_count, output)
-    table = spread.rows(
+    table = runner.rows(
         "make index files", "files", lambda done: _IndexFiles(store, writer, done), len(plans), SUMMARY_SCHEMA
     )
     return sorted(
@@ -118,15 +118,15 @@ class NewFiles:
     store: Location
     folder: Location
     plan: RepairPlan
-    evidence: Evidence
+    evidence: CheckEvidence
     ends: Mapping[Queue, int]
     copies_segments: bool
 
-    def make(self, spread: Spread) -> Iterator[Action]:
+    def make(self, runner: TaskRunner) -> Iterator[Action]:
         """Make all files; yields the actions, without those that would change nothing."""
-        write_queue_files(self.plan.queue_files, self.evidence, self.store, self.folder, spread)
+        write_queue_files(self.plan.queue_files, self.evidence, self.store, self.folder, runner)
         layout, plans = self.evidence.index.layout, self.plan.index_files
-        written = [] if layout is None else write_index_files(plans, layout, self.store, self.folder, spread)
+        written = [] if layout is None else write_index_files(plans, layout, self.store, self.folder, runner)
         unchanged = {file.file for file in written if file.is_same}
         for action in self.plan.actions:
             file = action.change.file

@@ -30,7 +30,7 @@ from spark_mq.store.index.folder import check_layout_is_known, find_index_layout
 from spark_mq.store.log.segment_files import find_data_end
 from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE
 from spark_mq.store.queue.folders import find_queue_file_size, listed, queue_folders
-from spark_mq.verifier.check import Evidence
+from spark_mq.verifier.check import CheckEvidence
 from spark_mq.verifier.verify_request import VerifyRequest
 
 _ONLY_THE_END = ("INDEX_LAGS", "INDEX_MISSING")
@@ -217,7 +217,7 @@ class _Parts:
 
 
 def plan_repair(
-    store: Location, conf: BrokerConf, damaged: DamagedFiles, evidence: Evidence, request: RepairRequest
+    store: Location, conf: BrokerConf, damaged: DamagedFiles, evidence: CheckEvidence, request: RepairRequest
 ) -> RepairPlan:
     """The plan of a repair.
 
@@ -267,7 +267,7 @@ def _forgotten(damaged: DamagedFiles, actions: Iterable[Action], left: Iterable[
             yield Left(code, count, f"{file}: the store does not show how to make it again")
 
 
-def _queues(store: Location, conf: BrokerConf, damaged: DamagedFiles, evidence: Evidence) -> _Parts:
+def _queues(store: Location, conf: BrokerConf, damaged: DamagedFiles, evidence: CheckEvidence) -> _Parts:
     parts = _Parts()
     files = damaged.treated(Treatment.QUEUE_FILE)
     wrong_sizes = sum(file.has("QUEUE_FILE_SIZE") for file in files)
@@ -309,7 +309,7 @@ def _count_queue_files(store: Location) -> int:
 
 
 def _index(
-    store: Location, conf: BrokerConf, damaged: DamagedFiles, evidence: Evidence, assume_defaults: bool
+    store: Location, conf: BrokerConf, damaged: DamagedFiles, evidence: CheckEvidence, assume_defaults: bool
 ) -> _Parts:
     parts = _Parts()
     found = {file.file: file for file in damaged.treated(Treatment.INDEX_FILE)}
@@ -395,7 +395,7 @@ def _of_end(found: dict[str, DamagedFile]) -> tuple[tuple[str, int], ...]:
     return tuple((code, count) for file in found.values() for code, count in file.codes if code in _ONLY_THE_END)
 
 
-def _others(store: Location, damaged: DamagedFiles, evidence: Evidence, offsets: bool) -> _Parts:
+def _others(store: Location, damaged: DamagedFiles, evidence: CheckEvidence, offsets: bool) -> _Parts:
     parts = _Parts()
     for treatment in (Treatment.CHECKPOINT, Treatment.CONFIG, *((Treatment.OFFSETS,) if offsets else ())):
         parts.actions += [_made(store, file, treatment) for file in damaged.treated(treatment)]

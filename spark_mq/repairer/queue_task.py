@@ -20,11 +20,11 @@ from spark_mq.io.publish import publish
 from spark_mq.job.task_items import TaskItems
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
 from spark_mq.store.queue.consume_queue_ext import ConsumeQueueExt
-from spark_mq.verifier.check import Evidence
+from spark_mq.verifier.check import CheckEvidence
 from spark_mq.verifier.log_bounds import LogBounds, Which
 from spark_mq.verifier.queue_file import ExpectedFile
 from spark_mq.verifier.queue_task import expected_files
-from spark_mq.verifier.sink import SUMMARY_SCHEMA, Spread, summary_batch
+from spark_mq.verifier.sink import SUMMARY_SCHEMA, TaskRunner, summary_batch
 
 
 @dataclass(frozen=True, order=True)
@@ -115,14 +115,14 @@ class _OtherFiles:
 
 
 def write_queue_files(
-    files: Sequence[QueueFileName], evidence: Evidence, store: Location, output: Location, spread: Spread
+    files: Sequence[QueueFileName], evidence: CheckEvidence, store: Location, output: Location, runner: TaskRunner
 ) -> list[str]:
     """Write sound queue files into a folder.
 
     Args:
         evidence: What a check of the store read.
         output: The folder that gets the files, under their paths in the store.
-        spread: Where tasks run.
+        runner: Where tasks run.
 
     Returns:
         The paths of the files in the store.
@@ -146,12 +146,12 @@ def write_queue_files(
         planned = [PlannedQueue(**vars(queues[name]), existing_end=0) for name in sorted(chosen)]
         plan = QueuePlan(tuple(planned), capacity)
         task = _FilesOfRuns(writer, frozenset(with_messages))
-        runs = spread.runs(evidence.staged.units)
-        for row in spread.summaries(runs, plan.assignment(), task, "make queue files"):
+        runs = runner.runs(evidence.staged.units)
+        for row in runner.summaries(runs, plan.assignment(), task, "make queue files"):
             written += json.loads(row)
     if others:
         items = TaskItems.of(others)
-        table = spread.rows(
+        table = runner.rows(
             "make other queue files",
             "files",
             lambda done: _OtherFiles(writer, items, done),

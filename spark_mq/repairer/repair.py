@@ -29,8 +29,8 @@ from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE
 from spark_mq.store.store_lock import store_lock
 from spark_mq.verifier.check import FINDINGS, CheckedStore, check_store
 from spark_mq.verifier.result import VerifyReport
-from spark_mq.verifier.sink import Spread, read_findings
-from spark_mq.verifier.verify import spark_spread, verify_report, work_folder
+from spark_mq.verifier.sink import TaskRunner, read_findings
+from spark_mq.verifier.verify import spark_runner, verify_report, work_folder
 
 NEW_FILES = "repair"
 """The folder below `.spark_mq` in which new files are made."""
@@ -121,25 +121,25 @@ def run_repair(
     stages = Progress(work / "progress", progress)
     try:
         with job_session(spark) as session:
-            report = repair_store(request, work, lambda output: spark_spread(session, request.check, output, stages))
+            report = repair_store(request, work, lambda output: spark_runner(session, request.check, output, stages))
     finally:
         discard_folder(work)
     return replace(report, seconds=round(time.monotonic() - started, 3), stages=stages.seconds)
 
 
-def repair_store(request: RepairRequest, work: Location, spread: Callable[[Location], Spread]) -> RepairReport:
+def repair_store(request: RepairRequest, work: Location, runner: Callable[[Location], TaskRunner]) -> RepairReport:
     """Check and repair a store.
 
     Args:
         request: What to repair.
         work: A folder for what the check stages, which exists and is empty.
-        spread: Gives the place where tasks run, for a folder into which they write.
+        runner: Gives the place where tasks run, for a folder into which they write.
     """
     check = request.check
     with store_lock(check.store) if request.is_in_place else nullcontext():
         started = time.monotonic()
         checked = check_store(
-            check.store, check.conf, work, spread(work), check.split_size, has_lock=request.is_in_place
+            check.store, check.conf, work, runner(work), check.split_size, has_lock=request.is_in_place
         )
         before = verify_report(check, checked, round(time.monotonic() - started, 3), {})
         damaged = DamagedFiles.of(_findings(work, checked, ["code", "file", "position"]))
@@ -148,8 +148,8 @@ def repair_store(request: RepairRequest, work: Location, spread: Callable[[Locat
         report = RepairReport(str(check.store), output, False, before, plan.actions, plan.left, plan.assumed)
         if not request.apply or not plan.actions:
             return report
-        actions, backup = _apply(request, plan, checked, work, spread)
-        after = None if request.output is not None else _after(request, checked, work, spread)
+        actions, backup = _apply(request, plan, checked, work, runner)
+        after = None if request.output is not None else _after(request, checked, work, runner)
     return replace(report, is_applied=True, actions=actions, backup=backup, after=after)
 
 
@@ -158,7 +158,7 @@ def _apply(
     plan: RepairPlan,
     checked: CheckedStore,
     work: Location,
-    spread: Callable[[Location], Spread],
+    runner: Callable[[Location], TaskRunner],
 ) -> tuple[tuple[Action, ...], str | None]:
     """Make the new files, and put them in place; returns the actions that changed something, and the backup."""
     store = request.check.store
@@ -172,7 +172,7 @@ def _apply(
             UnfinishedTrees(new_files, tasks).add(action.change.file for action in plan.actions)
         ends = _ends_of_queues(work, checked) if request.offsets else {}
         maker = NewFiles(store, new_files, plan, checked.evidence, ends, copies_segments=request.output is not None)
-        actions = tuple(maker.make(spread(tasks)))
+        actions = tuple(maker.make(runner(tasks)))
         if request.output is not None or not actions:
             return actions, None
         changes = sorted((action.change for action in actions), key=lambda change: change.file == CHECKPOINT)
@@ -217,13 +217,13 @@ def _findings(work: Location, checked: CheckedStore, columns: Sequence[str]) -> 
 
 
 def _after(
-    request: RepairRequest, checked: CheckedStore, work: Location, spread: Callable[[Location], Spread]
+    request: RepairRequest, checked: CheckedStore, work: Location, runner: Callable[[Location], TaskRunner]
 ) -> VerifyReport:
     """The check of everything in the repaired store. The records, which a repair never changes, are not read again."""
     check, started = request.check, time.monotonic()
     folder = work / AFTER
     folder.make_folder()
     after = check_store(
-        check.store, check.conf, folder, spread(folder), check.split_size, checked.evidence.log, has_lock=True
+        check.store, check.conf, folder, runner(folder), check.split_size, checked.evidence.log, has_lock=True
     )
     return verify_report(check, after, round(time.monotonic() - started, 3), {})

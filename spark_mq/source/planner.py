@@ -34,7 +34,7 @@ from spark_mq.store.log.scan import FOREVER, splits_of
 from spark_mq.store.log.splits import Split, plan_splits, within_offsets, within_time
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue
-from spark_mq.store.queue.lookup import Proven, QueueRange, UnitsRead
+from spark_mq.store.queue.lookup import ProvenUnit, QueueRange, UnitsRead
 from spark_mq.store.queue.unit_tiles import joined
 
 _FEW_BYTES = 256 << 10
@@ -72,7 +72,7 @@ def log_of_earlier_topic(options: ReadOptions, store: MessageStore, queue: Consu
     return [part for part in parts if _can_have_messages(store, part, queue)]
 
 
-def _is_after_expired(store: MessageStore, queue: ConsumeQueue, first: Proven) -> bool:
+def _is_after_expired(store: MessageStore, queue: ConsumeQueue, first: ProvenUnit) -> bool:
     """Whether the unit before the first proven one is of a message that has expired."""
     commit_log_offset, store_size, _ = queue.unit(first.queue_offset - 1)
     is_message = store_size > 0 and store_size != PRE_BLANK_SIZE

@@ -72,7 +72,7 @@ class _Scan:
     """When the broker was started: a start can truncate the log, and then the position is worthless."""
     tail_crc: int
     """The CRC of the bytes before the position: a replica can truncate its log without a start, and then continue."""
-    doubt: int | None
+    uncertain_from: int | None
     """The position of the first record before it that can be stale, as in `LiveReader`."""
 
     def is_of(self, last: Segment, started: float | None) -> bool:
@@ -139,7 +139,7 @@ class LiveEndFinder:
         if not log.segments:
             return LiveEnd(-1)
         last, known = log.segments[-1], self._last_scan
-        position, newest, doubt = 0, NO_TIME, None
+        position, newest, uncertain_from = 0, NO_TIME, None
         with SegmentSource(last) as source:
 
             def tail_crc(position: int) -> int:
@@ -147,13 +147,15 @@ class LiveEndFinder:
                 return zlib.crc32(source.read(start, position - start).tobytes()) if start < position else 0
 
             if known is not None and known.is_of(last, started) and tail_crc(known.position) == known.tail_crc:
-                position, newest, doubt = known.position, known.newest, known.doubt
+                position, newest, uncertain_from = known.position, known.newest, known.uncertain_from
             reader = LiveReader(source, position, newest)
             reader.skip(last.data_end)
-            doubt = reader.doubt if doubt is None else doubt
+            uncertain_from = reader.uncertain_from if uncertain_from is None else uncertain_from
             crc = tail_crc(reader.position)
-            self._last_scan = _Scan(last.base, reader.position, reader.newest, started, crc, doubt)
-        return LiveEnd(last.base + reader.position, doubt=None if doubt is None else last.base + doubt)
+            self._last_scan = _Scan(last.base, reader.position, reader.newest, started, crc, uncertain_from)
+        return LiveEnd(
+            last.base + reader.position, uncertain_from=None if uncertain_from is None else last.base + uncertain_from
+        )
 
 
 def _is_less_than_queues(records: RecordLookup, queues: int) -> bool:

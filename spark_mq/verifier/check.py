@@ -55,7 +55,7 @@ from spark_mq.verifier.queue_folders import irregular_findings, not_checked, que
 from spark_mq.verifier.queue_task import QueueChecker, QueueFiles, QueueFilesCheck
 from spark_mq.verifier.records import FAR_BACK_MILLIS, not_checked_queues
 from spark_mq.verifier.segments import segment_findings
-from spark_mq.verifier.sink import SUMMARY_SCHEMA, Check, CheckTask, FindingSink, Spread, Summary, TaskOf
+from spark_mq.verifier.sink import SUMMARY_SCHEMA, Check, CheckTask, FindingSink, Summary, TaskOf, TaskRunner
 from spark_mq.verifier.split_task import CHECKED_SPLIT_SCHEMA, SplitTask
 
 STAGED, FINDINGS = "staged", "findings"
@@ -83,7 +83,7 @@ class CheckedLog:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class CheckEvidence:
     """What the files of a store were held against; a repair makes files from it.
 
     Attributes:
@@ -116,7 +116,7 @@ class CheckedStore:
     """
 
     summary: Summary
-    evidence: Evidence
+    evidence: CheckEvidence
     messages: int
     log_bytes: int
     queues: int
@@ -129,7 +129,7 @@ def check_store(
     store: Location,
     conf: BrokerConf,
     work: Location,
-    spread: Spread,
+    runner: TaskRunner,
     split_size: int = DEFAULT_SPLIT_SIZE,
     checked_log: CheckedLog | None = None,
     *,
@@ -139,12 +139,12 @@ def check_store(
 
     Args:
         work: A folder for staged files and findings, which exists and is empty.
-        spread: Where the parts of the check run.
+        runner: Where the parts of the check run.
         split_size: Bytes of the log for a task.
         checked_log: The log's records, if an earlier check has read them and no record has changed since.
         has_lock: Whether this job has the store's lock. Then no broker runs, and the check does not wait for one.
     """
-    return _Check(store, conf, work, spread, split_size, has_lock).run(checked_log)
+    return _Check(store, conf, work, runner, split_size, has_lock).run(checked_log)
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ class _Check:
     store: Location
     conf: BrokerConf
     work: Location
-    spread: Spread
+    runner: TaskRunner
     split_size: int
     has_lock: bool
 
@@ -180,7 +180,7 @@ class _Check:
         if live is not None:
             if not self.has_lock:
                 live.wait_for_broker()
-            runs = self.spread.runs([] if staged is None else staged.units)
+            runs = self.runner.runs([] if staged is None else staged.units)
             files = QueueFiles(
                 self.store / CONSUME_QUEUE, file_size, bounds, live, has_extensions, config.topics, dispatched
             )
@@ -225,7 +225,7 @@ class _Check:
             )
         return CheckedStore(
             Summary.of([*summaries, sink.summary]),
-            Evidence(checked_log, bounds, file_size, tuple(queues), has_extensions, index, bounds_of_queues),
+            CheckEvidence(checked_log, bounds, file_size, tuple(queues), has_extensions, index, bounds_of_queues),
             0 if staged is None else staged.messages,
             end - start,
             len(queues),
@@ -259,7 +259,7 @@ class _Check:
         """The staged log with entries for tags where the index has them; if it shows nothing, the version decides."""
 
         def run(name: str, task_of: TaskOf, count: int, schema: pa.Schema) -> pa.Table:
-            return self.spread.rows(name, "splits", task_of, count, schema)
+            return self.runner.rows(name, "splits", task_of, count, schema)
 
         layout = index.layout or IndexLayout()
         return TagDecision(index.files, layout, find_broker_versions(self.store), run).apply(staged)
@@ -269,7 +269,7 @@ class _Check:
     ) -> list[_CheckedSplit]:
         task = SplitTask(TaskItems.of(splits), targets, exact, self.work / FINDINGS)
         size = sum(split.stop - split.start for split in splits)
-        table = self.spread.rows(
+        table = self.runner.rows(
             name, "splits", lambda done: replace(task, done=done), len(splits), CHECKED_SPLIT_SCHEMA, size
         )
         rows = [SplitRow.of(row) for row in table.select(SPLIT_SCHEMA.names).to_pylist()]
@@ -305,12 +305,12 @@ class _Check:
             PlannedQueue(**vars(queue), existing_end=ends.get((queue.topic, queue.queue_id), 0)) for queue in safe
         ]
         plan = QueuePlan(tuple(planned), files.file_size // UNIT_SIZE)
-        found = self.spread.summaries(runs, plan.assignment(), QueueChecker(files, self.work / FINDINGS))
+        found = self.runner.summaries(runs, plan.assignment(), QueueChecker(files, self.work / FINDINGS))
         return [sink.summary, *map(Summary.of_json, found)]
 
     def _run_checks(self, checks: Sequence[Check]) -> list[Summary]:
         task = CheckTask(TaskItems.of(checks), self.work / FINDINGS)
-        table = self.spread.rows(
+        table = self.runner.rows(
             "check files", "parts", lambda done: replace(task, done=done), len(checks), SUMMARY_SCHEMA
         )
         return [Summary.of_json(summary) for summary in table["summary"].to_pylist()]

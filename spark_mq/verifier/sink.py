@@ -55,7 +55,7 @@ class CheckTask:
 
 
 @dataclass(frozen=True)
-class Spread:
+class TaskRunner:
     """Runs the parts of a stage.
 
     Attributes:

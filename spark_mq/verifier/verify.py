@@ -22,7 +22,7 @@ from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE
 from spark_mq.verifier.check import FINDINGS, STAGED, CheckedStore, check_store
 from spark_mq.verifier.finding import FINDING_SCHEMA
 from spark_mq.verifier.result import VerifyReport, report_of, write_findings
-from spark_mq.verifier.sink import Spread, read_findings
+from spark_mq.verifier.sink import TaskRunner, read_findings
 from spark_mq.verifier.verify_request import VerifyRequest
 
 _PREFIX = "spark-mq-verify-"
@@ -141,8 +141,8 @@ def run_verify(
     stages = Progress(work / "progress", progress)
     try:
         with job_session(spark) as session:
-            spread = spark_spread(session, request, work, stages)
-            checked = check_store(request.store, request.conf, work, spread, request.split_size)
+            runner = spark_runner(session, request, work, stages)
+            checked = check_store(request.store, request.conf, work, runner, request.split_size)
     except BaseException:
         discard_folder(work)
         raise
@@ -179,7 +179,7 @@ def work_folder(scratch: Location | None) -> Location:
     return folder
 
 
-def spark_spread(session: SparkSession, request: VerifyRequest, work: Location, progress: Progress) -> Spread:
+def spark_runner(session: SparkSession, request: VerifyRequest, work: Location, progress: Progress) -> TaskRunner:
     """The place where the parts of a job run: as tasks of Spark, or in this process if the log is empty.
 
     Args:
@@ -190,5 +190,5 @@ def spark_spread(session: SparkSession, request: VerifyRequest, work: Location, 
     """
     log = CommitLog.open(request.store)
     if not log.segments:
-        return Spread(LocalTasks(), progress)
-    return Spread(SparkTasks(session, SharedStorageCheck.record(log, work)), progress)
+        return TaskRunner(LocalTasks(), progress)
+    return TaskRunner(SparkTasks(session, SharedStorageCheck.record(log, work)), progress)

@@ -12,7 +12,7 @@ from spark_mq.job.tasks import LocalTasks
 from spark_mq.repairer.plan import RepairRequest
 from spark_mq.repairer.repair import repair_store
 from spark_mq.repairer.report import RepairReport
-from spark_mq.verifier.sink import Spread
+from spark_mq.verifier.sink import TaskRunner
 
 
 def repair_here(
@@ -23,7 +23,7 @@ def repair_here(
     where = None if output is None else str(output)
     request = RepairRequest.of(str(store), where, broker_conf=settings, **options)
     with tempfile.TemporaryDirectory() as folder:
-        return repair_store(request, Location.resolve(folder), lambda written: Spread(LocalTasks(1)))
+        return repair_store(request, Location.resolve(folder), lambda written: TaskRunner(LocalTasks(1)))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from spark_mq.job.tasks import LocalTasks
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.verifier.check import FINDINGS, CheckedStore, check_store
 from spark_mq.verifier.finding import Finding
-from spark_mq.verifier.sink import Spread
+from spark_mq.verifier.sink import TaskRunner
 from tests.support.stores import OWN_STORES, Fact, RealStore
 
 
@@ -27,7 +27,7 @@ def check(
     with tempfile.TemporaryDirectory() as folder:
         work = Location.resolve(folder)
         settings = BrokerConf.of(None if conf is None else str(conf))
-        checked = check_store(Location.resolve(str(store)), settings, work, Spread(LocalTasks(1)), split_size)
+        checked = check_store(Location.resolve(str(store)), settings, work, TaskRunner(LocalTasks(1)), split_size)
         files = [Path(folder) / FINDINGS / name for name in checked.summary.files]
         findings = [Finding(**row) for file in files for row in pq.read_table(file).to_pylist()]
     assert sum(checked.summary.counts.values()) == len(findings)

@@ -18,7 +18,7 @@ from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.store_lock import store_lock
 from spark_mq.verifier.check import check_store
 from spark_mq.verifier.codes import Severity, code_of
-from spark_mq.verifier.sink import Spread, TaskOf
+from spark_mq.verifier.sink import TaskOf, TaskRunner
 from tests.support.stores import OWN_STORES, RealStore
 from tests.support.verified import Bench
 
@@ -26,7 +26,7 @@ Unpack = Callable[[RealStore], Path]
 
 
 @dataclass(frozen=True)
-class Appending(Spread):
+class Appending(TaskRunner):
     """Runs checks; between the reading of the log and everything else, a broker appends."""
 
     append: Callable[[], object] = list
@@ -81,7 +81,7 @@ def test_a_broker_that_runs_has_time_to_write_units(is_running: bool, unpacked: 
     work = tmp_path / "work"
     work.mkdir()
     conf, store = BrokerConf.of(str(bench.packed.broker_conf)), Location.resolve(str(bench.path))
-    spread = Appending(LocalTasks(1), append=timer.start if is_running else list)
+    runner = Appending(LocalTasks(1), append=timer.start if is_running else list)
     with store_lock(store) if is_running else nullcontext():
-        checked = check_store(store, conf, Location.resolve(str(work)), spread)
+        checked = check_store(store, conf, Location.resolve(str(work)), runner)
     assert ("QUEUE_MISSING" in checked.summary.counts) != is_running

@@ -57,15 +57,15 @@ class LiveReader:
 
     `position` is the current position, and the live end once `ended` is True. `newest` is the store time, in
     milliseconds, of the record before `position`. A reader that is created with both values of an earlier reader
-    continues there. `doubt` is the position of the first record that counts as live only because nothing proves that it
-    is stale; None if the reader found no such record.
+    continues there. `uncertain_from` is the position of the first record that counts as live only because nothing
+    proves that it is stale; None if the reader found no such record.
     """
 
     def __init__(self, source: SegmentSource, position: int = 0, newest: int = NO_TIME) -> None:
         self.ended = False
         self.position = position
         self.newest = newest
-        self.doubt: int | None = None
+        self.uncertain_from: int | None = None
         self._source = source
         self._segment = source.segment
         self._reader = RecordReader(source, position)
@@ -107,7 +107,7 @@ class LiveReader:
             if isinstance(part, list):
                 damage += part
                 continue
-            count, doubt = self._count_live(part)
+            count, uncertain_from = self._count_live(part)
             live = part.frames[:count]
             end = part.base + int(live[-1].position) + int(live[-1].store_size) if count else 0
             inside = bisect_left(damage, end, key=attrgetter("commit_log_offset"))
@@ -120,7 +120,7 @@ class LiveReader:
                 self._queue_offsets.add(part, self.position, end - self._segment.base)
                 self.position = end - self._segment.base
                 self.newest = int(int64s_at(part.buffer, live.store_timestamp_at[-1:])[0])
-                self.doubt = doubt if self.doubt is None else self.doubt
+                self.uncertain_from = uncertain_from if self.uncertain_from is None else self.uncertain_from
                 yield from _in_order(RecordChunk(part.buffer, live, part.base), damage[:inside])
                 del damage[:inside]
             if self.ended:
@@ -165,13 +165,13 @@ class LiveReader:
         return position < confirmed or position < self._last_dispatched_end
 
     def _count_live(self, chunk: RecordChunk) -> tuple[int, int | None]:
-        """How many records of the chunk come before the first stale one; of these the first that is in doubt."""
+        """How many records of the chunk come before the first stale one; of these the first that is uncertain."""
         times = int64s_at(chunk.buffer, chunk.frames.store_timestamp_at)
         before = np.concatenate((np.array([self.newest], np.int64), times[:-1]))
         positions = chunk.base - self._segment.base + chunk.frames.position
         is_after_damage = self._follow_damage(positions, chunk.frames.store_size)
         questions = np.flatnonzero((times < before) | is_after_damage)
-        doubt: int | None = None
+        uncertain_from: int | None = None
         if questions.size:
             questions = questions[positions[questions] >= self._last_run.confirmed - self._segment.base]
         if questions.size and not self._is_settled(int(positions[questions[-1]])):
@@ -183,10 +183,10 @@ class LiveReader:
             for index in questions[~(is_after_damage & is_later)[questions]].tolist():
                 is_stale = is_after_damage[index] or 0 < self._last_run.dispatched == before[index]
                 if is_stale or not (is_next[index] or self._is_live_from(int(positions[index]))):
-                    return int(index), doubt
-                if doubt is None:
-                    doubt = int(positions[index])
-        return int(chunk.frames.size), doubt
+                    return int(index), uncertain_from
+                if uncertain_from is None:
+                    uncertain_from = int(positions[index])
+        return int(chunk.frames.size), uncertain_from
 
     def _follow_damage(self, positions: Int64s, sizes: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
         """Which records, at these positions of the segment, do not follow the record before."""

@@ -163,20 +163,20 @@ class LiveEnd:
     Attributes:
         offset: The commit log offset after the last live record (`CommitLog.getMaxOffset`@5.3.3); -1 for an empty log.
         last_record: The offset at which that record starts; None if the search did not read it.
-        doubt: The offset of the first record that counts as live only because nothing proves that it is stale: the
-            record before it is newer. It and all later ones can be stale. None if there is no such record.
+        uncertain_from: The offset of the first record that counts as live only because nothing proves that it is stale:
+            the record before it is newer. It and all later ones can be stale. None if there is no such record.
         is_dispatched: Whether all messages have their units, because the broker stopped cleanly.
     """
 
     offset: int
     last_record: int | None = None
-    doubt: int | None = None
+    uncertain_from: int | None = None
     is_dispatched: bool = True
 
     @property
     def certain(self) -> int:
         """The commit log offset up to which no record can be stale."""
-        return self.offset if self.doubt is None else min(self.doubt, self.offset)
+        return self.offset if self.uncertain_from is None else min(self.uncertain_from, self.offset)
 
     @property
     def dispatched(self) -> int:

@@ -14,7 +14,7 @@ from spark_mq.format.dispatch import offset_in_queue
 from spark_mq.format.message_row import Row, corrupt_row, message_row, message_table
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.queue.consume_queue import ConsumeQueue
-from spark_mq.store.queue.lookup import Hole, Proven, QueueCover
+from spark_mq.store.queue.lookup import ProvenUnit, QueueCover, UncoveredOffsets
 
 _BATCH_UNITS = 1024
 
@@ -83,11 +83,11 @@ def get_message(
     if queue is None or status != GetMessageStatus.FOUND:
         next_offset = next_begin_offset(status, offset, min_offset, max_offset)
         is_end = status != GetMessageStatus.OFFSET_TOO_SMALL
-        uncovered = _with_bytes([cover.hole(offset) if is_end else cover.hole(offset, next_offset)])
+        uncovered = _with_bytes([cover.uncovered(offset) if is_end else cover.uncovered(offset, next_offset)])
         return GetMessageResult(status, next_offset, min_offset, max_offset, message_table([]), uncovered)
-    rows, holes, next_offset = _rows(queue, cover, offset, max_offset, max_num)
+    rows, gaps, next_offset = _rows(queue, cover, offset, max_offset, max_num)
     status = GetMessageStatus.FOUND if rows else GetMessageStatus.MESSAGE_WAS_REMOVING
-    return GetMessageResult(status, next_offset, min_offset, max_offset, message_table(rows), _with_bytes(holes))
+    return GetMessageResult(status, next_offset, min_offset, max_offset, message_table(rows), _with_bytes(gaps))
 
 
 def read_messages(cover: QueueCover, ends: tuple[int, int], offset: int, max_num: int) -> GetMessageResult:
@@ -151,32 +151,32 @@ def next_begin_offset(status: GetMessageStatus, offset: int, min_offset: int, ma
 
 def _rows(
     queue: ConsumeQueue, cover: QueueCover, start: int, stop: int, max_rows: int
-) -> tuple[list[Row], list[Hole], int]:
-    """At most `max_rows` rows from `start` to `stop` without expired messages; holes; the offset to continue from.
+) -> tuple[list[Row], list[UncoveredOffsets], int]:
+    """At most `max_rows` rows from `start` to `stop` without expired messages, uncovered offsets, the next offset.
 
-    If the end of the queue is reached before there are `max_rows` rows, the offsets after the end are a hole, too.
+    If the end of the queue is reached before there are `max_rows` rows, the offsets after the end are uncovered, too.
     """
     rows: list[Row] = []
-    holes: list[Hole] = []
+    gaps: list[UncoveredOffsets] = []
     for part in cover.parts(start, stop):
-        if isinstance(part, Proven):
+        if isinstance(part, ProvenUnit):
             rows.append(message_row(part.record))
             next_offset = part.queue_offset + 1
         else:
-            holes.append(part)
+            gaps.append(part)
             wrong = islice(_wrong_units(queue, cover, part), max_rows - len(rows))
             for queue_offset, row in wrong:
                 rows.append(row)
                 next_offset = queue_offset + 1
         if len(rows) == max_rows:
-            return rows, holes, next_offset
-    return rows, [*holes, cover.hole(stop)], stop
+            return rows, gaps, next_offset
+    return rows, [*gaps, cover.uncovered(stop)], stop
 
 
-def _wrong_units(queue: ConsumeQueue, cover: QueueCover, hole: Hole) -> Iterator[tuple[int, Row]]:
-    """Queue offset and row of each unit of a hole that should lead to a message of the log, but does not."""
+def _wrong_units(queue: ConsumeQueue, cover: QueueCover, gap: UncoveredOffsets) -> Iterator[tuple[int, Row]]:
+    """Queue offset and row of each unit of uncovered offsets that should lead to a message of the log, but does not."""
     for file in queue.files:
-        first, last = max(hole.start, file.first), min(hole.stop, file.first + file.count)
+        first, last = max(gap.start, file.first), min(gap.stop, file.first + file.count)
         for start in range(first, last, _BATCH_UNITS):
             units = queue.units(start, min(start + _BATCH_UNITS, last)).tolist()
             for queue_offset, (commit_log_offset, store_size, _) in enumerate(units, start):
@@ -187,6 +187,6 @@ def _wrong_units(queue: ConsumeQueue, cover: QueueCover, hole: Hole) -> Iterator
                         yield queue_offset, corrupt_row(commit_log_offset, store_size, reason)
 
 
-def _with_bytes(holes: Iterable[Hole]) -> tuple[LogRange, ...]:
-    """The parts of the log that the holes need, each once."""
-    return tuple(dict.fromkeys(hole.log for hole in holes if hole.log.size))
+def _with_bytes(gaps: Iterable[UncoveredOffsets]) -> tuple[LogRange, ...]:
+    """The parts of the log that uncovered offsets need, each once."""
+    return tuple(dict.fromkeys(gap.log for gap in gaps if gap.log.size))

@@ -67,7 +67,7 @@ class QueueRange:
 
 
 @dataclass(frozen=True)
-class Proven:
+class ProvenUnit:
     """A message that a proven unit leads to."""
 
     queue_offset: int
@@ -80,7 +80,7 @@ class Proven:
 
 
 @dataclass(frozen=True)
-class Hole:
+class UncoveredOffsets:
     """Queue offsets from `start` to `stop` (not included) that have no proven unit.
 
     `log` is the part of the live log that can contain their messages. It starts with a record. Its size is 0 if no part
@@ -147,7 +147,7 @@ class QueueCover:
         cover._proof_end = proof_end
         return cover
 
-    def proven(self, queue_offset: int) -> Proven | None:
+    def proven(self, queue_offset: int) -> ProvenUnit | None:
         """The message that the unit at the queue offset leads to; None if the unit proves nothing."""
         if self._queue is None or queue_offset < 0:
             return None
@@ -182,21 +182,23 @@ class QueueCover:
         """Whether the store has files of the queue."""
         return self._queue is not None
 
-    def parts(self, start: int, stop: int) -> Iterator[Proven | Hole]:
-        """The queue offsets from `start` to `stop` (not included), in order: messages of proven units, and holes.
+    def parts(self, start: int, stop: int) -> Iterator[ProvenUnit | UncoveredOffsets]:
+        """The queue offsets from `start` to `stop` (not included), in order: messages of proven units, and the others.
 
-        A queue offset that no file contains is in a hole.
+        A queue offset that no file contains is not covered.
         """
-        hole_start, reached = start, None
+        uncovered_start, reached = start, None
         for proven in self._proven_from(start, stop):
-            if hole_start < proven.queue_offset:
+            if uncovered_start < proven.queue_offset:
                 begin = self._begin_of(start) if reached is None else reached
-                yield Hole(hole_start, proven.queue_offset, self._between(begin, proven.record.commit_log_offset))
+                yield UncoveredOffsets(
+                    uncovered_start, proven.queue_offset, self._between(begin, proven.record.commit_log_offset)
+                )
             yield proven
-            hole_start, reached = proven.queue_offset + 1, proven.end
-        if hole_start < stop:
+            uncovered_start, reached = proven.queue_offset + 1, proven.end
+        if uncovered_start < stop:
             begin = self._begin_of(start) if reached is None else reached
-            yield Hole(hole_start, stop, self._between(begin, self._end_of(stop)))
+            yield UncoveredOffsets(uncovered_start, stop, self._between(begin, self._end_of(stop)))
 
     def messages(self, start: int, stop: int = FOREVER) -> Iterator[Record]:
         """The messages of the queue offsets from `start` to `stop` (not included), in the order of the queue.
@@ -206,24 +208,24 @@ class QueueCover:
         return (part for part in self.messages_and_damage(start, stop) if isinstance(part, Record))
 
     def messages_and_damage(self, start: int, stop: int = FOREVER) -> Iterator[Record | CorruptRange]:
-        """As `messages`, with the damaged ranges in the parts of the log that are read for holes."""
+        """As `messages`, with the damaged ranges in the parts of the log that are read for uncovered offsets."""
         for part in self.parts(start, stop):
-            if isinstance(part, Proven):
+            if isinstance(part, ProvenUnit):
                 yield part.record
             else:
                 yield from self._read(part)
 
-    def messages_of(self, hole: Hole) -> Iterator[Record]:
-        """The messages of a hole, read from the log; damage there is skipped."""
-        return (part for part in self._read(hole) if isinstance(part, Record))
+    def messages_of(self, offsets: UncoveredOffsets) -> Iterator[Record]:
+        """The messages of uncovered offsets, read from the log; damage there is skipped."""
+        return (part for part in self._read(offsets) if isinstance(part, Record))
 
-    def _read(self, hole: Hole) -> Iterator[Record | CorruptRange]:
-        row_filter = InQueue(self.topic, self.queue_id, hole.start, hole.stop)
-        return scan(self._store, self._records, hole.log, row_filter)
+    def _read(self, offsets: UncoveredOffsets) -> Iterator[Record | CorruptRange]:
+        row_filter = InQueue(self.topic, self.queue_id, offsets.start, offsets.stop)
+        return scan(self._store, self._records, offsets.log, row_filter)
 
-    def hole(self, start: int, stop: int = FOREVER) -> Hole:
-        """The queue offsets from `start` to `stop` (not included) as a hole, as if no unit of them were proven."""
-        return Hole(start, stop, self._between(self._begin_of(start), self._end_of(stop)))
+    def uncovered(self, start: int, stop: int = FOREVER) -> UncoveredOffsets:
+        """The queue offsets from `start` to `stop` (not included), as if no unit of them were proven."""
+        return UncoveredOffsets(start, stop, self._between(self._begin_of(start), self._end_of(stop)))
 
     def plan(self, start: int, stop: int, most: int) -> CoverPlan | None:
         """How to read the queue offsets from `start` to `stop` (not included) in ranges of at most `most` units.
@@ -235,14 +237,14 @@ class QueueCover:
         if len(runs) > _MOST_RUNS + (self.end_of_units - start) // most:
             return None
         ranges, uncovered = [], []
-        hole_start, reached = start, None
+        uncovered_start, reached = start, None
         for first, last in filter(None, (self._trimmed(run_start, run_stop) for run_start, run_stop in runs)):
-            if hole_start < first.queue_offset:
+            if uncovered_start < first.queue_offset:
                 begin = self._begin_of(start) if reached is None else reached
                 uncovered.append(LogRange(begin, first.record.commit_log_offset))
             ranges.append(QueueRange(self.topic, self.queue_id, first.queue_offset, last.queue_offset + 1))
-            hole_start, reached = last.queue_offset + 1, last.end
-        if hole_start < stop:
+            uncovered_start, reached = last.queue_offset + 1, last.end
+        if uncovered_start < stop:
             uncovered.append(LogRange(self._begin_of(start) if reached is None else reached, self._end_of(stop)))
         if any(part.start > part.stop for part in uncovered):
             return None
@@ -256,30 +258,30 @@ class QueueCover:
         """The queue's last message in the live log. The log after the last proven unit is read."""
         before = self._last_before(FOREVER)
         last = None if before is None else before.record
-        for record in self.messages_of(self.hole(FIRST if before is None else before.queue_offset + 1)):
+        for record in self.messages_of(self.uncovered(FIRST if before is None else before.queue_offset + 1)):
             last = record
         return last
 
-    def first_proven(self) -> Proven | None:
+    def first_proven(self) -> ProvenUnit | None:
         """The message of the first proven unit; an earlier one can be proven if some units after it are not."""
         return self._first_from(self.first_unit, self.end_of_units)
 
-    def last_proven(self) -> Proven | None:
+    def last_proven(self) -> ProvenUnit | None:
         """The message of the last proven unit; a later one can be proven if some units before it are not."""
         return self._last_of_all
 
     @cached_property
-    def _last_of_all(self) -> Proven | None:
+    def _last_of_all(self) -> ProvenUnit | None:
         return self._last_before(FOREVER)
 
-    def around(self, is_later: Callable[[Record], bool]) -> tuple[Proven | None, Proven | None]:
+    def around(self, is_later: Callable[[Record], bool]) -> tuple[ProvenUnit | None, ProvenUnit | None]:
         """The last proven message that is not later, and the first one that is; None for a missing one.
 
         `is_later` must be False for the first messages of the queue and True for all others. Messages without a proven
         unit can be between the two results.
         """
-        early: Proven | None = None
-        later: Proven | None = None
+        early: ProvenUnit | None = None
+        later: ProvenUnit | None = None
         low, high = self.first_unit, self.end_of_units
         while low < high:
             middle = (low + high) // 2
@@ -302,7 +304,7 @@ class QueueCover:
         """The queue offset after the last unit that was written; 0 if there is none."""
         return 0 if self._queue is None else self._queue.written_end
 
-    def _proof(self, queue_offset: int, commit_log_offset: int, store_size: int) -> Proven | None:
+    def _proof(self, queue_offset: int, commit_log_offset: int, store_size: int) -> ProvenUnit | None:
         if store_size <= 0 or store_size == PRE_BLANK_SIZE:
             return None
         if commit_log_offset < self.log.start or commit_log_offset > self._proof_end - store_size:
@@ -312,7 +314,7 @@ class QueueCover:
         except CorruptLogError:
             return None
         is_there = record.size == store_size and offset_in_queue(record, self.topic, self.queue_id) == queue_offset
-        return Proven(queue_offset, record) if is_there else None
+        return ProvenUnit(queue_offset, record) if is_there else None
 
     def _can_be_proven(self, units: Units) -> npt.NDArray[np.bool_]:
         sizes = units["store_size"].astype(np.int64)
@@ -321,7 +323,7 @@ class QueueCover:
         result: npt.NDArray[np.bool_] = is_message & (offsets >= self.log.start) & (offsets <= self._proof_end - sizes)
         return result
 
-    def _proven_from(self, start: int, stop: int) -> Iterator[Proven]:
+    def _proven_from(self, start: int, stop: int) -> Iterator[ProvenUnit]:
         """Proven units from `start` to `stop` (not included), in order; some can be missed among many unproven ones."""
         if self._queue is None:
             return
@@ -354,15 +356,15 @@ class QueueCover:
         """The log between two bounds; the whole log if they contradict each other."""
         return LogRange(begin, end) if begin <= end else self.log
 
-    def _first_from(self, start: int, stop: int) -> Proven | None:
+    def _first_from(self, start: int, stop: int) -> ProvenUnit | None:
         """A proven unit from `start` on, before `stop`: the first one if all units after it are proven, too."""
         return self._nearest(range(max(start, self.first_unit), stop))
 
-    def _last_before(self, stop: int) -> Proven | None:
+    def _last_before(self, stop: int) -> ProvenUnit | None:
         """A proven unit before `stop`: the last one if all units before it are proven, too."""
         return self._nearest(range(min(stop, self.end_of_units) - 1, self.first_unit - 1, -1))
 
-    def _nearest(self, offsets: range) -> Proven | None:
+    def _nearest(self, offsets: range) -> ProvenUnit | None:
         """A proven unit near the start of `offsets`: steps that double, up to the last offset, then a binary search."""
         if not offsets:
             return None
@@ -394,7 +396,7 @@ class QueueCover:
             for at in range(bounds[index], bounds[index + 1], most)
         ]
 
-    def _trimmed(self, start: int, stop: int) -> tuple[Proven, Proven] | None:
+    def _trimmed(self, start: int, stop: int) -> tuple[ProvenUnit, ProvenUnit] | None:
         """The first and the last proven unit of a run, if some of the units at its ends are proven."""
         tries = range(start, min(start + _TRIES, stop))
         first = next(filter(None, map(self.proven, tries)), None)

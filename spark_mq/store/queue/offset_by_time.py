@@ -183,7 +183,7 @@ def _neighbours(cover: QueueCover, is_later: Callable[[Record], bool]) -> tuple[
     start = FIRST if before is None else before.queue_offset + 1
     stop = FOREVER if after is None else after.queue_offset
     if start < stop:
-        for record in cover.messages_of(cover.hole(start, stop)):
+        for record in cover.messages_of(cover.uncovered(start, stop)):
             if is_later(record):
                 return early, record
             early = record
