@@ -6,6 +6,11 @@ BIN := $(VENV)/bin
 BENCH_SIZE ?= 1GiB
 BENCH_FOLDER ?= /tmp/spark-mq-bench
 TEST_PROCESSES ?= 2
+# Tests with brokers, clusters and servers wait for them most of the time.
+REST_PROCESSES ?= 3
+SHORT := not broker and not archive and not cluster and not notebook and not shared and not s3 and not hdfs
+# Per cent of the kernels' lines that their tests run: less is an error.
+KERNEL_COVERAGE ?= 80
 # All test files that have a long form; two of them have it by the stores that they get.
 LONG_TESTS = $(shell grep -rlE 'support\.soak|SPARK_MQ_SOAK' tests --include='test_*.py') \
 	tests/restorer/test_restored_stores.py tests/source/test_topic_paths.py
@@ -53,14 +58,19 @@ prepare: install ## compile the kernels, and archive Spark's Java classes, for a
 
 test: install ## run the tests
 	$(BIN)/python -m spark_mq.format.kernels.compile & \
-	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder --durations=40 --durations-min=4 -m 'not broker and not archive and not cluster and not notebook and not shared and not s3 and not hdfs'
+	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder --durations=40 --durations-min=4 -m '$(SHORT)'
 
 test-kernels: install ## run the tests of the kernels, as plain Python
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile tests/format/kernels
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile tests/format/kernels \
+	--cov=spark_mq.format.kernels --cov-report=term:skip-covered --cov-fail-under=$(KERNEL_COVERAGE)
+
+coverage: install ## run the tests of `make test` once more, and say which lines of the package they do not run
+	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder -m '$(SHORT)' \
+	--cov=spark_mq --cov-report=term:skip-covered
 
 test-rest: $(CLASSES) ## run all tests that `make test` leaves out, and write dist/notebooks/*.html
 	rm -rf $(PAGES)
-	SPARK_MQ_KEEP_OUTPUTS=$(PAGES) $(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder --durations=40 --durations-min=4 \
+	SPARK_MQ_KEEP_OUTPUTS=$(PAGES) $(BIN)/python -m pytest -q -n $(REST_PROCESSES) --dist loadfile --no-loadscope-reorder --durations=40 --durations-min=4 \
 	-m 'broker or archive or cluster or notebook or shared or s3 or hdfs'
 	$(TO_PAGES) $(PAGES)/*.ipynb
 
