@@ -69,7 +69,7 @@ class IndexWriter:
     done: Location
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """For `mapInArrow`: numbers of planned files in, rows of `WRITTEN_SCHEMA` out."""
+        """As a task: numbers of planned files in, rows of `WRITTEN_SCHEMA` out."""
         for plan in self.plans.each(batches, self.done):
             header = self._written(plan)
             is_new = header is None

@@ -84,7 +84,7 @@ class _StageSegment:
     done: Location
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """For `mapInArrow`: numbers of segments in, rows of `STAGED_EXT_SCHEMA` out."""
+        """As a task: numbers of segments in, rows of `STAGED_EXT_SCHEMA` out."""
         for segment in self.segments.each(batches, self.done):
             # This module is loaded on the driver, which must not wait for the kernels.
             from spark_mq.indexer.ext_values import stage_segment
@@ -103,7 +103,7 @@ class _WriteFile:
     done: Location
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """For `mapInArrow`: numbers of files in, their names out."""
+        """As a task: numbers of files in, their names out."""
         for file in self.files.each(batches, self.done):
             name = f"{file.number * self.ext.file_size:020d}"
             content, modified = self._content(file)

@@ -235,7 +235,7 @@ class _RunsInDriver:
 
 @dataclass(frozen=True)
 class _WithOwnRuns:
-    """For `mapInArrow`: numbers of tasks in, rows of the inner task out; the task reads the units of its runs."""
+    """As a task: numbers of tasks in, rows of the inner task out; the task reads the units of its runs."""
 
     splits: TaskItems[StagedUnits]
     runs: pa.Table
@@ -285,7 +285,7 @@ class _RunsInSpark:
         starts = range(0, len(self.splits), _SPLITS_PER_TASK)
         groups = [self.splits[start : start + _SPLITS_PER_TASK] for start in starts]
         task = _FindInRuns(TaskItems.of(groups), find)
-        return self.tasks.frame(self.tasks.numbers(len(groups)), task, find(RUN_SCHEMA.empty_table()).schema)
+        return self.tasks.of_numbers(len(groups), task, find(RUN_SCHEMA.empty_table()).schema)
 
     def spread(self, assignment: Assignment, task: ArrowTask, schema: pa.Schema) -> pa.Table:
         from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
@@ -293,14 +293,15 @@ class _RunsInSpark:
         from spark_mq._compat import repartition_by_id
 
         read = _ReadRuns(TaskItems.of(self.splits), assignment)
-        runs = self.tasks.frame(self.tasks.numbers(len(self.splits)), read, _WRITER_SCHEMA)
+        runs = self.tasks.of_numbers(len(self.splits), read, _WRITER_SCHEMA)
         runs = repartition_by_id(runs, assignment.tasks, F.col("task")).sortWithinPartitions(*_ORDER).drop("task")
-        return self.tasks.frame(runs, task, schema).toArrow()
+        columns = _WRITER_SCHEMA.remove(_WRITER_SCHEMA.get_field_index("task"))
+        return self.tasks.of_rows(runs, columns, task, schema).toArrow()
 
 
 @dataclass(frozen=True)
 class _FindInRuns:
-    """For `mapInArrow`: numbers of groups of splits in, what `find` finds in their runs out."""
+    """As a task: numbers of groups of splits in, what `find` finds in their runs out."""
 
     groups: TaskItems[tuple[StagedUnits, ...]]
     find: Callable[[pa.Table], pa.Table]
@@ -314,7 +315,7 @@ class _FindInRuns:
 
 @dataclass(frozen=True)
 class _ReadRuns:
-    """For `mapInArrow`: numbers of splits in, their runs with units out (`_WRITER_SCHEMA`)."""
+    """As a task: numbers of splits in, their runs with units out (`_WRITER_SCHEMA`)."""
 
     splits: TaskItems[StagedUnits]
     assignment: Assignment

@@ -126,7 +126,7 @@ class QueueWriter:
     ext: ExtSettings | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """For `mapInArrow`: runs sorted by file and then by commit log offset in, rows of `WRITTEN_SCHEMA` out."""
+        """As a task: runs sorted by file and then by commit log offset in, rows of `WRITTEN_SCHEMA` out."""
         rows = self._rows(batches)
         while batch := list(islice(rows, _ROWS_PER_BATCH)):
             yield pa.RecordBatch.from_pylist(list(map(vars, batch)), schema=WRITTEN_SCHEMA)

@@ -212,7 +212,7 @@ def _dispatch(
 
 @dataclass(frozen=True)
 class _DispatchTask:
-    """For `mapInArrow`: numbers of splits in, their rows (`SPLIT_SCHEMA`) out."""
+    """As a task: numbers of splits in, their rows (`SPLIT_SCHEMA`) out."""
 
     splits: TaskItems[Split]
     targets: DispatchTargets

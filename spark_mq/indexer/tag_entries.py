@@ -210,7 +210,7 @@ def keep_tags(staged: StagedLog, tagged: TaggedRanges, run: RunTask) -> StagedLo
 
 @dataclass(frozen=True)
 class _FindRuns:
-    """For `mapInArrow`: numbers of splits in, what the index shows about their messages out (`TagRun`)."""
+    """As a task: numbers of splits in, what the index shows about their messages out (`TagRun`)."""
 
     splits: TaskItems[tuple[int, SplitRow]]
     folder: Location
@@ -230,7 +230,7 @@ class _FindRuns:
 
 @dataclass(frozen=True)
 class _KeepTagged:
-    """For `mapInArrow`: numbers of splits in, their staged entries without those of tags that have none out."""
+    """As a task: numbers of splits in, their staged entries without those of tags that have none out."""
 
     splits: TaskItems[tuple[int, SplitRow]]
     folder: Location

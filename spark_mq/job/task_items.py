@@ -17,7 +17,7 @@ from spark_mq.io.location import Location
 from spark_mq.job.progress import mark_done
 
 ArrowTask = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-"""A function for `mapInArrow`: numbers, or rows of another task, in; rows out."""
+"""A task of a job: numbers, or rows of another task, in; rows out. `Tasks` runs it."""
 Item = TypeVar("Item")
 
 
@@ -36,7 +36,7 @@ class TaskItems(Generic[Item]):
         """The items whose numbers a task gets. Each is marked as done when the next one is asked for.
 
         Args:
-            batches: What `mapInArrow` gives to a task: the numbers in the first column.
+            batches: What a task gets: the numbers in the first column.
             done: The folder of the stage (`Progress.stage`); None if nobody looks.
         """
         for batch in batches:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -24,6 +24,7 @@ from spark_mq.job.task_errors import JOB_ERRORS, storage_problem, unwrap_task_er
 from spark_mq.job.task_items import ArrowTask
 
 if TYPE_CHECKING:
+    import pandas as pd
     from pyspark.sql import DataFrame, SparkSession
 
 _SETTINGS = {
@@ -33,6 +34,9 @@ _SETTINGS = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "4",
 }
+
+
+_NUMBERS = pa.schema([("id", pa.int64())])
 
 
 @contextmanager
@@ -121,7 +125,7 @@ def cores() -> int:
 
 
 def _numbers(first: int, stop: int) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array(range(first, stop), pa.int64())], ["id"])
+    return pa.RecordBatch.from_arrays([pa.array(range(first, stop), pa.int64())], schema=_NUMBERS)
 
 
 @dataclass(frozen=True)
@@ -165,18 +169,26 @@ class SparkTasks:
 
     def rows(self, task: ArrowTask, count: int, schema: pa.Schema) -> pa.Table:
         """The rows of a task; see `Tasks.rows`."""
-        return self.frame(self.numbers(count), task, schema).toArrow()
+        return self.of_numbers(count, task, schema).toArrow()
 
-    def numbers(self, count: int) -> DataFrame:
-        """The numbers from 0 to `count` - 1 as rows: each is a task of its own."""
-        return self.session.range(0, count, 1, count)
+    def of_numbers(self, count: int, task: ArrowTask, schema: pa.Schema) -> DataFrame:
+        """What a task returns for the numbers from 0 to `count` - 1, each of which is a task of Spark."""
+        return self.of_rows(self.session.range(0, count, 1, count), _NUMBERS, task, schema)
 
-    def frame(self, rows: DataFrame, task: ArrowTask, schema: pa.Schema) -> DataFrame:
-        """What a task returns for the partitions of `rows`."""
+    def of_rows(self, rows: DataFrame, columns: pa.Schema, task: ArrowTask, schema: pa.Schema) -> DataFrame:
+        """What a task returns for the partitions of rows that a task made; `columns` are theirs, none of them NULL."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        checked = task if self.check is None else self.check.wrap(task)
-        return rows.mapInArrow(checked, from_arrow_schema(schema))
+        return rows.mapInPandas(_InPandas(self._checked(task), columns), from_arrow_schema(schema))
+
+    def of_messages(self, rows: DataFrame, task: ArrowTask, schema: pa.Schema) -> DataFrame:
+        """What a task returns for the partitions of a user's rows, whose columns pandas cannot have as they are."""
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        return rows.mapInArrow(self._checked(task), from_arrow_schema(schema))
+
+    def _checked(self, task: ArrowTask) -> ArrowTask:
+        return task if self.check is None else self.check.wrap(task)
 
     def checked(self, check: SharedStorageCheck) -> SparkTasks:
         """The same, with a check that each task runs before it starts."""
@@ -185,3 +197,18 @@ class SparkTasks:
     def scratch_folders(self) -> list[str]:
         """The folders in which Spark sorts, as far as this process can know them."""
         return scratch_folders(self.session)
+
+
+@dataclass(frozen=True)
+class _InPandas:
+    """A task for `mapInPandas`: its batches come and go as frames, whose columns have Arrow's types."""
+
+    task: ArrowTask
+    columns: pa.Schema
+
+    def __call__(self, frames: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        import pandas as pd
+
+        batches = (pa.RecordBatch.from_pandas(frame, self.columns, preserve_index=False) for frame in frames)
+        for batch in self.task(batches):
+            yield batch.to_pandas(types_mapper=pd.ArrowDtype)

@@ -55,7 +55,7 @@ class WrittenIndexFile:
 
 @dataclass(frozen=True)
 class _IndexFiles:
-    """For `mapInArrow`: numbers of planned files in, what was written out."""
+    """As a task: numbers of planned files in, what was written out."""
 
     store: Location
     writer: IndexWriter

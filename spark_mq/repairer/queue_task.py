@@ -87,7 +87,7 @@ class QueueFileWriter:
 
 @dataclass(frozen=True)
 class _FilesOfRuns:
-    """For `mapInArrow`: runs sorted by file and then by commit log offset in, the paths of the written files out."""
+    """As a task: runs sorted by file and then by commit log offset in, the paths of the written files out."""
 
     writer: QueueFileWriter
     files: frozenset[QueueFileName]
@@ -103,7 +103,7 @@ class _FilesOfRuns:
 
 @dataclass(frozen=True)
 class _OtherFiles:
-    """For `mapInArrow`: numbers of files without messages in, the paths of the written files out."""
+    """As a task: numbers of files without messages in, the paths of the written files out."""
 
     writer: QueueFileWriter
     files: TaskItems[ExpectedFile]

@@ -61,7 +61,7 @@ class QueryRows:
     def stage(self, tasks: SparkTasks, folder: Location, task: StageTask) -> list[Chunk]:
         """The chunks of the rows, which are written into a folder, in the order of the rows."""
         checked = tasks.checked(SharedStorageCheck.of_folder(folder))
-        return _chunks_in_order(checked.frame(self.rows, task, CHUNK_SCHEMA).toArrow())
+        return _chunks_in_order(checked.of_messages(self.rows, task, CHUNK_SCHEMA).toArrow())
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class StoreRows:
 
 @dataclass(frozen=True)
 class _ReadTask:
-    """For `mapInArrow`: numbers of partitions in, a row for each chunk (`CHUNK_SCHEMA`) out."""
+    """As a task: numbers of partitions in, a row for each chunk (`CHUNK_SCHEMA`) out."""
 
     reader: Any
     partitions: TaskItems[tuple[int, Any]]

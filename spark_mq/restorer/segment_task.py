@@ -55,7 +55,7 @@ WRITTEN_SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class SegmentTask:
-    """For `mapInArrow`: numbers of segments in, their rows (`WRITTEN_SCHEMA`) out.
+    """As a task: numbers of segments in, their rows (`WRITTEN_SCHEMA`) out.
 
     Attributes:
         blanks: The blanks that have more than zeros after their first eight bytes, by commit log offset.

@@ -134,7 +134,7 @@ class QueueChecker:
     findings: Location
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """For `mapInArrow`: runs sorted by file and then by commit log offset in, one summary out."""
+        """As a task: runs sorted by file and then by commit log offset in, one summary out."""
         with FindingSink(self.findings) as sink:
             for file in expected_files(runs_in(batches), self.files.file_size // UNIT_SIZE):
                 file.is_configured = is_configured(file.topic, self.files.topics)

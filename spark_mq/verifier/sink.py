@@ -40,7 +40,7 @@ SUMMARY_SCHEMA = pa.schema([("summary", pa.string())])
 
 @dataclass(frozen=True)
 class CheckTask:
-    """For `mapInArrow`: numbers of checks in, a summary for each out."""
+    """As a task: numbers of checks in, a summary for each out."""
 
     checks: TaskItems[Check]
     findings: Location

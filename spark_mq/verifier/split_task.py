@@ -40,7 +40,7 @@ CHECKED_SPLIT_SCHEMA = SPLIT_SCHEMA.append(pa.field("dispatched_queues", _QUEUES
 
 @dataclass(frozen=True)
 class SplitTask:
-    """For `mapInArrow`: numbers of splits in, their rows and summaries (`CHECKED_SPLIT_SCHEMA`) out.
+    """As a task: numbers of splits in, their rows and summaries (`CHECKED_SPLIT_SCHEMA`) out.
 
     Attributes:
         exact: Whether each split is a whole segment, which is read up to its live end.
