@@ -136,7 +136,7 @@ def answers_of(state: StoreState, report: VerifyReport, expect_version: str | No
         state: The state, of which the whole log was read.
         expect_version: The version for which the state was asked.
     """
-    from spark_mq.store.boot_rules import versions_text
+    from spark_mq.format.broker_version import versions_text
 
     shared = [*_before_any_boot(state), *_damage(report)]
     downgrade = [] if expect_version is None else list(_downgrade(state.store, expect_version))

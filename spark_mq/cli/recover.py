@@ -6,14 +6,16 @@ import argparse
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spark_mq.cli.arguments import add_next_boot
 from spark_mq.cli.exit_status import FOUND
 from spark_mq.cli.output.value_text import size_text, visible
 from spark_mq.cli.verdict import joined, losses, lost_before
-from spark_mq.store.config.broker_conf import FileSetting
-from spark_mq.store.recovery import Recovery
+
+if TYPE_CHECKING:
+    from spark_mq.store.config.broker_conf import FileSetting
+    from spark_mq.store.recovery import Recovery
 
 _SHOWN = 8
 """Rows of one kind that are printed; the rest is a number."""

@@ -6,19 +6,20 @@ import argparse
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spark_mq.cli.arguments import add_next_boot
 from spark_mq.cli.exit_status import FOUND
 from spark_mq.cli.output.json_lines import with_times
 from spark_mq.cli.output.value_text import local_time_of, size_text, visible
 from spark_mq.cli.verdict import at_least, messages, remedies, stale_count, verdict
-from spark_mq.format.broker_version import DISPATCHES_AFTER_QUEUE_END, BrokerVersions
-from spark_mq.store.boot import Boot, QueueOutcome
-from spark_mq.store.boot_rules import versions_text
-from spark_mq.store.config.broker_conf import FileSetting
-from spark_mq.store.log.log_range import LogRange
-from spark_mq.store.store_state import StoreState
+from spark_mq.format.broker_version import DISPATCHES_AFTER_QUEUE_END, BrokerVersions, versions_text
+
+if TYPE_CHECKING:
+    from spark_mq.store.boot import Boot, QueueOutcome
+    from spark_mq.store.config.broker_conf import FileSetting
+    from spark_mq.store.log.log_range import LogRange
+    from spark_mq.store.store_state import StoreState
 
 _SHOWN = 5
 """Queues and files that are named; the rest is a number."""

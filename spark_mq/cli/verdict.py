@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from spark_mq.cli.output.value_text import size_text
-from spark_mq.format.broker_version import MESSAGE_VERSION_2, BrokerVersions
-from spark_mq.store.boot import Boot
-from spark_mq.store.boot_rules import versions_text
-from spark_mq.store.store_state import StaleTail, StoreState
+from spark_mq.format.broker_version import MESSAGE_VERSION_2, BrokerVersions, versions_text
+
+if TYPE_CHECKING:
+    from spark_mq.store.boot import Boot
+    from spark_mq.store.store_state import StaleTail, StoreState
 
 
 def verdict(state: StoreState) -> list[str]:

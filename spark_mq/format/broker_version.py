@@ -8,6 +8,7 @@ version that is named, and of the one before it.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -288,3 +289,14 @@ class BrokerVersions:
 
 
 ALL_VERSIONS = BrokerVersions(OLDEST, NEWEST, "nothing in the store tells the version of its broker")
+
+
+def versions_text(groups: Iterable[BrokerVersions]) -> str:
+    """The versions of some groups as text; groups that follow each other are one range."""
+    ranges: list[BrokerVersions] = []
+    for group in groups:
+        if ranges and RELEASES.index(ranges[-1].last) + 1 == RELEASES.index(group.first):
+            ranges[-1] = BrokerVersions(ranges[-1].first, group.last, group.evidence)
+        else:
+            ranges.append(group)
+    return ", ".join(map(str, ranges))

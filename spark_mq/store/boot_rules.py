@@ -17,7 +17,6 @@ segments. Records of format V2 end the log for brokers before 5.1.0.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -31,7 +30,6 @@ from spark_mq.format.broker_version import (
     MESSAGE_VERSION_2,
     RECOVERS_FROM_FLUSHED_QUEUES,
     RECOVERS_FROM_TENTH_FILE,
-    RELEASES,
     BrokerVersion,
     BrokerVersions,
 )
@@ -103,14 +101,3 @@ def one_boot_group(version: str, option: str) -> BrokerVersions:
     if len(groups) > 1:
         raise OptionError(f"brokers of {version} recover by different rules: give a version such as 5.3.1 or 5.3.3")
     return groups[0]
-
-
-def versions_text(groups: Iterable[BrokerVersions]) -> str:
-    """The versions of some groups as text; groups that follow each other are one range."""
-    ranges: list[BrokerVersions] = []
-    for group in groups:
-        if ranges and RELEASES.index(ranges[-1].last) + 1 == RELEASES.index(group.first):
-            ranges[-1] = BrokerVersions(ranges[-1].first, group.last, group.evidence)
-        else:
-            ranges.append(group)
-    return ", ".join(map(str, ranges))

@@ -13,7 +13,13 @@ from dataclasses import dataclass, replace
 from pyarrow import fs
 
 from spark_mq.errors import CorruptLogError, OptionError, UnsupportedStoreError
-from spark_mq.format.broker_version import ALL_VERSIONS, DISPATCHES_AT_CLEAN_BOOT, BrokerVersion, BrokerVersions
+from spark_mq.format.broker_version import (
+    ALL_VERSIONS,
+    DISPATCHES_AT_CLEAN_BOOT,
+    BrokerVersion,
+    BrokerVersions,
+    versions_text,
+)
 from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.format.record import HEAD_SIZE
 from spark_mq.format.timestamp import NANOS_PER_MILLI
@@ -27,7 +33,7 @@ from spark_mq.store.boot import (
     matches_recovery,
     next_boot,
 )
-from spark_mq.store.boot_rules import LastStop, boot_groups, find_boot_groups, last_stop, versions_text
+from spark_mq.store.boot_rules import LastStop, boot_groups, find_boot_groups, last_stop
 from spark_mq.store.config.broker_conf import BrokerConf, FileSetting, Sourced
 from spark_mq.store.config.checkpoint import Checkpoint, checkpoint_problem
 from spark_mq.store.config.store_kind import Door, check_form, has_rocksdb_queues

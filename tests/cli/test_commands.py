@@ -42,9 +42,10 @@ def imported_by(*arguments: str) -> set[str]:
     return set(done.stderr.split())
 
 
-def test_the_version_and_the_state_need_few_imports(unpacked: Callable[[RealStore], Path]) -> None:
+def test_the_version_the_help_and_the_state_need_few_imports(unpacked: Callable[[RealStore], Path]) -> None:
     store = next(store for store in stores_in(OWN_STORES) if store.name == "workload-533")
     assert not {"pyarrow", "spark_mq.cli.state"} & imported_by("--version")
+    assert not {*HEAVY, "spark_mq.store.message_store"} & imported_by("--help")
     assert not {*HEAVY, "spark_mq.cli.verify"} & imported_by(
         "state", "--quick", str(unpacked(store)), "--broker-conf", ""
     )

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from spark_mq.cli.messages.print_message import FollowedLog
 from spark_mq.errors import LogCutError
 from spark_mq.format.record import Record
 from spark_mq.io.location import Location
 from spark_mq.store.log.scan import InQueue
+from spark_mq.store.message_selection import FollowedLog
 from spark_mq.testing import LogWriter
 
 SEGMENT_SIZE = 1024

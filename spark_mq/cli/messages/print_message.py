@@ -22,15 +22,8 @@ from spark_mq.cli.messages.arguments import (
     condition_of,
     queue_id,
 )
-from spark_mq.errors import LogCutError, OptionError
+from spark_mq.errors import OptionError
 from spark_mq.format.record import Record
-from spark_mq.io.file_reader import FileReaders
-from spark_mq.io.location import Location
-from spark_mq.store.live_end import LiveEndFinder
-from spark_mq.store.log.corrupt_range import CorruptRange
-from spark_mq.store.log.log_range import LogRange
-from spark_mq.store.log.record_lookup import RecordLookup
-from spark_mq.store.log.scan import RecordFilter, scan
 
 if TYPE_CHECKING:
     from spark_mq.archive.archived_messages import ArchivedMessage, ArchivedMessages
@@ -46,39 +39,6 @@ _MAX_DAMAGE_LINES = 10
 """Damaged parts of the log that get a line each; the others are counted in one more line."""
 _ROWS_AT_ONCE = 256
 _POLL_SECONDS = 1.0
-
-
-class FollowedLog:
-    """The messages of a log that match a filter and come after `position`, a commit log offset.
-
-    A message is returned once, when it is whole and live. `position` is then after it.
-    """
-
-    def __init__(self, store: Location, row_filter: RecordFilter, position: int) -> None:
-        """Follow the log of `store` from `position` on: the live end of an earlier read; -1 if the log was empty."""
-        self.position = position
-        self._store = store
-        self._filter = row_filter
-        self._finder = LiveEndFinder(store)
-
-    def new_parts(self) -> Iterator[Record | CorruptRange]:
-        """The matching messages that were added since the last call, and damaged or expired ranges among them."""
-        end = self._finder.find_now()
-        if end < self.position:
-            raise LogCutError(
-                f"{self._store}: the log was read up to commit log offset {self.position}, and ends at {end} now: the "
-                "broker crashed and lost the end of its log; start again to read what it writes since"
-            )
-        if end == self.position:
-            return
-        files = FileReaders()
-        try:
-            records = RecordLookup(self._store, files)
-            start = records.min_offset if self.position < 0 else self.position
-            yield from scan(self._store, records, LogRange(start, end), self._filter)
-        finally:
-            files.close()
-        self.position = end
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -285,6 +245,7 @@ def _follow(
     from spark_mq.cli.messages.message_filter import Selection
     from spark_mq.lifecycle.life.store_rules import Situations
     from spark_mq.store.log.scan import InQueue
+    from spark_mq.store.message_selection import FollowedLog
 
     if printed == 0 and arguments.last is None and arguments.begin is None:
         unknown = store.why_no_topic(arguments.topic)
