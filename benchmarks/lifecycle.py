@@ -29,11 +29,11 @@ from spark_mq.format.record import BODY_CRC_AT, COMMIT_LOG_OFFSET_AT, QUEUE_OFFS
 from spark_mq.indexer.rebuild import rebuild_with
 from spark_mq.indexer.rebuild_request import RebuildRequest
 from spark_mq.job.tasks import LocalTasks
-from spark_mq.lifecycle import delayed, transaction_records
+from spark_mq.lifecycle import delayed, transactions
 from spark_mq.lifecycle.consumer_progress import consumer_progress_rows
 from spark_mq.lifecycle.delayed import delayed_rows
 from spark_mq.lifecycle.life.life import life
-from spark_mq.lifecycle.selected_messages import EVERYTHING, Selection, TopicRule, selections_of
+from spark_mq.lifecycle.selected_messages import EVERYTHING, LogSource, Selection, TopicRule
 from spark_mq.lifecycle.transactions import transaction_rows
 from spark_mq.source.options import parse_size
 from spark_mq.store.config.checkpoint import CHECKPOINT, Checkpoint
@@ -131,7 +131,7 @@ def _digits(values: Int64s) -> np.ndarray[tuple[int, int], np.dtype[np.uint8]]:
 
 def _scan_of(selection: Selection, store: MessageStore) -> None:
     """Read the columns of a selection of all messages."""
-    selections_of(store, Selection(EVERYTHING, selection.columns, selection.properties))
+    LogSource(store).selections_of(Selection(EVERYTHING, selection.columns, selection.properties))
 
 
 def main() -> None:
@@ -148,12 +148,12 @@ def main() -> None:
         nothing = Selection(TopicRule(), ())
         runs: dict[str, Callable[[], object]] = {
             "transactions": lambda: transaction_rows(store),
-            "a scan of its columns": lambda: _scan_of(transaction_records.RECORDS, store),
+            "a scan of its columns": lambda: _scan_of(transactions.RECORDS, store),
             "delayed": lambda: delayed_rows(store),
             "a scan of its columns ": lambda: _scan_of(delayed.RECORDS, store),
             "consumer_progress": lambda: consumer_progress_rows(store),
             "a scan of its columns  ": lambda: _scan_of(Selection(EVERYTHING, PROGRESS_COLUMNS), store),
-            "the read of the log": lambda: selections_of(store, nothing),
+            "the read of the log": lambda: LogSource(store).selections_of(nothing),
         }
         seconds: dict[str, list[float]] = {name: [] for name in runs}
         for _ in range(_REPETITIONS):

@@ -1,4 +1,4 @@
-"""A store in an archive as the source of the tables of what messages mean (`lifecycle.log_source`).
+"""A store in an archive as the source of the tables of what messages mean (`LogSource`).
 
 Of the table of messages, Delta reads the files whose statistics cover the selected topics, and of these the requested
 columns. The driver gets the selected messages, and nothing else of the table.
@@ -26,8 +26,7 @@ from spark_mq.format.message_schema import CORRUPT_RECORD
 from spark_mq.format.timestamp import iso_text
 from spark_mq.io.location import Location
 from spark_mq.lifecycle.delayed import due_by_level
-from spark_mq.lifecycle.log_source import DelayedPlaces
-from spark_mq.lifecycle.selected_messages import SelectedMessages, Selection, TopicRule
+from spark_mq.lifecycle.selected_messages import LogSource, SelectedMessages, Selection, TopicRule
 from spark_mq.store.broker_versions import find_broker_versions
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.checkpoint import lost_end
@@ -40,7 +39,7 @@ _BATCH_ROWS = 1 << 16
 _WRONG_BODY_CRC = "BODY_CRC: the CRC of the stored body is not the body CRC of the record"
 
 
-class ArchiveSource:
+class ArchiveSource(LogSource):
     """One store of an archive, as its last run left it.
 
     Files of `config/` are those of the newest snapshot. Timer logs are not archived, nor are consume queues, so a
@@ -126,10 +125,12 @@ class ArchiveSource:
             )
         return lost_end(self.location, newest_timestamp)
 
-    def due_times(self, delayed: DelayedPlaces) -> tuple[Int64s, Flags]:
+    def due_times(
+        self, commit_log_offset: Int64s, queue_id: Int64s, queue_offset: Int64s, stored: Int64s
+    ) -> tuple[Int64s, Flags]:
         """When delayed messages are due by the broker's settings."""
-        is_known: Flags = delayed.stored >= 0
-        return due_by_level(delayed.queue_id, delayed.stored, self.conf), is_known
+        is_known: Flags = stored >= 0
+        return due_by_level(queue_id, stored, self.conf), is_known
 
     def selections_of(self, *selections: Selection) -> tuple[SelectedMessages, ...]:
         """The messages of several selections, in the order of the log."""

@@ -19,9 +19,14 @@ from spark_mq.format.message_id import decode_offset_message_id
 from spark_mq.format.message_row import host_text
 from spark_mq.format.record import Record
 from spark_mq.format.system_topic import REVIVE_PREFIX, TIMER_TOPIC
-from spark_mq.lifecycle.life.life_store import MAX_MESSAGES, FoundMessages, LiveStore, MessageExpiry
-from spark_mq.lifecycle.life.queue_tail import MAX_MESSAGES as MAX_FOLLOWING
-from spark_mq.lifecycle.life.queue_tail import Cut
+from spark_mq.lifecycle.life.life_store import (
+    MAX_FOLLOWING,
+    MAX_MESSAGES,
+    Cut,
+    FoundMessages,
+    LifeStore,
+    MessageExpiry,
+)
 from spark_mq.lifecycle.popped_messages import NOTE_TAGS
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.topics import configured_topics
@@ -32,18 +37,14 @@ _PAGE = 1_000
 """Messages of a queue that one query reads."""
 
 
-class ArchivedLife:
+class ArchivedLife(LifeStore):
     """The look-ups of one store of an archive."""
 
     def __init__(self, source: ArchiveSource) -> None:
         self.source = source
         self.location = source.location
         self.broker_conf = source.conf
-
-    @property
-    def config_end(self) -> int:
-        """The end of the log when the newest snapshot was made."""
-        return self.source.config_end
+        self.config_end = source.config_end
 
     def moment(self, at: int | datetime | None) -> int:
         """The time `at`; for None, that of the newest snapshot."""
@@ -145,15 +146,13 @@ class ArchivedLife:
         return [record_of(row) for row in found.to_pylist()]
 
 
-class StoreAndArchive:
+class StoreAndArchive(LifeStore):
     """The look-ups of a store directory and of its archive: what expired comes from the archive, all else from the log.
 
     Both have one log, so the store of the archive must be that of the directory.
     """
 
-    config_end: int | None = None
-
-    def __init__(self, live: LiveStore, archived: ArchivedLife) -> None:
+    def __init__(self, live: LifeStore, archived: ArchivedLife) -> None:
         self._live, self._archived = live, archived
         self._start = live.store.get_min_phy_offset()
         self.location = live.location

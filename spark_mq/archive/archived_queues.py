@@ -16,14 +16,14 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark_mq.archive.archive_source import ArchiveSource
 from spark_mq.format.consume_queue import Queue
-from spark_mq.lifecycle.consumer_progress import QueueMessage, consumer_progress_of
+from spark_mq.lifecycle.consumer_progress import QueueMessage, QueueSource, consumer_progress_rows
 from spark_mq.store.config.config_file import load_consumer_offsets
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
 
 _POSITIONS = "topic STRING, queue_id INT, queue_offset BIGINT"
 
 
-class ArchivedQueues:
+class ArchivedQueues(QueueSource):
     """The queues of one store of an archive, as they were when the newest snapshot was made."""
 
     behind: str | None = None
@@ -130,4 +130,4 @@ def archived_progress(
     source: ArchiveSource, topic: str | None = None, consumer_group: str | None = None, at: int | None = None
 ) -> pa.Table:
     """The rows of table `consumer_progress`; see `lifecycle.consumer_progress.consumer_progress_rows`."""
-    return consumer_progress_of(ArchivedQueues(source), topic, consumer_group, at)
+    return consumer_progress_rows(ArchivedQueues(source), topic, consumer_group, at)

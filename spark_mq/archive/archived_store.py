@@ -15,7 +15,7 @@ from spark_mq.archive.archived_log import archived_stores, choose_store
 from spark_mq.errors import OptionError, similar
 from spark_mq.format.system_topic import TRACE_TOPIC
 from spark_mq.lifecycle.life.life import DEFAULT_LIMIT, Lives, life
-from spark_mq.lifecycle.life.life_store import LifeStore, LiveStore
+from spark_mq.lifecycle.life.life_store import LifeStore
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.message_store import MessageStore
 from spark_mq.tables.all_tables import TABLES
@@ -100,7 +100,7 @@ class ArchivedStore:
     def looked_up(self, store: MessageStore | None = None) -> LifeStore:
         """The look-ups of a message's life in the archive, and in `store`, whose log was archived."""
         archived = ArchivedLife(self.source)
-        return archived if store is None else StoreAndArchive(LiveStore(store), archived)
+        return archived if store is None else StoreAndArchive(LifeStore(store), archived)
 
     def dataframe(
         self,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_mq.cli.arguments import add_broker_conf, add_broker_version, add_json_report, add_store, add_topic
 from spark_mq.cli.exit_status import FOUND
-from spark_mq.sharing.strategy_choice import STRATEGIES, UNNAMED, StrategyChoice
+from spark_mq.sharing.strategies import STRATEGIES, UNNAMED, StrategyChoice
 
 if TYPE_CHECKING:
     from spark_mq.sharing.shares import Allocation, Move, Share
@@ -92,7 +92,7 @@ def _points(text: str) -> int:
 def run(arguments: argparse.Namespace) -> int:
     """Print the shares; returns the exit status."""
     from spark_mq.sharing.shares import allocation, moves
-    from spark_mq.sharing.strategy_choice import parse_consumers
+    from spark_mq.sharing.strategies import parse_consumers
     from spark_mq.sharing.topic_queues import topic_queues
     from spark_mq.store.message_store import MessageStore
 

@@ -3,9 +3,9 @@
 No Spark. `spark_mq.tables` declares each table. Here it has a pure function from Arrow tables to an Arrow table, and a
 function that reads a source (a store, or a store in an archive) and calls it.
 
-Read first `selected_messages` (one read of the log) and `log_source` (what a table needs of a store), then a table:
-`transactions` (with `transaction_records`, `op_message`), `delayed` (with `timer_log`), `retries` (with `retry_copies`,
-`retry_facts`, `retry_topic`, `popped_messages`), `consumer_progress`, `traces` (with `trace_record`), `statistics`,
-`duplicates`. `message_arrays` has what several of them do with columns. `why_not_consumed` (with `subscription`) and
-`life` are about one message, and need look-ups only. A state that a store does not prove is UNKNOWN, with a reason.
+Read first `selected_messages` (one read of the log, and what a table needs of a store), then a table: `transactions`
+(with `op_message`), `delayed`, `retries` (with `retry_copies`, `retry_topic`, `popped_messages`), `consumer_progress`,
+`traces` (with `trace_record`), `statistics`, `duplicates`. `message_arrays` has what several of them do with columns.
+`why_not_consumed` (with `subscription`) and `life` are about one message, and need look-ups only. A state that a store
+does not prove is UNKNOWN, with a reason.
 """

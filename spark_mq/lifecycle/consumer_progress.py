@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
@@ -19,7 +19,6 @@ from spark_mq.format.consume_queue import PRE_BLANK_SIZE, Queue
 from spark_mq.format.message_row import Row
 from spark_mq.format.system_topic import is_system_topic
 from spark_mq.format.timestamp import micros
-from spark_mq.io.location import Location
 from spark_mq.lifecycle.retry_topic import (
     DLQ_PREFIX,
     RETRY_PREFIX,
@@ -49,51 +48,31 @@ class QueueMessage:
     commit_log_offset: int
 
 
-class QueueSource(Protocol):
-    """The queues of a store."""
+class QueueSource:
+    """The consume queues of a store directory; an archive has them, too (`archived_queues`).
 
-    @property
-    def location(self) -> Location:
-        """The folder with `config/`."""
-
-    @property
-    def problem(self) -> str | None:
-        """Why the ends of queues are not certain; None if they are."""
-
-    @property
-    def behind(self) -> str | None:
-        """Why any queue can lack messages; None if that is not so."""
-
-    @property
-    def problems(self) -> Mapping[Queue, str | None]:
-        """Each queue that has messages or is known to have had some, sorted, with the reason if it is damaged."""
-
-    def moment(self, at: int | None) -> int:
-        """The time to which lags refer, in milliseconds: `at`, or that of the source."""
-
-    def ends(self, queue: Queue) -> tuple[int, int]:
-        """The first queue offset of which there is a message, and the one after the last."""
-
-    def first_message(self, queue: Queue, start: int, stop: int) -> QueueMessage | int:
-        """The first message from an offset of a queue on; the queue offset of its unit if that leads to no message."""
-
-    def stored(self, queue: Queue, queue_offset: int) -> int:
-        """The store time of a message in milliseconds; -1 if it is not known."""
-
-
-class StoreQueues:
-    """The consume queues of a store directory."""
+    `behind` says why any queue can lack messages.
+    """
 
     def __init__(self, store: MessageStore) -> None:
         self._store = store
         self.location = store.location
         states = queue_states(store)
         self.behind = states.behind
-        self.problem = _log_problem(store)
-        self.problems = {
+        self._problems: dict[Queue, str | None] = {
             queue: None if state.problem is None else f"{state.name}: {state.problem}"
             for queue, state in states.by_queue.items()
         }
+
+    @property
+    def problem(self) -> str | None:
+        """Why the ends of queues are not certain; None if they are."""
+        return _log_problem(self._store)
+
+    @property
+    def problems(self) -> dict[Queue, str | None]:
+        """Each queue that has messages or is known to have had some, sorted, with the reason if it is damaged."""
+        return self._problems
 
     def moment(self, at: int | None) -> int:
         """The time `at`; now for None."""
@@ -104,7 +83,7 @@ class StoreQueues:
         return self._store.get_min_offset_in_queue(*queue), self._store.get_max_offset_in_queue(*queue)
 
     def first_message(self, queue: Queue, start: int, stop: int) -> QueueMessage | int:
-        """As `QueueSource`; units before a queue's first message are skipped."""
+        """The first message from an offset of a queue on; the queue offset of its unit if that leads to no message."""
         units = self._store.queues[queue].units(start, min(stop, start + _PRE_BLANK_LIMIT))
         is_message = units["store_size"] != PRE_BLANK_SIZE
         queue_offset = start + int(is_message.argmax())
@@ -147,25 +126,13 @@ class _Progress:
 
 
 def consumer_progress_rows(
-    store: MessageStore, topic: str | None = None, consumer_group: str | None = None, at: int | None = None
+    store: MessageStore | QueueSource,
+    topic: str | None = None,
+    consumer_group: str | None = None,
+    at: int | None = None,
 ) -> pa.Table:
-    """How far each consumer group is in each topic, by group and topic.
-
-    Args:
-        topic: Only this topic; None for all.
-        consumer_group: Only this group; None for all.
-        at: The time to which `lag_millis` refers, milliseconds since the epoch; None for now.
-
-    Returns:
-        The rows of table `consumer_progress`; `CONSUMER_PROGRESS` says what its columns are.
-    """
-    return consumer_progress_of(StoreQueues(store), topic, consumer_group, at)
-
-
-def consumer_progress_of(
-    source: QueueSource, topic: str | None = None, consumer_group: str | None = None, at: int | None = None
-) -> pa.Table:
-    """The progress of consumer groups of any source; arguments and result as for `consumer_progress_rows`."""
+    """The rows of table `consumer_progress`, by group and topic; `lag_millis` refers to `at`, in milliseconds."""
+    source = QueueSource(store) if isinstance(store, MessageStore) else store
     reader, now = _Reader(source), source.moment(at)
     rows = []
     for group, name, reason in reader.pairs():

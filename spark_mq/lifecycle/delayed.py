@@ -14,6 +14,11 @@ A delivered message is a new one in the real topic and queue (`ScheduleMessageSe
 `TimerMessageStore.convertMessage`@5.3.3). It has the unique key, born time, born host, reconsume times, body and
 properties of the delayed message, and follows it in the log. The stored properties still contain REAL_TOPIC, because
 the broker clears the property only after it has put the properties into bytes.
+
+The timer log of 5.x has which timer messages are enqueued, and when the broker takes each of them next. A unit has 52
+bytes, big-endian: size, position of the slot's previous unit, magic, write time, delay, commit log offset and size of
+the message, hash of its topic, and a reserved number (`TimerLog`, `TimerMessageStore.doEnqueue`@5.3.3). The timer wheel
+(file `timerwheel`) only links the units of a slot; a broker checks it against the timer log at its start.
 """
 
 from __future__ import annotations
@@ -29,10 +34,26 @@ from spark_mq.errors import ConfigError, UnsupportedStoreError
 from spark_mq.format.array_types import Flags, Int64s
 from spark_mq.format.arrow_array import timestamps
 from spark_mq.format.system_topic import DEFAULT_DELAY_LEVELS, SCHEDULE_TOPIC, TIMER_TOPIC, delay_level_millis
-from spark_mq.lifecycle.log_source import DelayedPlaces, LogSource, StoreLog
-from spark_mq.lifecycle.message_arrays import flags, integers, lists, numbered, numbers, optional
-from spark_mq.lifecycle.selected_messages import SOUND_COLUMNS, ReadableLog, Selection, TopicRule, sound_messages
-from spark_mq.lifecycle.timer_log import TimerUnits, timer_units
+from spark_mq.io.location import Location
+from spark_mq.lifecycle.message_arrays import (
+    Case,
+    first_cases,
+    flags,
+    integers,
+    lists,
+    numbered,
+    numbers,
+    optional,
+    ranks,
+)
+from spark_mq.lifecycle.selected_messages import (
+    SOUND_COLUMNS,
+    LogSource,
+    ReadableLog,
+    Selection,
+    TopicRule,
+    sound_messages,
+)
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.config_file import DELAY_OFFSETS, load_config, parse_delay_offsets
 from spark_mq.store.config.store_paths import CONFIG
@@ -69,18 +90,76 @@ RECORDS = Selection(
 _NONE = -1
 
 
+TIMER_LOG = "timerlog"
+UNIT_SIZE = 52
+ROLL, DELETE = 2, 4
+"""Bits of a unit's magic number: the message is stored in the timer topic again; the message cancels another one."""
+
+_UNIT = np.dtype(
+    [
+        ("size", ">i4"),
+        ("previous", ">i8"),
+        ("magic", ">i4"),
+        ("write_time", ">i8"),
+        ("delay", ">i4"),
+        ("commit_log_offset", ">i8"),
+        ("store_size", ">i4"),
+        ("topic_hash", ">i4"),
+        ("reserved", ">i8"),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class TimerUnits:
+    """The units of a timer log, in its order."""
+
+    commit_log_offset: Int64s
+    slot_time: Int64s
+    rolls: Flags
+
+    def newest(self, commit_log_offset: Int64s) -> Int64s:
+        """The number of the last unit of each message; -1 if it has none."""
+        order = np.argsort(self.commit_log_offset, kind="stable")
+        offsets = self.commit_log_offset[order]
+        place = np.searchsorted(offsets, commit_log_offset, side="right") - 1
+        result = np.full(commit_log_offset.size, -1, np.int64)
+        is_found = place >= 0
+        is_found[is_found] = offsets[place[is_found]] == commit_log_offset[is_found]
+        result[is_found] = order[place[is_found]]
+        return result
+
+
+def timer_units(store: Location) -> TimerUnits:
+    """The units of the timer log of a store; none if it has no timer log.
+
+    A file is read up to its first bytes that are not a unit: zeros, or the filler at its end.
+    """
+    folder = store / TIMER_LOG
+    names = [info.base_name for info in folder.entries() if info.base_name.isdecimal()]
+    parts = [_units((folder / name).read_bytes()) for name in names]
+    return TimerUnits(
+        np.concatenate([np.empty(0, np.int64), *(part.commit_log_offset for part in parts)]),
+        np.concatenate([np.empty(0, np.int64), *(part.slot_time for part in parts)]),
+        np.concatenate([np.empty(0, np.bool_), *(part.rolls for part in parts)]),
+    )
+
+
+def _units(data: bytes) -> TimerUnits:
+    """The units of one file."""
+    units = np.frombuffer(data[: len(data) // UNIT_SIZE * UNIT_SIZE], _UNIT)
+    is_unit = (units["size"] == UNIT_SIZE) & ((units["magic"] & 1) != 0)
+    units = units[: units.size if is_unit.all() else int(np.argmin(is_unit))]
+    return TimerUnits(
+        units["commit_log_offset"].astype(np.int64),
+        units["write_time"].astype(np.int64) + units["delay"].astype(np.int64),
+        (units["magic"] & ROLL) != 0,
+    )
+
+
 @dataclass(frozen=True)
 class DeliveryProgress:
-    """What the files of `config/` and the timer log say about deliveries.
-
-    Attributes:
-        delay_offsets: The next queue offset of each delay level; a level that is absent begins at 0.
-        level_problem: Why that is not known; None if it is.
-        read_time: The time up to which the slots of the timer wheel were delivered, in milliseconds.
-        enqueued: The queue offset of the timer topic up to which messages are in the timer log.
-        timer_problem: Why the two are not known; None if they are.
-        units: The units of the timer log; None if the source lacks timer logs.
-    """
+    """What the files of `config/` and the timer log say about deliveries."""
 
     delay_offsets: dict[int, int]
     level_problem: str | None
@@ -109,25 +188,13 @@ class DeliveryProgress:
         return cls(offsets or {}, level_problem, read_time, enqueued, timer_problem, units)
 
 
-def delayed_rows(store: MessageStore, at: int | None = None, conf: BrokerConf | None = None) -> pa.Table:
-    """The delayed messages of a store, a row for each, in the order of the log.
+def delayed_rows(store: MessageStore | LogSource, at: int | None = None, conf: BrokerConf | None = None) -> pa.Table:
+    """The rows of table `delayed`, in the order of the log; messages are due or not at `at`, in milliseconds.
 
-    Args:
-        at: The time at which messages are due or not, milliseconds since the epoch; by default now.
-        conf: The broker's settings, for `messageDelayLevel`. If a unit of the consume queue has the due time, the
-            settings are not used.
-
-    Returns:
-        The rows of table `delayed`; `DELAYED` says what its columns are.
+    `messageDelayLevel` of `conf` counts if no unit of the consume queue has the due time. A source without a timer log
+    gives no `slot_timestamp`, and a state for which no timer log is needed.
     """
-    return delayed_of(StoreLog(store), at, conf)
-
-
-def delayed_of(source: LogSource, at: int | None = None, conf: BrokerConf | None = None) -> pa.Table:
-    """The delayed messages of any source; arguments and result as for `delayed_rows`.
-
-    A source without a timer log gives no `slot_timestamp`, and a state for which no timer log is needed.
-    """
+    source = LogSource.of(store)
     moment = source.moment(at)
     progress = DeliveryProgress.of(source)  # before the log, which is then at least as new
     (found,) = source.selections_of(RECORDS)
@@ -151,20 +218,15 @@ def _of_delays(records: pa.Table) -> pa.Table:
 def _level_due_times(source: LogSource, records: DelayedRecords, conf: BrokerConf) -> Int64s:
     """The due time of each message of SCHEDULE_TOPIC_XXXX, in milliseconds; any number for other messages."""
     levels = np.flatnonzero(records.is_level)
-    places = (records.offset, records.queue_id, records.queue_offset, records.stored)
-    found, is_known = source.due_times(DelayedPlaces(*(values[levels] for values in places)))
+    columns = (records.offset, records.queue_id, records.queue_offset, records.stored)
+    found, is_known = source.due_times(*(values[levels] for values in columns))
     due = due_by_level(records.queue_id, records.stored, conf)
     due[levels[is_known]] = found[is_known]
     return due
 
 
 def due_by_level(queue_id: Int64s, stored: Int64s, conf: BrokerConf) -> Int64s:
-    """When messages of SCHEDULE_TOPIC_XXXX are due by the settings `messageDelayLevel`, in milliseconds.
-
-    Args:
-        queue_id: The queue ids: the delay level minus 1.
-        stored: The store times in milliseconds.
-    """
+    """When messages of SCHEDULE_TOPIC_XXXX are due by the settings `messageDelayLevel`, in milliseconds."""
     delays = np.array(delay_level_millis(conf.message_delay_level or DEFAULT_DELAY_LEVELS), np.int64)
     due: Int64s = stored + delays[np.clip(queue_id, 0, delays.size - 1)]
     return due
@@ -225,7 +287,7 @@ class DelayedRecords:
         # Several delayed messages are the same in everything: the first of them is delivered first.
         rank = np.zeros(size, np.int64)
         for chosen in (np.flatnonzero(self.waits & several), np.flatnonzero(~self.waits & ~self.is_cancel & several)):
-            rank[chosen] = np.minimum(_ranks(group[chosen]), originals[chosen] - 1)
+            rank[chosen] = np.minimum(ranks(group[chosen]), originals[chosen] - 1)
         is_used = self.waits.copy()
         delivered = np.flatnonzero(~self.waits & ~self.is_cancel)
         waiting = np.flatnonzero(self.waits)
@@ -259,17 +321,7 @@ def delayed(
     end_problem: str | None,
     at: int,
 ) -> pa.Table:
-    """The delayed messages in the messages of a log; `delayed_rows` describes the table.
-
-    Args:
-        level_due: The due time of each message of a delay level, in milliseconds.
-        progress: What the files say about deliveries.
-        end_problem: Why the end of the log is lost; None if it is not.
-        at: The time at which messages are due or not, in milliseconds.
-
-    Returns:
-        A table with the columns of table `delayed`.
-    """
+    """The delayed messages in the messages of a log; `delayed_rows` describes the table."""
     newest, records = found.newest, found.records
     is_level = found.is_level[newest]
     due = np.where(is_level, level_due[newest], found.out_time[newest])
@@ -321,8 +373,6 @@ def _states(
 ) -> tuple[pa.Array, pa.Array]:
     """State and reason of each delayed message."""
     count, newest = found.count, found.newest
-    if not count:
-        return pa.array([], pa.string()), pa.array([], pa.string())
     is_level, queue_offset = found.is_level[newest], found.queue_offset[newest]
     level_offset = np.zeros(count, np.int64)
     for level, offset in progress.delay_offsets.items():
@@ -333,7 +383,7 @@ def _states(
     is_due = np.where(is_level, due, due + TIMER_PRECISION) <= at
     damage = [f"the delivered message can have been in a damaged range: {text}" for text in log.damage_texts]
     damage_reasons = pa.array(damage or [""], pa.string()).take(pa.array(log.first_damage(found.offset[newest])))
-    cases: list[tuple[Flags, str, pa.Array | str | None]] = [
+    cases: list[Case] = [
         (first_delivery >= 0, DELIVERED, None),
         (found.is_ambiguous[newest], UNKNOWN, "several delayed messages are the same, and some of them were rolled"),
         (log.is_damaged_after(found.offset[newest]), UNKNOWN, damage_reasons),
@@ -348,13 +398,7 @@ def _states(
         (is_due, OVERDUE, None),
         (np.ones(count, np.bool_), WAITING, None),
     ]
-    case = np.argmax(np.stack([condition for condition, _, _ in cases]), axis=0)
-    states = pa.array([state for _, state, _ in cases]).take(pa.array(case))
-    reasons = [
-        reason if isinstance(reason, pa.Array) else pa.repeat(pa.scalar(reason, pa.string()), count)
-        for _, _, reason in cases
-    ]
-    return states, pc.choose(pa.array(case), *reasons)
+    return first_cases(cases)
 
 
 _PASSED = "the offset of its level in delayOffset.json is after it, but no delivered message of it is in the log"
@@ -366,14 +410,3 @@ def _by_number(found: DelayedRecords, chosen: Flags) -> Int64s:
     """The chosen records by the number of their delayed message."""
     records = np.flatnonzero(chosen & (found.number >= 0))
     return records[np.argsort(found.number[records], kind="stable")]
-
-
-def _ranks(groups: Int64s) -> Int64s:
-    """For each element, how many elements before it are of the same group."""
-    order = np.argsort(groups, kind="stable")
-    ordered = groups[order]
-    starts = np.flatnonzero(np.concatenate((np.ones(min(ordered.size, 1), np.bool_), ordered[1:] != ordered[:-1])))
-    ranks = np.arange(ordered.size) - np.repeat(starts, np.diff(np.append(starts, ordered.size)))
-    result = np.empty(groups.size, np.int64)
-    result[order] = ranks
-    return result

@@ -13,14 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_mq.format.array_types import Flags, Int64s
-from spark_mq.format.system_topic import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
+from spark_mq.format.system_topic import DISCARD_TOPIC, HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from spark_mq.lifecycle.message_arrays import flags, integers, numbered, ranks
 from spark_mq.lifecycle.retry_topic import DLQ_PREFIX, RETRY_PREFIX
-from spark_mq.lifecycle.selected_messages import EVERYTHING, Selection, batches_of
+from spark_mq.lifecycle.selected_messages import EVERYTHING, LogSource, Selection
 from spark_mq.store.message_store import MessageStore
 from spark_mq.tables.lifecycle import DUPLICATES
 
-DISCARD_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 DUPLICATES_COLUMNS = (
     "unique_key",
     "topic",
@@ -48,19 +47,17 @@ _FACTORS: _Hashes = np.random.default_rng(20).integers(0, 1 << 63, 256, np.uint6
 
 
 def duplicates_rows(store: MessageStore) -> pa.Table:
-    """The copies of messages that the log has more than once, by message; see `duplicates`.
-
-    Returns:
-        The rows of table `duplicates`; `DUPLICATES` says what its columns are.
-    """
+    """The copies of messages that the log has more than once, by message; see `duplicates`."""
     every = [np.empty(0, np.uint64)]
-    every += [_hashes(batch["unique_key"]) for batch in batches_of(store, Selection(EVERYTHING, ("unique_key",)))]
+    every += [
+        _hashes(batch["unique_key"]) for batch in LogSource(store).batches_of(Selection(EVERYTHING, ("unique_key",)))
+    ]
     hashes = np.sort(np.concatenate(every))
     repeated = np.unique(hashes[1:][hashes[1:] == hashes[:-1]])
     selection = Selection(EVERYTHING, DUPLICATES_COLUMNS, DUPLICATES_PROPERTIES)
     copies = []
     if repeated.size:
-        for batch in batches_of(store, selection):
+        for batch in LogSource(store).batches_of(selection):
             found = batch.filter(batch["unique_key"].is_valid())
             is_repeated = np.isin(_hashes(found["unique_key"]), repeated)
             copies.append(found.filter(pa.array(is_repeated)))
@@ -81,9 +78,6 @@ def duplicates(messages: pa.Table) -> pa.Table:
     - COMMIT: the transaction was committed. CHECK: the half message, written again when the broker asked for the state
       of the transaction. DISCARD: the broker gave up asking.
     - RETRY: a consumer group returned the message. DEAD_LETTER: it did so too often.
-
-    Args:
-        messages: Messages in the order of the log, with `DUPLICATES_COLUMNS` and `DUPLICATES_PROPERTIES`.
     """
     messages = messages.filter(messages["unique_key"].is_valid()).combine_chunks()
     numbers = numbered(messages["unique_key"]) if messages.num_rows else np.empty(0, np.int64)

@@ -17,31 +17,25 @@ _MERGED_ROWS = 1 << 20
 """Sums of batches that are kept before they are merged."""
 
 
-def integers(column: Column) -> Int64s:
-    """A column of integers without NULL."""
-    return np.asarray(
-        column.to_numpy(zero_copy_only=False) if isinstance(column, pa.Array) else column.to_numpy()
-    ).astype(np.int64)
+def integers(column: Column, null: int = -1) -> Int64s:
+    """A column of integers; NULL becomes `null`."""
+    if column.null_count:
+        column = pc.fill_null(column.cast(pa.int64()), null)
+    return np.asarray(column).astype(np.int64)
 
 
 def flags(column: Column) -> Flags:
     """A column of booleans; NULL is False."""
-    filled = pc.fill_null(column, False)
-    values = filled.to_numpy(zero_copy_only=False) if isinstance(filled, pa.Array) else filled.to_numpy()
-    return np.array(values, np.bool_)
+    return np.array(pc.fill_null(column, False), np.bool_)
+
+
+def _array(column: Column) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 def numbers(texts: Column, max_digits: int, absent: int, invalid: int) -> Int64s:
-    """Text as decimal integers.
-
-    Args:
-        texts: The texts, such as values of a property.
-        max_digits: The largest number of digits; at most 18.
-        absent: The number that stands for NULL.
-        invalid: The number that stands for any other text.
-    """
-    if isinstance(texts, pa.ChunkedArray):
-        texts = texts.combine_chunks()
+    """Text as decimal integers of at most 18 digits; `absent` stands for NULL, `invalid` for any other text."""
+    texts = _array(texts)
     is_number = pc.fill_null(pc.match_substring_regex(texts, rf"^[+-]?[0-9]{{1,{max_digits}}}$"), False)
     values = np.where(flags(pc.is_null(texts)), absent, invalid)
     found = pc.replace_substring_regex(texts.filter(is_number), r"^\+", "").cast(pa.int64())
@@ -53,8 +47,7 @@ def numbered(*columns: Column) -> Int64s:
     """For each row, the number of its combination of values: combinations are numbered as they first appear."""
     result, count = np.zeros(len(columns[0]), np.int64), 1
     for column in columns:
-        array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-        codes = array.dictionary_encode(null_encoding="encode")
+        codes = _array(column).dictionary_encode(null_encoding="encode")
         values = max(len(codes.dictionary), 1)
         if count * values >= _MOST_NUMBERS:
             result, count = _dense(result)
@@ -109,42 +102,36 @@ def positions_of(wanted: Int64s, numbers: Int64s) -> Int64s:
     return np.where(numbers[found] == wanted, found, -1).astype(np.int64)
 
 
-def taken(column: pa.Array | pa.ChunkedArray, positions: Int64s) -> pa.Array:
+def taken(column: Column, positions: Int64s) -> pa.Array:
     """The values of a column at the positions; NULL at position -1."""
-    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    return array.take(pa.array(positions, mask=positions < 0))
+    return _array(column).take(pa.array(positions, mask=positions < 0))
 
 
-def is_valid(column: pa.Array | pa.ChunkedArray) -> Flags:
-    """Which values are not NULL."""
-    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    return np.asarray(array.is_valid().to_numpy(zero_copy_only=False), np.bool_)
-
-
-def by_value(column: pa.Array | pa.ChunkedArray, values: Mapping[str, Any], kind: pa.DataType) -> pa.Array:
+def by_value(column: Column, values: Mapping[str, Any], kind: pa.DataType) -> pa.Array:
     """For each text of a column, the value of a mapping; NULL for NULL, and for a text that the mapping lacks."""
-    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    encoded = pc.dictionary_encode(array)
+    encoded = pc.dictionary_encode(_array(column))
     of_texts = array_of([values.get(text) for text in encoded.dictionary.to_pylist()], kind)
     return of_texts.take(encoded.indices)
 
 
-def int64s(column: pa.Array | pa.ChunkedArray, null: int = -1) -> Int64s:
-    """An integer column as an array; NULL becomes `null`."""
-    filled = pc.fill_null(column.cast(pa.int64()), null)
-    return (
-        np.asarray(filled.to_numpy(), np.int64) if isinstance(filled, pa.ChunkedArray) else np.asarray(filled, np.int64)
-    )
+Case: TypeAlias = "tuple[Flags, str, pa.Array | str | None]"
+"""A condition for each row, the state of the rows for which it is true, and the reason, which can differ by row."""
+
+
+def first_cases(cases: Sequence[Case]) -> tuple[pa.Array, pa.Array]:
+    """State and reason of each row, by the first case that is true for it; one of them must be."""
+    case = np.argmax(np.stack([condition for condition, _, _ in cases]), axis=0)
+    states = pa.array([state for _, state, _ in cases]).take(pa.array(case))
+    texts = [reason if isinstance(reason, str) else None for _, _, reason in cases]
+    reasons = pa.array(texts, pa.string()).take(pa.array(case))
+    for number, (_, _, reason) in enumerate(cases):
+        if isinstance(reason, pa.Array) and (case == number).any():
+            reasons = pc.if_else(pa.array(case == number), reason, reasons)
+    return states, reasons
 
 
 class MergedGroups:
-    """Groups of rows by some columns: the number of rows, sums, and the least and the greatest value of a column.
-
-    Args:
-        by: The columns whose values make a group.
-        summed: Integer columns of which each group has the sum.
-        ranged: Columns of which each group has the least and the greatest value, as `COLUMN_min` and `COLUMN_max`.
-    """
+    """Groups of rows by some columns: the number of rows, sums, and the least and the greatest value of a column."""
 
     def __init__(self, by: Sequence[str], summed: Sequence[str] = (), ranged: Sequence[str] = ()) -> None:
         self._by = list(by)

@@ -62,16 +62,7 @@ class PopState(StrEnum):
 
 @dataclass(frozen=True)
 class PopNote:
-    """A check point, or a note of acknowledgements.
-
-    Attributes:
-        start_offset: The queue offset at which the pop began.
-        pop_time: When the group popped them, milliseconds since the epoch.
-        broker_name: The broker; None if the note does not say it.
-        popped: The queue offsets of a check point; none for acknowledgements.
-        invisible_time: How long no other consumer of the group gets the messages, in milliseconds; 0 for
-            acknowledgements.
-    """
+    """A check point, or a note of acknowledgements."""
 
     consumer_group: str
     topic: str
@@ -88,9 +79,6 @@ def parse_pop_note(tags: str, body: bytes) -> PopNote | None:
     """The note in the body of a message; None if it cannot be read.
 
     The bit map of a check point says which of its messages are acknowledged (`PopReviveService.reviveMsgFromCk`@5.3.3).
-
-    Args:
-        tags: The tags of the message, one of `NOTE_TAGS`.
     """
     try:
         content = json.loads(body)
@@ -231,11 +219,7 @@ def _is_of(acknowledgement: PopNote, check_point: PopNote) -> bool:
 
 
 class PoppedMessages:
-    """The pops of messages by groups, out of notes in any order; a note can come twice.
-
-    Attributes:
-        damage: The notes that could not be read: a message before one of them can have been popped or acknowledged.
-    """
+    """The pops of messages by groups, out of notes in any order; a note can come twice."""
 
     def __init__(
         self,

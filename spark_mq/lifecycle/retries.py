@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_mq.errors import ConfigError, UnsupportedStoreError
 from spark_mq.format.array_types import Flags, Int64s
-from spark_mq.format.message_schema import MAX_TIMESTAMP_MILLIS, TIMESTAMP
-from spark_mq.lifecycle.log_source import LogSource, StoreLog
-from spark_mq.lifecycle.message_arrays import by_value, flags, int64s, is_valid, numbered, positions_of, ranks, taken
-from spark_mq.lifecycle.popped_messages import PopState
+from spark_mq.format.arrow_array import timestamps
+from spark_mq.format.system_topic import SCHEDULE_TOPIC
+from spark_mq.io.location import Location
+from spark_mq.lifecycle.message_arrays import by_value, flags, integers, numbered, numbers, positions_of, ranks, taken
+from spark_mq.lifecycle.popped_messages import PoppedMessages, PopState, unread_pops
 from spark_mq.lifecycle.retry_copies import (
     message_chains,
     number_of_attempts,
+    popped_messages,
     retry_copies,
     selected_copies,
 )
-from spark_mq.lifecycle.retry_facts import RetryFacts, retry_facts, retry_topics
-from spark_mq.lifecycle.retry_topic import RetryTopic
-from spark_mq.lifecycle.selected_messages import SelectedMessages
-from spark_mq.store.config.config_file import CONSUMER_OFFSETS, DELAY_OFFSETS
+from spark_mq.lifecycle.retry_topic import RetryTopic, consumer_groups, parse_retry_topic, retry_max_times
+from spark_mq.lifecycle.selected_messages import LogSource, SelectedMessages
+from spark_mq.store.config.config_file import (
+    CONSUMER_OFFSETS,
+    DELAY_OFFSETS,
+    load_config,
+    load_consumer_offsets,
+    parse_delay_offsets,
+)
+from spark_mq.store.config.topics import configured_topics
 from spark_mq.store.log.corrupt_range import STRAY
 from spark_mq.store.message_store import MessageStore
 from spark_mq.tables.lifecycle import DEAD_LETTERS, RETRIES
@@ -32,20 +42,87 @@ STATES = ("UNKNOWN", "OVERDUE", "WAITING", "READY", "POPPED", "DEAD", "CONSUMED"
 _UNKNOWN, _OVERDUE, _WAITING, _READY, _POPPED, _DEAD, _CONSUMED, _RETRIED = range(len(STATES))
 
 
-def dead_letters_rows(store: MessageStore, consumer_group: str | None = None) -> pa.Table:
-    """The dead letters of consumer groups, in the order of the log; see `dead_letters`.
+@dataclass(frozen=True)
+class RetryFacts:
+    """What a store knows about retries besides its messages.
 
-    Args:
-        consumer_group: Only the dead letters of this group; None for all.
-
-    Returns:
-        The rows of table `dead_letters`; `DEAD_LETTERS` says what its columns are.
+    `consumer_offsets` are by group, topic and queue id; `delay_offsets` are the offset of the next delayed message of
+    each level. Both are None if the file cannot be read. `due` has the due times in milliseconds by commit log
+    offset, as two arrays, the first of which ascends. `unread_pops` and `lost_end` say why pops, or messages at the end
+    of the log, can be missing. `config_end` is the offset up to which the files can speak of messages.
     """
-    return dead_letters_of(StoreLog(store), consumer_group)
+
+    retry_topics: Mapping[str, RetryTopic]
+    consumer_offsets: Mapping[tuple[str, str, int], int] | None
+    delay_offsets: Mapping[int, int] | None
+    retry_max_times: Mapping[str, int]
+    due: tuple[Int64s, Int64s]
+    popped: PoppedMessages = field(default_factory=PoppedMessages)
+    unread_pops: str | None = None
+    lost_end: str | None = None
+    config_end: int | None = None
 
 
-def dead_letters_of(source: LogSource, consumer_group: str | None = None) -> pa.Table:
-    """The dead letters of any source; arguments and result as for `dead_letters_rows`."""
+def retry_facts(source: LogSource, selected: SelectedMessages) -> RetryFacts:
+    """What a source knows about retries besides the messages that were selected."""
+    topics = retry_topics(source.location, selected)
+    stored = set(pc.unique(selected.messages["topic"]).to_pylist())
+    popped = [name for name, topic in topics.items() if topic.origin_topic is not None and name in stored]
+    return RetryFacts(
+        topics,
+        _consumer_offsets(source.location),
+        _delay_offsets(source.location),
+        retry_max_times(source.location),
+        _due_times(source, selected),
+        popped_messages(source, popped) if popped else PoppedMessages(),
+        unread_pops(source.location),
+        source.lost_end(selected.newest_timestamp),
+        source.config_end,
+    )
+
+
+def retry_topics(store: Location, selected: SelectedMessages) -> dict[str, RetryTopic]:
+    """The meaning of each retry topic that selected messages are in, or will be in after their delay."""
+    groups, topics = consumer_groups(store), configured_topics(store)
+    names: set[str | None] = set()
+    for column in ("topic", "REAL_TOPIC"):
+        names.update(pc.unique(selected.messages[column]).to_pylist())
+    parsed = {name: parse_retry_topic(name, groups, topics) for name in names if name is not None}
+    return {name: topic for name, topic in sorted(parsed.items()) if topic is not None}
+
+
+def _consumer_offsets(store: Location) -> dict[tuple[str, str, int], int] | None:
+    try:
+        if load_config(store, CONSUMER_OFFSETS, lambda _: True) is None:
+            return None
+        offsets = load_consumer_offsets(store)
+    except (ConfigError, UnsupportedStoreError):
+        return None
+    return {(one.consumer_group, one.topic, one.queue_id): one.offset for one in offsets}
+
+
+def _delay_offsets(store: Location) -> dict[int, int] | None:
+    try:
+        return load_config(store, DELAY_OFFSETS, parse_delay_offsets)
+    except (ConfigError, UnsupportedStoreError):
+        return None
+
+
+def _due_times(source: LogSource, selected: SelectedMessages) -> tuple[Int64s, Int64s]:
+    """When the selected messages of SCHEDULE_TOPIC_XXXX are due, if the source shows it."""
+    messages = selected.messages
+    delayed = messages.filter(pc.equal(messages["topic"], SCHEDULE_TOPIC)).combine_chunks()
+    stored = integers(delayed["store_timestamp"].cast(pa.int64())) // 1000
+    offset, queue_id, queue_offset = (
+        integers(delayed[name]) for name in ("commit_log_offset", "queue_id", "queue_offset")
+    )
+    millis, is_known = source.due_times(offset, queue_id, queue_offset, stored)
+    return offset[is_known], millis[is_known]
+
+
+def dead_letters_rows(store: MessageStore | LogSource, consumer_group: str | None = None) -> pa.Table:
+    """The rows of table `dead_letters`, in the order of the log; see `dead_letters`."""
+    source = LogSource.of(store)
     selected = selected_copies(source)
     table = dead_letters(selected, retry_topics(source.location, selected))
     return table if consumer_group is None else table.filter(pc.equal(table["consumer_group"], consumer_group))
@@ -57,9 +134,6 @@ def dead_letters(selected: SelectedMessages, topics: dict[str, RetryTopic]) -> p
     `reconsume_times` is how often the message was consumed in vain, and `retries_found` the number of its retries in
     the log: fewer if some expired, or if the group gave up the message before. `origin_...` is the message that was
     returned first, NULL if the dead letter does not say that.
-
-    Args:
-        selected: The result of `selected_copies`.
     """
     groups = {name: topic.consumer_group for name, topic in topics.items()}
     copies = retry_copies(selected.messages, groups)
@@ -73,21 +147,9 @@ def dead_letters(selected: SelectedMessages, topics: dict[str, RetryTopic]) -> p
     return pa.table([columns[name] for name in DEAD_LETTERS.schema.names], schema=DEAD_LETTERS.schema)
 
 
-def retries_rows(store: MessageStore, consumer_group: str | None = None, at: int | None = None) -> pa.Table:
-    """The attempts to consume messages that groups returned, in the order of the log; see `retries`.
-
-    Args:
-        consumer_group: Only the attempts of this group; None for all.
-        at: The time to which WAITING and OVERDUE refer, milliseconds since the epoch; None for now.
-
-    Returns:
-        The rows of table `retries`; `RETRIES` says what its columns are.
-    """
-    return retries_of(StoreLog(store), consumer_group, at)
-
-
-def retries_of(source: LogSource, consumer_group: str | None = None, at: int | None = None) -> pa.Table:
-    """The attempts of any source; arguments and result as for `retries_rows`."""
+def retries_rows(store: MessageStore | LogSource, consumer_group: str | None = None, at: int | None = None) -> pa.Table:
+    """The rows of table `retries`, in the order of the log; copies are due or not at `at`, in milliseconds."""
+    source = LogSource.of(store)
     moment = source.moment(at)
     selected = selected_copies(source)
     table = retries(selected, retry_facts(source, selected), moment)
@@ -111,29 +173,26 @@ def retries(selected: SelectedMessages, facts: RetryFacts, at: int) -> pa.Table:
     - UNKNOWN: `reason` says why.
 
     `final_state` is the state of the message: that of its last attempt.
-
-    Args:
-        selected: The result of `selected_copies`.
-        facts: What else the store knows.
-        at: The time to which WAITING and OVERDUE refer, milliseconds since the epoch.
     """
     groups = {name: topic.consumer_group for name, topic in facts.retry_topics.items()}
     copies = retry_copies(selected.messages, groups)
     chains, has_chain = message_chains(copies)
-    has_chain &= is_valid(copies["consumer_group"])
+    has_chain &= flags(pc.is_valid(copies["consumer_group"]))
     delayed, delivered = _attempts(copies, chains, facts.delay_offsets)
     first, last = np.where(delayed >= 0, delayed, delivered), np.where(delivered >= 0, delivered, delayed)
     states = _States(first.size)
     _set_returned(states, copies, chains, has_chain, first)
     _set_uncertain(states, copies, has_chain, first, facts)
-    _set_unread(states, int64s(copies["commit_log_offset"])[last], selected, facts.lost_end)
-    due = np.where(delayed >= 0, facts.due.at(int64s(copies["commit_log_offset"])[delayed]), -1)
+    _set_unread(states, integers(copies["commit_log_offset"])[last], selected, facts.lost_end)
+    due_offsets, due_millis = facts.due
+    position = positions_of(integers(copies["commit_log_offset"])[delayed], due_offsets)
+    due = np.where((delayed >= 0) & (position >= 0), np.append(due_millis, -1)[position], -1)
     _set_waiting(states, copies, np.where(delivered < 0, delayed, -1), due, facts.delay_offsets, at)
     _set_delivered(states, copies, delivered, facts)
-    levels = np.where(delayed >= 0, int64s(copies["queue_id"])[delayed] + 1, _numbers(copies["DELAY"])[delivered])
+    levels = np.where(
+        delayed >= 0, integers(copies["queue_id"])[delayed] + 1, numbers(copies["DELAY"], 9, -1, -1)[delivered]
+    )
     taken_first = copies.take(pa.array(first))
-    is_due = (due >= 0) & (due <= MAX_TIMESTAMP_MILLIS)
-    due_times = pa.array(np.where(is_due, due, 0) * 1000, mask=~is_due).cast(TIMESTAMP)
     columns = {
         "consumer_group": taken_first["consumer_group"],
         "retry_topic": taken_first["retry_topic"],
@@ -142,7 +201,7 @@ def retries(selected: SelectedMessages, facts: RetryFacts, at: int) -> pa.Table:
         "state": pa.array(STATES).take(pa.array(states.codes)),
         "final_state": pa.array(STATES).take(pa.array(_final_states(states.codes, chains[first], has_chain[first]))),
         "delay_level": pa.array(levels.astype(np.int32), mask=levels <= 0),
-        "due_timestamp": due_times,
+        "due_timestamp": timestamps(due, due >= 0),
         "unique_key": taken_first["unique_key"],
         "origin_topic": taken_first["RETRY_TOPIC"],
         "origin_message_id": taken_first["origin_message_id"],
@@ -205,14 +264,14 @@ def _attempts(copies: pa.Table, chains: Int64s, delay_offsets: Mapping[int, int]
 
 def _is_past(copies: pa.Table, delay_offsets: Mapping[int, int]) -> Flags:
     """Whether the delay offset of a delayed copy's level is past it. A level without an offset begins at 0."""
-    levels, of_levels = np.unique(int64s(copies["queue_id"]) + 1, return_inverse=True)
+    levels, of_levels = np.unique(integers(copies["queue_id"]) + 1, return_inverse=True)
     ends = np.array([delay_offsets.get(level, 0) for level in levels.tolist()], np.int64)
-    return np.asarray(int64s(copies["queue_offset"]) < ends[of_levels], np.bool_)
+    return np.asarray(integers(copies["queue_offset"]) < ends[of_levels], np.bool_)
 
 
 def _set_returned(states: _States, copies: pa.Table, chains: Int64s, has_chain: Flags, first: Int64s) -> None:
     """Set RETRIED and DEAD: of attempts after which the log has a later attempt, or a dead letter."""
-    attempts, is_dead = int64s(copies["reconsume_times"]), flags(copies["is_dead_letter"])
+    attempts, is_dead = integers(copies["reconsume_times"]), flags(copies["is_dead_letter"])
     least = np.iinfo(np.int32).min
     later = _greatest_after(chains, np.where(is_dead, least, attempts)) > attempts
     dead = _greatest_after(chains, np.where(is_dead, attempts, least)) > attempts
@@ -282,11 +341,11 @@ def _set_delivered(states: _States, copies: pa.Table, delivered: Int64s, facts: 
         if topic is not None:
             ends[number] = facts.consumer_offsets.get((topic.consumer_group or "", name, queue_id), 0)
             popped[number] = topic.origin_topic is not None
-    is_past = int64s(copies["queue_offset"]) < ends[queues]
+    is_past = integers(copies["queue_offset"]) < ends[queues]
     _set_popped(states, copies, np.where(is_delivered & (is_past & popped[queues])[delivered], delivered, -1), facts)
     states.set(is_delivered & is_past[delivered], _CONSUMED)
     if facts.config_end is not None:
-        is_later = int64s(copies["commit_log_offset"]) >= facts.config_end
+        is_later = integers(copies["commit_log_offset"]) >= facts.config_end
         states.set(is_delivered & is_later[delivered], _UNKNOWN, _OLD_OFFSETS)
     states.set(is_delivered, _READY)
 
@@ -298,7 +357,7 @@ def _set_popped(states: _States, copies: pa.Table, passed: Int64s, facts: RetryF
         states.set(passed >= 0, _UNKNOWN, facts.unread_pops)
         return
     end = max((one.commit_log_offset for one in facts.popped.damage), default=-1)
-    is_before = (passed >= 0) & (int64s(copies["commit_log_offset"])[passed] < end)
+    is_before = (passed >= 0) & (integers(copies["commit_log_offset"])[passed] < end)
     states.set(is_before, _UNKNOWN, f"a later note about popped messages cannot be read: commit log offset {end}")
     names = ("consumer_group", "retry_topic", "queue_id", "queue_offset")
     found = copies.select(names).take(pa.array(passed[rows]))
@@ -318,10 +377,3 @@ def _final_states(states: Int64s, chains: Int64s, has_chain: Flags) -> Int64s:
     least = np.full(chains.max(initial=-1) + 1, _RETRIED, np.int64)
     np.minimum.at(least, chains, states)
     return np.where(has_chain, least[chains], states)
-
-
-def _numbers(column: pa.ChunkedArray) -> Int64s:
-    """The texts as numbers; -1 if one is not a number of at most nine digits."""
-    texts = column.combine_chunks()
-    is_number = flags(pc.match_substring_regex(texts, "^[0-9]{1,9}$"))
-    return int64s(pc.if_else(pa.array(is_number), texts, None).cast(pa.int64()))

@@ -14,7 +14,7 @@ unique key.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -22,11 +22,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_mq.format.array_types import Flags, Int64s
-from spark_mq.format.system_topic import SCHEDULE_TOPIC
-from spark_mq.lifecycle.log_source import LogSource
-from spark_mq.lifecycle.message_arrays import by_value, flags, int64s, is_valid, numbered, ranks
+from spark_mq.format.system_topic import REVIVE_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
+from spark_mq.lifecycle.message_arrays import by_value, flags, integers, numbered, ranks
+from spark_mq.lifecycle.popped_messages import NOTE_TAGS, PoppedMessages, parse_pop_note
 from spark_mq.lifecycle.retry_topic import DLQ_PREFIX, RETRY_PREFIX
-from spark_mq.lifecycle.selected_messages import SOUND_COLUMNS, SelectedMessages, Selection, TopicRule, sound_messages
+from spark_mq.lifecycle.selected_messages import (
+    SOUND_COLUMNS,
+    LogSource,
+    SelectedMessages,
+    Selection,
+    TopicRule,
+    sound_messages,
+)
+from spark_mq.store.log.corrupt_range import CorruptRange
 
 RETRY_RULE = TopicRule(names=frozenset({SCHEDULE_TOPIC}), prefixes=(RETRY_PREFIX, DLQ_PREFIX))
 RETRY_COLUMNS = (
@@ -48,27 +56,14 @@ _OFFSET_DIGITS = 16
 
 
 def selected_copies(source: LogSource) -> SelectedMessages:
-    """The messages of a source that match `RETRY_RULE`; those with damaged contents are among the damage.
-
-    Raises the errors of `selected_messages`.
-    """
+    """The messages of a source that match `RETRY_RULE`; those with damaged contents are among the damage."""
     (found,) = source.selections_of(Selection(RETRY_RULE, RETRY_COLUMNS, RETRY_PROPERTIES))
     sound, damaged = sound_messages(found)
     return replace(found, messages=sound, damage=(*found.damage, *damaged))
 
 
 def retry_copies(messages: pa.Table, groups: Mapping[str, str | None]) -> pa.Table:
-    """The messages that are copies of returned messages, in the order of the log.
-
-    Args:
-        messages: Messages that match `RETRY_RULE`, with `RETRY_COLUMNS` and `RETRY_PROPERTIES`.
-        groups: The consumer group of each retry topic; None if it is not certain.
-
-    Returns:
-        The columns of `messages`, and these: `is_delayed`, `is_dead_letter`: which copy it is, else it is in a retry
-        topic; `retry_topic`: the topic of the copy after its delay, NULL for a dead letter; `consumer_group`;
-        `origin_message_id`, `origin_commit_log_offset`: the message that was returned first, NULL if that is not known.
-    """
+    """The messages that are copies of returned messages, in the order of the log."""
     topics = messages["topic"].combine_chunks()
     is_dead = pc.starts_with(topics, DLQ_PREFIX)
     is_delayed = pc.equal(topics, SCHEDULE_TOPIC)
@@ -115,8 +110,8 @@ def message_chains(copies: pa.Table) -> tuple[Int64s, Flags]:
     several messages can have its unique key.
     """
     groups, keys = copies["consumer_group"], copies["unique_key"]
-    offsets = int64s(copies["origin_commit_log_offset"])
-    is_copy = np.isin(offsets, int64s(copies["commit_log_offset"]))
+    offsets = integers(copies["origin_commit_log_offset"])
+    is_copy = np.isin(offsets, integers(copies["commit_log_offset"]))
     origins = np.where(is_copy | (offsets < 0), -1, numbered(copies["origin_message_id"]))
     by_key = numbered(groups, keys)
     count = by_key.max(initial=-1) + 1
@@ -124,7 +119,7 @@ def message_chains(copies: pa.Table) -> tuple[Int64s, Flags]:
     known = origins >= 0
     np.minimum.at(least, by_key[known], origins[known])
     np.maximum.at(most, by_key[known], origins[known])
-    has_key = is_valid(keys)
+    has_key = flags(pc.is_valid(keys))
     is_one = has_key & (least[by_key] == most[by_key])
     origins = np.where(known, origins, np.where(is_one, most[by_key], -1))
     chains = numbered(groups, pa.array(origins), pa.array(np.where(origins >= 0, -1, by_key)))
@@ -138,7 +133,7 @@ def _are_several(copies: pa.Table, chains: Int64s, by_key: Flags) -> Flags:
     one body, and no attempt has two copies of a kind.
     """
     count = chains.max(initial=-1) + 1
-    crcs = int64s(copies["body_crc"])
+    crcs = integers(copies["body_crc"])
     least, most = np.full(count, np.iinfo(np.int64).max), np.full(count, -1, np.int64)
     np.minimum.at(least, chains, crcs)
     np.maximum.at(most, chains, crcs)
@@ -152,7 +147,7 @@ def _are_several(copies: pa.Table, chains: Int64s, by_key: Flags) -> Flags:
 
 def number_of_attempts(copies: pa.Table, chains: Int64s, rows: Int64s) -> Int64s:
     """For each of some rows, the number of different attempts before it, of the same message, that the log has."""
-    attempts = int64s(copies["reconsume_times"])
+    attempts = integers(copies["reconsume_times"])
     others = np.flatnonzero(~flags(copies["is_dead_letter"]))
     # The first copy of each attempt stands for it: the delayed one, if the log has it.
     first = others[np.unique(numbered(pa.array(chains[others]), pa.array(attempts[others])), return_index=True)[1]]
@@ -160,3 +155,43 @@ def number_of_attempts(copies: pa.Table, chains: Int64s, rows: Int64s) -> Int64s
     begin = np.searchsorted(chains[order], chains[rows], side="left")
     places = chains[order] * (chains.size + 1) + order
     return np.searchsorted(places, chains[rows] * (chains.size + 1) + rows, side="left") - begin
+
+
+NOTES = Selection(
+    TopicRule(names=frozenset({TIMER_TOPIC}), prefixes=(REVIVE_PREFIX,), tags=NOTE_TAGS),
+    ("commit_log_offset", "topic", "tags", "body", "_corrupt_record", *SOUND_COLUMNS),
+    ("REAL_TOPIC",),
+    check_crc=True,
+)
+
+
+def popped_messages(source: LogSource, topics: Iterable[str]) -> PoppedMessages:
+    """The pops of the messages of some topics, by one read of the log."""
+    (found,) = source.selections_of(NOTES)
+    messages, damage = sound_messages(found)
+    is_timer = pc.equal(messages["topic"], TIMER_TOPIC)
+    real = pc.if_else(is_timer, messages["REAL_TOPIC"], messages["topic"])
+    messages = messages.filter(pc.fill_null(pc.starts_with(real, REVIVE_PREFIX), False))
+    wanted = frozenset(topics)
+    notes, unreadable = [], list(damage)
+    for offset, tags, body in _candidates(messages, wanted):
+        note = parse_pop_note(tags, body)
+        if note is None:
+            unreadable.append(CorruptRange("commitlog", offset, 1, "CONTENT", "a note about popped messages"))
+        elif note.topic in wanted:
+            notes.append(note)
+    return PoppedMessages(notes, damage=tuple(unreadable))
+
+
+def _candidates(messages: pa.Table, topics: frozenset[str]) -> Iterable[tuple[int, str, bytes]]:
+    """The offset, the tags and the body of notes that can be about the topics.
+
+    Most notes are not about retry topics, and need not be parsed: the name of a topic is in the body as it is, unless
+    the body has a backslash.
+    """
+    common = RETRY_PREFIX if all(topic.startswith(RETRY_PREFIX) for topic in topics) else ""
+    is_one = pc.match_substring(messages["body"], "\\")
+    is_one = pc.or_(is_one, pc.match_substring(messages["body"], common))
+    found = messages.filter(is_one)
+    columns = (found[name].to_pylist() for name in ("commit_log_offset", "tags", "body"))
+    return zip(*columns, strict=True)

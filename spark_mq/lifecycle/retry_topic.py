@@ -15,7 +15,7 @@ from typing import Any
 
 from spark_mq.errors import ConfigError, UnsupportedStoreError
 from spark_mq.io.location import Location
-from spark_mq.store.config.config_file import load_config, load_consumer_offsets
+from spark_mq.store.config.config_file import as_integer, load_config, load_consumer_offsets
 
 RETRY_PREFIX, DLQ_PREFIX = "%RETRY%", "%DLQ%"
 _V1, _V2 = "_", "+"
@@ -23,11 +23,7 @@ _V1, _V2 = "_", "+"
 
 @dataclass(frozen=True)
 class ConsumerGroups:
-    """The consumer groups that `config/` names.
-
-    Attributes:
-        are_all: Whether these are all groups: `config/subscriptionGroup.json` can be read.
-    """
+    """The consumer groups that `config/` names."""
 
     names: frozenset[str]
     are_all: bool
@@ -35,14 +31,7 @@ class ConsumerGroups:
 
 @dataclass(frozen=True)
 class RetryTopic:
-    """The meaning of the name of a retry topic.
-
-    Attributes:
-        consumer_group: The group; None if `reason` is given.
-        origin_topic: The topic whose messages the group pops; None if the topic has the messages that the group
-            returned, whatever topic they are of.
-        reason: Why the group is not certain, as text for a person; None if it is certain.
-    """
+    """The meaning of the name of a retry topic."""
 
     name: str
     consumer_group: str | None
@@ -68,14 +57,28 @@ def _group_names(content: dict[str, Any]) -> frozenset[str]:
     return frozenset(map(str, content.get("subscriptionGroupTable") or ()))
 
 
+def retry_max_times(store: Location) -> dict[str, int]:
+    """`retryMaxTimes` of each group; empty if the file is missing or cannot be read."""
+    try:
+        return load_config(store, "subscriptionGroup.json", _max_times) or {}
+    except (ConfigError, UnsupportedStoreError):
+        return {}
+
+
+def _max_times(content: dict[str, Any]) -> dict[str, int]:
+    groups = content.get("subscriptionGroupTable") or {}
+    return {
+        str(name): as_integer(settings["retryMaxTimes"], 32)
+        for name, settings in groups.items()
+        if "retryMaxTimes" in settings
+    }
+
+
 def parse_retry_topic(name: str, groups: ConsumerGroups, topics: Collection[str] | None = None) -> RetryTopic | None:
     """The meaning of a retry topic's name; None for another topic.
 
     A name that is `%RETRY%` and the name of a group is that group's. Otherwise, `_` divides it so that the first part
     is a group. If `topics` are given, the second part must be one of them.
-
-    Args:
-        topics: The topics of the store; None if they are not known.
     """
     if not name.startswith(RETRY_PREFIX):
         return None

@@ -1,4 +1,4 @@
-"""Selected messages of the log, in one read, and which parts of the log can be read.
+"""The log as the tables of this package read it: the messages of some topics, and the parts that cannot be read.
 
 A record that has the right lengths counts as a record of the log, but its bytes can be damaged. Most brokers write no
 checksum of the properties. So a zero byte among the properties counts as damage here: files that lost a page contain
@@ -12,31 +12,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_mq.format.array_types import Int64s
+from spark_mq.format.array_types import Flags, Int64s
+from spark_mq.format.broker_version import BrokerVersions
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, CORRUPT_RECORD
 from spark_mq.format.record import TRANSACTION_TYPE_MASK, TRANSACTION_TYPE_NAMES
+from spark_mq.format.system_topic import SCHEDULE_TOPIC
+from spark_mq.io.location import Location
+from spark_mq.store.config.checkpoint import lost_end
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.corrupt_range import STRAY, CorruptRange
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.splits import plan_splits
 from spark_mq.store.message_store import MessageStore
+from spark_mq.store.retention import moment_of
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     from spark_mq.format.array_types import Int32s
     from spark_mq.format.kernels.columns import MessageColumns
     from spark_mq.format.kernels.dispatch import QueueTable
 
-Flags = npt.NDArray[np.bool_]
 SOUND_COLUMNS = ("store_size", "properties_bytes")
 """The columns that `sound_messages` needs, beside `commit_log_offset`."""
 
@@ -92,11 +93,7 @@ class ReadableLog:
 
 
 def sound_messages(found: SelectedMessages) -> tuple[pa.Table, tuple[CorruptRange, ...]]:
-    """The messages without damage, without `SOUND_COLUMNS`; and the damaged ones as ranges of the log.
-
-    Args:
-        found: Messages with the columns `SOUND_COLUMNS`, and perhaps `_corrupt_record`.
-    """
+    """The messages without damage, without `SOUND_COLUMNS`; and the damaged ones as ranges of the log."""
     messages = found.messages
     checked = CORRUPT_RECORD in messages.column_names and messages[CORRUPT_RECORD].null_count < messages.num_rows
     if not checked and not _has_zero(messages["properties_bytes"]):
@@ -160,14 +157,7 @@ def rule_of(topic: str | None) -> TopicRule:
 
 @dataclass(frozen=True)
 class Selection:
-    """Which messages are read, and what of them.
-
-    Attributes:
-        columns: Names of columns of table `messages`.
-        properties: Names of properties, such as REAL_TOPIC. Each of them becomes a column with the property's name,
-            which is NULL for a message without the property.
-        check_crc: Whether the CRCs of the selected messages are checked; column `_corrupt_record` has the result.
-    """
+    """Which messages are read, and what of them."""
 
     rule: TopicRule
     columns: Sequence[str]
@@ -183,15 +173,10 @@ class Selection:
 
 @dataclass(frozen=True)
 class SelectedMessages:
-    """The selected messages of a store, and the parts of its log that could not be read.
+    """The selected messages of a store, in the order of the log, and the parts of its log that could not be read.
 
-    Attributes:
-        messages: The messages in the order of the log. The columns are those that were requested, then one column of
-            text for each requested property, which has the property's name.
-        damage: The ranges of the log without a readable record, also those that no segment contains. Any message can
-            have been there.
-        log: The log when it was read: from its first segment to the end of the last record that was read.
-        newest_timestamp: The newest store time of all messages of the log, in milliseconds; 0 for an empty log.
+    Any message can have been in a range of `damage`. `log` is from the first segment to the end of the last record
+    that was read; `newest_timestamp` is of all messages of the log, in milliseconds, and 0 for an empty log.
     """
 
     messages: pa.Table
@@ -200,61 +185,99 @@ class SelectedMessages:
     newest_timestamp: int = 0
 
 
-def selected_messages(
-    store: MessageStore, rule: TopicRule, columns: Sequence[str], properties: Sequence[str] = ()
-) -> SelectedMessages:
-    """The messages of a store that match a rule, and the damaged ranges of its log.
+class LogSource:
+    """The log of a store directory, and what else is known of its store; an archive has one, too (`archive_source`)."""
 
-    Args:
-        columns: As in `Selection`.
-        properties: As in `Selection`.
+    def __init__(self, store: MessageStore) -> None:
+        self._store = store
+        self.conf = store.broker_conf
+        self.timer_location: Location | None = store.location
 
-    Returns:
-        Messages, damage and the range that was read.
-    """
-    return selections_of(store, Selection(rule, columns, properties))[0]
+    @staticmethod
+    def of(store: MessageStore | LogSource) -> LogSource:
+        """The source of a store directory, or the source that is given."""
+        return LogSource(store) if isinstance(store, MessageStore) else store
 
+    @property
+    def location(self) -> Location:
+        """The folder with `config/` and `checkpoint`, as they were before the messages were selected."""
+        return self._store.location
 
-def selections_of(store: MessageStore, *selections: Selection) -> tuple[SelectedMessages, ...]:
-    """The messages of several selections, found by one read of the log. A message can be in several of them.
+    @property
+    def broker_versions(self) -> BrokerVersions:
+        """The versions of the broker that are possible."""
+        return self._store.broker_versions
 
-    Raises the errors of `selected_messages`.
-    """
-    batches: list[list[pa.RecordBatch]] = [[] for _ in selections]
-    damage: list[CorruptRange] = []
-    reader = SelectionReader(store, *selections)
-    for part in reader.read():
-        if isinstance(part, CorruptRange):
-            damage.append(part)
-        else:
-            number, batch = part
-            batches[number].append(batch)
-    log = LogRange(reader.start, reader.position)
-    return tuple(
-        SelectedMessages(
-            pa.Table.from_batches(found, selection.schema), tuple(damage), log, max(reader.newest_timestamp, 0)
+    @property
+    def config_end(self) -> int | None:
+        """The commit log offset up to which the files of `location` can speak of messages; None for the whole log."""
+        return None
+
+    def moment(self, at: int | datetime | None) -> int:
+        """The time for which states are returned, in milliseconds: `at`, or now."""
+        return moment_of(at)
+
+    def selections_of(self, *selections: Selection) -> tuple[SelectedMessages, ...]:
+        """The messages of several selections, found by one read of the log. A message can be in several of them."""
+        batches: list[list[pa.RecordBatch]] = [[] for _ in selections]
+        damage: list[CorruptRange] = []
+        reader = _Reader(self.location, selections)
+        for part in reader.read():
+            if isinstance(part, CorruptRange):
+                damage.append(part)
+            else:
+                number, batch = part
+                batches[number].append(batch)
+        log = LogRange(reader.start, reader.position)
+        return tuple(
+            SelectedMessages(
+                pa.Table.from_batches(found, selection.schema), tuple(damage), log, max(reader.newest_timestamp, 0)
+            )
+            for selection, found in zip(selections, batches, strict=True)
         )
-        for selection, found in zip(selections, batches, strict=True)
-    )
+
+    def batches_of(self, selection: Selection) -> Iterator[pa.RecordBatch]:
+        """The messages of a selection, batch by batch, without the damage of the log."""
+        return (part[1] for part in _Reader(self.location, [selection]).read() if not isinstance(part, CorruptRange))
+
+    def lost_end(self, newest_timestamp: int) -> str | None:
+        """Why the end of the log can be lost, by the file `checkpoint`; None if it is there."""
+        return lost_end(self.location, newest_timestamp)
+
+    def due_times(
+        self, commit_log_offset: Int64s, queue_id: Int64s, queue_offset: Int64s, stored: Int64s
+    ) -> tuple[Int64s, Flags]:
+        """When messages of SCHEDULE_TOPIC_XXXX are due, in milliseconds; and of which of them the source shows it.
+
+        That is the tags code of a message's unit (`CommitLog.checkMessageAndReturnSize`@5.3.3).
+        """
+        due, is_known = np.zeros(stored.size, np.int64), np.zeros(stored.size, np.bool_)
+        for one in np.unique(queue_id).tolist():
+            queue = self._store.find_queue(SCHEDULE_TOPIC, one)
+            waiting = np.flatnonzero(queue_id == one)
+            for file in () if queue is None else queue.files:
+                position = queue_offset[waiting] - file.first
+                is_here = (position >= 0) & (position < file.count)
+                if queue is None or not is_here.any():
+                    continue
+                mine = waiting[is_here]
+                units = queue.units(file.first, file.first + file.count)[position[is_here]]
+                is_same = units["commit_log_offset"].astype(np.int64) == commit_log_offset[mine]
+                codes, has_code = queue.tags_codes(units)
+                is_same &= has_code
+                due[mine[is_same]] = codes[is_same]
+                is_known[mine[is_same]] = True
+        return due, is_known
 
 
-def batches_of(store: MessageStore, selection: Selection) -> Iterator[pa.RecordBatch]:
-    """The messages of a selection, batch by batch, without the damage of the log.
+class _Reader:
+    """Reads the selected messages batch by batch.
 
-    Raises the errors of `selected_messages`.
+    `position` is the offset after the last record that was read, and `newest_timestamp` the newest store time so far.
     """
-    return (part[1] for part in SelectionReader(store, selection).read() if not isinstance(part, CorruptRange))
 
-
-class SelectionReader:
-    """Reads the selected messages batch by batch, for a table that does not keep them; see `selections_of`.
-
-    `start` is the commit log offset at which the log begins. `position` is the offset after the last record that was
-    read, and `newest_timestamp` the newest store time so far.
-    """
-
-    def __init__(self, store: MessageStore, *selections: Selection) -> None:
-        self._log = CommitLog.open(store.location)
+    def __init__(self, location: Location, selections: Sequence[Selection]) -> None:
+        self._log = CommitLog.open(location)
         self.start = self._log.segments[0].base if self._log.segments else 0
         self.position = self.start
         self.newest_timestamp = -(1 << 63)
@@ -313,12 +336,10 @@ class _Choice:
             texts = part.property_texts(self._properties)
             yield pa.RecordBatch.from_arrays([*columns, *texts], schema=self._schema)
 
-    def _mask(self, messages: MessageColumns, queues: QueueTable, numbers: Int32s) -> npt.NDArray[np.bool_]:
-        import numpy as np
-
+    def _mask(self, messages: MessageColumns, queues: QueueTable, numbers: Int32s) -> Flags:
         for number in range(len(self._is_selected), queues.count):
             self._is_selected.append(self._rule.accepts(queues.topic(number).decode("utf-8", "replace")))
-        mask: npt.NDArray[np.bool_] = np.array(self._is_selected, np.bool_)[numbers]
+        mask: Flags = np.array(self._is_selected, np.bool_)[numbers]
         if self._rule.transaction_types:
             types = np.array([name in self._rule.transaction_types for name in TRANSACTION_TYPE_NAMES])
             mask |= types[(messages.frames.sys_flag & TRANSACTION_TYPE_MASK) >> 2]

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from spark_mq.format.system_topic import is_system_topic
 from spark_mq.lifecycle.message_arrays import MergedGroups, integers
-from spark_mq.lifecycle.selected_messages import Selection, batches_of, rule_of
+from spark_mq.lifecycle.selected_messages import LogSource, Selection, rule_of
 from spark_mq.store.message_store import MessageStore
 from spark_mq.tables.lifecycle import HOT_KEYS, RATES, SKEW
 
@@ -18,21 +18,14 @@ ALL_KEYS = "all_keys"
 _COLUMNS = ("commit_log_offset", "topic", "keys", "store_timestamp", "store_size")
 _BY = ("topic", "tags", "minute")
 _QUEUE = ("topic", "queue_id", "minute")
+_RATED = ("topic", "tags", "store_timestamp", "store_size")
 _READ = ("topic", "queue_id", "store_timestamp", "born_host", "store_size")
 
 
 def hot_keys_rows(store: MessageStore, topic: str | None = None, most_keys: int = MOST_KEYS) -> pa.Table:
-    """The keys of most messages, and those of most bytes: the first 1,000 of each, the most messages first.
-
-    Args:
-        topic: Only the keys of this topic; None for all.
-        most_keys: How many keys of most messages, and of most bytes; 0 for all keys.
-
-    Returns:
-        The rows of table `hot_keys`; `HOT_KEYS` says what its columns are.
-    """
+    """The keys of most messages, and those of most bytes: the first 1,000 of each, the most messages first."""
     groups = MergedGroups(["topic", "key"], ["store_size"], ["store_timestamp"])
-    for batch in batches_of(store, Selection(rule_of(topic), _COLUMNS)):
+    for batch in LogSource(store).batches_of(Selection(rule_of(topic), _COLUMNS)):
         groups.add(_by_key(batch, with_system_topics=topic is not None))
     return hot_keys(groups.result(), most_keys)
 
@@ -69,16 +62,11 @@ def _by_key(batch: pa.RecordBatch, with_system_topics: bool) -> pa.Table:
 
 
 def rates_rows(store: MessageStore, topic: str | None = None) -> pa.Table:
-    """The number of messages and bytes of the log, by stored topic, tag and minute, in that order.
-
-    Args:
-        topic: Only this topic; None for all.
-
-    Returns:
-        The rows of table `rates`; `RATES` says what its columns are.
-    """
+    """The number of messages and bytes of the log, by stored topic, tag and minute, in that order."""
     groups = MergedGroups(_BY, ["store_size"])
-    for batch in batches_of(store, Selection(rule_of(topic), ("topic", "tags", "store_timestamp", "store_size"))):
+    for batch in LogSource(store).batches_of(
+        Selection(rule_of(topic), ("topic", "tags", "store_timestamp", "store_size"))
+    ):
         groups.add(_by_minute(batch))
     return rates(groups.result())
 
@@ -100,16 +88,9 @@ def _by_minute(batch: pa.RecordBatch) -> pa.Table:
 
 
 def skew_rows(store: MessageStore, topic: str | None = None) -> pa.Table:
-    """The number of messages, bytes and born hosts by stored topic, queue and minute, in that order.
-
-    Args:
-        topic: Only this topic; None for all.
-
-    Returns:
-        The rows of table `skew`; `SKEW` says what its columns are.
-    """
+    """The number of messages, bytes and born hosts by stored topic, queue and minute, in that order."""
     groups = MergedGroups([*_QUEUE, "born_host"], ["store_size"])
-    for batch in batches_of(store, Selection(rule_of(topic), _READ)):
+    for batch in LogSource(store).batches_of(Selection(rule_of(topic), _READ)):
         groups.add(_by_minute_and_host(batch))
     return skew(groups.result())
 

@@ -40,11 +40,7 @@ class FilterStep(StrEnum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a subscription says about a message.
-
-    Attributes:
-        step: The step that drops the message; None if the group gets it.
-    """
+    """What a subscription says about a message."""
 
     step: FilterStep | None
     text: str
@@ -52,12 +48,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class MessageFacts:
-    """What filters look at.
-
-    Attributes:
-        tags_code: The tags code in its unit; None if the broker does not know it.
-        ext: Its extension unit; None without one.
-    """
+    """What filters look at."""
 
     properties: Mapping[str, str]
     tags_code: int | None
@@ -65,11 +56,7 @@ class MessageFacts:
 
 
 def tag_verdict(subscription: str, message: MessageFacts) -> Verdict:
-    """What a subscription to tags says about a message.
-
-    Args:
-        subscription: The tags, such as `paid || shipped`.
-    """
+    """What a subscription to tags says about a message."""
     wanted = parse_tags(subscription)
     tag = _text_property(message.properties, TAGS)
     name = "without a tag" if tag is None else f"with tag {tag}"
@@ -89,11 +76,7 @@ def tag_verdict(subscription: str, message: MessageFacts) -> Verdict:
 
 
 def sql_verdict(one: ConsumerFilter, message: MessageFacts, is_stored: bool) -> Verdict:
-    """What a SQL92 expression says about a message.
-
-    Args:
-        is_stored: Whether the filter is the broker's, so that the bits of messages are those of it.
-    """
+    """What a SQL92 expression says about a message."""
     condition = one.condition
     if condition is None:
         # `isMatchedByCommitLog`: a broker without a compiled expression sends everything.

@@ -105,21 +105,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]+")
 
 @dataclass(frozen=True)
 class TraceEvent:
-    """An event of a trace message; a field that its type or its client does not have is None.
-
-    Attributes:
-        event_type: One of `EVENT_TYPES`; None if the event has a problem.
-        event_millis: The time of the event, milliseconds since the epoch. A SubAfter has it only from newer clients.
-        keys: The keys of the traced message, separated by spaces.
-        is_success: Whether the message was sent, consumed or recalled.
-        cost_millis: How long that took.
-        request_id: The same of a SubBefore and the SubAfter that belongs to it.
-        retry_times: How often the message was consumed before.
-        return_type: One of `RETURN_TYPES`, or the number if it is another one.
-        message_type: One of `MESSAGE_TYPES`.
-        is_from_check: Whether the broker had asked for the state of the transaction.
-        problem: Why the event cannot be read, as text for a person; None if it can.
-    """
+    """An event of a trace message; a field that its type or its client does not have is None."""
 
     event_type: str | None
     event_millis: int | None = None

@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 from spark_mq.format.array_types import Flags, Int64s
 from spark_mq.format.arrow_array import table_of, timestamps
 from spark_mq.format.message_schema import CORRUPT_RECORD
+from spark_mq.format.system_topic import TRACE_TOPIC
 from spark_mq.format.timestamp import micros
-from spark_mq.lifecycle.log_source import LogSource, StoreLog
 from spark_mq.lifecycle.message_arrays import flags, integers, ranks, taken
-from spark_mq.lifecycle.selected_messages import Selection, rule_of
+from spark_mq.lifecycle.selected_messages import LogSource, Selection, rule_of
 from spark_mq.lifecycle.trace_record import (
     EVENT_END,
     EVENT_TYPES,
@@ -32,9 +32,6 @@ from spark_mq.lifecycle.trace_record import (
 from spark_mq.store.message_store import MessageStore
 from spark_mq.tables.lifecycle import TRACES
 
-TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
-"""The topic of clients that name no other one (`TopicValidator.RMQ_SYS_TRACE_TOPIC`@5.3.3)."""
-
 _MESSAGE = ("commit_log_offset", "queue_id", "queue_offset", "store_timestamp", "born_host")
 """The columns that are those of the trace message."""
 _EVENT = pa.schema([field for field in TRACES.schema if field.name not in _MESSAGE])
@@ -43,21 +40,9 @@ _INT32S = ("body_length", "cost_millis", "retry_times")
 _SHORT, _LONG, _DIGIT = "^[+-]?[0-9]{1,9}$", "^[+-]?[0-9]{1,18}$", "^[0-9]$"
 
 
-def traces_rows(store: MessageStore, topic: str | None = None) -> pa.Table:
-    """The events of the messages of a trace topic, in the order of the log; see `traces`.
-
-    Args:
-        topic: The trace topic; None for RMQ_SYS_TRACE_TOPIC.
-
-    Returns:
-        The rows of table `traces`; `TRACES` says what its columns are.
-    """
-    return traces_of(StoreLog(store), topic)
-
-
-def traces_of(source: LogSource, topic: str | None = None) -> pa.Table:
-    """The events of any source; arguments and result as for `traces_rows`."""
-    batches = source.batches_of(Selection(rule_of(topic or TRACE_TOPIC), _COLUMNS))
+def traces_rows(store: MessageStore | LogSource, topic: str | None = None) -> pa.Table:
+    """The rows of table `traces`, in the order of the log; see `traces`. None is for RMQ_SYS_TRACE_TOPIC."""
+    batches = LogSource.of(store).batches_of(Selection(rule_of(topic or TRACE_TOPIC), _COLUMNS))
     return pa.concat_tables([TRACES.schema.empty_table(), *(traces(pa.table(batch)) for batch in batches)])
 
 
@@ -68,10 +53,6 @@ def traces(messages: pa.Table) -> pa.Table:
     and Recall, and the consumer group of SubBefore and SubAfter. `request_id` is the same of a SubBefore and its
     SubAfter. `problem` says why an event cannot be read; then all other columns of the event are NULL, and `born_host`
     and the offsets are those of the trace message. A text that the client did not have is NULL.
-
-    Args:
-        messages: Messages with columns commit_log_offset, queue_id, queue_offset, store_timestamp, born_host, body and
-            `_corrupt_record`.
     """
     owners, pieces = _pieces(messages["body"].combine_chunks())
     events = _events(pieces)

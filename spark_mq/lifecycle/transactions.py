@@ -22,45 +22,141 @@ certain state, however old it is.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_mq.errors import ConfigError, OptionError, UnsupportedStoreError
 from spark_mq.format.array_types import Flags, Int64s
 from spark_mq.format.arrow_array import timestamps
-from spark_mq.format.system_topic import HALF_TOPIC
-from spark_mq.lifecycle.log_source import LogSource, StoreLog
-from spark_mq.lifecycle.message_arrays import flags, integers, lists, numbered, numbers, optional
-from spark_mq.lifecycle.op_message import settled_halves
-from spark_mq.lifecycle.selected_messages import ReadableLog, sound_messages
-from spark_mq.lifecycle.transaction_records import (
-    DISCARD_TOPIC,
-    OPS,
-    RECORDS,
-    TRANSACTION_GROUP,
-    DecidedHalves,
-    TransactionSettings,
+from spark_mq.format.broker_version import TRANSACTION_CHECK_IN_30_SECONDS, BrokerVersions
+from spark_mq.format.message_schema import CORRUPT_RECORD
+from spark_mq.format.system_topic import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
+from spark_mq.io.location import Location
+from spark_mq.lifecycle.message_arrays import Case, first_cases, flags, integers, lists, numbered, numbers, optional
+from spark_mq.lifecycle.op_message import HALF_OFFSET, REMOVE_TAG
+from spark_mq.lifecycle.selected_messages import (
+    SOUND_COLUMNS,
+    LogSource,
+    ReadableLog,
+    Selection,
+    TopicRule,
+    sound_messages,
 )
 from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.config.config_file import CONSUMER_OFFSETS, load_consumer_offsets
+from spark_mq.store.config.store_paths import CONFIG
 from spark_mq.store.message_store import MessageStore
+from spark_mq.store.retention import reserved_time
 from spark_mq.tables.lifecycle import TRANSACTIONS
 
+PENDING, COMMITTED, ROLLED_BACK = "PENDING", "COMMITTED", "ROLLED_BACK"
+DISCARDED, UNKNOWN = "DISCARDED", "UNKNOWN"
+CHECK, DISCARD = "CHECK", "DISCARD"
 
-def transaction_rows(store: MessageStore, at: int | None = None, conf: BrokerConf | None = None) -> pa.Table:
-    """The transactions of a store, a row for each, by the first record that is left of them.
+_NONE = -1
 
-    Args:
-        at: The time to which ages refer, milliseconds since the epoch; by default now.
-        conf: The broker's settings; by default those of a broker whose settings name none.
 
-    Returns:
-        The rows of table `transactions`; `TRANSACTIONS` says what its columns are.
+TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
+"""The group whose offset in the half topic says how far the broker has decided."""
+
+RECORDS = Selection(
+    TopicRule(names=frozenset({HALF_TOPIC, DISCARD_TOPIC}), transaction_types=frozenset({"COMMIT"})),
+    (
+        "commit_log_offset",
+        "topic",
+        "queue_id",
+        "queue_offset",
+        "unique_key",
+        "sys_flag",
+        "born_timestamp_millis",
+        "born_host",
+        "store_timestamp_millis",
+        "prepared_transaction_offset",
+        *SOUND_COLUMNS,
+    ),
+    (
+        "REAL_TOPIC",
+        "REAL_QID",
+        "PGROUP",
+        "TRANSACTION_CHECK_TIMES",
+        "TRAN_PREPARED_QUEUE_OFFSET",
+        "CHECK_IMMUNITY_TIME_IN_SECONDS",
+    ),
+)
+"""The half messages, commits and discarded messages of a store."""
+
+OPS = Selection(
+    TopicRule(names=frozenset({OP_TOPIC})),
+    ("commit_log_offset", "queue_id", "tags", "body", "store_timestamp_millis", CORRUPT_RECORD, *SOUND_COLUMNS),
+    check_crc=True,
+)
+"""The op messages of a store."""
+
+
+@dataclass(frozen=True)
+class TransactionSettings:
+    """The broker's settings for checks (`BrokerConfig`), in milliseconds."""
+
+    timeout: int = 6_000
+    check_interval: int = 30_000
+    check_max: int = 15
+    reserved: int = 72 * 3_600_000
+
+    @classmethod
+    def of(cls, conf: BrokerConf, versions: BrokerVersions) -> TransactionSettings:
+        """The settings of a broker, or the defaults of its version; the shorter time where versions differ."""
+
+        def setting(name: str, default: int) -> int:
+            text = conf.settings.get(name, str(default)).strip()
+            if not text.isdecimal() or len(text) > 18:
+                raise OptionError(f"{conf.source}: {name}={text!r} is not a number")
+            return int(text)
+
+        is_long = versions.decide(TRANSACTION_CHECK_IN_30_SECONDS) is False
+        return cls(
+            setting("transactionTimeOut", cls.timeout),
+            setting("transactionCheckInterval", 60_000 if is_long else cls.check_interval),
+            setting("transactionCheckMax", cls.check_max),
+            int(reserved_time(None, conf).value * 3_600_000),
+        )
+
+
+@dataclass(frozen=True)
+class DecidedHalves:
+    """Up to which queue offset the broker has decided about half messages, by queue id of the half topic.
+
+    `problem` is the reason if that is not known. A queue that is absent has no decided half message.
     """
-    return transactions_of(StoreLog(store), at, conf)
+
+    offsets: Mapping[int, int]
+    problem: str | None = None
+
+    @classmethod
+    def of(cls, store: Location) -> DecidedHalves:
+        """The offsets of CID_RMQ_SYS_TRANS in `config/consumerOffset.json` of a store."""
+        file = store / CONFIG / CONSUMER_OFFSETS
+        try:
+            found = load_consumer_offsets(store)
+        except (ConfigError, UnsupportedStoreError) as error:
+            return cls({}, str(error))
+        if not found and not file.is_file and not (store / CONFIG / f"{CONSUMER_OFFSETS}.bak").is_file:
+            return cls({}, f"there is no file {file}")
+        mine = (one for one in found if (one.topic, one.consumer_group) == (HALF_TOPIC, TRANSACTION_GROUP))
+        return cls({one.queue_id: one.offset for one in mine})
 
 
-def transactions_of(source: LogSource, at: int | None = None, conf: BrokerConf | None = None) -> pa.Table:
-    """The transactions of any source; arguments and result as for `transaction_rows`."""
+def transaction_rows(
+    store: MessageStore | LogSource, at: int | None = None, conf: BrokerConf | None = None
+) -> pa.Table:
+    """The rows of table `transactions`, by the first record that is left of each transaction.
+
+    Ages refer to `at`, in milliseconds. The settings are those of `conf`, or of the store.
+    """
+    source = LogSource.of(store)
     moment = source.moment(at)
     settings = TransactionSettings.of(conf or source.conf, source.broker_versions)
     decided = DecidedHalves.of(source.location)  # before the log, which is then at least as new
@@ -71,13 +167,6 @@ def transactions_of(source: LogSource, at: int | None = None, conf: BrokerConf |
     return transactions(found, decided, source.lost_end(records.newest_timestamp), settings, moment)
 
 
-PENDING, COMMITTED, ROLLED_BACK = "PENDING", "COMMITTED", "ROLLED_BACK"
-DISCARDED, UNKNOWN = "DISCARDED", "UNKNOWN"
-CHECK, DISCARD = "CHECK", "DISCARD"
-
-_NONE = -1
-
-
 def transactions(
     found: TransactionRecords,
     decided: DecidedHalves,
@@ -85,15 +174,7 @@ def transactions(
     settings: TransactionSettings,
     at: int,
 ) -> pa.Table:
-    """The transactions in the messages of a log; `transaction_rows` describes the table.
-
-    Args:
-        end_problem: Why the end of the log is lost; None if it is not.
-        at: The time to which ages refer, in milliseconds.
-
-    Returns:
-        A table with the columns of table `transactions`.
-    """
+    """The transactions in the messages of a log; `transaction_rows` describes the table."""
     state, reason = _states(found, decided, end_problem)
     records, first = found.records, found.first_record
     some = records.take(pa.array(first))
@@ -131,6 +212,23 @@ def transactions(
     return pa.table(columns, schema=TRANSACTIONS.schema)
 
 
+def settled_halves(ops: pa.Table) -> pa.Table:
+    """The half messages that op messages name, a row for each of them: the twin of `half_queue_offsets` for many."""
+    ops = ops.filter(pc.equal(ops["tags"], REMOVE_TAG)).combine_chunks()
+    lists = pc.split_pattern(ops["body"].cast(pa.large_binary()), pattern=b",").combine_chunks()
+    pieces = pc.list_flatten(lists)
+    is_offset = pc.match_substring_regex(pieces, f"^{HALF_OFFSET}$")
+    owners = ops.take(pc.list_parent_indices(lists).filter(is_offset))
+    texts = pc.replace_substring_regex(pieces.filter(is_offset).cast(pa.large_string()), r"^\+", "")
+    return pa.table(
+        {
+            "op_offset": owners["commit_log_offset"],
+            "queue_id": owners["queue_id"],
+            "half_queue_offset": texts.cast(pa.int64()),
+        }
+    )
+
+
 class TransactionRecords:
     """The records of each transaction: half messages, op messages, commits and discarded messages.
 
@@ -141,12 +239,7 @@ class TransactionRecords:
     """
 
     def __init__(self, records: pa.Table, ops: pa.Table, log: ReadableLog) -> None:
-        """Find out which messages are of one transaction.
-
-        Args:
-            records: The messages of selection `RECORDS`, in the order of the log.
-            ops: The messages of selection `OPS`.
-        """
+        """Find out which messages are of one transaction."""
         self.records = records = records.combine_chunks()
         self.log = log
         self.offset = integers(records["commit_log_offset"])
@@ -263,8 +356,6 @@ class TransactionRecords:
 def _states(found: TransactionRecords, decided: DecidedHalves, end_problem: str | None) -> tuple[pa.Array, pa.Array]:
     """State and reason of each transaction."""
     log, newest, has_half = found.log, found.newest_half, found.has_half
-    if not found.count:
-        return pa.array([], pa.string()), pa.array([], pa.string())
     first_offset, newest_offset = found.offset[found.first_half], found.offset[newest]
     has_original = np.zeros(found.count, np.bool_)
     has_original[found.number[found.is_original]] = True
@@ -281,7 +372,7 @@ def _states(found: TransactionRecords, decided: DecidedHalves, end_problem: str 
         offset_of_group[found.queue_id[newest] == queue_id] = offset
     is_passed = found.queue_offset[newest] < offset_of_group
     is_open = ~is_rolled_back
-    cases: list[tuple[Flags, str, pa.Array | str | None]] = [
+    cases: list[Case] = [
         (found.commit >= 0, COMMITTED, None),
         ((found.discard >= 0) & ~is_rolled_back, DISCARDED, None),
         (is_damaged, UNKNOWN, _damage_reasons(log, np.where(is_rolled_back, first_offset, newest_offset))),
@@ -298,14 +389,7 @@ def _states(found: TransactionRecords, decided: DecidedHalves, end_problem: str 
         (found.last_op >= 0, PENDING, _ASKS_AGAIN),
         (np.ones(found.count, np.bool_), PENDING, None),
     ]
-    case = np.argmax(np.stack([condition for condition, _, _ in cases]), axis=0)
-    states = pa.array([state for _, state, _ in cases]).take(pa.array(case))
-    texts = [reason if isinstance(reason, str) else None for _, _, reason in cases]
-    reasons = pa.array(texts, pa.string()).take(pa.array(case))
-    for number, (_, _, reason) in enumerate(cases):
-        if isinstance(reason, pa.Array) and (case == number).any():
-            reasons = pc.if_else(pa.array(case == number), reason, reasons)
-    return states, reasons
+    return first_cases(cases)
 
 
 _LACKS_COPIES = (

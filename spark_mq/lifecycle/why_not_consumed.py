@@ -18,7 +18,7 @@ from spark_mq.format.message_id import encode_offset_message_id
 from spark_mq.format.record import Record
 from spark_mq.lifecycle.life.event import Event, EventKind, time_text
 from spark_mq.lifecycle.life.life import life
-from spark_mq.lifecycle.life.life_store import LiveStore
+from spark_mq.lifecycle.life.life_store import LifeStore
 from spark_mq.lifecycle.life.message_consumers import ConsumerOffsets, find_pops, pop_text
 from spark_mq.lifecycle.life.situation import TAGS, UNIQUE_KEY, text_properties
 from spark_mq.lifecycle.popped_messages import Place, PopState
@@ -323,7 +323,7 @@ class _Question:
 
         `is_popping` is whether the group pops the topic, even if no note tells that.
         """
-        store = LiveStore(self.store)
+        store = LifeStore(self.store)
         pops, cuts = find_pops(store, {place: after})
         last = pops.last(self.group, place)
         is_open = is_popping if last is None else last.state is PopState.POPPED

@@ -14,13 +14,7 @@ MEASURES = ("queues", "messages", "log_bytes", "lag")
 
 @dataclass(frozen=True)
 class Share:
-    """The queues of one consumer.
-
-    Attributes:
-        messages: Their messages; None if that is not certain for one of them.
-        log_bytes: Bytes of the records of these messages; None if that is not certain.
-        lag: The messages that the group has not consumed; None without a group, or if that is not certain.
-    """
+    """The queues of one consumer."""
 
     consumer: str
     queue_ids: tuple[int, ...]
@@ -36,13 +30,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Unevenness:
-    """How uneven shares are by one measure.
-
-    Attributes:
-        measure: One of `MEASURES`.
-        most_to_mean: The largest share divided by the average: 1 if all are even; None if the average is 0. A group
-            whose consumers are equally fast takes so many times longer than with even shares.
-    """
+    """How uneven shares are by one measure."""
 
     measure: str
     least: int
@@ -53,12 +41,7 @@ class Unevenness:
 
 @dataclass(frozen=True)
 class Allocation:
-    """How the queues of a topic are shared out.
-
-    Attributes:
-        shares: The share of each consumer, in the order of their ids.
-        nobody: Ids of queues that no consumer gets.
-    """
+    """How the queues of a topic are shared out."""
 
     strategy: str
     shares: tuple[Share, ...]
@@ -77,11 +60,7 @@ class Allocation:
 
 @dataclass(frozen=True)
 class Move:
-    """A queue that another consumer gets.
-
-    Attributes:
-        old: The consumers before; none if nobody had the queue.
-    """
+    """A queue that another consumer gets."""
 
     queue_id: int
     old: tuple[str, ...]
@@ -91,11 +70,7 @@ class Move:
 def allocation(
     strategy: Strategy, topic: str, broker_name: str, queues: Sequence[TopicQueue], consumers: Sequence[str]
 ) -> Allocation:
-    """How a strategy shares out the queues of a topic.
-
-    Args:
-        consumers: The client ids of the group, each once.
-    """
+    """How a strategy shares out the queues of a topic."""
     names = [MessageQueue(topic, broker_name, queue.queue_id) for queue in queues]
     by_id = {queue.queue_id: queue for queue in queues}
     allocated = allocate(strategy, names, consumers)

@@ -9,14 +9,16 @@ the queue's own place.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import md5
+from pathlib import Path
 from typing import Protocol
 
-from spark_mq.errors import OptionError
+from spark_mq.errors import OptionError, StorageError
 
 POINTS = 10
 """Points of a client, if the client does not say another number (`AllocateMessageQueueConsistentHash`@5.3.3)."""
@@ -24,11 +26,7 @@ POINTS = 10
 
 @dataclass(frozen=True)
 class MessageQueue:
-    """A queue of a topic in a broker (`MessageQueue`@5.3.3).
-
-    Attributes:
-        broker_name: The broker's name (`brokerName`).
-    """
+    """A queue of a topic in a broker (`MessageQueue`@5.3.3)."""
 
     topic: str
     broker_name: str
@@ -97,12 +95,7 @@ class Strategy(Protocol):
         """RocketMQ's name of the strategy (`getName`)."""
 
     def shares(self, queues: Sequence[MessageQueue], client_ids: Sequence[str]) -> Shares:
-        """The queues of each client.
-
-        Args:
-            queues: The queues, sorted; at least one.
-            client_ids: The client ids, sorted; at least one.
-        """
+        """The queues of each client."""
 
 
 @dataclass(frozen=True)
@@ -141,9 +134,6 @@ class ConsistentHash:
     """Each queue to the next client on a ring of hashes (`AllocateMessageQueueConsistentHash`@5.3.3).
 
     Few queues move when a client comes or goes, but shares can be very uneven.
-
-    Attributes:
-        points: Points of each client on the ring.
     """
 
     points: int = POINTS
@@ -163,9 +153,6 @@ class MachineRoom:
     """The queues of brokers in some machine rooms (`AllocateMessageQueueByMachineRoom`@5.3.3).
 
     The name of a broker says its room: `room@name`. Nobody gets queues of other brokers.
-
-    Attributes:
-        rooms: The rooms (`consumeridcs`).
     """
 
     rooms: AbstractSet[str]
@@ -188,11 +175,6 @@ class MachineRoomNearby:
 
     The queues of a room without a client are shared out among all clients. In Java, an application's own class says
     where brokers and clients are.
-
-    Attributes:
-        inner: The strategy in a room.
-        broker_rooms: The room of each broker, by its name.
-        client_rooms: The room of each client, by its id.
     """
 
     inner: Strategy
@@ -205,11 +187,7 @@ class MachineRoomNearby:
         return f"MACHINE_ROOM_NEARBY-{self.inner.name}"
 
     def shares(self, queues: Sequence[MessageQueue], client_ids: Sequence[str]) -> Shares:
-        """The queues of each client; see `Strategy`.
-
-        Raises:
-            OptionError: The room of a broker or client is not known, or is empty.
-        """
+        """The queues of each client; see `Strategy`."""
         queues_of: dict[str, list[MessageQueue]] = {}
         for queue in queues:
             queues_of.setdefault(_room("broker", queue.broker_name, self.broker_rooms), []).append(queue)
@@ -227,11 +205,7 @@ class MachineRoomNearby:
 
 @dataclass(frozen=True)
 class ByConfig:
-    """The queues that each client is configured to take, whatever there is (`AllocateMessageQueueByConfig`@5.3.3).
-
-    Attributes:
-        configured: The queues of each client, by its id. A client that is not named gets none.
-    """
+    """The queues that each client is configured to take, whatever there is (`AllocateMessageQueueByConfig`@5.3.3)."""
 
     configured: Mapping[str, Sequence[MessageQueue]]
     name: str = "CONFIG"
@@ -244,22 +218,7 @@ class ByConfig:
 def allocate(
     strategy: Strategy, queues: Sequence[MessageQueue], client_ids: Sequence[str]
 ) -> dict[str, list[MessageQueue]]:
-    """The queues of each client, in the order of the client ids.
-
-    Args:
-        strategy: The strategy that all clients use.
-        queues: The queues of the topic, in any order.
-        client_ids: The ids of the group's clients, in any order. Clients of the same id get the same queues.
-
-    Raises:
-        OptionError: There is no queue or no client, or a client id is empty; Java's strategies then fail, and no
-            client gets a queue (`AbstractAllocateMessageQueueStrategy.check`@5.3.3).
-
-    Example:
-        >>> queues = [MessageQueue("orders", "broker-a", number) for number in range(3)]
-        >>> {one: [queue.queue_id for queue in its] for one, its in allocate(Average(), queues, ["b", "a"]).items()}
-        {'a': [0, 1], 'b': [2]}
-    """
+    """The queues of each client, in the order of the client ids."""
     if not queues or not client_ids or "" in client_ids:
         raise OptionError("queues are shared out among consumers: give at least one of each, and no empty client id")
     in_order = sorted(client_ids, key=java_order)
@@ -274,10 +233,6 @@ def room_in_name(broker_name: str) -> str | None:
     """The machine room in a broker's name `room@name`; None if it does not have this form.
 
     As in `String.split`, an @ at the end does not count: `room@name@` has the form, `room@` has not.
-
-    Example:
-        >>> room_in_name("hangzhou@broker-a")
-        'hangzhou'
     """
     room, at, name = broker_name.rstrip("@").partition("@")
     return room if at and "@" not in name else None
@@ -298,3 +253,132 @@ def _room(what: str, name: str, rooms: Mapping[str, str]) -> str:
     if not room:
         raise OptionError(f"the machine room of {what} {name} is not known")
     return room
+
+
+MOST_CONSUMERS = 100_000
+"""More consumers than any group has."""
+STRATEGIES = ("AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH", "MACHINE_ROOM", "MACHINE_ROOM_NEARBY", "CONFIG")
+"""RocketMQ's names of the strategies."""
+
+MOST_POINTS = 2_000_000
+"""Points on a ring: its hashes take some seconds."""
+
+UNNAMED = "-"
+"""Stands for the name of a broker if the strategy does not depend on it."""
+
+
+@dataclass(frozen=True)
+class Consumers:
+    """The consumers of a group."""
+
+    client_ids: tuple[str, ...]
+    rooms: dict[str, str] = field(default_factory=dict)
+    queue_ids: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    is_made_up: bool = False
+
+
+def parse_consumers(name: str, text: str, digits: int = 1) -> Consumers:
+    """The consumers that an argument names."""
+    if text.isascii() and text.isdigit():
+        if len(text) > 6 or not 0 < int(text) <= MOST_CONSUMERS:
+            raise OptionError(f"{name}={text}: give from 1 to {MOST_CONSUMERS} consumers")
+        width = max(digits, len(str(int(text))))
+        return Consumers(tuple(f"consumer-{number:0{width}}" for number in range(1, int(text) + 1)), is_made_up=True)
+    try:
+        lines = Path(text).read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        what = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else error
+        raise StorageError(f"{name}={text} is neither a number nor a file that can be read: {what}") from error
+    found = Consumers(())
+    client_ids: dict[str, None] = {}
+    for number, line in enumerate(lines, 1):
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        if words[0] in client_ids:
+            raise OptionError(f"{text}, line {number}: client id {words[0]} is there twice")
+        client_ids[words[0]] = None
+        for word in words[1:]:
+            key, _, value = word.partition("=")
+            if key == "room" and value:
+                found.rooms[words[0]] = value
+            elif key == "queues" and re.fullmatch(r"[0-9]{1,9}(,[0-9]{1,9})*", value, re.ASCII):
+                found.queue_ids[words[0]] = tuple(dict.fromkeys(map(int, value.split(","))))
+            else:
+                raise OptionError(f"{text}, line {number}: {word!r} is neither room=NAME nor queues=0,1,2")
+    if not 0 < len(client_ids) <= MOST_CONSUMERS:
+        raise OptionError(f"{text} names {len(client_ids)} consumers: give from 1 to {MOST_CONSUMERS}")
+    return Consumers(tuple(client_ids), found.rooms, found.queue_ids)
+
+
+@dataclass(frozen=True)
+class StrategyChoice:
+    """What the arguments say of a strategy."""
+
+    name: str = "AVG"
+    broker_name: str | None = None
+    inner: str = "AVG"
+    rooms: tuple[str, ...] = ()
+    broker_room: str | None = None
+    points: int = POINTS
+
+    def strategy(self, topic: str, queue_ids: Sequence[int], consumers: Consumers) -> Strategy:
+        """The strategy for a topic and its consumers."""
+        return self._named(self.name, topic, queue_ids, consumers)
+
+    def _named(self, name: str, topic: str, queue_ids: Sequence[int], consumers: Consumers) -> Strategy:
+        if name == "AVG":
+            return Average()
+        if name == "AVG_BY_CIRCLE":
+            return AverageByCircle()
+        if name == "CONSISTENT_HASH":
+            self._require_broker_name(name)
+            if self.points * len(consumers.client_ids) > MOST_POINTS:
+                raise OptionError(f"--points {self.points}: all consumers together have more than {MOST_POINTS} points")
+            return ConsistentHash(self.points)
+        if name == "MACHINE_ROOM":
+            self._require_broker_name(name)
+            if not self.rooms:
+                raise OptionError("MACHINE_ROOM needs --rooms: the machine rooms whose queues are shared out")
+            return MachineRoom(frozenset(self.rooms))
+        if name == "MACHINE_ROOM_NEARBY":
+            return self._nearby(topic, queue_ids, consumers)
+        return self._by_config(topic, queue_ids, consumers)
+
+    def _nearby(self, topic: str, queue_ids: Sequence[int], consumers: Consumers) -> Strategy:
+        if self.inner not in STRATEGIES[:4]:
+            raise OptionError(f"--inner {self.inner}: give one of {', '.join(STRATEGIES[:4])}")
+        room = self.broker_room or (None if self.broker_name is None else room_in_name(self.broker_name))
+        if not room:
+            raise OptionError("MACHINE_ROOM_NEARBY needs --broker-room, or a --broker-name of the form ROOM@NAME")
+        lacking = next((one for one in consumers.client_ids if one not in consumers.rooms), None)
+        if lacking is not None:
+            raise OptionError(
+                f"MACHINE_ROOM_NEARBY needs the room of each consumer, and {lacking} has none: "
+                "give a file with lines such as `CLIENT-ID room=ROOM`"
+            )
+        inner = self._named(self.inner, topic, queue_ids, consumers)
+        return MachineRoomNearby(inner, {self.broker_name or UNNAMED: room}, consumers.rooms)
+
+    def _by_config(self, topic: str, queue_ids: Sequence[int], consumers: Consumers) -> Strategy:
+        if not consumers.queue_ids:
+            raise OptionError("CONFIG needs the queues of consumers: give a file with lines `CLIENT-ID queues=0,1,2`")
+        known = set(queue_ids)
+        for client_id, wanted in consumers.queue_ids.items():
+            lacking = next((queue_id for queue_id in wanted if queue_id not in known), None)
+            if lacking is not None:
+                raise OptionError(f"consumers of topic {topic} have no queue {lacking}, which {client_id} is given")
+        broker = self.broker_name or UNNAMED
+        return ByConfig(
+            {
+                one: [MessageQueue(topic, broker, queue) for queue in wanted]
+                for one, wanted in consumers.queue_ids.items()
+            }
+        )
+
+    def _require_broker_name(self, name: str) -> None:
+        if self.broker_name is None:
+            raise OptionError(
+                f"{name} depends on the broker's name, which a store does not contain: give --broker-name, or "
+                "--broker-conf with brokerName"
+            )

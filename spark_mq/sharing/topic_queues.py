@@ -50,17 +50,7 @@ _LAG = ["queue_id", "lag", "problem"]
 def begin_offsets(
     store: MessageStore, from_where: str | int = LAST, topic: str | None = None, consumer_group: str | None = None
 ) -> pa.Table:
-    """Where a new or reset group would begin, by topic and queue id; nothing is changed.
-
-    Args:
-        store: The store. Its version selects the rule for a time, see `get_offset_in_queue_by_time`.
-        from_where: `first`, `last`, or a time: milliseconds since the epoch.
-        topic: Only this topic; None for all that consumers can read.
-        consumer_group: Whose offsets are shown beside; None for no group.
-
-    Returns:
-        The rows of table `begin_offsets`; `BEGIN_OFFSETS` says what its columns are.
-    """
+    """Where a new or reset group would begin, by topic and queue id; nothing is changed."""
     if topic is not None:
         ids_by_topic = {topic: readable_queue_ids(store, topic)}
     else:
@@ -119,9 +109,6 @@ def lost_queues(store: MessageStore, queues: Iterable[tuple[str, int]]) -> Mappi
     """The queues among `queues` that lost their files, each with the reason, as text for a person.
 
     The units of all queues show which messages of the log have one. Only the rest of the log is read.
-
-    Args:
-        queues: Topics and queue ids; those with files are left out.
     """
     without = {queue for queue in queues if queue not in store.queues}
     log = LogRange(max(store.get_min_phy_offset(), 0), store.get_max_phy_offset())
@@ -143,15 +130,7 @@ def lost_queues(store: MessageStore, queues: Iterable[tuple[str, int]]) -> Mappi
 
 @dataclass(frozen=True)
 class TopicQueue:
-    """A queue of a topic, and how much is in it.
-
-    Attributes:
-        messages: The number of messages that the queue offers; None if that is not certain.
-        log_bytes: Bytes of their records; None if that is not certain.
-        lag: The number of messages that the consumer group has not consumed; None without a group, or if that is not
-            certain.
-        problem: Why a value is not certain; None if all are.
-    """
+    """A queue of a topic, and how much is in it."""
 
     queue_id: int
     messages: int | None
@@ -166,9 +145,6 @@ def topic_queues(store: MessageStore, topic: str, consumer_group: str | None = N
     These are the queues below `readQueueNums` of `config/topics.json`, also those without a message
     (`MQClientInstance.topicRouteData2TopicSubscribeInfo`@5.3.3). If the file does not name the topic, they are the
     queues that have files.
-
-    Args:
-        consumer_group: The group whose lag is returned; None for no group.
     """
     ids = readable_queue_ids(store, topic)
     rows = {row["queue_id"]: row for row in metadata_tables.queues(store, topic).select(_STATE).to_pylist()}

@@ -48,7 +48,7 @@ whole log.
         BROKER_VERSION,
     ),
     rows="spark_mq.lifecycle.transactions.transaction_rows",
-    archived_rows="spark_mq.lifecycle.transactions.transactions_of",
+    archived_rows="spark_mq.lifecycle.transactions.transaction_rows",
     command="transactions",
     noun="transaction",
     example="""\
@@ -97,7 +97,7 @@ message again after it was killed. A message that cancels another has no row. On
     ),
     options=(at("at which messages are due or not"), broker_conf("messageDelayLevel, if the consume queue is lost")),
     rows="spark_mq.lifecycle.delayed.delayed_rows",
-    archived_rows="spark_mq.lifecycle.delayed.delayed_of",
+    archived_rows="spark_mq.lifecycle.delayed.delayed_rows",
     command="delayed",
     noun="delayed message",
     example="""\
@@ -195,7 +195,7 @@ why.
     ),
     options=(CONSUMER_GROUP, at("to which WAITING and OVERDUE refer")),
     rows="spark_mq.lifecycle.retries.retries_rows",
-    archived_rows="spark_mq.lifecycle.retries.retries_of",
+    archived_rows="spark_mq.lifecycle.retries.retries_rows",
     command="retries",
     noun="attempt",
     example="""\
@@ -231,7 +231,7 @@ retries_found is smaller than reconsume_times if some retries expired.
     ),
     options=(CONSUMER_GROUP,),
     rows="spark_mq.lifecycle.retries.dead_letters_rows",
-    archived_rows="spark_mq.lifecycle.retries.dead_letters_of",
+    archived_rows="spark_mq.lifecycle.retries.dead_letters_rows",
     command="dead-letters",
     noun="dead letter",
     example="""\
@@ -289,7 +289,7 @@ read has only a problem.
     ),
     options=(Option("topic", "the trace topic; by default RMQ_SYS_TRACE_TOPIC", "TOPIC"),),
     rows="spark_mq.lifecycle.traces.traces_rows",
-    archived_rows="spark_mq.lifecycle.traces.traces_of",
+    archived_rows="spark_mq.lifecycle.traces.traces_rows",
     command="traces",
     noun="trace event",
     example="""\

@@ -15,7 +15,7 @@ import pytest
 from spark_mq.archive.archived_queues import ArchivedQueues
 from spark_mq.archive.snapshot import NewestSnapshot, small_files, snapshot_location
 from spark_mq.format.consume_queue import Queue
-from spark_mq.lifecycle.consumer_progress import QueueMessage, consumer_progress_of, consumer_progress_rows
+from spark_mq.lifecycle.consumer_progress import QueueMessage, consumer_progress_rows
 from spark_mq.store.derived_facts import queue_facts
 from spark_mq.store.message_store import MessageStore
 from tests.support.stores import OWN_STORES, RealStore, stores_in
@@ -68,7 +68,7 @@ class FactQueues(ArchivedQueues):
 
 
 def rows_of(queues: ArchivedQueues) -> list[dict[str, Any]]:
-    return list(consumer_progress_of(queues, at=AT).to_pylist())
+    return list(consumer_progress_rows(queues, at=AT).to_pylist())
 
 
 @pytest.mark.parametrize("packed", WORKLOADS, ids=str)

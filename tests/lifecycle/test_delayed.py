@@ -22,10 +22,9 @@ from spark_mq.lifecycle.delayed import (
     DeliveryProgress,
     delayed,
     delayed_rows,
+    timer_units,
 )
-from spark_mq.lifecycle.log_source import StoreLog
-from spark_mq.lifecycle.selected_messages import ReadableLog, selections_of
-from spark_mq.lifecycle.timer_log import timer_units
+from spark_mq.lifecycle.selected_messages import LogSource, ReadableLog
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.tables.lifecycle import DELAYED
@@ -166,8 +165,8 @@ def test_a_store_without_some_parts_never_gives_a_wrong_state(
 
 def parts_of(path: Path) -> tuple[pa.Table, ReadableLog, DeliveryProgress]:
     with MessageStore(str(path)) as store:
-        (found,) = selections_of(store, RECORDS)
-        return found.messages, ReadableLog.of(found), DeliveryProgress.of(StoreLog(store))
+        (found,) = LogSource(store).selections_of(RECORDS)
+        return found.messages, ReadableLog.of(found), DeliveryProgress.of(LogSource(store))
 
 
 def changed_states(

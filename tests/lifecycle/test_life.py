@@ -18,7 +18,7 @@ from spark_mq.format.record import Record
 from spark_mq.format.timestamp import LEAST_PLAUSIBLE_MILLIS, epoch_millis
 from spark_mq.lifecycle.delayed import delayed_rows
 from spark_mq.lifecycle.life.life import Lives, life
-from spark_mq.lifecycle.life.life_store import LiveStore
+from spark_mq.lifecycle.life.life_store import LifeStore
 from spark_mq.lifecycle.life.message_consumers import ConsumerState
 from spark_mq.lifecycle.life.message_life import MessageLife
 from spark_mq.lifecycle.life.outcome import LifeState
@@ -504,7 +504,7 @@ def test_the_tables_say_the_same_of_all_messages(workload: RealStore, opened: Me
             assert told.state == row["state"]
 
 
-class OldConfig(LiveStore):
+class OldConfig(LifeStore):
     """A store whose files of `config/` are older than some messages, as those of an archive's snapshot can be."""
 
     def __init__(self, store: MessageStore, config_end: int) -> None:

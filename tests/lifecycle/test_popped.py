@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 from spark_mq import MessageStore
-from spark_mq.lifecycle.life.life_store import LiveStore
+from spark_mq.lifecycle.life.life_store import LifeStore
 from spark_mq.lifecycle.life.message_consumers import find_pops, pop_text
-from spark_mq.lifecycle.log_source import StoreLog
 from spark_mq.lifecycle.popped_messages import (
     Popped,
     PoppedMessages,
@@ -23,7 +22,8 @@ from spark_mq.lifecycle.popped_messages import (
     parse_pop_note,
 )
 from spark_mq.lifecycle.retries import retries_rows
-from spark_mq.lifecycle.retry_facts import popped_messages
+from spark_mq.lifecycle.retry_copies import popped_messages
+from spark_mq.lifecycle.selected_messages import LogSource
 from spark_mq.lifecycle.why_not_consumed import why_not_consumed
 from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.testing import LogWriter
@@ -112,7 +112,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MessageStore]:
 
 
 def looked_up(store: MessageStore, after: int = 0) -> tuple[PoppedMessages, tuple[str, ...]]:
-    return find_pops(LiveStore(store), {("T", 0, offset): after for offset in range(30)})
+    return find_pops(LifeStore(store), {("T", 0, offset): after for offset in range(30)})
 
 
 def states(pops: PoppedMessages, group: str = "g") -> dict[PopState, set[int]]:
@@ -138,11 +138,11 @@ def test_pops_and_acknowledgements(store: MessageStore) -> None:
 
 
 def test_one_read_of_the_log_says_the_same(store: MessageStore) -> None:
-    pops = popped_messages(StoreLog(store), ["T"])
+    pops = popped_messages(LogSource(store), ["T"])
     assert pops.damage == ()
     assert states(pops) == {PopState.POPPED: POPPED, PopState.CONSUMED: CONSUMED}
-    assert popped_messages(StoreLog(store), ["U"]).last("g", ("U", 0, 3)) is not None
-    assert states(popped_messages(StoreLog(store), ["U"])) == {}
+    assert popped_messages(LogSource(store), ["U"]).last("g", ("U", 0, 3)) is not None
+    assert states(popped_messages(LogSource(store), ["U"])) == {}
 
 
 @pytest.mark.parametrize("body", UNREADABLE, ids=range(len(UNREADABLE)))
@@ -158,19 +158,19 @@ def test_notes_that_cannot_be_read_are_said(tmp_path: Path) -> None:
         assert len(cuts) == 2
         assert all("cannot be read" in cut for cut in cuts)
         assert states(pops) == {PopState.CONSUMED: {0}}
-        assert len(popped_messages(StoreLog(store), ["T"]).damage) == 2
+        assert len(popped_messages(LogSource(store), ["T"]).damage) == 2
         # Notes that are certainly not about retry topics do not matter.
-        assert popped_messages(StoreLog(store), ["%RETRY%g_T"]).damage == ()
+        assert popped_messages(LogSource(store), ["%RETRY%g_T"]).damage == ()
     segment = next((path / "commitlog").iterdir())
     content = segment.read_bytes()
     segment.write_bytes(content.replace(b"TAGS\1ack", b"TAGS\1\0\0\0"))
     with MessageStore(str(path)) as store:
         pops, cuts = looked_up(store)
         assert (states(pops), len(cuts)) == ({}, 3)
-        assert len(popped_messages(StoreLog(store), ["T"]).damage) == 3
+        assert len(popped_messages(LogSource(store), ["T"]).damage) == 3
     segment.write_bytes(content.replace(b'"ao": 0', b'"ao": 9'))
     with MessageStore(str(path)) as store:  # the CRC of the body is wrong
-        assert states(popped_messages(StoreLog(store), ["T"])) == {}
+        assert states(popped_messages(LogSource(store), ["T"])) == {}
     (path / "kvStore").mkdir()
     with MessageStore(str(path)) as store:
         assert "RocksDB" in looked_up(store)[1][0]

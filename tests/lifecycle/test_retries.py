@@ -17,9 +17,8 @@ from spark_mq import MessageStore
 from spark_mq.format.message_schema import TIMESTAMP
 from spark_mq.format.system_topic import SCHEDULE_TOPIC
 from spark_mq.lifecycle.popped_messages import PopNote, PoppedMessages
-from spark_mq.lifecycle.retries import dead_letters, dead_letters_rows, retries, retries_rows
+from spark_mq.lifecycle.retries import RetryFacts, dead_letters, dead_letters_rows, retries, retries_rows
 from spark_mq.lifecycle.retry_copies import RETRY_COLUMNS, RETRY_PROPERTIES
-from spark_mq.lifecycle.retry_facts import DueTimes, RetryFacts
 from spark_mq.lifecycle.retry_topic import RetryTopic
 from spark_mq.lifecycle.selected_messages import SelectedMessages
 from spark_mq.store.log.corrupt_range import CorruptRange
@@ -40,7 +39,7 @@ GROUP_FACTS = RetryFacts(
     {("G", TOPIC, 0): 0},
     {},
     {"G": 16},
-    DueTimes(np.arange(1000), np.arange(1000)),
+    (np.arange(1000), np.arange(1000)),
 )
 
 
@@ -167,7 +166,7 @@ def test_a_delayed_copy_waits_until_it_is_due() -> None:
     assert states(copy, delay_offsets={3: 100}) == [("OVERDUE", "OVERDUE")]
     assert states(copy, delay_offsets={3: 101}) == [("UNKNOWN", "UNKNOWN")]  # its delivered copy is missing
     assert states(copy, delay_offsets=None) == [("UNKNOWN", "UNKNOWN")]
-    assert states(copy, due=DueTimes(np.empty(0, np.int64), np.empty(0, np.int64))) == [("UNKNOWN", "UNKNOWN")]
+    assert states(copy, due=(np.empty(0, np.int64), np.empty(0, np.int64))) == [("UNKNOWN", "UNKNOWN")]
     damage = CorruptRange("file", 150, 10, "ZEROS", "zeros")
     assert states(copy, damage=(damage,)) == [("UNKNOWN", "UNKNOWN")]
     assert states(copy_of(SCHEDULE_TOPIC, 200), damage=(damage,)) == [("OVERDUE", "OVERDUE")]

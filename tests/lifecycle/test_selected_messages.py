@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spark_mq import MessageStore
-from spark_mq.lifecycle.selected_messages import EVERYTHING, TopicRule, selected_messages
+from spark_mq.lifecycle.selected_messages import EVERYTHING, LogSource, Selection, TopicRule
 from tests.support.stores import OWN_STORES, Fact, RealStore, stores_in
 
 Unpack = Callable[[RealStore], Path]
@@ -43,7 +43,7 @@ def _topic(fact: Fact) -> str:
 def test_rows_are_those_of_the_facts(packed: RealStore, rule: str, unpacked: Unpack) -> None:
     selects, is_expected = RULES[rule]
     with MessageStore(str(unpacked(packed))) as store:
-        found = selected_messages(store, selects, COLUMNS, PROPERTIES)
+        (found,) = LogSource(store).selections_of(Selection(selects, COLUMNS, PROPERTIES))
         assert (found.log.start, found.log.stop) == (store.get_min_phy_offset(), store.get_max_phy_offset())
     expected = sorted((fact for fact in packed.facts("msg") if is_expected(fact)), key=lambda fact: int(fact["offset"]))
     rows = found.messages.to_pylist()
@@ -74,7 +74,7 @@ def test_damage_is_returned(unpacked: Unpack, tmp_path: Path) -> None:
         file.seek(fact["offset"] - int(names[2]) + 4)
         file.write(b"\0\0\0\0")
     with MessageStore(str(path)) as store:
-        found = selected_messages(store, EVERYTHING, ["commit_log_offset"])
+        (found,) = LogSource(store).selections_of(Selection(EVERYTHING, ["commit_log_offset"]))
     assert [(one.commit_log_offset, one.commit_log_offset + one.length) for one in found.damage] == [
         (int(names[1]), int(names[2])),
         (fact["offset"], fact["offset"] + fact["size"]),

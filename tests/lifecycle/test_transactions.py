@@ -16,10 +16,13 @@ import pytest
 from spark_mq import MessageStore
 from spark_mq.lifecycle.life.life import life
 from spark_mq.lifecycle.op_message import half_queue_offsets
-from spark_mq.lifecycle.selected_messages import ReadableLog, selections_of
-from spark_mq.lifecycle.transaction_records import OPS, RECORDS, DecidedHalves, TransactionSettings
+from spark_mq.lifecycle.selected_messages import LogSource, ReadableLog
 from spark_mq.lifecycle.transactions import (
+    OPS,
+    RECORDS,
+    DecidedHalves,
     TransactionRecords,
+    TransactionSettings,
     transaction_rows,
     transactions,
 )
@@ -152,7 +155,7 @@ def test_a_store_without_some_parts_never_gives_a_wrong_state(
 
 def records_of(path: Path) -> tuple[pa.Table, pa.Table, ReadableLog, DecidedHalves]:
     with MessageStore(str(path)) as store:
-        records, ops = selections_of(store, RECORDS, OPS)
+        records, ops = LogSource(store).selections_of(RECORDS, OPS)
         return records.messages, ops.messages, ReadableLog.of(records), DecidedHalves.of(store.location)
 
 

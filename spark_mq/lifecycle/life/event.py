@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from heapq import heappop, heappush
+from typing import Any
 
+from spark_mq.format.java_text import decode_utf8
+from spark_mq.format.message_id import encode_offset_message_id
+from spark_mq.format.record import Record
 from spark_mq.format.timestamp import iso_text
 
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000))
@@ -13,11 +17,7 @@ _SECOND = 1000
 
 
 def duration_text(millis: int) -> str:
-    """A duration for a person, in its two largest units.
-
-    Args:
-        millis: Milliseconds; a negative number gets a sign.
-    """
+    """A duration for a person, in its two largest units."""
     if millis < 0:
         return f"-{duration_text(-millis)}"
     for index, (name, size) in enumerate(_UNITS):
@@ -31,11 +31,7 @@ def duration_text(millis: int) -> str:
 
 
 def time_text(millis: int) -> str:
-    """A time as ISO 8601 in UTC, without milliseconds if they are 0.
-
-    Args:
-        millis: Milliseconds since the epoch.
-    """
+    """A time as ISO 8601 in UTC, without milliseconds if they are 0."""
     return iso_text(millis).replace(".000Z", "Z")
 
 
@@ -106,6 +102,22 @@ class Event:
     due_timestamp: int | None = None
     number: int = -1
     parent: int | None = None
+
+
+def record_event(kind: EventKind, record: Record, text: str, store: str, **more: Any) -> Event:
+    """The event that a record is; `more` are other fields of the event."""
+    return Event(
+        kind,
+        timestamp=more.pop("timestamp", record.store_timestamp),
+        text=text,
+        store=store,
+        topic=decode_utf8(record.topic),
+        queue_id=record.queue_id,
+        queue_offset=record.queue_offset,
+        commit_log_offset=record.commit_log_offset,
+        offset_message_id=encode_offset_message_id(record.store_host, record.commit_log_offset),
+        **more,
+    )
 
 
 @dataclass(eq=False)

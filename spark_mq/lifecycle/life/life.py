@@ -1,7 +1,7 @@
 """The life of a message: everything that stores have of it, in the order of time.
 
-Nothing but look-ups: the key in the index (`key_search`), single records by their offsets, and a few units of the
-broker's own queues (`queue_tail`). What no index file covers is read in the log. `message_life` tells of one message.
+Nothing but look-ups: the key in the index (`life_store`), single records by their offsets, and a few units of the
+broker's own queues (`life_store`). What no index file covers is read in the log. `message_life` tells of one message.
 """
 
 from __future__ import annotations

@@ -13,8 +13,7 @@ from spark_mq.format.record import Record
 from spark_mq.format.system_topic import REVIVE_PREFIX, TIMER_TOPIC
 from spark_mq.io.location import Location
 from spark_mq.lifecycle.life.event import time_text
-from spark_mq.lifecycle.life.life_store import LifeStore
-from spark_mq.lifecycle.life.queue_tail import Cut
+from spark_mq.lifecycle.life.life_store import Cut, LifeStore
 from spark_mq.lifecycle.life.situation import body_of
 from spark_mq.lifecycle.popped_messages import (
     NOTE_TAGS,
@@ -30,11 +29,7 @@ from spark_mq.store.config.config_file import CONSUMER_OFFSETS, ConsumerOffset, 
 
 
 def find_pops(store: LifeStore, places: Mapping[Place, int]) -> tuple[PoppedMessages, tuple[str, ...]]:
-    """The pops of some messages, and why notes about pops can be missing, as texts for a person.
-
-    Args:
-        places: The commit log offset of each message: all notes about it follow in the log.
-    """
+    """The pops of some messages, and why notes about pops can be missing, as texts for a person."""
     if not places:
         return PoppedMessages(), ()
     unread = unread_pops(store.location)
@@ -127,11 +122,7 @@ class MessageConsumer:
 
 
 class ConsumerOffsets:
-    """The consumer offsets of a store, read once.
-
-    Attributes:
-        problem: Why nothing is known of consumers, as text for a person; None if the file can be read.
-    """
+    """The consumer offsets of a store, read once."""
 
     def __init__(self, store: Location, name: str) -> None:
         """The offsets of a store, which has a folder `config`; `name` is its name in the results."""

@@ -7,10 +7,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from spark_mq.errors import OptionError
-from spark_mq.format.java_text import decode_utf8
-from spark_mq.format.message_id import encode_offset_message_id
 from spark_mq.format.record import Record
-from spark_mq.lifecycle.life.event import Event, EventKind, Step, duration_text, numbered, time_text
+from spark_mq.lifecycle.life.event import Event, EventKind, Step, duration_text, numbered, record_event, time_text
 from spark_mq.lifecycle.life.life_store import LifeStore, MessageExpiry
 from spark_mq.lifecycle.life.message_consumers import (
     ConsumerOffsets,
@@ -52,22 +50,15 @@ def traced_steps(record: Record, store: str) -> Iterator[TracedStep]:
     for event in parse_trace_body(body_of(record) or b""):
         if event.problem is None and event.unique_key is not None:
             keys = tuple(filter(None, (event.keys or "").split(" ")))
-            yield TracedStep(event.unique_key, keys, Step(_event(record, store, event)))
-
-
-def _event(record: Record, store: str, event: TraceEvent) -> Event:
-    return Event(
-        EventKind.TRACED,
-        record.store_timestamp if event.event_millis is None else event.event_millis,
-        f"trace: {_text(event)}",
-        store,
-        decode_utf8(record.topic),
-        record.queue_id,
-        record.queue_offset,
-        record.commit_log_offset,
-        encode_offset_message_id(record.store_host, record.commit_log_offset),
-        consumer_group=event.group_name if event.event_type in _CONSUMED else None,
-    )
+            traced = record_event(
+                EventKind.TRACED,
+                record,
+                f"trace: {_text(event)}",
+                store,
+                timestamp=record.store_timestamp if event.event_millis is None else event.event_millis,
+                consumer_group=event.group_name if event.event_type in _CONSUMED else None,
+            )
+            yield TracedStep(event.unique_key, keys, Step(traced))
 
 
 def _text(event: TraceEvent) -> str:
@@ -155,10 +146,6 @@ def tell(found: Sequence[FoundMessage], record: Record | None = None) -> Message
     """The life of one message out of what all stores have of it.
 
     The messages of a batch have one unique key, and a producer can send a key again: then this tells of all of them.
-
-    Args:
-        found: What was found by the unique key.
-        record: Only what is connected with this record is told; None for everything.
     """
     stories = [_Story(one) for one in (found if record is None else _connected(found, record))]
     _join([copy for story in stories for copy in story.copies])
@@ -192,12 +179,7 @@ _NO_MESSAGE = Outcome(LifeState.UNKNOWN, "the log does not have the message itse
 
 
 class _Story:
-    """The copies of a message in one store, and what became of them.
-
-    Attributes:
-        steps: The steps of all events, of traces and of further messages, too.
-        end: The offset of the first copy of the last time that the message was sent, and what became of it.
-    """
+    """The copies of a message in one store, and what became of them."""
 
     def __init__(self, found: FoundMessage) -> None:
         self.source = found.source

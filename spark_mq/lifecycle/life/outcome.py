@@ -8,19 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from itertools import islice
 from typing import TypeAlias
 
 from spark_mq.errors import ConfigError, UnsupportedStoreError
-from spark_mq.format.java_text import decode_utf8
-from spark_mq.format.message_id import encode_offset_message_id
 from spark_mq.format.properties import TAGS, parse_properties
 from spark_mq.format.record import Record
 from spark_mq.format.system_topic import HALF_TOPIC, OP_TOPIC, TIMER_TOPIC
-from spark_mq.lifecycle.life.event import Event, EventKind, Step, time_text
-from spark_mq.lifecycle.life.life_store import LifeStore
+from spark_mq.lifecycle.life.event import EventKind, Step, record_event, time_text
+from spark_mq.lifecycle.life.life_store import Cut, LifeStore
 from spark_mq.lifecycle.life.pairing import Copy, cancels, next_half, place_text
-from spark_mq.lifecycle.life.queue_tail import Cut
 from spark_mq.lifecycle.life.situation import Kind, body_of, text_properties
 from spark_mq.lifecycle.op_message import REMOVE_TAG, half_queue_offsets
 from spark_mq.store.config.config_file import DELAY_OFFSETS, load_config, load_consumer_offsets, parse_delay_offsets
@@ -80,18 +78,9 @@ class Outcomes:
         self._store = store
         self._name = name
         self._at = at
-        self._delay_offsets: Mapping[int, int] | str | None = "not read"
-        self._half_offsets: Mapping[int, int] | None = None
 
     def of(self, copy: Copy, copies: Sequence[Copy], doubt: Doubt, steps: list[Step]) -> Outcome:
-        """What became of the message that was stored first as `copy`.
-
-        Args:
-            copy: The first copy, which follows from no other.
-            copies: All copies of the message, in the order of the log.
-            doubt: Tells why later copies can be missing.
-            steps: Gets the steps of further messages that are found.
-        """
+        """What became of the message that was stored first as `copy`."""
         if copy.kind is Kind.HALF:
             return self._transaction(copy, copies, doubt, steps)
         if copy.kind in (Kind.DELAYED, Kind.TIMER):
@@ -124,7 +113,7 @@ class Outcomes:
         if cut is not None:
             return Outcome(LifeState.UNKNOWN, f"an op message can be missing: {cut}")
         last = halves[-1].record
-        checked_to = self._checked_to(last.queue_id)
+        checked_to = self._half_offsets.get(last.queue_id)
         if checked_to is not None and last.queue_offset < checked_to:
             return Outcome(
                 LifeState.UNKNOWN,
@@ -159,7 +148,7 @@ class Outcomes:
 
     def _op_step(self, message: Record, half_offset: int, half: Copy) -> Step:
         text = f"op message, {place_text(message)}: half message {half_offset} is decided"
-        return Step(self._event(EventKind.DECIDED, message, text), half.step)
+        return Step(record_event(EventKind.DECIDED, message, text, self._name), half.step)
 
     def delivery(self, copy: Copy, doubt: Doubt, steps: list[Step]) -> Outcome:
         """What became of a delayed message or a timer; arguments as `of`."""
@@ -201,48 +190,33 @@ class Outcomes:
                 cut = cut or message.reason
             elif cancels(text_properties(message), timer):
                 text = f"a note cancels the timer: {place_text(message)}"
-                return Step(self._event(EventKind.CANCELLED, message, text), timer.step), None
+                return Step(record_event(EventKind.CANCELLED, message, text, self._name), timer.step), None
         return None, cut
 
     def _is_past(self, copy: Copy) -> str | None:
         """Why the state of a delayed message that was not delivered is not known; None if nothing contradicts it."""
         level = copy.situation.level or 0
-        if self._delay_offsets == "not read":
-            try:
-                self._delay_offsets = load_config(self._store.location, DELAY_OFFSETS, parse_delay_offsets)
-            except (ConfigError, UnsupportedStoreError):
-                self._delay_offsets = None
         offsets = self._delay_offsets
-        if isinstance(offsets, str) or offsets is None or offsets.get(level, 0) <= copy.record.queue_offset:
+        if offsets is None or offsets.get(level, 0) <= copy.record.queue_offset:
             return None
         return (
             f"the broker is past it (offset {offsets[level]} of level {level} in config/{DELAY_OFFSETS}), but the "
             "delivered message is not in the log"
         )
 
-    def _checked_to(self, queue_id: int) -> int | None:
-        """The queue offset up to which the broker is done with half messages; None if that is not known."""
-        if self._half_offsets is None:
-            try:
-                offsets = load_consumer_offsets(self._store.location)
-            except (ConfigError, UnsupportedStoreError):
-                offsets = []
-            self._half_offsets = {
-                one.queue_id: one.offset
-                for one in offsets
-                if (one.topic, one.consumer_group) == (HALF_TOPIC, _CHECK_GROUP)
-            }
-        return self._half_offsets.get(queue_id)
+    @cached_property
+    def _delay_offsets(self) -> Mapping[int, int] | None:
+        try:
+            return load_config(self._store.location, DELAY_OFFSETS, parse_delay_offsets)
+        except (ConfigError, UnsupportedStoreError):
+            return None
 
-    def _event(self, kind: EventKind, record: Record, text: str) -> Event:
-        return Event(
-            kind,
-            record.store_timestamp,
-            text,
-            self._name,
-            decode_utf8(record.topic),
-            record.queue_id,
-            record.queue_offset,
-            record.commit_log_offset,
-            encode_offset_message_id(record.store_host, record.commit_log_offset),
-        )
+    @cached_property
+    def _half_offsets(self) -> Mapping[int, int]:
+        """The queue offset up to which the broker is done with half messages, by queue id."""
+        try:
+            offsets = load_consumer_offsets(self._store.location)
+        except (ConfigError, UnsupportedStoreError):
+            return {}
+        mine = (one for one in offsets if (one.topic, one.consumer_group) == (HALF_TOPIC, _CHECK_GROUP))
+        return {one.queue_id: one.offset for one in mine}

@@ -16,10 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from spark_mq.format.java_text import decode_utf8
-from spark_mq.format.message_id import encode_offset_message_id
 from spark_mq.format.message_row import host_text
 from spark_mq.format.record import TRANSACTION_COMMIT_TYPE, TRANSACTION_TYPE_MASK, Record
-from spark_mq.lifecycle.life.event import Event, EventKind, Step, duration_text
+from spark_mq.lifecycle.life.event import EventKind, Step, duration_text, record_event
 from spark_mq.lifecycle.life.situation import (
     ORIGIN_MESSAGE_ID,
     PREPARED_QUEUE_OFFSET,
@@ -40,11 +39,7 @@ _LATE = 1000
 
 @dataclass(eq=False)
 class Copy:
-    """One record with a key of the message, and its step.
-
-    Attributes:
-        before: The copy from which it follows; None if there is none.
-    """
+    """One record with a key of the message, and its step."""
 
     record: Record
     situation: Situation
@@ -103,22 +98,17 @@ def place_text(record: Record) -> str:
 
 
 def _copy(record: Record, situation: Situation, store: str) -> Copy:
-    event = Event(
+    event = record_event(
         EventKind.OTHER,
-        record.store_timestamp,
+        record,
         situation.text,
         store,
-        decode_utf8(record.topic),
-        record.queue_id,
-        record.queue_offset,
-        record.commit_log_offset,
-        encode_offset_message_id(record.store_host, record.commit_log_offset),
-        situation.real_topic,
-        situation.real_queue_id,
-        situation.consumer_group,
-        situation.attempt,
-        situation.check,
-        situation.due,
+        real_topic=situation.real_topic,
+        real_queue_id=situation.real_queue_id,
+        consumer_group=situation.consumer_group,
+        attempt=situation.attempt,
+        check=situation.check,
+        due_timestamp=situation.due,
     )
     return Copy(record, situation, text_properties(record), Step(event))
 

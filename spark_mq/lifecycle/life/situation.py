@@ -96,13 +96,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class SituationRules:
-    """What a store's settings say about the meaning of its records.
-
-    Attributes:
-        delays: The delays of the delay levels in milliseconds.
-        topics: The topics of the store; None if they are not known.
-        retry_max_times: `retryMaxTimes` of the consumer groups; a group whose limit is not known is not there.
-    """
+    """What a store's settings say about the meaning of its records."""
 
     delays: Sequence[int] = field(default_factory=lambda: delay_level_millis(DEFAULT_DELAY_LEVELS))
     groups: ConsumerGroups = field(default_factory=lambda: ConsumerGroups(frozenset(), are_all=False))
@@ -113,18 +107,7 @@ class SituationRules:
 
 @dataclass(frozen=True)
 class Situation:
-    """What one record means.
-
-    Attributes:
-        real_topic: The topic to which the message belongs; that of the record if the broker did not move it.
-        real_queue_id: The queue id there; None if the record does not say it.
-        text: The meaning in a few words; empty for an ordinary message.
-        consumer_group: The group that gets a retry or gave up a message; None if it is not known, or for another kind.
-        attempt: The number of failed deliveries of a retry or a dead letter.
-        check: The number of times that the broker had asked about a half message before it stored this record.
-        level: The delay level; None without one.
-        due: When a delay or a timer ends, milliseconds since the epoch; None if that is not known.
-    """
+    """What one record means."""
 
     kind: Kind
     real_topic: str
@@ -138,13 +121,7 @@ class Situation:
 
 
 def situation(record: Record, rules: SituationRules, due: int | None = None) -> Situation:
-    """What a record means.
-
-    Args:
-        rules: What the store's settings say.
-        due: For a delayed message the time in its unit (the tags code), milliseconds since the epoch; None if it is not
-            known, then the delay of its level is added to the store time (`computeDeliverTimestamp`@5.3.3).
-    """
+    """What a record means."""
     return _Reading(record, rules).situation(due)
 
 
