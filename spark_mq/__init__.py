@@ -45,7 +45,7 @@ from spark_mq.errors import SparkMqError
 
 if TYPE_CHECKING:
     from spark_mq import filters
-    from spark_mq.datasource import RocketMQDataSource
+    from spark_mq.datasource import RocketMQDataSource, register
     from spark_mq.expirer.expire import expire
     from spark_mq.indexer.rebuild import rebuild
     from spark_mq.lifecycle.life.life import life
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from spark_mq.query.sql import sql
     from spark_mq.repairer.repair import repair
     from spark_mq.restorer.restore import restore
-    from spark_mq.source.datasource import register
     from spark_mq.source.explain import explain
     from spark_mq.store.message_store import MessageStore
     from spark_mq.store.retention import retention
@@ -84,7 +83,7 @@ _MODULES = {
     "expire": "spark_mq.expirer.expire",
     "explain": "spark_mq.source.explain",
     "life": "spark_mq.lifecycle.life.life",
-    "register": "spark_mq.source.datasource",
+    "register": "spark_mq.datasource",
     "rebuild": "spark_mq.indexer.rebuild",
     "repair": "spark_mq.repairer.repair",
     "restore": "spark_mq.restorer.restore",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSourceWriter
 from pyspark.sql.types import StructType
 
+from spark_mq._compat import register_source
 from spark_mq.source.datasource import StoreReads
+from spark_mq.source.lookup_function import register_lookup
 from spark_mq.source.write_options import parse_write_options
 from spark_mq.tables.manual import manual
 
@@ -31,3 +34,20 @@ class RocketMQDataSource(StoreReads):
 
 
 RocketMQDataSource.__doc__ = manual()
+
+
+def register(spark: SparkSession) -> None:
+    """Register the format `rocketmq` and the table function `rocketmq_lookup` in a session.
+
+    If the package is installed, Spark also finds the format by itself, in the package `pyspark_rocketmq`. If the
+    package came with `--py-files`, Spark does not, and this call is necessary.
+
+    Args:
+        spark: The session.
+
+    Example:
+        >>> register(spark)
+        >>> spark.read.format("rocketmq").load("/data/store")
+    """
+    register_source(spark, RocketMQDataSource)
+    register_lookup(spark)

@@ -32,7 +32,6 @@ from spark_mq.archive.tables import create_tables
 from spark_mq.errors import ArchiveInUseError, LogCutError
 from spark_mq.io.location import Location
 from spark_mq.job.task_errors import reraise_task_errors
-from spark_mq.source.datasource import register
 from spark_mq.store.config.named_stores import DEFAULT_BROKER, DEFAULT_CLUSTER
 from spark_mq.store.log.segment_files import segment_files
 
@@ -272,7 +271,6 @@ def archive(
     segment_files(location)  # a path that is not a store must not create tables
     identity = StoreIdentity(cluster, broker, store_name or str(location))
     tables = ArchiveTables.of(table, checkpoint).connected(spark)
-    register(spark)
     with lease(spark, tables):
         create_tables(spark, tables)
         store_archive = StoreArchive(spark, location, tables, identity)

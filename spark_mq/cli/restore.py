@@ -127,8 +127,10 @@ def run(arguments: argparse.Namespace) -> int:
     with spark_errors(), ProgressPrinter(is_quiet=arguments.quiet) as progress:
         progress.announce("starting Spark")
         with spark_session("spark-mq restore", lambda: settings, given, kernels=_KERNELS) as spark:
+            from spark_mq.datasource import register
             from spark_mq.restorer.restore import run_restore
 
+            register(spark)
             report = run_restore(spark, arguments.source, request, chosen, progress)
     print_report(report.to_json() if arguments.json else report.to_text())
     return FOUND

@@ -10,13 +10,15 @@ import os
 import resource
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Final, Self, TypeVar
 
-from spark_mq.errors import StoreChangedError
+from spark_mq.errors import SparkMqError, StoreChangedError
 from spark_mq.io.local import open_regular
 from spark_mq.io.location import Location
-from spark_mq.io.remote_file import RemoteFile
+from spark_mq.io.remote_file import KEPT_BLOCKS, REQUESTS_TOGETHER, RemoteFile
 
 _LEAST_OPEN_FILES, _MOST_OPEN_FILES = 64, 1024
 _SAMPLE = 8
@@ -182,3 +184,31 @@ class FileReaders:
     def _close(self, reader: FileReader) -> None:
         self._closed_bytes += reader.bytes_read
         reader.close()
+
+
+_MOST_TOGETHER: Final = 32
+"""Files that are opened at the same time: half of those that a snapshot keeps open."""
+
+
+def read_together(ranges: Sequence[tuple[Location, int, int]]) -> None:
+    """Read ranges of several files of a snapshot at the same time: what is read of them next is there already.
+
+    A file is opened once, and its ranges are read one after the other, as many as are certainly kept. An error is left
+    to the next read, and files that no snapshot keeps open are not read.
+
+    Args:
+        ranges: A file, the position of the first byte, and the position after the last one.
+    """
+
+    def read(parts: Sequence[tuple[Location, int, int]]) -> None:
+        with suppress(OSError, SparkMqError):
+            file = parts[0][0].open_remote()
+            for _, start, stop in parts[: KEPT_BLOCKS // 2]:  # a short range is in two blocks at most
+                file.read(start, stop - start)
+
+    files: dict[str, list[tuple[Location, int, int]]] = {}
+    for location, start, stop in ranges:
+        if location.stays_open and (location.path in files or len(files) < _MOST_TOGETHER):
+            files.setdefault(location.path, []).append((location, start, stop))
+    with ThreadPoolExecutor(REQUESTS_TOGETHER) as threads:
+        list(threads.map(read, files.values()))

@@ -15,17 +15,14 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from pyarrow import fs
 
-from spark_mq.errors import SparkMqError, StoreChangedError
+from spark_mq.errors import StoreChangedError
 from spark_mq.io.s3 import shown
 
 if TYPE_CHECKING:
-    from spark_mq.io.location import Location
     from spark_mq.io.storage import NetworkStorage, Page
 
 _OPEN_FILES: Final = 64
@@ -35,10 +32,8 @@ READ_SIZE: Final = 8 << 20
 _BLOCK: Final = 256 << 10
 _SMALL_FILE: Final = 1 << 20
 _MOST_BLOCKS: Final = 8
-_KEPT_BLOCKS: Final = 16
-_REQUESTS_TOGETHER: Final = 8
-_MOST_TOGETHER: Final = 32
-"""Files that are opened at the same time: half of those that a snapshot keeps open."""
+KEPT_BLOCKS: Final = 16
+REQUESTS_TOGETHER: Final = 8
 
 
 class Snapshot:
@@ -152,30 +147,6 @@ def _by_folder(infos: Sequence[fs.FileInfo]) -> dict[str, list[fs.FileInfo]]:
     return folders
 
 
-def read_together(ranges: Sequence[tuple[Location, int, int]]) -> None:
-    """Read ranges of several files of a snapshot at the same time: what is read of them next is there already.
-
-    A file is opened once, and its ranges are read one after the other, as many as are certainly kept. An error is left
-    to the next read, and files that no snapshot keeps open are not read.
-
-    Args:
-        ranges: A file, the position of the first byte, and the position after the last one.
-    """
-
-    def read(parts: Sequence[tuple[Location, int, int]]) -> None:
-        with suppress(OSError, SparkMqError):
-            file = parts[0][0].open_remote()
-            for _, start, stop in parts[: _KEPT_BLOCKS // 2]:  # a short range is in two blocks at most
-                file.read(start, stop - start)
-
-    files: dict[str, list[tuple[Location, int, int]]] = {}
-    for location, start, stop in ranges:
-        if location.stays_open and (location.path in files or len(files) < _MOST_TOGETHER):
-            files.setdefault(location.path, []).append((location, start, stop))
-    with ThreadPoolExecutor(_REQUESTS_TOGETHER) as threads:
-        list(threads.map(read, files.values()))
-
-
 class RemoteFile:
     """One open file. `size` is that when the file was listed or opened, if it is not given."""
 
@@ -201,7 +172,7 @@ class RemoteFile:
     def _read(self, position: int, stop: int) -> bytes:
         first, last = position // _BLOCK, (stop - 1) // _BLOCK
         missing = [block for block in range(first, last + 1) if block not in self._blocks]
-        if missing and last - first >= _KEPT_BLOCKS:
+        if missing and last - first >= KEPT_BLOCKS:
             return self._request(position, stop - position)
         if missing:
             self._fetch(missing[0], missing[-1] + 1)
@@ -209,7 +180,7 @@ class RemoteFile:
         for block in range(first, last + 1):
             self._blocks.move_to_end(block)
             parts.append(self._blocks[block])
-        while len(self._blocks) > _KEPT_BLOCKS:
+        while len(self._blocks) > KEPT_BLOCKS:
             self._blocks.popitem(last=False)
         data = parts[0] if len(parts) == 1 else b"".join(parts)
         start = position - first * _BLOCK

@@ -29,7 +29,7 @@ from spark_mq.restorer.placement import WAITING_TOPICS
 from spark_mq.restorer.restore_request import RestoreRequest, is_store
 from spark_mq.restorer.source_facts import OFFSET_COLUMNS, Origin, SourceFacts, facts_of_archive, facts_of_store
 from spark_mq.restorer.stage import CHUNK_SCHEMA, StageTask, chunk_of_json, chunk_row
-from spark_mq.source.datasource import StoreReads, register
+from spark_mq.source.datasource import StoreReads
 from spark_mq.store.index.folder import index_files, index_layout
 
 _FROM_ARCHIVE = (*RECORD_COLUMNS, "body", "born_timestamp", "store_timestamp", "_corrupt_record")
@@ -160,7 +160,6 @@ def _of_store(spark: SparkSession, store: Location, request: RestoreRequest) -> 
         return RestoreSource(StoreRows(store, RECORD_COLUMNS, _left_out(request)), origin)
     # The condition can end with a comment.
     query = f"SELECT {', '.join(RECORD_COLUMNS)} FROM source.messages WHERE ({request.where}\n)"
-    register(spark)
     with _named_condition(request.where):
         rows = sql(spark, query, stores={"source": {"path": store.uri, "mode": "FAILFAST"}})
     return RestoreSource(QueryRows(_delivered(rows, request)), origin)

@@ -1,13 +1,10 @@
-"""Reads of the data source `rocketmq`, and its registration in a session. `spark_mq.datasource` adds the writes."""
+"""Reads of the data source `rocketmq`; `spark_mq.datasource` adds the writes, and registers it."""
 
 from __future__ import annotations
 
-from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from spark_mq._compat import register_source
-from spark_mq.source.lookup_function import register_lookup
 from spark_mq.source.messages import MessagesByKeyReader, MessagesReader
 from spark_mq.source.options import ReadOptions, parse_options, parse_stream_options
 from spark_mq.source.schema import column_names, columns_of_one_store, default_schema, names_store
@@ -59,23 +56,3 @@ def _reader(options: ReadOptions, names: list[str]) -> DataSourceReader:
 
     of_parts = {CONSUME_QUEUE.name: ConsumeQueueReader, INDEX_ENTRIES.name: IndexEntriesReader}
     return of_parts.get(options.table, TableReader)(options, names)
-
-
-def register(spark: SparkSession) -> None:
-    """Register the format `rocketmq` and the table function `rocketmq_lookup` in a session.
-
-    If the package is installed, Spark also finds the format by itself, in the package `pyspark_rocketmq`. If the
-    package came with `--py-files`, Spark does not, and this call is necessary.
-
-    Args:
-        spark: The session.
-
-    Example:
-        >>> register(spark)
-        >>> spark.read.format("rocketmq").load("/data/store")
-    """
-    # This package is above this module. It is also the one by which Spark finds the format.
-    from pyspark_rocketmq import DefaultSource
-
-    register_source(spark, DefaultSource)
-    register_lookup(spark)

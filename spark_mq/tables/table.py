@@ -13,9 +13,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from spark_mq.archive.archive_source import ArchiveSource
-    from spark_mq.store.message_store import MessageStore
-
 
 def at(what: str) -> Option:
     """Option `at`; `what` is for what the time counts."""
@@ -121,7 +118,7 @@ class Table:
         """The names of the columns, the most important one first."""
         return tuple(column.name for column in sorted(self.columns, key=lambda column: column.importance))
 
-    def read(self, store: MessageStore, options: Mapping[str, Any]) -> pa.Table:
+    def read(self, store: Any, options: Mapping[str, Any]) -> pa.Table:
         """The rows in a store.
 
         Args:
@@ -129,7 +126,7 @@ class Table:
         """
         return _call(self.rows, store, options)
 
-    def read_archived(self, source: ArchiveSource, options: Mapping[str, Any]) -> pa.Table:
+    def read_archived(self, source: Any, options: Mapping[str, Any]) -> pa.Table:
         """The rows in an archived store; arguments as for `read`."""
         return _call(self.archived_rows, source, options)
 

@@ -330,6 +330,7 @@ def _archive(
 ) -> Iterator[ArchiveReport]:
     """Archive the stores, one after the other; the report of each comes when it is archived."""
     from spark_mq.archive.writer import archive
+    from spark_mq.datasource import register
 
     output = FollowOutput(sys.stderr)
     with (
@@ -337,6 +338,7 @@ def _archive(
         spark_errors(),
         spark_session("spark-mq archive", partial(delta_session_settings, given, *tables.addresses), given) as spark,
     ):
+        register(spark)
         try:
             for store in stores:
                 yield archive(

@@ -178,7 +178,7 @@ class Console:
     def _started(self) -> SparkSession:
         """The session, which starts if it has not started yet. At a prompt, Ctrl-C cancels only the query."""
         if self._spark is None:
-            from spark_mq.source.datasource import register
+            from spark_mq.datasource import register
 
             self._spark = self._stack.enter_context(self._session.start())
             register(self._spark)

@@ -17,9 +17,8 @@ from spark_mq.format.dispatch import record_keys
 from spark_mq.format.index_file import ENTRY_SIZE, HEADER_SIZE, IndexHeader, IndexLayout
 from spark_mq.format.index_query import Entry, IndexFile, check_pointers
 from spark_mq.format.java_text import decode_utf8
-from spark_mq.io.file_reader import FileReaders
+from spark_mq.io.file_reader import FileReaders, read_together
 from spark_mq.io.location import Location
-from spark_mq.io.remote_file import read_together
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.index.folder import IndexFileInfo, index_files, index_layout
 from spark_mq.store.index.names import files_in_time
