@@ -233,11 +233,11 @@ def _damage(report: VerifyReport) -> Iterator[Fact]:
     """Findings of the quick check of which no boot says what comes."""
     from spark_mq.verifier.codes import Severity
 
-    for code, count in report.codes():
-        is_grave = code.severity == Severity.ERROR and code.name not in _OF_BOOT
-        if is_grave or code.name in _LOST_MESSAGES:
+    for name, code in report.codes():
+        is_grave = code.severity == Severity.ERROR and name not in _OF_BOOT
+        if is_grave or name in _LOST_MESSAGES:
             certainty = _AT_LEAST if is_grave else _NOT_KNOWN
-            yield Fact(certainty, f"{code.name} {count:,}: {code.meaning}", f"do: {code.remedy}")
+            yield Fact(certainty, f"{name} {report.counts[name]:,}: {code.meaning}", f"do: {code.remedy}")
 
 
 def _downgrade(store: str, version: str) -> Iterator[Fact]:

@@ -172,6 +172,8 @@ def _range(text: str) -> tuple[int, int]:
 
 def report_lines(report: RepairReport) -> Iterator[str]:
     """The lines of a report: the plan by file, what is left, and the verdict in the last line."""
+    from spark_mq.verifier.codes import CODES
+
     yield f"repair of {visible(report.store)}"
     yield f"  check           {report.before.verdict}"
     if report.actions:
@@ -197,7 +199,7 @@ def report_lines(report: RepairReport) -> Iterator[str]:
         yield ""
         yield f"not repaired: {left.code} {left.count:,}"
         yield f"  why             {visible(left.reason)}"
-        yield f"  do              {_remedy(left.code)}"
+        yield f"  do              {CODES[left.code].remedy}"
     yield ""
     if report.backup is not None:
         yield f"backup            {visible(report.backup)} (--undo puts it back; remove it when you are sure)"
@@ -208,12 +210,6 @@ def report_lines(report: RepairReport) -> Iterator[str]:
     if report.actions and not report.is_applied:
         yield "--apply           makes these changes"
     yield f"verdict: {report.verdict}"
-
-
-def _remedy(code: str) -> str:
-    from spark_mq.verifier.codes import code_of
-
-    return code_of(code).remedy
 
 
 def _boot_lines(store: str, conf: str | None, report: RepairReport) -> Iterator[str]:

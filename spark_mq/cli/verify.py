@@ -69,18 +69,19 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _explain(name: str) -> int:
     from spark_mq.errors import similar_names
-    from spark_mq.verifier.codes import all_codes, code_of
+    from spark_mq.verifier.codes import CODES
 
     if name == "all":
-        for code in all_codes():
-            print(f"{code.severity:8}{code.name:24}{code.meaning}")
-        return SOUND
-    try:
-        print_report(code_of(name.upper()).explain())
-    except KeyError as error:
-        similar = similar_names(name.upper(), {code.name for code in all_codes()})
+        for each, code in CODES.items():
+            print(f"{code.severity:8}{each:24}{code.meaning}")
+    elif name.upper() in CODES:
+        code = CODES[name.upper()]
+        rows = (f"  {title:16}{text}" for title, text in code.rows())
+        print_report("\n".join([f"{name.upper()} ({code.severity})", *rows]))
+    else:
+        similar = similar_names(name.upper(), set(CODES))
         hint = f"similar codes: {', '.join(similar)}" if similar else "`--explain all` lists the codes"
-        raise OptionError(f"--explain {name!r}: there is no such code; {hint}") from error
+        raise OptionError(f"--explain {name!r}: there is no such code; {hint}")
     return SOUND
 
 
@@ -146,11 +147,11 @@ def report_lines(report: VerifyReport, report_file: str | None = None) -> Iterat
         yield f"  queues          {report.queues:,} with {report.units:,} messages"
         yield f"  index           {report.index_files:,} files; the log has {report.index_entries:,} entries"
     yield f"  seconds         {report.seconds:.1f}"
-    for code, count in report.codes():
+    for name, code in report.codes():
+        count, shown = report.counts[name], report.first.get(name, [])
         yield ""
-        yield f"{code.severity} {code.name}: {count:,}"
+        yield f"{code.severity} {name}: {count:,}"
         yield f"  what            {code.meaning}"
-        shown = report.first.get(code.name, [])
         for finding in shown:
             yield f"  where           {_place(finding)}"
             if finding.expected is not None:

@@ -24,13 +24,13 @@ from spark_mq.job.task_items import TaskItems
 from spark_mq.repairer.changes import Change, ChangeKind
 from spark_mq.repairer.plan import Action, RepairPlan
 from spark_mq.repairer.queue_task import write_queue_files
-from spark_mq.repairer.treatments import Treatment
 from spark_mq.store.broker_versions import find_broker_versions
 from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint
 from spark_mq.store.config.config_file import CONSUMER_OFFSETS, parse_fastjson
 from spark_mq.store.config.store_paths import CONFIG, INDEX
 from spark_mq.store.index.folder import index_files
 from spark_mq.verifier.check import CheckEvidence
+from spark_mq.verifier.codes import Treatment
 from spark_mq.verifier.sink import SUMMARY_SCHEMA, TaskRunner, summary_batch
 
 _BLOCK = 4 << 20

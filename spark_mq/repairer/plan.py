@@ -23,7 +23,6 @@ from spark_mq.job.output_committer import WORK_FOLDER, UnfinishedTrees
 from spark_mq.repairer.changes import Change, ChangeKind
 from spark_mq.repairer.index_gaps import IndexGap, find_gaps, plan_gap
 from spark_mq.repairer.queue_task import QueueFileName
-from spark_mq.repairer.treatments import TREATMENTS, Treatment
 from spark_mq.store.config.broker_conf import NOTHING_TELLS, BrokerConf, FileSetting
 from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
 from spark_mq.store.index.folder import check_layout_is_known, find_index_layout, index_files
@@ -31,6 +30,7 @@ from spark_mq.store.log.segment_files import find_data_end
 from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE
 from spark_mq.store.queue.folders import find_queue_file_size, listed, queue_folders
 from spark_mq.verifier.check import CheckEvidence
+from spark_mq.verifier.codes import CODES, Treatment
 from spark_mq.verifier.verify_request import VerifyRequest
 
 _ONLY_THE_END = ("INDEX_LAGS", "INDEX_MISSING")
@@ -158,7 +158,7 @@ class DamagedFiles:
         codes: dict[str, list[tuple[str, int]]] = {}
         last: dict[str, int] = {}
         for (code, file), count in sorted(self.counts.items()):
-            if TREATMENTS[code] == treatment:
+            if CODES[code].treatment == treatment:
                 codes.setdefault(file, []).append((code, count))
                 last[file] = max(last.get(file, -1), self.last_positions[code, file])
         return [DamagedFile(file, tuple(found), last[file]) for file, found in sorted(codes.items())]
@@ -260,7 +260,7 @@ def _forgotten(damaged: DamagedFiles, actions: Iterable[Action], left: Iterable[
     files = {action.change.file for action in actions}
     makes_index = any(file.startswith(f"{INDEX}/") for file in files)  # a gap is filled by other files, too
     for (code, file), count in sorted(damaged.counts.items()):
-        treatment = TREATMENTS[code]
+        treatment = CODES[code].treatment
         is_asked = treatment not in (Treatment.NOTHING, Treatment.NOT_REPAIRED, Treatment.OFFSETS)
         is_made = file in files or (makes_index and treatment == Treatment.INDEX_FILE)
         if is_asked and not is_made and code not in left_codes:
@@ -416,8 +416,8 @@ def _left(damaged: DamagedFiles, offsets: bool) -> Iterator[Left]:
     if not offsets:
         treatments[Treatment.OFFSETS] = "the offsets of consumers are corrected only with --offsets"
     for code, count in damaged.totals().items():
-        if TREATMENTS[code] in treatments:
-            yield Left(code, count, treatments[TREATMENTS[code]])
+        if CODES[code].treatment in treatments:
+            yield Left(code, count, treatments[CODES[code].treatment])
 
 
 def _made(store: Location, file: DamagedFile, treatment: Treatment) -> Action:

@@ -23,11 +23,11 @@ from spark_mq.repairer.changes import Backup
 from spark_mq.repairer.new_files import NewFiles
 from spark_mq.repairer.plan import Action, DamagedFiles, RepairPlan, RepairRequest, plan_repair
 from spark_mq.repairer.report import RepairReport
-from spark_mq.repairer.treatments import TREATMENTS, Treatment
 from spark_mq.store.config.checkpoint import CHECKPOINT
 from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE
 from spark_mq.store.store_lock import store_lock
 from spark_mq.verifier.check import FINDINGS, CheckedStore, check_store
+from spark_mq.verifier.codes import CODES, Treatment
 from spark_mq.verifier.result import VerifyReport
 from spark_mq.verifier.sink import TaskRunner, read_findings
 from spark_mq.verifier.verify import spark_runner, verify_report, work_folder
@@ -38,7 +38,7 @@ NEW_FILES = "repair"
 AFTER = "after"
 """The folder, in the work folder, of the check after a repair."""
 
-_OFFSET_CODES = [code for code, treatment in TREATMENTS.items() if treatment == Treatment.OFFSETS]
+_OFFSET_CODES = [name for name, code in CODES.items() if code.treatment == Treatment.OFFSETS]
 
 
 def repair(

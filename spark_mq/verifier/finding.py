@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_mq.verifier.codes import code_of
+from spark_mq.verifier.codes import CODES
 
 FINDING_SCHEMA = pa.schema(
     [
@@ -60,7 +60,7 @@ def findings(code: str, count: int = 1, **columns: Any) -> pa.RecordBatch:
         columns: Values of the other columns: an array or a list with a value for each finding, or one value for all. A
             column that is not given is NULL.
     """
-    columns |= {"code": code, "severity": code_of(code).severity}
+    columns |= {"code": code, "severity": CODES[code].severity}
     arrays = [_column(columns.get(field.name), field.type, count) for field in FINDING_SCHEMA]
     return pa.RecordBatch.from_arrays(arrays, schema=FINDING_SCHEMA)
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from spark_mq.errors import StorageError
 from spark_mq.io.location import Location
-from spark_mq.verifier.codes import Code, Severity, all_codes, code_of
+from spark_mq.verifier.codes import CODES, Code, Severity
 from spark_mq.verifier.finding import FINDING_SCHEMA, Finding
 from spark_mq.verifier.sink import Summary
 
@@ -65,7 +65,7 @@ class VerifyReport:
 
     def count(self, severity: Severity) -> int:
         """The number of findings of a severity."""
-        return sum(count for code, count in self.counts.items() if code_of(code).severity == severity)
+        return sum(count for code, count in self.counts.items() if CODES[code].severity == severity)
 
     @property
     def is_sound(self) -> bool:
@@ -82,12 +82,12 @@ class VerifyReport:
         what = "sound, as far as a quick check can see" if self.is_quick else "sound"
         return f"{what} ({text})" if text else what
 
-    def codes(self) -> Iterator[tuple[Code, int]]:
-        """The codes that were found, with their counts: errors first, and the log before what depends on it."""
+    def codes(self) -> Iterator[tuple[str, Code]]:
+        """The codes that were found: errors first, and the log before what depends on it."""
         for severity in _GRAVEST_FIRST:
-            for code in all_codes():
-                if code.severity == severity and code.name in self.counts:
-                    yield code, self.counts[code.name]
+            for name, code in CODES.items():
+                if code.severity == severity and name in self.counts:
+                    yield name, code
 
     def to_json(self) -> str:
         """One JSON object: the fields of this class, `verdict` and `is_sound`."""

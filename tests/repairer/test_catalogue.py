@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spark_mq.repairer.changes import undo_repair
-from spark_mq.repairer.treatments import TREATMENTS, Treatment
+from spark_mq.verifier.codes import CODES, Treatment
 from tests.support.damages import DAMAGES, Damage
 from tests.support.repaired import repair_here
 from tests.support.soak import SOAKS
@@ -18,7 +18,7 @@ from tests.support.stores import OWN_STORES, RealStore, tree_of
 from tests.support.verified import Bench, check, grave
 
 Unpack = Callable[[RealStore], Path]
-REPAIRED = [case for case in DAMAGES if TREATMENTS[case.code] not in (Treatment.NOT_REPAIRED, Treatment.NOTHING)]
+REPAIRED = [case for case in DAMAGES if CODES[case.code].treatment not in (Treatment.NOT_REPAIRED, Treatment.NOTHING)]
 OTHER_BYTES = {
     "the_last_record": "the message is lost, and so are its unit and its entries",
     "expired_units_that_are_swapped": "their messages are gone, so one of the units becomes pre-blank",

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE, Units, pre_blank
 from spark_mq.repairer.queue_task import sound_units
-from spark_mq.verifier.codes import Severity, code_of
+from spark_mq.verifier.codes import CODES, Severity
 from spark_mq.verifier.log_bounds import LogBounds
 from spark_mq.verifier.queue_file import ExpectedFile, queue_file_findings
 
@@ -35,7 +35,7 @@ def expected(number: int = 0, low: int | None = 3, high: int | None = 8) -> Expe
 
 def codes(file: ExpectedFile, content: Units) -> list[str]:
     found = [batch["code"][0].as_py() for batch in queue_file_findings(file, content, BOUNDS)]
-    return [code for code in found if code_of(code).severity != Severity.NOTE]
+    return [code for code in found if CODES[code].severity != Severity.NOTE]
 
 
 def test_a_new_file_has_pre_blank_units_messages_and_zeros() -> None:

@@ -9,8 +9,8 @@ import pytest
 from spark_mq.repairer.changes import Change, ChangeKind
 from spark_mq.repairer.plan import Action, Left
 from spark_mq.repairer.report import RepairReport
-from spark_mq.repairer.treatments import Treatment
 from spark_mq.store.config.broker_conf import NOTHING_TELLS, FileSetting
+from spark_mq.verifier.codes import Treatment
 from spark_mq.verifier.result import VerifyReport
 
 ACTION = Action(Change(ChangeKind.CREATE, "index/1"), (("INDEX_MISSING", 1),), Treatment.INDEX_FILE)

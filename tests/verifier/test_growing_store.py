@@ -17,7 +17,7 @@ from spark_mq.job.tasks import LocalTasks
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.store_lock import store_lock
 from spark_mq.verifier.check import check_store
-from spark_mq.verifier.codes import Severity, code_of
+from spark_mq.verifier.codes import CODES, Severity
 from spark_mq.verifier.sink import TaskOf, TaskRunner
 from tests.support.stores import OWN_STORES, RealStore
 from tests.support.verified import Bench
@@ -65,7 +65,7 @@ def test_what_is_newer_than_the_end_is_left_out(
     conf = BrokerConf.of(str(bench.packed.broker_conf))
     store = Location.resolve(str(bench.path))
     checked = check_store(store, conf, Location.resolve(str(work)), Appending(LocalTasks(1), append=append))
-    found = {code for code in checked.summary.counts if code_of(code).severity != Severity.NOTE}
+    found = {code for code in checked.summary.counts if CODES[code].severity != Severity.NOTE}
     assert (found == set()) == is_silent, found
 
 

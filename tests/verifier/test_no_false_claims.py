@@ -36,7 +36,7 @@ from spark_mq.store.log.recovery_walk import END_REASONS
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.recovery import Recovery, next_recoveries, next_recovery
 from spark_mq.store.store_state import StoreState, store_state
-from spark_mq.verifier.codes import Severity, code_of
+from spark_mq.verifier.codes import CODES, Severity
 from spark_mq.verifier.quick import quick_check
 from spark_mq.verifier.result import VerifyReport
 from tests.support.boot_oracle import OracleMessage, messages_of
@@ -210,7 +210,7 @@ class Answers:
     def damage(self) -> dict[str, int]:
         """The warnings and errors of `verify`, counted; empty if it refuses the store."""
         counts = {} if self.plan is None else self.plan.before.counts
-        return {code: count for code, count in counts.items() if code_of(code).severity != Severity.NOTE}
+        return {code: count for code, count in counts.items() if CODES[code].severity != Severity.NOTE}
 
     @property
     def is_sound(self) -> bool:
