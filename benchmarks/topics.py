@@ -31,7 +31,7 @@ from spark_mq.indexer.rebuild_request import RebuildRequest
 from spark_mq.job.tasks import LocalTasks
 from spark_mq.source import topic_plan
 from spark_mq.source.options import parse_options, parse_size
-from spark_mq.store.queue.read_cost import CLEARLY_LESS, coalesced, cost_of
+from spark_mq.store.queue.unit_cover import CLEARLY_LESS, coalesced, cost_of
 from tests.support.in_process import message_batches
 
 _SCHEMA = "topic STRING, queue_id INT, queue_offset BIGINT, store_timestamp TIMESTAMP, body BINARY"

@@ -29,7 +29,7 @@ from spark_mq.lifecycle.life.life_store import (
 )
 from spark_mq.lifecycle.popped_messages import NOTE_TAGS
 from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.config.topics import configured_topics
+from spark_mq.store.config.config_file import configured_topics
 from spark_mq.store.log.record_lookup import NoRecord
 from spark_mq.store.retention import moment_of
 

@@ -133,7 +133,7 @@ def sample_records(store: Location) -> list[Record]:
     They are the first records of segments, the last record, and records at halving distances from the end. Records
     whose store time a TIMESTAMP cannot hold are left out.
     """
-    from spark_mq.store.log.boundaries import last_record, next_boundary
+    from spark_mq.store.log.split_reader import last_record, next_boundary
 
     with MessageStore(store.uri) as opened:
         start, end = opened.get_min_phy_offset(), opened.get_max_phy_offset()

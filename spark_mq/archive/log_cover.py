@@ -15,8 +15,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_mq.errors import CorruptLogError
-from spark_mq.store.log.corrupt_range import MISSING, CorruptRange
 from spark_mq.store.log.log_range import LogRange
+from spark_mq.store.log.segment_files import MISSING, CorruptRange
 
 _PART_BITS = 28
 """A part of the log has 256 MiB."""

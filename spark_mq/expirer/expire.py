@@ -23,9 +23,8 @@ from spark_mq.store.disk_use import size_text
 from spark_mq.store.expiry import MILLIS_PER_HOUR
 from spark_mq.store.log.segment_files import list_segment_files
 from spark_mq.store.message_store import MessageStore
-from spark_mq.store.retention import moment_of, reserved_time
+from spark_mq.store.retention import UnreadMessages, moment_of, reserved_time
 from spark_mq.store.store_lock import is_locked, store_lock
-from spark_mq.store.unread import UnreadMessages
 
 _KINDS = {COMMIT_LOG: "segments", CONSUME_QUEUE: "queue files", INDEX: "index files"}
 _SHOWN = 10

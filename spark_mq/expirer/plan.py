@@ -24,7 +24,7 @@ from spark_mq.store.expiry import (
     old_files,
 )
 from spark_mq.store.message_store import MessageStore
-from spark_mq.store.unread import UnreadMessages, unread_before
+from spark_mq.store.retention import UnreadMessages, unread_before
 
 
 @dataclass(frozen=True)

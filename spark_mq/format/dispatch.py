@@ -21,12 +21,7 @@ from spark_mq.format.properties import (
     UNIQUE_KEY,
     parse_properties,
 )
-from spark_mq.format.record import (
-    TRANSACTION_COMMIT_TYPE,
-    TRANSACTION_ROLLBACK_TYPE,
-    TRANSACTION_TYPE_MASK,
-    Record,
-)
+from spark_mq.format.record import TRANSACTION_COMMIT_TYPE, TRANSACTION_ROLLBACK_TYPE, TRANSACTION_TYPE_MASK, Record
 
 LIGHT_PREFIX = "%LMQ%"
 """How the name of a light message queue begins (`MixAll.LMQ_PREFIX`@5.3.3)."""

@@ -16,10 +16,7 @@ from spark_mq.format.arrow_array import table_of
 from spark_mq.format.compression import decompress_or_reason
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.message_id import encode_offset_message_id
-from spark_mq.format.message_schema import (
-    CORRUPT_RECORD,
-    MESSAGE_SCHEMA,
-)
+from spark_mq.format.message_schema import CORRUPT_RECORD, MESSAGE_SCHEMA
 from spark_mq.format.properties import KEYS, TAGS, UNIQUE_KEY, parse_properties
 from spark_mq.format.record import COMPRESSED_FLAG, TRANSACTION_TYPE_MASK, TRANSACTION_TYPE_NAMES, Record
 from spark_mq.format.timestamp import micros

@@ -48,12 +48,7 @@ import zlib
 from dataclasses import dataclass
 
 from spark_mq.errors import CorruptLogError
-from spark_mq.format.properties import (
-    CRC_PROPERTY,
-    NAME_VALUE_SEPARATOR,
-    PROPERTY_CRC_SIZE,
-    PROPERTY_SEPARATOR,
-)
+from spark_mq.format.properties import CRC_PROPERTY, NAME_VALUE_SEPARATOR, PROPERTY_CRC_SIZE, PROPERTY_SEPARATOR
 
 COMPRESSED_FLAG = 0x1
 TRANSACTION_TYPE_MASK = 0xC

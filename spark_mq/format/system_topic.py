@@ -35,7 +35,7 @@ REVIVE_PREFIX = "rmq_sys_REVIVE_LOG_"
 """Topics in which a broker of 5.x notes which messages were popped: by their queue offsets (`PopReviveService`)."""
 
 LEFT_OUT_TOPIC = "SPARK_MQ_LEFT_OUT"
-"""The topic of left-out records (`kernels.gaps`). In a gap of less than 108 bytes, the name is cut."""
+"""The topic of left-out records (`kernels.encode`). In a gap of less than 108 bytes, the name is cut."""
 
 _PREFIX = "rmq_sys_"
 _NAMES = frozenset(

@@ -19,9 +19,9 @@ from spark_mq.indexer.ext_settings import STAGED_EXT_SCHEMA, ExtSettings, Values
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.store.log.commit_log import Segment, SegmentSource
-from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.live_reader import LiveReader
 from spark_mq.store.log.record_reader import RecordChunk, RecordReader
+from spark_mq.store.log.segment_files import CorruptRange
 
 
 def stage_segment(segment: Segment, folder: Location, ext: ExtSettings, delay_levels: str) -> pa.RecordBatch:

@@ -24,9 +24,8 @@ from spark_mq.job.task_items import TaskItems
 from spark_mq.job.tasks import JobContext
 from spark_mq.store.config.broker_conf import NOTHING_TELLS, Sourced
 from spark_mq.store.config.store_paths import INDEX
-from spark_mq.store.index.folder import IndexEnd, IndexFileInfo, index_end, index_files, index_layout
-from spark_mq.store.index.names import zone_of_names
-from spark_mq.store.log.corrupt_range import CorruptRange
+from spark_mq.store.index.folder import IndexEnd, IndexFileInfo, index_end, index_files, index_layout, zone_of_names
+from spark_mq.store.log.segment_files import CorruptRange
 
 WRITTEN_SCHEMA = pa.schema(
     [("file", pa.string()), ("entries", pa.int64()), ("end_timestamp", pa.int64()), ("is_new", pa.bool_())]

@@ -13,9 +13,8 @@ from spark_mq.format.index_file import IndexHeader, IndexLayout, IndexPlacement,
 from spark_mq.indexer.split_rows import SplitRow
 from spark_mq.indexer.staged_files import EntryRange
 from spark_mq.io.location import Location
-from spark_mq.store.index.folder import IndexEnd
-from spark_mq.store.index.names import index_file_names
-from spark_mq.store.log.corrupt_range import CorruptRange
+from spark_mq.store.index.folder import IndexEnd, index_file_names
+from spark_mq.store.log.segment_files import CorruptRange
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from spark_mq.io.location import Location
 from spark_mq.job.tasks import JobContext
 from spark_mq.store.config.config_file import consumed_offsets
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
-from spark_mq.store.log.corrupt_range import CorruptRange
+from spark_mq.store.log.segment_files import CorruptRange
 
 _MAX_RANGES_SHOWN = 10
 

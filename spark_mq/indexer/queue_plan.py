@@ -20,10 +20,10 @@ from spark_mq.indexer.report import raise_or_report
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
+from spark_mq.store.config.config_file import check_topic_name
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
-from spark_mq.store.config.topics import check_topic_name
-from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.record_lookup import RecordLookup
+from spark_mq.store.log.segment_files import CorruptRange
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.folders import QueueFolder, queue_folders
 

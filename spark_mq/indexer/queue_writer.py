@@ -39,7 +39,7 @@ from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.job.progress import mark_done
-from spark_mq.store.queue.consume_queue_ext import ConsumeQueueExt
+from spark_mq.store.queue.consume_queue import ConsumeQueueExt
 
 _OFFSETS = pa.list_(pa.field("element", pa.int64()))
 

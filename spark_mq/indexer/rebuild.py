@@ -51,7 +51,7 @@ from spark_mq.store.config.store_kind import Door, check_form
 from spark_mq.store.config.store_paths import CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX
 from spark_mq.store.index.folder import IndexFileInfo, index_files
 from spark_mq.store.log.commit_log import CommitLog
-from spark_mq.store.log.corrupt_range import CorruptRange
+from spark_mq.store.log.segment_files import CorruptRange
 from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE
 from spark_mq.store.queue.folders import find_queue_file_size, listed
 from spark_mq.store.store_lock import store_lock

@@ -9,8 +9,8 @@ from spark_mq.errors import OptionError, UnsafeNameError
 from spark_mq.format.broker_version import BrokerVersions
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.config.config_file import check_topic_name
 from spark_mq.store.config.store_paths import CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX
-from spark_mq.store.config.topics import check_topic_name
 
 
 @dataclass(frozen=True)

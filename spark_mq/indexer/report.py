@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from spark_mq.errors import CorruptLogError
 from spark_mq.store.config.store_paths import INDEX
 from spark_mq.store.disk_use import size_text
-from spark_mq.store.log.corrupt_range import CorruptRange
+from spark_mq.store.log.segment_files import CorruptRange
 
 
 def raise_or_report(damage: Iterable[CorruptRange], is_permissive: bool) -> tuple[CorruptRange, ...]:

@@ -38,9 +38,9 @@ from spark_mq.indexer.staged_files import (
     StagedUnits,
 )
 from spark_mq.store.log.commit_log import SegmentSource
-from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.live_reader import LiveReader
 from spark_mq.store.log.record_reader import RecordChunk, RecordReader, joined_chunks
+from spark_mq.store.log.segment_files import CorruptRange
 from spark_mq.store.log.splits import Split
 
 _MAX_QUEUE_OFFSET = 1 << 58

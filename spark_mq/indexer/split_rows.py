@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from spark_mq.indexer.staged_files import StagedEntries, StagedUnits
 from spark_mq.io.location import Location
-from spark_mq.store.log.corrupt_range import CorruptRange
+from spark_mq.store.log.segment_files import CorruptRange
 
 CORRUPT_TYPE = pa.list_(
     pa.field(

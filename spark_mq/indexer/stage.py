@@ -25,7 +25,7 @@ from spark_mq.io.location import Location
 from spark_mq.job.task_items import TaskItems
 from spark_mq.job.tasks import JobContext
 from spark_mq.store.log.commit_log import CommitLog
-from spark_mq.store.log.corrupt_range import CorruptRange
+from spark_mq.store.log.segment_files import CorruptRange
 from spark_mq.store.log.splits import Split, plan_splits
 
 

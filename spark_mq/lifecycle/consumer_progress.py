@@ -29,9 +29,9 @@ from spark_mq.lifecycle.retry_topic import (
 )
 from spark_mq.store.config.checkpoint import lost_end
 from spark_mq.store.config.config_file import CONSUMER_OFFSETS, as_integer, load_config, load_consumer_offsets
+from spark_mq.store.file_states import queue_states
 from spark_mq.store.log.log_range import newest_record
 from spark_mq.store.message_store import MessageStore
-from spark_mq.store.queue_state import queue_states
 from spark_mq.store.retention import moment_of
 from spark_mq.tables.lifecycle import CONSUMER_PROGRESS
 

@@ -19,7 +19,7 @@ from enum import StrEnum
 from typing import Any
 
 from spark_mq.io.location import Location
-from spark_mq.store.log.corrupt_range import CorruptRange
+from spark_mq.store.log.segment_files import CorruptRange
 
 _CHECK_POINT, _ACK, _BATCH_ACK = "ck", "ack", "bAck"
 NOTE_TAGS = frozenset({_CHECK_POINT, _ACK, _BATCH_ACK})

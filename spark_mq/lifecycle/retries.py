@@ -28,12 +28,12 @@ from spark_mq.lifecycle.selected_messages import LogSource, SelectedMessages
 from spark_mq.store.config.config_file import (
     CONSUMER_OFFSETS,
     DELAY_OFFSETS,
+    configured_topics,
     load_config,
     load_consumer_offsets,
     parse_delay_offsets,
 )
-from spark_mq.store.config.topics import configured_topics
-from spark_mq.store.log.corrupt_range import STRAY
+from spark_mq.store.log.segment_files import STRAY
 from spark_mq.store.message_store import MessageStore
 from spark_mq.tables.lifecycle import DEAD_LETTERS, RETRIES
 

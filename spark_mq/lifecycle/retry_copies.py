@@ -34,7 +34,7 @@ from spark_mq.lifecycle.selected_messages import (
     TopicRule,
     sound_messages,
 )
-from spark_mq.store.log.corrupt_range import CorruptRange
+from spark_mq.store.log.segment_files import CorruptRange
 
 RETRY_RULE = TopicRule(names=frozenset({SCHEDULE_TOPIC}), prefixes=(RETRY_PREFIX, DLQ_PREFIX))
 RETRY_COLUMNS = (

@@ -27,8 +27,8 @@ from spark_mq.format.system_topic import SCHEDULE_TOPIC
 from spark_mq.io.location import Location
 from spark_mq.store.config.checkpoint import lost_end
 from spark_mq.store.log.commit_log import CommitLog
-from spark_mq.store.log.corrupt_range import STRAY, CorruptRange
 from spark_mq.store.log.log_range import LogRange
+from spark_mq.store.log.segment_files import STRAY, CorruptRange
 from spark_mq.store.log.splits import plan_splits
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.retention import moment_of

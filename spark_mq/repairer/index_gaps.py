@@ -26,8 +26,7 @@ from spark_mq.indexer.index_plan import IndexFilePlan, PendingEntries, pending_e
 from spark_mq.indexer.stage import StagedLog
 from spark_mq.indexer.staged_files import EntryRange
 from spark_mq.io.file_reader import FileReader
-from spark_mq.store.index.folder import IndexFileInfo, index_end
-from spark_mq.store.index.names import index_file_names
+from spark_mq.store.index.folder import IndexFileInfo, index_end, index_file_names
 
 _MOST = 64 << 10
 """Entries of one message that are read: a message has at most 16,384 keys, and a recovery puts them twice."""

@@ -19,7 +19,7 @@ from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.job.task_items import TaskItems
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
-from spark_mq.store.queue.consume_queue_ext import ConsumeQueueExt
+from spark_mq.store.queue.consume_queue import ConsumeQueueExt
 from spark_mq.verifier.check import CheckEvidence
 from spark_mq.verifier.log_bounds import LogBounds, Which
 from spark_mq.verifier.queue_file import ExpectedFile

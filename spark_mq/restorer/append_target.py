@@ -27,6 +27,7 @@ from spark_mq.store.boot import boot_obstacles
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.store_kind import Door, check_form
 from spark_mq.store.config.store_paths import ABORT, COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX, is_rocksdb
+from spark_mq.store.file_states import queue_states
 from spark_mq.store.index.folder import IndexEnd, IndexFileInfo, index_end, index_files, index_layout
 from spark_mq.store.lacking_messages import find_lacking_messages
 from spark_mq.store.log.commit_log import CommitLog
@@ -36,7 +37,6 @@ from spark_mq.store.log.segment_files import DEFAULT_SEGMENT_SIZE, is_segment_na
 from spark_mq.store.log.splits import list_offset_range
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.folders import find_queue_file_size, listed
-from spark_mq.store.queue_state import queue_states
 from spark_mq.store.store_lock import LOCK, is_locked
 
 _TAIL = 1000

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from spark_mq.errors import OptionError
 from spark_mq.format.message_id import host_fault
 from spark_mq.format.message_schema import MAX_TIMESTAMP_MILLIS
-from spark_mq.store.config.topics import new_topic_fault
+from spark_mq.store.config.config_file import new_topic_fault
 
 DEFAULT_STORE_HOST = "127.0.0.1:10911"
 DEFAULT_BORN_HOST = "127.0.0.1:0"

@@ -54,8 +54,8 @@ from spark_mq.restorer.offset_map import OffsetMap, QueueOffset
 from spark_mq.restorer.placement import NewLog
 from spark_mq.restorer.store_job import StoreJob
 from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint
+from spark_mq.store.config.config_file import is_topic_name
 from spark_mq.store.config.store_paths import CONFIG, CONSUME_QUEUE, INDEX
-from spark_mq.store.config.topics import is_topic_name
 from spark_mq.store.queue.folders import queue_folders
 
 _LAST_UNIT = (1, 1, 0)

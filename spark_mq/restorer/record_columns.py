@@ -14,7 +14,7 @@ from spark_mq.format.pieces import Pieces, pieces_of_bytes
 from spark_mq.format.record import COMPRESSED_FLAG, COMPRESSION_TYPE_MASK, HOST_V4_SIZE, HOST_V6_SIZE
 from spark_mq.restorer.encoding_rules import EncodingRules
 from spark_mq.restorer.source_columns import SourceColumns, is_fault
-from spark_mq.store.config.topics import check_topic_name, new_topic_fault
+from spark_mq.store.config.config_file import check_topic_name, new_topic_fault
 
 _REPLACED = "\ufffd"
 

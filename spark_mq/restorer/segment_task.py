@@ -242,8 +242,7 @@ class _File:
         self, places: _Places, first: int, stop: int, pieces: Sequence[tuple[_PieceRows, FileReader]]
     ) -> None:
         """Write the records `first` to `stop` of all places, and the gaps before each of them."""
-        from spark_mq.format.kernels.encode import renumber
-        from spark_mq.format.kernels.gaps import fill_gaps
+        from spark_mq.format.kernels.encode import fill_gaps, renumber
         from spark_mq.format.kernels.gather import scatter_bytes
 
         start, end = int(places.offsets[first]), int(places.ends[stop - 1])
@@ -274,7 +273,7 @@ class _File:
 
     def fill(self, start: int, stop: int, store_timestamp: int) -> None:
         """Fill a gap with left-out records, of which each is written by itself."""
-        from spark_mq.format.kernels.gaps import MAX_LEFT_OUT_SIZE, fill_gaps, min_gap_size
+        from spark_mq.format.kernels.encode import MAX_LEFT_OUT_SIZE, fill_gaps, min_gap_size
 
         if start == stop:
             return

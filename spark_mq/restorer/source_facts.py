@@ -26,7 +26,7 @@ from spark_mq.store.config.config_file import parse_fastjson
 from spark_mq.store.config.store_kind import Door, check_form
 from spark_mq.store.config.store_paths import CONFIG, CONSUME_QUEUE, INDEX
 from spark_mq.store.derived_facts import index_facts, next_offsets, queue_facts
-from spark_mq.store.index.names import zone_of_names
+from spark_mq.store.index.folder import zone_of_names
 from spark_mq.store.log.record_lookup import SegmentFile
 from spark_mq.store.log.segment_files import find_data_end, segment_files, usual_size
 from spark_mq.store.message_store import MessageStore
@@ -309,7 +309,7 @@ def _is_plain_blank(read: Callable[[int, int], bytes], base: int, data_end: int,
 
 def _blank_start(store: Location, opened: MessageStore, base: int, end: int) -> int:
     """The commit log offset after the last record of a segment."""
-    from spark_mq.store.log.boundaries import last_record
+    from spark_mq.store.log.split_reader import last_record
 
     offset = last_record(store, base, end)
     return base if offset is None else offset + opened.records.record(offset).size

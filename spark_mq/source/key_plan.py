@@ -18,7 +18,7 @@ from spark_mq.source.topic_plan import queued_parts
 from spark_mq.store.index.coverage import CheckedIndex, IndexedRange
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.message_store import MessageStore
-from spark_mq.store.queue.read_cost import CLEARLY_LESS, cost_of
+from spark_mq.store.queue.unit_cover import CLEARLY_LESS, cost_of
 from spark_mq.store.queue.unit_tiles import joined
 
 _MAX_KEYS = 10_000

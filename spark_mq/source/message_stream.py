@@ -33,11 +33,10 @@ from spark_mq.source.planner import LookUp
 from spark_mq.source.stream_offset import NOTHING_YET, StreamOffset
 from spark_mq.source.topic_plan import plan_topics_within
 from spark_mq.store.live_end import LiveEndFinder
-from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.log_range import LiveEnd, LogRange, RecordMark, is_lost, mark_of, thin_out
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.log.scan import FOREVER
-from spark_mq.store.log.segment_files import segment_files
+from spark_mq.store.log.segment_files import CorruptRange, segment_files
 from spark_mq.store.log.splits import EXPIRED, OffsetRange, list_offset_range
 from spark_mq.store.message_store import MessageStore
 
@@ -196,7 +195,7 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return StreamOffset(start, marks=self._marks((), self._log_start(), start, live))
 
     def _find_start(self, end: int) -> int:
-        from spark_mq.store.log.boundaries import next_boundary, offset_for_time
+        from spark_mq.store.log.split_reader import next_boundary, offset_for_time
 
         if self._options.starting_timestamp is not None:
             return offset_for_time(self._store, end, self._options.starting_timestamp)
@@ -268,7 +267,7 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         The broker wrote it at or before the oldest lost mark, or, if it did not fit there, after a blank.
         """
-        from spark_mq.store.log.boundaries import last_record, place_of_newer
+        from spark_mq.store.log.split_reader import last_record, place_of_newer
 
         offset = place_of_newer(self._store, kept_to, live_end, lost[0].store_timestamp + 1)
         oldest_lost = min(mark.commit_log_offset for mark in lost)
@@ -300,7 +299,7 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if end == live.offset and live.last_record is not None:
             last: int | None = live.last_record if live.last_record >= first else None
         else:
-            from spark_mq.store.log.boundaries import last_record
+            from spark_mq.store.log.split_reader import last_record
 
             last = last_record(self._store, first, end)
         if last is None:
@@ -310,7 +309,7 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return thin_out([*([] if mark is None else [mark]), *kept], end)
 
     def _limited(self, start: int, end: int) -> int:
-        from spark_mq.store.log.boundaries import boundary_after, next_boundary
+        from spark_mq.store.log.split_reader import boundary_after, next_boundary
 
         first = max(start, self._log_start())
         if self._options.max_bytes is not None:

@@ -36,12 +36,12 @@ from spark_mq.source.planner import LookUp, plan_messages
 from spark_mq.source.queue_order import OrderedRead
 from spark_mq.source.row_filter import filter_frames, keeps_corrupt_range, matches_predicate, without_queues
 from spark_mq.store.index.coverage import CheckedIndex
-from spark_mq.store.log.corrupt_range import STRAY, CorruptRange
 from spark_mq.store.log.log_range import LiveEnd, LogRange
+from spark_mq.store.log.segment_files import STRAY, CorruptRange
 from spark_mq.store.log.splits import Split
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.lookup import QueueRange, UnitsRead
-from spark_mq.store.queue.read_cost import cost_of
+from spark_mq.store.queue.unit_cover import cost_of
 
 if TYPE_CHECKING:
     from spark_mq.format.kernels.columns import MessageColumns

@@ -28,9 +28,9 @@ from spark_mq.source.time_window import open_log, time_window
 from spark_mq.source.topic_plan import parts_without_units, plan_topics
 from spark_mq.store.index.coverage import CheckedIndex
 from spark_mq.store.log.commit_log import CommitLog
-from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.log_range import LiveEnd, LogRange, iterate_records
 from spark_mq.store.log.scan import FOREVER, splits_of
+from spark_mq.store.log.segment_files import CorruptRange
 from spark_mq.store.log.splits import Split, plan_splits, within_offsets, within_time
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue

@@ -19,12 +19,11 @@ from spark_mq.io.location import Location
 from spark_mq.io.s3 import shown
 from spark_mq.source.options import ReadOptions
 from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.file_tables import QueueSplit, entry_batches, plan_queue_splits, unit_batches
 from spark_mq.store.index.folder import IndexFileInfo, index_files, index_layout
-from spark_mq.store.index.tables import entry_batches
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.log.segment_files import segment_files
 from spark_mq.store.message_store import MessageStore
-from spark_mq.store.queue.batches import QueueSplit, plan_queue_splits, unit_batches
 from spark_mq.tables.all_tables import TABLES
 
 _LOG = logging.getLogger(__name__)

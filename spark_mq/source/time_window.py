@@ -17,8 +17,7 @@ from spark_mq.store.log.splits import CLOCK_TOLERANCE_MILLIS, DEFAULT_SPLIT_SIZE
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.lookup import QueueCover
-from spark_mq.store.queue.read_cost import ReadCost, cost_of
-from spark_mq.store.queue.unit_cover import LogCover, log_cover
+from spark_mq.store.queue.unit_cover import LogCover, ReadCost, cost_of, log_cover
 from spark_mq.store.settled_files import StateMemory
 
 _MERGE_DISTANCE = 256 << 10

@@ -19,16 +19,23 @@ from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.format.record import Record
 from spark_mq.source.predicate import IntegerSet, Predicate
 from spark_mq.source.time_window import time_window
-from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.log_range import LogRange, iterate_records
 from spark_mq.store.log.scan import InQueue, scan, scan_backwards
+from spark_mq.store.log.segment_files import CorruptRange
 from spark_mq.store.message_selection import select_messages, tail_starts
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.lookup import QueueCover
-from spark_mq.store.queue.read_cost import CLEARLY_LESS, ReadCost, cost_of
-from spark_mq.store.queue.unit_cover import FoundUnits, LogCover, log_cover, units_within
-from spark_mq.store.queue.unit_cursor import first_unit_from
+from spark_mq.store.queue.unit_cover import (
+    CLEARLY_LESS,
+    FoundUnits,
+    LogCover,
+    ReadCost,
+    cost_of,
+    log_cover,
+    units_within,
+)
+from spark_mq.store.queue.unit_tiles import first_unit_from
 
 Part = Record | CorruptRange
 

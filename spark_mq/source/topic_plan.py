@@ -22,10 +22,8 @@ from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue, can_have_tags, tags_codes_of
 from spark_mq.store.queue.lookup import QueueRange, UnitsRead
-from spark_mq.store.queue.read_cost import CLEARLY_LESS, ReadCost, coalesced, cost_of
-from spark_mq.store.queue.unit_cover import FoundUnits, units_within
-from spark_mq.store.queue.unit_cursor import first_unit_from
-from spark_mq.store.queue.unit_tiles import cut, live_tiles
+from spark_mq.store.queue.unit_cover import CLEARLY_LESS, FoundUnits, ReadCost, coalesced, cost_of, units_within
+from spark_mq.store.queue.unit_tiles import cut, first_unit_from, live_tiles
 
 _TOO_MANY = "the topic has so many messages that reading the log costs less"
 _FAILS = "mode FAILFAST fails on damage anywhere in the log, which units do not show"

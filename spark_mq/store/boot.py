@@ -316,7 +316,7 @@ class Boot:
         deletes_queues: Whether all consume queues are deleted, because the log has no segment.
         cut_bytes: Bytes of live records that are cut off.
         revived: The number of old records after the live end that are taken for live ones.
-        gone: The number of messages that queues or the index show, and that the log does not have (`gone_messages`).
+        gone: The number of messages that queues or the index show, and that the log does not have (`lacking_messages`).
         deleted: The number of messages without a unit whose topic was deleted, as far as files show.
         damaged_bytes: Bytes of the log before its live end that are not records, or that no segment has.
         is_full: Whether the whole log was read, and each record that the broker checks (`recovery`). Otherwise the

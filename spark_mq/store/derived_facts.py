@@ -15,11 +15,11 @@ from spark_mq.errors import OptionError, SparkMqError
 from spark_mq.format.index_file import IndexLayout
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
+from spark_mq.store.broker_versions import TagsInFile
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.store_kind import has_rocksdb_queues
 from spark_mq.store.config.store_paths import INDEX
 from spark_mq.store.index.folder import IndexFileInfo, index_files, index_layout
-from spark_mq.store.index.tag_runs import TagsInFile
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.folders import existing_file_size

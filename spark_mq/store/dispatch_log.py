@@ -11,8 +11,7 @@ from spark_mq.format.array_types import Flags, Int32s
 from spark_mq.format.kernels.recovery import PutResult
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.store.boot import QueueOutcome
-from spark_mq.store.dispatch_requests import DispatchRequests, StartingQueues
-from spark_mq.store.lacking_scan import WithoutUnit
+from spark_mq.store.dispatch_requests import DispatchRequests, StartingQueues, WithoutUnit
 from spark_mq.store.log.log_range import LogRange
 
 RECOVERY_SCHEMA = pa.schema(

@@ -14,12 +14,12 @@ from spark_mq.format.dispatch import KeyType, record_keys
 from spark_mq.format.record import Record
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
-from spark_mq.store.config.topics import configured_topics
+from spark_mq.store.config.config_file import configured_topics
 from spark_mq.store.live_end import LiveEndFinder
-from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.log.scan import FIRST, FOREVER, InQueue, RecordFilter, WithUniqueKey, scan, scan_backwards
+from spark_mq.store.log.segment_files import CorruptRange
 from spark_mq.store.log.splits import CLOCK_TOLERANCE_MILLIS
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue

@@ -31,24 +31,23 @@ from spark_mq.store.broker_versions import find_broker_versions
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.checkpoint import CHECKPOINT
 from spark_mq.store.config.store_paths import ABORT
-from spark_mq.store.index.broker_answer import (
+from spark_mq.store.index.coverage import CheckedIndex, IndexCoverage
+from spark_mq.store.index.key_index import (
     FIRST_TIME,
     LAST_TIME,
     MQADMIN_MAX_NUM,
     BrokerAnswer,
     IndexType,
+    KeyIndex,
     broker_answer,
 )
-from spark_mq.store.index.coverage import CheckedIndex, IndexCoverage
-from spark_mq.store.index.key_index import KeyIndex
 from spark_mq.store.live_end import LiveEndFinder
-from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.log_range import LiveEnd, LogRange
 from spark_mq.store.log.record_lookup import NoRecord, RecordLookup
 from spark_mq.store.log.scan import InQueue, scan
+from spark_mq.store.log.segment_files import CorruptRange
 from spark_mq.store.queue.consume_queue import ConsumeQueue
-from spark_mq.store.queue.consume_queue_store import ConsumeQueueStore
-from spark_mq.store.queue.get_message import GetMessageResult
+from spark_mq.store.queue.consume_queue_store import ConsumeQueueStore, GetMessageResult
 from spark_mq.store.queue.lookup import QueueCover
 from spark_mq.store.queue.offset_by_time import BoundaryType
 from spark_mq.store.settled_files import StateMemory, settled_state
@@ -562,11 +561,7 @@ class MessageStore:
         return str(record) if isinstance(record, NoRecord) else None
 
     def why_no_message(
-        self,
-        topic: str,
-        key: str,
-        begin: int | datetime | None = None,
-        end: int | datetime | None = None,
+        self, topic: str, key: str, begin: int | datetime | None = None, end: int | datetime | None = None
     ) -> str:
         """Why `query_message` returns no message, as text for a person."""
         is_bounded = begin is not None or end is not None

@@ -21,11 +21,10 @@ from spark_mq.store.config.config_file import DELAY_OFFSETS as DELAY_OFFSETS_FIL
 from spark_mq.store.config.config_file import as_integer, load_config, load_consumer_offsets, parse_delay_offsets
 from spark_mq.store.config.consumer_filters import load_consumer_filters
 from spark_mq.store.config.store_paths import ABORT
+from spark_mq.store.file_states import QueueState, QueueStateName, QueueStates, queue_states, segment_states
+from spark_mq.store.file_tables import index_file_rows
 from spark_mq.store.index.folder import index_layout
-from spark_mq.store.index.tables import index_file_rows
 from spark_mq.store.message_store import MessageStore
-from spark_mq.store.queue_state import QueueState, QueueStateName, QueueStates, queue_states
-from spark_mq.store.segment_state import segment_states
 from spark_mq.tables.config import CONSUMER_FILTERS, CONSUMER_OFFSETS, DELAY_OFFSETS, SUBSCRIPTION_GROUPS, TOPICS
 from spark_mq.tables.store_files import CHECKPOINT, QUEUES, SEGMENTS
 

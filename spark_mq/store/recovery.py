@@ -4,7 +4,7 @@ The steps are those of `DefaultMessageStore.load` and `start`, 4.9.0 to 5.5.1. `
 facts, and has the rules that both share. Not modelled, as there: controller mode, `duplicationEnable`, DLedger and
 RocksDB; nor batch consume queues and `enableMultiDispatch`. The broker is a master.
 
-The rest of the log is read, too: its messages that have no unit do not get one by the start (`lacking_scan`).
+The rest of the log is read, too: its messages that have no unit do not get one by the start (`dispatch_requests`).
 """
 
 from __future__ import annotations
@@ -49,20 +49,12 @@ from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.config.store_kind import Door, check_form
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX
 from spark_mq.store.dispatch_log import ANYWHERE, NOWHERE, DispatchLog, RecoveryRows
-from spark_mq.store.dispatch_requests import DispatchRequests, StartingQueues, doubled_entries
-from spark_mq.store.gone_messages import find_gone_messages
+from spark_mq.store.dispatch_requests import DispatchRequests, LackingScan, StartingQueues, doubled_entries
 from spark_mq.store.index.folder import index_files
 from spark_mq.store.index_state import index_state, kept_files, last_indexed
-from spark_mq.store.lacking_scan import LackingScan
+from spark_mq.store.lacking_messages import find_gone_messages
 from spark_mq.store.log.log_range import LogRange
-from spark_mq.store.log.recovery_walk import (
-    END_REASONS,
-    DispatchWalk,
-    LogFile,
-    RecoveryWalk,
-    WalkEnd,
-    accepts_record,
-)
+from spark_mq.store.log.recovery_walk import END_REASONS, DispatchWalk, LogFile, RecoveryWalk, WalkEnd, accepts_record
 from spark_mq.store.log.segment_files import find_data_end, is_segment_name, usual_size
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.folders import QueueFileInfo, QueueFolder, find_queue_file_size, queue_folders
@@ -482,12 +474,7 @@ class _Start:
             )
 
     def _dispatch_rest(
-        self,
-        kept: Sequence[LogFile],
-        queues: StartingQueues,
-        log: DispatchLog,
-        end: WalkEnd,
-        checked: DispatchRequests,
+        self, kept: Sequence[LogFile], queues: StartingQueues, log: DispatchLog, end: WalkEnd, checked: DispatchRequests
     ) -> int | None:
         """Dispatch from the end of the queues on, as `start` does.
 

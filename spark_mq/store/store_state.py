@@ -39,10 +39,15 @@ from spark_mq.store.config.checkpoint import Checkpoint, checkpoint_problem
 from spark_mq.store.config.store_kind import Door, check_form, has_rocksdb_queues
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONFIG, CONSUME_QUEUE
 from spark_mq.store.disk_use import DiskUse, disk_use
-from spark_mq.store.gone_messages import GoneMessages, find_gone_messages
 from spark_mq.store.index.folder import find_index_layout
 from spark_mq.store.index_state import IndexState, LastIndexed, index_state, kept_files, last_indexed
-from spark_mq.store.lacking_messages import LackingMessage, LackingMessages, find_lacking_messages
+from spark_mq.store.lacking_messages import (
+    GoneMessages,
+    LackingMessage,
+    LackingMessages,
+    find_gone_messages,
+    find_lacking_messages,
+)
 from spark_mq.store.log.log_range import LogRange, between
 from spark_mq.store.log.segment_files import DEFAULT_SEGMENT_SIZE, is_segment_name, usual_size
 from spark_mq.store.message_store import MessageStore
@@ -248,11 +253,7 @@ def _config(store: MessageStore) -> tuple[ConfigSnapshot, ...]:
 
 
 def _settings(
-    store: MessageStore,
-    conf: BrokerConf,
-    rules: Sequence[BrokerVersions],
-    log: LogState,
-    folders: list[QueueFolder],
+    store: MessageStore, conf: BrokerConf, rules: Sequence[BrokerVersions], log: LogState, folders: list[QueueFolder]
 ) -> list[FileSetting]:
     """The settings that are assumed; a setting that files do not show is said to be unknown."""
     size = conf.commit_log_file_size

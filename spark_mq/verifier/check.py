@@ -33,10 +33,10 @@ from spark_mq.io.location import Location
 from spark_mq.job.task_items import TaskItems
 from spark_mq.store.broker_versions import find_broker_versions
 from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.config.config_file import is_topic_name
 from spark_mq.store.config.consumer_filters import load_consumer_filters
 from spark_mq.store.config.store_kind import has_rocksdb_queues
 from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
-from spark_mq.store.config.topics import is_topic_name
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.segment_files import find_data_end

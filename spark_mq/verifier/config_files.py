@@ -17,13 +17,13 @@ from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkp
 from spark_mq.store.config.config_file import (
     DELAY_OFFSETS,
     ConsumerOffset,
+    configured_topics,
     load_config,
     load_consumer_offsets,
     parse_delay_offsets,
     parse_fastjson,
 )
 from spark_mq.store.config.store_paths import ABORT, CONFIG
-from spark_mq.store.config.topics import configured_topics
 from spark_mq.verifier.finding import findings
 
 _FIELDS = (

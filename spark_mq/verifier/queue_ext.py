@@ -28,8 +28,7 @@ from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.folders import QueueFolder
-from spark_mq.store.queue.read_cost import cost_of
-from spark_mq.store.queue.unit_cover import FoundUnits
+from spark_mq.store.queue.unit_cover import FoundUnits, cost_of
 from spark_mq.store.queue.unit_reader import records_of_units
 from spark_mq.verifier.finding import findings, text
 from spark_mq.verifier.sink import FindingSink

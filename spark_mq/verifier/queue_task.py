@@ -17,10 +17,10 @@ from spark_mq.format.java_text import decode_utf8
 from spark_mq.indexer.queue_runs import Run, runs_in
 from spark_mq.io.file_reader import FileReader, FileReaders
 from spark_mq.io.location import Location
-from spark_mq.store.config.topics import is_configured
+from spark_mq.store.config.config_file import is_configured
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.log.segment_files import find_data_end
-from spark_mq.store.queue.consume_queue_ext import ConsumeQueueExt
+from spark_mq.store.queue.consume_queue import ConsumeQueueExt
 from spark_mq.verifier.finding import findings
 from spark_mq.verifier.log_bounds import LiveLog, LogBounds
 from spark_mq.verifier.queue_file import ExpectedFile, queue_file_findings

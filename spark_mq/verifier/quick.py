@@ -17,19 +17,18 @@ from spark_mq.format.index_file import ENTRY, ENTRY_SIZE, HEADER, HEADER_SIZE, I
 from spark_mq.io.file_reader import FileReader, FileReaders
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.config.config_file import is_configured
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX
-from spark_mq.store.config.topics import is_configured
-from spark_mq.store.gone_messages import find_gone_messages
+from spark_mq.store.file_states import QueueStateName, queue_states, segment_states
 from spark_mq.store.index.folder import IndexFileInfo
 from spark_mq.store.index_state import index_state
+from spark_mq.store.lacking_messages import find_gone_messages
 from spark_mq.store.live_end import LiveEndFinder
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.log_range import LiveEnd
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.folders import QueueFolder, existing_file_size
-from spark_mq.store.queue_state import QueueStateName, queue_states
-from spark_mq.store.segment_state import segment_states
 from spark_mq.store.store_lock import is_locked
 from spark_mq.verifier.config_files import BrokerState, ConfigFiles, QueueBounds, checkpoint_findings, config_findings
 from spark_mq.verifier.finding import FINDING_SCHEMA, findings

@@ -32,7 +32,7 @@ from spark_mq.lifecycle.statistics import hot_keys_rows, rates_rows, skew_rows
 from spark_mq.lifecycle.traces import traces_rows
 from spark_mq.lifecycle.transactions import transaction_rows
 from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.log.corrupt_range import CorruptRange
+from spark_mq.store.log.segment_files import CorruptRange
 from spark_mq.store.message_store import MessageStore
 from tests.support.store_history import expire
 from tests.support.stores import OWN_STORES, RealStore, stores_in

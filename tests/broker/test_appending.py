@@ -16,8 +16,8 @@ from spark_mq.io.location import Location
 from spark_mq.source.messages import MessagesReader
 from spark_mq.source.options import parse_options
 from spark_mq.store.log.commit_log import CommitLog, SegmentSource
-from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.live_reader import LiveReader
+from spark_mq.store.log.segment_files import CorruptRange
 from tests.broker import harness
 from tests.support.soak import SOAKS
 

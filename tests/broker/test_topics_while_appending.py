@@ -18,7 +18,7 @@ from spark_mq.source import time_window as queue_comparison
 from spark_mq.source.options import parse_options
 from spark_mq.source.planner import AccessPath, plan_messages
 from spark_mq.store.message_store import MessageStore
-from spark_mq.store.queue.read_cost import ReadCost
+from spark_mq.store.queue.unit_cover import ReadCost
 from tests.broker import harness
 from tests.support.in_process import message_batches
 from tests.support.soak import SOAKS

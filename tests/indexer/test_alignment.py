@@ -9,7 +9,7 @@ import pytest
 
 from spark_mq.indexer.split_rows import SplitRow
 from spark_mq.indexer.stage import misaligned_segments
-from spark_mq.store.log.corrupt_range import CorruptRange
+from spark_mq.store.log.segment_files import CorruptRange
 
 LAST = 1000
 DAMAGE = CorruptRange("segment", 1050, 1060, "CODE", "reason")

@@ -27,7 +27,7 @@ from spark_mq.io.location import Location
 from spark_mq.job.task_items import TaskItems
 from spark_mq.job.tasks import LocalTasks
 from spark_mq.store.index.folder import index_end, index_files
-from spark_mq.store.log.corrupt_range import CorruptRange
+from spark_mq.store.log.segment_files import CorruptRange
 from tests.support.index_model import PlainIndexFile, PlainIndexService, PlainMessage
 from tests.support.stores import tree_of
 

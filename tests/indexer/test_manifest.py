@@ -15,7 +15,7 @@ from spark_mq.indexer.rebuild_plan import StagingSettings
 from spark_mq.indexer.split_rows import SplitRow
 from spark_mq.io.location import Location
 from spark_mq.store.log.commit_log import CommitLog
-from spark_mq.store.log.corrupt_range import CorruptRange
+from spark_mq.store.log.segment_files import CorruptRange
 from spark_mq.testing import LogWriter
 
 SIZE = 100

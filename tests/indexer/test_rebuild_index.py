@@ -16,7 +16,7 @@ from spark_mq.indexer.rebuild_request import RebuildRequest
 from spark_mq.indexer.report import RebuildReport
 from spark_mq.io.location import Location
 from spark_mq.store.config.checkpoint import Checkpoint
-from spark_mq.store.index.names import parse_time_zone
+from spark_mq.store.index.folder import parse_time_zone
 from spark_mq.testing import LogWriter
 from tests.support.index_model import PlainIndexFile
 from tests.support.index_stores import layout_of

@@ -26,7 +26,7 @@ from spark_mq.lifecycle.delayed import (
 )
 from spark_mq.lifecycle.selected_messages import LogSource, ReadableLog
 from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.log.corrupt_range import CorruptRange
+from spark_mq.store.log.segment_files import CorruptRange
 from spark_mq.tables.lifecycle import DELAYED
 from tests.support.removed_parts import remove_parts
 from tests.support.soak import SOAKS

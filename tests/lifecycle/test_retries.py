@@ -21,8 +21,8 @@ from spark_mq.lifecycle.retries import RetryFacts, dead_letters, dead_letters_ro
 from spark_mq.lifecycle.retry_copies import RETRY_COLUMNS, RETRY_PROPERTIES
 from spark_mq.lifecycle.retry_topic import RetryTopic
 from spark_mq.lifecycle.selected_messages import SelectedMessages
-from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.log_range import LogRange
+from spark_mq.store.log.segment_files import CorruptRange
 from spark_mq.tables.all_tables import TABLES
 from tests.support.kernels import examples
 from tests.support.removed_parts import remove_parts

@@ -27,7 +27,7 @@ from spark_mq.lifecycle.transactions import (
     transactions,
 )
 from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.log.corrupt_range import CorruptRange
+from spark_mq.store.log.segment_files import CorruptRange
 from spark_mq.tables.lifecycle import TRANSACTIONS
 from tests.support.removed_parts import remove_parts
 from tests.support.soak import SOAKS

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from spark_mq.format.kernels.gaps import fill_gaps
+from spark_mq.format.kernels.encode import fill_gaps
 from spark_mq.format.system_topic import LEFT_OUT_TOPIC
 from spark_mq.restorer.encode_messages import encode_messages
 from spark_mq.restorer.encoding_rules import EncodingRules

@@ -25,9 +25,9 @@ from spark_mq.source import time_window as queue_comparison
 from spark_mq.source.options import parse_options
 from spark_mq.source.planner import AccessPath, ReadPlan, plan_messages
 from spark_mq.store.index import coverage, key_index
-from spark_mq.store.index import names as file_times
+from spark_mq.store.index import folder as file_times
 from spark_mq.store.message_store import MessageStore
-from spark_mq.store.queue.read_cost import ReadCost
+from spark_mq.store.queue.unit_cover import ReadCost
 from tests.support.broken_trees import BrokenTrees
 from tests.support.in_process import read_rows
 from tests.support.index_stores import index_files, layout_of

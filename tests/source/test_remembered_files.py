@@ -27,7 +27,7 @@ from spark_mq.store import message_store, settled_files
 from spark_mq.store.log import log_range
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.message_store import MessageStore
-from spark_mq.store.queue.read_cost import ReadCost
+from spark_mq.store.queue.unit_cover import ReadCost
 from tests.support.in_process import message_batches
 from tests.support.kernels import examples
 from tests.support.mapped_store import FrozenTimes, MappedStore

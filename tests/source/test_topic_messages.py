@@ -20,7 +20,7 @@ from spark_mq.source import time_window, topic_messages
 from spark_mq.store import message_selection
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.message_store import MessageStore
-from spark_mq.store.queue.read_cost import ReadCost
+from spark_mq.store.queue.unit_cover import ReadCost
 from tests.support.broken_trees import BrokenTrees
 from tests.support.index_stores import layout_of
 from tests.support.soak import SOAKS

@@ -12,8 +12,7 @@ import pytest
 from spark_mq.source.topic_plan import TopicCover, unit_reads
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.queue.consume_queue import ConsumeQueue
-from spark_mq.store.queue.read_cost import LOCAL
-from spark_mq.store.queue.unit_cover import FoundUnits
+from spark_mq.store.queue.unit_cover import LOCAL, FoundUnits
 
 SPLIT = 1 << 30
 DISTANCE = 32 << 10

@@ -38,7 +38,7 @@ from spark_mq.source.planner import AccessPath, ReadPlan, plan_messages
 from spark_mq.store import settled_files
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.message_store import MessageStore
-from spark_mq.store.queue.read_cost import ReadCost
+from spark_mq.store.queue.unit_cover import ReadCost
 from spark_mq.testing import LogWriter, write_store
 from tests.support.damaged_queues import Edit, damaged, edits
 from tests.support.in_process import read_partitions, read_rows

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from spark_mq.format.record import decode_record
 from spark_mq.io.location import Location
 from spark_mq.store.log.commit_log import CommitLog
-from spark_mq.store.log.corrupt_range import CorruptRange
+from spark_mq.store.log.segment_files import CorruptRange
 from tests.support.corruption_model import Place, expected_places, framing_fields, with_value, wrong_values
 from tests.support.kernels import WITHOUT_JIT, examples
 from tests.support.readers import Part, by_hopping, by_splits, limited_reads, split_sizes

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from spark_mq import MessageStore
-from spark_mq.store.index.names import index_file_names
+from spark_mq.store.index.folder import index_file_names
 from spark_mq.store.store_state import store_state
 from tests.support.index_stores import STORES, WHOLE, index_files, layout_of, plain_key_hash, puts_of
 from tests.support.java_strings import java_hash

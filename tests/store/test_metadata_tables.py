@@ -18,7 +18,7 @@ import pytest
 from spark_mq import MessageStore
 from spark_mq.errors import ConfigError
 from spark_mq.store import metadata_tables
-from spark_mq.store.queue.batches import plan_queue_splits, unit_batches
+from spark_mq.store.file_tables import plan_queue_splits, unit_batches
 from spark_mq.store.queue.folders import queue_folders
 from spark_mq.tables.store_files import CONSUME_QUEUE
 from tests.support.stores import OWN_STORES, SHARED_STORES, RealStore, all_stores, stores_in

@@ -253,7 +253,7 @@ def read_once(patch: pytest.MonkeyPatch) -> None:
         recoveries.update(zip(missing, next_recoveries(store, missing, conf) if missing else [], strict=True))
         return [recoveries[start] for start in asked]
 
-    for module in ("store_state", "queue_state"):
+    for module in ("store_state", "file_states"):
         patch.setattr(f"spark_mq.store.{module}.find_lacking_messages", lacking)
     patch.setattr("spark_mq.store.recovery.next_recoveries", recover)
     patch.setattr("spark_mq.store.config.config_file.parse_fastjson", cache(parse_fastjson))

@@ -19,7 +19,7 @@ from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.properties import TAGS, parse_properties
 from spark_mq.format.record import COMPRESSED_FLAG, Record
 from spark_mq.format.timestamp import EARLIEST_MILLIS, LATEST_MILLIS
-from spark_mq.store.log.corrupt_range import CorruptRange
+from spark_mq.store.log.segment_files import CorruptRange
 
 if TYPE_CHECKING:
     from spark_mq.store.message_store import MessageStore

@@ -122,7 +122,7 @@ def _print_as_broker(arguments: argparse.Namespace, begin: int | None, end: int 
     from spark_mq.cli.several_stores import opened_stores
     from spark_mq.format.dispatch import record_keys, record_tags_key, tags_key
     from spark_mq.lifecycle.life.store_rules import Situations
-    from spark_mq.store.index.broker_answer import MQADMIN_MAX_NUM
+    from spark_mq.store.index.key_index import MQADMIN_MAX_NUM
 
     for name in ("filter", "check_index", "explain"):
         if getattr(arguments, name):

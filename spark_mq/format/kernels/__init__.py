@@ -7,9 +7,9 @@ without numba.
 Read `kernel` (how a function is compiled), `compile` (all of them, ahead), `cache` (where the result is kept) and
 `big_endian` first, then `frames` (where the parts of each record are), `resync` (the first record of a split),
 `properties`, `java_string`, `crc`. Then what is built from frames: `columns` with `fields` and `gather` (Arrow
-columns), `bodies` and `batches` (decompression, batches of limited size), `dispatch` (consume queue units),
-`index_keys` and `index_put` (index entries and files), `recovery` (the checks of a broker that starts). `encode`,
-`property_writer` and `gaps` make records.
+columns, decompressed bodies), `batches` (of limited size), `dispatch` (consume queue units),
+`index_keys` and `index_put` (index entries and files), `recovery` (the checks of a broker that starts). `encode`
+and `property_writer` make records.
 
 Some modules have a twin in plain Python for single records. Tests compare the two, so change both:
 

@@ -12,8 +12,7 @@ import pyarrow.compute as pc
 from spark_mq.format.array_types import Bytes, Int64s
 from spark_mq.format.compression import DEFAULT_BODY_LIMIT
 from spark_mq.format.dispatch import KeyType
-from spark_mq.format.kernels.bodies import Bodies, decompress_body, is_compressed
-from spark_mq.format.kernels.columns import MessageColumns
+from spark_mq.format.kernels.columns import Bodies, MessageColumns, decompress_body, is_compressed
 from spark_mq.format.kernels.crc import wrong_body_crcs, wrong_property_crcs
 from spark_mq.format.kernels.frames import Frames
 from spark_mq.format.message_schema import CORRUPT_RECORD

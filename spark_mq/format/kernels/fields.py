@@ -140,13 +140,7 @@ def read_fields(buffer: Bytes, frames: Frames, names: Sequence[str]) -> dict[str
 
 @kernel
 def _read_fields(
-    buffer: Bytes,
-    frames: Frames,
-    origins: Int64s,
-    distances: Int64s,
-    short: int,
-    int32s: OutInt32s,
-    int64s: OutInt64s,
+    buffer: Bytes, frames: Frames, origins: Int64s, distances: Int64s, short: int, int32s: OutInt32s, int64s: OutInt64s
 ) -> None:
     count = frames.size
     for index in range(count):

@@ -18,13 +18,12 @@ from spark_mq.format.system_topic import REVIVE_PREFIX, SCHEDULE_TOPIC, TIMER_TO
 from spark_mq.lifecycle.life.situation import REAL_TOPIC, RETRY_TOPIC, text_properties
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.checkpoint import lost_end
-from spark_mq.store.config.config_file import consumed_offsets
-from spark_mq.store.config.topics import configured_topics
+from spark_mq.store.config.config_file import configured_topics, consumed_offsets
 from spark_mq.store.expiry import MILLIS_PER_HOUR, expire_times, live_segments
-from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.log_range import LogRange, newest_record
 from spark_mq.store.log.record_lookup import NoRecord
 from spark_mq.store.log.scan import InQueue, WithKeyOfAnyTopic, scan
+from spark_mq.store.log.segment_files import CorruptRange
 from spark_mq.store.message_selection import known_topics, uncovered_parts
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.lookup import QueueCover

@@ -20,8 +20,7 @@ from spark_mq.format.java_text import decode_utf8
 from spark_mq.io.file_reader import FileReaders, read_together
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.index.folder import IndexFileInfo, index_files, index_layout
-from spark_mq.store.index.names import files_in_time
+from spark_mq.store.index.folder import IndexFileInfo, files_in_time, index_files, index_layout
 from spark_mq.store.log.log_range import LiveEnd, LogRange, between, next_record
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.log.scan import WithKey
@@ -151,9 +150,9 @@ class IndexCoverage:
     """Opens and checks the index files of a store, each when it is first needed.
 
     A time range needs the files from the newest one before its messages to the oldest one after them. Names and headers
-    say which files these are (`file_times`). Then the two are opened and checked: a file whose header and first record
-    agree that they were stored more than `CLOCK_TOLERANCE_MILLIS` before the time range shows that everything before
-    this record was stored before the time range, too. So what is not opened cannot have a message that is asked for.
+    say which files these are (`files_in_time`). Then the two are opened and checked: a file whose header and first
+    record agree that they were stored more than `CLOCK_TOLERANCE_MILLIS` before the time range shows that everything
+    before this record was stored before the time range, too. So what is not opened cannot have a message that is asked for.
 
     `problems` describes the damage of files that are not used, as text for a person.
     """

@@ -2,12 +2,22 @@
 
 An index can have only some keys of its last message, if the broker was killed between two of them. Or it has them
 twice: a recovery puts the keys of the last message again (`IndexService.buildIndex`@5.3.3 compares with <).
+
+(`IndexService.getAndCreateLastIndexFile`, `UtilAll.timeMillisToHumanString`@5.3.3.) The order of the names is the order
+of the files. A rebuilt file is named after the store time of its first message: a broker would have created the file at
+that time.
+
+A name is the time at which the broker created the file, so the first message of the file was stored before. Both are
+only hints: a name or a header can be damaged, and a broker that dispatches its log again creates files much later. So
+`coverage` checks the files at both ends of the range before it leaves out the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 from pyarrow import fs
@@ -26,15 +36,150 @@ from spark_mq.format.index_file import (
     IndexLayout,
     decode_header,
 )
+from spark_mq.format.timestamp import EPOCH
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import NOTHING_TELLS, BrokerConf, Sourced
 from spark_mq.store.config.store_paths import INDEX
+from spark_mq.store.log.splits import CLOCK_TOLERANCE_MILLIS
 
+BeginOf = Callable[[int], int | None]
+"""The begin time in the header of a file, by the file's index; None if the header cannot be read."""
+_FORMAT = "%Y%m%d%H%M%S"
+_LATEST = "99991231235959000"
+_STEP = timedelta(minutes=15)
+"""The offsets of time zones are multiples of a quarter of an hour."""
+_FARTHEST = 1 << 40
+"""Milliseconds: no zone is so far ahead of another, and `timedelta` can represent the difference."""
+_NEAR = timedelta(minutes=2)
+"""The longest time between the storing of a file's first message and the creation of the file."""
 _NAME_LENGTH = len("yyyyMMddHHmmssSSS")
 _BLOCK = 1024
 _MOST = 64 << 10
 """Entries of one message that are read: a message has at most 16,384 keys."""
+
+
+def files_in_time(names: Sequence[str], begin_of: BeginOf, begin: int | None, end: int | None) -> tuple[int, int]:
+    """The newest file before all messages of a time range, and the oldest file after all of them.
+
+    Args:
+        names: The names of a store's index files, in order.
+        begin_of: Reads the begin time of a file's header, in milliseconds; called for few files.
+        begin: The earliest store time in milliseconds, included; None for any.
+        end: The latest store time in milliseconds, included; None for any.
+
+    Returns:
+        Two indexes of `names`. The first is 0 if there is no such file, the second `len(names)`.
+    """
+    count = len(names)
+    if not count or (begin is None and end is None):
+        return 0, count
+    newest = ((names[index], begin_of(index)) for index in range(count - 1, max(count - 3, -1), -1))
+    zone = zone_of_names([(name, time) for name, time in newest if time is not None])
+    first, stop = 0, count
+    if begin is not None:
+        earliest = begin - CLOCK_TOLERANCE_MILLIS
+        start = _first_created_from(names, zone, earliest) if zone is not None else 0
+        first = max(_first_begun_from(begin_of, earliest, start, count) - 1, 0)
+    if end is not None:
+        latest = end + CLOCK_TOLERANCE_MILLIS + 1
+        start = _first_created_from(names, zone, latest) if zone is not None else 0
+        stop = _first_begun_from(begin_of, latest, max(start, first), count)
+    return first, stop
+
+
+def _first_created_from(names: Sequence[str], zone: tzinfo, time: int) -> int:
+    """The index of the first file that was created at `time` (milliseconds) or later."""
+    low, high = 0, len(names)
+    while low < high:
+        middle = (low + high) // 2
+        created = time_of_name(names[middle], zone)
+        if created is not None and created < time:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _first_begun_from(begin_of: BeginOf, time: int, start: int, count: int) -> int:
+    """The index of the first file from `start` on whose header has a begin time of `time` or later.
+
+    The steps from `start` on double: names are nearly always right.
+    """
+
+    def is_before(index: int) -> bool:
+        found = begin_of(index)
+        return found is None or found < time
+
+    low, step = start, 1
+    while low < count and is_before(low):
+        if low + step >= count or not is_before(low + step):
+            break
+        low, step = low + step, 2 * step
+    else:
+        return low
+    high = min(low + step, count)
+    low += 1
+    while low < high:
+        middle = (low + high) // 2
+        if is_before(middle):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def index_file_names(timestamps: Iterable[int], zone: tzinfo, above: str = "") -> list[str]:
+    """Ascending names for files whose first messages were stored at `timestamps` (milliseconds).
+
+    `above` is the newest existing name; all new names are above it.
+    """
+    names = []
+    for timestamp in timestamps:
+        name = _name(timestamp, zone)
+        if name <= above:
+            name = f"{int(above) + 1:017d}"
+        names.append(name)
+        above = name
+    return names
+
+
+def _name(timestamp: int, zone: tzinfo) -> str:
+    try:
+        moment = (EPOCH + timedelta(milliseconds=timestamp)).astimezone(zone)
+        return f"{moment.year:04d}{moment:%m%d%H%M%S}{moment.microsecond // 1000:03d}"
+    except (OverflowError, ValueError):
+        return "0" * 17 if timestamp < 0 else _LATEST
+
+
+def zone_of_names(files: Iterable[tuple[str, int]]) -> tzinfo | None:
+    """The zone in which a broker named its files, from (name, begin timestamp in milliseconds); None if unknown."""
+    for name, begin_timestamp in sorted(files, reverse=True):
+        local = time_of_name(name, UTC)
+        if local is None or not abs(local - begin_timestamp) < _FARTHEST:
+            continue
+        ahead = timedelta(milliseconds=local - begin_timestamp)
+        whole = round(ahead / _STEP) * _STEP
+        if begin_timestamp > 0 and abs(ahead - whole) < _NEAR and abs(whole) < timedelta(hours=24):
+            return timezone(whole)
+    return None
+
+
+def time_of_name(name: str, zone: tzinfo) -> int | None:
+    """The time that a name stands for in a zone, milliseconds since the epoch; None if it stands for none."""
+    try:
+        moment = datetime.strptime(name[:14], _FORMAT).replace(tzinfo=zone) + timedelta(milliseconds=int(name[14:]))
+        return (moment - EPOCH) // timedelta(milliseconds=1)
+    except (ValueError, OverflowError):
+        return None
+
+
+def parse_time_zone(name: str) -> tzinfo:
+    """The time zone with a name such as `Asia/Shanghai` or `UTC`. Raises `OptionError` for an unknown name."""
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise OptionError(f"--time-zone {name!r} is not a known time zone, such as Asia/Shanghai") from error
 
 
 @dataclass(frozen=True)

@@ -10,22 +10,31 @@ If a file is not valid when it is opened (`coverage`) or during a look-up, `prob
 is read instead. A look-up cannot notice one kind of damage: if a slot, or the pointer of an entry, became zero or
 points to an older entry of the same slot, entries are skipped without a trace. `check` finds such damage, and reads
 whole files for it (`format.index_query`). An entry that a whole file lacks is found only by `spark-mq verify`.
+
+A broker returns what its index files say: at most `maxMsgsNumBatch` messages (64), those of other keys with the same
+hash among them, for times in whole seconds, and nothing that its index files lack. The rule is the same in 4.9.7 and
+5.3.3. A broker repeats a look-up of which no message is in the log, up to three times, with the same result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Self
 
 from spark_mq.errors import CorruptIndexError, CorruptLogError
-from spark_mq.format.dispatch import record_keys, record_tags_key
+from spark_mq.format.dispatch import record_keys, record_tags_key, tags_key
 from spark_mq.format.index_file import IndexHeader
-from spark_mq.format.index_query import Entry, IndexFile, walk_slot
+from spark_mq.format.index_query import Entry, IndexFile, query_offset, walk_slot
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.record import HEAD_SIZE, Record, read_store_timestamp
 from spark_mq.format.timestamp import EARLIEST_MILLIS, LATEST_MILLIS
+from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
+from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.index.coverage import CheckedIndex, IndexCoverage, IndexedRange, IndexedWindow
+from spark_mq.store.index.folder import IndexFileInfo, index_files, index_layout
 from spark_mq.store.log.log_range import LogRange, between
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.log.scan import SHORT_RANGE, WithKey, scan, splits_of
@@ -35,11 +44,80 @@ from spark_mq.store.log.splits import CLOCK_TOLERANCE_MILLIS
 if TYPE_CHECKING:
     from spark_mq.format.array_types import Int32s, Int64s
 
-
+FIRST_TIME, LAST_TIME = 0, (1 << 63) - 1
+"""The time range of `mqadmin queryMsgByKey`, if none is given."""
+MQADMIN_MAX_NUM = 64
+"""The number of messages for which `mqadmin queryMsgByKey` asks, if none is given."""
 _MAX_SECONDS = 0x7FFFFFFF
 
 MAX_TABLE_RANGE = 8 << 30
 """The largest part of the log, in bytes, for a table: about 550 MB of memory for messages of the usual size."""
+
+
+class IndexType(StrEnum):
+    """What a look-up in the index is for (`QueryMessageRequestHeader.indexType`@5.5.0); a unique key is a key, too."""
+
+    KEY = "K"
+    TAG = "T"
+
+
+@dataclass(frozen=True)
+class BrokerAnswer:
+    """What a broker returns.
+
+    Attributes:
+        records: The messages in the order of the log. A message can be there twice, and messages of other keys can.
+        index_last_update_timestamp: The end time of the newest index file, in milliseconds; 0 if the index has nothing.
+        unreadable: Commit log offsets in the index at which the log has no record.
+    """
+
+    records: tuple[Record, ...]
+    index_last_update_timestamp: int
+    index_last_update_commit_log_offset: int
+    unreadable: tuple[int, ...]
+
+
+def broker_answer(
+    store: Location,
+    conf: BrokerConf,
+    files: FileReaders,
+    find_record: Callable[[int], Record | None],
+    topic: str,
+    key: str,
+    max_num: int,
+    begin: int,
+    end: int,
+    index_type: IndexType = IndexType.KEY,
+) -> BrokerAnswer:
+    """The answer of a broker that runs on the store.
+
+    Args:
+        find_record: The live record at a commit log offset; None if there is none.
+        max_num: The largest number of messages that is asked for.
+        begin: The earliest store time in milliseconds, included.
+        end: The latest store time in milliseconds, included.
+        index_type: What `key` is: a key, or the tags of messages.
+    """
+    layout = index_layout(store, conf)
+
+    def index_file(info: IndexFileInfo) -> IndexFile:
+        layout.check_file_size(info.size, str(info.location))
+        return IndexFile(
+            str(info.location), layout, lambda position, length: files.read(info.location, position, length)
+        )
+
+    opened = [index_file(info) for info in index_files(store)]
+    key = tags_key(key) if index_type == IndexType.TAG else key
+    stored_topic, stored_key = topic.encode("utf-8", "replace"), key.encode("utf-8", "replace")
+    found = query_offset(opened, stored_topic, stored_key, max_num, begin, end, conf.max_msgs_num_batch)
+    offsets = sorted(found.commit_log_offsets)
+    records = [(offset, find_record(offset)) for offset in offsets]
+    return BrokerAnswer(
+        tuple(record for _, record in records if record is not None),
+        found.index_last_update_timestamp if offsets else 0,
+        found.index_last_update_commit_log_offset if offsets else 0,
+        tuple(dict.fromkeys(offset for offset, record in records if record is None)),
+    )
 
 
 class KeyIndex:
@@ -90,12 +168,7 @@ class KeyIndex:
         return CheckedIndex.of(self.window(begin, end), self._coverage.layout)
 
     def find_messages(
-        self,
-        topic: str,
-        key: str,
-        begin: int | None = None,
-        end: int | None = None,
-        beside: Sequence[LogRange] = (),
+        self, topic: str, key: str, begin: int | None = None, end: int | None = None, beside: Sequence[LogRange] = ()
     ) -> Iterator[Record]:
         """The live messages of a topic that have a key, each once, newest first.
 

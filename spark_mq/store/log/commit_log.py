@@ -20,8 +20,7 @@ from spark_mq.io.file_reader import OpenFile
 from spark_mq.io.location import Location
 from spark_mq.io.remote_file import READ_SIZE
 from spark_mq.store.config.store_paths import COMMIT_LOG
-from spark_mq.store.log.corrupt_range import MISSING, CorruptRange
-from spark_mq.store.log.segment_files import MAX_OFFSET, find_data_end, list_segment_files
+from spark_mq.store.log.segment_files import MAX_OFFSET, MISSING, CorruptRange, find_data_end, list_segment_files
 
 
 class SegmentSource(OpenFile):

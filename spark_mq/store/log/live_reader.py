@@ -40,8 +40,8 @@ from spark_mq.format.kernels.frames import Frames, skip_records
 from spark_mq.format.record import HEAD_SIZE, QUEUE_OFFSET_AT, read_store_timestamp
 from spark_mq.store.config.checkpoint import LastRun
 from spark_mq.store.log.commit_log import Segment, SegmentSource
-from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.record_reader import RecordChunk, RecordReader, joined_chunks
+from spark_mq.store.log.segment_files import CorruptRange
 
 _LOOK_AHEAD = 64 << 10
 _SKIPPED_SIZE = 512 << 10

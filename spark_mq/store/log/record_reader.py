@@ -14,8 +14,8 @@ from spark_mq.format.kernels.frames import CORRUPTION_REASONS, Frames, ScanStatu
 from spark_mq.format.kernels.kernel import FRAME_DTYPE
 from spark_mq.format.record import BLANK_SIZE, MAX_RECORD_SIZE, MIN_RECORD_SIZE, decode_record
 from spark_mq.store.log.commit_log import SegmentSource
-from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.record_lookup import UNFINISHED, UNFINISHED_REASON, is_finished
+from spark_mq.store.log.segment_files import CorruptRange
 
 _SMALL = 256 << 10
 """Chunks with fewer bytes of records are joined."""

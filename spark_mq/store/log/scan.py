@@ -20,9 +20,9 @@ from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.properties import INNER_MULTI_DISPATCH
 from spark_mq.format.record import Record, decode_record
 from spark_mq.io.location import Location
-from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.log_range import LogRange, iterate_records
 from spark_mq.store.log.record_lookup import RecordLookup
+from spark_mq.store.log.segment_files import CorruptRange
 from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE, Split, list_offset_range, within_time
 
 if TYPE_CHECKING:

@@ -30,8 +30,12 @@ from spark_mq.io.location import Location
 from spark_mq.io.remote_file import READ_SIZE
 from spark_mq.store.config.store_kind import check_plain_log
 from spark_mq.store.config.store_paths import COMMIT_LOG, MAPPED_FILE_NAME
-from spark_mq.store.log.corrupt_range import STRAY, CorruptRange
 
+MISSING = "MISSING"
+"""The code of a range that no segment contains. Other codes are names of `format.kernels.frames.ScanStatus`."""
+
+STRAY = "STRAY"
+"""The code of a file that has the name of a segment, but is not one: its name is not a commit log offset."""
 _ZERO_BLOCK: Final = bytes(READ_SIZE)
 _MOST_REQUESTS: Final = 8
 """Requests for parts of one remote file that are sent at the same time: zeros take long to arrive, too."""
@@ -47,6 +51,37 @@ _looks: dict[tuple[str, int, int | None], bool] = {}
 """Results of `_confirms_name`, by path, size and time of the last change: a stream lists the files repeatedly."""
 
 _MAGICS = tuple(magic.to_bytes(4, "big", signed=True) for magic in (MAGIC_V1, MAGIC_V2))
+
+
+@dataclass(frozen=True)
+class CorruptRange:
+    """Bytes of the log in which no record can be read, up to the next readable record or the segment's end.
+
+    Attributes:
+        file: The segment that contains the bytes, or that would contain them. A range of length 0 is about a whole
+            queue or index file: `file` is then that queue (`TOPIC/QUEUE ID`) or index file, and `reason` names offsets.
+        code: `MISSING`, `STRAY` or another kind of damage.
+        reason: The damage, as text for a person.
+    """
+
+    file: str
+    commit_log_offset: int
+    length: int
+    code: str
+    reason: str
+
+    def holds(self, commit_log_offset: int) -> bool:
+        """Whether the range contains the offset."""
+        return self.commit_log_offset <= commit_log_offset < self.commit_log_offset + self.length
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.reason}"
+
+    def describe(self) -> str:
+        """File, offset, length and reason, for a person."""
+        if self.code == STRAY or not self.length:
+            return f"{self.file}: {self.reason}"
+        return f"{self.file}: {self.length} bytes from commit log offset {self.commit_log_offset}: {self.reason}"
 
 
 def find_data_end(file: Location, size: int) -> int:

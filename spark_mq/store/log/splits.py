@@ -33,8 +33,7 @@ from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.store.config.store_paths import COMMIT_LOG
 from spark_mq.store.log.commit_log import CommitLog, Segment, clip_sizes
-from spark_mq.store.log.corrupt_range import MISSING, CorruptRange
-from spark_mq.store.log.segment_files import list_segment_files
+from spark_mq.store.log.segment_files import MISSING, CorruptRange, list_segment_files
 
 EXPIRED = "EXPIRED"
 """The code of a range before the log's first segment."""
@@ -128,9 +127,7 @@ def within_time(splits: Sequence[Split], start: int | None, end: int | None) -> 
         ends_late = not segment.is_last and bool(late) and late[-1] <= segment.end_offset
         kept.append(
             replace(
-                split,
-                skip_before=skip_before if begins_early else None,
-                skip_after=skip_after if ends_late else None,
+                split, skip_before=skip_before if begins_early else None, skip_after=skip_after if ends_late else None
             )
         )
     return kept

@@ -26,10 +26,10 @@ from spark_mq.format.dispatch import offset_in_queue
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.record import Record
 from spark_mq.io.location import Location
-from spark_mq.store.log.corrupt_range import CorruptRange
 from spark_mq.store.log.log_range import LiveEnd, LogRange
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.log.scan import FIRST, FOREVER, InQueue, scan
+from spark_mq.store.log.segment_files import CorruptRange
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 
 _FIRST_UNITS = 32

@@ -11,8 +11,8 @@ from spark_mq.format.array_types import Bytes
 from spark_mq.format.dispatch import record_keys
 from spark_mq.format.kernels.crc import wrong_body_crcs, wrong_property_crcs
 from spark_mq.format.kernels.dispatch import has_unit
+from spark_mq.format.kernels.encode import MAX_LEFT_OUT_SIZE, fill_gaps, min_gap_size
 from spark_mq.format.kernels.frames import ScanStatus, new_frames, scan_records
-from spark_mq.format.kernels.gaps import MAX_LEFT_OUT_SIZE, fill_gaps, min_gap_size
 from spark_mq.format.record import Record, decode_record
 from spark_mq.format.system_topic import LEFT_OUT_TOPIC
 from tests.support.kernels import WITHOUT_JIT, examples

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from spark_mq.errors import UnsafeNameError
-from spark_mq.store.config.topics import check_topic_name, new_topic_fault
+from spark_mq.store.config.config_file import check_topic_name, new_topic_fault
 from tests.support.stores import RealStore, all_stores
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from spark_mq.store.index.names import files_in_time, index_file_names, zone_of_names
+from spark_mq.store.index.folder import files_in_time, index_file_names, zone_of_names
 from spark_mq.store.log.splits import CLOCK_TOLERANCE_MILLIS as TOLERANCE
 
 START = 1_795_258_842_150

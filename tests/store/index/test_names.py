@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from spark_mq.errors import OptionError
 from spark_mq.format.index_file import decode_header
-from spark_mq.store.index.names import index_file_names, parse_time_zone, zone_of_names
+from spark_mq.store.index.folder import index_file_names, parse_time_zone, zone_of_names
 from tests.support.index_stores import layout_of
 from tests.support.stores import RealStore, all_stores
 

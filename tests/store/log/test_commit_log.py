@@ -13,8 +13,7 @@ from spark_mq.errors import StoreNotFoundError
 from spark_mq.io.location import Location
 from spark_mq.store.log import segment_files as data_end
 from spark_mq.store.log.commit_log import CommitLog
-from spark_mq.store.log.corrupt_range import MISSING
-from spark_mq.store.log.segment_files import find_data_end
+from spark_mq.store.log.segment_files import MISSING, find_data_end
 from spark_mq.testing import LogWriter, write_store
 from tests.support.kernels import examples
 from tests.support.readers import by_hopping, by_splits, offsets_of

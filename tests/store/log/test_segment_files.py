@@ -23,8 +23,7 @@ from spark_mq.source.message_stream import MessagesStreamReader
 from spark_mq.source.options import parse_stream_options
 from spark_mq.store.live_end import LiveEndFinder
 from spark_mq.store.log.commit_log import CommitLog
-from spark_mq.store.log.corrupt_range import STRAY
-from spark_mq.store.log.segment_files import list_segment_files
+from spark_mq.store.log.segment_files import STRAY, list_segment_files
 from spark_mq.testing import LogWriter
 from tests.support.kernels import examples
 from tests.support.readers import by_hopping, by_splits, offsets_of

@@ -17,7 +17,7 @@ from spark_mq.format.consume_queue_ext import ExtUnit, is_address
 from spark_mq.lifecycle.delayed import delayed_rows
 from spark_mq.lifecycle.life.life import life
 from spark_mq.store.config.consumer_filters import load_consumer_filters
-from spark_mq.store.queue.batches import plan_queue_splits, unit_batches
+from spark_mq.store.file_tables import plan_queue_splits, unit_batches
 from spark_mq.store.queue.folders import queue_folders
 from spark_mq.tables.store_files import CONSUME_QUEUE
 from tests.support.filtered_store import FILTERED, TOPIC, properties_of, records_of, tags_code_of

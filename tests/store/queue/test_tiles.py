@@ -14,7 +14,7 @@ from spark_mq.format.java_text import hash_code
 from spark_mq.io.location import Location
 from spark_mq.store.log.log_range import LogRange, between
 from spark_mq.store.queue.consume_queue import can_have_tags, tags_codes_of
-from spark_mq.store.queue.read_cost import LOCAL, REMOTE, coalesced, cost_of
+from spark_mq.store.queue.unit_cover import LOCAL, REMOTE, coalesced, cost_of
 from spark_mq.store.queue.unit_tiles import Chain, accounted, joined, merged
 
 Tile = tuple[int, int]
