@@ -152,7 +152,7 @@ class IndexCoverage:
     A time range needs the files from the newest one before its messages to the oldest one after them. Names and headers
     say which files these are (`files_in_time`). Then the two are opened and checked: a file whose header and first
     record agree that they were stored more than `CLOCK_TOLERANCE_MILLIS` before the time range shows that everything
-    before this record was stored before the time range, too. So what is not opened cannot have a message that is asked for.
+    before was stored before the time range, too. So what is not opened cannot have a message that is asked for.
 
     `problems` describes the damage of files that are not used, as text for a person.
     """
