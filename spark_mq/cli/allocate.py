@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_mq.cli.arguments import add_broker_conf, add_broker_version, add_json_report, add_store, add_topic
 from spark_mq.cli.exit_status import FOUND
-from spark_mq.sharing.strategies import STRATEGIES, UNNAMED, StrategyChoice
+from spark_mq.sharing.strategies import STRATEGIES, UNNAMED
 
 if TYPE_CHECKING:
     from spark_mq.sharing.shares import Allocation, Move, Share
@@ -92,7 +92,7 @@ def _points(text: str) -> int:
 def run(arguments: argparse.Namespace) -> int:
     """Print the shares; returns the exit status."""
     from spark_mq.sharing.shares import allocation, moves
-    from spark_mq.sharing.strategies import parse_consumers
+    from spark_mq.sharing.strategies import choose_strategy, parse_consumers
     from spark_mq.sharing.topic_queues import topic_queues
     from spark_mq.store.message_store import MessageStore
 
@@ -100,22 +100,17 @@ def run(arguments: argparse.Namespace) -> int:
     consumers = [parse_consumers("--consumers", arguments.consumers, digits)]
     if arguments.to is not None:
         consumers.append(parse_consumers("--to", arguments.to, digits))
-    choice = StrategyChoice(
-        arguments.strategy,
-        _broker_name(arguments),
-        arguments.inner,
-        tuple(filter(None, arguments.rooms.split(","))),
-        arguments.broker_room,
-        arguments.points,
-    )
+    broker_name = _broker_name(arguments)
+    rooms = [room for room in arguments.rooms.split(",") if room]
+    choices = (broker_name, arguments.inner, rooms, arguments.broker_room, arguments.points)
     with MessageStore(arguments.store, arguments.broker_version) as store:
         queues = topic_queues(store, arguments.topic, arguments.group)
     ids = [queue.queue_id for queue in queues]
     found = [
         allocation(
-            choice.strategy(arguments.topic, ids, ones),
+            choose_strategy(arguments.strategy, arguments.topic, ids, ones, *choices),
             arguments.topic,
-            choice.broker_name or UNNAMED,
+            broker_name or UNNAMED,
             queues,
             ones.client_ids,
         )

@@ -21,7 +21,6 @@ EVENT_END, FIELD_END = "\x02", "\x01"
 NONE = "null"
 """The text that a client writes for a value that it does not have."""
 
-EVENT_TYPES = ("Pub", "SubBefore", "SubAfter", "EndTransaction", "Recall")
 MESSAGE_TYPES = ("Normal_Msg", "Trans_Msg_Half", "Trans_msg_Commit", "Delay_Msg", "Order_Msg")
 """The message types by number (`MessageType`@5.3.3; 4.9 has the first four)."""
 RETURN_TYPES = ("SUCCESS", "TIME_OUT", "EXCEPTION", "RETURNNULL", "FAILED")
@@ -29,76 +28,23 @@ RETURN_TYPES = ("SUCCESS", "TIME_OUT", "EXCEPTION", "RETURNNULL", "FAILED")
 TRANSACTION_STATES = ("COMMIT_MESSAGE", "ROLLBACK_MESSAGE", "UNKNOW")
 """`LocalTransactionState`@5.3.3."""
 
-PLACES = {
-    "Pub": {
-        "event_millis": 1,
-        "region_id": 2,
-        "group_name": 3,
-        "topic": 4,
-        "unique_key": 5,
-        "tags": 6,
-        "keys": 7,
-        "store_host": 8,
-        "body_length": 9,
-        "cost_millis": 10,
-        "message_type": 11,
-        "offset_message_id": 12,
-        "is_success": 13,
-        "client_host": 14,
-    },
-    "SubBefore": {
-        "event_millis": 1,
-        "region_id": 2,
-        "group_name": 3,
-        "request_id": 4,
-        "unique_key": 5,
-        "retry_times": 6,
-        "keys": 7,
-    },
-    "SubAfter": {
-        "request_id": 1,
-        "unique_key": 2,
-        "cost_millis": 3,
-        "is_success": 4,
-        "keys": 5,
-        "return_type": 6,
-        "event_millis": 7,
-        "group_name": 8,
-    },
-    "EndTransaction": {
-        "event_millis": 1,
-        "region_id": 2,
-        "group_name": 3,
-        "topic": 4,
-        "unique_key": 5,
-        "tags": 6,
-        "keys": 7,
-        "store_host": 8,
-        "message_type": 9,
-        "transaction_id": 10,
-        "transaction_state": 11,
-        "is_from_check": 12,
-    },
-    "Recall": {"event_millis": 1, "region_id": 2, "group_name": 3, "topic": 4, "unique_key": 5, "is_success": 6},
+_FIELDS = {
+    "Pub": "event_millis region_id group_name topic unique_key tags keys store_host body_length cost_millis "
+    "message_type offset_message_id is_success client_host",
+    "SubBefore": "event_millis region_id group_name request_id unique_key retry_times keys",
+    "SubAfter": "request_id unique_key cost_millis is_success keys return_type event_millis group_name",
+    "EndTransaction": "event_millis region_id group_name topic unique_key tags keys store_host message_type "
+    "transaction_id transaction_state is_from_check",
+    "Recall": "event_millis region_id group_name topic unique_key is_success",
 }
+PLACES = {kind: {name: place for place, name in enumerate(text.split(), 1)} for kind, text in _FIELDS.items()}
 """The position of each field in an event of each type."""
 LEAST_FIELDS = {"Pub": 12, "SubBefore": 8, "SubAfter": 6, "EndTransaction": 13, "Recall": 7}
 """The number of fields, with the type, without which an event cannot be read."""
-TEXTS = (
-    "region_id",
-    "group_name",
-    "topic",
-    "unique_key",
-    "tags",
-    "keys",
-    "store_host",
-    "client_host",
-    "offset_message_id",
-    "request_id",
-    "transaction_id",
-)
 BITS = {"event_millis": 64, "body_length": 32, "cost_millis": 32, "retry_times": 32, "return_type": 32}
 """The fields that are integers, and their bits."""
+_FLAGS = ("is_success", "is_from_check")
+TEXTS = {name for places in PLACES.values() for name in places} - {*BITS, *_FLAGS, "message_type", "transaction_state"}
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 
@@ -132,7 +78,7 @@ class TraceEvent:
 
 
 def parse_trace_body(body: bytes) -> list[TraceEvent]:
-    r"""The events of a trace message's body, in their order."""
+    """The events of a trace message's body, in their order."""
     return [parse_trace_event(piece) for piece in decode_utf8(body).split(EVENT_END) if piece]
 
 
@@ -162,7 +108,7 @@ def _values(event_type: str, fields: list[str]) -> dict[str, str | int | bool | 
     for name, text in texts.items():
         if name in BITS:
             values[name] = parse_integer(name, text, BITS[name])
-        elif name in ("is_success", "is_from_check"):
+        elif name in _FLAGS:
             values[name] = text.lower() == "true"
         elif name == "message_type":
             kind = parse_integer(name, text, 32)

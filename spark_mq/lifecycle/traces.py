@@ -18,7 +18,6 @@ from spark_mq.lifecycle.message_arrays import flags, integers, ranks, taken
 from spark_mq.lifecycle.selected_messages import LogSource, Selection, rule_of
 from spark_mq.lifecycle.trace_record import (
     EVENT_END,
-    EVENT_TYPES,
     FIELD_END,
     LEAST_FIELDS,
     MESSAGE_TYPES,
@@ -36,6 +35,7 @@ _MESSAGE = ("commit_log_offset", "queue_id", "queue_offset", "store_timestamp", 
 """The columns that are those of the trace message."""
 _EVENT = pa.schema([field for field in TRACES.schema if field.name not in _MESSAGE])
 _COLUMNS = (*_MESSAGE, "body", CORRUPT_RECORD)
+_KEYS = TRACES.schema.field("keys").type
 _INT32S = ("body_length", "cost_millis", "retry_times")
 _SHORT, _LONG, _DIGIT = "^[+-]?[0-9]{1,9}$", "^[+-]?[0-9]{1,18}$", "^[0-9]$"
 
@@ -47,13 +47,7 @@ def traces_rows(store: MessageStore | LogSource, topic: str | None = None) -> pa
 
 
 def traces(messages: pa.Table) -> pa.Table:
-    """The events of trace messages, in the order of the messages.
-
-    `event_number` counts the events of a message from 0 on. `group_name` is the producer group of Pub, EndTransaction
-    and Recall, and the consumer group of SubBefore and SubAfter. `request_id` is the same of a SubBefore and its
-    SubAfter. `problem` says why an event cannot be read; then all other columns of the event are NULL, and `born_host`
-    and the offsets are those of the trace message. A text that the client did not have is NULL.
-    """
+    """The events of trace messages, in the order of the messages; `spark_mq.tables.lifecycle` explains the columns."""
     owners, pieces = _pieces(messages["body"].combine_chunks())
     events = _events(pieces)
     events = events.set_column(0, _EVENT.field(0), pa.array(ranks(owners).astype(np.int32)))
@@ -117,9 +111,9 @@ def _places(fields: pa.Array) -> dict[str, Int64s]:
     starts = integers(fields.offsets)[:-1] - (fields.offsets[0].as_py() if len(fields) else 0)
     found = {"event_type": starts}
     types = fields.flatten().take(pa.array(starts))
-    for event_type in EVENT_TYPES:
+    for event_type, places in PLACES.items():
         is_type = flags(pc.equal(types, event_type))
-        for name, place in PLACES[event_type].items():
+        for name, place in places.items():
             at = found.setdefault(name, np.full(lengths.size, -1, np.int64))
             has_place = is_type & (place < lengths)
             at[has_place] = starts[has_place] + place
@@ -129,7 +123,7 @@ def _places(fields: pa.Array) -> dict[str, Int64s]:
 def _is_usual(texts: dict[str, pa.Array], lengths: Int64s) -> Flags:
     """Which events are of a known type, with all fields that it needs, and with fields in their usual forms."""
     usual = np.zeros(lengths.size, np.bool_)
-    for event_type in EVENT_TYPES:
+    for event_type in PLACES:
         is_type = flags(pc.equal(texts["event_type"], event_type))
         is_short = (event_type == "Pub") & (lengths == 13) | (event_type == "SubAfter") & (lengths == 8)
         usual |= is_type & (lengths >= LEAST_FIELDS[event_type]) & ~is_short
@@ -172,13 +166,5 @@ def _numbers(texts: pa.Array) -> pa.Array:
 
 def _keys(texts: pa.Array) -> pa.Array:
     """The pieces of each text between spaces, without empty ones."""
-    split = pc.split_pattern(texts, " ")
-    pieces = pc.list_flatten(split)
-    is_key = flags(pc.not_equal(pieces, ""))
-    owners = integers(pc.list_parent_indices(split))[is_key]
-    counts = np.bincount(owners, minlength=len(texts))
-    offsets = np.concatenate([np.zeros(1, np.int32), np.cumsum(counts)]).astype(np.int32)
-    lists = pa.ListArray.from_arrays(
-        pa.array(offsets), pieces.filter(pa.array(is_key)), type=TRACES.schema.field("keys").type
-    )
-    return pc.if_else(texts.is_valid(), lists, None)
+    trimmed = pc.utf8_trim(pc.replace_substring_regex(texts, " +", " "), " ")
+    return pc.if_else(pc.equal(trimmed, ""), pa.scalar([], _KEYS), pc.split_pattern(trimmed, " ").cast(_KEYS))

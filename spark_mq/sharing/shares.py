@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from spark_mq.sharing.strategies import MessageQueue, Strategy, allocate
@@ -71,16 +71,26 @@ def allocation(
     strategy: Strategy, topic: str, broker_name: str, queues: Sequence[TopicQueue], consumers: Sequence[str]
 ) -> Allocation:
     """How a strategy shares out the queues of a topic."""
-    names = [MessageQueue(topic, broker_name, queue.queue_id) for queue in queues]
     by_id = {queue.queue_id: queue for queue in queues}
-    allocated = allocate(strategy, names, consumers)
+    allocated = allocate(strategy, [MessageQueue(topic, broker_name, queue_id) for queue_id in by_id], consumers)
     has_lag = any(queue.lag is not None for queue in queues)
-    shares = tuple(_share(client_id, share, by_id, has_lag) for client_id, share in allocated.items())
+    shares = []
+    for client_id, share in allocated.items():
+        own = [by_id[queue.queue_id] for queue in share]
+        shares.append(
+            Share(
+                client_id,
+                tuple(queue.queue_id for queue in own),
+                _sum(queue.messages for queue in own),
+                _sum(queue.log_bytes for queue in own),
+                _sum(queue.lag for queue in own) if has_lag else None,
+            )
+        )
     taken = {queue_id for share in shares for queue_id in share.queue_ids}
     measured = (_unevenness(measure, [getattr(share, measure) for share in shares]) for measure in MEASURES)
     return Allocation(
         strategy.name,
-        shares,
+        tuple(shares),
         tuple(one for one in measured if one is not None),
         tuple(queue_id for queue_id in by_id if queue_id not in taken),
     )
@@ -96,20 +106,9 @@ def moves(before: Allocation, after: Allocation) -> list[Move]:
     return [Move(queue_id, old.get(queue_id, ()), new.get(queue_id, ())) for queue_id in sorted(changed)]
 
 
-def _share(client_id: str, queues: Sequence[MessageQueue], by_id: Mapping[int, TopicQueue], has_lag: bool) -> Share:
-    known = [by_id[queue.queue_id] for queue in queues]
-    return Share(
-        client_id,
-        tuple(queue.queue_id for queue in queues),
-        _sum([queue.messages for queue in known]),
-        _sum([queue.log_bytes for queue in known]),
-        _sum([queue.lag for queue in known]) if has_lag else None,
-    )
-
-
-def _sum(values: Sequence[int | None]) -> int | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if len(known) == len(values) else None
+def _sum(values: Iterable[int | None]) -> int | None:
+    known = list(values)
+    return None if None in known else sum(value or 0 for value in known)
 
 
 def _unevenness(measure: str, values: Sequence[int | None]) -> Unevenness | None:

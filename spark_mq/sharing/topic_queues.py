@@ -9,7 +9,7 @@ ConsumeFromWhere decides (`RebalancePushImpl.computePullFromWhereWithException`@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from spark_mq.errors import CorruptQueueError, OptionError
 from spark_mq.format.arrow_array import table_of
+from spark_mq.format.consume_queue import Queue
 from spark_mq.format.message_row import Row
 from spark_mq.format.record import Record
 from spark_mq.store import metadata_tables
@@ -35,16 +36,11 @@ LAST = "last"
 
 _RETRY_PREFIX = "%RETRY%"
 _SECOND = 1000
-_STATE_COLUMNS = ["topic", "queue_id", "state", "problem"]
 _MERGE_DISTANCE = 64 << 10
 _READABLE = 1 << 2
 """The bit of `perm` that lets consumers read a topic (`PermName.PERM_READ`@5.3.3)."""
 _MOST_QUEUES = 1 << 20
 """More queues than any topic has: a larger `readQueueNums` is damage."""
-# Only these columns: a time as a Python object would need pandas.
-_SETTINGS = ["topic", "perm", "read_queue_nums"]
-_STATE = ["queue_id", "state", "problem"]
-_LAG = ["queue_id", "lag", "problem"]
 
 
 def begin_offsets(
@@ -52,33 +48,25 @@ def begin_offsets(
 ) -> pa.Table:
     """Where a new or reset group would begin, by topic and queue id; nothing is changed."""
     if topic is not None:
-        ids_by_topic = {topic: readable_queue_ids(store, topic)}
+        ids_by_topic = {topic: _readable_queue_ids(store, topic)}
     else:
-        ids_by_topic = {row["topic"]: queue_ids_of(store, row) for row in topic_settings(store) if is_readable(row)}
-    problems = {
-        (row["topic"], row["queue_id"]): f"the queue is {row['state']}: {row['problem']}"
-        for row in metadata_tables.queues(store, topic).select(_STATE_COLUMNS).to_pylist()
-        if row["problem"] is not None
-    }
+        ids_by_topic = {row["topic"]: _queue_ids_of(store, row) for row in _topic_settings(store) if _is_readable(row)}
     names = [(name, queue_id) for name, queue_ids in ids_by_topic.items() for queue_id in queue_ids]
-    lost = lost_queues(store, [queue for queue in names if queue not in problems])
-    problems |= {queue: f"the queue is LOST: {problem}" for queue, problem in lost.items()}
+    problems = _problems(store, topic, names)
     committed = {
         (one.topic, one.queue_id): one.offset
         for one in (load_consumer_offsets(store.location) if consumer_group is not None else ())
         if one.consumer_group == consumer_group
     }
     rows = []
-    for name, queue_ids in ids_by_topic.items():
-        for queue_id in queue_ids:
-            row: Row = {"topic": name, "queue_id": queue_id, "consumer_group": consumer_group}
-            row["consumer_offset"] = committed.get((name, queue_id))
-            problem = problems.get((name, queue_id))
-            try:
-                row |= {"problem": problem} if problem is not None else _offsets(store, name, queue_id, from_where)
-            except CorruptQueueError as error:
-                row["problem"] = str(error)
-            rows.append(row)
+    for queue in names:
+        row: Row = {"topic": queue[0], "queue_id": queue[1], "consumer_group": consumer_group}
+        row["consumer_offset"] = committed.get(queue)
+        try:
+            row |= {"problem": problems[queue]} if queue in problems else _offsets(store, *queue, from_where)
+        except CorruptQueueError as error:
+            row["problem"] = str(error)
+        rows.append(row)
     return table_of(rows, BEGIN_OFFSETS.schema)
 
 
@@ -105,27 +93,30 @@ def _offsets(store: MessageStore, topic: str, queue_id: int, from_where: str | i
     }
 
 
-def lost_queues(store: MessageStore, queues: Iterable[tuple[str, int]]) -> Mapping[tuple[str, int], str]:
-    """The queues among `queues` that lost their files, each with the reason, as text for a person.
+def _problems(store: MessageStore, topic: str | None, queues: Sequence[Queue]) -> dict[Queue, str]:
+    """Why the ends of queues are not certain, also of those that lost their files; a queue without a problem is absent.
 
     The units of all queues show which messages of the log have one. Only the rest of the log is read.
     """
-    without = {queue for queue in queues if queue not in store.queues}
+    rows = metadata_tables.queues(store, topic).select(["topic", "queue_id", "state", "problem"]).to_pylist()
+    problems = {
+        (row["topic"], row["queue_id"]): f"the queue is {row['state']}: {row['problem']}"
+        for row in rows
+        if row["problem"] is not None
+    }
+    without = set(queues) - problems.keys() - store.queues.keys()
     log = LogRange(max(store.get_min_phy_offset(), 0), store.get_max_phy_offset())
     if not without or log.size <= 0:
-        return {}
+        return problems
     covers = [(queue, store.queue_cover(*name)) for name, queue in store.queues.items()]
-    found: Counter[tuple[str, int]] = Counter()
+    found: Counter[Queue] = Counter()
     for part in log_cover(covers, store.records, log, _MERGE_DISTANCE).uncovered:
-        for topic in {topic for topic, _ in without}:
-            for record in scan(store.location, store.records, part, InQueue(topic)):
+        for name in {name for name, _ in without}:
+            for record in scan(store.location, store.records, part, InQueue(name)):
                 if isinstance(record, Record):
-                    found[topic, record.queue_id] += 1
-    return {
-        queue: f"it has no files, but the log has {found[queue]:,} messages of it"
-        for queue in sorted(without)
-        if found[queue]
-    }
+                    found[name, record.queue_id] += 1
+    lost = "the queue is LOST: it has no files, but the log has {:,} messages of it"
+    return problems | {queue: lost.format(found[queue]) for queue in without if found[queue]}
 
 
 @dataclass(frozen=True)
@@ -146,37 +137,40 @@ def topic_queues(store: MessageStore, topic: str, consumer_group: str | None = N
     (`MQClientInstance.topicRouteData2TopicSubscribeInfo`@5.3.3). If the file does not name the topic, they are the
     queues that have files.
     """
-    ids = readable_queue_ids(store, topic)
-    rows = {row["queue_id"]: row for row in metadata_tables.queues(store, topic).select(_STATE).to_pylist()}
-    lost = lost_queues(store, [(topic, queue_id) for queue_id in ids if queue_id not in rows])
-    rows |= {queue_id: {"state": "LOST", "problem": problem} for (_, queue_id), problem in lost.items()}
+    ids = _readable_queue_ids(store, topic)
+    problems = _problems(store, topic, [(topic, queue_id) for queue_id in ids])
     lags = None if consumer_group is None else _lags(store, topic, consumer_group)
-    return [_queue(store, topic, queue_id, rows.get(queue_id), lags) for queue_id in ids]
+    queues = []
+    for queue_id in ids:
+        problem = problems.get((topic, queue_id))
+        messages, log_bytes = (None, None) if problem is not None else queue_bytes(store, topic, queue_id)
+        no_lag = None, None if lags is None else "the group has no offset in the queue"
+        lag, unknown = (lags or {}).get(queue_id, no_lag)
+        queues.append(TopicQueue(queue_id, messages, log_bytes, lag, problem or unknown))
+    return queues
 
 
-def is_readable(config: Mapping[str, Any]) -> bool:
+def _is_readable(config: Mapping[str, Any]) -> bool:
     """Whether consumers may read a topic, of which this is the row of table `topics`; true if nothing is known."""
     return config["perm"] is None or bool(config["perm"] & _READABLE)
 
 
-def topic_settings(store: MessageStore) -> list[dict[str, Any]]:
-    """The rows of table `topics`, with only the columns of `_SETTINGS`; it has the errors of that table."""
-    settings: list[dict[str, Any]] = metadata_tables.topics(store).select(_SETTINGS).to_pylist()
-    return settings
+def _topic_settings(store: MessageStore) -> list[dict[str, Any]]:
+    # Only these columns: a time as a Python object would need pandas.
+    found: list[dict[str, Any]] = metadata_tables.topics(store).select(["topic", "perm", "read_queue_nums"]).to_pylist()
+    return found
 
 
-def readable_queue_ids(store: MessageStore, topic: str) -> list[int]:
-    """The ids of the queues that `topic_queues` returns; it has the same errors."""
-    config = next((row for row in topic_settings(store) if row["topic"] == topic), None)
+def _readable_queue_ids(store: MessageStore, topic: str) -> list[int]:
+    config = next((row for row in _topic_settings(store) if row["topic"] == topic), None)
     if config is None:
         raise OptionError(store.why_no_topic(topic) or f"there is no topic {topic}")
-    if not is_readable(config):
+    if not _is_readable(config):
         raise OptionError(f"consumers may not read topic {topic}: its perm in config/topics.json is {config['perm']}")
-    return queue_ids_of(store, config)
+    return _queue_ids_of(store, config)
 
 
-def queue_ids_of(store: MessageStore, config: Mapping[str, Any]) -> list[int]:
-    """The ids of the queues of a topic, of which this is the row of `topic_settings`."""
+def _queue_ids_of(store: MessageStore, config: Mapping[str, Any]) -> list[int]:
     count = config["read_queue_nums"]
     if count is None:
         return store.queue_ids(config["topic"])
@@ -185,25 +179,13 @@ def queue_ids_of(store: MessageStore, config: Mapping[str, Any]) -> list[int]:
     return list(range(count))
 
 
-def _queue(
-    store: MessageStore,
-    topic: str,
-    queue_id: int,
-    row: Mapping[str, Any] | None,
-    lags: dict[int, tuple[int | None, str | None]] | None,
-) -> TopicQueue:
-    problem = None if row is None or row["problem"] is None else f"the queue is {row['state']}: {row['problem']}"
-    messages, log_bytes = (None, None) if problem is not None else queue_bytes(store, topic, queue_id)
-    lag = None
-    if lags is not None:
-        lag, unknown = lags.get(queue_id, (None, "the group has no offset in the queue"))
-        problem = problem or unknown
-    return TopicQueue(queue_id, messages, log_bytes, lag, problem)
-
-
 def _lags(store: MessageStore, topic: str, consumer_group: str) -> dict[int, tuple[int | None, str | None]]:
     """The group's lag by queue id, and why it is not certain."""
-    rows = metadata_tables.consumer_offsets(store, topic, consumer_group).select(_LAG).to_pylist()
+    rows = (
+        metadata_tables.consumer_offsets(store, topic, consumer_group)
+        .select(["queue_id", "lag", "problem"])
+        .to_pylist()
+    )
     if not rows:
         raise OptionError(f"group {consumer_group} has no offset in topic {topic}: `spark-mq lag` lists the groups")
     return {row["queue_id"]: (row["lag"], row["problem"]) for row in rows}

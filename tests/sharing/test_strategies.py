@@ -15,7 +15,6 @@ from spark_mq.sharing.strategies import (
     Average,
     AverageByCircle,
     ConsistentHash,
-    HashRing,
     MachineRoom,
     MachineRoomNearby,
     MessageQueue,
@@ -80,7 +79,7 @@ def test_what_java_refuses_is_refused() -> None:
             allocate(Average(), queues, clients)
     with pytest.raises(OptionError, match="room of client a"):
         allocate(MachineRoomNearby(Average(), {"broker-a": "x"}, {}), [queue], ["a"])
-    assert HashRing([]).owner("a") is None
+    assert allocate(ConsistentHash(points=0), [queue], ["a"]) == {"a": []}
 
 
 @pytest.mark.parametrize(
