@@ -127,7 +127,7 @@ class ArchivedLife(LifeStore):
             commit_log_offset = page[-1].commit_log_offset
         yield Cut(f"more than {MAX_FOLLOWING:,} messages of {name} follow")
 
-    def doubt(self) -> str | None:
+    def missing(self) -> str | None:
         """Why messages can be missing from what was found; None if the archive lacks nothing."""
         damage = self.source.cover.damage
         if damage:
@@ -198,7 +198,7 @@ class StoreAndArchive(LifeStore):
             yield from self._archived.revive_messages(commit_log_offset, self._start)
         yield from self._live.revive_messages(max(commit_log_offset, self._start - 1))
 
-    def doubt(self) -> str | None:
+    def missing(self) -> str | None:
         """Why messages can be missing: in the archive before the start of the log, between both, or in the log."""
         cover = self._archived.source.cover
         damage = [one for one in cover.damage if one.commit_log_offset < self._start]
@@ -209,7 +209,7 @@ class StoreAndArchive(LifeStore):
                 f"the archive ends at commit log offset {cover.log.stop}, and the log begins at {self._start}: "
                 "messages between them expired before they were archived"
             )
-        return self._live.doubt()
+        return self._live.missing()
 
     def expiry(self, commit_log_offset: int, conf: BrokerConf, name: str) -> MessageExpiry | None:
         """When the segment of a message expires; None if it has expired."""

@@ -28,7 +28,7 @@ NOTE_TAGS = frozenset({_CHECK_POINT, _ACK, _BATCH_ACK})
 KV_STORE = "kvStore"
 """The folder of a broker that keeps pops in RocksDB (`PopConsumerService`@5.3.3)."""
 
-Place = tuple[str, int, int]
+Position = tuple[str, int, int]
 """A topic, a queue id, and a queue offset."""
 
 _LONG_NAMES = {
@@ -224,25 +224,25 @@ class PoppedMessages:
     def __init__(
         self,
         notes: Iterable[PopNote] = (),
-        is_wanted: Callable[[Place], bool] = lambda _: True,
+        is_wanted: Callable[[Position], bool] = lambda _: True,
         damage: tuple[CorruptRange, ...] = (),
     ) -> None:
         """The pops that notes tell of; only those of messages for which `is_wanted` is true."""
         self.damage = damage
-        self._pops: dict[tuple[str, Place], _Pops] = {}
+        self._pops: dict[tuple[str, Position], _Pops] = {}
         for note in notes:
             for offset in note.popped | note.acknowledged:
-                place = note.topic, note.queue_id, offset
-                if is_wanted(place):
-                    pops = self._pops.setdefault((note.consumer_group, place), _Pops())
+                position = note.topic, note.queue_id, offset
+                if is_wanted(position):
+                    pops = self._pops.setdefault((note.consumer_group, position), _Pops())
                     if offset in note.popped:
                         pops.check_points.append((note, offset in note.acknowledged))
                     else:
                         pops.acknowledgements.append(note)
 
-    def last(self, consumer_group: str, place: Place) -> Popped | None:
+    def last(self, consumer_group: str, position: Position) -> Popped | None:
         """The last pop of a message by a group; None if no note tells of one."""
-        pops = self._pops.get((consumer_group, place))
+        pops = self._pops.get((consumer_group, position))
         return None if pops is None else pops.last()
 
     def only_acknowledged(self) -> PoppedMessages:

@@ -8,14 +8,15 @@ the groups show how `%RETRY%a_b_c` is divided. `+` cannot (`TopicValidator`, `Va
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from spark_mq.errors import ConfigError, UnsupportedStoreError
 from spark_mq.io.location import Location
-from spark_mq.store.config.config_file import as_integer, load_config, load_consumer_offsets
+from spark_mq.store.config.config_file import CONSUMER_OFFSETS, as_integer, load_config, load_consumer_offsets
+
+T = TypeVar("T")
 
 RETRY_PREFIX, DLQ_PREFIX = "%RETRY%", "%DLQ%"
 _V1, _V2 = "_", "+"
@@ -39,17 +40,30 @@ class RetryTopic:
     reason: str | None = None
 
 
+def read_config(load: Callable[[], T]) -> tuple[T | None, str | None]:
+    """What `load` reads of a file of `config/`; None if it cannot be read, and the reason."""
+    try:
+        return load(), None
+    except (ConfigError, UnsupportedStoreError) as error:
+        return None, str(error)
+
+
+def consumer_offsets(store: Location) -> dict[tuple[str, str, int], int] | None:
+    """The offset of each group, topic and queue id; None if `config/consumerOffset.json` does not exist."""
+    found = load_consumer_offsets(store)
+    if not found and load_config(store, CONSUMER_OFFSETS, lambda _: True) is None:
+        return None
+    return {(one.consumer_group, one.topic, one.queue_id): one.offset for one in found}
+
+
 def consumer_groups(store: Location) -> ConsumerGroups:
     """The groups of `config/subscriptionGroup.json` and `config/consumerOffset.json`.
 
     A file that is missing or cannot be read names no group.
     """
-    configured = None
-    with suppress(ConfigError, UnsupportedStoreError):
-        configured = load_config(store, "subscriptionGroup.json", _group_names)
-    consuming: frozenset[str] = frozenset()
-    with suppress(ConfigError, UnsupportedStoreError):
-        consuming = frozenset(offset.consumer_group for offset in load_consumer_offsets(store))
+    configured, _ = read_config(lambda: load_config(store, "subscriptionGroup.json", _group_names))
+    offsets, _ = read_config(lambda: load_consumer_offsets(store))
+    consuming = frozenset(offset.consumer_group for offset in offsets or ())
     return ConsumerGroups((configured or frozenset()) | consuming, configured is not None)
 
 
@@ -59,10 +73,7 @@ def _group_names(content: dict[str, Any]) -> frozenset[str]:
 
 def retry_max_times(store: Location) -> dict[str, int]:
     """`retryMaxTimes` of each group; empty if the file is missing or cannot be read."""
-    try:
-        return load_config(store, "subscriptionGroup.json", _max_times) or {}
-    except (ConfigError, UnsupportedStoreError):
-        return {}
+    return read_config(lambda: load_config(store, "subscriptionGroup.json", _max_times))[0] or {}
 
 
 def _max_times(content: dict[str, Any]) -> dict[str, int]:
@@ -88,20 +99,17 @@ def parse_retry_topic(name: str, groups: ConsumerGroups, topics: Collection[str]
         return RetryTopic(name, group, topic)
     if rest in groups.names:
         return RetryTopic(name, rest)
-    divided = [pair for pair in _divisions(rest) if pair[0] in groups.names and (topics is None or pair[1] in topics)]
+    # Each way to divide it at a `_` into two parts that are not empty.
+    pairs = [(rest[:at], rest[at + 1 :]) for at in range(1, len(rest) - 1) if rest[at] == _V1]
+    divided = [
+        (group, topic) for group, topic in pairs if group in groups.names and (topics is None or topic in topics)
+    ]
     if len(divided) == 1 and groups.are_all:
         return RetryTopic(name, *divided[0])
     if len(divided) > 1:
-        pairs = " or ".join(f"group {group} and topic {topic}" for group, topic in divided)
-        return RetryTopic(name, None, None, f"the topic can be that of {pairs}")
+        which = " or ".join(f"group {group} and topic {topic}" for group, topic in divided)
+        return RetryTopic(name, None, None, f"the topic can be that of {which}")
     if _V1 in rest and not groups.are_all:
         missing = "config/subscriptionGroup.json cannot be read"
         return RetryTopic(name, None, None, f"{missing}, so the group is not certain: {rest}, or a part of it")
     return RetryTopic(name, rest)
-
-
-def _divisions(text: str) -> Iterable[tuple[str, str]]:
-    """Each way to divide the text at a `_` into two parts that are not empty."""
-    for at, character in enumerate(text):
-        if character == _V1 and 0 < at < len(text) - 1:
-            yield text[:at], text[at + 1 :]

@@ -16,12 +16,12 @@ from spark_mq.filters.consumer_filter import ConsumerFilter
 from spark_mq.filters.parser import parse_sql92
 from spark_mq.format.message_id import encode_offset_message_id
 from spark_mq.format.record import Record
-from spark_mq.lifecycle.life.event import Event, EventKind, time_text
+from spark_mq.lifecycle.life.event import Event, EventKind, text_properties, time_text
 from spark_mq.lifecycle.life.life import life
 from spark_mq.lifecycle.life.life_store import LifeStore
 from spark_mq.lifecycle.life.message_consumers import ConsumerOffsets, find_pops, pop_text
-from spark_mq.lifecycle.life.situation import TAGS, UNIQUE_KEY, text_properties
-from spark_mq.lifecycle.popped_messages import Place, PopState
+from spark_mq.lifecycle.life.situation import TAGS, UNIQUE_KEY
+from spark_mq.lifecycle.popped_messages import PopState, Position
 from spark_mq.lifecycle.retry_topic import RETRY_PREFIX, consumer_groups, parse_retry_topic
 from spark_mq.lifecycle.subscription import FilterStep, MessageFacts, Verdict, sql_verdict, tag_verdict
 from spark_mq.store.config.consumer_filters import CONSUMER_FILTERS, load_consumer_filters
@@ -318,7 +318,7 @@ class _Question:
         state, text = self._pop(place, self.record.commit_log_offset, self._pops_the_topic())
         return None if state is None else self._answer(_POPPED[state], text)
 
-    def _pop(self, place: Place, after: int, is_popping: bool = True) -> tuple[PopState | None, str]:
+    def _pop(self, place: Position, after: int, is_popping: bool = True) -> tuple[PopState | None, str]:
         """What became of the group's last pop of a message; None if it was not popped, or acknowledged in memory.
 
         `is_popping` is whether the group pops the topic, even if no note tells that.
@@ -327,8 +327,8 @@ class _Question:
         pops, cuts = find_pops(store, {place: after})
         last = pops.last(self.group, place)
         is_open = is_popping if last is None else last.state is PopState.POPPED
-        if is_open and (doubt := store.doubt()) is not None:
-            cuts = (*cuts, doubt)
+        if is_open and (missing := store.missing()) is not None:
+            cuts = (*cuts, missing)
         self.unknown += [f"whether it was popped: {cut}" for cut in cuts]
         if cuts and is_open:
             return (

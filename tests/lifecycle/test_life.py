@@ -332,8 +332,8 @@ def test_a_retry_is_paired_with_the_delay_of_its_own_attempt() -> None:
         Record(RETRY.encode(), 0, 0, 300, properties=properties, reconsume_times=2),
     ]
     first, second, got = copies_of([(record, situation(record, SituationRules())) for record in records], "")
-    assert got.before is second
-    assert (first.after, got.step.event.kind.value) == ([], "DELIVERED")
+    assert got.parent is second
+    assert (first.after, got.event.kind.value) == ([], "DELIVERED")
 
 
 def test_a_check_point_of_popped_messages_is_a_timer_that_was_delivered(tmp_path: Path) -> None:

@@ -13,8 +13,7 @@ from spark_mq import MessageStore
 from spark_mq.format.properties import encode_properties
 from spark_mq.format.record import Record
 from spark_mq.lifecycle.life.event import duration_text
-from spark_mq.lifecycle.life.situation import Kind, Situation, SituationRules, situation
-from spark_mq.lifecycle.life.store_rules import Situations
+from spark_mq.lifecycle.life.situation import Kind, Situation, SituationRules, Situations, situation
 from spark_mq.lifecycle.retry_topic import ConsumerGroups
 from tests.support.stores import OWN_STORES, Fact, RealStore, stores_in
 

@@ -48,7 +48,7 @@ def _print(arguments: argparse.Namespace, find: Find, as_table: bool, limit: Lim
     from spark_mq.cli.output.message_printer import MessagePrinter, rows_of
     from spark_mq.cli.output.value_text import visible
     from spark_mq.io.s3 import shown
-    from spark_mq.lifecycle.life.store_rules import DefaultSituations
+    from spark_mq.lifecycle.life.situation import Situations
 
     for name in _OF_STORES:
         if getattr(arguments, name, None):
@@ -61,7 +61,7 @@ def _print(arguments: argparse.Namespace, find: Find, as_table: bool, limit: Lim
         if getattr(arguments, "body_file", None) and (printed or len(batch) > 1):
             raise OptionError("--body-file takes the body of one message: the archive has several")
         names = [vars(one.identity) for one in batch]
-        rows = rows_of([one.record for one in batch], DefaultSituations())
+        rows = rows_of([one.record for one in batch], Situations(None))
         printer.print([{**of, **row} for of, row in zip(names, rows, strict=True)])
         printed += len(batch)
     if printed:

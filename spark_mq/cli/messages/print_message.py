@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from spark_mq.cli.output.message_printer import MessagePrinter
     from spark_mq.cli.several_stores import CommandStore
     from spark_mq.format.record import Record
-    from spark_mq.lifecycle.life.store_rules import Situations
+    from spark_mq.lifecycle.life.situation import Situations
     from spark_mq.store.message_store import MessageStore
 
 _DEFAULT_LIMIT = 100
@@ -88,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
     from spark_mq.cli.output.message_printer import MessagePrinter
     from spark_mq.cli.output.value_text import visible
     from spark_mq.cli.several_stores import opened_stores
-    from spark_mq.lifecycle.life.store_rules import Situations
+    from spark_mq.lifecycle.life.situation import Situations
 
     _check(arguments)
     begin, end = begin_and_end(arguments)
@@ -243,7 +243,7 @@ def _follow(
 ) -> int:
     """Print new messages until `--limit` is reached or Ctrl-C; returns the exit status."""
     from spark_mq.cli.messages.message_filter import Selection
-    from spark_mq.lifecycle.life.store_rules import Situations
+    from spark_mq.lifecycle.life.situation import Situations
     from spark_mq.store.log.scan import InQueue
     from spark_mq.store.message_selection import FollowedLog
 

@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     from spark_mq.cli.output.message_printer import MessagePrinter, rows_of
     from spark_mq.cli.output.value_text import visible
     from spark_mq.cli.several_stores import opened_stores
-    from spark_mq.lifecycle.life.store_rules import Situations
+    from spark_mq.lifecycle.life.situation import Situations
 
     refuse_any_host(arguments)
     if arguments.body_file and len(arguments.ids) > 1:

@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     from spark_mq.cli.output.message_printer import MessagePrinter, rows_of
     from spark_mq.cli.output.value_text import visible
     from spark_mq.cli.several_stores import opened_stores
-    from spark_mq.lifecycle.life.store_rules import Situations
+    from spark_mq.lifecycle.life.situation import Situations
 
     if arguments.max_num is not None and arguments.max_num < 1:
         raise OptionError(f"--max-num {arguments.max_num}: give 1 or more")
@@ -121,7 +121,7 @@ def _print_as_broker(arguments: argparse.Namespace, begin: int | None, end: int 
     from spark_mq.cli.output.value_text import visible
     from spark_mq.cli.several_stores import opened_stores
     from spark_mq.format.dispatch import record_keys, record_tags_key, tags_key
-    from spark_mq.lifecycle.life.store_rules import Situations
+    from spark_mq.lifecycle.life.situation import Situations
     from spark_mq.store.index.key_index import MQADMIN_MAX_NUM
 
     for name in ("filter", "check_index", "explain"):

@@ -20,7 +20,7 @@ from spark_mq.format.system_topic import is_system_topic
 from spark_mq.store.config.named_stores import STORE_COLUMNS
 
 if TYPE_CHECKING:
-    from spark_mq.lifecycle.life.store_rules import Situations
+    from spark_mq.lifecycle.life.situation import Situations
 
 Row = Mapping[str, Any]
 

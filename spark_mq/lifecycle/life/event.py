@@ -1,15 +1,19 @@
-"""One event in the life of a message, and times and durations as text."""
+"""One event in the life of a message; times, durations and properties as text."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
+from itertools import count
 from typing import Any
 
+from spark_mq.format.compression import decompress_or_reason
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.message_id import encode_offset_message_id
-from spark_mq.format.record import Record
+from spark_mq.format.properties import parse_properties
+from spark_mq.format.record import COMPRESSED_FLAG, Record
 from spark_mq.format.timestamp import iso_text
 
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000))
@@ -35,54 +39,43 @@ def time_text(millis: int) -> str:
     return iso_text(millis).replace(".000Z", "Z")
 
 
+def text_properties(record: Record) -> dict[str, str]:
+    """The names and values of a record's properties as text, as Java decodes them."""
+    return {decode_utf8(name): decode_utf8(value) for name, value in parse_properties(record.properties).items()}
+
+
+def body_of(record: Record) -> bytes | None:
+    """The body of a record, decompressed; None if it cannot be decompressed."""
+    if not record.sys_flag & COMPRESSED_FLAG or not record.body:
+        return record.body
+    return decompress_or_reason(record.body, record.sys_flag)[0]
+
+
 class EventKind(StrEnum):
     """What happened."""
 
-    SENT = "SENT"
-    """The message was stored, for consumers at once."""
-    HALF = "HALF"
-    """The message was stored as a half message of a transaction."""
-    CHECKED = "CHECKED"
-    """The broker wrote the half message again, to ask its producer group, or because it was too young to ask."""
-    COMMITTED = "COMMITTED"
-    """The producer committed the transaction."""
-    DECIDED = "DECIDED"
-    """An op message says that a half message is decided: committed or rolled back."""
-    DISCARDED = "DISCARDED"
-    """The broker gave up a half message."""
-    DELAYED = "DELAYED"
-    """The message was stored to be delivered later: after a delay level, or at a time."""
-    ROLLED = "ROLLED"
-    """A timer whose time is far away was written again."""
-    CANCELLED = "CANCELLED"
-    """A note that cancels a timer was stored."""
-    DELIVERED = "DELIVERED"
-    """A delayed message was put where consumers get it."""
-    RETRIED = "RETRIED"
-    """A consumer group returned the message, and gets it again."""
-    DEAD = "DEAD"
-    """A consumer group gave up the message."""
-    TRACED = "TRACED"
-    """A client told what it did, with the time of its own clock."""
-    OTHER = "OTHER"
-    """Another record with the key, such as a note of the broker."""
+    SENT = "SENT"  # the message was stored, for consumers at once
+    HALF = "HALF"  # the message was stored as a half message of a transaction
+    CHECKED = "CHECKED"  # the half message was written again: to ask the producer, or as it was too young to ask
+    COMMITTED = "COMMITTED"  # the producer committed the transaction
+    DECIDED = "DECIDED"  # an op message says that a half message is decided: committed or rolled back
+    DISCARDED = "DISCARDED"  # the broker gave up a half message
+    DELAYED = "DELAYED"  # the message was stored to be delivered later: after a delay level, or at a time
+    ROLLED = "ROLLED"  # a timer whose time is far away was written again
+    CANCELLED = "CANCELLED"  # a note that cancels a timer was stored
+    DELIVERED = "DELIVERED"  # a delayed message was put where consumers get it
+    RETRIED = "RETRIED"  # a consumer group returned the message, and gets it again
+    DEAD = "DEAD"  # a consumer group gave up the message
+    TRACED = "TRACED"  # a client told what it did, with the time of its own clock
+    OTHER = "OTHER"  # another record with the key, such as a note of the broker
 
 
 @dataclass(frozen=True)
 class Event:
-    """One event, which in most cases is a record of the log.
+    """One event, which in most cases is a record of the log; times are milliseconds since the epoch.
 
-    Attributes:
-        timestamp: When, milliseconds since the epoch: the store time of the record.
-        text: The event in a few words.
-        topic: The topic of the record; None without a record.
-        real_queue_id: The queue id there; None if it is not known.
-        consumer_group: The consumer group that did it, or for which it was done; None without one.
-        attempt: The number of failed deliveries of a retry or a dead letter.
-        check: The number of times that the broker had asked about a half message.
-        due_timestamp: When a delay or a timer ends.
-        number: The number of the event among those of its message, from 0 on, in the order of time.
-        parent: The number of the event from which it follows; None if it follows from none that is known.
+    `attempt` counts failed deliveries, and `check` how often the broker had asked about a half message. `number` counts
+    the events of a message in the order of time; `parent` is the number of the event from which it follows.
     """
 
     kind: EventKind
@@ -134,25 +127,24 @@ class Step:
         return self.event.timestamp, self.event.store, -1 if offset is None else offset
 
 
-def numbered(steps: list[Step]) -> tuple[Event, ...]:
+def numbered(steps: Sequence[Step]) -> tuple[Event, ...]:
     """The events in the order of time, with their numbers and the numbers of their parents.
 
     An event never comes before its parent, whatever the clocks of brokers and clients said.
     """
     children: dict[int, list[Step]] = {}
-    ready: list[tuple[tuple[int, str, int], int, Step]] = []
-    for index, step in enumerate(steps):
-        if step.parent is None:
-            heappush(ready, (step.order, index, step))
-        else:
-            children.setdefault(id(step.parent), []).append(step)
+    for step in steps:
+        children.setdefault(id(step.parent), []).append(step)
+    unique = count()
+    ready = [(step.order, next(unique), step) for step in children.pop(id(None), ())]
+    heapify(ready)
     numbers: dict[int, int] = {}
     events: list[Event] = []
     while ready:
         _, _, step = heappop(ready)
-        parent = None if step.parent is None else numbers[id(step.parent)]
         numbers[id(step)] = len(events)
+        parent = None if step.parent is None else numbers[id(step.parent)]
         events.append(replace(step.event, number=len(events), parent=parent))
         for child in children.get(id(step), ()):
-            heappush(ready, (child.order, len(steps) + len(events) + len(ready), child))
+            heappush(ready, (child.order, next(unique), child))
     return tuple(events)

@@ -16,9 +16,11 @@ from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.message_id import is_offset_message_id
 from spark_mq.format.record import Record
 from spark_mq.format.system_topic import TRACE_TOPIC
+from spark_mq.lifecycle.life.event import text_properties
 from spark_mq.lifecycle.life.life_store import FoundMessages, LifeStore, life_store
-from spark_mq.lifecycle.life.message_life import FoundMessage, MessageLife, Source, tell, traced_steps
-from spark_mq.lifecycle.life.situation import UNIQUE_KEY, Kind, text_properties
+from spark_mq.lifecycle.life.message_life import FoundMessage, MessageLife, TracedStep, message_life, traced_steps
+from spark_mq.lifecycle.life.outcome import Source
+from spark_mq.lifecycle.life.situation import UNIQUE_KEY, Kind
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.message_store import MessageStore
 
@@ -95,8 +97,8 @@ def life(
     lives = sorted(groups.values(), key=_newest, reverse=True)
     if topic is not None:
         lives = [one for one in lives if _belongs_to(one, topic)]
-    told = tuple(tell(one, record) for one in lives[: max(limit, 0)])
-    return Lives(told, len(lives) - len(told), has_even_more)
+    shown = tuple(message_life(one, record) for one in lives[: max(limit, 0)])
+    return Lives(shown, len(lives) - len(shown), has_even_more)
 
 
 def _resolved(sources: Sequence[Source], key_or_id: str, any_host: bool) -> tuple[str | Record, Record | None]:
@@ -125,33 +127,28 @@ def _search(source: Source, key: str | Record, trace_topic: str) -> FoundMessage
 def _messages(source: Source, found: FoundMessages, key: str | Record) -> dict[object, FoundMessage]:
     """What was found, by message: by its unique key, or a record by its offset if it has none."""
     messages: dict[object, FoundMessage] = {}
+    traces: list[TracedStep] = []
     for record in found.records:
         if source.situations.of(record).kind is Kind.TRACE:
+            traces += traced_steps(record, source.name)
             continue
-        unique_key = text_properties(record).get(UNIQUE_KEY)
-        name = (source.name, record.commit_log_offset) if unique_key is None else unique_key
+        name = text_properties(record).get(UNIQUE_KEY, (source.name, record.commit_log_offset))
         messages.setdefault(name, FoundMessage(source, [], [])).records.append(record)
-    for record in found.records:
-        if source.situations.of(record).kind is not Kind.TRACE:
-            continue
-        for traced in traced_steps(record, source.name):
-            if traced.unique_key in messages or traced.unique_key == key or key in traced.keys:
-                messages.setdefault(traced.unique_key, FoundMessage(source, [], [])).traces.append(traced)
+    for traced in traces:
+        if traced.unique_key in messages or traced.unique_key == key or key in traced.keys:
+            messages.setdefault(traced.unique_key, FoundMessage(source, [], [])).traces.append(traced)
     return messages
 
 
 def _newest(found: Sequence[FoundMessage]) -> tuple[int, int]:
     """The store time and the offset of the first record of a message: the newest message is told first."""
-    firsts = [one.records[0] for one in found if one.records]
-    if not firsts:
-        return 0, 0
-    first = min(firsts, key=lambda record: record.store_timestamp)
-    return first.store_timestamp, first.commit_log_offset
+    firsts = [(one.records[0].store_timestamp, one.records[0].commit_log_offset) for one in found if one.records]
+    return min(firsts, key=lambda first: first[0], default=(0, 0))
 
 
 def _belongs_to(found: Sequence[FoundMessage], topic: str) -> bool:
-    for one in found:
-        for record in one.records:
-            if topic in (decode_utf8(record.topic), one.source.situations.of(record).real_topic):
-                return True
-    return False
+    return any(
+        topic in (decode_utf8(record.topic), one.source.situations.of(record).real_topic)
+        for one in found
+        for record in one.records
+    )

@@ -15,7 +15,7 @@ from itertools import islice
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE
 from spark_mq.format.record import Record
 from spark_mq.format.system_topic import REVIVE_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
-from spark_mq.lifecycle.life.situation import REAL_TOPIC, RETRY_TOPIC, text_properties
+from spark_mq.lifecycle.life.event import text_properties
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.checkpoint import lost_end
 from spark_mq.store.config.config_file import configured_topics, consumed_offsets
@@ -45,13 +45,9 @@ class Cut:
 
 @dataclass(frozen=True)
 class MessageExpiry:
-    """When a message expires.
+    """When the segment of a message expires, and when the broker deletes files from then on; None for the newest one.
 
-    Attributes:
-        expire_timestamp: When the segment has expired, and all segments before it, milliseconds since the epoch; None
-            for the newest segment, which never expires.
-        delete_timestamp: The first time from then on at which the broker deletes files; None as above.
-        reserved_hours: For how many hours a segment is kept after its last change.
+    A segment is kept for `reserved_hours` after its last change.
     """
 
     segment: str
@@ -101,21 +97,35 @@ class LifeStore:
     def find_key(self, key: str, also: Iterable[str] = ()) -> FoundMessages:
         """The live messages that have a key, in KEYS or as unique key; `also` are topics that are looked up besides."""
         uncovered = uncovered_parts(self.store)
+        in_log = (
+            part
+            for log_range in uncovered
+            for part in scan(self.location, self.store.records, log_range, WithKeyOfAnyTopic(key))
+        )
+        damage: list[str] = []
         found: dict[int, Record] = {}
-        damage, has_more = _find_in_log(self.store, key, found, uncovered)
+        has_more = False
+        for part in in_log:
+            if not isinstance(part, Record):
+                damage.append(part.describe())
+            elif len(found) < MAX_MESSAGES:
+                found[part.commit_log_offset] = part
+            else:
+                has_more = True
+                break
         seen: set[str] = set()
         topics: Sequence[str] = sorted({*known_topics(self.store), *also})
         while topics:
             for topic in topics:
-                number = 0
-                for record in islice(self.store.index.find_messages(topic, key, beside=uncovered), MAX_MESSAGES):
-                    found[record.commit_log_offset] = record
-                    number += 1
-                has_more |= number == MAX_MESSAGES
+                of_topic = list(islice(self.store.index.find_messages(topic, key, beside=uncovered), MAX_MESSAGES))
+                found |= {record.commit_log_offset: record for record in of_topic}
+                has_more |= len(of_topic) == MAX_MESSAGES
             seen.update(topics)
             topics = sorted(_named_topics(found.values()) - seen)
         damage += self.store.index.look_up_problems
-        return FoundMessages(tuple(found[offset] for offset in sorted(found)), _shortened(damage), has_more)
+        if len(damage) > _SHOWN_DAMAGE:
+            damage[_SHOWN_DAMAGE:] = [f"{len(damage) - _SHOWN_DAMAGE} more damaged parts of the log"]
+        return FoundMessages(tuple(found[offset] for offset in sorted(found)), tuple(damage), has_more)
 
     def known_topics(self) -> Iterable[str]:
         """The topics that have a queue or a setting."""
@@ -174,7 +184,7 @@ class LifeStore:
             for part in scan(self.location, self.store.records, rest, InQueue(topic)):
                 yield Cut(part.describe()) if isinstance(part, CorruptRange) else part
 
-    def doubt(self) -> str | None:
+    def missing(self) -> str | None:
         """Why messages can be missing from what was found; None if none is missing. It is asked only if it matters."""
         end = self.store.get_max_phy_offset()
         segment = self.store.records.segment_of(end - 1) if end > 0 else None
@@ -200,33 +210,10 @@ def life_store(store: MessageStore | LifeStore) -> LifeStore:
     return LifeStore(store) if isinstance(store, MessageStore) else store
 
 
-def _find_in_log(
-    store: MessageStore, key: str, found: dict[int, Record], uncovered: Sequence[LogRange]
-) -> tuple[list[str], bool]:
-    """Add the messages of the parts of the log that no index file covers; returns damage, and if there are more."""
-    damage: list[str] = []
-    number = 0
-    for log_range in uncovered:
-        for part in scan(store.location, store.records, log_range, WithKeyOfAnyTopic(key)):
-            if not isinstance(part, Record):
-                damage.append(part.describe())
-                continue
-            if number == MAX_MESSAGES:
-                return damage, True
-            found[part.commit_log_offset] = part
-            number += 1
-    return damage, False
-
-
 def _named_topics(records: Iterable[Record]) -> set[str]:
     """The topics that the messages name as the one to which they belong."""
-    named = (text_properties(record).get(name) for record in records for name in (REAL_TOPIC, RETRY_TOPIC))
+    named = (text_properties(record).get(name) for record in records for name in ("REAL_TOPIC", "RETRY_TOPIC"))
     return {topic for topic in named if topic is not None}
-
-
-def _shortened(damage: Sequence[str]) -> tuple[str, ...]:
-    more = len(damage) - _SHOWN_DAMAGE
-    return (*damage[:_SHOWN_DAMAGE], *([f"{more} more damaged parts of the log"] if more > 0 else []))
 
 
 def _parts(store: MessageStore, cover: QueueCover, commit_log_offset: int) -> Iterator[Record | CorruptRange]:

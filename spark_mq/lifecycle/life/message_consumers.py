@@ -2,46 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from spark_mq.errors import ConfigError, UnsupportedStoreError
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.properties import TAGS, parse_properties
 from spark_mq.format.record import Record
 from spark_mq.format.system_topic import REVIVE_PREFIX, TIMER_TOPIC
 from spark_mq.io.location import Location
-from spark_mq.lifecycle.life.event import time_text
+from spark_mq.lifecycle.life.event import body_of, time_text
 from spark_mq.lifecycle.life.life_store import Cut, LifeStore
-from spark_mq.lifecycle.life.situation import body_of
 from spark_mq.lifecycle.popped_messages import (
     NOTE_TAGS,
-    Place,
     PopNote,
     Popped,
     PoppedMessages,
     PopState,
+    Position,
     parse_pop_note,
     unread_pops,
 )
-from spark_mq.store.config.config_file import CONSUMER_OFFSETS, ConsumerOffset, load_config, load_consumer_offsets
+from spark_mq.lifecycle.retry_topic import consumer_offsets, read_config
+from spark_mq.store.config.config_file import CONSUMER_OFFSETS
 
 
-def find_pops(store: LifeStore, places: Mapping[Place, int]) -> tuple[PoppedMessages, tuple[str, ...]]:
+def find_pops(store: LifeStore, positions: Mapping[Position, int]) -> tuple[PoppedMessages, tuple[str, ...]]:
     """The pops of some messages, and why notes about pops can be missing, as texts for a person."""
-    if not places:
+    if not positions:
         return PoppedMessages(), ()
     unread = unread_pops(store.location)
     cuts = [] if unread is None else [unread]
     notes = []
-    for part in store.revive_messages(min(places.values())):
+    for part in store.revive_messages(min(positions.values())):
         note = part if isinstance(part, Cut) else _note_of(part)
         if isinstance(note, Cut):
             cuts.append(note.reason)
         elif note is not None:
             notes.append(note)
-    return PoppedMessages(notes, places.__contains__), tuple(dict.fromkeys(cuts))
+    return PoppedMessages(notes, positions.__contains__), tuple(dict.fromkeys(cuts))
 
 
 def pop_text(popped: Popped) -> str:
@@ -69,25 +68,15 @@ def _note_of(message: Record) -> PopNote | Cut | None:
 class ConsumerState(StrEnum):
     """Whether a consumer group has consumed a message."""
 
-    PAST = "PAST"
-    """Its offset is after the message: it has consumed it, or has given it back for a retry."""
-    POPPED = "POPPED"
-    """Its offset is after the message, because it popped it, and it has not acknowledged it."""
-    NOT_YET = "NOT_YET"
-    """Its offset is at the message, or before it."""
-    NO_OFFSET = "NO_OFFSET"
-    """It has offsets in other queues of the topic, and none in this queue."""
+    PAST = "PAST"  # its offset is after the message: it has consumed it, or has given it back for a retry
+    POPPED = "POPPED"  # its offset is after the message, because it popped it, and it has not acknowledged it
+    NOT_YET = "NOT_YET"  # its offset is at the message, or before it
+    NO_OFFSET = "NO_OFFSET"  # it has offsets in other queues of the topic, and none in this queue
 
 
 @dataclass(frozen=True)
 class MessageConsumer:
-    """One consumer group of a message.
-
-    Attributes:
-        consumer_offset: The offset that the group consumes next; None without one.
-        messages_before: Messages that the group consumes before this one; None if it is past it or has no offset.
-        popped: The last pop of the message by the group; None if no note of a broker tells of one.
-    """
+    """One consumer group of a message; it consumes `messages_before` first, and `popped` is its last pop."""
 
     consumer_group: str
     topic: str
@@ -102,15 +91,12 @@ class MessageConsumer:
     @property
     def text(self) -> str:
         """The state in a few words."""
-        place = f"{self.topic}/{self.queue_id}"
+        offset = f"its offset in {self.topic}/{self.queue_id} is {self.consumer_offset}"
         if self.state in (ConsumerState.PAST, ConsumerState.POPPED):
-            past = f"past it: its offset in {place} is {self.consumer_offset}"
-            return past if self.popped is None else f"{past}; {pop_text(self.popped)}"
+            return f"past it: {offset}" + ("" if self.popped is None else f"; {pop_text(self.popped)}")
         if self.state is ConsumerState.NO_OFFSET:
             return f"not known: it has an offset in other queues of {self.topic}, and none in queue {self.queue_id}"
-        before = self.messages_before
-        many = "it is the next one" if before == 0 else f"{before} message{'' if before == 1 else 's'} before it"
-        return f"not yet: its offset in {place} is {self.consumer_offset}, {many}"
+        return f"not yet: {offset}, {before_text(self.messages_before or 0)}"
 
     def with_pops(self, pops: PoppedMessages) -> MessageConsumer:
         """The group with what is known of its pops of the message."""
@@ -121,43 +107,35 @@ class MessageConsumer:
         return replace(self, state=state, popped=popped)
 
 
+def before_text(count: int) -> str:
+    """How many messages are before one, for a person."""
+    return "it is the next one" if count == 0 else f"{count} message{'' if count == 1 else 's'} before it"
+
+
 class ConsumerOffsets:
     """The consumer offsets of a store, read once."""
 
     def __init__(self, store: Location, name: str) -> None:
         """The offsets of a store, which has a folder `config`; `name` is its name in the results."""
         self._name = name
-        self._offsets: Sequence[ConsumerOffset] = ()
-        self.problem: str | None = None
-        try:
-            self._offsets = load_consumer_offsets(store)
-            if not self._offsets and load_config(store, CONSUMER_OFFSETS, lambda _: True) is None:
-                self.problem = f"which consumer groups are past it: there is no config/{CONSUMER_OFFSETS}"
-        except (ConfigError, UnsupportedStoreError) as error:
-            self.problem = f"which consumer groups are past it: {error}"
+        offsets, problem = read_config(lambda: consumer_offsets(store))
+        if problem is None and offsets is None:
+            problem = f"there is no config/{CONSUMER_OFFSETS}"
+        self._offsets = offsets or {}
+        self.problem = None if problem is None else f"which consumer groups are past it: {problem}"
 
     def of(self, topic: str, queue_id: int, queue_offset: int) -> list[MessageConsumer]:
         """The groups that consume a topic, by name, with their states for the message at an offset of a queue."""
-        by_group: dict[str, int | None] = {}
-        for one in self._offsets:
-            if one.topic == topic:
-                by_group.setdefault(one.consumer_group, None)
-                if one.queue_id == queue_id:
-                    by_group[one.consumer_group] = one.offset
-        place = topic, queue_id, queue_offset
         found = []
-        for group, offset in sorted(by_group.items()):
-            if offset is None:
-                found.append(MessageConsumer(group, *place, ConsumerState.NO_OFFSET, store=self._name))
-            elif offset > queue_offset:
-                found.append(MessageConsumer(group, *place, ConsumerState.PAST, offset, store=self._name))
-            else:
-                before = queue_offset - offset
-                found.append(MessageConsumer(group, *place, ConsumerState.NOT_YET, offset, before, store=self._name))
+        for group in sorted({group for group, name, _ in self._offsets if name == topic}):
+            offset = self.offset(group, topic, queue_id)
+            state, before = ConsumerState.NO_OFFSET, None
+            if offset is not None:
+                state = ConsumerState.PAST if offset > queue_offset else ConsumerState.NOT_YET
+                before = None if offset > queue_offset else queue_offset - offset
+            found.append(MessageConsumer(group, topic, queue_id, queue_offset, state, offset, before, self._name))
         return found
 
     def offset(self, consumer_group: str, topic: str, queue_id: int) -> int | None:
         """The offset of one group in one queue; None if there is none."""
-        wanted = consumer_group, topic, queue_id
-        found = (one.offset for one in self._offsets if (one.consumer_group, one.topic, one.queue_id) == wanted)
-        return next(found, None)
+        return self._offsets.get((consumer_group, topic, queue_id))

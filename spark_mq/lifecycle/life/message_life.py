@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 from spark_mq.errors import OptionError
 from spark_mq.format.record import Record
-from spark_mq.lifecycle.life.event import Event, EventKind, Step, duration_text, numbered, record_event, time_text
-from spark_mq.lifecycle.life.life_store import LifeStore, MessageExpiry
-from spark_mq.lifecycle.life.message_consumers import (
-    ConsumerOffsets,
-    ConsumerState,
-    MessageConsumer,
-    find_pops,
-    pop_text,
+from spark_mq.lifecycle.life.event import (
+    Event,
+    EventKind,
+    Step,
+    body_of,
+    duration_text,
+    numbered,
+    record_event,
+    time_text,
 )
-from spark_mq.lifecycle.life.outcome import LifeState, Outcome, Outcomes
+from spark_mq.lifecycle.life.life_store import MessageExpiry
+from spark_mq.lifecycle.life.message_consumers import ConsumerState, MessageConsumer, find_pops, pop_text
+from spark_mq.lifecycle.life.outcome import LifeState, Outcome, Outcomes, Source
 from spark_mq.lifecycle.life.pairing import Copy, copies_of
-from spark_mq.lifecycle.life.situation import KEYS, ORIGIN_MESSAGE_ID, PRODUCER_GROUP, TAGS, UNIQUE_KEY, Kind, body_of
-from spark_mq.lifecycle.life.store_rules import Situations
+from spark_mq.lifecycle.life.situation import KEYS, ORIGIN_MESSAGE_ID, TAGS, UNIQUE_KEY, Kind
 from spark_mq.lifecycle.popped_messages import PoppedMessages
 from spark_mq.lifecycle.retry_topic import RETRY_PREFIX
 from spark_mq.lifecycle.trace_record import TraceEvent, parse_trace_body
-from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.config_file import CONSUMER_OFFSETS
 from spark_mq.store.log.record_lookup import NoRecord
 
@@ -36,20 +37,18 @@ _MAX_CONSUMED = 10
 _RETRIES = (EventKind.RETRIED, EventKind.DEAD)
 
 
-@dataclass(frozen=True)
-class TracedStep:
-    """One event of a trace message: the unique key and the keys of the message that it is of, and its step."""
+@dataclass(eq=False)
+class TracedStep(Step):
+    """One event of a trace message, with the unique key and the keys of the message that it is of."""
 
-    unique_key: str
-    keys: tuple[str, ...]
-    step: Step
+    unique_key: str = field(kw_only=True)
+    keys: tuple[str, ...] = field(kw_only=True)
 
 
 def traced_steps(record: Record, store: str) -> Iterator[TracedStep]:
     """The events in the body of a trace message. What cannot be read is left out."""
     for event in parse_trace_body(body_of(record) or b""):
         if event.problem is None and event.unique_key is not None:
-            keys = tuple(filter(None, (event.keys or "").split(" ")))
             traced = record_event(
                 EventKind.TRACED,
                 record,
@@ -58,7 +57,8 @@ def traced_steps(record: Record, store: str) -> Iterator[TracedStep]:
                 timestamp=record.store_timestamp if event.event_millis is None else event.event_millis,
                 consumer_group=event.group_name if event.event_type in _CONSUMED else None,
             )
-            yield TracedStep(event.unique_key, keys, Step(traced))
+            keys = tuple(filter(None, (event.keys or "").split(" ")))
+            yield TracedStep(traced, unique_key=event.unique_key, keys=keys)
 
 
 def _text(event: TraceEvent) -> str:
@@ -82,18 +82,10 @@ def _text(event: TraceEvent) -> str:
 
 @dataclass(frozen=True)
 class MessageLife:
-    """The life of one message.
+    """The life of one message: what happened, in the order of time, what became of it, and the groups of its topic.
 
-    Attributes:
-        unique_key: Its unique key; None without one.
-        queue_id: The queue id there; None if no record says it.
-        tags: Its tags; None without any.
-        reason: Why the state is UNKNOWN; else None.
-        events: What happened, in the order of time.
-        consumers: The consumer groups of its topic, and whether they are past it.
-        expiries: When the segment of its last record expires, of each store.
-        next: What happens next, as texts for a person.
-        unknown: What cannot be known, with the reasons, as texts for a person.
+    `reason` is why the state is UNKNOWN. `expiries` are of the segments of its last record, one of each store. For a
+    person, `next` says what happens next, and `unknown` what cannot be known.
     """
 
     unique_key: str | None
@@ -110,29 +102,6 @@ class MessageLife:
     unknown: tuple[str, ...]
 
 
-class Source:
-    """One store of a question, and what is read of it once."""
-
-    def __init__(self, store: LifeStore, name: str, conf: BrokerConf, at: int, trace_topic: str) -> None:
-        """A store with its name, its broker's settings, and the time of the question in milliseconds."""
-        self.store = store
-        self.name = name
-        self.conf = conf
-        self.at = at
-        self.situations = Situations(store, conf, trace_topic)
-        self.outcomes = Outcomes(store, name, at)
-        self.consumers = ConsumerOffsets(store.location, name)
-        self.damage: tuple[str, ...] = ()
-
-    def doubt(self) -> str | None:
-        """Why messages can be missing from what was found; None if none is missing."""
-        return self.damage[0] if self.damage else self._doubt
-
-    @cached_property
-    def _doubt(self) -> str | None:
-        return self.store.doubt()
-
-
 @dataclass
 class FoundMessage:
     """What one store has of one message: its records in the order of the log, and its trace events."""
@@ -142,71 +111,72 @@ class FoundMessage:
     traces: list[TracedStep]
 
 
-def tell(found: Sequence[FoundMessage], record: Record | None = None) -> MessageLife:
+def message_life(found: Sequence[FoundMessage], record: Record | None = None) -> MessageLife:
     """The life of one message out of what all stores have of it.
 
     The messages of a batch have one unique key, and a producer can send a key again: then this tells of all of them.
     """
-    stories = [_Story(one) for one in (found if record is None else _connected(found, record))]
-    _join([copy for story in stories for copy in story.copies])
-    for story in stories:
-        story.note_what_is_not_known()
-    ends = [story.end for story in stories if story.end is not None]
-    _, outcome = max(ends, key=lambda end: end[0]) if ends else (0, _NO_MESSAGE)
-    copies = [copy for story in stories for copy in story.copies]
-    first = min(copies, key=lambda copy: copy.step.order, default=None)
+    parts = [_LifeInStore(one) for one in (found if record is None else _connected(found, record))]
+    copies = [copy for part in parts for copy in part.copies]
+    _join(copies)
+    for part in parts:
+        part.note_what_is_not_known()
+    outcomes = [part.outcome for part in parts if part.outcome is not None]
+    _, outcome = max(outcomes, key=lambda one: one[0], default=(0, _NO_MESSAGE))
+    first = min(copies, key=lambda copy: copy.order, default=None)
     properties = {} if first is None else first.properties
     traced = next((trace.unique_key for one in found for trace in one.traces), None)
-    expiries = [expiry for story in stories if (expiry := story.expiry()) is not None]
-    coming = [text for story in stories for text in story.coming()]
+    expiries = [expiry for part in parts if (expiry := part.expiry()) is not None]
+    coming = [text for part in parts for text in part.coming()]
     return MessageLife(
         unique_key=properties.get(UNIQUE_KEY, traced),
         topic=None if first is None else first.situation.real_topic,
         queue_id=None if first is None else first.situation.real_queue_id,
-        keys=tuple(dict.fromkeys(key for copy in copies for key in _keys(copy))),
+        keys=tuple(dict.fromkeys(key for copy in copies for key in copy.properties.get(KEYS, "").split(" ") if key)),
         tags=properties.get(TAGS),
         state=outcome.state,
         reason=outcome.reason,
-        events=numbered([step for story in stories for step in story.steps]),
-        consumers=tuple(one for story in stories for one in story.consumers()),
+        events=numbered([step for part in parts for step in part.steps]),
+        consumers=tuple(one for part in parts for one in part.consumers()),
         expiries=tuple(expiries),
         next=(*coming, *map(_expiry_text, expiries)),
-        unknown=tuple(dict.fromkeys(text for story in stories for text in story.unknown)),
+        unknown=tuple(dict.fromkeys(text for part in parts for text in part.unknown)),
     )
 
 
 _NO_MESSAGE = Outcome(LifeState.UNKNOWN, "the log does not have the message itself")
 
 
-class _Story:
+class _LifeInStore:
     """The copies of a message in one store, and what became of them."""
 
     def __init__(self, found: FoundMessage) -> None:
         self.source = found.source
-        records = found.records[:_MAX_COPIES]
-        situations = self.source.situations
-        self.copies = copies_of([(record, situations.of(record)) for record in records], self.source.name)
-        self.steps = [copy.step for copy in self.copies] + [traced.step for traced in found.traces]
+        self.copies = _copies(found)
+        self.steps: list[Step] = [*self.copies, *found.traces]
         self.unknown: list[str] = []
         self.waiting: list[tuple[Copy, Outcome]] = []
-        self.end: tuple[int, Outcome] | None = None
-        left_out = len(found.records) - len(records)
+        self.outcome: tuple[int, Outcome] | None = None
+        """When the last message was stored of which an outcome is known, and the outcome."""
+        left_out = len(found.records) - len(self.copies)
         if left_out:
             self.unknown.append(f"{left_out:,} more records of the message, which are not told")
-        doubt = partial(str, self.unknown[0]) if left_out else self.source.doubt
-        for copy in list(self.copies):
-            if copy.step.event.kind is EventKind.RETRIED and copy.kind is Kind.DELAYED:
-                self._decide(copy, self.source.outcomes.delivery(copy, doubt, self.steps))
-            elif copy.before is None and copy.step.event.kind not in _RETRIES:
-                outcome = self.source.outcomes.of(copy, self.copies, doubt, self.steps)
-                if copy.step.event.kind is not EventKind.OTHER:
-                    self._decide(copy, outcome)
-                    self.end = copy.record.store_timestamp, outcome
-                elif self.end is None:
-                    self.end = -1, outcome
+        missing = partial(str, self.unknown[0]) if left_out else self.source.missing
+        outcomes = Outcomes(self.source, missing, self.steps)
+        for copy in self.copies:
+            kind = copy.event.kind
+            if kind is EventKind.RETRIED and copy.kind is Kind.DELAYED:
+                self._add(copy, outcomes.delivery(copy))
+            elif copy.parent is None and kind not in _RETRIES:
+                outcome = outcomes.of(copy)
+                if kind is not EventKind.OTHER:
+                    self._add(copy, outcome)
+                    self.outcome = copy.record.store_timestamp, outcome
+                elif self.outcome is None:
+                    self.outcome = -1, outcome
         self._note_retries()
 
-    def _decide(self, copy: Copy, outcome: Outcome) -> None:
+    def _add(self, copy: Copy, outcome: Outcome) -> None:
         if outcome.reason is not None:
             self.unknown.append(f"what became of {_name(copy)}: {outcome.reason}")
         self.waiting.append((copy, outcome))
@@ -214,27 +184,25 @@ class _Story:
     def _note_retries(self) -> None:
         """Say in the events of retries whether their group has consumed them."""
         for copy in self.copies:
-            group = copy.situation.consumer_group
+            group, event = copy.situation.consumer_group, copy.event
             if copy.kind is not Kind.RETRY or group is None:
                 continue
-            event = copy.step.event
             offset = self.source.consumers.offset(group, event.topic or "", copy.record.queue_id)
             if offset is not None and (offset > copy.record.queue_offset or not self._is_later(copy)):
                 is_past = offset > copy.record.queue_offset
                 has = f"the group is past it (offset {offset})" if is_past else "the group has not consumed it yet"
-                popped = self._pops.last(group, copy.place) if is_past and self._is_popped(copy) else None
+                popped = self._pops.last(group, copy.position) if is_past and self._is_popped(copy) else None
                 has += "" if popped is None else f"; {pop_text(popped)}"
-                copy.step.event = replace(event, text=f"{event.text}; {has}", consumer_group=group)
+                copy.event = replace(event, text=f"{event.text}; {has}", consumer_group=group)
 
     def note_what_is_not_known(self) -> None:
         """Add the reasons for events whose origin is not there, and for what cannot be known of this store."""
-        store = self.source.store
         for copy in self.copies:
-            if copy.step.parent is not None:
+            kind = copy.event.kind
+            if copy.parent is not None:
                 continue
-            kind = copy.step.event.kind
             if kind is EventKind.COMMITTED:
-                half = store.find_record(copy.record.prepared_transaction_offset)
+                half = self.source.store.find_record(copy.record.prepared_transaction_offset)
                 reason = half.reason if isinstance(half, NoRecord) else "the record there is another one"
                 self.unknown.append(f"when its half message was stored: {reason}")
             elif kind in _RETRIES:
@@ -263,7 +231,7 @@ class _Story:
     def consumers(self) -> Iterator[MessageConsumer]:
         """The groups of the copies that consumers get, the last copies of them."""
         for copy in self._consumed:
-            for one in self.source.consumers.of(*copy.place):
+            for one in self.source.consumers.of(*copy.position):
                 if one.state is ConsumerState.PAST:
                     yield one.with_pops(self._pops)
                 elif not self._is_later(copy):
@@ -277,24 +245,23 @@ class _Story:
     @cached_property
     def _pops(self) -> PoppedMessages:
         """The pops of the copies that some group is past."""
-        consumers = self.source.consumers
-        passed = [
-            copy for copy in self._consumed if any(one.state is ConsumerState.PAST for one in consumers.of(*copy.place))
-        ]
-        passed += [copy for copy in self.copies if self._is_popped(copy)]
-        pops, cuts = find_pops(self.source.store, {copy.place: copy.record.commit_log_offset for copy in passed})
+        passed = [copy for copy in self.copies if self._is_popped(copy)]
+        for copy in self._consumed:
+            if any(one.state is ConsumerState.PAST for one in self.source.consumers.of(*copy.position)):
+                passed.append(copy)
+        pops, cuts = find_pops(self.source.store, {copy.position: copy.record.commit_log_offset for copy in passed})
         self.unknown += [f"whether a group popped it: {cut}" for cut in cuts]
         if pops.are_acknowledged:
             return pops
-        doubt = self.source.doubt()
-        if doubt is not None:
-            self.unknown.append(f"whether a group acknowledged it: {doubt}")
-        return pops.only_acknowledged() if cuts or doubt is not None else pops
+        missing = self.source.missing()
+        if missing is not None:
+            self.unknown.append(f"whether a group acknowledged it: {missing}")
+        return pops.only_acknowledged() if cuts or missing is not None else pops
 
     def _is_popped(self, copy: Copy) -> bool:
         """Whether a copy is in a retry topic whose messages the group pops."""
         group = copy.situation.consumer_group
-        return copy.kind is Kind.RETRY and group is not None and copy.step.event.topic != f"{RETRY_PREFIX}{group}"
+        return copy.kind is Kind.RETRY and group is not None and copy.event.topic != f"{RETRY_PREFIX}{group}"
 
     def _is_later(self, copy: Copy) -> bool:
         """Whether the files of `config/` are older than a copy, as those of an archive's newest snapshot can be."""
@@ -317,38 +284,31 @@ class _Story:
             elif outcome.state is LifeState.OVERDUE:
                 yield f"{_name(copy)} is delivered as soon as its broker runs"
             elif outcome.state is LifeState.PENDING:
-                group = copy.properties.get(PRODUCER_GROUP)
+                group = copy.properties.get("PGROUP")
                 yield f"the broker asks producer group {group} about the transaction, or gives it up"
 
 
-def _keys(copy: Copy) -> list[str]:
-    return [key for key in copy.properties.get(KEYS, "").split(" ") if key]
+def _copies(found: FoundMessage) -> list[Copy]:
+    situations = found.source.situations
+    return copies_of([(one, situations.of(one)) for one in found.records[:_MAX_COPIES]], found.source.name)
 
 
 def _connected(found: Sequence[FoundMessage], record: Record) -> list[FoundMessage]:
     """What was found, without messages that only have the same unique key as a record."""
-    copies = []
-    for one in found:
-        situations = one.source.situations
-        copies += copies_of([(each, situations.of(each)) for each in one.records[:_MAX_COPIES]], one.source.name)
+    copies = [copy for one in found for copy in _copies(one)]
     _join(copies)
     start = next((copy for copy in copies if copy.record == record), None)
     if start is None:
         return list(found)
-    while start.before is not None:
-        start = start.before
-    connected, waiting = [], [start]
+    while isinstance(start.parent, Copy):
+        start = start.parent
+    kept, waiting = set(), [start]
     while waiting:
         copy = waiting.pop()
-        connected.append((copy.step.event.store, copy.record.commit_log_offset))
+        kept.add((copy.event.store, copy.record.commit_log_offset))
         waiting += copy.after
-    kept = set(connected)
     return [
-        FoundMessage(
-            one.source,
-            [each for each in one.records if (one.source.name, each.commit_log_offset) in kept],
-            one.traces,
-        )
+        replace(one, records=[each for each in one.records if (one.source.name, each.commit_log_offset) in kept])
         for one in found
     ]
 
@@ -363,12 +323,12 @@ def _name(copy: Copy) -> str:
 
 def _join(copies: Sequence[Copy]) -> None:
     """Let retries in one store follow from the message that was delivered first in another one."""
-    by_id = {copy.step.event.offset_message_id: copy for copy in copies}
+    by_id = {copy.event.offset_message_id: copy for copy in copies}
     for copy in copies:
         origin = by_id.get(copy.properties.get(ORIGIN_MESSAGE_ID, "").upper())
-        is_retry = copy.step.event.kind in _RETRIES and copy.before is None
-        if is_retry and origin is not None and origin.step.event.kind not in _RETRIES:
-            copy.follows(origin, copy.step.event.kind, copy.step.event.text)
+        is_retry = copy.event.kind in _RETRIES and copy.parent is None
+        if is_retry and origin is not None and origin.event.kind not in _RETRIES:
+            copy.follows(origin, copy.event.kind, copy.event.text)
 
 
 def _expiry_text(expiry: MessageExpiry) -> str:

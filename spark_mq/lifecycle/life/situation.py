@@ -10,15 +10,14 @@ A record alone does not show what happened after it was stored: see `life`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 
-from spark_mq.format.compression import decompress_or_reason
 from spark_mq.format.java_text import decode_utf8
-from spark_mq.format.properties import parse_properties
 from spark_mq.format.record import (
-    COMPRESSED_FLAG,
     TRANSACTION_COMMIT_TYPE,
     TRANSACTION_PREPARED_TYPE,
     TRANSACTION_ROLLBACK_TYPE,
@@ -38,60 +37,47 @@ from spark_mq.format.system_topic import (
     TRACE_TOPIC,
     delay_level_millis,
 )
-from spark_mq.lifecycle.life.event import duration_text, time_text
+from spark_mq.lifecycle.life.event import body_of, duration_text, text_properties, time_text
+from spark_mq.lifecycle.life.life_store import LifeStore, life_store
 from spark_mq.lifecycle.op_message import half_queue_offsets
-from spark_mq.lifecycle.retry_topic import DLQ_PREFIX, RETRY_PREFIX, ConsumerGroups, parse_retry_topic
-
-REAL_TOPIC, REAL_QUEUE_ID = "REAL_TOPIC", "REAL_QID"
-RETRY_TOPIC, DLQ_ORIGIN_TOPIC = "RETRY_TOPIC", "DLQ_ORIGIN_TOPIC"
-ORIGIN_MESSAGE_ID = "ORIGIN_MESSAGE_ID"
-CHECK_TIMES, PREPARED_QUEUE_OFFSET = "TRANSACTION_CHECK_TIMES", "TRAN_PREPARED_QUEUE_OFFSET"
-PRODUCER_GROUP, DELAY = "PGROUP", "DELAY"
-UNIQUE_KEY, KEYS, TAGS = "UNIQ_KEY", "KEYS", "TAGS"
-TIMER_OUT, TIMER_ROLLS, TIMER_DELETE, TIMER_DEQUEUE = (
-    "TIMER_OUT_MS",
-    "TIMER_ROLL_TIMES",
-    "TIMER_DEL_UNIQKEY",
-    "TIMER_DEQUEUE_MS",
+from spark_mq.lifecycle.retry_topic import (
+    DLQ_PREFIX,
+    RETRY_PREFIX,
+    ConsumerGroups,
+    consumer_groups,
+    parse_retry_topic,
+    retry_max_times,
 )
+from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.message_store import MessageStore
+
+REAL_TOPIC, RETRY_TOPIC, ORIGIN_MESSAGE_ID = "REAL_TOPIC", "RETRY_TOPIC", "ORIGIN_MESSAGE_ID"
+UNIQUE_KEY, KEYS, TAGS = "UNIQ_KEY", "KEYS", "TAGS"
+TIMER_OUT, TIMER_ROLLS, TIMER_DELETE = "TIMER_OUT_MS", "TIMER_ROLL_TIMES", "TIMER_DEL_UNIQKEY"
 
 _SHOWN_OFFSETS = 10
-_MAX_DIGITS = 18
 
 
 class Kind(StrEnum):
     """What kind of record it is."""
 
-    NORMAL = "NORMAL"
-    """A message that consumers of its topic can get."""
-    HALF = "HALF"
-    """A message of a transaction that was not decided when the record was stored."""
-    OP = "OP"
-    """A note of the broker: half messages that are decided."""
-    COMMIT = "COMMIT"
-    """The message of a committed transaction."""
-    DISCARDED = "DISCARDED"
-    """A half message that the broker gave up."""
-    PREPARED = "PREPARED"
-    """A message of transaction type PREPARED, which no queue has. Brokers from 4.3 on store half messages instead."""
-    ROLLBACK = "ROLLBACK"
-    """A message of transaction type ROLLBACK, which no queue and no index has."""
-    DELAYED = "DELAYED"
-    """A message that waits, or waited, for its delay level."""
-    TIMER = "TIMER"
-    """A message that waits, or waited, for a time."""
-    TIMER_DELETE = "TIMER_DELETE"
-    """A note that cancels a timer."""
-    RETRY = "RETRY"
-    """A message that a consumer group gets again."""
-    DEAD_LETTER = "DEAD_LETTER"
-    """A message that a consumer group gave up."""
-    TRACE = "TRACE"
-    """Trace events of clients."""
-    REVIVE = "REVIVE"
-    """A note of the broker about messages that were popped."""
-    LEFT_OUT = "LEFT_OUT"
-    """A record that takes the place of messages that a restore left out."""
+    NORMAL = "NORMAL"  # a message that consumers of its topic can get
+    HALF = "HALF"  # a message of a transaction that was not decided when the record was stored
+    OP = "OP"  # a note of the broker: half messages that are decided
+    COMMIT = "COMMIT"  # the message of a committed transaction
+    DISCARDED = "DISCARDED"  # a half message that the broker gave up
+    PREPARED = (
+        "PREPARED"  # transaction type PREPARED, which no queue has; brokers from 4.3 on store half messages instead
+    )
+    ROLLBACK = "ROLLBACK"  # a message of transaction type ROLLBACK, which no queue and no index has
+    DELAYED = "DELAYED"  # a message that waits, or waited, for its delay level
+    TIMER = "TIMER"  # a message that waits, or waited, for a time
+    TIMER_DELETE = "TIMER_DELETE"  # a note that cancels a timer
+    RETRY = "RETRY"  # a message that a consumer group gets again
+    DEAD_LETTER = "DEAD_LETTER"  # a message that a consumer group gave up
+    TRACE = "TRACE"  # trace events of clients
+    REVIVE = "REVIVE"  # a note of the broker about messages that were popped
+    LEFT_OUT = "LEFT_OUT"  # a record that takes the place of messages that a restore left out
 
 
 @dataclass(frozen=True)
@@ -121,50 +107,70 @@ class Situation:
 
 
 def situation(record: Record, rules: SituationRules, due: int | None = None) -> Situation:
-    """What a record means."""
-    return _Reading(record, rules).situation(due)
+    """What a record means; `due` is when a delayed message is due, None if only the settings tell that."""
+    return _Reading(record, rules, due).situation()
 
 
-def text_properties(record: Record) -> dict[str, str]:
-    """The names and values of a record's properties as text, as Java decodes them."""
-    return {decode_utf8(name): decode_utf8(value) for name, value in parse_properties(record.properties).items()}
+class Situations:
+    """What records of one store mean. Its config files are read when the first record is asked about.
+
+    Without a store, nothing else than the records is known, and the settings are those that a store has by default.
+    """
+
+    def __init__(
+        self, store: MessageStore | LifeStore | None, conf: BrokerConf | None = None, trace_topic: str = TRACE_TOPIC
+    ) -> None:
+        """`conf` is for `messageDelayLevel`; by default it is that of the store."""
+        self._store = None if store is None else life_store(store)
+        self._conf = conf
+        self._trace_topic = trace_topic
+
+    @cached_property
+    def rules(self) -> SituationRules:
+        """The rules of the store."""
+        store = self._store
+        if store is None:
+            return SituationRules()
+        conf = self._conf or store.broker_conf
+        return SituationRules(
+            delay_level_millis(conf.message_delay_level or DEFAULT_DELAY_LEVELS),
+            consumer_groups(store.location),
+            frozenset(store.known_topics()),
+            retry_max_times(store.location),
+            self._trace_topic,
+        )
+
+    def of(self, record: Record) -> Situation:
+        """What a record means; for a delayed message, its unit says when it is due."""
+        is_delayed = self._store is not None and decode_utf8(record.topic) == SCHEDULE_TOPIC
+        return situation(record, self.rules, self._store.due(record) if self._store and is_delayed else None)
 
 
 def integer(text: str | None) -> int | None:
     """The value of a property that a broker wrote as an integer; None for any other text, and without the property."""
-    if text is None or not text.isascii() or not text.removeprefix("-").isdigit() or len(text) > _MAX_DIGITS:
-        return None
-    return int(text)
-
-
-def body_of(record: Record) -> bytes | None:
-    """The body of a record, decompressed; None if it cannot be decompressed."""
-    if not record.sys_flag & COMPRESSED_FLAG or not record.body:
-        return record.body
-    body, _ = decompress_or_reason(record.body, record.sys_flag)
-    return body
+    return int(text) if text is not None and len(text) <= 18 and re.fullmatch("-?[0-9]+", text) else None
 
 
 class _Reading:
     """One record and the rules."""
 
-    def __init__(self, record: Record, rules: SituationRules) -> None:
+    def __init__(self, record: Record, rules: SituationRules, due: int | None) -> None:
         self._record = record
         self._rules = rules
+        self._due = due
         self._topic = decode_utf8(record.topic)
         self._properties = text_properties(record)
 
-    def situation(self, due: int | None) -> Situation:
-        """What the record means."""
+    def situation(self) -> Situation:
         topic = self._topic
-        if topic == HALF_TOPIC:
-            return self._half()
-        if topic == DISCARD_TOPIC:
-            return self._discarded()
-        if topic == SCHEDULE_TOPIC:
-            return self._delayed(due)
-        if topic == TIMER_TOPIC:
-            return self._timer()
+        known = {
+            HALF_TOPIC: self._half,
+            DISCARD_TOPIC: self._discarded,
+            SCHEDULE_TOPIC: self._delayed,
+            TIMER_TOPIC: self._timer,
+        }
+        if topic in known:
+            return known[topic]()
         if topic == OP_TOPIC:
             return self._own(Kind.OP, _op_text(body_of(self._record)))
         if topic.startswith(RETRY_PREFIX):
@@ -186,29 +192,29 @@ class _Reading:
     def _real(self) -> tuple[str, int | None]:
         """REAL_TOPIC and REAL_QID; those of the record if it has no REAL_TOPIC."""
         real = self._properties.get(REAL_TOPIC)
-        if real is None:
-            return self._topic, self._record.queue_id
-        return real, integer(self._properties.get(REAL_QUEUE_ID))
+        return (self._topic, self._record.queue_id) if real is None else (real, self._number("REAL_QID"))
+
+    def _number(self, name: str) -> int | None:
+        return integer(self._properties.get(name))
 
     def _half(self) -> Situation:
-        check = integer(self._properties.get(CHECK_TIMES))
+        check = self._number("TRANSACTION_CHECK_TIMES")
         text = "half message" if check is None else f"half message, check {check}"
         return Situation(Kind.HALF, *self._real, text, check=check)
 
     def _discarded(self) -> Situation:
-        check = integer(self._properties.get(CHECK_TIMES))
+        check = self._number("TRANSACTION_CHECK_TIMES")
         after = "" if check is None else f" after {check} check{'' if check == 1 else 's'}"
         return Situation(Kind.DISCARDED, *self._real, f"half message that the broker gave up{after}", check=check)
 
-    def _delayed(self, due: int | None) -> Situation:
+    def _delayed(self) -> Situation:
         # `ScheduleMessageService.queueId2DelayLevel`@5.3.3; the property can have a level above the highest one.
-        level = self._record.queue_id + 1
-        delays = self._rules.delays
+        level, delays, due = self._record.queue_id + 1, self._rules.delays, self._due
         delay = delays[level - 1] if 1 <= level <= len(delays) else None
         if due is None and delay is not None:
             due = self._record.store_timestamp + delay
         name = f"level {level}" if delay is None else f"level {level}, {duration_text(delay)}"
-        text = f"delayed ({name}), due {'at a time that is not known' if due is None else time_text(due)}"
+        text = f"delayed ({name}), due {_due_text(due)}"
         real_topic, real_queue_id = self._real
         group, attempt = None, None
         if real_topic.startswith(RETRY_PREFIX):
@@ -217,13 +223,13 @@ class _Reading:
         return Situation(Kind.DELAYED, real_topic, real_queue_id, text, group, attempt, level=level, due=due)
 
     def _timer(self) -> Situation:
-        due, rolls = integer(self._properties.get(TIMER_OUT)), integer(self._properties.get(TIMER_ROLLS))
+        due, rolls = self._number(TIMER_OUT), self._number(TIMER_ROLLS)
         rolled = f" (rolled {rolls} time{'' if rolls == 1 else 's'})" if rolls else ""
-        at = "due at a time that is not known" if due is None else f"due {time_text(due)}"
         deleted = self._properties.get(TIMER_DELETE)
-        if deleted is not None:
-            return Situation(Kind.TIMER_DELETE, *self._real, f"cancels the timer of {deleted}{rolled}, {at}", due=due)
-        return Situation(Kind.TIMER, *self._real, f"timer{rolled}, {at}", due=due)
+        kind, what = (
+            (Kind.TIMER, "timer") if deleted is None else (Kind.TIMER_DELETE, f"cancels the timer of {deleted}")
+        )
+        return Situation(kind, *self._real, f"{what}{rolled}, due {_due_text(due)}", due=due)
 
     def _retry(self) -> Situation:
         group, attempt, text = self._attempt(self._topic)
@@ -246,7 +252,7 @@ class _Reading:
 
     def _dead_letter(self) -> Situation:
         group = self._topic.removeprefix(DLQ_PREFIX)
-        origin = self._properties.get(RETRY_TOPIC) or self._properties.get(DLQ_ORIGIN_TOPIC) or self._topic
+        origin = self._properties.get(RETRY_TOPIC) or self._properties.get("DLQ_ORIGIN_TOPIC") or self._topic
         attempt = self._record.reconsume_times
         after = f" after {attempt} failed deliver{'y' if attempt == 1 else 'ies'}" if attempt > 0 else ""
         return Situation(Kind.DEAD_LETTER, origin, None, f"dead letter of group {group}{after}", group, attempt)
@@ -258,26 +264,29 @@ class _Reading:
             return self._own(Kind.PREPARED, "transaction type PREPARED: in no queue")
         if transaction == TRANSACTION_ROLLBACK_TYPE:
             return self._own(Kind.ROLLBACK, "transaction type ROLLBACK: in no queue, and in no index")
-        texts = []
+        kind, texts = Kind.NORMAL, []
         if transaction == TRANSACTION_COMMIT_TYPE:
             half = self._record.prepared_transaction_offset
+            kind = Kind.COMMIT
             texts.append(f"committed transaction, half message at commit log offset {half}")
-        level = integer(self._properties.get(DELAY))
-        is_timer = TIMER_DEQUEUE in self._properties
-        if is_timer:
+        level = self._number("DELAY")
+        if "TIMER_DEQUEUE_MS" in self._properties:
             texts.append("delivered by a timer")
         elif level is not None and level > 0 and self._properties.get(REAL_TOPIC) == self._topic:
             texts.append(f"delivered after a delay (level {level})")
-        kind = Kind.COMMIT if transaction == TRANSACTION_COMMIT_TYPE else Kind.NORMAL
-        return Situation(kind, self._topic, self._record.queue_id, "; ".join(texts))
+        return self._own(kind, "; ".join(texts))
+
+
+def _due_text(due: int | None) -> str:
+    return "at a time that is not known" if due is None else time_text(due)
 
 
 def _op_text(body: bytes | None) -> str:
-    offsets = None if body is None else half_queue_offsets(body)
+    offsets = half_queue_offsets(body or b"")
     if not offsets:
         return "op message that names no half message"
     shown = ", ".join(map(str, offsets[:_SHOWN_OFFSETS]))
-    more = f" and {len(offsets) - _SHOWN_OFFSETS} more" if len(offsets) > _SHOWN_OFFSETS else ""
     if len(offsets) == 1:
         return f"op message: half message {shown} is decided"
+    more = f" and {len(offsets) - _SHOWN_OFFSETS} more" if len(offsets) > _SHOWN_OFFSETS else ""
     return f"op message: half messages {shown}{more} are decided"
