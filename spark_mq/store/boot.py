@@ -118,7 +118,6 @@ def boot_obstacles(
     @4.9.7). It stops if a file of `config/` cannot be read, and the file's `.bak` neither (`ConfigManager.load`).
 
     Args:
-        conf: The broker's settings; without a size there, most files show it.
         release: The version that starts; without it, what any version does not start with is an obstacle.
     """
     return [
@@ -193,13 +192,7 @@ def _of_config(store: Location) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class SegmentHead:
-    """The beginning of a segment: its first offset, and fields of its first record.
-
-    Attributes:
-        base: The first offset of the segment.
-        store_timestamp: Its store time, milliseconds.
-        is_whole: Whether a broker accepts the record; True if that is not known.
-    """
+    """The beginning of a segment: its first offset, and fields of its first record."""
 
     base: int
     magic: int
@@ -245,19 +238,13 @@ class BootFacts:
     """The facts about a store on which a boot depends.
 
     Attributes:
-        is_clean: Whether the last stop was clean: there is no file `abort`.
-        log_start: The first offset of the first segment; -1 without segments.
         log_end: The offset at which recovery ends the log, if no record before it is damaged.
         segments: The first offset of each file of `commitlog/`, in order; also of files created in advance.
         heads: The beginnings of the newest segments, the newest first, down to one with which the recovery begins.
         queue_end: The largest offset after a message that a queue's last unit points to, whether live or not
             (`ConsumeQueueStore.getMaxPhyOffsetInConsumeQueue`@5.3.3); -1 without queues.
         live_queue_end: The same of units of live messages.
-        lacking: The messages of the log, from `read_from` on, that no queue leads to.
         next_queue_offsets: The queue offset after the end of each queue that lacks messages and has files.
-        index: The index; None if nothing is known about it.
-        last_indexed: By name of an index file: its last message.
-        gone: The number of messages that queues or the index show after the end of the log.
         revived: The number of old records after the live end that the broker takes for live ones.
         read_from: The commit log offset from which on the log was read.
     """
@@ -286,10 +273,7 @@ class QueueOutcome:
     """What a boot does to a queue that lacks messages.
 
     Attributes:
-        completed: The number of lacking messages that get their unit.
         shifted: The number of lacking messages that get a unit at a wrong, lower queue offset.
-        lost: The number of lacking messages that get no unit.
-        first_lost_offset: The commit log offset of the first message that gets none; None if all get one.
     """
 
     topic: str
@@ -305,18 +289,9 @@ class Boot:
     """What a boot by certain rules does.
 
     Attributes:
-        rules: The versions that boot so.
-        is_clean: Whether the boot follows a clean stop.
-        recovers_from: The first offset of the segment from which records are checked; None without segments, or if
-            the files do not tell.
-        dispatched: The parts of the log whose messages are dispatched again.
-        doubled_entries: The number of index entries that are put a second time.
+        recovers_from: The first offset of the segment from which records are checked; None without segments, or if the
+            files do not tell.
         unindexed: The part of the log whose messages lack index entries after the boot; None if there is none.
-        queues: What happens to the queues that lack messages.
-        deletes_queues: Whether all consume queues are deleted, because the log has no segment.
-        cut_bytes: Bytes of live records that are cut off.
-        revived: The number of old records after the live end that are taken for live ones.
-        gone: The number of messages that queues or the index show, and that the log does not have (`lacking_messages`).
         deleted: The number of messages without a unit whose topic was deleted, as far as files show.
         damaged_bytes: Bytes of the log before its live end that are not records, or that no segment has.
         is_full: Whether the whole log was read, and each record that the broker checks (`recovery`). Otherwise the
@@ -484,11 +459,7 @@ def _outcome(
 def index_outcome(
     rules: BrokerVersions, facts: BootFacts, dispatched: Sequence[LogRange]
 ) -> tuple[tuple[str, ...], int, LogRange | None]:
-    """The deleted files, the number of doubled entries, and the part of the log that the index then lacks.
-
-    Args:
-        dispatched: The parts of the log whose messages are dispatched again.
-    """
+    """The deleted files, the number of doubled entries, and the part of the log that the index then lacks."""
     index = facts.index
     if index is None:
         return (), 0, None

@@ -56,8 +56,6 @@ class LastStop:
     """How the last run of the broker ended.
 
     Attributes:
-        is_clean: Whether there is no file `abort`.
-        started_timestamp: When the broker that runs, or crashed, was started, milliseconds; None after a clean stop.
         is_running: Whether a broker, or a job that writes into the store, has the store's lock; None if that cannot be
             known.
     """
@@ -86,12 +84,7 @@ def boot_groups(versions: BrokerVersions) -> tuple[BrokerVersions, ...]:
 
 
 def find_boot_groups(store: Location, given: str | None) -> tuple[BrokerVersions, ...]:
-    """The versions that can be that of the broker that starts next, in groups that boot in the same way.
-
-    Args:
-        store: The store, whose files show some versions.
-        given: A version such as `4.9`, `5` or `5.3.3`; None if it is not known.
-    """
+    """The versions that can be that of the broker that starts next, in groups that boot in the same way."""
     return boot_groups(find_broker_versions(store, given))
 
 

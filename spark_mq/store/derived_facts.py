@@ -30,9 +30,6 @@ def queue_facts(store: MessageStore) -> dict[str, Any] | None:
 
     The first offset is that of a broker of 5.x, which a binary search finds (`ConsumeQueue.correctMinOffset`@5.3.3).
     The rule of 4.9 would read the whole first file of each queue.
-
-    Returns:
-        `file_size`, and `queues`: objects with `topic`, `queue_id`, `min_offset` and `max_offset`.
     """
     if has_rocksdb_queues(store.location) or not store.queue_names:
         return None
@@ -54,10 +51,9 @@ def next_offsets(facts: Mapping[str, Any] | None) -> dict[tuple[str, int], int]:
 def index_facts(store: Location) -> dict[str, Any] | None:
     """Name, size, header and tags of each index file; None if there are no index files.
 
-    Returns:
-        `files`: objects with `name`, `size` (bytes), the fields of the header, and `tag_runs`, objects with the
-        `commit_log_offset` from which on tags have entries, or have none (`has_entry`); `hash_slot_num` and
-        `index_num`: the slots and entries of a file, None if the files do not show them.
+    `files`: objects with `name`, `size` (bytes), the fields of the header, and `tag_runs`, objects with the
+    `commit_log_offset` from which on tags have entries, or have none (`has_entry`); `hash_slot_num` and `index_num`:
+    the slots and entries of a file, None if the files do not show them.
     """
     if not (store / INDEX).is_directory:
         return None

@@ -53,11 +53,9 @@ class DiskPressure:
     """The use of a disk in percent, and the limits above which a broker deletes files at any hour.
 
     Attributes:
-        used_percent: The used part of the disk, as a broker computes it.
         max_used_percent: `diskMaxUsedSpaceRatio`: above it expired segments are deleted at any hour.
         forcibly_percent: `diskSpaceCleanForciblyRatio`: above it, segments that have not expired are deleted, too, if
             `cleanFileForciblyEnable`.
-        is_forcible: `cleanFileForciblyEnable`.
     """
 
     used_percent: int
@@ -161,10 +159,8 @@ class DiskUse:
     """The files of one tree of a store.
 
     Attributes:
-        tree: The name of the folder; `other` for everything else in the store's directory.
-        size: The sum of their sizes in bytes.
-        allocated: The bytes that they take on the disk: less than `size` if files have holes, such as `timerwheel` or
-            a segment that is not full. None if the filesystem does not say.
+        allocated: The bytes that they take on the disk: less than `size` if files have holes, such as `timerwheel` or a
+            segment that is not full. None if the filesystem does not say.
     """
 
     tree: str

@@ -116,11 +116,9 @@ class DispatchLog:
         """What happens to the queues that lack messages.
 
         Args:
-            lacking: The messages before the end of the log that have no unit.
             old_from: The commit log offset from which on records are old: one that gets no unit is not lost.
 
-        Returns:
-            The outcomes, and the number of messages whose topic was deleted.
+        The outcomes, and the number of messages whose topic was deleted.
         """
         read = DispatchRequests.concatenate(self._read)
         results = np.concatenate(self._results)

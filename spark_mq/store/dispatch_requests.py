@@ -143,11 +143,8 @@ class DispatchRequests:
     """Records in the order in which a broker reads them (`DispatchRequest`@5.3.3); one value each for each record.
 
     Attributes:
-        position: The commit log offset at which the record is.
         commit_log_offset: The commit log offset that the record states, with which a broker dispatches it.
-        store_size: Its size in bytes.
         queue: The number of its queue in `StartingQueues`.
-        entry_count: The number of its index entries.
     """
 
     position: Int64s
@@ -177,7 +174,6 @@ class StartingQueues:
     """The queues of a broker that starts: those that have folders, and those that it creates.
 
     Attributes:
-        names: Topic and queue id of each queue, by number.
         on_disk: The queue as it is before anything is dispatched, by number; None without a folder.
         end: The byte of each queue after its last unit; -1 if it has no file.
         max_physic_offset: The commit log offset after the last message of each queue; -1 if that is not known.
@@ -307,9 +303,7 @@ def doubled_entries(requests: DispatchRequests, index_end: int, entries: int) ->
     (`IndexService.buildIndex`@5.3.3, as in 4.9).
 
     Args:
-        requests: The messages that are dispatched, in order.
         index_end: The commit log offset of the last message in the index; 0 without one.
-        entries: The number of entries of that message that the index has.
     """
     offsets, counts = requests.commit_log_offset, requests.entry_count
     has_keys = counts > 0

@@ -54,11 +54,7 @@ _HOURS = re.compile(r"\+?[0-9]{1,9}(;\+?[0-9]{1,9})*;*")
 
 @dataclass(frozen=True)
 class LiveSegment:
-    """A segment with a live record.
-
-    Attributes:
-        modification_timestamp: The time of the last change of the file, milliseconds since the epoch.
-    """
+    """A segment with a live record."""
 
     file: SegmentFile
     size: int
@@ -75,8 +71,6 @@ class OldFile:
     """A queue file or an index file that is not the newest of its queue or of the index.
 
     Attributes:
-        tree: `consumequeue` or `index`.
-        size: Its bytes.
         release_offset: The largest commit log offset that its last unit or entry, and those of the files before it,
             point to. A broker deletes the file when the log begins after this offset.
     """
@@ -225,15 +219,10 @@ class SegmentRetention:
     """How long a segment is kept. All times are milliseconds since the epoch.
 
     Attributes:
-        end_offset: The commit log offset after its last live record.
-        first_store_timestamp: The store time of its first message; None if it does not begin with one.
-        last_store_timestamp: The store time of its newest message; None if the end of the segment does not show it.
-        modification_timestamp: The time of the last change of the file.
         expire_timestamp: When it has expired, and all segments before it; None for the newest, which never does.
         delete_timestamp: The first time from then on in an hour in which the broker deletes files, and not before the
             time of the question: what is still there was not deleted earlier. None for the newest.
         expire_by_store_timestamp: `last_store_timestamp` plus the reserved time.
-        is_expired: Whether `expire_timestamp` has come.
         files: The queue files and index files that the broker deletes because the segment is gone.
     """
 
@@ -269,13 +258,7 @@ class SegmentRetention:
 def segment_retentions(
     store: MessageStore, hours: float, at: int, when: DeleteWhen, files: Sequence[OldFile]
 ) -> list[SegmentRetention]:
-    """When each segment with live records expires, by offset.
-
-    Args:
-        hours: For how many hours a segment is kept after its last change.
-        at: The time for which the question is answered, milliseconds since the epoch.
-        when: The hours in which the broker deletes files.
-    """
+    """When each segment with live records expires, by offset."""
     live = live_segments(store)
     reserved = round(hours * MILLIS_PER_HOUR)
     times = expire_times([segment.modification_timestamp for segment in live[:-1]], reserved)
@@ -320,12 +303,7 @@ def _row(segment: SegmentRetention) -> dict[str, object]:
 
 
 def expire_times(modification_times: Sequence[int], reserved: int) -> list[int]:
-    """When each segment can be deleted: when it has expired, and all segments before it.
-
-    Args:
-        modification_times: The time of the last change of each file, milliseconds since the epoch.
-        reserved: Milliseconds for which a file is kept after that.
-    """
+    """When each segment can be deleted: when it has expired, and all segments before it."""
     return list(accumulate((time + reserved for time in modification_times), max))
 
 
@@ -340,11 +318,7 @@ def count_before(ends: Sequence[int], min_offset: int) -> int:
 
 
 def release_offsets(last_offsets: Sequence[int]) -> list[int]:
-    """For each file of a queue or of the index, the offset after which the log must begin, for the file to be deleted.
-
-    Args:
-        last_offsets: The commit log offset of the last message in each file.
-    """
+    """For each file of a queue or of the index, the offset after which the log must begin, for the file to be deleted."""
     return list(accumulate(last_offsets, max))
 
 
@@ -361,22 +335,13 @@ class DeleteWhen:
 
     @classmethod
     def of(cls, text: str, source: str, zone: tzinfo | None = None) -> DeleteWhen:
-        """The hours in a value of `deleteWhen`, such as `04` or `04;16`.
-
-        Args:
-            source: Where it comes from, for the error.
-            zone: The broker's time zone; None for that of this machine.
-        """
+        """The hours in a value of `deleteWhen`, such as `04` or `04;16`."""
         if not _HOURS.fullmatch(text):
             raise OptionError(f"{source}: deleteWhen={text!r} is not an hour such as 04, or several such as 04;16")
         return cls(frozenset(int(part) for part in text.strip(";").split(";") if part), zone)
 
     def next_time(self, millis: int) -> int | None:
-        """The first time at or after `millis` in one of the hours; None if there is none.
-
-        Args:
-            millis: Milliseconds since the epoch.
-        """
+        """The first time at or after `millis` in one of the hours; None if there is none."""
         if micros(millis) is None or not any(hour < 24 for hour in self.hours):
             return None
         moment = EPOCH + timedelta(milliseconds=millis)

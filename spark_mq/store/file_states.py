@@ -54,15 +54,7 @@ _BLANK_MAGIC = MAGIC_BLANK.to_bytes(4, "big", signed=True)
 
 @dataclass(frozen=True)
 class SegmentState:
-    """A file of `commitlog/` that has the name of a segment.
-
-    Attributes:
-        info: Name, size and time of the last change.
-        base: The commit log offset of the file's first byte; None if the file is stray.
-        name: The value of column `state` of table `segments`.
-        problem: The damage, as text for a person; None if the check found nothing.
-        first: The live record at the file's beginning, if there is one.
-    """
+    """A file of `commitlog/` that has the name of a segment."""
 
     info: fs.FileInfo
     base: int | None
@@ -192,7 +184,6 @@ class QueueStates:
     """The states of all queues.
 
     Attributes:
-        by_queue: The state of each queue that has files, or is known to have had some, in the order of their names.
         behind: Text for a person if no queue leads to the end of the log. Then any queue can lack messages, even an
             unknown one. None if the last part of the log was checked.
     """

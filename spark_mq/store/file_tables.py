@@ -54,12 +54,7 @@ def index_file_rows(store: Location, layout: IndexLayout) -> pa.Table:
 
 
 def entry_batches(file: IndexFileInfo, layout: IndexLayout, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The rows of a file's entries, from entry 1 on, in batches of 65,536.
-
-    Args:
-        layout: The file's numbers of slots and entries.
-        columns: Names of columns of table `index_entries`.
-    """
+    """The rows of a file's entries, from entry 1 on, in batches of 65,536."""
     layout.check_file_size(file.size, str(file.location))
     stop = file.header(layout).next_entry
     with FileReader(file.location) as reader:
@@ -116,10 +111,6 @@ def unit_batches(
     If the tags code in a unit is the address of an extension unit, `ext_address` has it, and `tags_code`,
     `ext_store_timestamp` and `filter_bit_map` are those of the extension unit: NULL if the address leads to none.
     `filter_bit_map` is also NULL if the extension unit has no bit map.
-
-    Args:
-        log_end: The live end of the log, a commit log offset.
-        columns: Names of columns of table `consume_queue`.
     """
     with closing(FileReaders()) as readers:
         queue = ConsumeQueue(share.folder, readers)

@@ -22,8 +22,6 @@ class IndexFileEnd:
     """The end of one index file, as its header states it; all are 0 if the file is too short for a header.
 
     Attributes:
-        end_timestamp: The store time of its last message, milliseconds.
-        end_offset: The commit log offset of its last message.
         next_entry: The number of the next entry: 1 if the file has no entry.
     """
 
@@ -39,10 +37,7 @@ class IndexState:
 
     Attributes:
         covered_to: The commit log offset up to which the valid files cover the log; the log's start without such files.
-        covered_timestamp: The store time of the last message that they have, milliseconds; None without such files.
-        checked: The part of the log after `covered_to` that was read, at most `TAIL_SIZE` bytes.
         lacking: The commit log offsets of the messages in that part that have keys, and so lack entries.
-        problems: Why files are not used, as text for a person.
     """
 
     files: tuple[IndexFileEnd, ...]
@@ -89,11 +84,7 @@ def _end_of(file: IndexFileInfo) -> IndexFileEnd:
 
 
 def kept_files(files: Sequence[IndexFileEnd], index_msg_timestamp: int) -> list[IndexFileEnd]:
-    """The files that a broker keeps when it recovers after an unclean stop (`IndexService.load`@5.3.3, as in 4.9).
-
-    Args:
-        index_msg_timestamp: The time of that name in the checkpoint, milliseconds.
-    """
+    """The files that a broker keeps when it recovers after an unclean stop (`IndexService.load`@5.3.3, as in 4.9)."""
     return [file for file in files if file.end_timestamp <= index_msg_timestamp]
 
 
@@ -119,11 +110,7 @@ class LastIndexed:
 
 
 def last_indexed(store: MessageStore, conf: BrokerConf, kept: Sequence[IndexFileEnd]) -> LastIndexed:
-    """The last message in these files; no keys if they have no entry, or if the log does not contain the message.
-
-    Args:
-        kept: Files of the store, by name, without gaps from the first one on.
-    """
+    """The last message in these files; no keys if they have no entry, or if the log does not contain the message."""
     if not kept or max(file.next_entry for file in kept) <= 1:
         return LastIndexed()
     try:

@@ -47,12 +47,7 @@ _LOOKED_AT_UNITS = 1024
 
 @dataclass(frozen=True)
 class GoneMessages:
-    """What leads past the end of the log, to no record.
-
-    Attributes:
-        by_queue: The number of such units of each queue that has some.
-        count: The number of messages; a message can be in several queues. At least that many are gone.
-    """
+    """What leads past the end of the log, to no record."""
 
     by_queue: Mapping[tuple[str, int], int]
     count: int
@@ -145,10 +140,7 @@ class LackingMessages:
     """What a read of a part of the log shows.
 
     Attributes:
-        messages: The lacking messages in that part, in the order of the log.
-        checked: The part of the log that was read.
         dispatched_to: The commit log offset after the last message that any queue has.
-        last_dispatched: The commit log offset of that message; None if no queue has one.
     """
 
     messages: tuple[LackingMessage, ...]

@@ -73,12 +73,6 @@ def select_messages(
 
     All messages stored from `begin` to `end` are in the result; others can be, too. Messages of one queue are found by
     its units. Those of a whole topic are searched for in the log, because only the log shows that no queue was lost.
-
-    Args:
-        queue_id: The queue id; None for all queues.
-        begin: The earliest store time in milliseconds, included; None for any.
-        end: The latest store time in milliseconds, included; None for any.
-        newest_first: Whether the newest messages come first; else in the order of the log.
     """
     if queue_id is not None:
         return _of_queue(store, topic, queue_id, begin, end, newest_first)
@@ -142,12 +136,7 @@ def messages_newest_first(
 
 
 def tail_start(queues: Sequence[ConsumeQueue], covers: Sequence[QueueCover], at_least: int) -> int | None:
-    """The offset of a record at or after `at_least`, as early as the last units of the queues show; else None.
-
-    Args:
-        covers: What the units of each queue prove.
-        at_least: A commit log offset.
-    """
+    """The offset of a record at or after `at_least`, as early as the last units of the queues show; else None."""
     earliest: int | None = None
     for queue, cover in zip(queues, covers, strict=True):
         end = cover.end_of_units

@@ -32,11 +32,7 @@ _LAST = "last_store_timestamp"
 
 
 def segments(store: MessageStore) -> pa.Table:
-    """The files of `commitlog/` that have the name of a segment, by name.
-
-    Returns:
-        The rows of table `segments`; `SEGMENTS` says what its columns are.
-    """
+    """The files of `commitlog/` that have the name of a segment, by name."""
     live_end = store.get_max_phy_offset()
     rows = []
     for segment in segment_states(store):
@@ -57,14 +53,7 @@ def segments(store: MessageStore) -> pa.Table:
 
 
 def queues(store: MessageStore, topic: str | None = None) -> pa.Table:
-    """The consume queues, by topic and queue id.
-
-    Args:
-        topic: Only the queues of this topic; None for all.
-
-    Returns:
-        The rows of table `queues`; `QUEUES` says what its columns are.
-    """
+    """The consume queues, by topic and queue id."""
     return table_of(_queue_rows(store, queue_states(store, topic)), QUEUES.schema)
 
 
@@ -94,11 +83,7 @@ def _stored(store: MessageStore, commit_log_offset: int, store_size: int) -> int
 
 
 def topics(store: MessageStore) -> pa.Table:
-    """The topics of `config/topics.json`, and other topics that have a queue, by name.
-
-    Returns:
-        The rows of table `topics`; `TOPICS` says what its columns are.
-    """
+    """The topics of `config/topics.json`, and other topics that have a queue, by name."""
     rows = load_config(store.location, "topics.json", _topic_rows) or {}
     states = queue_states(store)
     for row in rows.values():
@@ -135,15 +120,7 @@ def _topic_rows(content: Mapping[str, Any]) -> dict[str, Row]:
 
 
 def consumer_offsets(store: MessageStore, topic: str | None = None, consumer_group: str | None = None) -> pa.Table:
-    """The offsets of consumer groups, by group, topic and queue id (`config/consumerOffset.json`).
-
-    Args:
-        topic: Only the offsets in this topic; None for all.
-        consumer_group: Only the offsets of this group; None for all.
-
-    Returns:
-        The rows of table `consumer_offsets`; `CONSUMER_OFFSETS` says what its columns are.
-    """
+    """The offsets of consumer groups, by group, topic and queue id (`config/consumerOffset.json`)."""
     offsets = load_consumer_offsets(store.location)
     states = queue_states(store, topic)
     rows = []
@@ -193,14 +170,7 @@ def _offset_state(offset: int, min_offset: int, max_offset: int, has_queue: bool
 
 
 def subscription_groups(store: MessageStore, consumer_group: str | None = None) -> pa.Table:
-    """The consumer groups of `config/subscriptionGroup.json`, by name (`SubscriptionGroupConfig`@5.3.3).
-
-    Args:
-        consumer_group: Only this group; None for all.
-
-    Returns:
-        The rows of table `subscription_groups`; `SUBSCRIPTION_GROUPS` says what its columns are.
-    """
+    """The consumer groups of `config/subscriptionGroup.json`, by name (`SubscriptionGroupConfig`@5.3.3)."""
     return load_subscription_groups(store.location, consumer_group)
 
 
@@ -244,15 +214,7 @@ def _group_settings(config: Mapping[str, Any]) -> Row:
 
 
 def consumer_filters(store: MessageStore, topic: str | None = None, consumer_group: str | None = None) -> pa.Table:
-    """The SQL92 filters of consumer groups, by group and topic (`config/consumerFilter.json`).
-
-    Args:
-        topic: Only the filters for this topic; None for all.
-        consumer_group: Only the filters of this group; None for all.
-
-    Returns:
-        The rows of table `consumer_filters`; `CONSUMER_FILTERS` says what its columns are.
-    """
+    """The SQL92 filters of consumer groups, by group and topic (`config/consumerFilter.json`)."""
     rows = [
         _filter_row(one)
         for one in load_consumer_filters(store.location)
@@ -278,11 +240,7 @@ def _filter_row(one: ConsumerFilter) -> Row:
 
 
 def delay_offsets(store: MessageStore) -> pa.Table:
-    """The offsets up to which delayed messages were delivered, by delay level (`config/delayOffset.json`).
-
-    Returns:
-        The rows of table `delay_offsets`; `DELAY_OFFSETS` says what its columns are.
-    """
+    """The offsets up to which delayed messages were delivered, by delay level (`config/delayOffset.json`)."""
     offsets = load_config(store.location, DELAY_OFFSETS_FILE, _delay_offsets) or {}
     states = queue_states(store, SCHEDULE_TOPIC)
     rows = []
@@ -315,20 +273,12 @@ def _delay_offsets(content: Mapping[str, Any]) -> dict[int, int]:
 
 
 def index_files(store: MessageStore) -> pa.Table:
-    """The headers of the index files, oldest first.
-
-    Returns:
-        The rows of table `index_files`; `INDEX_FILES` says what its columns are.
-    """
+    """The headers of the index files, oldest first."""
     return index_file_rows(store.location, index_layout(store.location, store.broker_conf))
 
 
 def checkpoint(store: MessageStore) -> pa.Table:
-    """The file `checkpoint`, one row: up to which store times log, queues and index were flushed.
-
-    Returns:
-        The rows of table `checkpoint`; `CHECKPOINT` says what its columns are.
-    """
+    """The file `checkpoint`, one row: up to which store times log, queues and index were flushed."""
     found = Checkpoint.load(store.location)
     row: Row = {
         "physic_msg_timestamp": _time_or_null(found.physic_msg_timestamp),

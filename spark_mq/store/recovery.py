@@ -67,16 +67,9 @@ class Recovery:
 
     Attributes:
         release: The versions that start in the same way; what only some of them do is that of the last one.
-        last_stop: How the last run of the broker ended.
-        obstacles: Why the broker does not start, as text for a person; empty if it starts.
         boot: The outcome, in the terms in which `boot` predicts it; None if nothing was done because of an obstacle.
-        log_end: The commit log offset at which the broker ends the log; -1 without segments.
-        live_end: The commit log offset after the last live record; -1 if the log is empty.
-        end_reason: Why the log ends there, as text for a person; None without segments.
-        checked: The number of records that are checked and accepted.
         max_offsets: The queue offset after the last unit of each queue, by topic and queue id, as the broker then has
             them; empty if nothing was done.
-        rows: Each thing that is done, in order, with the columns of `RECOVERY_SCHEMA`.
     """
 
     store: str
@@ -104,11 +97,6 @@ def next_recovery(path: str, broker_version: str, broker_conf: str | None = None
 
     The records from the segment on with which the broker begins are read and checked, without Spark. Of the others, it
     is found out whether they have a unit.
-
-    Args:
-        path: The store directory (`storePathRootDir`): a path or a URI.
-        broker_version: The broker's version, such as `5.3.3`; it must tell which rules apply.
-        broker_conf: The file of the broker's settings; without it, defaults are assumed.
     """
     release, conf = one_boot_group(broker_version, "--as"), BrokerConf.of(broker_conf)
     with MessageStore(path, broker_version, broker_conf) as store:

@@ -45,15 +45,9 @@ class UnreadLoss:
     """The unread messages that a group loses in one queue.
 
     Attributes:
-        consumer_offset: The queue offset that the group consumes next.
-        unread: The number of messages from there on that the queue has.
         lost: The number of messages from there on that are deleted already.
-        file: The segment of the first unread message; None if it is the newest segment, or if there is none.
-        loses: The number of unread messages that are deleted together with the first one: those in expired segments
-            if its segment has expired, else those in all segments that are deleted at the same time.
-        expired: The number of unread messages in all segments that have expired.
-        expire_timestamp: When the segment expires, milliseconds since the epoch.
-        delete_timestamp: When the broker deletes the segment.
+        loses: The number of unread messages that are deleted together with the first one: those in expired segments if
+            its segment has expired, else those in all segments that are deleted at the same time.
     """
 
     consumer_group: str
@@ -74,9 +68,6 @@ def unread_losses(store: MessageStore, segments: Sequence[SegmentRetention]) -> 
 
     Groups that have read all messages except those of the newest segment are left out. A group without an offset in a
     queue is not known.
-
-    Args:
-        segments: The store's segments (`segment_retentions`).
     """
     found = []
     for committed in load_consumer_offsets(store.location):
@@ -167,14 +158,7 @@ def _segment_of(
 
 @dataclass(frozen=True)
 class AgeBytes:
-    """The bytes of the log that are of one age.
-
-    Attributes:
-        from_hours: The least age of the newest message of the segments.
-        to_hours: The age below which they are; None if there is no limit.
-        segments: The number of segments.
-        log_bytes: Bytes of their live records, with blanks.
-    """
+    """The bytes of the log that are of one age."""
 
     from_hours: int
     to_hours: int | None
@@ -187,18 +171,10 @@ class Retention:
     """How long a store keeps its messages.
 
     Attributes:
-        store: The store directory.
-        at: The time for which the question is answered, milliseconds since the epoch.
         reserved_hours: For how many hours a segment is kept after its last change, and where that is from.
-        delete_when: The hours in which the broker deletes files.
-        delete_when_source: Where the hours are from.
-        zone_source: Where the broker's time zone is from.
-        segments: The segments with live records, by offset.
         left_over: Queue files and index files that only have messages before the log. A broker deletes them, too.
         ages: The bytes of the log by age, the youngest first.
         unread: What consumer groups lose because they did not read it in time, the first loss first.
-        topics: The bytes of the log by topic; None if they were not requested.
-        disk: The use of the disk now; None if the store is not local.
         problems: Why files are kept although they may be old, as text for a person.
     """
 
@@ -324,11 +300,7 @@ def moment_of(at: int | datetime | None) -> int:
 
 
 def reserved_time(given: float | None, conf: BrokerConf) -> Sourced[float]:
-    """The hours for which a segment is kept: as given, as the broker's settings say, or 72.
-
-    Raises:
-        OptionError: The number is not from 0 to 8,760,000.
-    """
+    """The hours for which a segment is kept: as given, as the broker's settings say, or 72."""
     if given is not None:
         return Sourced(_hours(given, f"reserved hours {given}"), "--reserved-hours")
     text = conf.settings.get("fileReservedTime")
@@ -347,11 +319,7 @@ def _hours(value: float, what: str) -> float:
 
 
 def delete_when(store: MessageStore, conf: BrokerConf) -> tuple[DeleteWhen, str, str]:
-    """The hours in which the broker deletes files, their source, and the source of their time zone.
-
-    Raises:
-        OptionError: The setting is not a list of hours.
-    """
+    """The hours in which the broker deletes files, their source, and the source of their time zone."""
     text = conf.settings.get("deleteWhen")
     zone = zone_of_names((info.name, info.stored_header().begin_timestamp) for info in index_files(store.location))
     zone_source = "the zone of this machine" if zone is None else "as the names of index files show"
@@ -369,10 +337,6 @@ def ages(segments: Sequence[SegmentRetention], at: int) -> list[AgeBytes]:
     """The bytes of the log by the age of the newest message of each segment, the youngest first.
 
     A segment whose newest message is not known counts by the last change of its file.
-
-    Args:
-        segments: The segments.
-        at: The time to which ages refer, milliseconds since the epoch.
     """
     limits = (0, *AGES)
     sums = [[0, 0] for _ in limits]

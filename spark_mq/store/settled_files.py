@@ -57,11 +57,7 @@ class StateMemory(Generic[Fact]):
         return self._found[key]
 
     def keep(self, key: Hashable, fact: Fact) -> None:
-        """Keep a fact.
-
-        Args:
-            key: The state of the files from before the fact was found until now, and what else it depends on.
-        """
+        """Keep a fact."""
         self._found[key] = fact
         while len(self._found) > _MOST:
             self._found.popitem(last=False)
@@ -78,11 +74,7 @@ def forget_everything() -> None:
 
 
 def settled_state(store: Location, files: Iterable[Location], about: object = None) -> bytes | None:
-    """A hash of the state of some files of a store, as in `file_state`; None if a broker may change them unseen.
-
-    Args:
-        about: What else the hash depends on; its `repr` counts.
-    """
+    """A hash of the state of some files of a store, as in `file_state`; None if a broker may change them unseen."""
     if is_locked(store) is not False:
         return None
     age = _ON_DISK_NANOS if os.path.lexists((store / ABORT).path) else None
@@ -97,7 +89,6 @@ def file_state(files: Iterable[Location], about: object = None, age: int | None 
     That is, if it is not local, or if it changed just now. A file that does not exist has a state, too.
 
     Args:
-        about: What else the hash depends on; its `repr` counts.
         age: How long ago the last change must be, in nanoseconds; None for two seconds.
     """
     digest, newest = hashlib.sha256(repr(about).encode("utf-8", "surrogateescape")), 0

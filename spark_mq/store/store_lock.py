@@ -35,7 +35,6 @@ def store_lock(store: Location, or_else: str | None = _ELSEWHERE) -> Iterator[No
     The file `lock` is created if it does not exist. On a filesystem that is not local there is no lock, and no broker.
 
     Args:
-        store: The store directory (`storePathRootDir`), which exists.
         or_else: What a user can do instead of stopping the broker, for the errors; None for a job that must change the
             store itself.
     """

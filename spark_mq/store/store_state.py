@@ -62,13 +62,7 @@ SMALL_LOG = 1 << 30
 
 @dataclass(frozen=True)
 class StaleTail:
-    """Whole old records that follow the live end without a gap: a boot takes them for live ones.
-
-    Attributes:
-        start: The commit log offset of the first one, which is the live end.
-        stop: The commit log offset after the last one that was counted.
-        count: Their number, at most 1,000.
-    """
+    """Whole old records that follow the live end without a gap: a boot takes them for live ones."""
 
     start: int
     stop: int
@@ -80,11 +74,7 @@ class LogState:
     """The commit log.
 
     Attributes:
-        start: The first offset; -1 without segments.
-        end: The live end; -1 if the log is empty.
-        last_segment: The name of the segment with the live end; None if the log is empty.
         last_store_timestamp: The store time of the newest message that queues lead to, milliseconds; None without one.
-        gaps: The parts of the log that no segment contains.
         stale_tail: Old records after the live end that the next boot takes for live ones; None if there are none.
     """
 
@@ -111,13 +101,8 @@ class StoreState:
     """The state of a store.
 
     Attributes:
-        last_stop: How the last run of the broker ended.
-        checkpoint_problem: What is wrong with it, as text for a person; None if nothing was found.
         lacking: The messages at the end of the log that queues lack; None if the queues are in RocksDB.
-        gone: The messages that queues or the index show, and the log does not have.
         index: The index; None if the broker writes none (`messageIndexEnable=false`).
-        config: The files of `config/`, by name.
-        obstacles: Why a broker does not start, as text for a person.
         boots: What the next boot does, for each possible version.
         forced_boots: The same if a file `abort` is created before it; empty if there is one.
     """
@@ -145,10 +130,8 @@ def store_state(
     """The state of the store at `path`. Nothing is changed, and Spark is not started.
 
     Args:
-        path: The store directory (`storePathRootDir`): a path or a URI.
         broker_version: The version of the broker that starts next, such as `5.3.3`; by default, all versions that
             `config/` allows are considered.
-        broker_conf: The file of the broker's settings; without it, defaults are assumed.
         full: Whether the whole log is read, so that the boots are exact; by default, if it has up to `SMALL_LOG` bytes.
     """
     conf = BrokerConf.of(broker_conf)

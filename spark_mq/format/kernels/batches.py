@@ -40,11 +40,7 @@ class MessageKeys:
 
 
 def message_keys(messages: MessageColumns, requested: frozenset[str] | None = None) -> MessageKeys:
-    """The distinct keys of each message, the unique key first, in the order of the messages.
-
-    Args:
-        requested: The keys to return; None for all keys.
-    """
+    """The distinct keys of each message, the unique key first, in the order of the messages."""
     unique_key, keys = messages.column("unique_key"), messages.column("keys")
     is_indexed = messages.frames.sys_flag & TRANSACTION_TYPE_MASK != TRANSACTION_ROLLBACK_TYPE
     has_unique_key = is_indexed & unique_key.is_valid().to_numpy(zero_copy_only=False)
@@ -74,10 +70,6 @@ def message_batches(
     """Batches of at most `max_rows` messages and about 32 MiB of decompressed bodies.
 
     Args:
-        buffer: The bytes that contain the messages.
-        columns: The columns that the caller will read. Bodies are decompressed only if one of them needs it.
-        max_rows: The largest number of messages in a batch.
-        body_limit: The largest accepted content of one compressed body, in bytes.
         check_crc: Whether the CRCs of messages are checked, whatever `columns` are. If a body CRC is wrong, the
             message's body is NULL.
     """

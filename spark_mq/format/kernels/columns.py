@@ -43,9 +43,7 @@ class Bodies:
     """The bodies of one batch that differ from the stored bytes, and the reasons why messages are corrupt.
 
     Attributes:
-        rows: The rows of the messages whose body differs from the stored bytes.
         contents: The body of message `rows[i]`: its decompressed content, or None if its body cannot be trusted.
-        reasons: The reason why a message is corrupt, by row; only for corrupt messages.
     """
 
     rows: npt.NDArray[np.intp]
@@ -58,10 +56,6 @@ def decompress_bodies(buffer: Bytes, frames: Frames, limit: int) -> Bodies:
 
     Each compressed body costs one call of a codec, other bodies cost nothing. By default, producers compress bodies of
     4 KiB or more.
-
-    Args:
-        buffer: The bytes that contain the messages.
-        limit: The largest accepted content of one body, in bytes. A body with more content is corrupt.
     """
     rows = np.flatnonzero(is_compressed(frames))
     contents: list[bytes | None] = []
@@ -88,13 +82,7 @@ def decompress_body(buffer: Bytes, frame: Frame, limit: int) -> tuple[bytes | No
 
 @dataclass(frozen=True)
 class MessageColumns:
-    """Messages, whose columns are decoded when they are requested.
-
-    Args:
-        buffer: The bytes that contain the messages.
-        frames: The messages, whose commit log offsets are those that their records state.
-        bodies: The bodies that differ from the stored bytes. If None, the columns that need them decompress them.
-    """
+    """Messages, whose columns are decoded when they are requested."""
 
     buffer: Bytes
     frames: Frames
@@ -338,13 +326,7 @@ def _utf8_array(out: Bytes, offsets: Int32s, valid: npt.NDArray[np.bool_] | None
 
 
 def text_array(out: Bytes, offsets: Int32s, valid: npt.NDArray[np.bool_] | None = None) -> pa.Array:
-    """UTF-8 text as a string array; bytes that are not UTF-8 become U+FFFD as in Java.
-
-    Args:
-        out: The bytes of all texts.
-        offsets: Text i is `out[offsets[i]:offsets[i + 1]]`.
-        valid: Which texts are not NULL; None if no text is NULL.
-    """
+    """UTF-8 text as a string array; bytes that are not UTF-8 become U+FFFD as in Java."""
     try:
         return _utf8_array(out, offsets, valid)
     except pa.ArrowInvalid:

@@ -13,12 +13,7 @@ from spark_mq.format.kernels.kernel import KERNELS
 
 
 def compile_kernels(modules: Sequence[str] = ()) -> int:
-    """Compile the kernels that are not in the cache, and return their number.
-
-    Args:
-        modules: The names of modules of this package, in the order in which their kernels are compiled; all modules if
-            it is empty.
-    """
+    """Compile the kernels that are not in the cache, and return their number."""
     names = list(modules) or [module.name for module in pkgutil.iter_modules(kernels.__path__)]
     for name in names:
         importlib.import_module(f"{kernels.__name__}.{name}")

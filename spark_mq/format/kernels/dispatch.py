@@ -226,14 +226,7 @@ def _unit_tags_codes(buffer: Bytes, frames: Frames, delay_millis: Int64s) -> Int
 
 
 def dispatch_units(buffer: Bytes, frames: Frames, queues: QueueTable, delay_millis: Int64s) -> DispatchedUnits:
-    """The consume queue units of messages, one for each.
-
-    Args:
-        buffer: The bytes that contain the messages.
-        frames: The messages; each of them must have a unit (`has_unit`).
-        queues: The table of queue numbers; new queues are added.
-        delay_millis: The delays of levels 1, 2, ... in milliseconds (`parse_delay_levels`).
-    """
+    """The consume queue units of messages, one for each."""
     return DispatchedUnits(
         queue_number=queues.numbers(buffer, frames),
         queue_offset=int64s_at(buffer, frames.position + QUEUE_OFFSET_AT),

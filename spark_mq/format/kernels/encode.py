@@ -84,11 +84,6 @@ def fill_gaps(
     A gap that is larger than `MAX_LEFT_OUT_SIZE` gets several records, none of which is smaller than `min_gap_size`.
 
     Args:
-        base: The commit log offset of `buffer[0]`.
-        starts: The commit log offset at which each gap starts.
-        stops: The commit log offset at which each gap ends.
-        store_timestamps: The store time of the records of each gap, in milliseconds since the epoch.
-        store_host: The store host of all records: 4 bytes of an address, and 4 of a port.
         with_property_crc: Whether the records end with a property CRC. A broker with `forceVerifyPropCRC` rejects a
             record without it.
     """
@@ -183,8 +178,6 @@ def renumber(
     The offsets that properties contain stay: INNER_BASE of inner batches, INNER_MULTI_QUEUE_OFFSET of multi-dispatch.
 
     Args:
-        data: The bytes that contain the records.
-        positions: Where each record starts in `data`.
         store_timestamps: The new store time of each record, in milliseconds since the epoch; None to keep all.
     """
     times = np.zeros(positions.size, np.int64) if store_timestamps is None else store_timestamps
@@ -201,18 +194,9 @@ class RecordFields:
     Attributes:
         is_v2: Whether the record has magic number V2, whose topic length is a short.
         sys_flags: Their IPv6 bits say how many bytes a host has: 8, or 20.
-        born_timestamps: Milliseconds since the epoch.
-        born_hosts: The bytes of all hosts.
         born_host_starts: Where a record's born host starts in `born_hosts`.
-        store_timestamps: Milliseconds since the epoch.
-        store_hosts: As `born_hosts`.
-        store_host_starts: As `born_host_starts`.
-        bodies: Bodies; a length of -1 is as good as 0.
-        stored_bodies: Bodies of the records of which `has_stored_body` is set.
         has_stored_body: Whether the body is a piece of `stored_bodies`.
-        body_crcs: The body CRCs of the records of which `has_body_crc` is set; the others are computed.
         has_body_crc: Whether the body CRC is given. If the body has bytes, the CRC must be theirs.
-        properties: Properties; a length of -1 is as good as 0.
     """
 
     is_v2: Flags
@@ -256,12 +240,9 @@ def encode_records(fields: RecordFields, out: OutBytes, positions: Int64s) -> in
     """Write all records to `out`.
 
     Args:
-        fields: The values of the records, all of which fit their fields.
         out: Bytes of which the records' places are overwritten, and nothing else.
-        positions: Where each record starts in `out`, which has room for `fields.sizes()` bytes there.
 
-    Returns:
-        The first record whose given body CRC is not the CRC of its body; `NONE_WRONG` if there is none.
+    The first record whose given body CRC is not the CRC of its body; `NONE_WRONG` if there is none.
     """
     wrong: int = write_records(
         out,

@@ -37,12 +37,7 @@ _RECORD, _STORE_TIMESTAMP, _AFTER_HOSTS = range(3)
 
 
 def host_texts(buffer: Bytes, starts: Int64s, sizes: Int32s) -> pa.Array:
-    """Hosts as `message_row.host_text` writes them.
-
-    Args:
-        buffer: The bytes that contain the hosts.
-        sizes: The bytes of each host: 8 or 20.
-    """
+    """Hosts as `message_row.host_text` writes them."""
     if (sizes == HOST_V4_SIZE).all():  # the usual case: an integer is found faster than bytes
         distinct = pa.array(int64s_at(buffer, starts)).dictionary_encode()
         hosts = [host.to_bytes(HOST_V4_SIZE, signed=True) for host in distinct.dictionary.to_pylist()]
@@ -55,13 +50,7 @@ def host_texts(buffer: Bytes, starts: Int64s, sizes: Int32s) -> pa.Array:
 
 
 def offset_message_ids(buffer: Bytes, starts: Int64s, sizes: Int32s, commit_log_offsets: Int64s) -> pa.Array:
-    """Offset message ids: store host and commit log offset in hex (`MessageDecoder.createMessageId`@5.3.3).
-
-    Args:
-        buffer: The bytes that contain the store hosts.
-        starts: Where each store host starts.
-        sizes: The bytes of each store host: 8 or 20.
-    """
+    """Offset message ids: store host and commit log offset in hex (`MessageDecoder.createMessageId`@5.3.3)."""
     ends = np.empty(starts.size + 1, np.int32)
     text = np.empty(2 * (int(sizes.sum(dtype=np.int64)) + 8 * starts.size), np.uint8)
     _write_ids(buffer, starts, sizes, commit_log_offsets, text, ends)

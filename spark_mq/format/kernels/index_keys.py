@@ -52,7 +52,6 @@ def index_keys(buffer: Bytes, frames: Frames, has_tags: bool | None = False) -> 
     """The index entries of the messages `frames`, whose bytes are in `buffer`.
 
     Args:
-        buffer: The bytes of the records.
         has_tags: Whether tags have entries; None if that is decided later: such an entry is then marked.
     """
     # A key takes at least two bytes of the properties: one of its own and a separator.

@@ -54,11 +54,7 @@ def follow_slots(key_hashes: Int32s, first_number: int, slots: OutInt32s, previo
 
 @kernel
 def longest_ascending(values: Int64s, kept: OutFlags) -> int:
-    """Mark values that never descend, as many as possible; returns their number.
-
-    Args:
-        kept: Becomes True for each of these values; False before.
-    """
+    """Mark values that never descend, as many as possible; returns their number."""
     last = np.empty(values.size, np.int64)  # of each number of values, the place of the smallest value that ends them
     before = np.empty(values.size, np.int64)
     count = 0
@@ -86,8 +82,6 @@ def new_index_file(
     """An index file without entries: `layout.file_size` bytes.
 
     Args:
-        end_timestamp: The end timestamp of the file before it, in milliseconds; 0 if this is the first file.
-        end_commit_log_offset: The end commit log offset of the file before it; 0 if this is the first file.
         index_count: The index count in the header as long as the file has no entry. A broker of 5.x that is stopped
             leaves 1, a broker of 4.9 or one that is killed leaves 0 (`IndexService.shutdown`@5.3.3 flushes the header,
             @4.9.7 does not).
@@ -105,10 +99,6 @@ def drop_uncounted(data: Bytes, layout: IndexLayout, file: str = "index file") -
     `IndexFile.putKey`@5.3.3 writes an entry and its slot before it counts the entry. If this entry were put again, its
     slot would already point to it, so the entry would point to itself and the slot's earlier entries would be lost.
     Other slots that point past the last entry are cleared, too: they would point to entries that are put later.
-
-    Args:
-        data: The bytes of the whole file.
-        file: The file's name, for error messages.
     """
     layout.check_file_size(data.size, file)
     number = decode_header(data, layout, file).next_entry
@@ -130,14 +120,7 @@ def put_keys(
     store_timestamps: Int64s,
     file: str = "index file",
 ) -> int:
-    """Put entries into a file, in place, until it is full, and return the number of entries that were put.
-
-    Args:
-        data: The bytes of the whole file.
-        key_hashes: The hash of each entry's key (`index_keys`), in log order.
-        store_timestamps: The store timestamp of each entry's message, in milliseconds.
-        file: The file's name, for error messages.
-    """
+    """Put entries into a file, in place, until it is full, and return the number of entries that were put."""
     layout.check_file_size(data.size, file)
     decode_header(data, layout, file)
     if not key_hashes.size == commit_log_offsets.size == store_timestamps.size:

@@ -168,14 +168,7 @@ def copy_properties(
     the name `names[name_offsets[k]:name_offsets[k + 1]]`, and its value likewise.
 
     Args:
-        buffer: The bytes that contain the properties.
-        starts: Where the properties of each message start.
-        lengths: Their bytes.
-        wanted: Names to find, one after the other.
-        pieces: Room for three numbers for each property of one message.
-        offsets: Receives the number of properties before each message.
         value_starts: Receives where the value of wanted name k of message i is, at index k n + i for n messages.
-        value_lengths: Receives its bytes.
     """
     count, names_end, values_end = 0, 0, 0
     offsets[0], name_offsets[0], value_offsets[0] = 0, 0, 0

@@ -68,10 +68,7 @@ class PropertySources:
     Attributes:
         stored: The stored properties of a row. If it has them, nothing else is used.
         values: The values of these names: `pieces[i]` belongs to piece i of `names`.
-        tags: The value of TAGS, if the map lacks it.
-        keys: The keys of each row, if the map lacks KEYS.
         keys_are_lists: Whether each key is an element of a list; else a row has one piece, the whole value of KEYS.
-        unique_keys: The value of UNIQ_KEY, if the map lacks it.
     """
 
     stored: Pieces
@@ -129,13 +126,7 @@ def write_properties(sources: PropertySources) -> tuple[Pieces, Int32s]:
 
 
 def replace_values(properties: Pieces, value_starts: Int64s, value_lengths: Int32s, replacements: Pieces) -> Pieces:
-    """The properties with one value of each message replaced.
-
-    Args:
-        value_starts: Where the value starts in the buffer of `properties`.
-        value_lengths: The bytes of the value.
-        replacements: The new values; NULL for a message that keeps its properties.
-    """
+    """The properties with one value of each message replaced."""
     out = np.empty(properties.total() + replacements.total(), np.uint8)
     starts, lengths = np.empty(properties.size, np.int64), np.empty(properties.size, np.int32)
     _replace_values(

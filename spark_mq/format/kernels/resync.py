@@ -51,16 +51,9 @@ class ResyncCandidates:
     def follow(self, buffer: Bytes, stop: int, base: int, end: int) -> tuple[int, ScanStatus]:
         """Follow the candidates over the frames that start at indices 0 to `stop` - 1 of `buffer`.
 
-        Args:
-            buffer: The next bytes of the window.
-            stop: The index in `buffer` at which to stop.
-            base: The commit log offset of `buffer[0]`.
-            end: The index at which the segment ends; it can be past the end of `buffer`.
-
-        Returns:
-            The index that was reached, and why the candidates were not followed further: STOP; MORE, if `buffer` ends
-            before this index is decided, so that the caller has to continue there with another buffer; or FULL, if
-            there are too many candidates.
+        The index that was reached, and why the candidates were not followed further: STOP; MORE, if `buffer` ends
+        before this index is decided, so that the caller has to continue there with another buffer; or FULL, if there
+        are too many candidates.
         """
         self._count, reached, status = _follow(
             buffer, stop, base, end, self._first_certain, self._candidates, self._count, self._scratch

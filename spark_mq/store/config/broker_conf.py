@@ -110,8 +110,6 @@ class BrokerConf:
     """A broker's settings.
 
     Attributes:
-        settings: Every setting by name, as text. The properties of this class read those that this package uses.
-        source: The file, for error messages.
         is_given: Whether there is a file. Then a broker has the defaults of all settings that the file does not name.
     """
 

@@ -144,10 +144,6 @@ def lost_end(store: Location, newest_timestamp: int) -> str | None:
     """Why the end of the log can be lost; None if it is there.
 
     A broker writes the store time of the last flushed message into `checkpoint` (`StoreCheckpoint`@5.3.3).
-
-    Args:
-        store: The folder that contains `checkpoint`.
-        newest_timestamp: The newest store time in the log, in milliseconds.
     """
     if not (store / CHECKPOINT).is_file:
         return "there is no file checkpoint, which would show whether the end of the log is lost"

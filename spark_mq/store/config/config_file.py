@@ -147,11 +147,9 @@ def load_config(store: Location, name: str, decode: Callable[[dict[str, Any]], C
     The order of the two files is that of `ConfigManager.load`@5.3.3.
 
     Args:
-        name: The file's name, such as `topics.json`.
         decode: Converts the JSON object; an error that it raises makes the file unreadable.
 
-    Returns:
-        None if both files are missing or empty.
+    None if both files are missing or empty.
     """
     folder = store / CONFIG
     database = config_database(store, name)

@@ -29,11 +29,7 @@ def load_consumer_filters(store: Location) -> list[ConsumerFilter]:
 
 
 def parse_consumer_filters(content: Mapping[str, Any], version: str = NEWEST) -> list[ConsumerFilter]:
-    """The filters in the file's JSON object, by group and topic.
-
-    Args:
-        version: The version of RocketMQ that evaluates the expressions, as in `parse_sql92`.
-    """
+    """The filters in the file's JSON object, by group and topic."""
     filters = [
         _filter(str(group), str(topic), data, version)
         for topic, groups in (content.get("filterDataByTopic") or {}).items()

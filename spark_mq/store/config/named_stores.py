@@ -60,9 +60,6 @@ def matching_stores(pattern: str) -> list[str]:
     """The paths of the folders that match a pattern and have a folder `commitlog`, sorted.
 
     A name that begins with a dot matches only a pattern that begins with one, as in a shell.
-
-    Args:
-        pattern: A path or URI for which `is_pattern` is true.
     """
     found = sorted({uri for one in _without_braces(pattern) for uri in _matching(one)})
     if not found:
@@ -125,12 +122,7 @@ class NamedStore:
     """One of several stores.
 
     Attributes:
-        cluster: `brokerClusterName` of the broker.
-        broker: `brokerName` of the broker.
-        store: The store's name, by default its path without settings and secrets.
         path: The store directory: a path or a URI, which can contain secrets.
-        broker_conf: The file of the broker's settings; None if none was given.
-        options: More options of a read of this store.
     """
 
     cluster: str
@@ -217,11 +209,7 @@ def named_error(error: _Error, store: NamedStore) -> _Error:
 
 
 def load_stores(source: str) -> list[NamedStore]:
-    """The stores of a file, in its order.
-
-    Args:
-        source: A path or URI of the file; or the JSON text itself, which begins with `[`.
-    """
+    """The stores of a file, in its order."""
     if source.lstrip().startswith("["):
         return parse_stores(source, "option stores", None)
     location = Location.resolve(source)
@@ -234,12 +222,7 @@ def load_stores(source: str) -> list[NamedStore]:
 
 
 def parse_stores(text: str, what: str, folder: Location | None) -> list[NamedStore]:
-    """The stores of a JSON text.
-
-    Args:
-        what: Where the text comes from, for errors.
-        folder: The folder to which relative paths refer; None for the working directory.
-    """
+    """The stores of a JSON text."""
     try:
         entries = json.loads(text)
     except (ValueError, RecursionError) as error:

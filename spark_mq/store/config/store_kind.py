@@ -64,7 +64,6 @@ class Form:
     """A form of stores.
 
     Attributes:
-        setting: What makes a broker write this form.
         find: Where a store shows the form, and the topics that have it; None if the store does not show it. An empty
             set of topics stands for the whole store.
         refused: Why a door is closed to the form.
@@ -79,13 +78,7 @@ class Form:
 
 @dataclass(frozen=True)
 class FormNote:
-    """What an answer leaves out because of a store's form.
-
-    Attributes:
-        path: Where the store shows the form, from the store's directory on.
-        setting: What makes a broker write the form.
-        text: What that file or folder is, and what follows from it.
-    """
+    """What an answer leaves out because of a store's form."""
 
     path: str
     setting: str
@@ -97,13 +90,7 @@ class FormNote:
 
 @dataclass(frozen=True)
 class FoundForm:
-    """A form that a store shows.
-
-    Attributes:
-        place: The file or folder that shows it.
-        path: The same, from the store's directory on.
-        topics: The topics that have it; empty for the whole store.
-    """
+    """A form that a store shows."""
 
     form: Form
     place: Location

@@ -49,11 +49,7 @@ class CheckedFile:
 
 @dataclass(frozen=True)
 class CheckedIndex:
-    """The valid files that the look-ups of one time range need; it can be pickled.
-
-    Attributes:
-        log: The part of the live log that can have messages of the time range.
-    """
+    """The valid files that the look-ups of one time range need; it can be pickled."""
 
     layout: IndexLayout
     files: tuple[CheckedFile, ...]
@@ -102,8 +98,6 @@ class IndexedRange:
     """A valid index file, and the range of the log that it covers.
 
     Attributes:
-        info: Name, size and modification time of the file when it was listed.
-        header: The header when the file was checked.
         start: The commit log offset of the first record whose keys are all in this file or in the file next to it.
         stop: The offset after the last such record, before all records that can be stale. If all messages of the file
             have expired, `stop` is not after `start`.
@@ -118,12 +112,7 @@ class IndexedRange:
 
 @dataclass(frozen=True)
 class IndexedWindow:
-    """The valid index files that a time range needs.
-
-    Attributes:
-        spans: The files in the order of the log, which is the order of their names.
-        log: The part of the live log that can have messages of the time range.
-    """
+    """The valid index files that a time range needs."""
 
     spans: tuple[IndexedRange, ...]
     log: LogRange
@@ -168,12 +157,7 @@ class IndexCoverage:
         check: bool = False,
         layout: IndexLayout | None = None,
     ) -> None:
-        """List the index files.
-
-        Args:
-            find_log_end: Finds the present live end: a broker may be writing.
-            check: Whether each file that is opened is read whole to check its pointers.
-        """
+        """List the index files."""
         self.problems: list[str] = []
         self._files = files
         self._records = records
@@ -193,12 +177,7 @@ class IndexCoverage:
             self.problems.append(str(error))
 
     def window(self, begin: int | None = None, end: int | None = None) -> IndexedWindow:
-        """The valid files that a range of store times needs, and the part of the log that can have its messages.
-
-        Args:
-            begin: The earliest store time in milliseconds, included; None for any.
-            end: The latest store time in milliseconds, included; None for any.
-        """
+        """The valid files that a range of store times needs, and the part of the log that can have its messages."""
         count = len(self.infos)
         first, stop = files_in_time([info.name for info in self.infos], self._begin_of, begin, end)
         while first > 0 and not (begin is not None and self._begins_before(first, begin - CLOCK_TOLERANCE_MILLIS)):

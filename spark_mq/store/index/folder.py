@@ -63,13 +63,9 @@ def files_in_time(names: Sequence[str], begin_of: BeginOf, begin: int | None, en
     """The newest file before all messages of a time range, and the oldest file after all of them.
 
     Args:
-        names: The names of a store's index files, in order.
         begin_of: Reads the begin time of a file's header, in milliseconds; called for few files.
-        begin: The earliest store time in milliseconds, included; None for any.
-        end: The latest store time in milliseconds, included; None for any.
 
-    Returns:
-        Two indexes of `names`. The first is 0 if there is no such file, the second `len(names)`.
+    Two indexes of `names`. The first is 0 if there is no such file, the second `len(names)`.
     """
     count = len(names)
     if not count or (begin is None and end is None):

@@ -66,7 +66,6 @@ class BrokerAnswer:
     """What a broker returns.
 
     Attributes:
-        records: The messages in the order of the log. A message can be there twice, and messages of other keys can.
         index_last_update_timestamp: The end time of the newest index file, in milliseconds; 0 if the index has nothing.
         unreadable: Commit log offsets in the index at which the log has no record.
     """
@@ -89,15 +88,7 @@ def broker_answer(
     end: int,
     index_type: IndexType = IndexType.KEY,
 ) -> BrokerAnswer:
-    """The answer of a broker that runs on the store.
-
-    Args:
-        find_record: The live record at a commit log offset; None if there is none.
-        max_num: The largest number of messages that is asked for.
-        begin: The earliest store time in milliseconds, included.
-        end: The latest store time in milliseconds, included.
-        index_type: What `key` is: a key, or the tags of messages.
-    """
+    """The answer of a broker that runs on the store."""
     layout = index_layout(store, conf)
 
     def index_file(info: IndexFileInfo) -> IndexFile:
@@ -136,12 +127,7 @@ class KeyIndex:
         coverage: IndexCoverage,
         checked: CheckedIndex | None = None,
     ) -> None:
-        """Look up in the files of a store.
-
-        Args:
-            log_end: The live end of the log for this reader.
-            checked: What another process found out for the time range of all look-ups.
-        """
+        """Look up in the files of a store."""
         self._store = store
         self._records = records
         self._log_end = log_end
@@ -173,8 +159,6 @@ class KeyIndex:
         """The live messages of a topic that have a key, each once, newest first.
 
         Args:
-            begin: The earliest store time in milliseconds, included; None for any.
-            end: The latest store time in milliseconds, included; None for any.
             beside: Ranges in the order of the log whose messages are left out; the caller reads them in another way.
         """
         first, last = EARLIEST_MILLIS if begin is None else begin, LATEST_MILLIS if end is None else end

@@ -79,7 +79,6 @@ class Segment:
     """One file of the commit log.
 
     Attributes:
-        base: The commit log offset of its first byte.
         size: Its usable bytes: the length of the file, or less if the next segment starts earlier.
         data_end: The position after which the file contains only zeros; `size`, except in the last segment.
         is_last: Whether the broker appends to this segment. Then any bytes can follow the live end.

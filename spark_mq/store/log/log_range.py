@@ -100,11 +100,7 @@ def thin_out(marks: Sequence[RecordMark], end: int) -> tuple[RecordMark, ...]:
 
 
 def newest_record(records: RecordLookup, segment: SegmentFile, log_end: int) -> Record | None:
-    """The last live record of a segment; None if none is found near the segment's end.
-
-    Args:
-        segment: A segment that begins before `log_end`.
-    """
+    """The last live record of a segment; None if none is found near the segment's end."""
     end = min(segment.base + segment.size, log_end)
     look, start = _FIRST_LOOK, end
     while start > segment.base and end - start < _MAX_LOOK:

@@ -121,8 +121,6 @@ class RecoveryWalk:
         """A walk over `files`.
 
         Args:
-            first: The number of the file with which the walk begins.
-            rules: The rules of `kernels.recovery`.
             checks_offsets: Whether a record that states an offset outside its file ends the log
                 (`checkCommitLogOffsetOnRecover`, 5.5.0).
         """
@@ -172,7 +170,6 @@ class DispatchWalk:
         """A walk over the files that a recovery keeps.
 
         Args:
-            rules: The rules of `kernels.recovery` by which the recovery checks records.
             checks_end: Whether a record that reaches past the end is not read (5.0.0 and later).
         """
         self.stuck_at: int | None = None

@@ -50,12 +50,10 @@ def scan_backwards(
     """The matching messages of a range of the live log, newest first, and its damaged or missing ranges.
 
     Args:
-        row_filter: The rule that selects messages.
         begin: The earliest store time in milliseconds; None for any. Parts of the log that were stored outside `begin`
             to `end` can be left out; messages outside can be returned.
-        end: The latest store time in milliseconds; None for any.
-        tail_starts: Offsets of records near the end of the range, descending. The records from each of them on are
-            read in plain Python. A caller that stops there never imports the kernels.
+        tail_starts: Offsets of records near the end of the range, descending. The records from each of them on are read
+            in plain Python. A caller that stops there never imports the kernels.
     """
     stop = log_range.stop
     for start in tail_starts:
@@ -204,10 +202,8 @@ def scan(
     """The matching messages of a range of the live log, in its order, and its damaged or missing ranges.
 
     Args:
-        row_filter: The rule that selects messages.
         begin: The earliest store time in milliseconds; None for any. Parts of the log that were stored outside `begin`
             to `end` can be left out; messages outside can be returned.
-        end: The latest store time in milliseconds; None for any.
         short_range: Bytes at the start of the range that are read in plain Python. A caller that stops there never
             imports the kernels.
     """

@@ -61,7 +61,6 @@ class CorruptRange:
         file: The segment that contains the bytes, or that would contain them. A range of length 0 is about a whole
             queue or index file: `file` is then that queue (`TOPIC/QUEUE ID`) or index file, and `reason` names offsets.
         code: `MISSING`, `STRAY` or another kind of damage.
-        reason: The damage, as text for a person.
     """
 
     file: str
@@ -138,13 +137,7 @@ def _end_of_extents(path: str, size: int) -> int:
 
 @dataclass(frozen=True)
 class SegmentFiles:
-    """The files of a commit log, by name.
-
-    Attributes:
-        segments: The files that can contain records: their names are offsets, and they are not empty.
-        stray: The files that have the name of a segment, but are not one. `commit_log_offset` is the number in the
-            name.
-    """
+    """The files of a commit log, by name."""
 
     segments: tuple[fs.FileInfo, ...]
     stray: tuple[CorruptRange, ...]

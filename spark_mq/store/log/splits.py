@@ -64,10 +64,8 @@ class OffsetRange:
         """The splits of the range, of at most `split_size` bytes.
 
         Args:
-            split_size: The largest number of bytes of a split.
             is_start_known: Whether the range starts at a boundary. The task that reads the first split checks this. If
                 False, the range owns the records that start in it.
-            is_end_known: Whether the range also stops at a boundary. The task that reads the last split checks this.
         """
         splits = []
         for segment in self.segments:
@@ -144,14 +142,10 @@ class Split:
     """The records of `segment` that start at position `start` or later, and before `stop`.
 
     Attributes:
-        start: The first position in the segment.
-        stop: The position after the last one.
         skip_before: A reader may skip the split if a sample shows that all its records were stored before this time
             (milliseconds). None disables the check.
-        skip_after: The same for records that were stored after this time.
         is_start_known: Whether `start` was a boundary when the split was planned: a record, a blank or a corrupt range
             started there. The broker can have truncated and rewritten its log since.
-        is_stop_known: Whether `stop` was a boundary when the split was planned.
     """
 
     segment: Segment

@@ -49,10 +49,6 @@ class GetMessageResult:
     """An answer of `get_message`. All offsets are queue offsets.
 
     Attributes:
-        status: The position of the requested offset in the queue, or why there is no message.
-        min_offset: The offset of the queue's first message.
-        max_offset: The offset that the queue's next message will get.
-        messages: A table with the columns of table `messages`.
         uncovered: The parts of the log that were not read and can contain more of the requested messages: those from
             the requested offset to `next_begin_offset` (not included) about which no unit of the queue proves anything.
             If the answer reaches the end of the queue, the log after the queue's last unit is one of these parts. Empty
@@ -76,13 +72,6 @@ def get_message(
 
     Messages whose segment has expired are skipped. If a unit does not point to a record, or points to a record with
     another queue offset, the result has a row with `_corrupt_record`.
-
-    Args:
-        queue: The queue; None if there is no such queue.
-        cover: What the queue's units prove.
-        ends: The queue offset of the first message, and the one that the next message will get, by the queue's units.
-        offset: The queue offset of the first requested message.
-        max_num: The largest number of messages, at least 1.
     """
     min_offset, max_offset = ends
     status = status_of(offset, min_offset, max_offset) if queue is not None else GetMessageStatus.NO_MATCHED_LOGIC_QUEUE

@@ -47,7 +47,6 @@ class UnitsRead:
         pieces: Parts of the log in which the queues' units lead to all messages, in order, each in one segment.
         queues: The units to read. Those that lead outside `pieces` belong to other tasks.
         count: The number of units that lead into `pieces` and have one of the tags codes.
-        tags_codes: The tags codes of requested messages; None for any.
     """
 
     pieces: tuple[LogRange, ...]
@@ -117,12 +116,7 @@ class QueueCover:
         log_start: int,
         live_end: LiveEnd,
     ) -> None:
-        """The cover of one queue.
-
-        Args:
-            name: Topic and queue id.
-            queue: The units; None if the store has no files of the queue.
-        """
+        """The cover of one queue."""
         self.topic, self.queue_id = name
         self.log = LogRange(log_start, live_end.offset)
         self._live_end = live_end

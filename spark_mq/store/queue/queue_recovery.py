@@ -29,8 +29,6 @@ class RecoveredQueue:
 
     Attributes:
         end: The byte of the queue after its last unit; -1 if it has no file.
-        max_physic_offset: The commit log offset after the message of the last unit; -1 if none was seen.
-        deleted: The files that this step deletes.
     """
 
     folder: QueueFolder

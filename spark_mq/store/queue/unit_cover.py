@@ -117,12 +117,7 @@ def cost_of(location: Location) -> ReadCost:
 
 
 def coalesced(offsets: Int64s, sizes: Int64s, gap: int) -> tuple[Int64s, Int64s]:
-    """The starts and stops of the ranges to read for records; a gap of at most `gap` bytes is read over.
-
-    Args:
-        offsets: Where the records start, ascending.
-        sizes: Their sizes, in bytes.
-    """
+    """The starts and stops of the ranges to read for records; a gap of at most `gap` bytes is read over."""
     if not offsets.size:
         return offsets, offsets
     stops = np.maximum.accumulate(offsets + sizes)
@@ -134,12 +129,7 @@ def coalesced(offsets: Int64s, sizes: Int64s, gap: int) -> tuple[Int64s, Int64s]
 def with_contradicted(
     records: RecordLookup, log: LogRange, holes: Sequence[LogRange], queues: Queues
 ) -> list[LogRange]:
-    """The parts of a log that must be scanned: those without units, and those to which wrong units lead, in order.
-
-    Args:
-        holes: Its parts for which no unit accounts, in order.
-        queues: The queues of the store, by topic and queue id.
-    """
+    """The parts of a log that must be scanned: those without units, and those to which wrong units lead, in order."""
     found, unseen, seen_bytes = list(holes), list(holes), 0
     while unseen:
         seen_bytes += sum(part.size for part in unseen)
@@ -201,11 +191,7 @@ def _led_elsewhere(queue: ConsumeQueue, queue_offsets: Int64s, places: Int64s) -
 
 @dataclass(frozen=True)
 class FoundUnits:
-    """Units of some queues; one element of each array for each unit.
-
-    Attributes:
-        sizes: Sizes of the records, in bytes.
-    """
+    """Units of some queues; one element of each array for each unit."""
 
     offsets: Int64s
     sizes: Int64s
@@ -279,7 +265,6 @@ def log_cover(
     """What the units of all queues show about `log`, which starts at a boundary and ends at one, or at the live end.
 
     Args:
-        covers: All queues of the store, and what their units prove.
         merge_distance: Uncovered ranges become one if fewer bytes are between them.
     """
     segments = list(_in_segments(records, log))
@@ -305,11 +290,7 @@ def log_cover(
 def units_within(
     covers: Sequence[tuple[ConsumeQueue, QueueCover]], log: LogRange, parts: Sequence[LogRange]
 ) -> FoundUnits:
-    """The units of some queues that lead to messages in parts of the log, in its order.
-
-    Args:
-        covers: The queues, and what their units prove; `FoundUnits.queues` are indexes of them.
-    """
+    """The units of some queues that lead to messages in parts of the log, in its order."""
     numbers = {(queue.topic, queue.queue_id): index for index, (queue, _) in enumerate(covers)}
     found = []
     for cursor in _cursors(covers, log, 1):
@@ -333,7 +314,6 @@ def _covered(records: RecordLookup, stop: int | None, blocks: Iterable[Units], w
 
     Args:
         stop: The end of the run of all units' tiles from the segment's start on; None if they are not one run.
-        blocks: The units of each queue, which are compared one by one if they are not one run.
     """
 
     def is_record(commit_log_offset: int, store_size: int | None = None) -> bool:

@@ -48,13 +48,7 @@ def chunk_bounds(offsets: Int64s, sizes: Int64s, gap: int) -> list[tuple[int, in
 def read_chunk(segment: SegmentFile, offsets: Int64s, sizes: Int64s, gap: int) -> Records | None:
     """The records to which units lead, up to the first unit that leads to no record of its size.
 
-    Args:
-        offsets: The commit log offsets of the units, ascending; at least one.
-        sizes: Their sizes, in bytes.
-        gap: Bytes between two records that are read over.
-
-    Returns:
-        The records; None if the segment ends before them.
+    The records; None if the segment ends before them.
     """
     starts, stops = coalesced(offsets, sizes, gap)
     ends = np.cumsum(stops - starts)
@@ -74,11 +68,6 @@ def records_of_units(
     """The records of units of any segments, and the indexes of the units; units that lead to no record are left out.
 
     If very many units of a chunk lead to no record, the rest of them is left out, too.
-
-    Args:
-        offsets: The commit log offsets of the units, ascending.
-        sizes: Their sizes, in bytes.
-        gap: Bytes between two records that are read over.
     """
     for segment in records.segments:
         first, last = np.searchsorted(offsets, (segment.base, segment.base + segment.size)).tolist()
@@ -117,9 +106,6 @@ class UnitReader:
     """Reads the records of one `UnitsRead`.
 
     Attributes:
-        find_queue: Returns a queue by topic and queue id, or None.
-        find_cover: Returns what the units of a queue prove, by topic and queue id.
-        gap: Bytes between two records that are read over.
         others: The parts of the log whose messages are read elsewhere, even if a unit of this read should lead to one.
     """
 

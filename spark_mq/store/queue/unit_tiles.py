@@ -162,14 +162,7 @@ def runs_of(offsets: Int64s, sizes: Int64s) -> list[tuple[int, int]]:
 
 
 def accounted(offsets: Int64s, sizes: Int64s, is_record: Callable[[int, int], bool], most: int) -> list[LogRange]:
-    """The ranges of the log for which tiles account, in order. Each starts and ends with a whole record.
-
-    Args:
-        offsets: The commit log offsets of the tiles, ascending, without repetition.
-        sizes: The sizes of the records, in bytes.
-        is_record: Whether the log has a record at an offset, of a size. A few tiles of each run are looked at.
-        most: The largest number of runs. The shortest ones of more runs are left out.
-    """
+    """The ranges of the log for which tiles account, in order. Each starts and ends with a whole record."""
     runs = runs_of(offsets, sizes)
     if len(runs) > most:
         runs = sorted(sorted(runs, key=lambda run: run[0] - run[1])[:most])
