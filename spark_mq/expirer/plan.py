@@ -35,7 +35,7 @@ class ByOffset:
 
     def count(self, segments: Sequence[LiveSegment]) -> int:
         """The number of these segments that are deleted."""
-        return count_before([segment.end_offset for segment in segments], self.min_offset)
+        return count_before([segment.file.end_offset for segment in segments], self.min_offset)
 
 
 @dataclass(frozen=True)

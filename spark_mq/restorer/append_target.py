@@ -32,8 +32,7 @@ from spark_mq.store.index.folder import IndexEnd, IndexFileInfo, index_end, inde
 from spark_mq.store.lacking_messages import find_lacking_messages
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.log_range import newest_record
-from spark_mq.store.log.record_lookup import SegmentFile
-from spark_mq.store.log.segment_files import DEFAULT_SEGMENT_SIZE, is_segment_name, usual_size
+from spark_mq.store.log.segment_files import DEFAULT_SEGMENT_SIZE, SegmentFile, is_segment_name, usual_size
 from spark_mq.store.log.splits import list_offset_range
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.folders import find_queue_file_size, listed

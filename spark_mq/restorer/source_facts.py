@@ -27,8 +27,7 @@ from spark_mq.store.config.store_kind import Door, check_form
 from spark_mq.store.config.store_paths import CONFIG, CONSUME_QUEUE, INDEX
 from spark_mq.store.derived_facts import index_facts, next_offsets, queue_facts
 from spark_mq.store.index.folder import zone_of_names
-from spark_mq.store.log.record_lookup import SegmentFile
-from spark_mq.store.log.segment_files import find_data_end, segment_files, usual_size
+from spark_mq.store.log.segment_files import SegmentFile, find_data_end, segment_files, usual_size
 from spark_mq.store.message_store import MessageStore
 
 if TYPE_CHECKING:

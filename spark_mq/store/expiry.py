@@ -40,7 +40,7 @@ from spark_mq.store.config.store_kind import has_rocksdb_queues
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX
 from spark_mq.store.index.folder import index_files
 from spark_mq.store.log.log_range import newest_record
-from spark_mq.store.log.record_lookup import SegmentFile
+from spark_mq.store.log.segment_files import SegmentFile
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.folders import QueueFileInfo
@@ -59,11 +59,6 @@ class LiveSegment:
     file: SegmentFile
     size: int
     modification_timestamp: int
-
-    @property
-    def end_offset(self) -> int:
-        """The commit log offset after the segment."""
-        return self.file.base + self.file.size
 
 
 @dataclass(frozen=True)
@@ -276,7 +271,7 @@ def segment_retentions(
             SegmentRetention(
                 file=file.location.name,
                 commit_log_offset=file.base,
-                end_offset=min(segment.end_offset, store.get_max_phy_offset()),
+                end_offset=min(file.end_offset, store.get_max_phy_offset()),
                 file_size=segment.size,
                 first_store_timestamp=read_store_timestamp(store.records.read(file.base, HEAD_SIZE), file.base),
                 last_store_timestamp=newest,
@@ -318,7 +313,7 @@ def count_before(ends: Sequence[int], min_offset: int) -> int:
 
 
 def release_offsets(last_offsets: Sequence[int]) -> list[int]:
-    """For each file of a queue or of the index, the offset after which the log must begin, for the file to be deleted."""
+    """For each file of a queue or of the index, the offset after which the log must begin before it is deleted."""
     return list(accumulate(last_offsets, max))
 
 

@@ -113,9 +113,8 @@ def last_indexed(store: MessageStore, conf: BrokerConf, kept: Sequence[IndexFile
     """The last message in these files; no keys if they have no entry, or if the log does not contain the message."""
     if not kept or max(file.next_entry for file in kept) <= 1:
         return LastIndexed()
-    try:
-        record = store.records.record(kept[-1].end_offset)
-    except CorruptLogError:
+    record = store.records.find(kept[-1].end_offset)
+    if record is None:
         return LastIndexed()
     keys, has_tags = len(record_keys(record)), bool(parse_properties(record.properties).get(TAGS))
     names = {file.name for file in kept}

@@ -66,7 +66,7 @@ def find_gone_messages(store: MessageStore) -> GoneMessages:
     found = {name: _after(queue, end) for name, queue in queues.items()}
     found = {name: offsets for name, offsets in found.items() if offsets.size}
     looked_at = sorted({offset for offsets in found.values() for offset in offsets[:_LOOKED_AT].tolist()})[:_LOOKED_AT]
-    gone = {offset for offset in looked_at if not _is_record(store, offset)}
+    gone = {offset for offset in looked_at if store.records.find(offset) is None}
     first_unknown = looked_at[-1] + 1 if looked_at else end
     are_later_gone = bool(looked_at) and looked_at[-1] in gone
     counts, chosen = {}, []
@@ -101,7 +101,7 @@ def _in_index(store: MessageStore, end: int) -> int:
     """1 if the last message of the index was after the end of the log, and is not there; else 0."""
     headers = [file.stored_header() for file in index_files(store.location)]
     newest = max((header.end_commit_log_offset for header in headers if header.next_entry > 1), default=-1)
-    return int(newest >= end and not _is_record(store, newest))
+    return int(newest >= end and store.records.find(newest) is None)
 
 
 def leads_to_its_message(store: MessageStore, queue: ConsumeQueue, queue_offset: int) -> bool:
@@ -118,11 +118,8 @@ def leads_to_its_message(store: MessageStore, queue: ConsumeQueue, queue_offset:
     if queue.topic.startswith(LIGHT_PREFIX) or (queue_id, own_queue_offset) == (queue.queue_id, queue_offset):
         return True
     # A message is also in the queues that its property INNER_MULTI_DISPATCH names, at queue offsets of their own.
-    try:
-        record = store.records.record(commit_log_offset, store_size)
-    except CorruptLogError:
-        return False
-    return offset_in_queue(record, queue.topic, queue.queue_id) == queue_offset
+    record = store.records.find(commit_log_offset, store_size)
+    return record is not None and offset_in_queue(record, queue.topic, queue.queue_id) == queue_offset
 
 
 @dataclass(frozen=True)
@@ -195,16 +192,8 @@ def _tail_start(store: MessageStore, end: int) -> tuple[int, int, int | None]:
     for _, _, max_offset, queue in last_units[:_LOOKED_AT_QUEUES]:
         units = queue.units(max(max_offset - _LOOKED_AT_UNITS, 0), max_offset)
         starts.update(units["commit_log_offset"].tolist())
-    start = next((at for at in sorted(starts) if at >= floor and _is_record(store, at)), newest)
+    start = next((at for at in sorted(starts) if at >= floor and store.records.find(at) is not None), newest)
     return start, newest + newest_size, newest
-
-
-def _is_record(store: MessageStore, commit_log_offset: int) -> bool:
-    try:
-        store.records.record(commit_log_offset)
-    except CorruptLogError:
-        return False
-    return True
 
 
 def _has_unit(record: Record) -> bool:

@@ -30,7 +30,7 @@ import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from spark_mq.errors import CorruptIndexError, CorruptLogError
+from spark_mq.errors import CorruptIndexError
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE
 from spark_mq.format.index_query import IndexFile
 from spark_mq.format.record import FRAME, MAGIC_AT, MAGIC_V1, MAGIC_V2, Record, is_blank
@@ -299,14 +299,12 @@ def _scan_on(records: RecordLookup, offset: int, run: LastRun) -> LiveEnd | None
         head = records.read(offset, FRAME.size)
         if head == _ZEROS:
             return None if records.is_before_last_written(segment.base) else _end(records, before, last, offset)
-        segment_end = segment.base + segment.size
-        if is_blank(head, segment_end - offset):
+        if is_blank(head, segment.end_offset - offset):
             before, last = before if last is None else last.commit_log_offset, None
-            offset = segment_end
+            offset = segment.end_offset
             continue
-        try:
-            record = records.record(offset)
-        except CorruptLogError:
+        record = records.find(offset)
+        if record is None:
             is_end = last is not None and _ends_before(records, offset, newest, run)
             return _end(records, before, last, offset) if is_end else None
         if record.store_timestamp < newest and offset >= run.confirmed:
@@ -330,10 +328,11 @@ def _ends_before(records: RecordLookup, offset: int, newest: int, run: LastRun) 
     window = records.read(offset, _STALE_WINDOW)
     for found in _MAGIC.finditer(window):
         at = offset + found.start() - MAGIC_AT
-        try:
-            return at > offset and records.record(at).store_timestamp < newest
-        except CorruptLogError:
-            continue
+        if at <= offset:
+            return False
+        record = records.find(at)
+        if record is not None:
+            return record.store_timestamp < newest
     return False
 
 

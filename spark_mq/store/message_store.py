@@ -706,7 +706,7 @@ class MessageStore:
         segment = self.records.segment_of(commit_log_offset)
         if segment is None:
             raise OptionError(f"no segment of {self.location} contains commit log offset {commit_log_offset}")
-        return segment.base + segment.size
+        return segment.end_offset
 
 
 def _boundary_type(boundary_type: BoundaryType | str) -> BoundaryType:

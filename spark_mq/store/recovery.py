@@ -54,8 +54,8 @@ from spark_mq.store.index.folder import index_files
 from spark_mq.store.index_state import index_state, kept_files, last_indexed
 from spark_mq.store.lacking_messages import find_gone_messages
 from spark_mq.store.log.log_range import LogRange
-from spark_mq.store.log.recovery_walk import END_REASONS, DispatchWalk, LogFile, RecoveryWalk, WalkEnd, accepts_record
-from spark_mq.store.log.segment_files import find_data_end, is_segment_name, usual_size
+from spark_mq.store.log.recovery_walk import END_REASONS, DispatchWalk, RecoveryWalk, WalkEnd, accepts_record
+from spark_mq.store.log.segment_files import SegmentFile, find_data_end, is_segment_name, usual_size
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.folders import QueueFileInfo, QueueFolder, find_queue_file_size, queue_folders
 from spark_mq.store.queue.queue_recovery import NO_FILE, RecoveredQueue, recover_queue
@@ -163,7 +163,7 @@ class _Start:
 
     # -- load ---------------------------------------------------------------------------------------------------------
 
-    def _log_files(self) -> list[LogFile]:
+    def _log_files(self) -> list[SegmentFile]:
         """The files of the log that the broker maps; an empty last one is deleted by some versions."""
         folder = self._location / COMMIT_LOG
         infos = [info for info in folder.entries() if is_segment_name(info)]
@@ -178,7 +178,7 @@ class _Start:
                 bytes=0,
             )
         size = self._conf.commit_log_file_size or usual_size(infos)
-        return [LogFile(folder / info.base_name, int(info.base_name), size) for info in infos]
+        return [SegmentFile(folder / info.base_name, int(info.base_name), size) for info in infos]
 
     def _queue_folders(self) -> list[QueueFolder]:
         folders = []
@@ -209,7 +209,7 @@ class _Start:
             bytes=info.size,
         )
 
-    def _facts(self, files: Sequence[LogFile], queue_end: int) -> BootFacts:
+    def _facts(self, files: Sequence[SegmentFile], queue_end: int) -> BootFacts:
         index = index_state(self._store)
         kept = list(index.files)
         if not self._stop.is_clean:
@@ -229,7 +229,7 @@ class _Start:
         )
         return replace(facts, heads=self._heads(files, facts))
 
-    def _heads(self, files: Sequence[LogFile], facts: BootFacts) -> tuple[SegmentHead, ...]:
+    def _heads(self, files: Sequence[SegmentFile], facts: BootFacts) -> tuple[SegmentHead, ...]:
         """The beginnings of segments, the newest first, down to one with which the recovery begins."""
         heads, rules = [], self._release
         from_tenth = rules.decide(RECOVERS_FROM_TENTH_FILE)
@@ -253,7 +253,9 @@ class _Start:
 
     # -- recover, start -----------------------------------------------------------------------------------------------
 
-    def _with_log(self, files: Sequence[LogFile], queues: StartingQueues, facts: BootFacts, live_end: int) -> Recovery:
+    def _with_log(
+        self, files: Sequence[SegmentFile], queues: StartingQueues, facts: BootFacts, live_end: int
+    ) -> Recovery:
         rules = self._release
         start = recovery_start(rules, facts)
         first = facts.segments.index(start)
@@ -407,7 +409,7 @@ class _Start:
             return ANYWHERE
         return queue_end + 1 if self._release.decide(DISPATCHES_AFTER_QUEUE_END) else NOWHERE
 
-    def _truncate_log(self, files: Sequence[LogFile], end: WalkEnd, cut_bytes: int) -> list[LogFile]:
+    def _truncate_log(self, files: Sequence[SegmentFile], end: WalkEnd, cut_bytes: int) -> list[SegmentFile]:
         """`MappedFileQueue.truncateDirtyFiles`; returns the files that are kept."""
         kept = []
         for file in files:
@@ -462,7 +464,12 @@ class _Start:
             )
 
     def _dispatch_rest(
-        self, kept: Sequence[LogFile], queues: StartingQueues, log: DispatchLog, end: WalkEnd, checked: DispatchRequests
+        self,
+        kept: Sequence[SegmentFile],
+        queues: StartingQueues,
+        log: DispatchLog,
+        end: WalkEnd,
+        checked: DispatchRequests,
     ) -> int | None:
         """Dispatch from the end of the queues on, as `start` does.
 
@@ -551,7 +558,7 @@ def _offset(name: str) -> int:
 
 
 def _assumed(
-    conf: BrokerConf, release: BrokerVersions, files: Sequence[LogFile], queue_files: Sourced[int]
+    conf: BrokerConf, release: BrokerVersions, files: Sequence[SegmentFile], queue_files: Sourced[int]
 ) -> tuple[FileSetting, ...]:
     """The settings on which a start depends, and others that are not considered."""
     settings = [("checkCRCOnRecover", True), ("messageIndexEnable", True), ("messageIndexSafe", False)]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from pyarrow import fs
 
-from spark_mq.errors import CorruptLogError, OptionError, UnsupportedStoreError
+from spark_mq.errors import OptionError, UnsupportedStoreError
 from spark_mq.format.broker_version import (
     ALL_VERSIONS,
     DISPATCHES_AT_CLEAN_BOOT,
@@ -204,7 +204,7 @@ def _log_state(store: MessageStore, lacking: LackingMessages | None, stop: LastS
     name = None if last is None else f"{last:020d}"
     dispatched = None if lacking is None else lacking.last_dispatched
     newest = None if dispatched is None else store.records.store_timestamp(dispatched)
-    parts = [(segment.base, segment.base + segment.size) for segment in store.records.segments]
+    parts = [(segment.base, segment.end_offset) for segment in store.records.segments]
     gaps = tuple(between(parts, start, end))
     tail = None if stop.is_running else _stale_tail(store, end, newest)
     return LogState(start, end, name, len(infos), usual_size(infos), newest, gaps, tail)
@@ -217,11 +217,8 @@ def _stale_tail(store: MessageStore, end: int, newest: int | None) -> StaleTail 
     """
     offset, count = end, 0
     while count < _MAX_REVIVED and end >= 0:
-        try:
-            record = store.records.record(offset)
-        except CorruptLogError:
-            break
-        if newest is not None and record.store_timestamp >= newest:
+        record = store.records.find(offset)
+        if record is None or (newest is not None and record.store_timestamp >= newest):
             break
         offset, count = offset + record.size, count + 1
     return StaleTail(end, offset, count) if count else None

@@ -167,7 +167,7 @@ def log_end_findings(last: Segment, end: int, has_grown: Callable[[], bool]) -> 
     from spark_mq.format.record import MIN_RECORD_SIZE
     from spark_mq.store.log.commit_log import SegmentSource
     from spark_mq.store.log.record_reader import RecordChunk, RecordReader
-    from spark_mq.store.log.recovery_walk import LogFile, accepts_record
+    from spark_mq.store.log.recovery_walk import accepts_record
 
     position = end - last.base
     if position >= last.data_end:
@@ -193,7 +193,7 @@ def log_end_findings(last: Segment, end: int, has_grown: Callable[[], bool]) -> 
             expected=f"zeros from the live end {end} on",
             found=f"{records} old records between {first} and {stop}",
         )
-    elif accepts_record(LogFile(last.location, last.base, last.size), ACCEPTS_V2 | CHECKS_BODY_CRC, position):
+    elif accepts_record(last, ACCEPTS_V2 | CHECKS_BODY_CRC, position):
         yield findings(
             "LOG_CORRUPT",
             file=file,

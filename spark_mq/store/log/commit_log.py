@@ -8,8 +8,8 @@ broker creates a segment in its full size, and the next one or two in advance (`
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Self
 
 import numpy as np
@@ -20,7 +20,7 @@ from spark_mq.io.file_reader import OpenFile
 from spark_mq.io.location import Location
 from spark_mq.io.remote_file import READ_SIZE
 from spark_mq.store.config.store_paths import COMMIT_LOG
-from spark_mq.store.log.segment_files import MAX_OFFSET, MISSING, CorruptRange, find_data_end, list_segment_files
+from spark_mq.store.log.segment_files import MISSING, CorruptRange, SegmentFile, find_data_end, list_segment_files
 
 
 class SegmentSource(OpenFile):
@@ -75,25 +75,21 @@ class SegmentSource(OpenFile):
 
 
 @dataclass(frozen=True)
-class Segment:
-    """One file of the commit log.
+class Segment(SegmentFile):
+    """A segment to be read.
 
     Attributes:
-        size: Its usable bytes: the length of the file, or less if the next segment starts earlier.
         data_end: The position after which the file contains only zeros; `size`, except in the last segment.
         is_last: Whether the broker appends to this segment. Then any bytes can follow the live end.
     """
 
-    location: Location
-    base: int
-    size: int
     data_end: int
     is_last: bool
 
-    @property
-    def end_offset(self) -> int:
-        """The commit log offset after the segment."""
-        return self.base + self.size
+    @classmethod
+    def whole(cls, file: SegmentFile) -> Self:
+        """The segment in a range whose end is known."""
+        return cls(file.location, file.base, file.size, file.size, is_last=False)
 
 
 @dataclass(frozen=True)
@@ -112,14 +108,14 @@ class CommitLog:
         """The commit log of the store directory `store`."""
         location = store / COMMIT_LOG
         listed = list_segment_files(store)
-        files = [(int(info.base_name), info.size) for info in listed.segments]
-        while files:
-            base, size = files[-1]
-            data_end = find_data_end(location / f"{base:020d}", size)
+        segments = list(map(Segment.whole, listed.within(location)))
+        while segments:
+            last = segments.pop()
+            data_end = find_data_end(last.location, last.size)
             if data_end > 0:
-                return cls(location, _segments(location, files, data_end), listed.stray)
-            files.pop()
-        return cls(location, (), listed.stray)
+                segments.append(replace(last, data_end=data_end, is_last=True))
+                break
+        return cls(location, tuple(segments), listed.stray)
 
     def ending_at(self, live_end: int) -> CommitLog:
         """The log up to its live end: of its last segment, too, each split can then be read by itself."""
@@ -133,24 +129,9 @@ class CommitLog:
     def gaps(self) -> list[CorruptRange]:
         """The ranges between two segments that no segment contains."""
         gaps = []
-        for before, after in zip(self.segments, self.segments[1:], strict=False):
+        for before, after in pairwise(self.segments):
             if after.base > before.end_offset:
                 file = str(self.location / f"{before.end_offset:020d}")
                 length = after.base - before.end_offset
                 gaps.append(CorruptRange(file, before.end_offset, length, MISSING, "no segment contains these bytes"))
         return gaps
-
-
-def clip_sizes(files: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """First offset and usable size of each file, by offset: a file is used only up to the start of the next one."""
-    ends = [base for base, _ in files[1:]]
-    return [(base, min(size, end - base)) for (base, size), end in zip(files, [*ends, MAX_OFFSET], strict=False)]
-
-
-def _segments(location: Location, files: list[tuple[int, int]], last_data_end: int) -> tuple[Segment, ...]:
-    segments = []
-    for index, (base, size) in enumerate(clip_sizes(files)):
-        is_last = index == len(files) - 1
-        data_end = last_data_end if is_last else size
-        segments.append(Segment(location / f"{base:020d}", base, size, data_end, is_last))
-    return tuple(segments)

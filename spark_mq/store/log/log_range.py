@@ -20,7 +20,6 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from spark_mq.errors import CorruptLogError
 from spark_mq.format.record import (
     BLANK_SIZE,
     COMMIT_LOG_OFFSET_AT,
@@ -34,7 +33,8 @@ from spark_mq.format.record import (
     Record,
     is_blank,
 )
-from spark_mq.store.log.record_lookup import RecordLookup, SegmentFile
+from spark_mq.store.log.record_lookup import RecordLookup
+from spark_mq.store.log.segment_files import SegmentFile
 
 _FIRST_LOOK = 16 << 10
 _LOOK_FACTOR = 16
@@ -65,9 +65,8 @@ class RecordMark:
 
 def mark_of(records: RecordLookup, commit_log_offset: int) -> RecordMark | None:
     """The mark of the record at the offset; None if there is none."""
-    try:
-        record = records.record(commit_log_offset)
-    except CorruptLogError:
+    record = records.find(commit_log_offset)
+    if record is None:
         return None
     content = records.read(commit_log_offset, record.size)
     return RecordMark(commit_log_offset, record.size, record.store_timestamp, zlib.crc32(content))
@@ -101,7 +100,7 @@ def thin_out(marks: Sequence[RecordMark], end: int) -> tuple[RecordMark, ...]:
 
 def newest_record(records: RecordLookup, segment: SegmentFile, log_end: int) -> Record | None:
     """The last live record of a segment; None if none is found near the segment's end."""
-    end = min(segment.base + segment.size, log_end)
+    end = min(segment.end_offset, log_end)
     look, start = _FIRST_LOOK, end
     while start > segment.base and end - start < _MAX_LOOK:
         stop, start = start, max(segment.base, end - look)
@@ -128,11 +127,8 @@ def _headers(data: bytes, commit_log_offset: int) -> Iterator[int]:
 
 def _last_record_at(records: RecordLookup, commit_log_offset: int, end: int) -> Record | None:
     """The record at the offset, if it ends at `end`, or if only a blank follows it."""
-    try:
-        record = records.record(commit_log_offset)
-    except CorruptLogError:
-        return None
-    record_end = commit_log_offset + record.size
+    record = records.find(commit_log_offset)
+    record_end = commit_log_offset + (0 if record is None else record.size)
     return record if record_end == end or end_of_blank(records, record_end) == end else None
 
 
@@ -200,8 +196,7 @@ def end_of_blank(records: RecordLookup, commit_log_offset: int) -> int | None:
     segment = records.segment_of(commit_log_offset)
     if segment is None:
         return None
-    head = records.read(commit_log_offset, BLANK_SIZE)
-    end = segment.base + segment.size
+    head, end = records.read(commit_log_offset, BLANK_SIZE), segment.end_offset
     return end if is_blank(head, end - commit_log_offset) else None
 
 

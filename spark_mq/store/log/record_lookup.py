@@ -39,8 +39,7 @@ from spark_mq.format.record import (
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.store.config.store_paths import COMMIT_LOG
-from spark_mq.store.log.commit_log import clip_sizes
-from spark_mq.store.log.segment_files import list_segment_files
+from spark_mq.store.log.segment_files import SegmentFile, list_segment_files
 
 UNFINISHED = "UNFINISHED"
 """The code of an unfinished record. The log ends before this record, so no reader of a whole log returns it."""
@@ -66,15 +65,6 @@ def is_finished(record: Record, stored: Callable[[], bytes]) -> bool:
 
 
 @dataclass(frozen=True)
-class SegmentFile:
-    """A file of the commit log; `size` is its length in bytes, or less if the next file starts earlier."""
-
-    location: Location
-    base: int
-    size: int
-
-
-@dataclass(frozen=True)
 class NoRecord:
     """The answer of a look-up that finds no live record; `str` gives the reason, as text for a person."""
 
@@ -92,11 +82,9 @@ class RecordLookup:
 
     def __init__(self, store: Location, files: FileReaders) -> None:
         listed = list_segment_files(store)
-        extents = clip_sizes([(int(info.base_name), info.size) for info in listed.segments])
-        folder = store / COMMIT_LOG
-        self.segments = [SegmentFile(folder / f"{base:020d}", base, size) for base, size in extents]
+        self.segments = listed.within(store / COMMIT_LOG)
         self.stray = listed.stray
-        self._bases = [base for base, _ in extents]
+        self._bases = [segment.base for segment in self.segments]
         self._files = files
 
     @property
@@ -107,7 +95,7 @@ class RecordLookup:
     @property
     def max_offset(self) -> int:
         """The offset after the last file, whatever it contains; -1 if there is no segment."""
-        return self.segments[-1].base + self.segments[-1].size if self.segments else -1
+        return self.segments[-1].end_offset if self.segments else -1
 
     @cached_property
     def last_written_base(self) -> int:
@@ -130,9 +118,7 @@ class RecordLookup:
     def segment_of(self, commit_log_offset: int) -> SegmentFile | None:
         """The segment that contains the offset; None if no segment does."""
         index = bisect_right(self._bases, commit_log_offset) - 1
-        if index < 0 or commit_log_offset >= self._bases[index] + self.segments[index].size:
-            return None
-        return self.segments[index]
+        return self.segments[index] if index >= 0 and commit_log_offset < self.segments[index].end_offset else None
 
     def read(self, commit_log_offset: int, length: int) -> bytes:
         """`length` bytes from the offset on; fewer if its segment ends before, none if no segment contains it."""
@@ -178,6 +164,13 @@ class RecordLookup:
         except CorruptLogError as error:
             reason = str(error).removeprefix("record at 0: ")
             raise CorruptLogError(f"{segment.location}: no record at {commit_log_offset}: {reason}") from error
+
+    def find(self, commit_log_offset: int, store_size: int | None = None) -> Record | None:
+        """As `record`; None if no whole record is there."""
+        try:
+            return self.record(commit_log_offset, store_size)
+        except CorruptLogError:
+            return None
 
     def is_at(self, commit_log_offset: int, store_size: int) -> bool:
         """Whether the head of a record with this size and this commit log offset is at the offset."""

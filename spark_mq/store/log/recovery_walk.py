@@ -21,9 +21,9 @@ from spark_mq.format.kernels.recovery import (
     check_records,
 )
 from spark_mq.format.record import COMMIT_LOG_OFFSET_AT, MIN_RECORD_SIZE
-from spark_mq.io.location import Location
 from spark_mq.store.log.commit_log import Segment, SegmentSource
 from spark_mq.store.log.record_reader import CHUNK_SIZE, RecordChunk
+from spark_mq.store.log.segment_files import SegmentFile
 
 END_REASONS = {
     RecordCheck.BLANK: "the blank that ends the last file is there, and no file follows",
@@ -42,19 +42,10 @@ END_REASONS = {
 
 
 @dataclass(frozen=True)
-class LogFile:
-    """A file of `commitlog/` that a broker maps: its first commit log offset, and its size in bytes."""
-
-    location: Location
-    base: int
-    size: int
-
-
-@dataclass(frozen=True)
 class WalkEnd:
     """The end of the log as a recovery finds it: a position in a file, and what is there."""
 
-    file: LogFile
+    file: SegmentFile
     position: int
     found: RecordCheck
 
@@ -67,8 +58,8 @@ class WalkEnd:
 class _Reader:
     """Reads one file, up to `limit`."""
 
-    def __init__(self, file: LogFile, limit: int, rules: int) -> None:
-        self.source = SegmentSource(Segment(file.location, file.base, file.size, file.size, is_last=False))
+    def __init__(self, file: SegmentFile, limit: int, rules: int) -> None:
+        self.source = SegmentSource(Segment.whole(file))
         self._file = file
         self._limit = limit
         self._rules = rules
@@ -102,7 +93,7 @@ class _Reader:
             length *= 2
 
 
-def accepts_record(file: LogFile, rules: int, position: int = 0) -> bool:
+def accepts_record(file: SegmentFile, rules: int, position: int = 0) -> bool:
     """Whether a recovery accepts the record at a position in a file, by `rules` of `kernels.recovery`."""
     reader = _Reader(file, file.size, rules)
     with reader.source:
@@ -116,7 +107,7 @@ class RecoveryWalk:
     """The check of the log from one file on. After the iteration, `end` is the end of the log."""
 
     def __init__(
-        self, files: Sequence[LogFile], first: int, rules: int, position: int = 0, checks_offsets: bool = False
+        self, files: Sequence[SegmentFile], first: int, rules: int, position: int = 0, checks_offsets: bool = False
     ) -> None:
         """A walk over `files`.
 
@@ -151,7 +142,7 @@ class RecoveryWalk:
                 return
             begin = 0
 
-    def _inside(self, chunk: RecordChunk, file: LogFile) -> int:
+    def _inside(self, chunk: RecordChunk, file: SegmentFile) -> int:
         """The number of records before the first one that states an offset outside its file."""
         if not self._checks_offsets or not chunk.frames.size:
             return int(chunk.frames.size)
@@ -166,7 +157,7 @@ class DispatchWalk:
     `stuck_at` is None, or the offset at which it finds nothing to read: then it waits forever, and does not start.
     """
 
-    def __init__(self, files: Sequence[LogFile], log_end: int, rules: int, checks_end: bool) -> None:
+    def __init__(self, files: Sequence[SegmentFile], log_end: int, rules: int, checks_end: bool) -> None:
         """A walk over the files that a recovery keeps.
 
         Args:
@@ -192,7 +183,9 @@ class DispatchWalk:
             if self.stuck_at is not None:
                 return
 
-    def _read_file(self, reader: _Reader, file: LogFile, limit: int, offset: int) -> Generator[RecordChunk, None, int]:
+    def _read_file(
+        self, reader: _Reader, file: SegmentFile, limit: int, offset: int
+    ) -> Generator[RecordChunk, None, int]:
         """The records of one file; returns the offset at which the broker goes on.
 
         `position` is that of the buffer. After a record whose lengths do not add up, it differs from `offset`.

@@ -136,11 +136,31 @@ def _end_of_extents(path: str, size: int) -> int:
 
 
 @dataclass(frozen=True)
+class SegmentFile:
+    """A file of the commit log; `size` is its length in bytes, or less if the next file starts earlier."""
+
+    location: Location
+    base: int
+    size: int
+
+    @property
+    def end_offset(self) -> int:
+        """The commit log offset after the segment."""
+        return self.base + self.size
+
+
+@dataclass(frozen=True)
 class SegmentFiles:
     """The files of a commit log, by name."""
 
     segments: tuple[fs.FileInfo, ...]
     stray: tuple[CorruptRange, ...]
+
+    def within(self, folder: Location) -> list[SegmentFile]:
+        """The segments, each used only up to the start of the next one; `folder` is the commit log's."""
+        bases = [int(info.base_name) for info in self.segments]
+        files = zip(self.segments, bases, [*bases[1:], MAX_OFFSET], strict=False)
+        return [SegmentFile(folder / info.base_name, base, min(info.size, stop - base)) for info, base, stop in files]
 
 
 def segment_files(store: Location) -> tuple[fs.FileInfo, ...]:

@@ -32,7 +32,7 @@ from spark_mq.format.timestamp import EARLIEST_MILLIS, LATEST_MILLIS
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.store.config.store_paths import COMMIT_LOG
-from spark_mq.store.log.commit_log import CommitLog, Segment, clip_sizes
+from spark_mq.store.log.commit_log import CommitLog, Segment
 from spark_mq.store.log.segment_files import MISSING, CorruptRange, list_segment_files
 
 EXPIRED = "EXPIRED"
@@ -80,16 +80,15 @@ class OffsetRange:
 
 def list_offset_range(store: Location, start: int, end: int) -> OffsetRange:
     """The range in the files that the store has now. Raises `StoreNotFoundError` if the path is not a store."""
-    listed = list_segment_files(store)
-    files = clip_sizes([(int(info.base_name), info.size) for info in listed.segments])
-    folder = store / COMMIT_LOG
+    listed, folder = list_segment_files(store), store / COMMIT_LOG
+    files = listed.within(folder)
     segments, missing, reached = [], [], start
-    for base, size in files:
-        if start < base + size and base < end:
-            missing += _missing(folder, reached, base, EXPIRED if base == files[0][0] else MISSING)
-            segments.append(Segment(folder / f"{base:020d}", base, size, size, is_last=False))
-            reached = base + size
-    missing += _missing(folder, reached, end, MISSING if files and files[0][0] < end else EXPIRED)
+    for file in files:
+        if start < file.end_offset and file.base < end:
+            missing += _missing(folder, reached, file.base, EXPIRED if file is files[0] else MISSING)
+            segments.append(Segment.whole(file))
+            reached = file.end_offset
+    missing += _missing(folder, reached, end, MISSING if files and files[0].base < end else EXPIRED)
     return OffsetRange(start, end, tuple(segments), tuple(missing), listed.stray)
 
 

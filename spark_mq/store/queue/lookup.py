@@ -303,12 +303,11 @@ class QueueCover:
             return None
         if commit_log_offset < self.log.start or commit_log_offset > self._proof_end - store_size:
             return None
-        try:
-            record = self._records.record(commit_log_offset, store_size)
-        except CorruptLogError:
+        record = self._records.find(commit_log_offset, store_size)
+        if record is None or record.size != store_size:
             return None
-        is_there = record.size == store_size and offset_in_queue(record, self.topic, self.queue_id) == queue_offset
-        return ProvenUnit(queue_offset, record) if is_there else None
+        is_own = offset_in_queue(record, self.topic, self.queue_id) == queue_offset
+        return ProvenUnit(queue_offset, record) if is_own else None
 
     def _can_be_proven(self, units: Units) -> npt.NDArray[np.bool_]:
         sizes = units["store_size"].astype(np.int64)

@@ -135,7 +135,7 @@ def with_contradicted(
         seen_bytes += sum(part.size for part in unseen)
         if seen_bytes > _MOST_BYTES:
             return [log]
-        segments = [LogRange(segment.base, segment.base + segment.size) for segment in records.segments]
+        segments = [LogRange(segment.base, segment.end_offset) for segment in records.segments]
         parts = [part for segment in segments for part in cut(unseen, segment)]
         tiles = _wrong_tiles(records, parts, queues)
         if len(tiles) > _MOST_TILES:
@@ -317,11 +317,8 @@ def _covered(records: RecordLookup, stop: int | None, blocks: Iterable[Units], w
     """
 
     def is_record(commit_log_offset: int, store_size: int | None = None) -> bool:
-        try:
-            record = records.record(commit_log_offset, store_size)
-        except CorruptLogError:
-            return False
-        return store_size in (None, record.size)
+        record = records.find(commit_log_offset, store_size)
+        return record is not None and store_size in (None, record.size)
 
     if stop is not None:
         if stop == within.stop or end_of_blank(records, stop) == within.stop:
@@ -336,6 +333,6 @@ def _covered(records: RecordLookup, stop: int | None, blocks: Iterable[Units], w
 
 def _in_segments(records: RecordLookup, log: LogRange) -> Iterator[LogRange]:
     for segment in records.segments:
-        part = LogRange(max(segment.base, log.start), min(segment.base + segment.size, log.stop))
+        part = LogRange(max(segment.base, log.start), min(segment.end_offset, log.stop))
         if part.size > 0:
             yield part

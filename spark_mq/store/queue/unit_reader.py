@@ -20,9 +20,9 @@ from spark_mq.format.record import QUEUE_ID_AT, QUEUE_OFFSET_AT, Record
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.store.log.log_range import LogRange
-from spark_mq.store.log.record_lookup import RecordLookup, SegmentFile
+from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.log.record_reader import Records, joined_chunks
-from spark_mq.store.log.segment_files import CorruptRange
+from spark_mq.store.log.segment_files import CorruptRange, SegmentFile
 from spark_mq.store.log.split_reader import read_split
 from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE, list_offset_range
 from spark_mq.store.queue.consume_queue import ConsumeQueue, can_have_tags

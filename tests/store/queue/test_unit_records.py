@@ -11,7 +11,8 @@ import pytest
 
 from spark_mq.errors import StoreChangedError
 from spark_mq.io.file_reader import FileReaders
-from spark_mq.store.log.record_lookup import RecordLookup, SegmentFile
+from spark_mq.store.log.record_lookup import RecordLookup
+from spark_mq.store.log.segment_files import SegmentFile
 from spark_mq.store.queue import unit_reader as unit_records
 from spark_mq.store.queue.unit_reader import read_chunk, records_of_units
 from spark_mq.testing import LogWriter
