@@ -5,7 +5,8 @@ This module imports no numba.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -51,6 +52,19 @@ class Pieces:
         """The bytes of one piece; none if it is NULL."""
         start = int(self.starts[index])
         return self.buffer[start : start + max(int(self.lengths[index]), 0)].tobytes()
+
+
+def empty_pieces(count: int, size: int) -> Pieces:
+    """`count` pieces for a kernel to fill, in a buffer of `size` bytes."""
+    return Pieces(np.empty(size, np.uint8), np.empty(count, np.int64), np.empty(count, np.int32))
+
+
+def arrays_of(group: Any) -> list[Any]:
+    """The values of a dataclass in the order of its fields, and of groups in it: as a kernel takes them."""
+    values = []
+    for value in vars(group).values():
+        values += arrays_of(value) if is_dataclass(value) else [value]
+    return values
 
 
 def no_pieces(count: int) -> Pieces:

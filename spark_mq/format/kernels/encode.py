@@ -24,7 +24,7 @@ from spark_mq.format.array_types import Bytes, Flags, Int32s, Int64s, OutBytes
 from spark_mq.format.kernels.big_endian import copy_bytes, read_i32, write_i32, write_i64
 from spark_mq.format.kernels.crc import CRC_MASK, crc32, renew_property_crc, write_property_crc
 from spark_mq.format.kernels.kernel import kernel
-from spark_mq.format.pieces import Pieces
+from spark_mq.format.pieces import Pieces, arrays_of
 from spark_mq.format.properties import PROPERTY_CRC_SIZE
 from spark_mq.format.record import (
     BODY_CRC_AT,
@@ -244,40 +244,7 @@ def encode_records(fields: RecordFields, out: OutBytes, positions: Int64s) -> in
 
     The first record whose given body CRC is not the CRC of its body; `NONE_WRONG` if there is none.
     """
-    wrong: int = write_records(
-        out,
-        positions,
-        fields.sizes(),
-        fields.is_v2,
-        fields.queue_ids,
-        fields.flags,
-        fields.queue_offsets,
-        fields.commit_log_offsets,
-        fields.sys_flags,
-        fields.born_timestamps,
-        fields.born_hosts,
-        fields.born_host_starts,
-        fields.store_timestamps,
-        fields.store_hosts,
-        fields.store_host_starts,
-        fields.reconsume_times,
-        fields.prepared_transaction_offsets,
-        fields.bodies.buffer,
-        fields.bodies.starts,
-        fields.bodies.lengths,
-        fields.stored_bodies.buffer,
-        fields.stored_bodies.starts,
-        fields.stored_bodies.lengths,
-        fields.has_stored_body,
-        fields.body_crcs,
-        fields.has_body_crc,
-        fields.topics.buffer,
-        fields.topics.starts,
-        fields.topics.lengths,
-        fields.properties.buffer,
-        fields.properties.starts,
-        fields.properties.lengths,
-    )
+    wrong: int = write_records(out, positions, fields.sizes(), *arrays_of(fields))
     return wrong
 
 

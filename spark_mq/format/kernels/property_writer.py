@@ -14,7 +14,7 @@ from spark_mq.format.array_types import Bytes, Int32s, Int64s, OutBytes, OutInt3
 from spark_mq.format.kernels.big_endian import copy_bytes
 from spark_mq.format.kernels.kernel import kernel
 from spark_mq.format.kernels.properties import same_bytes
-from spark_mq.format.pieces import Pieces
+from spark_mq.format.pieces import Pieces, arrays_of, empty_pieces
 from spark_mq.format.properties import (
     CRC_DIGITS,
     CRC_PROPERTY,
@@ -90,59 +90,20 @@ def write_properties(sources: PropertySources) -> tuple[Pieces, Int32s]:
     parts = (sources.stored, sources.names.pieces, sources.values, sources.tags, sources.keys.pieces)
     separators = 2 * sources.names.pieces.size + sources.keys.pieces.size
     fixed = count * (len(TAGS) + len(KEYS) + len(UNIQUE_KEY) + 3 * 2 + PROPERTY_CRC_SIZE)
-    out = np.empty(sum(part.total() for part in parts) + sources.unique_keys.total() + separators + fixed, np.uint8)
-    starts, lengths = np.empty(count, np.int64), np.empty(count, np.int32)
-    faults = np.empty(count, np.int32)
-    _write_properties(
-        sources.stored.buffer,
-        sources.stored.starts,
-        sources.stored.lengths,
-        sources.names.starts,
-        sources.names.stops,
-        sources.names.pieces.buffer,
-        sources.names.pieces.starts,
-        sources.names.pieces.lengths,
-        sources.values.buffer,
-        sources.values.starts,
-        sources.values.lengths,
-        sources.tags.buffer,
-        sources.tags.starts,
-        sources.tags.lengths,
-        sources.keys.starts,
-        sources.keys.stops,
-        sources.keys.pieces.buffer,
-        sources.keys.pieces.starts,
-        sources.keys.pieces.lengths,
-        int(sources.keys_are_lists),
-        sources.unique_keys.buffer,
-        sources.unique_keys.starts,
-        sources.unique_keys.lengths,
-        out,
-        starts,
-        lengths,
-        faults,
-    )
-    return Pieces(out, starts, lengths), faults
+    size = sum(part.total() for part in parts) + sources.unique_keys.total() + separators + fixed
+    out, faults = empty_pieces(count, size), np.empty(count, np.int32)
+    _write_properties(*arrays_of(sources), *arrays_of(out), faults)
+    return out, faults
 
 
 def replace_values(properties: Pieces, value_starts: Int64s, value_lengths: Int32s, replacements: Pieces) -> Pieces:
-    """The properties with one value of each message replaced."""
-    out = np.empty(properties.total() + replacements.total(), np.uint8)
-    starts, lengths = np.empty(properties.size, np.int64), np.empty(properties.size, np.int32)
-    _replace_values(
-        properties.buffer,
-        properties.starts,
-        properties.lengths,
-        value_starts,
-        value_lengths,
-        replacements.buffer,
-        replacements.starts,
-        replacements.lengths,
-        out,
-        starts,
-        lengths,
-    )
-    return Pieces(out, starts, lengths)
+    """The properties with one value of each message replaced, which is at these places of the buffer of `properties`.
+
+    A message whose replacement is NULL keeps its properties.
+    """
+    out = empty_pieces(properties.size, properties.total() + replacements.total())
+    _replace_values(*arrays_of(properties), value_starts, value_lengths, *arrays_of(replacements), *arrays_of(out))
+    return out
 
 
 def with_property_crcs(properties: Pieces) -> Pieces:
@@ -150,10 +111,9 @@ def with_property_crcs(properties: Pieces) -> Pieces:
 
     As a broker does, it puts a separator before the property CRC if there is none (`MessageExtEncoder.encode`@5.3.3).
     """
-    out = np.empty(properties.total() + properties.size * (PROPERTY_CRC_SIZE + 1), np.uint8)
-    starts, lengths = np.empty(properties.size, np.int64), np.empty(properties.size, np.int32)
-    _append_property_crcs(properties.buffer, properties.starts, properties.lengths, out, starts, lengths)
-    return Pieces(out, starts, lengths)
+    out = empty_pieces(properties.size, properties.total() + properties.size * (PROPERTY_CRC_SIZE + 1))
+    _append_property_crcs(*arrays_of(properties), *arrays_of(out))
+    return out
 
 
 @kernel
