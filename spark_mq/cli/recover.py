@@ -37,7 +37,7 @@ def recovery_lines(recovery: Recovery) -> list[str]:
     """The lines; a line of a section begins with two spaces, and the name of its row."""
     sections = [
         verdict(recovery),
-        [f"a start of {recovery.version}", *_rows(recovery)],
+        [f"a start of {recovery.release}", *_rows(recovery)],
         ["assumed", *map(_setting, recovery.settings)],
         ["what to do", *(f"  - {remedy}" for remedy in _remedies(recovery))],
     ]
@@ -67,7 +67,7 @@ def _stop(recovery: Recovery) -> str:
 
 
 def _outcome(recovery: Recovery) -> Iterator[str]:
-    broker, boot = f"A broker of {recovery.version}", recovery.boot
+    broker, boot = f"A broker of {recovery.release}", recovery.boot
     if recovery.obstacles:
         more = f" ({len(recovery.obstacles) - 1:,} more below)" if len(recovery.obstacles) > 1 else ""
         yield f"{broker} does not start: {recovery.obstacles[0]}{more}."
@@ -159,7 +159,7 @@ def recovery_fields(recovery: Recovery) -> dict[str, Any]:
     boot = recovery.boot
     return {
         "store": recovery.store,
-        "broker_version": recovery.version,
+        "broker_version": str(recovery.release),
         "rules": str(recovery.release),
         "verdict": " ".join(verdict(recovery)),
         "is_harmless": recovery.is_harmless,

@@ -10,7 +10,8 @@ The rest of the log is read, too: its messages that have no unit do not get one 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -54,7 +55,7 @@ from spark_mq.store.index.folder import index_files
 from spark_mq.store.index_state import index_state, kept_files, last_indexed
 from spark_mq.store.lacking_messages import find_gone_messages
 from spark_mq.store.log.log_range import LogRange
-from spark_mq.store.log.recovery_walk import END_REASONS, DispatchWalk, RecoveryWalk, WalkEnd, accepts_record
+from spark_mq.store.log.recovery_walk import END_REASONS, DispatchWalk, RecoveryWalk, accepts_record
 from spark_mq.store.log.segment_files import SegmentFile, find_data_end, is_segment_name, usual_size
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.folders import QueueFileInfo, QueueFolder, find_queue_file_size, queue_folders
@@ -68,23 +69,25 @@ class Recovery:
     Attributes:
         release: The versions that start in the same way; what only some of them do is that of the last one.
         boot: The outcome, in the terms in which `boot` predicts it; None if nothing was done because of an obstacle.
+        log_end: The commit log offset at which the broker ends the log; -1 without segments.
+        checked: The number of records that are checked and accepted.
         max_offsets: The queue offset after the last unit of each queue, by topic and queue id, as the broker then has
             them; empty if nothing was done.
+        rows: Each thing that is done, in order, with the columns of `RECOVERY_SCHEMA`.
     """
 
     store: str
-    version: str
     release: BrokerVersions
     last_stop: LastStop
-    obstacles: tuple[str, ...]
-    boot: Boot | None
-    log_end: int
-    live_end: int
-    end_reason: str | None
-    checked: int
-    max_offsets: Mapping[tuple[str, int], int]
     rows: pa.Table
     settings: tuple[FileSetting, ...]
+    obstacles: tuple[str, ...] = ()
+    boot: Boot | None = None
+    log_end: int = -1
+    live_end: int = -1
+    end_reason: str | None = None
+    checked: int = 0
+    max_offsets: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
     @property
     def is_harmless(self) -> bool:
@@ -96,7 +99,7 @@ def next_recovery(path: str, broker_version: str, broker_conf: str | None = None
     """What a broker of a version would do to the store at `path` if it were started now. Nothing is changed.
 
     The records from the segment on with which the broker begins are read and checked, without Spark. Of the others, it
-    is found out whether they have a unit.
+    is found out whether they have a unit. The version must tell which rules apply.
     """
     release, conf = one_boot_group(broker_version, "--as"), BrokerConf.of(broker_conf)
     with MessageStore(path, broker_version, broker_conf) as store:
@@ -108,8 +111,7 @@ def next_recoveries(
 ) -> list[Recovery]:
     """The same for several starts, of which each reads what it would check; the whole log is read once.
 
-    Args:
-        starts: The versions, each with whether it starts as after a crash: as if there were a file `abort`.
+    A start is the versions, and whether they start as after a crash: as if there were a file `abort`.
     """
     scan, gone = LackingScan(store), find_gone_messages(store).count
     return [_Start(store, release, conf, scan, gone, after_crash).run() for release, after_crash in starts]
@@ -127,39 +129,32 @@ class _Start:
         gone: int,
         after_crash: bool,
     ) -> None:
-        self._scan = scan
-        self._gone = gone
-        self._store = store
-        self._location = store.location
-        self._release = release
-        self._conf = conf
+        self._scan, self._gone = scan, gone
+        self._store, self._location = store, store.location
+        self._release, self._version = release, release.last
+        self._conf, self._settings = conf, BootSettings.of(conf)
         self._rows = RecoveryRows()
-        self._settings = BootSettings.of(conf)
         self._stop = replace(last_stop(store), is_clean=not after_crash)
         self._checkpoint = Checkpoint.load(store.location)
         self._assumed: tuple[FileSetting, ...] = ()
+        self._live_end = -1
 
     def run(self) -> Recovery:
         """Each step in its order."""
-        check_form(self._store.location, Door.QUEUES)
-        files = self._log_files()
-        folders = self._queue_folders()
-        obstacles = boot_obstacles(self._location, self._conf, folders, self._release.last)
+        check_form(self._location, Door.QUEUES)
+        files, folders = self._log_files(), self._queue_folders()
         queue_files = find_queue_file_size(self._conf, [(self._location / CONSUME_QUEUE, folders)])
         self._assumed = _assumed(self._conf, self._release, files, queue_files)
-        queue_size = queue_files.value
+        obstacles = boot_obstacles(self._location, self._conf, folders, self._version)
         if obstacles:
             self._rows = RecoveryRows()  # nothing is changed
-            for obstacle in obstacles:
-                self._rows.add("refuse", "store", obstacle)
-            return self._result(tuple(obstacles), None, -1, -1)
-        live_end = self._store.get_max_phy_offset()
-        recovered = [self._recover(folder, queue_size) for folder in folders]
+            return self._refused(*obstacles)
+        self._live_end = self._store.get_max_phy_offset()
+        recovered = [self._recover(folder, queue_files.value) for folder in folders]
         if not files:
-            return self._without_log(recovered, live_end)
-        queues = StartingQueues(recovered, queue_size, INDEX_TAGS.holds(self._release.last))
-        facts = self._facts(files, queues.highest)
-        return self._with_log(files, queues, facts, live_end)
+            return self._without_log(recovered)
+        queues = StartingQueues(recovered, queue_files.value, INDEX_TAGS.holds(self._version))
+        return self._with_log(files, queues, self._facts(files, queues.highest))
 
     # -- load ---------------------------------------------------------------------------------------------------------
 
@@ -167,15 +162,11 @@ class _Start:
         """The files of the log that the broker maps; an empty last one is deleted by some versions."""
         folder = self._location / COMMIT_LOG
         infos = [info for info in folder.entries() if is_segment_name(info)]
-        if infos and infos[-1].size == 0 and EMPTY_LAST_FILE_IS_DELETED.holds(self._release.last):
+        if infos and infos[-1].size == 0 and EMPTY_LAST_FILE_IS_DELETED.holds(self._version):
             name = infos.pop().base_name
+            offset = _offset(name)
             self._rows.add(
-                "delete",
-                "segment",
-                "it is empty",
-                file=f"{COMMIT_LOG}/{name}",
-                commit_log_offset=_offset(name),
-                bytes=0,
+                "delete", "segment", "it is empty", file=f"{COMMIT_LOG}/{name}", commit_log_offset=offset, bytes=0
             )
         size = self._conf.commit_log_file_size or usual_size(infos)
         return [SegmentFile(folder / info.base_name, int(info.base_name), size) for info in infos]
@@ -184,9 +175,9 @@ class _Start:
         folders = []
         for folder in queue_folders(self._location / CONSUME_QUEUE, with_empty=True):
             kept = folder
-            if folder.files and folder.files[-1].size == 0 and EMPTY_LAST_FILE_IS_DELETED.holds(self._release.last):
+            if folder.files and folder.files[-1].size == 0 and EMPTY_LAST_FILE_IS_DELETED.holds(self._version):
                 self._delete_queue_file(folder, folder.files[-1], "it is empty")
-                kept = QueueFolder(folder.topic, folder.queue_id, folder.location, folder.files[:-1])
+                kept = replace(folder, files=folder.files[:-1])
             folders.append(kept)
         return folders
 
@@ -198,106 +189,90 @@ class _Start:
         return queue
 
     def _delete_queue_file(self, folder: QueueFolder, info: QueueFileInfo, reason: str) -> None:
-        self._rows.add(
-            "delete",
-            "queue file",
-            reason,
-            file=f"{CONSUME_QUEUE}/{folder.topic}/{folder.queue_id}/{info.base_name}",
-            topic=folder.topic,
-            queue_id=folder.queue_id,
-            queue_offset=_offset(info.base_name) // UNIT_SIZE,
-            bytes=info.size,
-        )
+        file = f"{CONSUME_QUEUE}/{folder.topic}/{folder.queue_id}/{info.base_name}"
+        place = {
+            "topic": folder.topic,
+            "queue_id": folder.queue_id,
+            "queue_offset": _offset(info.base_name) // UNIT_SIZE,
+        }
+        self._rows.add("delete", "queue file", reason, file=file, **place, bytes=info.size)
 
     def _facts(self, files: Sequence[SegmentFile], queue_end: int) -> BootFacts:
         index = index_state(self._store)
         kept = list(index.files)
         if not self._stop.is_clean:
             kept = kept_files(index.files, self._checkpoint.index_msg_timestamp)
-        last = {kept[-1].name: last_indexed(self._store, self._conf, kept)} if kept else {}
         facts = BootFacts(
             self._stop.is_clean,
-            files[0].base,
-            -1,
-            tuple(file.base for file in files),
-            (),
-            self._checkpoint,
-            queue_end,
+            log_start=files[0].base,
+            log_end=-1,
+            segments=tuple(file.base for file in files),
+            checkpoint=self._checkpoint,
+            queue_end=queue_end,
             index=index,
-            last_indexed=last,
+            last_indexed={kept[-1].name: last_indexed(self._store, self._conf, kept)} if kept else {},
             settings=self._settings,
         )
         return replace(facts, heads=self._heads(files, facts))
 
     def _heads(self, files: Sequence[SegmentFile], facts: BootFacts) -> tuple[SegmentHead, ...]:
         """The beginnings of segments, the newest first, down to one with which the recovery begins."""
-        heads, rules = [], self._release
-        from_tenth = rules.decide(RECOVERS_FROM_TENTH_FILE)
+        heads: list[SegmentHead] = []
+        from_tenth = self._release.decide(RECOVERS_FROM_TENTH_FILE)
         if self._stop.is_clean and not from_tenth:
             return ()
         for file in reversed(files):
             data = self._store.files.read(file.location, 0, HEAD_SIZE)
             is_whole = not from_tenth or accepts_record(file, self._record_rules())
             heads.append(SegmentHead.of(file.base, data, is_whole=is_whole))
-            if matches_recovery(heads[-1], facts, rules):
+            if matches_recovery(heads[-1], facts, self._release):
                 break
         return tuple(heads)
 
-    def _without_log(self, queues: Sequence[RecoveredQueue], live_end: int) -> Recovery:
+    def _without_log(self, queues: Sequence[RecoveredQueue]) -> Recovery:
         for queue in queues:
             for info in queue.files:
                 self._delete_queue_file(queue.folder, info, "the log has no segment")
         facts = BootFacts(self._stop.is_clean, -1, -1, (), checkpoint=self._checkpoint, gone=self._lose_gone(-1))
-        boot = replace(next_boot(self._release, facts), is_full=True)
-        return self._result((), boot, -1, live_end)
+        return self._result(boot=replace(next_boot(self._release, facts), is_full=True))
 
     # -- recover, start -----------------------------------------------------------------------------------------------
 
-    def _with_log(
-        self, files: Sequence[SegmentFile], queues: StartingQueues, facts: BootFacts, live_end: int
-    ) -> Recovery:
-        rules = self._release
+    def _with_log(self, files: Sequence[SegmentFile], queues: StartingQueues, facts: BootFacts) -> Recovery:
+        rules, add = self._release, self._rows.add
         start = recovery_start(rules, facts)
         first = facts.segments.index(start)
-        name = f"{COMMIT_LOG}/{files[first].location.name}"
-        position = self._position(start)
         if self._accelerates and self._checkpoint.physic_msg_timestamp > 0 >= self._checkpoint.logics_physical_offset:
-            obstacle = "enableAcceleratedRecovery is true, but the checkpoint has no logicsPhysicalOffset"
-            self._rows.add("refuse", "store", obstacle)
-            return self._result((obstacle,), None, -1, -1)
-        self._rows.add(
-            "start", "segment", self._why_there(facts), file=name, position=position, commit_log_offset=start + position
-        )
-        walk = RecoveryWalk(files, first, self._record_rules(), position, self._checks_offsets())
+            return self._refused("enableAcceleratedRecovery is true, but the checkpoint has no logicsPhysicalOffset")
+        # The first byte that is checked is the segment's, or the one after what queues have.
+        position = max(self._checkpoint.logics_physical_offset - start, 0) if self._accelerates else 0
+        name, begin = f"{COMMIT_LOG}/{files[first].location.name}", start + position
+        add("start", "segment", self._why_there(facts), file=name, position=position, commit_log_offset=begin)
+        checks_offsets = self._settings.check_commit_log_offset_on_recover and self._recovers_from_flushed
+        walk = RecoveryWalk(files, first, self._record_rules(), position, checks_offsets)
         checked = queues.requests(walk.read())
         end = walk.end
+        log_end, end_reason, count = end.commit_log_offset, END_REASONS[end.found], int(checked.position.size)
         size = int(checked.store_size.sum(dtype=np.int64))
-        self._rows.add("check", "log", commit_log_offset=start + position, bytes=size, count=checked.position.size)
-        end_reason = END_REASONS[end.found]
-        self._rows.add(
-            "end",
-            "log",
-            end_reason,
-            file=f"{COMMIT_LOG}/{end.file.location.name}",
-            position=end.position,
-            commit_log_offset=end.commit_log_offset,
-        )
-        old_from = NOWHERE if self._stop.is_running else max(live_end, files[0].base)
+        add("check", "log", commit_log_offset=begin, bytes=size, count=count)
+        name = f"{COMMIT_LOG}/{end.file.location.name}"
+        add("end", "log", end_reason, file=name, position=end.position, commit_log_offset=log_end)
+        old_from = NOWHERE if self._stop.is_running else max(self._live_end, files[0].base)
         revived = self._revive(checked, old_from)
 
         since = self._dispatched_from(facts.queue_end)
         log = DispatchLog(queues, self._rows)
-        log.dispatch(checked, LogRange(max(since, start), end.commit_log_offset), "while the log is checked", since)
-        cut_bytes = 0 if end.found == RecordCheck.BLANK else max(live_end - end.commit_log_offset, 0)
-        kept = self._truncate_log(files, end, cut_bytes)
+        log.dispatch(checked, LogRange(max(since, start), log_end), "while the log is checked", since)
+        cut_bytes = 0 if end.found == RecordCheck.BLANK else max(self._live_end - log_end, 0)
+        kept = self._truncate_log(files, log_end, cut_bytes)
         # Since 5.4.0 the end of the queues is that after the dispatch.
         queue_end = queues.highest if rules.decide(RECOVERS_FROM_TENTH_FILE) else facts.queue_end
-        if queue_end >= end.commit_log_offset:
-            self._truncate_queues(queues, log, end.commit_log_offset)
+        if queue_end >= log_end:
+            self._truncate_queues(queues, log, log_end)
 
-        stuck = self._dispatch_rest(kept, queues, log, end, checked)
-        facts = replace(facts, log_end=end.commit_log_offset)
-        lacking = self._scan.before(queues, end.commit_log_offset)
+        stuck = self._dispatch_rest(kept, queues, log, log_end)
+        facts = replace(facts, log_end=log_end)
+        lacking = self._scan.before(queues, log_end)
         outcomes, deleted_messages = log.outcomes(lacking, old_from, self._store.files)
         deleted, doubled, unindexed = self._index(facts, log)
         boot = Boot(
@@ -311,11 +286,11 @@ class _Start:
             outcomes,
             deletes_queues=False,
             cut_bytes=cut_bytes,
-            cut_messages=self._scan.count_after(end.commit_log_offset) if cut_bytes else 0,
+            cut_messages=self._scan.count_after(log_end) if cut_bytes else 0,
             revived=revived,
-            gone=self._lose_gone(live_end),
+            gone=self._lose_gone(self._live_end),
             deleted=deleted_messages,
-            damaged_bytes=self._lose_damaged(end.commit_log_offset),
+            damaged_bytes=self._lose_damaged(log_end),
             is_full=True,
         )
         obstacles: tuple[str, ...] = ()
@@ -324,16 +299,9 @@ class _Start:
                 f"it waits forever for commit log offset {stuck:,}, which no segment has: it dispatches the log from "
                 "the end of the queues on before it starts",
             )
-            self._rows.add("refuse", "store", obstacles[0], commit_log_offset=stuck)
-        return self._result(
-            obstacles,
-            boot,
-            end.commit_log_offset,
-            live_end,
-            end_reason=end_reason,
-            checked=int(checked.position.size),
-            max_offsets=queues.max_offsets(),
-        )
+            add("refuse", "store", obstacles[0], commit_log_offset=stuck)
+        ends = {"log_end": log_end, "end_reason": end_reason, "checked": count, "max_offsets": queues.max_offsets()}
+        return self._result(obstacles=obstacles, boot=boot, **ends)
 
     def _why_there(self, facts: BootFacts) -> str:
         rules = self._release
@@ -350,19 +318,14 @@ class _Start:
         return "after a clean stop, the third-last one"
 
     @property
+    def _recovers_from_flushed(self) -> bool:
+        """Whether the settings of 5.5.0 for a start after a crash count."""
+        return not self._stop.is_clean and RECOVERS_FROM_FLUSHED_QUEUES.holds(self._version)
+
+    @property
     def _accelerates(self) -> bool:
         """Whether the check begins at the offset up to which queues were flushed, not with a segment (5.5.0)."""
-        is_set = self._settings.enable_accelerated_recovery and not self._stop.is_clean
-        return is_set and RECOVERS_FROM_FLUSHED_QUEUES.holds(self._release.last)
-
-    def _position(self, start: int) -> int:
-        """The position of the first byte that is checked, in the segment that begins at `start`."""
-        return max(self._checkpoint.logics_physical_offset - start, 0) if self._accelerates else 0
-
-    def _checks_offsets(self) -> bool:
-        """Whether a record that states an offset of another segment ends the log (5.5.0)."""
-        is_set = self._settings.check_commit_log_offset_on_recover and not self._stop.is_clean
-        return is_set and RECOVERS_FROM_FLUSHED_QUEUES.holds(self._release.last)
+        return self._settings.enable_accelerated_recovery and self._recovers_from_flushed
 
     def _lose_gone(self, live_end: int) -> int:
         if self._gone:
@@ -372,35 +335,30 @@ class _Start:
 
     def _lose_damaged(self, log_end: int) -> int:
         """Bytes before the end of the log that are no records."""
-        size = 0
-        for part in self._scan.damaged():
-            if part.start < log_end:
-                size += part.size
-                reason = "no record, and no segment, has these bytes: their messages are lost already"
-                self._rows.add("lose", "log", reason, commit_log_offset=part.start, bytes=part.size)
-        return size
+        reason = "no record, and no segment, has these bytes: their messages are lost already"
+        damaged = [part for part in self._scan.damaged() if part.start < log_end]
+        for part in damaged:
+            self._rows.add("lose", "log", reason, commit_log_offset=part.start, bytes=part.size)
+        return sum(part.size for part in damaged)
 
     def _record_rules(self) -> int:
-        version, conf = self._release.last, self._conf
-        rules = kernels.CHECKS_BODY_CRC if conf.is_enabled("checkCRCOnRecover", default=True) else 0
-        rules |= kernels.ACCEPTS_V2 if MESSAGE_VERSION_2.holds(version) else 0
-        rules |= kernels.CHECKS_SIZE_FIRST if SIZE_IS_CHECKED_FIRST.holds(version) else 0
-        rules |= kernels.CHECKS_BATCH if BATCH_PROPERTIES_ARE_CHECKED.holds(version) else 0
-        is_whole = PROPERTY_CRC.holds(version) and conf.is_enabled("forceVerifyPropCRC")
-        return rules | (kernels.CHECKS_PROPERTY_CRC if is_whole else 0)
+        version, conf = self._version, self._conf
+        rules = {
+            kernels.CHECKS_BODY_CRC: conf.is_enabled("checkCRCOnRecover", default=True),
+            kernels.ACCEPTS_V2: MESSAGE_VERSION_2.holds(version),
+            kernels.CHECKS_SIZE_FIRST: SIZE_IS_CHECKED_FIRST.holds(version),
+            kernels.CHECKS_BATCH: BATCH_PROPERTIES_ARE_CHECKED.holds(version),
+            kernels.CHECKS_PROPERTY_CRC: PROPERTY_CRC.holds(version) and conf.is_enabled("forceVerifyPropCRC"),
+        }
+        return sum(rule for rule, holds in rules.items() if holds)
 
     def _revive(self, checked: DispatchRequests, old_from: int) -> int:
         old = checked.position >= old_from
         count = int(old.sum())
         if count:
-            self._rows.add(
-                "revive",
-                "log",
-                "old or damaged records that follow the live end without a gap",
-                commit_log_offset=int(checked.position[old][0]),
-                bytes=int(checked.store_size[old].sum(dtype=np.int64)),
-                count=count,
-            )
+            first, size = int(checked.position[old][0]), int(checked.store_size[old].sum(dtype=np.int64))
+            reason = "old or damaged records that follow the live end without a gap"
+            self._rows.add("revive", "log", reason, commit_log_offset=first, bytes=size, count=count)
         return count
 
     def _dispatched_from(self, queue_end: int) -> int:
@@ -409,30 +367,22 @@ class _Start:
             return ANYWHERE
         return queue_end + 1 if self._release.decide(DISPATCHES_AFTER_QUEUE_END) else NOWHERE
 
-    def _truncate_log(self, files: Sequence[SegmentFile], end: WalkEnd, cut_bytes: int) -> list[SegmentFile]:
+    def _truncate_log(self, files: Sequence[SegmentFile], log_end: int, cut_bytes: int) -> list[SegmentFile]:
         """`MappedFileQueue.truncateDirtyFiles`; returns the files that are kept."""
         kept = []
         for file in files:
-            name = f"{COMMIT_LOG}/{file.location.name}"
-            if file.base > end.commit_log_offset:
+            name, position = f"{COMMIT_LOG}/{file.location.name}", log_end - file.base
+            if position < 0:
                 is_empty = find_data_end(file.location, file.size) == 0
-                reason = "after the end of the log" if not is_empty else "created in advance, without a record"
+                reason = "created in advance, without a record" if is_empty else "after the end of the log"
                 self._rows.add("delete", "segment", reason, file=name, commit_log_offset=file.base, bytes=file.size)
                 continue
             kept.append(file)
-            if file.base + file.size > end.commit_log_offset:
-                dropped = find_data_end(file.location, file.size) - (end.commit_log_offset - file.base)
-                if dropped > 0:
-                    what = "live records" if cut_bytes else "no whole live record"
-                    self._rows.add(
-                        "truncate",
-                        "segment",
-                        f"after the end of the log: {what}; the bytes stay in the file until messages overwrite them",
-                        file=name,
-                        position=end.commit_log_offset - file.base,
-                        commit_log_offset=end.commit_log_offset,
-                        bytes=dropped,
-                    )
+            if position < file.size and (dropped := find_data_end(file.location, file.size) - position) > 0:
+                what = "live records" if cut_bytes else "no whole live record"
+                reason = f"after the end of the log: {what}; the bytes stay in the file until messages overwrite them"
+                place = {"file": name, "position": position, "commit_log_offset": log_end}
+                self._rows.add("truncate", "segment", reason, **place, bytes=dropped)
         return kept
 
     def _truncate_queues(self, queues: StartingQueues, log: DispatchLog, log_end: int) -> None:
@@ -452,24 +402,11 @@ class _Start:
                 log.cut(number)
             else:
                 action, reason = "add", "its last file is empty, and the broker counts the first unit of a file"
-            self._rows.add(
-                action,
-                "queue",
-                reason,
-                topic=topic,
-                queue_id=queue_id,
-                queue_offset=min(stop, queue.end) // UNIT_SIZE,
-                bytes=abs(units) * UNIT_SIZE,
-                count=abs(units),
-            )
+            place = {"topic": topic, "queue_id": queue_id, "queue_offset": min(stop, queue.end) // UNIT_SIZE}
+            self._rows.add(action, "queue", reason, **place, bytes=abs(units) * UNIT_SIZE, count=abs(units))
 
     def _dispatch_rest(
-        self,
-        kept: Sequence[SegmentFile],
-        queues: StartingQueues,
-        log: DispatchLog,
-        end: WalkEnd,
-        checked: DispatchRequests,
+        self, kept: Sequence[SegmentFile], queues: StartingQueues, log: DispatchLog, log_end: int
     ) -> int | None:
         """Dispatch from the end of the queues on, as `start` does.
 
@@ -479,10 +416,9 @@ class _Start:
         if not is_4_9 and not self._settings.recheck_reput_offset_from_cq:
             return None
         offset = max(queues.highest, kept[0].base, 0)
-        walk = DispatchWalk(kept, end.commit_log_offset, self._record_rules(), checks_end=not is_4_9)
+        walk = DispatchWalk(kept, log_end, self._record_rules(), checks_end=not is_4_9)
         found = queues.requests(walk.read(offset))
-        part = LogRange(offset, end.commit_log_offset)
-        log.dispatch(found, part, "from the end of the queues on, before it starts")
+        log.dispatch(found, LogRange(offset, log_end), "from the end of the queues on, before it starts")
         return walk.stuck_at
 
     # -- index --------------------------------------------------------------------------------------------------------
@@ -490,18 +426,13 @@ class _Start:
     def _index(self, facts: BootFacts, log: DispatchLog) -> tuple[tuple[str, ...], int, LogRange | None]:
         """The deleted index files, the number of doubled entries, and the part of the log that the index lacks."""
         assert facts.index is not None
+        add, sizes = self._rows.add, {file.name: file.size for file in index_files(self._location)}
         deleted, _, unindexed = index_outcome(self._release, facts, log.ranges)
-        sizes = {file.name: file.size for file in index_files(self._location)}
         for file in facts.index.files:
             if file.name in deleted:
-                self._rows.add(
-                    "delete",
-                    "index file",
-                    "it ends after the checkpoint's index time, as every file that is not full",
-                    file=f"{INDEX}/{file.name}",
-                    commit_log_offset=file.end_offset,
-                    bytes=sizes.get(file.name),
-                )
+                reason, name = "it ends after the checkpoint's index time, as every file that is not full", file.name
+                end, size = file.end_offset, sizes.get(name)
+                add("delete", "index file", reason, file=f"{INDEX}/{name}", commit_log_offset=end, bytes=size)
         if not self._settings.message_index_enable:
             return deleted, 0, None
         kept = [file for file in facts.index.files if file.name not in deleted]
@@ -510,46 +441,26 @@ class _Start:
         doubled, first = doubled_entries(log.requests(), index_end, entries)
         if doubled:
             reason = "the keys of the last message in the index are put again, which harms no query"
-            self._rows.add("double", "index", reason, commit_log_offset=first, count=doubled)
+            add("double", "index", reason, commit_log_offset=first, count=doubled)
         if unindexed is not None:
             reason = "no index file has the messages with keys in this part, and they are not dispatched"
-            self._rows.add("lack", "index", reason, commit_log_offset=unindexed.start, bytes=unindexed.size)
+            add("lack", "index", reason, commit_log_offset=unindexed.start, bytes=unindexed.size)
         if kept and index_end >= facts.log_end > 0:
-            self._rows.add(
-                "skip",
-                "index",
-                "the index ends after the end of the log: the keys of new messages are not put before this offset",
-                file=f"{INDEX}/{kept[-1].name}",
-                commit_log_offset=index_end,
-                bytes=index_end - facts.log_end,
-            )
+            reason = "the index ends after the end of the log: the keys of new messages are not put before this offset"
+            file_name, size = f"{INDEX}/{kept[-1].name}", index_end - facts.log_end
+            add("skip", "index", reason, file=file_name, commit_log_offset=index_end, bytes=size)
         return deleted, doubled, unindexed
 
-    def _result(
-        self,
-        obstacles: tuple[str, ...],
-        boot: Boot | None,
-        log_end: int,
-        live_end: int,
-        end_reason: str | None = None,
-        checked: int = 0,
-        max_offsets: Mapping[tuple[str, int], int] | None = None,
-    ) -> Recovery:
-        return Recovery(
-            str(self._location),
-            str(self._release),
-            self._release,
-            self._stop,
-            obstacles,
-            boot,
-            log_end,
-            live_end,
-            end_reason,
-            checked,
-            max_offsets or {},
-            self._rows.to_table(),
-            self._assumed,
-        )
+    def _refused(self, *obstacles: str) -> Recovery:
+        for obstacle in obstacles:
+            self._rows.add("refuse", "store", obstacle)
+        self._live_end = -1
+        return self._result(obstacles=obstacles)
+
+    def _result(self, **found: Any) -> Recovery:
+        rows = self._rows.to_table()
+        done = (str(self._location), self._release, self._stop, rows, self._assumed)
+        return Recovery(*done, live_end=self._live_end, **found)
 
 
 def _offset(name: str) -> int:
@@ -561,19 +472,16 @@ def _assumed(
     conf: BrokerConf, release: BrokerVersions, files: Sequence[SegmentFile], queue_files: Sourced[int]
 ) -> tuple[FileSetting, ...]:
     """The settings on which a start depends, and others that are not considered."""
-    settings = [("checkCRCOnRecover", True), ("messageIndexEnable", True), ("messageIndexSafe", False)]
+    settings = {"checkCRCOnRecover": True, "messageIndexEnable": True, "messageIndexSafe": False}
     if not release.decide(DISPATCHES_AT_CLEAN_BOOT):
-        settings.append(("recheckReputOffsetFromCq", False))
+        settings["recheckReputOffsetFromCq"] = False
     if PROPERTY_CRC.holds(release.last):
-        settings.append(("forceVerifyPropCRC", False))
-    assumed = [FileSetting("queue files", f"{queue_files.value:,} bytes each", queue_files.source)]
-    if files:
-        source = conf.source if conf.commit_log_file_size else "most segments"
-        assumed.insert(0, FileSetting("segments", f"{files[0].size:,} bytes each", source))
-    assumed.append(FileSetting("rules", f"of a broker of {release}", release.evidence))
-    for name, default in settings:
-        assumed.append(FileSetting(name, str(conf.is_enabled(name, default)).lower(), conf.source_of(name)))
-    for name in ("enableControllerMode", "duplicationEnable", "enableMultiDispatch"):
-        if conf.is_enabled(name):
-            assumed.append(FileSetting(name, "true, which is not considered here", conf.source))
-    return tuple(assumed)
+        settings["forceVerifyPropCRC"] = False
+    source = conf.source if conf.commit_log_file_size else "most segments"
+    segments = [FileSetting("segments", f"{files[0].size:,} bytes each", source)] if files else []
+    return (
+        *segments,
+        FileSetting("queue files", f"{queue_files.value:,} bytes each", queue_files.source),
+        FileSetting("rules", f"of a broker of {release}", release.evidence),
+        *conf.switches(settings, ("enableControllerMode", "duplicationEnable", "enableMultiDispatch")),
+    )

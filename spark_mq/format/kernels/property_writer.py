@@ -92,7 +92,8 @@ def write_properties(sources: PropertySources) -> tuple[Pieces, Int32s]:
     fixed = count * (len(TAGS) + len(KEYS) + len(UNIQUE_KEY) + 3 * 2 + PROPERTY_CRC_SIZE)
     size = sum(part.total() for part in parts) + sources.unique_keys.total() + separators + fixed
     out, faults = empty_pieces(count, size), np.empty(count, np.int32)
-    _write_properties(*arrays_of(sources), *arrays_of(out), faults)
+    arguments = [*arrays_of(sources), *arrays_of(out), faults]
+    _write_properties(*arguments)
     return out, faults
 
 
@@ -102,7 +103,8 @@ def replace_values(properties: Pieces, value_starts: Int64s, value_lengths: Int3
     A message whose replacement is NULL keeps its properties.
     """
     out = empty_pieces(properties.size, properties.total() + replacements.total())
-    _replace_values(*arrays_of(properties), value_starts, value_lengths, *arrays_of(replacements), *arrays_of(out))
+    arguments = [*arrays_of(properties), value_starts, value_lengths, *arrays_of(replacements), *arrays_of(out)]
+    _replace_values(*arguments)
     return out
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, Self, TypeVar
 
@@ -189,6 +190,13 @@ class BrokerConf:
     def source_of(self, name: str) -> str:
         """What says which value a setting has, as text."""
         return self.source if name in self.settings else self.source_of_defaults
+
+    def switches(self, defaults: Mapping[str, bool], not_considered: Iterable[str]) -> Iterator[FileSetting]:
+        """Settings that are true or false, by their defaults; and those that are true, and not considered."""
+        for name, default in defaults.items():
+            yield FileSetting(name, str(self.is_enabled(name, default)).lower(), self.source_of(name))
+        for name in filter(self.is_enabled, not_considered):
+            yield FileSetting(name, "true, which is not considered here", self.source)
 
     def _positive_integer(self, name: str) -> int | None:
         text = self.settings.get(name)
