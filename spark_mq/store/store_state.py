@@ -7,7 +7,7 @@ what it saw; what it did not see is not known.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pyarrow import fs
@@ -16,7 +16,6 @@ from spark_mq.errors import OptionError, UnsupportedStoreError
 from spark_mq.format.broker_version import (
     ALL_VERSIONS,
     DISPATCHES_AT_CLEAN_BOOT,
-    BrokerVersion,
     BrokerVersions,
     versions_text,
 )
@@ -34,13 +33,13 @@ from spark_mq.store.boot import (
     next_boot,
 )
 from spark_mq.store.boot_rules import LastStop, boot_groups, find_boot_groups, last_stop
-from spark_mq.store.config.broker_conf import BrokerConf, FileSetting, Sourced
+from spark_mq.store.config.broker_conf import BrokerConf, FileSetting
 from spark_mq.store.config.checkpoint import Checkpoint, checkpoint_problem
 from spark_mq.store.config.store_kind import Door, check_form, has_rocksdb_queues
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONFIG, CONSUME_QUEUE
 from spark_mq.store.disk_use import DiskUse, disk_use
 from spark_mq.store.index.folder import find_index_layout
-from spark_mq.store.index_state import IndexState, LastIndexed, index_state, kept_files, last_indexed
+from spark_mq.store.index_state import IndexState, index_state, kept_files, last_indexed
 from spark_mq.store.lacking_messages import (
     GoneMessages,
     LackingMessage,
@@ -143,10 +142,10 @@ def store_state(
         checkpoint = Checkpoint.load(store.location)
         lacking = find_lacking_messages(store) if has_queues else None
         index = index_state(store) if BootSettings.of(conf).message_index_enable else None
-        stop = last_stop(store)
+        stop, only = last_stop(store), rules[0].last if len(rules) == 1 and rules[0].first == rules[0].last else None
         log = _log_state(store, lacking, stop)
         gone = find_gone_messages(store)
-        facts = _boot_facts(store, conf, log, checkpoint, lacking, index, stop.is_clean, gone.count)
+        facts = _boot_facts(store, conf, log, checkpoint, lacking, index, gone.count)
         stops = (False, True) if stop.is_clean else (True,)
         starts = [(release, after_crash) for after_crash in stops for release in rules]
         boots = [next_boot(release, replace(facts, is_clean=not after_crash)) for release, after_crash in starts]
@@ -154,6 +153,11 @@ def store_state(
         if log.end - log.start <= SMALL_LOG if full is None else full:
             boots, waits = _exact_boots(store, conf, starts, boots)
         folders = [queue.folder for queue in (store.queues if lacking is not None else {}).values()]
+        config = (
+            ConfigSnapshot(info.base_name, (info.mtime_ns or 0) // NANOS_PER_MILLI)
+            for info in (store.location / CONFIG).entries()
+            if info.type == fs.FileType.File and info.base_name in CONFIG_FILES
+        )
         return StoreState(
             str(store.location),
             stop,
@@ -164,18 +168,13 @@ def store_state(
             lacking,
             gone,
             index,
-            _config(store),
-            tuple(dict.fromkeys([*boot_obstacles(store.location, conf, folders, _only_version(rules)), *waits])),
+            tuple(config),
+            tuple(dict.fromkeys([*boot_obstacles(store.location, conf, folders, only), *waits])),
             tuple(_settings(store, conf, rules, log, folders)),
             tuple(boots[: len(rules)]),
             tuple(boots[len(rules) :]),
             disk_use(store.location),
         )
-
-
-def _only_version(groups: Sequence[BrokerVersions]) -> BrokerVersion | None:
-    """The version that is the only possible one; None if there are others."""
-    return groups[0].last if len(groups) == 1 and groups[0].first == groups[0].last else None
 
 
 def _exact_boots(
@@ -224,46 +223,26 @@ def _stale_tail(store: MessageStore, end: int, newest: int | None) -> StaleTail 
     return StaleTail(end, offset, count) if count else None
 
 
-def _config(store: MessageStore) -> tuple[ConfigSnapshot, ...]:
-    return tuple(
-        ConfigSnapshot(info.base_name, (info.mtime_ns or 0) // NANOS_PER_MILLI)
-        for info in (store.location / CONFIG).entries()
-        if info.type == fs.FileType.File and info.base_name in CONFIG_FILES
-    )
-
-
 def _settings(
     store: MessageStore, conf: BrokerConf, rules: Sequence[BrokerVersions], log: LogState, folders: list[QueueFolder]
-) -> list[FileSetting]:
+) -> Iterator[FileSetting]:
     """The settings that are assumed; a setting that files do not show is said to be unknown."""
-    size = conf.commit_log_file_size
-    usual = log.file_size
-    segments = Sourced(usual, "most segments") if usual else Sourced(DEFAULT_SEGMENT_SIZE, conf.source_of_defaults)
-    segments = Sourced(size, conf.source) if size else segments
+    source = "most segments" if log.file_size else conf.source_of_defaults
+    size, source = (conf.commit_log_file_size, conf.source) if conf.commit_log_file_size else (log.file_size, source)
+    yield FileSetting("segments", f"{size or DEFAULT_SEGMENT_SIZE:,} bytes each", source)
     queues = find_queue_file_size(conf, [(store.location / CONSUME_QUEUE, folders)])
+    yield FileSetting("queue files", f"{queues.value:,} bytes each", queues.source)
     try:
         layout = find_index_layout(store.location, conf)
-        index = f"{layout.value.hash_slot_num:,} slots and {layout.value.index_num:,} entries each", layout.source
+        text = f"{layout.value.hash_slot_num:,} slots and {layout.value.index_num:,} entries each"
+        yield FileSetting("index files", text, layout.source)
     except OptionError as error:
-        index = "slots and entries unknown", str(error)
-    found = [
-        FileSetting("segments", f"{segments.value:,} bytes each", segments.source),
-        FileSetting("queue files", f"{queues.value:,} bytes each", queues.source),
-        FileSetting("index files", *index),
-        FileSetting("rules", f"of a broker of {versions_text(rules)}", rules[0].evidence),
-    ]
-    for name, default in (
-        ("messageIndexEnable", True),
-        ("messageIndexSafe", False),
-        ("recheckReputOffsetFromCq", False),
-    ):
-        if name != "recheckReputOffsetFromCq" or not rules[-1].decide(DISPATCHES_AT_CLEAN_BOOT):
-            value = str(conf.is_enabled(name, default)).lower()
-            found.append(FileSetting(name, value, conf.source_of(name)))
-    for name in ("enableControllerMode", "duplicationEnable"):
-        if conf.is_enabled(name):
-            found.append(FileSetting(name, "true, which is not considered here", conf.source))
-    return found
+        yield FileSetting("index files", "slots and entries unknown", str(error))
+    yield FileSetting("rules", f"of a broker of {versions_text(rules)}", rules[0].evidence)
+    settings = {"messageIndexEnable": True, "messageIndexSafe": False}
+    if not rules[-1].decide(DISPATCHES_AT_CLEAN_BOOT):
+        settings["recheckReputOffsetFromCq"] = False
+    yield from conf.switches(settings, ("enableControllerMode", "duplicationEnable"))
 
 
 def _boot_facts(
@@ -273,31 +252,32 @@ def _boot_facts(
     checkpoint: Checkpoint,
     lacking: LackingMessages | None,
     index: IndexState | None,
-    is_clean: bool,
     gone: int,
 ) -> BootFacts:
     queues = {} if lacking is None else store.queues
     ends = [queue.unit(queue.written_end - 1)[:2] for queue in queues.values()]
     messages = _with_known_end(store, conf, () if lacking is None else lacking.messages)
-    names = {(message.topic, message.queue_id) for message in messages}
+    names = {(message.topic, message.queue_id) for message in messages} & queues.keys()
+    # The files that a boot keeps, after a clean stop and after another one.
+    files = [] if index is None else list(index.files)
+    kept = [files, kept_files(files, checkpoint.index_msg_timestamp)]
     facts = BootFacts(
-        is_clean,
+        True,
         log.start,
         log.end if log.stale_tail is None else log.stale_tail.stop,
         tuple(segment.base for segment in store.records.segments),
-        (),
-        checkpoint,
-        max((at + size for at, size in ends if size > 0), default=-1),
-        -1 if lacking is None or not queues else lacking.dispatched_to,
-        messages,
-        {name: store.get_max_offset_in_queue(*name) for name in names if name in queues},
-        index,
-        {} if index is None else _last_indexed(store, conf, index, checkpoint),
-        BootSettings.of(conf),
-        gone,
-        0 if log.stale_tail is None else log.stale_tail.count,
-        sum(gap.size for gap in log.gaps),
-        0 if lacking is None else lacking.checked.start,
+        checkpoint=checkpoint,
+        queue_end=max((at + size for at, size in ends if size > 0), default=-1),
+        live_queue_end=-1 if lacking is None or not queues else lacking.dispatched_to,
+        lacking=messages,
+        next_queue_offsets={name: store.get_max_offset_in_queue(*name) for name in names},
+        index=index,
+        last_indexed={some[-1].name: last_indexed(store, conf, some) for some in kept if some},
+        settings=BootSettings.of(conf),
+        gone=gone,
+        revived=0 if log.stale_tail is None else log.stale_tail.count,
+        missing_bytes=sum(gap.size for gap in log.gaps),
+        read_from=0 if lacking is None else lacking.checked.start,
     )
     return replace(facts, heads=_newest_heads(store, facts))
 
@@ -335,11 +315,3 @@ def _newest_heads(store: MessageStore, facts: BootFacts) -> tuple[SegmentHead, .
         if all(matches_recovery(head, one, rules) for one in either for rules in boot_groups(ALL_VERSIONS)):
             break
     return tuple(heads)
-
-
-def _last_indexed(
-    store: MessageStore, conf: BrokerConf, index: IndexState, checkpoint: Checkpoint
-) -> Mapping[str, LastIndexed]:
-    """The last message of the files that a boot keeps, after a clean stop and after another one."""
-    choices = [list(index.files), kept_files(index.files, checkpoint.index_msg_timestamp)]
-    return {kept[-1].name: last_indexed(store, conf, kept) for kept in choices if kept}
