@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_mq.filters.consumer_filter import ConsumerFilter
 from spark_mq.format.arrow_array import table_of
+from spark_mq.format.consume_queue import Queue
 from spark_mq.format.message_row import Row
 from spark_mq.format.system_topic import SCHEDULE_TOPIC
 from spark_mq.format.timestamp import NANOS_PER_MICRO, micros
@@ -32,28 +32,21 @@ _LAST = "last_store_timestamp"
 
 
 def segments(store: MessageStore) -> pa.Table:
-    """The files of `commitlog/` that have the name of a segment, by name."""
+    """The rows of table `segments`: the files of `commitlog/` that have the name of a segment, by name."""
     live_end = store.get_max_phy_offset()
     rows = []
     for segment in segment_states(store):
         info, base, first = segment.info, segment.base, segment.first
-        rows.append(
-            {
-                "file": info.base_name,
-                "commit_log_offset": base,
-                "file_size": info.size,
-                "end_offset": None if base is None else max(base, min(base + info.size, live_end)),
-                "state": segment.name,
-                "first_store_timestamp": None if first is None else micros(first.store_timestamp),
-                "modification_timestamp": (info.mtime_ns or 0) // NANOS_PER_MICRO,
-                "problem": segment.problem,
-            }
-        )
+        row: Row = {"file": info.base_name, "commit_log_offset": base, "file_size": info.size, "state": segment.name}
+        row["end_offset"] = None if base is None else max(base, min(base + info.size, live_end))
+        row["first_store_timestamp"] = None if first is None else micros(first.store_timestamp)
+        row |= {"modification_timestamp": (info.mtime_ns or 0) // NANOS_PER_MICRO, "problem": segment.problem}
+        rows.append(row)
     return table_of(rows, SEGMENTS.schema)
 
 
 def queues(store: MessageStore, topic: str | None = None) -> pa.Table:
-    """The consume queues, by topic and queue id."""
+    """The rows of table `queues`: the consume queues, or those of a topic, by topic and queue id."""
     return table_of(_queue_rows(store, queue_states(store, topic)), QUEUES.schema)
 
 
@@ -66,8 +59,7 @@ def _queue_row(store: MessageStore, topic: str, queue_id: int, state: QueueState
     queue = store.queues.get((topic, queue_id))
     if queue is None:
         return row | {"file_count": 0}
-    min_offset = store.get_min_offset_in_queue(topic, queue_id)
-    max_offset = store.get_max_offset_in_queue(topic, queue_id)
+    min_offset, max_offset = _ends(store, (topic, queue_id))
     row |= {"min_offset": min_offset, "max_offset": max_offset, "file_count": len(queue.files)}
     if min_offset < max_offset:
         for end, offset in (("first", min_offset), ("last", max_offset - 1)):
@@ -77,13 +69,17 @@ def _queue_row(store: MessageStore, topic: str, queue_id: int, state: QueueState
     return row
 
 
+def _ends(store: MessageStore, queue: Queue) -> tuple[int, int]:
+    return store.get_min_offset_in_queue(*queue), store.get_max_offset_in_queue(*queue)
+
+
 def _stored(store: MessageStore, commit_log_offset: int, store_size: int) -> int | None:
     time = store.pickup_store_timestamp(commit_log_offset, store_size)
     return None if time < 0 else micros(time)
 
 
 def topics(store: MessageStore) -> pa.Table:
-    """The topics of `config/topics.json`, and other topics that have a queue, by name."""
+    """The rows of table `topics`: the topics of `config/topics.json`, and others that have a queue, by name."""
     rows = load_config(store.location, "topics.json", _topic_rows) or {}
     states = queue_states(store)
     for row in rows.values():
@@ -120,36 +116,31 @@ def _topic_rows(content: Mapping[str, Any]) -> dict[str, Row]:
 
 
 def consumer_offsets(store: MessageStore, topic: str | None = None, consumer_group: str | None = None) -> pa.Table:
-    """The offsets of consumer groups, by group, topic and queue id (`config/consumerOffset.json`)."""
-    offsets = load_consumer_offsets(store.location)
+    """The rows of table `consumer_offsets`: the offsets of groups, by group, topic and queue id."""
     states = queue_states(store, topic)
     rows = []
-    for committed in offsets:
+    for committed in load_consumer_offsets(store.location):
         if topic not in (None, committed.topic) or consumer_group not in (None, committed.consumer_group):
             continue
-        min_offset = store.get_min_offset_in_queue(committed.topic, committed.queue_id)
-        max_offset = store.get_max_offset_in_queue(committed.topic, committed.queue_id)
-        queue = store.queues.get((committed.topic, committed.queue_id))
-        state = _offset_state(committed.offset, min_offset, max_offset, queue is not None)
-        problem = _offset_problem(state, states, (committed.topic, committed.queue_id), max_offset)
-        row: Row = {
-            "consumer_group": committed.consumer_group,
-            "topic": committed.topic,
-            "queue_id": committed.queue_id,
-            "consumer_offset": committed.offset,
-            "min_offset": min_offset,
-            "max_offset": max_offset,
-            "lag": max_offset - committed.offset if problem is None else None,
-            "state": state,
-            "problem": problem,
-        }
-        if queue is not None and min_offset < committed.offset <= max_offset:
-            row["last_consumed_timestamp"] = _stored(store, *queue.unit(committed.offset - 1)[:2])
+        queue, offset = (committed.topic, committed.queue_id), committed.offset
+        row: Row = {"consumer_group": committed.consumer_group, "consumer_offset": offset}
+        row |= _progress(store, states, queue, offset)
+        if queue in store.queues and row["min_offset"] < offset <= row["max_offset"]:
+            row["last_consumed_timestamp"] = _stored(store, *store.queues[queue].unit(offset - 1)[:2])
         rows.append(row)
     return table_of(rows, CONSUMER_OFFSETS.schema)
 
 
-def _offset_problem(state: str, states: QueueStates, queue: tuple[str, int], max_offset: int) -> str | None:
+def _progress(store: MessageStore, states: QueueStates, queue: Queue, offset: int) -> Row:
+    """The columns about a reader of a queue that reads on at an offset."""
+    min_offset, max_offset = _ends(store, queue)
+    state = _offset_state(offset, min_offset, max_offset, queue in store.queues)
+    problem = _offset_problem(state, states, queue, max_offset)
+    row: Row = {"topic": queue[0], "queue_id": queue[1], "min_offset": min_offset, "max_offset": max_offset}
+    return row | {"lag": max_offset - offset if problem is None else None, "state": state, "problem": problem}
+
+
+def _offset_problem(state: str, states: QueueStates, queue: Queue, max_offset: int) -> str | None:
     """Why the lag of a group cannot be known; None if it can."""
     if state == "NO_QUEUE":
         return "there is no such queue: it was lost, or its topic was deleted"
@@ -170,16 +161,15 @@ def _offset_state(offset: int, min_offset: int, max_offset: int, has_queue: bool
 
 
 def subscription_groups(store: MessageStore, consumer_group: str | None = None) -> pa.Table:
-    """The consumer groups of `config/subscriptionGroup.json`, by name (`SubscriptionGroupConfig`@5.3.3)."""
+    """The rows of table `subscription_groups`: groups of `config/subscriptionGroup.json`, by name."""
     return load_subscription_groups(store.location, consumer_group)
 
 
 def load_subscription_groups(store: Location, consumer_group: str | None = None) -> pa.Table:
     """The same as `subscription_groups`, by the folder that contains `config/`."""
     rows = load_config(store, "subscriptionGroup.json", _group_rows) or []
-    return table_of(
-        [row for row in rows if consumer_group in (None, row["consumer_group"])], SUBSCRIPTION_GROUPS.schema
-    )
+    kept = [row for row in rows if consumer_group in (None, row["consumer_group"])]
+    return table_of(kept, SUBSCRIPTION_GROUPS.schema)
 
 
 def _group_rows(content: Mapping[str, Any]) -> list[Row]:
@@ -188,80 +178,56 @@ def _group_rows(content: Mapping[str, Any]) -> list[Row]:
 
 
 def _group_settings(config: Mapping[str, Any]) -> Row:
-    def flag(name: str) -> bool | None:
-        if not isinstance(config.get(name), bool | None):
-            raise TypeError(f"{name} is {config[name]!r}, not true or false")
-        return config.get(name)
-
-    def integer(name: str, bits: int) -> int | None:
-        return None if config.get(name) is None else as_integer(config[name], bits)
-
+    """The settings of a group (`SubscriptionGroupConfig`@5.3.3)."""
+    row: Row = {}
+    for column, (name, bits) in _GROUP_SETTINGS.items():
+        value = config.get(name)
+        if not bits and not isinstance(value, bool | None):
+            raise TypeError(f"{name} is {value!r}, not true or false")
+        row[column] = as_integer(value, bits) if bits and value is not None else value
     attributes = config.get("attributes")
-    return {
-        "consume_enable": flag("consumeEnable"),
-        "consume_broadcast_enable": flag("consumeBroadcastEnable"),
-        "consume_from_min_enable": flag("consumeFromMinEnable"),
-        "consume_message_orderly": flag("consumeMessageOrderly"),
-        "retry_queue_nums": integer("retryQueueNums", 32),
-        "retry_max_times": integer("retryMaxTimes", 32),
-        "consume_timeout_minute": integer("consumeTimeoutMinute", 32),
-        "broker_id": integer("brokerId", 64),
-        "which_broker_when_consume_slowly": integer("whichBrokerWhenConsumeSlowly", 64),
-        "notify_consumer_ids_changed_enable": flag("notifyConsumerIdsChangedEnable"),
-        "group_sys_flag": integer("groupSysFlag", 32),
-        "attributes": None if attributes is None else {str(key): str(value) for key, value in attributes.items()},
-    }
+    row["attributes"] = None if attributes is None else {str(key): str(value) for key, value in attributes.items()}
+    return row
+
+
+_GROUP_SETTINGS = {
+    "consume_enable": ("consumeEnable", 0),
+    "consume_broadcast_enable": ("consumeBroadcastEnable", 0),
+    "consume_from_min_enable": ("consumeFromMinEnable", 0),
+    "consume_message_orderly": ("consumeMessageOrderly", 0),
+    "retry_queue_nums": ("retryQueueNums", 32),
+    "retry_max_times": ("retryMaxTimes", 32),
+    "consume_timeout_minute": ("consumeTimeoutMinute", 32),
+    "broker_id": ("brokerId", 64),
+    "which_broker_when_consume_slowly": ("whichBrokerWhenConsumeSlowly", 64),
+    "notify_consumer_ids_changed_enable": ("notifyConsumerIdsChangedEnable", 0),
+    "group_sys_flag": ("groupSysFlag", 32),
+}
+"""The JSON name of each column, and the bits of its integers; 0 for true or false."""
 
 
 def consumer_filters(store: MessageStore, topic: str | None = None, consumer_group: str | None = None) -> pa.Table:
-    """The SQL92 filters of consumer groups, by group and topic (`config/consumerFilter.json`)."""
+    """The rows of table `consumer_filters`: the SQL92 filters of groups, by group and topic."""
     rows = [
-        _filter_row(one)
+        {name: getattr(one, name, None) for name in CONSUMER_FILTERS.schema.names}
+        | {
+            "born_timestamp": micros(one.born_time),
+            "dead_timestamp": micros(one.dead_time) if one.dead_time else None,
+        }
         for one in load_consumer_filters(store.location)
         if topic in (None, one.topic) and consumer_group in (None, one.consumer_group)
     ]
     return table_of(rows, CONSUMER_FILTERS.schema)
 
 
-def _filter_row(one: ConsumerFilter) -> Row:
-    return {
-        "consumer_group": one.consumer_group,
-        "topic": one.topic,
-        "expression": one.expression,
-        "expression_type": one.expression_type,
-        "is_dead": one.is_dead,
-        "born_timestamp": micros(one.born_time),
-        "dead_timestamp": micros(one.dead_time) if one.dead_time else None,
-        "client_version": one.client_version,
-        "bit_count": one.bit_count,
-        "bit_positions": one.bit_positions,
-        "problem": one.problem,
-    }
-
-
 def delay_offsets(store: MessageStore) -> pa.Table:
-    """The offsets up to which delayed messages were delivered, by delay level (`config/delayOffset.json`)."""
+    """The rows of table `delay_offsets`: the offsets up to which delayed messages were delivered, by delay level."""
     offsets = load_config(store.location, DELAY_OFFSETS_FILE, _delay_offsets) or {}
     states = queue_states(store, SCHEDULE_TOPIC)
-    rows = []
-    for level, offset in sorted(offsets.items()):
-        queue = (SCHEDULE_TOPIC, level - 1)
-        min_offset, max_offset = store.get_min_offset_in_queue(*queue), store.get_max_offset_in_queue(*queue)
-        state = _offset_state(offset, min_offset, max_offset, queue in store.queues)
-        problem = _offset_problem(state, states, queue, max_offset)
-        rows.append(
-            {
-                "delay_level": level,
-                "topic": SCHEDULE_TOPIC,
-                "queue_id": level - 1,
-                "delay_offset": offset,
-                "min_offset": min_offset,
-                "max_offset": max_offset,
-                "lag": max_offset - offset if problem is None else None,
-                "state": state,
-                "problem": problem,
-            }
-        )
+    rows = [
+        {"delay_level": level, "delay_offset": offset} | _progress(store, states, (SCHEDULE_TOPIC, level - 1), offset)
+        for level, offset in sorted(offsets.items())
+    ]
     return table_of(rows, DELAY_OFFSETS.schema)
 
 
@@ -273,26 +239,16 @@ def _delay_offsets(content: Mapping[str, Any]) -> dict[int, int]:
 
 
 def index_files(store: MessageStore) -> pa.Table:
-    """The headers of the index files, oldest first."""
+    """The rows of table `index_files`: the headers of the index files, oldest first."""
     return index_file_rows(store.location, index_layout(store.location, store.broker_conf))
 
 
 def checkpoint(store: MessageStore) -> pa.Table:
-    """The file `checkpoint`, one row: up to which store times log, queues and index were flushed."""
+    """The row of table `checkpoint`: up to which store times log, queues and index were flushed."""
     found = Checkpoint.load(store.location)
-    row: Row = {
-        "physic_msg_timestamp": _time_or_null(found.physic_msg_timestamp),
-        "logics_msg_timestamp": _time_or_null(found.logics_msg_timestamp),
-        "index_msg_timestamp": _time_or_null(found.index_msg_timestamp),
-        "min_timestamp": _time_or_null(found.min_timestamp),
-        "master_flushed_offset": found.master_flushed_offset,
-        "confirm_phy_offset": found.confirm_phy_offset,
-        "logics_physical_offset": found.logics_physical_offset,
-        "is_clean": not (store.location / ABORT).is_file,
-        "problem": checkpoint_problem(store.location),
-    }
+    row: Row = {name: getattr(found, name, None) for name in CHECKPOINT.schema.names}
+    times = [name for name in row if name.endswith("timestamp")]
+    row |= {name: micros(row[name]) if row[name] else None for name in times}
+    row["is_clean"] = not (store.location / ABORT).is_file
+    row["problem"] = checkpoint_problem(store.location)
     return table_of([row], CHECKPOINT.schema)
-
-
-def _time_or_null(millis: int) -> int | None:
-    return micros(millis) if millis else None
