@@ -20,8 +20,7 @@ from spark_mq.format.consume_queue import DEFAULT_FILE_SIZE, UNIT_SIZE
 from spark_mq.format.index_file import IndexLayout
 from spark_mq.indexer.manifest import Manifest, StagedSegment
 from spark_mq.indexer.rebuild_plan import StagingSettings
-from spark_mq.indexer.split_rows import SplitRow
-from spark_mq.indexer.staged_files import STAGED_ENTRY_SIZE
+from spark_mq.indexer.staged_files import STAGED_ENTRY_SIZE, SplitRow
 from spark_mq.io.location import Location
 from spark_mq.job.task_items import TaskItems
 from spark_mq.store.log.commit_log import Segment

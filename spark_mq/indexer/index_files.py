@@ -1,4 +1,7 @@
-"""Whole index files out of staged entries: the rules of `IndexFile.putKey`@5.3.3, on one array for each file."""
+"""Whole index files out of staged entries: which entries an index lacks, which go into which file, and the files.
+
+The rules are those of `IndexFile.putKey`@5.3.3, on one array for each file.
+"""
 
 from __future__ import annotations
 
@@ -10,39 +13,178 @@ from datetime import UTC, tzinfo
 import numpy as np
 import pyarrow as pa
 
-from spark_mq.format.array_types import Bytes
+from spark_mq.format.array_types import Bytes, Int64s
 from spark_mq.format.broker_version import INDEX_FLUSHED_AT_STOP
-from spark_mq.format.index_file import ENTRY_DTYPE, ENTRY_SIZE, HEADER_SIZE, IndexHeader, IndexLayout, decode_header
-from spark_mq.indexer.index_plan import IndexFilePlan, pending_entries, plan_index_files
+from spark_mq.format.index_file import (
+    ENTRY_DTYPE,
+    ENTRY_SIZE,
+    HEADER_SIZE,
+    IndexHeader,
+    IndexLayout,
+    IndexPlacement,
+    decode_header,
+    place_entries,
+)
 from spark_mq.indexer.rebuild_plan import RebuildPlan
 from spark_mq.indexer.report import raise_or_report
 from spark_mq.indexer.stage import StagedLog
+from spark_mq.indexer.staged_files import EntryRange, SplitRow
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.io.publish import published
-from spark_mq.job.task_items import TaskItems
+from spark_mq.job.task_items import TaskItems, row_schema
 from spark_mq.job.tasks import JobContext
 from spark_mq.store.config.broker_conf import NOTHING_TELLS, Sourced
 from spark_mq.store.config.store_paths import INDEX
-from spark_mq.store.index.folder import IndexEnd, IndexFileInfo, index_end, index_files, index_layout, zone_of_names
-from spark_mq.store.log.segment_files import CorruptRange
-
-WRITTEN_SCHEMA = pa.schema(
-    [("file", pa.string()), ("entries", pa.int64()), ("end_timestamp", pa.int64()), ("is_new", pa.bool_())]
+from spark_mq.store.index.folder import (
+    IndexEnd,
+    IndexFileInfo,
+    index_end,
+    index_file_names,
+    index_files,
+    index_layout,
+    zone_of_names,
 )
-"""The columns of `WrittenFile`, one row for each file."""
+from spark_mq.store.log.segment_files import CorruptRange
 
 _BLOCK = 16 << 20
 
 
 @dataclass(frozen=True)
-class WrittenFile:
-    """An index file that a task has finished.
+class PendingEntries:
+    """The entries that an index lacks, in the order of the log: a range of staged entries for each split.
 
     Attributes:
-        end_timestamp: The time at which it ends, in milliseconds.
-        is_new: Whether the task wrote it; else it existed.
+        trailing_messages: For each range, the number of messages of its split after the last entry.
+        contradictions: Where log and index contradict each other.
     """
+
+    ranges: tuple[EntryRange, ...]
+    trailing_messages: Int64s
+    contradictions: tuple[CorruptRange, ...] = ()
+
+    def by_file(
+        self, layout: IndexLayout, last: IndexHeader | None = None
+    ) -> tuple[IndexPlacement, list[list[EntryRange]]]:
+        """Where the entries go after the last existing file, and those of each file: here the index rolls."""
+        counts = np.array([entry_range.count for entry_range in self.ranges], np.int64)
+        placed = place_entries(counts, self.trailing_messages, layout, last)
+        of_files: list[list[EntryRange]] = [[] for _ in range(placed.files)]
+        pieces = (column.tolist() for column in (placed.run, placed.file, placed.start, placed.count))
+        for run, file, start, count in zip(*pieces, strict=True):
+            of_files[file].append(self.ranges[run].part(start, count))
+        return placed, of_files
+
+
+def pending_entries(splits: Sequence[SplitRow], folder: Location, end: IndexEnd | None) -> PendingEntries:
+    """The staged entries that come after the end of an index; all of them if there is no index.
+
+    A message before the end is in the index. A kill can have cut the keys of the message at the end: the missing keys
+    are pending. If the log starts after the end, all entries are pending.
+
+    Args:
+        splits: The splits of the log, or of its last part, in the order of the log.
+    """
+    ranges = [split.staged_entries(folder).all() for split in splits]
+    if end is None or end.commit_log_offset < splits[0].start:
+        return _pending(ranges, splits)
+    offset = end.commit_log_offset
+    number = next((n for n, split in enumerate(splits) if offset < split.segment + split.split_stop), len(splits))
+    if number == len(splits):
+        return _pending([], [], _contradiction(end, "the log ends before it"))
+    staged = ranges[number].staged
+    first, stop = staged.count_before(offset), staged.count_before(offset + 1)
+    keys = [key for batch in EntryRange(staged, first, stop - first).read() for key in batch.key_hashes.tolist()]
+    known = end.keys_in(keys)
+    start = first + known if known else stop
+    rest = [EntryRange(staged, start, staged.count - start), *ranges[number + 1 :]]
+    if end.key_hashes and not known:
+        contradiction = _contradiction(end, "the log has no message there with such keys")
+        return _pending(rest, splits[number:], contradiction)
+    return _pending(rest, splits[number:])
+
+
+def _pending(ranges: Sequence[EntryRange], splits: Sequence[SplitRow], *contradictions: CorruptRange) -> PendingEntries:
+    trailing_messages = np.array([split.trailing_messages for split in splits], np.int64)
+    return PendingEntries(tuple(ranges), trailing_messages, contradictions)
+
+
+def _contradiction(end: IndexEnd, what: str) -> CorruptRange:
+    reason = (
+        f"the index ends with a message at commit log offset {end.commit_log_offset}, but {what}; --replace rebuilds "
+        "the index from the log"
+    )
+    return CorruptRange(str(end.file.location), end.commit_log_offset, 0, "CONTRADICTED_INDEX", reason)
+
+
+@dataclass(frozen=True)
+class IndexFilePlan:
+    """A file, and the entries that are put into it, in the order of the log.
+
+    Attributes:
+        end_before: Store time (ms) and commit log offset with which the file before it ends: a new file starts there.
+        continued: The existing file that is completed; None for a new file.
+        entries_before: The number of entries in the existing file.
+    """
+
+    name: str
+    ranges: tuple[EntryRange, ...]
+    end_before: tuple[int, int]
+    continued: Location | None = None
+    entries_before: int = 0
+
+    @property
+    def entries(self) -> int:
+        """The number of entries in the file when it is complete."""
+        return self.entries_before + sum(entry_range.count for entry_range in self.ranges)
+
+
+def plan_index_files(
+    pending: PendingEntries, layout: IndexLayout, end: IndexEnd | None, zone: tzinfo, first_timestamp: int
+) -> list[IndexFilePlan]:
+    """The files that the pending entries fill, in order.
+
+    A new file is named after the store time of its first entry. A file without an entry is named after the entry
+    before it, or else after the first message of the log. The last existing file is not planned if it gets no entry.
+
+    Args:
+        end: The end of the existing index; None if there is none.
+        first_timestamp: The store time of the log's first message, in milliseconds.
+    """
+    last = None if end is None else end.header
+    placed, of_files = pending.by_file(layout, last)
+    plans = []
+    if end is not None and placed.continues_last:
+        continued = of_files.pop(0)
+        if continued:
+            before = (end.header.end_timestamp, end.header.end_commit_log_offset)
+            plans.append(
+                IndexFilePlan(end.file.name, tuple(continued), before, end.file.location, end.header.next_entry - 1)
+            )
+    first_new = placed.files - len(of_files)
+    befores = [_end_before(placed, file, pending, last or IndexHeader()) for file in range(first_new, placed.files)]
+    timestamps = [
+        ranges[0].entry(0)[2] if ranges else before[0] or first_timestamp
+        for ranges, before in zip(of_files, befores, strict=True)
+    ]
+    names = index_file_names(timestamps, zone, "" if end is None else end.file.name)
+    plans += [IndexFilePlan(*planned) for planned in zip(names, map(tuple, of_files), befores, strict=True)]
+    return plans
+
+
+def _end_before(placed: IndexPlacement, file: int, pending: PendingEntries, last: IndexHeader) -> tuple[int, int]:
+    """Time and offset with which the file before a new one ends: of a pending entry, or of the existing file."""
+    position = placed.entry_before(file)
+    if position is None:
+        return last.end_timestamp, last.end_commit_log_offset
+    run, number = position
+    _, offset, timestamp = pending.ranges[run].entry(number)
+    return timestamp, offset
+
+
+@dataclass(frozen=True)
+class WrittenFile:
+    """An index file that a task has finished, and its end in milliseconds; `is_new` if the task wrote it."""
 
     file: str
     entries: int
@@ -50,13 +192,14 @@ class WrittenFile:
     is_new: bool
 
 
+WRITTEN_SCHEMA = row_schema(WrittenFile)
+
+
 @dataclass(frozen=True)
 class IndexWriter:
-    """The task that writes planned files, except files that a killed job has already written.
+    """The task that writes planned files into the folder `index`, except files that a killed job has already written.
 
     Attributes:
-        folder: The `index` folder in which files are written.
-        layout: Slots and entries of an index file.
         empty_index_count: The index count in the header of a file without an entry.
         done: The folder in which the task marks each file as done.
     """
@@ -65,16 +208,15 @@ class IndexWriter:
     layout: IndexLayout
     plans: TaskItems[IndexFilePlan]
     empty_index_count: int
-    done: Location
+    done: Location | None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """As a task: numbers of planned files in, rows of `WRITTEN_SCHEMA` out."""
         for plan in self.plans.each(batches, self.done):
-            header = self._written(plan)
-            is_new = header is None
-            header = header or self.write(plan)
-            written = WrittenFile(plan.name, header.next_entry - 1, header.end_timestamp, is_new)
-            yield pa.RecordBatch.from_pylist([vars(written)], schema=WRITTEN_SCHEMA)
+            written = self._written(plan)
+            header = written or self.write(plan)
+            row = WrittenFile(plan.name, header.next_entry - 1, header.end_timestamp, written is None)
+            yield pa.RecordBatch.from_pylist([vars(row)], schema=WRITTEN_SCHEMA)
 
     def _written(self, plan: IndexFilePlan) -> IndexHeader | None:
         """The header of a planned file that exists with the planned entries; None if the file has to be written."""
@@ -86,16 +228,15 @@ class IndexWriter:
             if header.next_entry - 1 != plan.entries:
                 return None
             number = plan.entries_before + 1
-            for entry_range in plan.ranges:
-                for part in entry_range.read():
-                    count = part.key_hashes.size
-                    data = file.read(self.layout.entries_at + ENTRY_SIZE * number, ENTRY_SIZE * count)
-                    entries = np.frombuffer(data, ENTRY_DTYPE)
-                    is_same = entries["key_hash"] == part.key_hashes
-                    is_same &= entries["commit_log_offset"] == part.commit_log_offsets
-                    if not is_same.all():
-                        return None
-                    number += count
+            for part in (part for entry_range in plan.ranges for part in entry_range.read()):
+                count = part.key_hashes.size
+                data = file.read(self.layout.entries_at + ENTRY_SIZE * number, ENTRY_SIZE * count)
+                entries = np.frombuffer(data, ENTRY_DTYPE)
+                is_same = entries["key_hash"] == part.key_hashes
+                is_same &= entries["commit_log_offset"] == part.commit_log_offsets
+                if not is_same.all():
+                    return None
+                number += count
         return header
 
     def write(self, plan: IndexFilePlan) -> IndexHeader:
@@ -138,23 +279,12 @@ class IndexWriter:
 
 @dataclass(frozen=True)
 class ExistingIndex:
-    """What exists of the index before the job.
-
-    Attributes:
-        layout: Slots and entries of an index file.
-        file_count: The number of existing files that are continued.
-        end: The end of the existing index that is continued; None if nothing is continued.
-    """
+    """What exists of the index before the job: files that are continued, and their end; None if none is continued."""
 
     layout: IndexLayout
     file_count: int
     end: IndexEnd | None
     zone: tzinfo
-
-    @property
-    def end_timestamp(self) -> int:
-        """The end timestamp of the last existing file in milliseconds; 0 without a file."""
-        return 0 if self.end is None else self.end.header.end_timestamp
 
 
 @dataclass(frozen=True)
@@ -178,44 +308,41 @@ def find_existing_index(plan: RebuildPlan, output: Location) -> ExistingIndex:
     """The index that is continued in `output`, and the layout and time zone of the store's index files."""
     layout = index_layout(plan.store, plan.broker_conf)
     existing = index_files(output) if INDEX in plan.continued else []
-    end = index_end(existing, layout)
     zone = plan.time_zone or find_time_zone(existing or index_files(plan.store), layout).value
-    return ExistingIndex(layout, len(existing), end, zone)
+    return ExistingIndex(layout, len(existing), index_end(existing, layout), zone)
 
 
 def write_index(
-    context: JobContext,
-    plan: RebuildPlan,
-    existing: ExistingIndex,
-    staged: StagedLog,
-    is_stopped: Callable[[], bool] = lambda: False,
+    context: JobContext, plan: RebuildPlan, existing: ExistingIndex, staged: StagedLog, is_stopped: Callable[[], bool]
 ) -> IndexResult:
-    """Write every index file.
-
-    Args:
-        is_stopped: Whether the job has ended; no file is written then.
-    """
+    """Write every index file; none if the job has ended (`is_stopped`)."""
+    layout = existing.layout
     pending = pending_entries(staged.splits, staged.folder, existing.end)
     corrupt = raise_or_report(pending.contradictions, plan.is_permissive)
-    plans = plan_index_files(pending, existing.layout, existing.end, existing.zone, staged.first_store_timestamp)
+    plans = plan_index_files(pending, layout, existing.end, existing.zone, staged.first_store_timestamp)
     context.committer.keep_only(INDEX, {file.name for file in plans}.__contains__)
-    if not plans or is_stopped():
-        return IndexResult(files_untouched=existing.file_count, end_timestamp=existing.end_timestamp, corrupt=corrupt)
-    with context.progress.stage("write index", len(plans), "files") as done:
-        folder = context.committer.staging_path(INDEX)
+    written: list[WrittenFile] = []
+    if plans and not is_stopped():
+        folder, items = context.committer.staging_path(INDEX), TaskItems.of(plans)
         empty_index_count = 0 if plan.broker_versions.decide(INDEX_FLUSHED_AT_STOP) is False else 1
-        writer = IndexWriter(folder, existing.layout, TaskItems.of(plans), empty_index_count, done)
-        rows = context.tasks.rows(writer, len(plans), WRITTEN_SCHEMA)
-    written = [WrittenFile(**row) for row in rows.to_pylist()]
-    completed = {file.name for file in plans if file.continued is not None}
+        rows = context.rows(
+            "write index",
+            "files",
+            lambda done: IndexWriter(folder, layout, items, empty_index_count, done),
+            len(plans),
+            WRITTEN_SCHEMA,
+        )
+        written = [WrittenFile(**row) for row in rows.to_pylist()]
+    completed = {file.name for file in plans if file.continued is not None} if written else set()
     staged_before = sum(not row.is_new for row in written if row.file not in completed)
+    last_end = 0 if existing.end is None else existing.end.header.end_timestamp
     return IndexResult(
         index_files=len(written),
         index_entries=sum(row.entries for row in written),
-        bytes_written=sum(row.is_new for row in written) * existing.layout.file_size,
+        bytes_written=sum(row.is_new for row in written) * layout.file_size,
         files_untouched=existing.file_count + staged_before - len(completed),
         files_completed=len(completed),
-        end_timestamp=max(existing.end_timestamp, *(row.end_timestamp for row in written)),
+        end_timestamp=max([last_end, *(row.end_timestamp for row in written)]),
         corrupt=corrupt,
     )
 

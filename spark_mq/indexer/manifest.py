@@ -19,8 +19,7 @@ from typing import Self
 from pyarrow import fs
 
 from spark_mq.indexer.rebuild_plan import StagingSettings
-from spark_mq.indexer.split_rows import SplitRow
-from spark_mq.indexer.staged_files import READERS, STAGED_ENTRY_SIZE, StagedUnits
+from spark_mq.indexer.staged_files import READERS, STAGED_ENTRY_SIZE, SplitRow, StagedUnits
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.store.log.commit_log import CommitLog

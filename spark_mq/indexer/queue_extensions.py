@@ -32,21 +32,26 @@ _DONE_SCHEMA = pa.schema([("file", pa.string())])
 
 def write_extensions(context: JobContext, plan: RebuildPlan, queue_plan: QueuePlan, ext: ExtSettings) -> None:
     """Write the extension files of the planned queues, into the tree that is committed with them."""
-    target = context.committer.staging_path(CONSUME_QUEUE_EXT)
-    for folder in (target, context.committer.folder / _STAGED):
-        folder.make_folder()
+    target, folder = context.committer.staging_path(CONSUME_QUEUE_EXT), context.committer.folder / _STAGED
+    target.make_folder()
+    folder.make_folder()
     segments = CommitLog.open(plan.store).segments
-    with context.progress.stage("stage extensions", len(segments), "segments") as done:
-        stage = _StageSegment(
-            TaskItems.of(segments), context.committer.folder / _STAGED, ext, plan.settings.delay_levels, done
-        )
-        staged: dict[Queue, list[dict[str, Any]]] = {}
-        for row in context.tasks.rows(stage, len(segments), STAGED_EXT_SCHEMA).to_pylist():
-            staged.setdefault((row["topic"], row["queue_id"]), []).append(row)
+    segment_items, delay_levels = TaskItems.of(segments), plan.settings.delay_levels
+    rows = context.rows(
+        "stage extensions",
+        "segments",
+        lambda done: _StageSegment(segment_items, folder, ext, delay_levels, done),
+        len(segments),
+        STAGED_EXT_SCHEMA,
+    )
+    staged: dict[Queue, list[dict[str, Any]]] = {}
+    for row in rows.to_pylist():
+        staged.setdefault((row["topic"], row["queue_id"]), []).append(row)
     files = [file for queue in queue_plan.queues for file in _files_of(queue, ext, staged.get(queue.key, []))]
-    with context.progress.stage("write extensions", len(files), "files") as done:
-        write = _WriteFile(TaskItems.of(files), context.committer.folder / _STAGED, target, ext, done)
-        context.tasks.rows(write, len(files), _DONE_SCHEMA)
+    items = TaskItems.of(files)
+    context.rows(
+        "write extensions", "files", lambda done: _WriteFile(items, folder, target, ext, done), len(files), _DONE_SCHEMA
+    )
 
 
 @dataclass(frozen=True)
@@ -75,16 +80,15 @@ def _files_of(queue: PlannedQueue, ext: ExtSettings, staged: list[dict[str, Any]
 
 @dataclass(frozen=True)
 class _StageSegment:
-    """The task that stages the values of a segment's messages."""
+    """As a task: numbers of segments in, rows of `STAGED_EXT_SCHEMA` about their staged values out."""
 
     segments: TaskItems[Segment]
     folder: Location
     ext: ExtSettings
     delay_levels: str
-    done: Location
+    done: Location | None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """As a task: numbers of segments in, rows of `STAGED_EXT_SCHEMA` out."""
         for segment in self.segments.each(batches, self.done):
             # This module is loaded on the driver, which must not wait for the kernels.
             from spark_mq.indexer.ext_values import stage_segment
@@ -94,16 +98,15 @@ class _StageSegment:
 
 @dataclass(frozen=True)
 class _WriteFile:
-    """The task that writes a file."""
+    """As a task: numbers of files in, their names out."""
 
     files: TaskItems[_ExtFile]
     staged: Location
     target: Location
     ext: ExtSettings
-    done: Location
+    done: Location | None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """As a task: numbers of files in, their names out."""
         for file in self.files.each(batches, self.done):
             name = f"{file.number * self.ext.file_size:020d}"
             content, modified = self._content(file)

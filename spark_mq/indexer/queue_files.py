@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from spark_mq.errors import OptionError, similar_names
 from spark_mq.format.consume_queue import UNIT_SIZE, Queue, queue_file_name
 from spark_mq.indexer.ext_settings import ExtSettings
 from spark_mq.indexer.queue_extensions import write_extensions
-from spark_mq.indexer.queue_plan import ExistingQueues, PlannedQueue, QueuePlan, carry_over, lost_offsets, plan_queues
-from spark_mq.indexer.queue_runs import Runs, StagedQueue, staged_runs
+from spark_mq.indexer.queue_plan import ExistingQueues, QueuePlan, carry_over, plan_queues
+from spark_mq.indexer.queue_runs import StagedQueue, staged_runs
 from spark_mq.indexer.queue_writer import COMPLETED, STAGED, WRITTEN_SCHEMA, QueueWriter, WrittenFile
 from spark_mq.indexer.rebuild_plan import RebuildPlan
 from spark_mq.indexer.report import raise_or_report
@@ -26,46 +26,31 @@ _MAX_RANGES_SHOWN = 10
 
 
 def unit_findings(plan: QueuePlan, written: Sequence[WrittenFile]) -> Iterator[CorruptRange]:
-    """What is wrong with the units of queues."""
-    queues = {queue.key: queue for queue in plan.queues}
-    yield from _missing_units(plan, written)
-    yield from _doubled_units(queues, written)
-    yield from _contradicted_units(plan.units_per_file * UNIT_SIZE, written)
-
-
-def _missing_units(plan: QueuePlan, written: Sequence[WrittenFile]) -> Iterator[CorruptRange]:
-    """Queues that have queue offsets without a message."""
+    """What is wrong with the units of queues: those that are missing, doubled, or contradicted by the log."""
     files: dict[Queue, list[WrittenFile]] = {}
     for file in written:
         files.setdefault((file.topic, file.queue_id), []).append(file)
+    starts = {queue.key: queue.commit_log_offset for queue in plan.queues}
     for queue in plan.queues:
         of_queue = sorted(files[queue.key], key=lambda file: file.file_number)
         count = queue.queue_max - queue.queue_min - sum(file.units for file in of_queue)
         if count:
             text = missing_text(missing_ranges(of_queue, plan.units_per_file), count)
             yield CorruptRange(queue.name, queue.commit_log_offset, 0, "MISSING_UNITS", text)
-
-
-def _doubled_units(queues: Mapping[Queue, PlannedQueue], written: Sequence[WrittenFile]) -> Iterator[CorruptRange]:
-    """Files in which messages claim a queue offset that an earlier message has."""
     for file in written:
         if file.doubled:
             reason = (
                 f"{file.doubled} messages have a queue offset that an earlier message has, the first of them "
                 f"queue offset {file.first_doubled}: they are in no queue"
             )
-            queue = queues[file.topic, file.queue_id]
-            yield CorruptRange(queue.name, queue.commit_log_offset, 0, "DOUBLED_UNITS", reason)
-
-
-def _contradicted_units(file_size: int, written: Sequence[WrittenFile]) -> Iterator[CorruptRange]:
-    """Files that were continued, and contain units that the log contradicts."""
+            start = starts[file.topic, file.queue_id]
+            yield CorruptRange(f"{file.topic}/{file.queue_id}", start, 0, "DOUBLED_UNITS", reason)
     for file in written:
         if file.contradicted:
             reason = (
-                f"{file.contradicted} units of {queue_file_name(file.file_number, file_size)} are not what "
-                f"the log says, the first names commit log offset {file.first_contradicted}; --replace rebuilds the "
-                "queues from the log"
+                f"{file.contradicted} units of {queue_file_name(file.file_number, plan.units_per_file * UNIT_SIZE)} "
+                f"are not what the log says, the first names commit log offset {file.first_contradicted}; --replace "
+                "rebuilds the queues from the log"
             )
             name = f"{file.topic}/{file.queue_id}"
             yield CorruptRange(name, file.first_contradicted, 0, "CONTRADICTED_UNITS", reason)
@@ -126,7 +111,7 @@ class QueueResult:
 
 def write_queues(context: JobContext, plan: RebuildPlan, existing: ExistingQueues, staged: StagedLog) -> QueueResult:
     """Write every queue file, and carry over queues without a live message."""
-    file_size = plan.settings.queue_file_size
+    committer, file_size = context.committer, plan.settings.queue_file_size
     runs = staged_runs(context.tasks, staged.units)
     queues = runs.queues()
     queue_plan = plan_queues(plan, existing, queues, staged.end_of_trees)
@@ -134,11 +119,18 @@ def write_queues(context: JobContext, plan: RebuildPlan, existing: ExistingQueue
     if not next_offsets and not existing.of_store and not existing.continued:
         _refuse_unknown_topic(plan, queues)
     ext = ExtSettings.of(plan.store, plan.broker_conf) if plan.selection.has_ext else None
-    written = _write_files(context, plan, existing, staged, queue_plan, runs, ext) if next_offsets else []
+    growing = committer.staging_path(CONSUME_QUEUE)
+    written: list[WrittenFile] = []
+    if next_offsets:
+        continued = committer.target(CONSUME_QUEUE) if existing.continued else None
+        assignment, missing = queue_plan.assignment(), missing_offset(staged)
+        with context.progress.stage("write queues", assignment.tasks, "tasks") as done:
+            writer = QueueWriter(growing, continued, file_size, staged.start, plan.is_resumed, done, missing, ext)
+            rows = runs.spread(assignment, writer, WRITTEN_SCHEMA)
+        written = [WrittenFile(**row) for row in rows.to_pylist()]
     if ext is not None:
         write_extensions(context, plan, queue_plan, ext)
     findings = raise_or_report(unit_findings(queue_plan, written), plan.is_permissive)
-    growing = context.committer.staging_path(CONSUME_QUEUE)
     copied, lost = carry_over(existing.not_continued(), next_offsets, growing, file_size)
     carried_over = [
         *copied,
@@ -152,7 +144,7 @@ def write_queues(context: JobContext, plan: RebuildPlan, existing: ExistingQueue
         files = file_ranges.get((topic, int(queue_id)), range(0))
         return queue in carried_over or (name.isdigit() and int(name) // file_size in files)
 
-    context.committer.keep_only(CONSUME_QUEUE, is_planned)
+    committer.keep_only(CONSUME_QUEUE, is_planned)
     stale_files = existing.stale_files(file_ranges, file_size)
     states = Counter(file.state for file in written)
     there = sum(len(folder.files) for folder in existing.continued.values()) if written else 0
@@ -166,7 +158,7 @@ def write_queues(context: JobContext, plan: RebuildPlan, existing: ExistingQueue
         corrupt=(*queue_plan.corrupt, *findings),
         topics_left_out=queue_plan.topics_left_out,
         carried_over=tuple(carried_over),
-        lost_queues=(*lost, *lost_offsets(_consumed_offsets(plan), next_offsets, carried_over)),
+        lost_queues=(*lost, *_lost_offsets(plan, next_offsets, carried_over)),
         notes=queue_plan.notes,
         stale_files=tuple(stale_files),
     )
@@ -186,35 +178,17 @@ def _refuse_unknown_topic(plan: RebuildPlan, queues: Sequence[StagedQueue]) -> N
     raise OptionError(f"--topic {topic!r}: the topic has neither messages nor queue files{hint}")
 
 
-def _consumed_offsets(plan: RebuildPlan) -> dict[Queue, int]:
-    """The largest offset that consumers committed, for each selected queue."""
-    consumed = consumed_offsets(plan.store)
-    return {queue: offset for queue, offset in consumed.items() if plan.selection.has_queue(*queue)}
+def _lost_offsets(plan: RebuildPlan, next_offsets: Mapping[Queue, int], kept: Collection[str]) -> Iterator[str]:
+    """A text for each selected queue whose consumers are past its end: its next offset falls back.
 
-
-def _write_files(
-    context: JobContext,
-    plan: RebuildPlan,
-    existing: ExistingQueues,
-    staged: StagedLog,
-    queue_plan: QueuePlan,
-    runs: Runs,
-    ext: ExtSettings | None,
-) -> list[WrittenFile]:
-    """Write the planned files; returns what was written."""
-    committer, assignment = context.committer, queue_plan.assignment()
-    with context.progress.stage("write queues", assignment.tasks, "tasks") as done:
-        writer = QueueWriter(
-            committer.staging_path(CONSUME_QUEUE),
-            committer.target(CONSUME_QUEUE) if existing.continued else None,
-            plan.settings.queue_file_size,
-            staged.start,
-            plan.is_resumed,
-            done,
-            missing_offset(staged),
-            ext,
-        )
-        return [WrittenFile(**row) for row in runs.spread(assignment, writer, WRITTEN_SCHEMA).to_pylist()]
+    Args:
+        kept: The names of queues whose files were kept.
+    """
+    for queue, offset in sorted(consumed_offsets(plan.store).items()):
+        name = "{}/{}".format(*queue)
+        next_offset = next_offsets.get(queue, 0)
+        if plan.selection.has_queue(*queue) and offset > next_offset and name not in kept:
+            yield f"{name}: consumers hold offset {offset}, the rebuilt queue ends at {next_offset}"
 
 
 def missing_offset(staged: StagedLog) -> int:

@@ -1,13 +1,14 @@
 """Which queues are written, where each begins and ends, and what existing files say of them.
 
-A broker keeps the last file of such a queue, whose units are all expired, and continues to number messages from its
-end. The log has no message of the queue. So the existing files are copied. If there are none, the offsets of consumers
-show the loss.
+A broker keeps the last file of a queue whose units are all expired, and continues to number messages from its end. The
+log has no message of such a queue. So the existing files are copied. If there are none, the offsets of consumers show
+the loss.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ import pyarrow as pa
 from spark_mq.errors import CorruptLogError, OutputExistsError, UnsafeNameError
 from spark_mq.format.consume_queue import UNIT_SIZE, Queue, is_live
 from spark_mq.indexer.queue_runs import Assignment, StagedQueue
-from spark_mq.indexer.rebuild_plan import RebuildPlan, Selection
+from spark_mq.indexer.rebuild_plan import RebuildPlan
 from spark_mq.indexer.report import raise_or_report
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
@@ -53,36 +54,14 @@ def carry_over(
             continue
         for info in queue.files:
             content = (queue.location / info.base_name).read_bytes()
-            target = folder / queue.topic / str(queue.queue_id) / info.base_name
-            publish(target, content, len(content), info.mtime_ns // 1_000_000)
+            publish(folder / name / info.base_name, content, len(content), info.mtime_ns // 1_000_000)
         copied.append(name)
     return copied, lost
 
 
-def lost_offsets(consumed: Mapping[Queue, int], next_offsets: Mapping[Queue, int], copied: Iterable[str]) -> list[str]:
-    """A text for each queue whose consumers are past its end: the next offset of such a queue falls back.
-
-    Args:
-        consumed: The largest offset that consumers committed, for each queue.
-        copied: The names of queues whose files were kept.
-    """
-    kept = set(copied)
-    lost = []
-    for (topic, queue_id), offset in sorted(consumed.items()):
-        name = f"{topic}/{queue_id}"
-        next_offset = next_offsets.get((topic, queue_id), 0)
-        if offset > next_offset and name not in kept:
-            lost.append(f"{name}: consumers hold offset {offset}, the rebuilt queue ends at {next_offset}")
-    return lost
-
-
 @dataclass(frozen=True)
 class ExistingQueues:
-    """The queues that exist.
-
-    Attributes:
-        continued: The selected queues of the output whose files are continued.
-    """
+    """The selected queues of the store, and those of the output whose files are continued."""
 
     of_store: tuple[QueueFolder, ...]
     continued: Mapping[Queue, QueueFolder]
@@ -107,25 +86,23 @@ class ExistingQueues:
 
 def find_existing_queues(plan: RebuildPlan, output: Location) -> ExistingQueues:
     """The queues of the store, and those in `output` that are continued."""
-    selection = plan.selection
-    is_continued = selection.queue_tree in plan.continued
-    folders = _selected(output, selection) if is_continued else []
+    of_store = _selected(plan, plan.store)
+    of_output = _selected(plan, output) if plan.selection.queue_tree in plan.continued else ()
     file_size = plan.settings.queue_file_size
-    for folder in folders:
+    for folder in of_output:
         for info in folder.files:
             if info.size != file_size:
                 raise OutputExistsError(
                     f"{folder.location / info.base_name} has {info.size} bytes, which cannot be continued with "
                     f"files of {file_size}: give the broker's settings (--broker-conf), or --replace"
                 )
-    of_store = tuple(_selected(plan.store, selection))
-    return ExistingQueues(of_store, {(folder.topic, folder.queue_id): folder for folder in folders})
+    return ExistingQueues(of_store, {(folder.topic, folder.queue_id): folder for folder in of_output})
 
 
-def _selected(store: Location, selection: Selection) -> list[QueueFolder]:
+def _selected(plan: RebuildPlan, store: Location) -> tuple[QueueFolder, ...]:
     """The selected queues of a store that have files."""
     folders = queue_folders(store / CONSUME_QUEUE)
-    return [folder for folder in folders if selection.has_queue(folder.topic, folder.queue_id)]
+    return tuple(folder for folder in folders if plan.selection.has_queue(folder.topic, folder.queue_id))
 
 
 @dataclass(frozen=True)
@@ -135,14 +112,14 @@ class PlannedQueue(StagedQueue):
     existing_end: int
 
     @property
-    def key(self) -> Queue:
-        """Topic and queue id."""
-        return self.topic, self.queue_id
-
-    @property
     def name(self) -> str:
         """The queue's folder below `consumequeue/`: `TOPIC/QUEUE ID`."""
         return f"{self.topic}/{self.queue_id}"
+
+
+_NUMBERS = ("queue_min", "queue_max", "existing_end")
+_ASSIGNED = {"topic": pa.string(), "queue_id": pa.int32(), **dict.fromkeys(_NUMBERS, pa.int64())}
+"""The columns of `Assignment.queues` that are fields of a queue."""
 
 
 @dataclass(frozen=True)
@@ -169,34 +146,21 @@ class QueuePlan:
     @property
     def file_ranges(self) -> dict[Queue, range]:
         """The numbers of the files of each queue that contain messages of the log."""
-        return {queue.key: self._files_of(queue) for queue in self.queues}
-
-    @property
-    def tasks(self) -> int:
-        """The number of tasks that write the files."""
-        files = sum(map(len, self.file_ranges.values()))
-        unit_bytes = sum(queue.staged_units for queue in self.queues) * UNIT_SIZE
-        return max(1, min(files, _WRITE_TASKS + unit_bytes // _BYTES_PER_WRITE_TASK))
+        size = self.units_per_file
+        return {queue.key: range(queue.queue_min // size, (queue.queue_max - 1) // size + 1) for queue in self.queues}
 
     def assignment(self) -> Assignment:
         """Which task writes the runs of each queue. Files are numbered through, so they are spread evenly."""
         files, file_bases = 0, []
-        for queue in self.queues:
-            file_range = self._files_of(queue)
+        for file_range in self.file_ranges.values():
             file_bases.append(files - file_range.start)
             files += len(file_range)
         columns = {
-            "topic": pa.array([queue.topic for queue in self.queues], pa.string()),
-            "queue_id": pa.array([queue.queue_id for queue in self.queues], pa.int32()),
-            "queue_min": pa.array([queue.queue_min for queue in self.queues], pa.int64()),
-            "queue_max": pa.array([queue.queue_max for queue in self.queues], pa.int64()),
-            "existing_end": pa.array([queue.existing_end for queue in self.queues], pa.int64()),
-            "file_base": pa.array(file_bases, pa.int64()),
+            name: pa.array([getattr(queue, name) for queue in self.queues], kind) for name, kind in _ASSIGNED.items()
         }
-        return Assignment(pa.table(columns), self.tasks)
-
-    def _files_of(self, queue: PlannedQueue) -> range:
-        return range(queue.queue_min // self.units_per_file, (queue.queue_max - 1) // self.units_per_file + 1)
+        queues = pa.table({**columns, "file_base": pa.array(file_bases, pa.int64())})
+        unit_bytes = sum(queue.staged_units for queue in self.queues) * UNIT_SIZE
+        return Assignment(queues, max(1, min(files, _WRITE_TASKS + unit_bytes // _BYTES_PER_WRITE_TASK)))
 
 
 def plan_queues(
@@ -213,35 +177,25 @@ def plan_queues(
     for queue in staged_queues:
         if not plan.selection.has_queue(queue.topic, queue.queue_id):
             continue
-        reason = _unsafe_name(queue.topic, queue.commit_log_offset, plan.is_permissive)
-        if reason is None:
-            kept.append(queue)
-        else:
+        try:
+            check_topic_name(queue.topic)
+        except UnsafeNameError as error:
+            reason = f"{error}; first message at commit log offset {queue.commit_log_offset}"
+            if not plan.is_permissive:
+                raise UnsafeNameError(f"{reason}; --mode permissive leaves the topic out") from error
             unsafe.append((queue.topic, f"left out: {reason}"))
+        else:
+            kept.append(queue)
     ends = _existing_ends(plan, existing.continued, kept, log_end)
-    queues = tuple(
-        PlannedQueue(**vars(queue), existing_end=ends.get((queue.topic, queue.queue_id), 0)) for queue in kept
-    )
-    too_long = (queue for queue in queues if queue.existing_end > queue.queue_max)
+    queues = tuple(PlannedQueue(**vars(queue), existing_end=ends.get(queue.key, 0)) for queue in kept)
+    too_long = (_longer_than_the_log(queue) for queue in queues if queue.existing_end > queue.queue_max)
     return QueuePlan(
         queues,
         plan.settings.queue_file_size // UNIT_SIZE,
         tuple(topic for topic, _ in unsafe),
         tuple(note for _, note in unsafe),
-        raise_or_report(map(_longer_than_the_log, too_long), plan.is_permissive),
+        raise_or_report(too_long, plan.is_permissive),
     )
-
-
-def _unsafe_name(topic: str, commit_log_offset: int, is_permissive: bool) -> str | None:
-    """Why a topic is left out; None if its name is safe. Raises `UnsafeNameError` if the mode is not permissive."""
-    try:
-        check_topic_name(topic)
-    except UnsafeNameError as error:
-        reason = f"{error}; first message at commit log offset {commit_log_offset}"
-        if not is_permissive:
-            raise UnsafeNameError(f"{reason}; --mode permissive leaves the topic out") from error
-        return reason
-    return None
 
 
 def _existing_ends(
@@ -251,24 +205,20 @@ def _existing_ends(
 
     Raises `CorruptLogError` if a queue ends before its first message in the log: the messages between them expired.
     """
-    files = FileReaders()
-    records = RecordLookup(plan.store, files)
     ends: dict[Queue, int] = {}
-    try:
+    with closing(FileReaders()) as files:
+        records = RecordLookup(plan.store, files)
         for staged in staged_queues:
-            folder = continued.get((staged.topic, staged.queue_id))
+            folder = continued.get(staged.key)
             if folder is None:
                 continue
             queue = ConsumeQueue(folder, files)
-            end = queue.max_offset(records, log_end)
-            ends[staged.topic, staged.queue_id] = end
+            end = ends[staged.key] = queue.max_offset(records, log_end)
             if end < staged.queue_min and is_live(queue.units(end - 1, end)).any():
                 raise CorruptLogError(
                     f"{folder.location}: queue offsets from {end} to {staged.queue_min} have neither a unit nor a "
                     "message: it cannot be continued; --replace starts the queue after them"
                 )
-    finally:
-        files.close()
     return ends
 
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, fields
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, Self
+from itertools import pairwise
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import pyarrow as pa
@@ -47,12 +49,12 @@ _WRITER_SCHEMA = pa.schema(
         ("existing_end", pa.int64()),
     ]
 )
-"""What a task of `Runs.spread` gets, and the number of the task."""
+"""What a task of `spread` gets, and the number of the task."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run as a task gets it: the columns of `StagedUnits.read_runs` and of `Assignment.queues`, and the units."""
+    """A run as a task gets it: columns of `StagedUnits.read_runs` and of `Assignment.queues`, and the units."""
 
     topic: str
     queue_id: int
@@ -70,8 +72,7 @@ def runs_in(batches: Iterable[pa.RecordBatch]) -> Iterator[Run]:
     """The runs that a task gets."""
     names = [field.name for field in fields(Run)]
     for batch in batches:
-        columns = (batch.column(name).to_pylist() for name in names)
-        yield from map(Run, *columns)
+        yield from map(Run, *(batch.column(name).to_pylist() for name in names))
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,11 @@ class StagedQueue:
     queue_max: int
     staged_units: int
     commit_log_offset: int
+
+    @property
+    def key(self) -> Queue:
+        """Topic and queue id."""
+        return self.topic, self.queue_id
 
 
 @dataclass(frozen=True)
@@ -111,43 +117,17 @@ class Assignment:
         return assigned.append_column("task", pa.array(task.astype(np.int32)))
 
 
-class Runs(Protocol):
-    """The runs of all splits."""
-
-    def queues(self) -> list[StagedQueue]:
-        """All queues, by topic and queue id."""
-
-    def file_numbers(self, queues: Collection[Queue]) -> dict[Queue, frozenset[int]]:
-        """The numbers of the files of these queues that have units."""
-
-    def spread(self, assignment: Assignment, task: ArrowTask, schema: pa.Schema) -> pa.Table:
-        """Let tasks have the runs of the assigned queues; returns the rows of the tasks.
-
-        Args:
-            assignment: Which task gets the runs of each queue.
-            task: The task. It gets runs that are sorted by queue file and then by commit log offset (`runs_in`).
-        """
-
-
 def staged_runs(tasks: Tasks, splits: Sequence[StagedUnits]) -> Runs:
-    """The runs of all splits.
-
-    Args:
-        tasks: Where the tasks of the job run.
-    """
+    """The runs of all splits, for tasks that run there."""
     is_remote = any(not split.location.is_local for split in splits[:1])
     limit = _MAX_REMOTE_RUNS_IN_DRIVER if is_remote else _MAX_RUNS_IN_DRIVER
     if isinstance(tasks, SparkTasks) and sum(split.runs for split in splits) > limit:
         return _RunsInSpark(tasks, tuple(splits))
-    return _RunsInDriver(tasks, LocalRuns.read(tuple(splits)))
+    return LocalRuns.read(tasks, tuple(splits))
 
 
 def find_queues(runs: pa.Table) -> pa.Table:
-    """A row for each queue of `runs`: the fields of `StagedQueue`.
-
-    Args:
-        runs: Runs (`RUN_SCHEMA`), or rows of earlier calls, which are merged.
-    """
+    """A row for each queue of runs (`RUN_SCHEMA`), or of rows of earlier calls: the fields of `StagedQueue`."""
     if "queue_max" not in runs.column_names:
         first, count = runs["first_queue_offset"], runs["unit_count"]
         stop = pa.array(first.to_numpy() + count.to_numpy())
@@ -157,7 +137,12 @@ def find_queues(runs: pa.Table) -> pa.Table:
     return found.select(["topic", "queue_id", *map("_".join, _TOTALS)]).rename_columns(runs.column_names)
 
 
-def find_files(runs: pa.Table, queues: Collection[Queue]) -> pa.Table:
+def _in_order(queues: pa.Table) -> list[StagedQueue]:
+    rows = queues.sort_by([("topic", "ascending"), ("queue_id", "ascending")]).to_pylist()
+    return [StagedQueue(**row) for row in rows]
+
+
+def _find_files(runs: pa.Table, queues: Collection[Queue]) -> pa.Table:
     """A row for each file of these queues that has runs: `topic`, `queue_id` and `file_number`."""
     columns = [[topic for topic, _ in queues], pa.array([queue_id for _, queue_id in queues], pa.int32())]
     chosen = runs.select(_FILE).join(pa.table(columns, _FILE[:2]), _FILE[:2], join_type="left semi")
@@ -169,14 +154,9 @@ def _by_queue(files: pa.Table) -> dict[Queue, frozenset[int]]:
     return {(row["topic"], row["queue_id"]): frozenset(row["file_number_list"]) for row in found}
 
 
-def _in_order(queues: pa.Table) -> list[StagedQueue]:
-    rows = queues.sort_by([("topic", "ascending"), ("queue_id", "ascending")]).to_pylist()
-    return [StagedQueue(**row) for row in rows]
-
-
-def _with_units(runs: pa.Table, units: Iterable[bytes]) -> pa.Table:
+def _with_units(runs: pa.Table, units: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
     columns = [pa.array(units, pa.binary()) if name == "units" else runs[name] for name in _WRITER_SCHEMA.names]
-    return pa.table(columns, schema=_WRITER_SCHEMA)
+    yield from pa.table(columns, schema=_WRITER_SCHEMA).to_batches()
 
 
 @dataclass(frozen=True)
@@ -187,18 +167,19 @@ class LocalRuns:
         runs: The columns of `StagedUnits.read_runs`, and `split`, a number in `splits`.
     """
 
+    tasks: Tasks
     splits: tuple[StagedUnits, ...]
     runs: pa.Table
 
     @classmethod
-    def read(cls, splits: tuple[StagedUnits, ...]) -> Self:
+    def read(cls, tasks: Tasks, splits: tuple[StagedUnits, ...]) -> Self:
         """The runs of all splits."""
         with ThreadPoolExecutor(READERS) as readers:
             tables = [
                 table.append_column("split", pa.repeat(number, table.num_rows))
                 for number, table in enumerate(readers.map(StagedUnits.read_runs, splits))
             ]
-        return cls(splits, pa.concat_tables(tables) if tables else RUN_SCHEMA.empty_table())
+        return cls(tasks, splits, pa.concat_tables(tables) if tables else RUN_SCHEMA.empty_table())
 
     def queues(self) -> list[StagedQueue]:
         """All queues, by topic and queue id."""
@@ -206,51 +187,37 @@ class LocalRuns:
 
     def file_numbers(self, queues: Collection[Queue]) -> dict[Queue, frozenset[int]]:
         """The numbers of the files of these queues that have units."""
-        return _by_queue(find_files(self.runs, queues))
-
-    def with_own_runs(self, assignment: Assignment, task: ArrowTask) -> ArrowTask:
-        """The task that gets numbers of tasks, and gives `task` the runs of each."""
-        order = [(name, "ascending") for name in ("task", *_ORDER)]
-        runs = assignment.of(self.runs).sort_by(order)
-        bounds = np.searchsorted(runs["task"].to_numpy(), np.arange(assignment.tasks + 1)).tolist()
-        return _WithOwnRuns(TaskItems.of(self.splits), runs, bounds, task)
-
-
-@dataclass(frozen=True)
-class _RunsInDriver:
-    """Runs that the driver has read."""
-
-    tasks: Tasks
-    local: LocalRuns
-
-    def queues(self) -> list[StagedQueue]:
-        return self.local.queues()
-
-    def file_numbers(self, queues: Collection[Queue]) -> dict[Queue, frozenset[int]]:
-        return self.local.file_numbers(queues)
+        return _by_queue(_find_files(self.runs, queues))
 
     def spread(self, assignment: Assignment, task: ArrowTask, schema: pa.Schema) -> pa.Table:
-        return self.tasks.rows(self.local.with_own_runs(assignment, task), assignment.tasks, schema)
+        """Let tasks have the runs of the assigned queues; returns the rows of the tasks.
+
+        A task gets its runs sorted by queue file and then by commit log offset (`runs_in`).
+        """
+        runs = assignment.of(self.runs).sort_by([(name, "ascending") for name in ("task", *_ORDER)])
+        bounds = np.searchsorted(runs["task"].to_numpy(), np.arange(assignment.tasks + 1)).tolist()
+        own = _WithOwnRuns(TaskItems.of(self.splits), runs, TaskItems.of(pairwise(bounds)), task)
+        return self.tasks.rows(own, assignment.tasks, schema)
 
 
 @dataclass(frozen=True)
 class _WithOwnRuns:
-    """As a task: numbers of tasks in, rows of the inner task out; the task reads the units of its runs."""
+    """As a task: numbers of tasks in, rows of the inner task out; the task reads the units of its runs.
+
+    `bounds` are the numbers of the first run of each task, and of the first run after it.
+    """
 
     splits: TaskItems[StagedUnits]
     runs: pa.Table
-    bounds: list[int]
+    bounds: TaskItems[tuple[int, int]]
     task: ArrowTask
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                start, stop = self.bounds[number : number + 2]
-                yield from self.task(self._with_units(self.runs.slice(start, stop - start)))
+        for start, stop in self.bounds.each(batches, None):
+            yield from self.task(self._read(self.runs.slice(start, stop - start)))
 
-    def _with_units(self, runs: pa.Table) -> Iterator[pa.RecordBatch]:
-        files = FileReaders()
-        try:
+    def _read(self, runs: pa.Table) -> Iterator[pa.RecordBatch]:
+        with closing(FileReaders()) as files:
             for start in range(0, runs.num_rows, _BATCH_RUNS):
                 batch = runs.slice(start, _BATCH_RUNS)
                 columns = (batch[name].to_pylist() for name in ("split", "first_unit", "unit_count"))
@@ -258,14 +225,12 @@ class _WithOwnRuns:
                     files.read(self.splits[split].location, first * UNIT_SIZE, count * UNIT_SIZE)
                     for split, first, count in zip(*columns, strict=True)
                 ]
-                yield from _with_units(batch, units).to_batches()
-        finally:
-            files.close()
+                yield from _with_units(batch, units)
 
 
 @dataclass(frozen=True)
 class _RunsInSpark:
-    """More runs than the driver should have in memory."""
+    """More runs than the driver should have in memory; see `LocalRuns`."""
 
     tasks: SparkTasks
     splits: tuple[StagedUnits, ...]
@@ -273,12 +238,11 @@ class _RunsInSpark:
     def queues(self) -> list[StagedQueue]:
         from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
-        found = self._found(find_queues)
         totals = [getattr(F, function)(name).alias(name) for name, function in _TOTALS]
-        return _in_order(found.groupBy("topic", "queue_id").agg(*totals).toArrow())
+        return _in_order(self._found(find_queues).groupBy("topic", "queue_id").agg(*totals).toArrow())
 
     def file_numbers(self, queues: Collection[Queue]) -> dict[Queue, frozenset[int]]:
-        return _by_queue(self._found(partial(find_files, queues=queues)).distinct().toArrow())
+        return _by_queue(self._found(partial(_find_files, queues=queues)).distinct().toArrow())
 
     def _found(self, find: Callable[[pa.Table], pa.Table]) -> DataFrame:
         """What `find` finds in the runs of groups of splits."""
@@ -299,6 +263,10 @@ class _RunsInSpark:
         return self.tasks.of_rows(runs, columns, task, schema).toArrow()
 
 
+Runs = LocalRuns | _RunsInSpark
+"""The runs of all splits."""
+
+
 @dataclass(frozen=True)
 class _FindInRuns:
     """As a task: numbers of groups of splits in, what `find` finds in their runs out."""
@@ -307,10 +275,8 @@ class _FindInRuns:
     find: Callable[[pa.Table], pa.Table]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                runs = pa.concat_tables([split.read_runs() for split in self.groups[number]])
-                yield from self.find(runs).combine_chunks().to_batches()
+        for group in self.groups.each(batches, None):
+            yield from self.find(pa.concat_tables([split.read_runs() for split in group])).combine_chunks().to_batches()
 
 
 @dataclass(frozen=True)
@@ -321,20 +287,13 @@ class _ReadRuns:
     assignment: Assignment
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        files = FileReaders()
-        try:
-            for batch in batches:
-                for number in batch.column(0).to_pylist():
-                    split = self.splits[number]
-                    units = files.read(split.location, 0, split.units * UNIT_SIZE)
-                    runs = self.assignment.of(split.read_runs())
-                    for start in range(0, runs.num_rows, _BATCH_RUNS):
-                        yield from self._rows(units, runs.slice(start, _BATCH_RUNS)).to_batches()
-        finally:
-            files.close()
-
-    @staticmethod
-    def _rows(units: bytes, runs: pa.Table) -> pa.Table:
-        first = runs["first_unit"].to_numpy() * UNIT_SIZE
-        stop = first + runs["unit_count"].to_numpy() * UNIT_SIZE
-        return _with_units(runs, (units[start:end] for start, end in zip(first.tolist(), stop.tolist(), strict=True)))
+        with closing(FileReaders()) as files:
+            for split in self.splits.each(batches, None):
+                units = files.read(split.location, 0, split.units * UNIT_SIZE)
+                runs = self.assignment.of(split.read_runs())
+                for at in range(0, runs.num_rows, _BATCH_RUNS):
+                    some = runs.slice(at, _BATCH_RUNS)
+                    starts = (some["first_unit"].to_numpy() * UNIT_SIZE).tolist()
+                    sizes = (some["unit_count"].to_numpy() * UNIT_SIZE).tolist()
+                    pieces = (units[start : start + size] for start, size in zip(starts, sizes, strict=True))
+                    yield from _with_units(some, pieces)

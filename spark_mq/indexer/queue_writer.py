@@ -39,27 +39,8 @@ from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.job.progress import mark_done
+from spark_mq.job.task_items import row_schema
 from spark_mq.store.queue.consume_queue import ConsumeQueueExt
-
-_OFFSETS = pa.list_(pa.field("element", pa.int64()))
-
-WRITTEN_SCHEMA = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("queue_id", pa.int32()),
-        ("file_number", pa.int64()),
-        ("bytes", pa.int64()),
-        ("units", pa.int64()),
-        ("missing_starts", _OFFSETS),
-        ("missing_stops", _OFFSETS),
-        ("doubled", pa.int64()),
-        ("first_doubled", pa.int64()),
-        ("contradicted", pa.int64()),
-        ("first_contradicted", pa.int64()),
-        ("state", pa.string()),
-    ]
-)
-"""The columns of `WrittenFile`, one row for each file."""
 
 MAX_MISSING_RANGES = 32
 """The limit of ranges without a message that are named for a file; a hostile log can have any number of them."""
@@ -103,6 +84,9 @@ class WrittenFile:
     state: str
 
 
+WRITTEN_SCHEMA = row_schema(WrittenFile)
+
+
 @dataclass(frozen=True)
 class QueueWriter:
     """The task that writes the files of its runs.
@@ -135,14 +119,14 @@ class QueueWriter:
         """A row for each file, as soon as it is finished."""
         # A disk flushes several files at once in little more time than one.
         with ThreadPoolExecutor(_FILES_AT_ONCE) as publishers:
-            finishing: deque[tuple[_QueueFile, Future[str]]] = deque()
+            finishing: deque[Future[WrittenFile]] = deque()
             for file in self._files(batches):
-                finishing.append((file, publishers.submit(self._finish, file)))
+                finishing.append(publishers.submit(self._finish, file))
                 if len(finishing) == _FILES_AT_ONCE:
-                    yield self._row(*finishing.popleft())
+                    yield finishing.popleft().result()
             has_written = bool(finishing)
-            for file, finished in finishing:
-                yield self._row(file, finished)
+            for finished in finishing:
+                yield finished.result()
         if has_written:
             mark_done(self.done, uuid.uuid4().hex)
 
@@ -155,59 +139,29 @@ class QueueWriter:
                 file.put(run)
             yield file
 
-    def _row(self, file: _QueueFile, finished: Future[str]) -> WrittenFile:
-        state = finished.result()
-        missing_starts, missing_stops = file.missing
-        return WrittenFile(
-            topic=file.topic,
-            queue_id=file.queue_id,
-            file_number=file.number,
-            bytes=0 if state == UNTOUCHED else self.file_size,
-            units=file.units,
-            missing_starts=missing_starts,
-            missing_stops=missing_stops,
-            doubled=file.doubled,
-            first_doubled=file.first_doubled,
-            contradicted=file.contradicted,
-            first_contradicted=file.first_contradicted,
-            state=state,
-        )
-
-    def _finish(self, file: _QueueFile) -> str:
-        """Write a file unless it is already correct; returns its state."""
-        path = (file.topic, str(file.queue_id), queue_file_name(file.number, self.file_size))
+    def _finish(self, file: _QueueFile) -> WrittenFile:
+        """Write a file unless it is already correct."""
+        path = f"{file.topic}/{file.queue_id}/{queue_file_name(file.number, self.file_size)}"
         file.mark_missing(self.missing_offset)
         if self.ext is not None:
             file.set_addresses(self.ext.layout(file.topic))
-        existing = None if self.continued is None else self._read(self.continued, path)
-        if existing is not None:
+        existing = None if self.continued is None else self._read(self.continued / path)
+        if self.continued is not None and existing is not None:
             units = np.frombuffer(existing, UNIT_DTYPE)
-            file.keep(units, self._resolved(path, units), self.log_start)
+            with closing(FileReaders()) as readers:
+                resolved = ConsumeQueueExt.beside((self.continued / path).parent, readers).resolved(units)
+            file.keep(units, resolved, self.log_start)
             if file.is_in(existing):
-                return UNTOUCHED
-        written = self._read(self.growing, path) if self.is_resumed else None
+                return file.row(UNTOUCHED, 0)
+        written = self._read(self.growing / path) if self.is_resumed else None
         is_staged = written is not None and file.is_in(written)
         if not is_staged:
-            publish(_below(self.growing, path), file.content(), self.file_size, file.last_store_timestamp)
-        if existing is not None:
-            return COMPLETED
-        return STAGED if is_staged else NEW
+            publish(self.growing / path, file.content(), self.file_size, file.last_store_timestamp)
+        return file.row(COMPLETED if existing is not None else STAGED if is_staged else NEW, self.file_size)
 
-    def _resolved(self, path: tuple[str, str, str], units: Units) -> Units:
-        """The units of a continued file, with the tags codes to which addresses in `consumequeue_ext` lead."""
-        assert self.continued is not None
-        with closing(FileReaders()) as readers:
-            return ConsumeQueueExt.beside(_below(self.continued, path).parent, readers).resolved(units)
-
-    def _read(self, folder: Location, path: tuple[str, str, str]) -> bytes | None:
+    def _read(self, file: Location) -> bytes | None:
         """The bytes of an existing file; None if it is missing or has another size."""
-        location = _below(folder, path)
-        return location.read_bytes() if location.info().size == self.file_size else None
-
-
-def _below(folder: Location, path: tuple[str, str, str]) -> Location:
-    topic, queue_id, name = path
-    return folder / topic / queue_id / name
+        return file.read_bytes() if file.info().size == self.file_size else None
 
 
 class _QueueFile:
@@ -218,13 +172,9 @@ class _QueueFile:
     """
 
     def __init__(self, run: Run, capacity: int) -> None:
-        self.topic = run.topic
-        self.queue_id = run.queue_id
-        self.number = run.file_number
-        self.doubled = 0
-        self.first_doubled = -1
-        self.contradicted = 0
-        self.first_contradicted = -1
+        self.topic, self.queue_id, self.number = run.topic, run.queue_id, run.file_number
+        self._doubled = self._contradicted = 0
+        self._first_doubled = self._first_contradicted = -1
         self.last_store_timestamp = 0
         self._start = self.number * capacity
         self._queue_min, self._queue_max = run.queue_min, run.queue_max
@@ -241,9 +191,9 @@ class _QueueFile:
         stop = first + units.size
         free = ~self._taken[first:stop]
         if not free.all():
-            if not self.doubled:
-                self.first_doubled = run.first_queue_offset + int(np.flatnonzero(~free)[0])
-            self.doubled += int(units.size - free.sum())
+            if not self._doubled:
+                self._first_doubled = run.first_queue_offset + int(np.flatnonzero(~free)[0])
+            self._doubled += int(units.size - free.sum())
         self._units[first:stop][free] = units[free]
         self._taken[first:stop] = True
         if stop > self._last_stop:
@@ -274,26 +224,34 @@ class _QueueFile:
         # A queue of a restored store has units of messages that were left out.
         is_blank = (existing["store_size"] == PRE_BLANK_SIZE) & ~self._taken
         self._units[kept | is_blank] = existing[kept | is_blank]
-        is_same = counts & self._taken & (resolved.view((np.void, UNIT_SIZE)) == self._units.view((np.void, UNIT_SIZE)))
+        units = self._units.view((np.void, UNIT_SIZE))
+        is_same = counts & self._taken & (resolved.view((np.void, UNIT_SIZE)) == units)
         self._units[is_same] = existing[is_same]
-        wrong = counts & ~kept & (existing.view((np.void, UNIT_SIZE)) != self._units.view((np.void, UNIT_SIZE)))
-        self.contradicted = int(wrong.sum())
-        if self.contradicted:
-            self.first_contradicted = int(existing["commit_log_offset"][wrong][0])
+        wrong = counts & ~kept & (existing.view((np.void, UNIT_SIZE)) != units)
+        self._contradicted = int(wrong.sum())
+        if self._contradicted:
+            self._first_contradicted = int(existing["commit_log_offset"][wrong][0])
 
-    @property
-    def units(self) -> int:
-        """The number of units that the log has."""
-        return int(self._taken.sum())
-
-    @property
-    def missing(self) -> tuple[list[int], list[int]]:
-        """The starts and stops of the first `MAX_MISSING_RANGES` ranges of queue offsets without a message."""
+    def row(self, state: str, size: int) -> WrittenFile:
+        """What is known of the file, of which `size` bytes were written."""
         first = max(self._queue_min - self._start, 0)
         taken = self._taken[first : self._queue_max - self._start]
         edges = np.flatnonzero(np.diff(np.concatenate(([True], taken, [True]))))
         edges = edges[: 2 * MAX_MISSING_RANGES] + self._start + first
-        return edges[::2].tolist(), edges[1::2].tolist()
+        return WrittenFile(
+            topic=self.topic,
+            queue_id=self.queue_id,
+            file_number=self.number,
+            bytes=size,
+            units=int(self._taken.sum()),
+            missing_starts=edges[::2].tolist(),
+            missing_stops=edges[1::2].tolist(),
+            doubled=self._doubled,
+            first_doubled=self._first_doubled,
+            contradicted=self._contradicted,
+            first_contradicted=self._first_contradicted,
+            state=state,
+        )
 
     def content(self) -> memoryview:
         """The file up to the queue's last unit; zeros follow. Positions without a message are pre-blank."""

@@ -2,45 +2,38 @@
 
 Each stage returns a value, and the report is built of these values at the end:
 
-1. stage (`staging/`): each split is read once. The result is files of units and of index entries. A manifest names all
-   staged files, so that a killed job can be resumed.
-2. judge (`staging/alignment`): segments whose splits do not fit together are read again. Damage ends the job, or is
+1. stage (`stage`): each split is read once, and segments whose splits do not fit together again. The result is files of
+   units and of index entries, which a manifest names, so that a killed job can be resumed. Damage ends the job, or is
    reported.
-3. queues (`queue/`): the plan gives each run its file; a task assembles and writes a few files.
-4. index (`index/`): the plan gives each entry its file; a task assembles and writes one file.
-5. commit (`job/output_committer`): the trees are put in place, and a checkpoint that a broker accepts (`recovery`).
+2. tags (`tag_entries`): the entries for tags that the index has.
+3. trees (`trees`): plans give each run and each entry its file; tasks assemble and write the files.
+4. commit (`job/output_committer`): the trees are put in place, and a checkpoint that a broker accepts.
 """
 
 from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from spark_mq import __version__
 from spark_mq.format.index_file import IndexLayout
 from spark_mq.format.system_topic import DEFAULT_DELAY_LEVELS
 from spark_mq.indexer.forecast import file_settings, no_room_error, room_needed
-from spark_mq.indexer.index_files import IndexResult, find_existing_index
-from spark_mq.indexer.manifest import STAGED, Manifest
-from spark_mq.indexer.new_checkpoint import next_boot, rebuilt_checkpoint
+from spark_mq.indexer.manifest import Manifest
 from spark_mq.indexer.output_folder import is_store_folder
-from spark_mq.indexer.queue_files import QueueResult
-from spark_mq.indexer.queue_plan import find_existing_queues
 from spark_mq.indexer.rebuild_plan import RebuildPlan, StagingSettings
 from spark_mq.indexer.rebuild_request import FAILFAST, RebuildRequest
 from spark_mq.indexer.report import RebuildReport
 from spark_mq.indexer.stage import StagedLog, stage_log
-from spark_mq.indexer.tag_entries import TagDecision, TaggedRanges, TaskOf, keep_tags, tags_of_version
-from spark_mq.indexer.trees import write_trees
-from spark_mq.io.location import Location
+from spark_mq.indexer.tag_entries import TaggedRanges, decide_tags, keep_tags, tags_of_version
+from spark_mq.indexer.trees import ExistingTrees, WrittenTrees, rebuilt_checkpoint, write_trees
 from spark_mq.io.publish import publish
-from spark_mq.job.output_committer import OutputCommitter, output_lock
+from spark_mq.job.output_committer import output_lock
 from spark_mq.job.progress import Progress, StageProgress
 from spark_mq.job.shared_storage import SharedStorageCheck
 from spark_mq.job.task_errors import JOB_ERRORS, is_full, unwrap_task_error
@@ -48,13 +41,20 @@ from spark_mq.job.tasks import JobContext, SparkTasks, Tasks, job_errors, job_se
 from spark_mq.store.config.broker_conf import FileSetting
 from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint
 from spark_mq.store.config.store_kind import Door, check_form
-from spark_mq.store.config.store_paths import CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX
+from spark_mq.store.config.store_paths import ABORT, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX
 from spark_mq.store.index.folder import IndexFileInfo, index_files
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.segment_files import CorruptRange
 from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE
 from spark_mq.store.queue.folders import find_queue_file_size, listed
 from spark_mq.store.store_lock import store_lock
+
+_AFTER_ABORT = (
+    "the file abort says that the broker did not stop cleanly: it will check the log, and dispatch it again from one "
+    "of its last segments. Queues ignore what they have; the index takes the keys of one message twice, which harms no "
+    "query. Keep abort: the check finds a damaged end of the log"
+)
+_AFTER_STOP = "without a file abort, a broker takes the rebuilt files as they are, and dispatches only new messages"
 
 
 def rebuild(
@@ -157,13 +157,7 @@ def rebuild(
 def run_rebuild(
     spark: SparkSession, request: RebuildRequest, progress: Callable[[StageProgress], None] | None = None
 ) -> RebuildReport:
-    """Rebuild what a request says; returns the report, and raises the errors, of `rebuild`.
-
-    Args:
-        spark: The session.
-        request: What to rebuild.
-        progress: Is called when a stage begins, when it ends, and about once a second between.
-    """
+    """Rebuild what a request says, on Spark; see `rebuild_with`."""
     with job_session(spark) as session:
         return rebuild_with(SparkTasks(session), request, progress)
 
@@ -177,8 +171,6 @@ def rebuild_with(
     process, about 500 bytes each.
 
     Args:
-        tasks: Where the tasks run.
-        request: What to rebuild.
         progress: Is called when a stage begins, when it ends, and about once a second between.
 
     Example:
@@ -190,18 +182,6 @@ def rebuild_with(
 
 
 @dataclass(frozen=True)
-class _Outcome:
-    """The results of all stages; the result of a tree that is not rebuilt is empty."""
-
-    staged: StagedLog
-    queues: QueueResult
-    index: IndexResult
-    tagged: TaggedRanges | None
-    stages: dict[str, float]
-    backup: str | None = None
-
-
-@dataclass(frozen=True)
 class _Rebuild:
     """One run of a request."""
 
@@ -209,94 +189,101 @@ class _Rebuild:
     request: RebuildRequest
     on_progress: Callable[[StageProgress], None] | None
 
-    @property
-    def store(self) -> Location:
-        """The store whose log is read."""
-        return self.request.store
-
-    @property
-    def committer(self) -> OutputCommitter:
-        """The output, and the trees that are written into it."""
-        return self.request.committer
-
     def run(self) -> RebuildReport:
         """Check the output, rebuild, and report."""
-        started = time.monotonic()
-        log, damage = self.request.check()
-        output, settings = self.committer.output, file_settings(self.request)
+        started, request, output = time.monotonic(), self.request, self.request.committer.output
+        log, damage = request.check()
+        settings = file_settings(request)
         # The store's lock keeps a broker from starting on its own directory while files are written there.
         with store_lock(output) if is_store_folder(output) else nullcontext(), output_lock(output):
             try:
-                outcome = self._rebuild(log)
+                report = self._rebuild(log, damage, settings)
             except JOB_ERRORS as error:
                 if not is_full(error):
                     raise
-                raise no_room_error(output, room_needed(self.request, log), self.tasks.scratch_folders()) from error
-        seconds = round(time.monotonic() - started, 3)
-        if outcome.tagged is not None:
-            settings = (*settings, FileSetting("the index", f"{outcome.tagged}", outcome.tagged.source))
-        return self._report(log, [str(setting) for setting in settings], damage, outcome, seconds)
+                raise no_room_error(output, room_needed(request, log), self.tasks.scratch_folders()) from error
+        return replace(report, seconds=round(time.monotonic() - started, 3))
 
-    def _rebuild(self, log: CommitLog) -> _Outcome:
-        """Write the trees and the checkpoint, and put them in place."""
+    def _rebuild(
+        self, log: CommitLog, damage: tuple[CorruptRange, ...], settings: Collection[FileSetting]
+    ) -> RebuildReport:
+        """Write the trees and the checkpoint, put them in place, and report."""
+        request, committer = self.request, self.request.committer
         manifest, continued = self._prepare()
         plan = RebuildPlan(
-            store=self.store,
-            broker_conf=self.request.broker_conf,
-            broker_versions=self.request.broker_versions,
-            time_zone=self.request.time_zone,
-            selection=self.request.selection,
+            store=request.store,
+            broker_conf=request.broker_conf,
+            broker_versions=request.broker_versions,
+            time_zone=request.time_zone,
+            selection=request.selection,
             settings=manifest.settings,
-            split_size=self.request.split_size,
-            is_permissive=self.request.is_permissive,
+            split_size=request.split_size,
+            is_permissive=request.is_permissive,
             continued=continued,
             is_resumed=bool(manifest.splits),
         )
         try:
-            outcome = self._write(log, plan, manifest)
-            backup = self.committer.commit(continued, outcome.queues.stale_files)
-            if self.request.selection.topic is None:  # the other queues may be older than the checkpoint that is there
+            context = JobContext(
+                self.tasks.checked(SharedStorageCheck.record(log, committer.folder)),
+                Progress(committer.folder / "progress" / uuid.uuid4().hex, self.on_progress),
+                committer,
+            )
+            # Existing files that cannot be continued end the job before the log is read.
+            existing = ExistingTrees.find(plan, committer.output)
+            staged = stage_log(context, plan, log, manifest)
+            if existing.index is not None:
+                staged, tagged = self._with_tags(context, plan, staged, existing.index.layout)
+                settings = (*settings, FileSetting("the index", f"{tagged}", tagged.source))
+            written = write_trees(context, plan, staged, existing)
+            backup = committer.commit(continued, written.queues.stale_files)
+            if request.selection.topic is None:  # the other queues may be older than the checkpoint that is there
                 checkpoint = rebuilt_checkpoint(
-                    Checkpoint.load(self.store),
-                    self.committer.names,
-                    outcome.staged.last_store_timestamp,
-                    outcome.index.end_timestamp,
-                    outcome.staged.last_unit_offset,
-                    self.request.broker_versions,
+                    Checkpoint.load(request.store),
+                    committer.names,
+                    staged.last_store_timestamp,
+                    written.index.end_timestamp,
+                    staged.last_unit_offset,
+                    request.broker_versions,
                 )
-                publish(self.committer.output / CHECKPOINT, checkpoint.encode(), CHECKPOINT_SIZE)
+                publish(committer.output / CHECKPOINT, checkpoint.encode(), CHECKPOINT_SIZE)
         except BaseException as error:
             # Any other end of a job (a full disk, a lost executor, an interrupt) leaves its work for `resume`.
             if unwrap_task_error(error) is not None and not manifest.splits:
                 with suppress(OSError):
-                    self.committer.abort()
+                    committer.abort()
             raise
-        return replace(outcome, backup=backup)
+        return replace(
+            self._report(written, damage, context.progress.seconds),
+            log_bytes=sum(segment.data_end for segment in log.segments),
+            settings=[str(setting) for setting in settings],
+            backup=backup,
+        )
 
     def _prepare(self) -> tuple[Manifest, tuple[str, ...]]:
         """Make the job's folder; returns what is staged in it, and the trees that are continued."""
-        committer, queue_trees = self.committer, [self.store / CONSUME_QUEUE]
+        request, committer = self.request, self.request.committer
+        queue_trees = [request.store / CONSUME_QUEUE]
         existing: tuple[str, ...] = ()
         left = None
-        if self.request.resume:
+        if request.resume:
             existing = committer.resume()
             queue_trees += [committer.output / CONSUME_QUEUE for name in existing if name != INDEX]
             left = Manifest.load(committer.folder)
         else:
-            committer.setup(self.request.replace)
+            committer.setup(request.replace)
         settings = StagingSettings(
             __version__,
-            str(self.store),
+            str(request.store),
             committer.names,
-            find_queue_file_size(self.request.broker_conf, listed(queue_trees)).value,
-            self.request.broker_conf.message_delay_level or DEFAULT_DELAY_LEVELS,
-            self.request.replace,
+            find_queue_file_size(request.broker_conf, listed(queue_trees)).value,
+            request.broker_conf.message_delay_level or DEFAULT_DELAY_LEVELS,
+            request.replace,
             self._index_tags(left),
         )
         if left is not None and left.settings.stage_the_same_as(settings):
             committer.remove_staged(left.unlisted(committer.folder))
             return left, () if left.settings.replace else existing
-        if self.request.resume:
+        if request.resume:
             committer.clear()
         return Manifest(settings), existing
 
@@ -309,67 +296,36 @@ class _Rebuild:
             return None
         return bool(tags_of_version(self.request.broker_versions).ranges)
 
+    def _with_tags(
+        self, context: JobContext, plan: RebuildPlan, staged: StagedLog, layout: IndexLayout
+    ) -> tuple[StagedLog, TaggedRanges]:
+        """The staged log with entries for tags where the index has them, or as the version says."""
+        if plan.settings.index_tags is not None:
+            return staged, tags_of_version(plan.broker_versions)
+        if self.request.tagged is not None:
+            return keep_tags(staged, self.request.tagged, context.rows), self.request.tagged
+        files = tuple(file for file in self._shown_index(plan.continued) if file.size == layout.file_size)
+        return decide_tags(staged, files, layout, plan.broker_versions, context.rows)
+
     def _shown_index(self, continued: Collection[str]) -> list[IndexFileInfo]:
         """The index files that show which tags have entries; none if the version says it.
 
         A job that was killed while it put its trees in place can have moved the store's index away; its own shows it.
         """
+        shown_by, committer = self.request.tags_shown_by, self.request.committer
         if INDEX in continued:
-            return index_files(self.committer.output)
-        shown_by = self.request.tags_shown_by
-        return [] if shown_by is None else index_files(shown_by) or index_files(self.committer.folder)
-
-    def _write(self, log: CommitLog, plan: RebuildPlan, manifest: Manifest) -> _Outcome:
-        """Write the trees into the job's folder."""
-        committer = self.committer
-        context = JobContext(
-            self.tasks.checked(SharedStorageCheck.record(log, committer.folder)),
-            Progress(committer.folder / "progress" / uuid.uuid4().hex, self.on_progress),
-            committer,
-        )
-        has_queues, has_index = plan.selection.has_queues, plan.selection.has_index
-        # Existing files that cannot be continued end the job before the log is read.
-        queues = find_existing_queues(plan, committer.output) if has_queues else None
-        index = find_existing_index(plan, committer.output) if has_index else None
-        folder = committer.folder / STAGED
-        folder.make_folder()
-        targets = plan.settings.targets(folder, has_queues, has_index)
-        staged = stage_log(context, plan, log, manifest, targets)
-        tagged = None
-        if index is not None:
-            staged, tagged = self._with_tags(context, staged, index.layout, plan)
-        queue_result, index_result = write_trees(context, plan, staged, queues, index)
-        return _Outcome(staged, queue_result, index_result, tagged, context.progress.seconds)
-
-    def _with_tags(
-        self, context: JobContext, staged: StagedLog, layout: IndexLayout, plan: RebuildPlan
-    ) -> tuple[StagedLog, TaggedRanges]:
-        """The staged log with entries for tags where the index has them, or as the version says."""
-        versions = self.request.broker_versions
-        if plan.settings.index_tags is not None:
-            return staged, tags_of_version(versions)
-
-        def run(name: str, task_of: TaskOf, count: int, schema: pa.Schema) -> pa.Table:
-            with context.progress.stage(name, count, "splits") as done:
-                return context.tasks.rows(task_of(done), count, schema)
-
-        if self.request.tagged is not None:
-            return keep_tags(staged, self.request.tagged, run), self.request.tagged
-        files = tuple(file for file in self._shown_index(plan.continued) if file.size == layout.file_size)
-        return TagDecision(files, layout, versions, run).apply(staged)
+            return index_files(committer.output)
+        return [] if shown_by is None else index_files(shown_by) or index_files(committer.folder)
 
     def _report(
-        self, log: CommitLog, settings: list[str], damage: tuple[CorruptRange, ...], outcome: _Outcome, seconds: float
+        self, written: WrittenTrees, damage: tuple[CorruptRange, ...], stages: dict[str, float]
     ) -> RebuildReport:
-        staged, queues, index = outcome.staged, outcome.queues, outcome.index
+        staged, queues, index, store = written.staged, written.queues, written.index, self.request.store
         return RebuildReport(
-            store=str(self.store),
-            output=str(self.committer.output),
-            trees=list(self.committer.names),
-            settings=settings,
-            backup=outcome.backup,
+            store=str(store),
+            output=str(self.request.committer.output),
+            trees=list(self.request.committer.names),
             messages=staged.messages,
-            log_bytes=sum(segment.data_end for segment in log.segments),
             bytes_read=staged.bytes_read,
             queues=queues.queues,
             files=queues.files,
@@ -380,33 +336,30 @@ class _Rebuild:
             segments_staged_before=staged.segments_staged_before,
             files_untouched=queues.files_untouched + index.files_untouched,
             files_completed=queues.files_completed + index.files_completed,
-            seconds=seconds,
-            stages=outcome.stages,
+            stages=stages,
             corrupt=[*damage, *staged.corrupt, *queues.corrupt, *index.corrupt],
             topics_left_out=list(queues.topics_left_out),
             carried_over=list(queues.carried_over),
             lost_queues=list(queues.lost_queues),
             notes=[*queues.notes, *self._notes(staged.inner_batches)],
-            next_boot=next_boot(self.store),
+            next_boot=_AFTER_ABORT if (store / ABORT).is_file else _AFTER_STOP,
         )
 
-    def _notes(self, inner_batches: int) -> list[str]:
+    def _notes(self, inner_batches: int) -> Iterator[str]:
         """What a rebuild leaves out, a sentence each."""
-        notes, conf = [], self.request.broker_conf
-        selection = self.request.selection
+        conf, selection, store = self.request.broker_conf, self.request.selection, self.request.store
         if not selection.has_index and not conf.is_enabled("messageIndexEnable", default=True):
-            notes.append("index is not rebuilt: the broker keeps none (messageIndexEnable=false)")
+            yield "index is not rebuilt: the broker keeps none (messageIndexEnable=false)"
         if not selection.has_queues:
-            return notes
-        notes += map(str, check_form(self.store, Door.FILES))
+            return
+        yield from map(str, check_form(store, Door.FILES))
         if inner_batches:
-            notes.append(f"{inner_batches} inner batches belong to batch consume queues, which are not rebuilt")
-        has_ext = (self.store / CONSUME_QUEUE_EXT).is_directory or conf.is_enabled("enableConsumeQueueExt")
+            yield f"{inner_batches} inner batches belong to batch consume queues, which are not rebuilt"
+        has_ext = (store / CONSUME_QUEUE_EXT).is_directory or conf.is_enabled("enableConsumeQueueExt")
         if has_ext and not selection.has_ext:
-            notes.append(
+            yield (
                 f"{CONSUME_QUEUE_EXT} is not rebuilt: new units have tags codes instead of addresses in it; a "
                 "--broker-conf with enableConsumeQueueExt=true rebuilds it, unless queues are continued (--resume)"
             )
-        if conf.is_enabled("enableMultiDispatch") and not (self.store / CONSUME_QUEUE).is_directory:
-            notes.append("queues of INNER_MULTI_DISPATCH (light message queues) are not rebuilt")
-        return notes
+        if conf.is_enabled("enableMultiDispatch") and not (store / CONSUME_QUEUE).is_directory:
+            yield "queues of INNER_MULTI_DISPATCH (light message queues) are not rebuilt"

@@ -15,13 +15,7 @@ from spark_mq.store.config.store_paths import CONSUME_QUEUE, CONSUME_QUEUE_EXT, 
 
 @dataclass(frozen=True)
 class Selection:
-    """The files to rebuild.
-
-    Attributes:
-        topic: The topic whose queues are rebuilt; None for all topics.
-        queue_id: The queue that is rebuilt; None for all queues of the topic.
-        has_ext: Whether the extensions of the rebuilt queues are made, too.
-    """
+    """The files to rebuild: of all topics and queues, or of one; `has_ext` is about extensions of rebuilt queues."""
 
     has_queues: bool = True
     has_index: bool = True
@@ -87,13 +81,9 @@ class DispatchTargets:
 
 @dataclass(frozen=True)
 class StagingSettings:
-    """Everything on which staged files depend, except the log; and whether the job replaces existing trees.
+    """Everything on which staged files depend, except the log; `delay_levels` and `index_tags` as in `DispatchTargets`.
 
-    Attributes:
-        trees: The names of the trees that the job writes.
-        delay_levels: The delays of the delay levels, as in the broker's `messageDelayLevel`.
-        replace: Whether the job replaces existing trees. Staged files do not depend on this setting.
-        index_tags: Whether tags have index entries; None if that is decided after the log is staged.
+    They do not depend on `replace`: whether the job replaces existing trees.
     """
 
     version: str
@@ -108,21 +98,13 @@ class StagingSettings:
         """Whether staged files would be the same with the other settings."""
         return replace(self, replace=other.replace) == other
 
-    def targets(self, folder: Location, has_queues: bool, has_index: bool) -> DispatchTargets:
-        """The targets of a dispatch with these settings."""
-        queue_file_size = self.queue_file_size if has_queues else 0
-        return DispatchTargets(folder, queue_file_size, has_index, self.delay_levels, self.index_tags)
-
 
 @dataclass(frozen=True)
 class RebuildPlan:
     """What is rebuilt, and how.
 
     Attributes:
-        store: The store whose log is read.
-        broker_versions: The versions whose rules apply.
         time_zone: The zone of the names of index files; None if existing names decide.
-        settings: The settings on which staged rows depend.
         split_size: Bytes of the log for a task.
         is_permissive: Whether damage is skipped and reported.
         continued: The trees (`Selection.trees`) that are continued: existing files stay in place.

@@ -4,29 +4,26 @@ A split's first record must be where the split before it ended. This can fail, b
 damage can cross the border of two splits. Then the segment is read again as one split. The last segment must also be
 monotonic, without a corrupt range and without a store time that steps back: either can be the live end
 (`store/log/live_reader`).
-
-Segments whose splits do not fit together (`alignment`) are dispatched again, each as one split.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 
 import pyarrow as pa
 
-from spark_mq.indexer.manifest import Manifest, StagedSegment, segments_now
+from spark_mq.indexer.manifest import STAGED, Manifest, segments_now
 from spark_mq.indexer.rebuild_plan import DispatchTargets, RebuildPlan
 from spark_mq.indexer.report import raise_or_report
-from spark_mq.indexer.split_rows import SPLIT_SCHEMA, SplitRow
-from spark_mq.indexer.staged_files import StagedUnits
+from spark_mq.indexer.staged_files import SPLIT_SCHEMA, SplitRow, StagedUnits
 from spark_mq.io.location import Location
 from spark_mq.job.task_items import TaskItems
 from spark_mq.job.tasks import JobContext
-from spark_mq.store.log.commit_log import CommitLog
+from spark_mq.store.log.commit_log import CommitLog, Segment
 from spark_mq.store.log.segment_files import CorruptRange
-from spark_mq.store.log.splits import Split, plan_splits
+from spark_mq.store.log.splits import OffsetRange, Split, plan_splits
 
 
 def misaligned_segments(rows: Iterable[SplitRow], last_segment: int | None = None) -> list[int]:
@@ -143,9 +140,7 @@ class StagedLog:
         return max((time for time in times if time is not None), default=0)
 
 
-def stage_log(
-    context: JobContext, plan: RebuildPlan, log: CommitLog, manifest: Manifest, targets: DispatchTargets
-) -> StagedLog:
+def stage_log(context: JobContext, plan: RebuildPlan, log: CommitLog, manifest: Manifest) -> StagedLog:
     """The whole log, staged.
 
     Args:
@@ -154,49 +149,75 @@ def stage_log(
     now = segments_now(plan.store, log)
     manifest = manifest.fitting(now)
     staged_before = manifest.bases
-    dispatcher = _Dispatcher(context, targets, {segment.base: segment for segment in now})
     missing = tuple(segment for segment in log.segments if segment.base not in staged_before)
     splits = plan_splits(replace(log, segments=missing), plan.split_size)
-    manifest, read = dispatcher.stage("dispatch", splits, manifest, exact=False)
-    misaligned = misaligned_segments(_in_order(manifest.splits), log.segments[-1].base)
-    read_again: list[SplitRow] = []
-    if misaligned:
-        whole = [Split(segment, 0, segment.data_end) for segment in log.segments if segment.base in misaligned]
-        manifest, read_again = dispatcher.stage("dispatch again", whole, manifest, exact=True)
-    rows = _in_order(manifest.splits)
-    return StagedLog(
-        folder=targets.folder,
-        splits=tuple(rows),
-        segments_staged_before=len(staged_before),
-        bytes_read=sum(row.bytes_read for row in [*read, *read_again]),
-        corrupt=raise_or_report((corrupt for row in rows for corrupt in row.corrupt), plan.is_permissive),
-    )
+
+    def keep(read: Sequence[SplitRow]) -> list[SplitRow]:
+        nonlocal manifest
+        bases = {row.segment for row in read}
+        manifest = manifest.with_staged([segment for segment in now if segment.base in bases], read)
+        manifest.save(context.committer.folder)
+        return _in_order(manifest.splits)
+
+    targets = _targets(context, plan)
+    rows, read = _stage(context, targets, splits, log.segments, keep, log.segments[-1].base)
+    corrupt = raise_or_report((corrupt for row in rows for corrupt in row.corrupt), plan.is_permissive)
+    return StagedLog(targets.folder, tuple(rows), len(staged_before), read, corrupt)
 
 
-def stage_range(context: JobContext, splits: Sequence[Split], targets: DispatchTargets) -> StagedLog:
+def stage_range(context: JobContext, plan: RebuildPlan, part: OffsetRange) -> StagedLog:
     """The last part of a log, staged: new records, which follow what existing trees have.
 
-    Nothing of it was staged before, and the manifest does not get it.
-
-    Args:
-        splits: The splits of that part, in the order of the log. The first one starts with a record or a blank, and
-            the part ends with a record or a blank.
+    Nothing of it was staged before, and no manifest gets it. It starts with a record or a blank, and ends with one.
     """
-    rows = _in_order(_dispatch(context, targets, "dispatch", splits, exact=False))
-    read = sum(row.bytes_read for row in rows)
-    misaligned = misaligned_segments(rows)
-    if misaligned:
-        whole = [_joined([split for split in splits if split.segment.base == base]) for base in misaligned]
-        again = _dispatch(context, targets, "dispatch again", whole, exact=True)
-        rows = _in_order([*(row for row in rows if row.segment not in misaligned), *again])
-        read += sum(row.bytes_read for row in again)
+    kept: list[SplitRow] = []
+
+    def keep(read: Sequence[SplitRow]) -> list[SplitRow]:
+        again = {row.segment for row in read}
+        kept[:] = _in_order([*(row for row in kept if row.segment not in again), *read])
+        return list(kept)
+
+    targets = _targets(context, plan)
+    rows, read = _stage(context, targets, part.splits(plan.split_size), part.segments, keep, None)
     corrupt = raise_or_report((corrupt for row in rows for corrupt in row.corrupt), is_permissive=False)
     return StagedLog(targets.folder, tuple(rows), 0, read, corrupt, follows_trees=True)
 
 
-def _joined(splits: Sequence[Split]) -> Split:
-    """One split with the bytes of all splits of a segment."""
-    return replace(splits[0], stop=splits[-1].stop)
+def _targets(context: JobContext, plan: RebuildPlan) -> DispatchTargets:
+    """Where splits are staged: in a folder of the job's folder, which is made here."""
+    folder, settings, selection = context.committer.folder / STAGED, plan.settings, plan.selection
+    folder.make_folder()
+    queue_file_size = settings.queue_file_size if selection.has_queues else 0
+    return DispatchTargets(folder, queue_file_size, selection.has_index, settings.delay_levels, settings.index_tags)
+
+
+def _stage(
+    context: JobContext,
+    targets: DispatchTargets,
+    splits: Sequence[Split],
+    segments: Iterable[Segment],
+    keep: Callable[[Sequence[SplitRow]], list[SplitRow]],
+    last_segment: int | None,
+) -> tuple[list[SplitRow], int]:
+    """The rows of all that is staged, in order, and the bytes that were read.
+
+    Args:
+        keep: Keeps new rows instead of what is staged of their segments; returns the rows of all that is staged.
+        last_segment: As for `misaligned_segments`.
+    """
+    read = _dispatch(context, targets, "dispatch", splits, exact=False)
+    rows = keep(read)
+    misaligned = misaligned_segments(rows, last_segment)
+    whole = []
+    for segment in segments:
+        if segment.base in misaligned:
+            parts = [row for row in rows if row.segment == segment.base]
+            whole.append(Split(segment, parts[0].split_start, parts[-1].split_stop))
+    if whole:
+        again = _dispatch(context, targets, "dispatch again", whole, exact=True)
+        rows = keep(again)
+        read += again
+    return rows, sum(row.bytes_read for row in read)
 
 
 def _dispatch(
@@ -204,9 +225,10 @@ def _dispatch(
 ) -> list[SplitRow]:
     """Stage splits as tasks; returns their rows."""
     size = sum(split.stop - split.start for split in splits)
-    with context.progress.stage(name, len(splits), "splits", size) as done:
-        task = _DispatchTask(TaskItems.of(splits), targets, exact, done)
-        rows = context.tasks.rows(task, len(splits), SPLIT_SCHEMA)
+    items = TaskItems.of(splits)
+    rows = context.rows(
+        name, "splits", lambda done: _DispatchTask(items, targets, exact, done), len(splits), SPLIT_SCHEMA, size
+    )
     return [SplitRow.of(row) for row in rows.to_pylist()]
 
 
@@ -217,33 +239,15 @@ class _DispatchTask:
     splits: TaskItems[Split]
     targets: DispatchTargets
     exact: bool
-    done: Location
+    done: Location | None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         # This loads numba, which the driver does not need.
         from spark_mq.indexer.split_dispatch import dispatch_split
 
         for split in self.splits.each(batches, self.done):
-            yield dispatch_split(split, self.targets, self.exact)
-
-
-@dataclass(frozen=True)
-class _Dispatcher:
-    """Stages splits of whole segments; `segments` are the segments of the log by their base offset."""
-
-    context: JobContext
-    targets: DispatchTargets
-    segments: Mapping[int, StagedSegment]
-
-    def stage(
-        self, name: str, splits: Sequence[Split], manifest: Manifest, exact: bool
-    ) -> tuple[Manifest, list[SplitRow]]:
-        """Stage splits; returns the manifest with their segments, and the rows of the splits."""
-        read = _dispatch(self.context, self.targets, name, splits, exact)
-        segments = [self.segments[base] for base in sorted({split.segment.base for split in splits})]
-        manifest = manifest.with_staged(segments, read)
-        manifest.save(self.context.committer.folder)
-        return manifest, read
+            row = dispatch_split(split, self.targets, self.exact)
+            yield pa.RecordBatch.from_pylist([asdict(row)], schema=SPLIT_SCHEMA)
 
 
 def _in_order(rows: Iterable[SplitRow]) -> list[SplitRow]:

@@ -1,29 +1,26 @@
-"""The files of a staged split: its consume queue units in runs by queue, and its index entries in arrays.
+"""Staged splits: a row for each (`SplitRow`), a file of its units in runs by queue, and a file of its index entries.
+
+Units and entries are numerous (twenty bytes each), so they stay out of the JVM: a task writes the file, and the tasks
+that write queue files and index files read the parts that they need. Spark only gets the row.
 
 A *run* is consecutive queue offsets of one queue file, in the order of the log; its 20-byte units are ready to be
-written. Units are numerous, so they stay out of the JVM: a task writes the file, and the task that writes a queue file
-reads the runs that it needs. Spark only gets the file's name and its numbers of units and runs.
+written. After the units of all runs, the file has their directory: an Arrow stream of `RUN_SCHEMA`, in the same order.
 
-The directory is an Arrow stream of `RUN_SCHEMA`. The units of the runs follow each other in the order of the directory.
-
-Entries are numerous (twenty bytes for each key) and already in the order of the log, so they stay out of the JVM: a
-task writes the file, and the task that writes an index file reads the ranges that it needs. Spark only gets the file's
-name and the number of entries.
-
-The file consists of chunks of `CHUNK_ENTRIES` entries. The last chunk is shorter. A chunk is three arrays, one after
-the other. So writers and readers need the memory of a few chunks only, however many keys the messages of a split have.
-
-A hash can be marked: all of its bits are inverted, so it is negative. It is the hash of tags, of which something else
-says whether a broker put the entry (`indexer.tag_entries`). Who does not ask for marks gets the hash itself.
+The entries are in the order of the log, in chunks of `CHUNK_ENTRIES`, of which the last one is shorter. A chunk is
+three arrays, one after the other. So writers and readers need the memory of a few chunks only, however many keys the
+messages of a split have. A hash can be marked: all of its bits are inverted, so it is negative. It is the hash of tags,
+of which something else says whether a broker put the entry (`indexer.tag_entries`). Who does not ask for marks gets the
+hash itself.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +31,8 @@ from spark_mq.errors import StorageError
 from spark_mq.format.consume_queue import UNIT_SIZE, Units
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
+from spark_mq.job.task_items import row_schema
+from spark_mq.store.log.segment_files import CorruptRange
 
 MAX_RUN_UNITS = 13_000
 """The limit of units in a run: about 256 KiB, so that a batch of a few dozen runs stays small."""
@@ -59,7 +58,7 @@ STAGED_ENTRY_SIZE = 20
 
 @dataclass(frozen=True)
 class StagedUnits:
-    """A staged file. A file without a unit does not exist."""
+    """A file of units. A file without a unit does not exist."""
 
     location: Location
     units: int
@@ -68,12 +67,7 @@ class StagedUnits:
 
     @classmethod
     def write(cls, folder: Location, units: Units, runs: pa.RecordBatch) -> Self:
-        """Write a new file into `folder`.
-
-        Args:
-            units: The units of all runs, in the order of `runs`.
-            runs: The runs (`RUN_SCHEMA`), at least one.
-        """
+        """Write a new file: the units of at least one run (`RUN_SCHEMA`), in the order of the runs."""
         directory = pa.BufferOutputStream()
         with pa.ipc.new_stream(directory, RUN_SCHEMA) as stream:
             stream.write_batch(runs)
@@ -117,32 +111,28 @@ class EntryBatch:
     commit_log_offsets: npt.NDArray[np.int64]
     store_timestamps: npt.NDArray[np.int64]
 
-    def part(self, start: int, stop: int) -> EntryBatch:
-        """The entries from number `start` to before number `stop`."""
-        part = slice(start, stop)
-        return EntryBatch(self.key_hashes[part], self.commit_log_offsets[part], self.store_timestamps[part])
+    def at(self, which: slice | npt.NDArray[np.bool_]) -> EntryBatch:
+        """Some of the entries."""
+        return EntryBatch(self.key_hashes[which], self.commit_log_offsets[which], self.store_timestamps[which])
 
 
 @dataclass(frozen=True)
 class StagedEntries:
-    """A staged file of `count` entries; a file without an entry does not exist."""
+    """A file of `count` entries; a file without an entry does not exist."""
 
     location: Location
     count: int
 
     def count_before(self, commit_log_offset: int) -> int:
-        """The number of entries of messages before an offset, by binary search."""
-        low, high = 0, self.count
+        """The number of entries of messages before an offset."""
         if not self.count:
             return 0
         with FileReader(self.location) as file:
-            while low < high:
-                middle = (low + high) // 2
-                if self.read_part(file, middle, 1).commit_log_offsets[0] < commit_log_offset:
-                    low = middle + 1
-                else:
-                    high = middle
-        return low
+            return bisect_left(
+                range(self.count),
+                commit_log_offset,
+                key=lambda number: int(self.read_part(file, number, 1).commit_log_offsets[0]),
+            )
 
     def read_part(self, file: FileReader, start: int, count: int, keep_marks: bool = False) -> EntryBatch:
         """The `count` entries from number `start` on, which are in one chunk."""
@@ -157,6 +147,10 @@ class StagedEntries:
         if not keep_marks:
             key_hashes = key_hashes ^ (key_hashes >> 31)
         return EntryBatch(key_hashes, np.frombuffer(offsets, np.int64), np.frombuffer(timestamps, np.int64))
+
+    def all(self) -> EntryRange:
+        """All entries of the file."""
+        return EntryRange(self, 0, self.count)
 
 
 @dataclass(frozen=True)
@@ -189,7 +183,7 @@ class EntryRange:
 
 
 class StagedEntriesWriter:
-    """Writes a staged file into `folder`. When the writer is closed, `staged` is the whole file."""
+    """Writes a file of entries into `folder`. When the writer is closed, `staged` is the whole file."""
 
     def __init__(self, folder: Location) -> None:
         # Names are unique, so the file of a task that Spark ran again is never read.
@@ -230,9 +224,74 @@ class StagedEntriesWriter:
             # The manifest names the file only after all splits are staged, so neither rename nor flush is needed.
             self._stream = location.open_output()
         for start in range(0, count, CHUNK_ENTRIES):
-            chunk = waiting.part(start, min(start + CHUNK_ENTRIES, count))
+            chunk = waiting.at(slice(start, min(start + CHUNK_ENTRIES, count)))
             for array in (chunk.key_hashes, chunk.commit_log_offsets, chunk.store_timestamps):
                 self._stream.write(array.data)
         self.staged = StagedEntries(location, self.staged.count + count)
-        self._parts = [waiting.part(count, self._waiting)]
+        self._parts = [waiting.at(slice(count, self._waiting))]
         self._waiting -= count
+
+
+@dataclass(frozen=True)
+class SplitRow:
+    """The result of one split, as a task returns it and the driver keeps it.
+
+    Attributes:
+        first_position: The position of the split's first record or damage; -1 if there is none.
+        end_position: The position at which its last record or damage ends; -1 if there is none.
+        first_store_timestamp: The store time of the first message, in milliseconds; None without a message.
+        newest_store_timestamp: The latest store time of a message.
+        time_steps_back: Whether a message has an earlier store time than the message before it.
+        units_file: The name of the file of units, in the folder of staged files; None without a unit.
+        units_size: Its bytes.
+        entries_file: The name of the file of index entries; None if entries are not staged.
+        index_entries: The number of entries in it; without an entry the file does not exist.
+        trailing_messages: The number of messages after the message with the last entry.
+        last_unit_offset: The commit log offset of the last message with a unit; None without one.
+    """
+
+    segment: int
+    split_start: int
+    split_stop: int
+    first_position: int
+    end_position: int
+    messages: int
+    inner_batches: int
+    bytes_read: int
+    first_store_timestamp: int | None
+    last_store_timestamp: int | None
+    newest_store_timestamp: int | None
+    time_steps_back: bool
+    corrupt: tuple[CorruptRange, ...]
+    units_file: str | None = None
+    units: int = 0
+    runs: int = 0
+    units_size: int = 0
+    entries_file: str | None = None
+    index_entries: int = 0
+    trailing_messages: int = 0
+    last_unit_offset: int | None = None
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Self:
+        """The result of these values, with a mapping for each damage. Raises `TypeError` for other fields."""
+        corrupt = tuple(CorruptRange(**damage) for damage in values["corrupt"])
+        return cls(**{**values, "corrupt": corrupt})
+
+    @property
+    def start(self) -> int:
+        """The commit log offset at which the split starts."""
+        return self.segment + self.split_start
+
+    def staged_units(self, folder: Location) -> StagedUnits | None:
+        """The staged units in the folder of staged files; None without a unit."""
+        if self.units_file is None:
+            return None
+        return StagedUnits(folder / self.units_file, self.units, self.runs, self.units_size)
+
+    def staged_entries(self, folder: Location) -> StagedEntries:
+        """The staged index entries in the folder of staged files."""
+        return StagedEntries(folder / (self.entries_file or ""), self.index_entries)
+
+
+SPLIT_SCHEMA = row_schema(SplitRow)

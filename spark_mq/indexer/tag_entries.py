@@ -11,6 +11,7 @@ messages before them or after them were stored so shortly before or after that n
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -22,12 +23,11 @@ import pyarrow as pa
 
 from spark_mq.format.broker_version import INDEX_TAGS, BrokerVersions
 from spark_mq.format.index_file import ENTRY_DTYPE, ENTRY_SIZE, IndexLayout
-from spark_mq.indexer.split_rows import SplitRow
 from spark_mq.indexer.stage import StagedLog
-from spark_mq.indexer.staged_files import EntryBatch, EntryRange, StagedEntriesWriter
+from spark_mq.indexer.staged_files import EntryBatch, SplitRow, StagedEntriesWriter
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
-from spark_mq.job.task_items import ArrowTask, TaskItems
+from spark_mq.job.task_items import TaskItems, TaskOf
 from spark_mq.store.index.folder import IndexFileInfo
 
 MANY = 4
@@ -38,17 +38,14 @@ _MAX_OFFSET = (1 << 63) - 1
 _ROW = pa.schema([("split", pa.int64()), ("result", pa.string())])
 
 Flags = npt.NDArray[np.bool_]
-TaskOf = Callable[[Location | None], ArrowTask]
-RunTask = Callable[[str, TaskOf, int, pa.Schema], pa.Table]
-"""Runs a task: the stage's name, the task (for the folder in which it marks its parts), how many parts, the columns."""
+RunTask = Callable[[str, str, TaskOf, int, pa.Schema], pa.Table]
+"""Runs a stage, as `JobContext.rows`."""
 
 
 class TagRun(NamedTuple):
     """Messages that follow each other, and whose tags all have entries, or all have none.
 
-    Attributes:
-        first: The commit log offset of the first one.
-        first_time: The store time of the first one, in milliseconds.
+    `first` and `last` are commit log offsets, the times are in milliseconds.
     """
 
     has_entry: bool
@@ -160,47 +157,36 @@ def _merged(runs: Iterable[TagRun]) -> Iterator[TagRun]:
         yield before
 
 
-@dataclass(frozen=True)
-class TagDecision:
-    """What an index shows about the tags of a staged log, whose entries for tags are marked.
+def decide_tags(
+    staged: StagedLog, files: Sequence[IndexFileInfo], layout: IndexLayout, versions: BrokerVersions, run: RunTask
+) -> tuple[StagedLog, TaggedRanges]:
+    """The staged log with those entries for tags that belong into the index; and where that is.
 
-    Attributes:
+    Args:
+        staged: The log, whose entries for tags are marked.
         files: The files of the index, in the order of their entries. Their size is that of the layout.
-        layout: Slots and entries of a file.
         versions: The versions of the broker, which decide if the index shows nothing.
     """
-
-    files: tuple[IndexFileInfo, ...]
-    layout: IndexLayout
-    versions: BrokerVersions
-    run: RunTask
-
-    def apply(self, staged: StagedLog) -> tuple[StagedLog, TaggedRanges]:
-        """The staged log with those entries for tags that belong into the index; and where that is."""
-        tagged = self._find(staged)
-        return keep_tags(staged, tagged, self.run), tagged
-
-    def _find(self, staged: StagedLog) -> TaggedRanges:
-        splits = staged.splits
-        table = self.run(
-            "compare tags",
-            lambda done: _FindRuns(TaskItems.of(enumerate(splits)), staged.folder, self.files, self.layout, done),
-            len(splits),
-            _ROW,
-        )
-        found = sorted(zip(table["split"].to_pylist(), table["result"].to_pylist(), strict=True))
-        return tagged_ranges((TagRun(*run) for _, text in found for run in json.loads(text)), self.versions)
+    items = TaskItems.of(enumerate(staged.splits))
+    table = run(
+        "compare tags",
+        "splits",
+        lambda done: _FindRuns(items, staged.folder, tuple(files), layout, done),
+        len(staged.splits),
+        _ROW,
+    )
+    found = (run for text in table.sort_by("split")["result"].to_pylist() for run in json.loads(text))
+    tagged = tagged_ranges((TagRun(*one) for one in found), versions)
+    return keep_tags(staged, tagged, run), tagged
 
 
 def keep_tags(staged: StagedLog, tagged: TaggedRanges, run: RunTask) -> StagedLog:
     """The staged log, whose entries for tags are marked, with those in some parts of it."""
     if tagged.ranges == _EVERYWHERE:
         return staged
+    items = TaskItems.of(enumerate(staged.splits))
     table = run(
-        "stage tags",
-        lambda done: _KeepTagged(TaskItems.of(enumerate(staged.splits)), staged.folder, tagged, done),
-        len(staged.splits),
-        _ROW,
+        "stage tags", "splits", lambda done: _KeepTagged(items, staged.folder, tagged, done), len(staged.splits), _ROW
     )
     rows = list(staged.splits)
     for number, text in zip(table["split"].to_pylist(), table["result"].to_pylist(), strict=True):
@@ -222,7 +208,7 @@ class _FindRuns:
         for number, split in self.splits.each(batches, self.done):
             staged = split.staged_entries(self.folder)
             runs: list[TagRun] = []
-            for batch in EntryRange(staged, 0, staged.count).read(keep_marks=True):
+            for batch in staged.all().read(keep_marks=True):
                 if (batch.key_hashes < 0).any():
                     runs += find_runs(batch, self.files, self.layout)
             yield _row(number, [*_merged(runs)])
@@ -242,13 +228,13 @@ class _KeepTagged:
             staged = split.staged_entries(self.folder)
             last_staged = last_kept = -1
             with StagedEntriesWriter(self.folder) as writer:
-                for batch in EntryRange(staged, 0, staged.count).read(keep_marks=True):
-                    offsets, hashes = batch.commit_log_offsets, batch.key_hashes
-                    keeps = (hashes >= 0) | self.tagged.contain(offsets)
+                for batch in staged.all().read(keep_marks=True):
+                    offsets = batch.commit_log_offsets
+                    keeps = (batch.key_hashes >= 0) | self.tagged.contain(offsets)
                     last_staged = int(offsets[-1])
                     if keeps.any():
                         last_kept = int(offsets[keeps][-1])
-                        writer.add(EntryBatch(hashes[keeps], offsets[keeps], batch.store_timestamps[keeps]))
+                        writer.add(batch.at(keeps))
             kept = writer.staged
             # Only whether messages follow the last entry matters, not how many.
             trailing = split.trailing_messages + int(last_kept != last_staged)
@@ -287,15 +273,12 @@ def find_runs(expected: EntryBatch, files: Sequence[IndexFileInfo], layout: Inde
 
 def _first_entry(file: FileReader, layout: IndexLayout, stop: int, offset: int) -> int:
     """The number of the first entry of a message at an offset or after it; `stop` if there is none."""
-    low, high = 1, stop
-    while low < high:
-        middle = (low + high) // 2
-        data = file.read(layout.entries_at + ENTRY_SIZE * middle, ENTRY_SIZE)
-        if len(data) == ENTRY_SIZE and np.frombuffer(data, ENTRY_DTYPE)["commit_log_offset"][0] < offset:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+
+    def is_at_or_after(number: int) -> bool:
+        data = file.read(layout.entries_at + ENTRY_SIZE * number, ENTRY_SIZE)
+        return len(data) < ENTRY_SIZE or bool(np.frombuffer(data, ENTRY_DTYPE)["commit_log_offset"][0] >= offset)
+
+    return 1 + bisect_left(range(1, stop), True, key=is_at_or_after)
 
 
 def compare_tags(expected: EntryBatch, found: EntryBatch) -> list[TagRun]:

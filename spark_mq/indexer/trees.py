@@ -1,4 +1,4 @@
-"""Both trees out of a staged log, written at the same time, also as an extension of existing trees.
+"""Both trees and the checkpoint out of a staged log, also as an extension of existing trees.
 
 The existing trees must end where that part starts. New files are whole: the last file of each queue that gets messages
 is completed, the last file of the index is continued until it is full, and then new files follow.
@@ -7,77 +7,114 @@ is completed, the last file of the index is continued until it is full, and then
 from __future__ import annotations
 
 import threading
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spark_mq.errors import CorruptLogError
+from spark_mq.format.broker_version import CHECKPOINT_LOGICS_OFFSET, BrokerVersions
 from spark_mq.indexer.index_files import ExistingIndex, IndexResult, find_existing_index, write_index
-from spark_mq.indexer.manifest import STAGED
 from spark_mq.indexer.queue_files import QueueResult, write_queues
 from spark_mq.indexer.queue_plan import ExistingQueues, find_existing_queues
 from spark_mq.indexer.rebuild_plan import RebuildPlan
 from spark_mq.indexer.stage import StagedLog, stage_range
+from spark_mq.io.location import Location
 from spark_mq.job.tasks import JobContext
+from spark_mq.store.config.checkpoint import Checkpoint
+from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
 from spark_mq.store.log.splits import OffsetRange
 
 
 @dataclass(frozen=True)
-class Extension:
-    """What was written for a part of the log."""
+class WrittenTrees:
+    """What was written for a log, or for a part of it; the result of a tree that is not written is empty."""
 
     staged: StagedLog
     queues: QueueResult
     index: IndexResult
 
 
-def extend_trees(context: JobContext, plan: RebuildPlan, log_range: OffsetRange) -> Extension:
-    """Write the queue files and index files that the records of a range change.
+@dataclass(frozen=True)
+class ExistingTrees:
+    """What exists of the trees that are written; None for a tree that is not written."""
+
+    queues: ExistingQueues | None
+    index: ExistingIndex | None
+
+    @classmethod
+    def find(cls, plan: RebuildPlan, output: Location) -> ExistingTrees:
+        """The trees in `output`. Raises the errors of files that cannot be continued."""
+        return cls(
+            find_existing_queues(plan, output) if plan.selection.has_queues else None,
+            find_existing_index(plan, output) if plan.selection.has_index else None,
+        )
+
+
+def extend_trees(context: JobContext, plan: RebuildPlan, log_range: OffsetRange) -> WrittenTrees:
+    """Write the queue files and index files that the records of a range change; nothing is put in place.
 
     Args:
-        context: The job's context. Files are written in the folder of its committer, and nothing is put in place.
-        plan: The plan: what a rebuild of the store would have, with both trees continued.
+        plan: What a rebuild of the store would have, with both trees continued.
         log_range: The range. It starts with a record or a blank, and stops at the end of one.
     """
-    has_queues, has_index = plan.selection.has_queues, plan.selection.has_index
-    queues = find_existing_queues(plan, plan.store) if has_queues else None
-    index = find_existing_index(plan, plan.store) if has_index else None
-    folder = context.committer.folder / STAGED
-    folder.make_folder()
-    targets = plan.settings.targets(folder, has_queues, has_index)
-    staged = stage_range(context, log_range.splits(plan.split_size), targets)
+    existing = ExistingTrees.find(plan, plan.store)
+    staged = stage_range(context, plan, log_range)
     if staged.end != log_range.end:
         raise CorruptLogError(
             f"{log_range.segments[-1].location}: the last record ends at commit log offset {staged.end}, not at "
             f"{log_range.end}"
         )
-    return Extension(staged, *write_trees(context, plan, staged, queues, index))
+    return write_trees(context, plan, staged, existing)
 
 
-def write_trees(
-    context: JobContext,
-    plan: RebuildPlan,
-    staged: StagedLog,
-    queues: ExistingQueues | None,
-    index: ExistingIndex | None,
-) -> tuple[QueueResult, IndexResult]:
-    """Write queues and index at the same time, because neither alone keeps all cores busy; returns their results.
-
-    Args:
-        queues: The queues that exist; None leaves the queues out.
-        index: The index that exists; None leaves the index out.
-    """
+def write_trees(context: JobContext, plan: RebuildPlan, staged: StagedLog, existing: ExistingTrees) -> WrittenTrees:
+    """Write queues and index at the same time, because neither alone keeps all cores busy."""
     stopped = threading.Event()
+    queues, index = existing.queues, existing.index
 
     def write_index_files() -> IndexResult:
-        if index is None:
-            return IndexResult()
-        return write_index(context, plan, index, staged, stopped.is_set)
+        return IndexResult() if index is None else write_index(context, plan, index, staged, stopped.is_set)
 
     with ThreadPoolExecutor(1) as executor:
         try:
             pending_index = executor.submit(write_index_files)
             queue_result = QueueResult() if queues is None else write_queues(context, plan, queues, staged)
-            return queue_result, pending_index.result()
+            return WrittenTrees(staged, queue_result, pending_index.result())
         except BaseException:
             stopped.set()
             raise
+
+
+def rebuilt_checkpoint(
+    existing: Checkpoint,
+    trees: Collection[str],
+    last_store_timestamp: int,
+    index_end_timestamp: int,
+    last_unit_offset: int,
+    versions: BrokerVersions,
+) -> Checkpoint:
+    """The checkpoint of a store whose trees were rebuilt up to the log's end. Other offsets stay unchanged.
+
+    A broker that finds the file `abort` dispatches the log again, from a segment chosen by the times of the checkpoint,
+    and deletes an index file that ends after `indexMsgTimestamp` (`CommitLog.isMappedFileMatchedRecover`,
+    `IndexService.load`@5.3.3 and @4.9.7).
+
+    Args:
+        trees: The names of the rebuilt trees, which are flushed.
+        last_store_timestamp: The store time of the last message in the log, in milliseconds. A broker writes that of
+            the last message that it flushed, which is not the latest one if its clock was set back; readers take older
+            messages after it for stale ones. With an earlier time a recovery begins at an earlier segment.
+        index_end_timestamp: The latest end timestamp of an index file, full or not, in milliseconds; with it a recovery
+            keeps all files.
+        last_unit_offset: The commit log offset of the last message that has a unit; 0 without one. It becomes
+            `logicsPhysicalOffset`, unless a possible version does not write that: without it, a broker that knows the
+            field goes by the times (`ConsumeQueueStore.isMappedFileMatchedRecover`@5.5.0).
+    """
+    last = max(last_store_timestamp, 0)  # brokers know no time before 1970: they take one of 0 for unknown
+    checkpoint = replace(existing, physic_msg_timestamp=last)
+    if CONSUME_QUEUE in trees:
+        offset = last_unit_offset if versions.decide(CHECKPOINT_LOGICS_OFFSET) else 0
+        checkpoint = replace(checkpoint, logics_msg_timestamp=last, logics_physical_offset=offset)
+    if INDEX in trees:
+        checkpoint = replace(checkpoint, index_msg_timestamp=index_end_timestamp)
+    return checkpoint

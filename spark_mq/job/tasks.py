@@ -21,7 +21,7 @@ from spark_mq.job.output_committer import OutputCommitter
 from spark_mq.job.progress import Progress
 from spark_mq.job.shared_storage import SharedStorageCheck
 from spark_mq.job.task_errors import JOB_ERRORS, storage_problem, unwrap_task_error
-from spark_mq.job.task_items import ArrowTask
+from spark_mq.job.task_items import ArrowTask, TaskOf
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -88,16 +88,23 @@ def scratch_folders(spark: SparkSession) -> list[str]:
 
 @dataclass(frozen=True)
 class JobContext:
-    """What a job of this package works with, whatever the job does.
-
-    Attributes:
-        tasks: Where the job's tasks run.
-        progress: The stages of the job, with their seconds.
-    """
+    """What a job of this package works with: where its tasks run, its stages, and its output."""
 
     tasks: Tasks
     progress: Progress
     committer: OutputCommitter
+
+    def rows(
+        self, name: str, parts: str, task_of: TaskOf, count: int, schema: pa.Schema, size: int | None = None
+    ) -> pa.Table:
+        """The rows of a stage, whose task gets the numbers from 0 to `count` - 1.
+
+        Args:
+            parts: What a part is, in the plural: `splits`.
+            size: Bytes that the stage reads; None if that is not known.
+        """
+        with self.progress.stage(name, count, parts, size) as done:
+            return self.tasks.rows(task_of(done), count, schema)
 
 
 class Tasks(Protocol):

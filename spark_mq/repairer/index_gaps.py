@@ -20,11 +20,9 @@ from spark_mq.format.index_file import (
     HEADER_SIZE,
     IndexHeader,
     IndexLayout,
-    place_entries,
 )
-from spark_mq.indexer.index_plan import IndexFilePlan, PendingEntries, pending_entries
+from spark_mq.indexer.index_files import IndexFilePlan, PendingEntries, pending_entries
 from spark_mq.indexer.stage import StagedLog
-from spark_mq.indexer.staged_files import EntryRange
 from spark_mq.io.file_reader import FileReader
 from spark_mq.store.index.folder import IndexFileInfo, index_end, index_file_names
 
@@ -94,11 +92,7 @@ def plan_gap(gap: IndexGap, staged: StagedLog, layout: IndexLayout, zone: tzinfo
     pending = pending_entries(staged.splits, staged.folder, end)
     if gap.after is not None:
         pending = _up_to(pending, gap.after, layout)
-    placed = place_entries(pending.counts, pending.trailing_messages, layout)
-    of_files: list[list[EntryRange]] = [[] for _ in range(placed.files)]
-    pieces = (column.tolist() for column in (placed.run, placed.file, placed.start, placed.count))
-    for run, file, start, count in zip(*pieces, strict=True):
-        of_files[file].append(pending.ranges[run].part(start, count))
+    _, of_files = pending.by_file(layout)
     header = IndexHeader() if end is None else end.header
     befores = [(header.end_timestamp, header.end_commit_log_offset)]
     for ranges in of_files[:-1]:

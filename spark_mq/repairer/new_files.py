@@ -14,8 +14,7 @@ from spark_mq.format.broker_version import INDEX_FLUSHED_AT_STOP
 from spark_mq.format.consume_queue import Queue
 from spark_mq.format.index_file import IndexLayout
 from spark_mq.format.system_topic import SCHEDULE_TOPIC
-from spark_mq.indexer.index_files import IndexWriter
-from spark_mq.indexer.index_plan import IndexFilePlan
+from spark_mq.indexer.index_files import IndexFilePlan, IndexWriter
 from spark_mq.indexer.stage import StagedLog
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location

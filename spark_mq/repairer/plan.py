@@ -15,8 +15,7 @@ from spark_mq.errors import CorruptIndexError, OptionError, OutputExistsError
 from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.format.index_file import ENTRY_SIZE, IndexLayout
 from spark_mq.format.system_topic import DEFAULT_DELAY_LEVELS, SCHEDULE_TOPIC
-from spark_mq.indexer.index_files import find_time_zone
-from spark_mq.indexer.index_plan import IndexFilePlan
+from spark_mq.indexer.index_files import IndexFilePlan, find_time_zone
 from spark_mq.indexer.output_folder import check_output
 from spark_mq.io.location import Location
 from spark_mq.job.output_committer import WORK_FOLDER, UnfinishedTrees

@@ -17,9 +17,8 @@ from spark_mq import __version__
 from spark_mq.errors import CorruptLogError, NoRoomError, SparkMqError, UnfinishedAppendError
 from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.format.system_topic import DEFAULT_DELAY_LEVELS
-from spark_mq.indexer.new_checkpoint import rebuilt_checkpoint
 from spark_mq.indexer.rebuild_plan import RebuildPlan, Selection, StagingSettings
-from spark_mq.indexer.trees import Extension, extend_trees
+from spark_mq.indexer.trees import WrittenTrees, extend_trees, rebuilt_checkpoint
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.job.output_committer import WORK_FOLDER, OutputCommitter
@@ -70,7 +69,7 @@ class Append:
         log_end: int,
         split_size: int = DEFAULT_SPLIT_SIZE,
         on_progress: Callable[[StageProgress], None] | None = None,
-    ) -> Extension:
+    ) -> WrittenTrees:
         """Write queue files, index files and the checkpoint for the new records, into the append's folder.
 
         Args:
@@ -120,7 +119,7 @@ class Append:
     def _trees(self) -> tuple[str, ...]:
         return (CONSUME_QUEUE, INDEX) if self.target.has_index else (CONSUME_QUEUE,)
 
-    def _write_checkpoint(self, extension: Extension, log_end: int) -> None:
+    def _write_checkpoint(self, extension: WrittenTrees, log_end: int) -> None:
         existing = replace(Checkpoint.load(self.target.store), written_end=log_end)
         last = extension.staged.last_store_timestamp or self.target.last_store_timestamp
         index_end = max(existing.index_msg_timestamp, extension.index.end_timestamp)
@@ -128,7 +127,7 @@ class Append:
         checkpoint = rebuilt_checkpoint(existing, self._trees, last, index_end, last_unit, self.target.broker_versions)
         publish(self.folder / CHECKPOINT, checkpoint.encode(), CHECKPOINT_SIZE)
 
-    def _without_stale_units(self, extension: Extension) -> Extension:
+    def _without_stale_units(self, extension: WrittenTrees) -> WrittenTrees:
         """Make the queues without new messages end where they end; their stale units could lead to new records."""
         written = self.folder / CONSUME_QUEUE
         ends = {
@@ -142,7 +141,7 @@ class Append:
 
     def commit(
         self,
-        extension: Extension,
+        extension: WrittenTrees,
         config: Mapping[str, bytes],
         about: Mapping[str, Any],
         then: Callable[[], None] = lambda: None,

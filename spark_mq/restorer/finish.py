@@ -29,8 +29,8 @@ from spark_mq.errors import OptionError
 from spark_mq.format.broker_version import BrokerVersions
 from spark_mq.format.consume_queue import DEFAULT_FILE_SIZE, UNIT_SIZE, Queue, pre_blank, queue_file_name
 from spark_mq.format.system_topic import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
-from spark_mq.indexer.new_checkpoint import rebuilt_checkpoint
 from spark_mq.indexer.queue_plan import carry_over
+from spark_mq.indexer.trees import rebuilt_checkpoint
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.restorer.config_files import (

@@ -25,9 +25,9 @@ from spark_mq.format.system_topic import DEFAULT_DELAY_LEVELS
 from spark_mq.indexer.queue_plan import PlannedQueue, QueuePlan
 from spark_mq.indexer.queue_runs import Runs, StagedQueue
 from spark_mq.indexer.rebuild_plan import DispatchTargets
-from spark_mq.indexer.split_rows import SPLIT_SCHEMA, SplitRow
 from spark_mq.indexer.stage import StagedLog, misaligned_segments
-from spark_mq.indexer.tag_entries import TagDecision, TaggedRanges, TagRun
+from spark_mq.indexer.staged_files import SPLIT_SCHEMA, SplitRow
+from spark_mq.indexer.tag_entries import TaggedRanges, TagRun, decide_tags
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.job.task_items import TaskItems
@@ -55,7 +55,7 @@ from spark_mq.verifier.queue_folders import irregular_findings, not_checked, que
 from spark_mq.verifier.queue_task import QueueChecker, QueueFiles, QueueFilesCheck
 from spark_mq.verifier.records import FAR_BACK_MILLIS, not_checked_queues
 from spark_mq.verifier.segments import segment_findings
-from spark_mq.verifier.sink import SUMMARY_SCHEMA, Check, CheckTask, FindingSink, Summary, TaskOf, TaskRunner
+from spark_mq.verifier.sink import SUMMARY_SCHEMA, Check, CheckTask, FindingSink, Summary, TaskRunner
 from spark_mq.verifier.split_task import CHECKED_SPLIT_SCHEMA, SplitTask
 
 STAGED, FINDINGS = "staged", "findings"
@@ -257,12 +257,8 @@ class _Check:
 
     def _with_tags(self, staged: StagedLog, index: IndexFolder) -> tuple[StagedLog, TaggedRanges]:
         """The staged log with entries for tags where the index has them; if it shows nothing, the version decides."""
-
-        def run(name: str, task_of: TaskOf, count: int, schema: pa.Schema) -> pa.Table:
-            return self.runner.rows(name, "splits", task_of, count, schema)
-
         layout = index.layout or IndexLayout()
-        return TagDecision(index.files, layout, find_broker_versions(self.store), run).apply(staged)
+        return decide_tags(staged, index.files, layout, find_broker_versions(self.store), self.runner.rows)
 
     def _dispatch(
         self, name: str, splits: Sequence[Split], targets: DispatchTargets, exact: bool

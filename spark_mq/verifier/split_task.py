@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from spark_mq.format.consume_queue import Queue
 from spark_mq.indexer.rebuild_plan import DispatchTargets
-from spark_mq.indexer.split_rows import SPLIT_SCHEMA
+from spark_mq.indexer.staged_files import SPLIT_SCHEMA
 from spark_mq.io.location import Location
 from spark_mq.job.task_items import TaskItems
 from spark_mq.store.log.commit_log import Segment
@@ -83,7 +83,7 @@ def check_split(split: Split, targets: DispatchTargets, exact: bool, sink: Findi
         queues.update(dispatched_queues(chunk.buffer, chunk.frames))
         newest[:] = [int(read_i64(chunk.buffer, int(chunk.frames[-1].store_timestamp_at)))]
 
-    row: dict[str, Any] = dispatch_split(split, targets, exact, see).to_pylist()[0]
+    row = asdict(dispatch_split(split, targets, exact, see))
     sink.add(_corrupt_findings(split, row["corrupt"]))
     row["corrupt"] = _few(row["corrupt"])
     row["dispatched_queues"] = [{"topic": topic, "queue_id": queue_id} for topic, queue_id in sorted(queues)]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from spark_mq.indexer.split_rows import SplitRow
 from spark_mq.indexer.stage import misaligned_segments
+from spark_mq.indexer.staged_files import SplitRow
 from spark_mq.store.log.segment_files import CorruptRange
 
 LAST = 1000

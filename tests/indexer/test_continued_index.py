@@ -19,10 +19,8 @@ from hypothesis import strategies as st
 import spark_mq.indexer.staged_files as entries_file
 from spark_mq.errors import CorruptIndexError
 from spark_mq.format.index_file import HEADER, IndexLayout
-from spark_mq.indexer.index_files import WRITTEN_SCHEMA, IndexWriter
-from spark_mq.indexer.index_plan import pending_entries, plan_index_files
-from spark_mq.indexer.split_rows import SplitRow
-from spark_mq.indexer.staged_files import EntryBatch, EntryRange, StagedEntries, StagedEntriesWriter
+from spark_mq.indexer.index_files import WRITTEN_SCHEMA, IndexWriter, pending_entries, plan_index_files
+from spark_mq.indexer.staged_files import EntryBatch, EntryRange, SplitRow, StagedEntries, StagedEntriesWriter
 from spark_mq.io.location import Location
 from spark_mq.job.task_items import TaskItems
 from spark_mq.job.tasks import LocalTasks

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from spark_mq.indexer.manifest import MANIFEST, Manifest, StagedSegment, segments_now
 from spark_mq.indexer.rebuild_plan import StagingSettings
-from spark_mq.indexer.split_rows import SplitRow
+from spark_mq.indexer.staged_files import SplitRow
 from spark_mq.io.location import Location
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.segment_files import CorruptRange

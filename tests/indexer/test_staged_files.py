@@ -19,8 +19,7 @@ from spark_mq.errors import StorageError
 from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE
 from spark_mq.indexer.manifest import MANIFEST, STAGED, Manifest, StagedSegment
 from spark_mq.indexer.rebuild_plan import StagingSettings
-from spark_mq.indexer.split_rows import SplitRow
-from spark_mq.indexer.staged_files import RUN_SCHEMA, EntryBatch, StagedEntriesWriter, StagedUnits
+from spark_mq.indexer.staged_files import RUN_SCHEMA, EntryBatch, SplitRow, StagedEntriesWriter, StagedUnits
 from spark_mq.io.location import Location
 from spark_mq.job.output_committer import WORK_FOLDER, OutputCommitter
 from tests.support.stores import tree_of

@@ -8,8 +8,8 @@ import pytest
 
 from spark_mq.indexer.rebuild_plan import DispatchTargets
 from spark_mq.indexer.split_dispatch import dispatch_split
-from spark_mq.indexer.split_rows import SplitRow
 from spark_mq.indexer.stage import misaligned_segments
+from spark_mq.indexer.staged_files import SplitRow
 from spark_mq.io.location import Location
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.splits import Split, plan_splits
@@ -20,7 +20,7 @@ SEGMENT_SIZE = 64 << 10
 
 def split_rows(splits: list[Split], exact: bool, folder: Path) -> list[SplitRow]:
     targets = DispatchTargets(Location.resolve(str(folder)), 6_000_000, False, "1s")
-    return [SplitRow.of(dispatch_split(split, targets, exact).to_pylist()[0]) for split in splits]
+    return [dispatch_split(split, targets, exact) for split in splits]
 
 
 @pytest.mark.parametrize("split_size", [1 << 10, 16 << 10, SEGMENT_SIZE])

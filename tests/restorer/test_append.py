@@ -202,7 +202,7 @@ def test_splits_that_do_not_fit_together_are_read_again(
 ) -> None:
     end = middle_of_a_segment(CRC)
     begun = cut(unpacked(CRC), tmp_path / "store", end, CRC)
-    monkeypatch.setattr(stage, "misaligned_segments", lambda rows: sorted({row.segment for row in rows}))
+    monkeypatch.setattr(stage, "misaligned_segments", lambda rows, last_segment: sorted({row.segment for row in rows}))
     with reads_of_the_log(monkeypatch) as offsets:
         append_here(begun, segments_of(unpacked(CRC)), record_ends(CRC)[-1], CRC.broker_conf)
     assert min(offsets) == end

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from spark_mq.indexer.trees import Extension
+from spark_mq.indexer.trees import WrittenTrees
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.job.tasks import LocalTasks, Tasks
@@ -34,7 +34,7 @@ def append_here(
     conf: Path,
     topics: bytes | None = None,
     tasks: Tasks | None = None,
-) -> Extension | None:
+) -> WrittenTrees | None:
     """What was written; None if this append was interrupted, and now is in place."""
     config = {} if topics is None else {TOPICS: topics}
     with appending(Location.resolve(str(store)), BrokerConf.of(str(conf))) as append:
