@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSourceWriter
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, DataSourceWriter
 from pyspark.sql.types import StructType
 
 from spark_mq._compat import register_source
+from spark_mq.live import datasource as live
+from spark_mq.live.options import is_live
 from spark_mq.source.datasource import StoreReads
 from spark_mq.source.lookup_function import register_lookup
 from spark_mq.source.write_options import parse_write_options
@@ -20,6 +22,18 @@ class RocketMQDataSource(StoreReads):
     def name(cls) -> str:
         """The name for `spark.read.format`."""
         return "rocketmq"
+
+    def schema(self) -> StructType:
+        """The default columns of the table. Raises `OptionError` for invalid options."""
+        return live.schema(self.options) if is_live(self.options) else super().schema()
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """The batch reader of the table. Raises `OptionError` for invalid options or unknown columns."""
+        return live.reader(self.options, schema) if is_live(self.options) else super().reader(schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """The stream reader of table `messages`. Raises the same errors as `reader`."""
+        return live.stream_reader(self.options, schema) if is_live(self.options) else super().streamReader(schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """The writer of a DataFrame.

@@ -155,3 +155,17 @@ class SparkNotReachedError(SparkMqError, ConnectionError):
 
 class PackagesNotFetchedError(SparkMqError, ConnectionError):
     """Spark cannot get a Maven package that its session needs."""
+
+
+class RemotingError(SparkMqError, ConnectionError):
+    """A broker or name server was not reached, did not answer in time, or answered with an error."""
+
+
+class ProtocolError(RemotingError, ValueError):
+    """Bytes of a broker or name server break a rule of the remoting protocol, or do not answer the request."""
+
+
+class RefusedError(RemotingError):
+    """A broker or name server refused a request. `code` is the code of its response."""
+
+    code: int = 0

@@ -37,8 +37,13 @@ def columns_of_one_store(table: str, names: list[str]) -> list[str]:
 
 
 def column_names(table: str, schema: StructType) -> list[str]:
-    """The columns that `schema` names, in its order."""
-    known = {field.name: field.dataType for field in full_schema(table)}
+    """The columns of a table of a store that `schema` names, in its order."""
+    return names_of_schema(table, schema, full_schema(table))
+
+
+def names_of_schema(table: str, schema: StructType, columns: StructType) -> list[str]:
+    """The columns that `schema` names, in its order. Raises `OptionError` if `columns` has no such one."""
+    known = {field.name: field.dataType for field in columns}
     for field in schema:
         if field.name not in known:
             near = difflib.get_close_matches(field.name, known, n=1)

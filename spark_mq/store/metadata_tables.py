@@ -80,7 +80,7 @@ def _stored(store: MessageStore, commit_log_offset: int, store_size: int) -> int
 
 def topics(store: MessageStore) -> pa.Table:
     """The rows of table `topics`: the topics of `config/topics.json`, and others that have a queue, by name."""
-    rows = load_config(store.location, "topics.json", _topic_rows) or {}
+    rows = load_config(store.location, "topics.json", topic_rows) or {}
     states = queue_states(store)
     for row in rows.values():
         row |= {"queue_count": 0, "message_count": 0, "problem": states.behind}
@@ -99,7 +99,8 @@ def topics(store: MessageStore) -> pa.Table:
     return table_of([rows[name] for name in sorted(rows)], TOPICS.schema)
 
 
-def _topic_rows(content: Mapping[str, Any]) -> dict[str, Row]:
+def topic_rows(content: Mapping[str, Any]) -> dict[str, Row]:
+    """The settings of each topic of `config/topics.json`, for `load_config`."""
     return {
         str(name): {
             "topic": str(name),
@@ -134,7 +135,7 @@ def consumer_offsets(store: MessageStore, topic: str | None = None, consumer_gro
 def _progress(store: MessageStore, states: QueueStates, queue: Queue, offset: int) -> Row:
     """The columns about a reader of a queue that reads on at an offset."""
     min_offset, max_offset = _ends(store, queue)
-    state = _offset_state(offset, min_offset, max_offset, queue in store.queues)
+    state = offset_state(offset, min_offset, max_offset, queue in store.queues)
     problem = _offset_problem(state, states, queue, max_offset)
     row: Row = {"topic": queue[0], "queue_id": queue[1], "min_offset": min_offset, "max_offset": max_offset}
     return row | {"lag": max_offset - offset if problem is None else None, "state": state, "problem": problem}
@@ -152,7 +153,8 @@ def _offset_problem(state: str, states: QueueStates, queue: Queue, max_offset: i
     return None if queue_state.problem is None else f"the queue is {queue_state.name}: {queue_state.problem}"
 
 
-def _offset_state(offset: int, min_offset: int, max_offset: int, has_queue: bool) -> str:
+def offset_state(offset: int, min_offset: int, max_offset: int, has_queue: bool) -> str:
+    """The state of a group's offset in a queue (table `consumer_offsets`)."""
     if not has_queue and offset > 0:
         return "NO_QUEUE"
     if offset < min_offset:

@@ -219,6 +219,25 @@ def scan_records(buffer: Bytes, position: int, stop: int, base: int, end: int, f
 
 
 @kernel
+def scan_sent_records(buffer: Bytes, frames: Frames) -> tuple[int, int, int]:
+    """Scan records that a broker sent, one after the other, whose own offsets can be any. `frames` has room for all.
+
+    Returns the number of frames written, the position at which the scan ended, and why (`ScanStatus`): STOP at the end.
+    """
+    count, position = 0, 0
+    while position < buffer.size:
+        if buffer.size - position < MIN_RECORD_SIZE:
+            return count, position, BAD_SIZE
+        base = read_i64(buffer, position + COMMIT_LOG_OFFSET_AT) - position
+        status = read_frame(buffer, position, base, buffer.size, frames[count])
+        if status != RECORD:
+            return count, position, status
+        position += int(frames[count].store_size)
+        count += 1
+    return count, position, STOP
+
+
+@kernel
 def skip_records(buffer: Bytes, stop: int, data_end: int, base: int, end: int, newest: int) -> tuple[int, int]:
     """Skip the records from index 0 on that start before `stop`, as long as nothing has to be decided about them.
 

@@ -1,0 +1,173 @@
+"""The brokers of a live cluster that answer, their topics, and the ranges of queues that a read has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from spark_mq.errors import CorruptLogError, ProtocolError, RefusedError, RemotingError
+from spark_mq.format.record import Record, decode_record
+from spark_mq.live.options import LiveOptions
+from spark_mq.remoting.client import RemotingClient
+from spark_mq.remoting.codes import ResponseCode
+from spark_mq.remoting.pull import ALL_MESSAGES, QueueRange, Subscription, pull
+from spark_mq.remoting.requests import (
+    READABLE,
+    Broker,
+    broker_config,
+    config_text,
+    find_brokers,
+    max_offset,
+    min_offset,
+    offset_by_time,
+)
+from spark_mq.source.predicate import IntegerSet
+from spark_mq.store.config.config_file import as_integer, parse_fastjson
+
+_MAX_QUERIED = 64
+"""The default of `maxMsgsNumBatch`."""
+_AT_ONCE = 8
+"""Requests of one planner that may be on the way."""
+
+
+@dataclass(frozen=True)
+class LiveTopic:
+    """The settings of a topic in a broker (`TopicConfig`)."""
+
+    read_queue_nums: int
+    write_queue_nums: int
+    perm: int
+
+
+@dataclass(frozen=True)
+class LiveBroker:
+    """A broker that is read: its master or one of its slaves."""
+
+    client: RemotingClient
+    broker: Broker
+    address: str
+
+    @property
+    def names(self) -> tuple[str, str, str]:
+        """The values of the columns cluster, broker and store."""
+        return self.broker.cluster, self.broker.name, self.address
+
+    @cached_property
+    def topics(self) -> Mapping[str, LiveTopic]:
+        """The topics of the broker, by name."""
+        try:
+            content = parse_fastjson(config_text(self.client, self.address, "topics.json").decode("utf-8"))
+            return _topics(content)
+        except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
+            raise ProtocolError(f"{self.address}: the answer with its topics cannot be read: {error!r}") from error
+
+    @cached_property
+    def max_queried(self) -> int:
+        """How many messages the broker returns at most for one query by key (`maxMsgsNumBatch`)."""
+        value = broker_config(self.client, self.address).get("maxMsgsNumBatch", "")
+        return int(value) if value.isascii() and value.isdigit() else _MAX_QUERIED
+
+    def queues(self, topic: str) -> list[QueueRange]:
+        """The queues of a topic that consumers can read, each from its first offset to its end."""
+        found = self.topics.get(topic)
+        if found is None or not found.perm & READABLE:
+            return []
+        numbers = range(found.read_queue_nums)
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            return list(pool.map(lambda queue_id: self.queue(topic, queue_id), numbers))
+
+    def queue(self, topic: str, queue_id: int) -> QueueRange:
+        """A queue, from its first offset to its end."""
+        first, stop = (read(self.client, self.address, topic, queue_id) for read in (min_offset, max_offset))
+        return QueueRange(self.broker.name, self.address, topic, queue_id, max(first, 0), max(first, stop, 0))
+
+
+def _topics(content: Any) -> dict[str, LiveTopic]:
+    return {
+        str(name): LiveTopic(*(as_integer(one[key], 32) for key in ("readQueueNums", "writeQueueNums", "perm")))
+        for name, one in sorted(content["topicConfigTable"].items())
+    }
+
+
+def live_brokers(client: RemotingClient, from_slave: bool = False) -> list[LiveBroker]:
+    """The brokers of the cluster, by name.
+
+    Raises:
+        RemotingError: No name server answers, none knows a broker, or a broker has no such member.
+    """
+    found = find_brokers(client)
+    if not found:
+        raise RemotingError(f"the name servers {', '.join(client.settings.name_servers)} know no broker: does one run?")
+    return [LiveBroker(client, broker, broker.address(from_slave)) for broker in found]
+
+
+def selected_topics(broker: LiveBroker, options: LiveOptions) -> list[str]:
+    """The topics of a broker that are read, by name."""
+    return [topic for topic in broker.topics if options.selects(topic)]
+
+
+def planned_queues(broker: LiveBroker, options: LiveOptions) -> Iterator[QueueRange]:
+    """The ranges of queues of a broker that can have messages that match."""
+    predicate = options.read.predicate
+    for topic in selected_topics(broker, options):
+        for queue in broker.queues(topic):
+            if predicate.queue_ids is None or queue.queue_id in predicate.queue_ids:
+                yield narrowed(broker, queue, predicate.queue_offset, predicate.store_timestamp)
+
+
+def narrowed(broker: LiveBroker, queue: QueueRange, offsets: IntegerSet, times: IntegerSet) -> QueueRange:
+    """The part of a queue that can have the offsets and the store times.
+
+    The broker looks for times by its own binary search (`ConsumeQueue.getOffsetInQueueByTime`), so store times of the
+    queue must not decrease. 4.9 chooses a file of the queue by its mtime, returns any message that has the time, or the
+    nearest of two messages. So what it finds counts only if the message there, or before it, shows that it is right.
+    """
+    start, stop = queue.start, queue.stop
+    if start < stop and times.first is not None:
+        found = offset_by_time(broker.client, broker.address, queue.topic, queue.queue_id, times.first - 1)
+        if start < found <= stop and stored_before(broker, queue, found - 1, times.first):
+            start = found
+    if start < stop and times.last is not None:
+        found = 1 + offset_by_time(broker.client, broker.address, queue.topic, queue.queue_id, times.last + 1)
+        if start <= found < stop and stored_before(broker, queue, found, times.last + 1) is False:
+            stop = found
+    start = start if offsets.first is None else max(start, offsets.first)
+    stop = stop if offsets.last is None else min(stop, offsets.last + 1)
+    return replace(queue, start=start, stop=max(start, stop))
+
+
+def stored_before(broker: LiveBroker, queue: QueueRange, offset: int, time: int) -> bool | None:
+    """Whether the message at a queue offset was stored before a time in milliseconds; None if it is not there."""
+    record = message_at(broker, queue, offset)
+    return None if record is None else record.store_timestamp < time
+
+
+def message_at(broker: LiveBroker, queue: QueueRange, offset: int) -> Record | None:
+    """The message at a queue offset; None if the broker has none there."""
+    pulled = pull(broker.client, replace(queue, start=offset, stop=offset + 1), offset)
+    if not pulled.records:
+        return None
+    try:
+        record = decode_record(pulled.records)
+    except CorruptLogError as error:
+        raise ProtocolError(f"{queue.address}: the message at queue offset {offset} of {queue}: {error}") from error
+    return record if record.queue_offset == offset else None
+
+
+def understood(broker: LiveBroker, queue: QueueRange, subscription: Subscription) -> Subscription:
+    """The subscription, if the broker applies it; else all messages.
+
+    A broker without `enablePropertyFilter` refuses SQL92, and one of 4.9 refuses the functions of 5.x.
+    """
+    if subscription.type != "SQL92":
+        return subscription
+    try:
+        pull(broker.client, queue, queue.start, subscription)
+    except RefusedError as error:
+        if error.code in (ResponseCode.SYSTEM_ERROR, ResponseCode.SUBSCRIPTION_PARSE_FAILED):
+            return ALL_MESSAGES
+        raise
+    return subscription

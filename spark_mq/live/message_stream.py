@@ -1,0 +1,215 @@
+"""The stream reader of messages of a live cluster: one process of the query finds the ends of queues, tasks pull.
+
+Spark requests the end of the next batch, writes this end to the checkpoint, and reads from the last end to this one;
+after a failure it reads the same ranges again. A range of a queue always has the same messages, unless they expire, or
+the topic is deleted and made again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from spark_mq._compat import HAS_READ_LIMITS, ReadAllAvailable, SupportsTriggerAvailableNow, limited_read
+from spark_mq.errors import DataLossError, OptionError, RefusedError, RemotingError
+from spark_mq.live.cluster import LiveBroker, live_brokers, narrowed, selected_topics, understood
+from spark_mq.live.messages import LiveMessagesReader, Pulls, pulls_partitions
+from spark_mq.live.options import COMMITTED, LiveStreamOptions
+from spark_mq.live.stream_offset import LiveOffset, QueueKey
+from spark_mq.remoting.client import RemotingClient
+from spark_mq.remoting.pull import QueueRange, pull
+from spark_mq.remoting.requests import consumer_offset
+from spark_mq.remoting.writes import update_consumer_offset
+from spark_mq.source.options import LATEST
+from spark_mq.source.predicate import ALL, IntegerSet
+
+_LOG = logging.getLogger(__name__)
+
+
+class LiveMessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The stream reader; `columns` are the columns that the query reads."""
+
+    def __init__(self, options: LiveStreamOptions, columns: list[str]) -> None:
+        """Raise `OptionError` if this Spark does not support the options."""
+        if not HAS_READ_LIMITS and (options.max_bytes is not None or options.max_messages is not None):
+            raise OptionError("options maxBytesPerTrigger and maxMessagesPerTrigger need Spark 4.2 or later")
+        self._options = options
+        self._rows = LiveMessagesReader(options.read, columns)
+        self._last = LiveOffset({})
+        self._ends: dict[QueueKey, QueueRange] | None = None
+        """The queues as they were when the reader last asked."""
+        self._is_fixed = False
+        self._committed: dict[QueueKey, int] = {}
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """The start of a new stream."""
+        with RemotingClient(self._options.read.client) as client:
+            brokers = {broker.broker.name: broker for broker in live_brokers(client, self._options.read.from_slave)}
+            queues = self._queues(brokers.values())
+            self._last = LiveOffset({key: self._start(brokers[key[0]], queue) for key, queue in queues.items()})
+        return self._last.to_json()
+
+    def latestOffset(  # noqa: N802
+        self, start: Mapping[str, Any] | None = None, limit: object = None
+    ) -> dict[str, Any]:
+        """The end of the batch that starts at `start`; `start` itself if there is no new message.
+
+        Spark before 4.2 passes no arguments.
+        """
+        begin = self._last if start is None else LiveOffset.of_json(start)
+        is_limited = limit is not None and not isinstance(limit, ReadAllAvailable)
+        with RemotingClient(self._options.read.client) as client:
+            self._last = self._next(client, begin, is_limited)
+        return self._last.to_json()
+
+    def getDefaultReadLimit(self) -> Any:  # noqa: N802
+        """The limit of a batch, from the options."""
+        if self._options.max_bytes is None and self._options.max_messages is None:
+            return ReadAllAvailable()
+        return limited_read(self._options.max_messages)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Fix the end of the query: messages that are stored from now on are for the next query."""
+        with RemotingClient(self._options.read.client) as client:
+            self._ends = self._queues(live_brokers(client, self._options.read.from_slave))
+        self._is_fixed = True
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """The ends of the queues when the reader last asked for them, for the query's progress."""
+        if self._ends is None:
+            return None
+        return LiveOffset({key: queue.stop for key, queue in self._ends.items()}).to_json()
+
+    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
+        """The ranges of queues of the batch."""
+        first, last, options = LiveOffset.of_json(start), LiveOffset.of_json(end), self._options.read
+        self._last = last
+        found: list[Pulls] = []
+        with RemotingClient(options.client) as client:
+            brokers = {broker.broker.name: broker for broker in live_brokers(client, options.from_slave)}
+            for key, stop in last.queues.items():
+                name, topic, queue_id = key
+                position = last.start_of(key, first)
+                if position >= stop:
+                    continue
+                if name not in brokers:
+                    raise RemotingError(
+                        f"the name servers do not know broker {name}, whose messages are read: start it"
+                    )
+                broker = brokers[name]
+                queue = QueueRange(name, broker.address, topic, queue_id, position, stop)
+                subscription = understood(broker, queue, options.subscription(topic))
+                found.append(Pulls(broker.names, queue, subscription))
+        return pulls_partitions(found)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one partition. Raises `DataLossError` if messages expired since the batch was planned."""
+        yield from self._rows.read(partition)
+
+    def commit(self, end: Mapping[str, Any]) -> None:
+        """Set the offsets of the group of option `commitOffsets`: the batch that ends here is done.
+
+        Raises `RefusedError` if a broker does not know the group: 5.x makes none (mqadmin updateSubGroup does).
+        """
+        group = self._options.commit_group
+        if group is None:
+            return
+        with RemotingClient(self._options.read.client) as client:
+            addresses = {one.broker.name: one.broker.address() for one in live_brokers(client)}
+            for key, offset in LiveOffset.of_json(end).queues.items():
+                broker, topic, queue_id = key
+                if broker not in addresses or self._committed.get(key) == offset:
+                    continue  # a broker that does not run gets the offsets after a later batch
+                update_consumer_offset(client, addresses[broker], group, topic, queue_id, offset)
+                self._committed[key] = offset
+
+    def _queues(self, brokers: Iterable[LiveBroker]) -> dict[QueueKey, QueueRange]:
+        """The queues that the stream reads, of brokers that answer."""
+        options = self._options.read
+        found: dict[QueueKey, QueueRange] = {}
+        for broker in brokers:
+            try:
+                queues = [queue for topic in selected_topics(broker, options) for queue in broker.queues(topic)]
+            except RefusedError:
+                raise
+            except RemotingError as error:
+                _LOG.warning("%s; its messages come with a later batch", error)
+                continue
+            ids = options.read.predicate.queue_ids
+            found.update(
+                ((queue.broker, queue.topic, queue.queue_id), queue)
+                for queue in queues
+                if ids is None or queue.queue_id in ids
+            )
+        return found
+
+    def _start(self, broker: LiveBroker, queue: QueueRange) -> int:
+        """Where a new stream starts in a queue."""
+        options = self._options
+        if options.starting_timestamp is not None:
+            return narrowed(broker, queue, ALL, IntegerSet(first=options.starting_timestamp)).start
+        if options.starting_offsets == LATEST:
+            return queue.stop
+        if options.starting_offsets == COMMITTED:
+            group = options.consumer_group or ""
+            found = consumer_offset(broker.client, broker.address, group, queue.topic, queue.queue_id)
+            if found is not None and not queue.start <= found <= queue.stop:
+                self._lose(f"group {group} has offset {found} in {queue}, which has {queue.start} to {queue.stop - 1}")
+                return queue.start
+            return queue.start if found is None else found
+        return queue.start
+
+    def _next(self, client: RemotingClient, begin: LiveOffset, is_limited: bool) -> LiveOffset:
+        if self._ends is None or not self._is_fixed:
+            self._ends = self._queues(live_brokers(client, self._options.read.from_slave))
+        starts, began = {}, {}
+        for key, queue in self._ends.items():
+            position = begin.queues.get(key)
+            if position is None:
+                began[key] = queue.start
+            elif not queue.start <= position <= queue.stop and not (self._is_fixed and position > queue.stop):
+                self._lose(f"{queue} was read up to {position}, and has {queue.start} to {queue.stop - 1} now")
+                began[key] = queue.start
+            starts[key] = began.get(key, position or 0)
+        ends = {key: max(queue.stop, starts[key]) for key, queue in self._ends.items()}
+        if is_limited:
+            ends = self._limited(client, starts, ends)
+        if ends == {key: begin.queues.get(key) for key in ends} and not began:
+            return begin
+        return LiveOffset(dict(begin.queues) | ends, began)
+
+    def _limited(
+        self, client: RemotingClient, starts: Mapping[QueueKey, int], ends: Mapping[QueueKey, int]
+    ) -> dict[QueueKey, int]:
+        """The ends of a batch within the limits, which queues share by the number of messages that they have."""
+        options = self._options
+        counts = {key: end - starts[key] for key, end in ends.items()}
+        total = sum(counts.values())
+        share = 1.0 if options.max_messages is None or not total else min(1.0, options.max_messages / total)
+        if options.max_bytes is not None:
+            size = sum(count * self._message_size(client, key, starts[key]) for key, count in counts.items() if count)
+            share = min(share, options.max_bytes / size) if size else share
+        # At least one message of one queue, so that the stream goes on.
+        parts = {key: int(count * share) for key, count in counts.items()}
+        if total and not any(parts.values()):
+            parts[max(counts, key=lambda key: counts[key])] = 1
+        return {key: starts[key] + part for key, part in parts.items()}
+
+    def _message_size(self, client: RemotingClient, key: QueueKey, offset: int) -> float:
+        """The mean size of the next messages of a queue, in bytes."""
+        queue = (self._ends or {})[key]
+        pulled = pull(client, queue, offset)
+        return len(pulled.records) / max(pulled.next_offset - offset, 1)
+
+    def _lose(self, what: str) -> None:
+        """Raise an error for messages that are gone, or log them, as option `failOnDataLoss` says."""
+        reason = f"{what}: messages expired before they were read, or the topic was deleted and made again"
+        if self._options.read.fail_on_data_loss:
+            raise DataLossError(
+                f"{reason}. With failOnDataLoss=false the stream continues with the first that is there"
+            )
+        _LOG.warning("%s; the stream continues with the first message that is there", reason)

@@ -1,0 +1,300 @@
+"""The batch reader of messages of a live cluster: one process plans ranges of queues, tasks pull them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from spark_mq.errors import CorruptLogError, DataLossError, ProtocolError
+from spark_mq.format.message_id import decode_offset_message_id
+from spark_mq.live.cluster import LiveBroker, live_brokers, planned_queues, selected_topics, understood
+from spark_mq.live.options import LiveOptions
+from spark_mq.remoting.client import RemotingClient
+from spark_mq.remoting.pull import Pulled, QueueRange, Subscription, pull_range
+from spark_mq.remoting.requests import query_messages, view_message
+from spark_mq.source.messages import MAX_BATCH_ROWS, frozen_modules
+from spark_mq.source.options import Mode
+from spark_mq.source.predicate import Predicate
+from spark_mq.store.config.named_stores import STORE_COLUMNS
+
+if TYPE_CHECKING:
+    from spark_mq.format.array_types import Bytes
+    from spark_mq.format.kernels.frames import Frames
+
+PARTITION_OFFSETS = 1 << 16
+"""Queue offsets that one task reads at most."""
+_CHUNK_SIZE = 4 << 20
+"""Bytes of records that are decoded together."""
+_INDEX_MILLIS = 1000
+"""The index knows store times by the second."""
+_LATEST = (1 << 63) - 1
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Pulls:
+    """A range of a queue that is pulled; `names` are the values of the columns cluster, broker and store."""
+
+    names: tuple[str, str, str]
+    queue: QueueRange
+    subscription: Subscription
+
+
+@dataclass
+class PullsPartition(InputPartition):
+    """Ranges of queues that one task pulls, one after the other."""
+
+    ranges: list[Pulls]
+
+
+@dataclass
+class KeyPartition(InputPartition):
+    """Topics of a broker in which a task looks for keys, or for messages at commit log offsets.
+
+    `max_queried` is how many messages the broker returns at most for one query by key.
+    """
+
+    names: tuple[str, str, str]
+    topics: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    commit_log_offsets: tuple[int, ...] = ()
+    max_queried: int = 0
+
+
+class LiveMessagesReader(DataSourceReader):
+    """The reader of messages; `columns` are the columns that the query reads."""
+
+    def __init__(self, options: LiveOptions, columns: list[str]) -> None:
+        self._options = options
+        self._columns = columns
+        self._of_message = [name for name in columns if name not in STORE_COLUMNS]
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """A partition for each range of a queue, or for each broker if messages are found by a key or an id."""
+        options = self._options
+        with RemotingClient(options.client) as client:
+            brokers = live_brokers(client, options.from_slave)
+            if options.read.predicate.offset_message_ids is not None:
+                return _id_partitions(brokers, options.read.predicate.offset_message_ids)
+            _warn_of_missing(brokers, options)
+            keys = options.read.predicate.keys or options.read.predicate.unique_keys
+            if keys is not None:
+                return [
+                    KeyPartition(one.names, tuple(selected_topics(one, options)), tuple(keys), (), one.max_queried)
+                    for one in brokers
+                ]
+            return pulls_partitions(
+                Pulls(broker.names, queue, understood(broker, queue, options.subscription(queue.topic)))
+                for broker in brokers
+                for queue in planned_queues(broker, options)
+            )
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        """The rows of one partition. Spark calls this method with None if there is no partition."""
+        with frozen_modules(), RemotingClient(self._options.client) as client:
+            if isinstance(partition, PullsPartition):
+                for one in partition.ranges:
+                    yield from self._read_range(client, one)
+            elif isinstance(partition, KeyPartition):
+                for buffer in _found(client, partition, self._options.read.predicate):
+                    frames = _frames(buffer, partition.names[2])
+                    yield from self._batches(buffer, frames, partition.names)
+
+    def _read_range(self, client: RemotingClient, one: Pulls) -> Iterator[pa.RecordBatch]:
+        options, queue = self._options, one.queue
+        while queue.start < queue.stop:
+            pulls = pull_range(client, queue, one.subscription, options.pulls_at_once, options.max_bytes_per_second)
+            try:
+                for buffer, next_offset in _chunks(pulls):
+                    yield from self._batches(buffer, _of_range(buffer, queue), one.names)
+                    queue = replace(queue, start=next_offset)
+                return
+            except DataLossError as error:
+                if options.fail_on_data_loss:
+                    raise
+                queue = _kept(client, queue)
+                _LOG.warning("%s; the read continues at queue offset %d", error, queue.start)
+
+    def _batches(self, buffer: Bytes, frames: Frames, names: tuple[str, str, str]) -> Iterator[pa.RecordBatch]:
+        """The rows of the messages that match."""
+        from spark_mq.format.kernels.batches import BODY_COLUMNS, message_batches
+        from spark_mq.format.kernels.columns import MessageColumns
+        from spark_mq.source.row_filter import filter_frames
+
+        read = self._options.read
+        fails = read.mode == Mode.FAILFAST
+        check_crc = read.check_crc and (fails or not BODY_COLUMNS.isdisjoint(self._of_message))
+        matching = filter_frames(read.predicate, MessageColumns(buffer, frames))
+        for messages in message_batches(buffer, matching, self._of_message, MAX_BATCH_ROWS, check_crc=check_crc):
+            if fails and messages.bodies is not None and messages.bodies.reasons:
+                raise CorruptLogError(f"{names[2]}: {min(messages.bodies.reasons.items())[1]}")
+            columns = dict(zip(STORE_COLUMNS, (pa.repeat(name, messages.frames.size) for name in names), strict=True))
+            batch = messages.record_batch(self._of_message)
+            columns |= dict(zip(self._of_message, batch.columns, strict=True))
+            yield pa.RecordBatch.from_pydict({name: columns[name] for name in self._columns}, self._schema())
+
+    def _schema(self) -> pa.Schema:
+        from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS
+
+        named = {name: pa.field(name, pa.string()) for name in STORE_COLUMNS}
+        return pa.schema([(named | ALL_MESSAGE_FIELDS)[name] for name in self._columns])
+
+
+def pulls_partitions(ranges: Iterable[Pulls]) -> list[InputPartition]:
+    """The ranges in parts of at most `PARTITION_OFFSETS`: a large range in several of them, small ones together."""
+    partitions: list[InputPartition] = []
+    parts: list[Pulls] = []
+    room = PARTITION_OFFSETS
+    for one in ranges:
+        start = one.queue.start
+        while start < one.queue.stop:
+            stop = min(start + room, one.queue.stop)
+            parts.append(replace(one, queue=replace(one.queue, start=start, stop=stop)))
+            room, start = room - (stop - start), stop
+            if not room:
+                partitions.append(PullsPartition(parts))
+                parts, room = [], PARTITION_OFFSETS
+    return [*partitions, PullsPartition(parts)] if parts else partitions
+
+
+def _warn_of_missing(brokers: Sequence[LiveBroker], options: LiveOptions) -> None:
+    known = {topic for broker in brokers for topic in broker.topics}
+    for topic in options.topics or ():
+        if topic not in known:
+            _LOG.warning("no broker of %s has topic %s", ", ".join(options.client.name_servers), topic)
+
+
+def _id_partitions(brokers: Sequence[LiveBroker], ids: Iterable[str]) -> list[InputPartition]:
+    """A partition for each broker whose address is in an id; no other address is asked."""
+    by_address = {broker.address: broker for broker in brokers}
+    found: list[InputPartition] = []
+    for one in ids:
+        host, commit_log_offset = decode_offset_message_id(one)
+        address = _address(host)
+        if address in by_address:
+            found.append(KeyPartition(by_address[address].names, commit_log_offsets=(commit_log_offset,)))
+        else:
+            _LOG.warning("offset message id %s is of %s, which is not a broker of this cluster", one, address)
+    return found
+
+
+def _address(store_host: bytes) -> str:
+    from ipaddress import ip_address
+
+    host = ip_address(store_host[:-4])
+    port = int.from_bytes(store_host[-4:], "big")
+    return f"{host}:{port}" if host.version == 4 else f"[{host}]:{port}"
+
+
+def _chunks(pulls: Iterator[Pulled]) -> Iterator[tuple[Bytes, int]]:
+    """The records of pulls, about 4 MiB together, and the queue offset after them."""
+    pieces: list[bytes] = []
+    size = next_offset = 0
+    for pulled in pulls:
+        pieces.append(pulled.records)
+        size, next_offset = size + len(pulled.records), pulled.next_offset
+        if size >= _CHUNK_SIZE:
+            yield np.frombuffer(b"".join(pieces), np.uint8), next_offset
+            pieces, size = [], 0
+    if size:
+        yield np.frombuffer(b"".join(pieces), np.uint8), next_offset
+
+
+def _frames(buffer: Bytes, address: str) -> Frames:
+    """The records that a broker sent. Raises `ProtocolError` if the bytes are anything else."""
+    from spark_mq.format.kernels.frames import CORRUPTION_REASONS, ScanStatus, new_frames, scan_sent_records
+    from spark_mq.format.record import MIN_RECORD_SIZE
+
+    frames = new_frames(buffer.size // MIN_RECORD_SIZE + 1)
+    count, position, status = scan_sent_records(buffer, frames)
+    if status != ScanStatus.STOP:
+        reason = CORRUPTION_REASONS.get(ScanStatus(status), "a part of a record")
+        raise ProtocolError(f"{address}: an answer has no record at byte {position}: {reason}")
+    return frames[:count]
+
+
+def _of_range(buffer: Bytes, queue: QueueRange) -> Frames:
+    """The records of a range. Raises `ProtocolError` if a record is of another queue, or before the range."""
+    from spark_mq.format.kernels.columns import MessageColumns
+
+    frames = _frames(buffer, queue.address)
+    messages = MessageColumns(buffer, frames)
+    offsets = messages.column("queue_offset").to_numpy()
+    is_own = messages.topic_is(queue.topic.encode()) & (messages.column("queue_id").to_numpy() == queue.queue_id)
+    if not is_own.all() or (np.diff(offsets) <= 0).any() or (offsets.size and offsets[0] < queue.start):
+        raise ProtocolError(
+            f"{queue.address}: PULL_MESSAGE of {queue} from queue offset {queue.start} was answered with messages of "
+            "another queue, or of other offsets"
+        )
+    kept: Frames = frames[offsets < queue.stop]
+    return kept
+
+
+def _kept(client: RemotingClient, queue: QueueRange) -> QueueRange:
+    """The part of a range that the broker still has."""
+    from spark_mq.remoting.requests import max_offset, min_offset
+
+    first = min_offset(client, queue.address, queue.topic, queue.queue_id)
+    last = max_offset(client, queue.address, queue.topic, queue.queue_id)
+    start = max(queue.start, first)
+    return replace(queue, start=start, stop=max(start, min(queue.stop, last)))
+
+
+def _found(client: RemotingClient, partition: KeyPartition, predicate: Predicate) -> Iterator[Bytes]:
+    """The records that a broker finds; each message once."""
+    address = partition.names[2]
+    for offset in partition.commit_log_offsets:
+        yield np.frombuffer(view_message(client, address, None, offset), np.uint8)
+    for topic in partition.topics:
+        seen: set[int] = set()
+        for key in partition.keys:
+            yield from _with_key(client, partition, topic, key, predicate, seen)
+
+
+def _with_key(
+    client: RemotingClient, partition: KeyPartition, topic: str, key: str, predicate: Predicate, seen: set[int]
+) -> Iterator[Bytes]:
+    """The records that the broker's index finds for a key, newest first; others with the same hash are among them.
+
+    A broker returns only so many at once, and the index knows times by the second. So the query is sent again for the
+    time up to the oldest message that was found, and then for the seconds before it, until nothing is found.
+    """
+    from spark_mq.format.kernels.columns import MessageColumns
+
+    address = partition.names[2]
+    begin, end = predicate.store_timestamp.bounds
+    begin, end = max((begin or 0) - _INDEX_MILLIS, 0), _LATEST if end is None else end
+    while end >= begin:
+        records = query_messages(client, address, topic, key, partition.max_queried, begin, end)
+        buffer = np.frombuffer(records, np.uint8)
+        messages = MessageColumns(buffer, _frames(buffer, address))
+        offsets = messages.column("commit_log_offset").to_numpy()
+        if not offsets.size:
+            return
+        oldest = min(int(messages.store_timestamp_millis().min()), end)
+        # A message that has a key twice is in the index twice, and a broker returns it twice.
+        _, first = np.unique(offsets, return_index=True)
+        new = np.array([index for index in first.tolist() if int(offsets[index]) not in seen], np.intp)
+        seen.update(offsets.tolist())
+        if new.size:
+            yield np.concatenate([buffer[at : at + size] for at, size in _places(messages.frames[new])])
+            end = oldest
+            continue
+        if offsets.size >= partition.max_queried:
+            _LOG.warning(
+                "%s: topic %s has at least %d messages with key %r (or another key with its hash) within a second, and "
+                "the broker shows no more: read the topic without the key to be sure of all",
+                *(address, topic, offsets.size, key),
+            )
+        end = oldest - _INDEX_MILLIS
+
+
+def _places(frames: Frames) -> Iterator[tuple[int, int]]:
+    return zip(frames.position.tolist(), frames.store_size.tolist(), strict=True)

@@ -1,0 +1,262 @@
+"""The options of a read of a live cluster, and their parser."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from spark_mq.errors import OptionError, similar
+from spark_mq.format.system_topic import SCHEDULE_TOPIC, TIMER_TOPIC, is_system_topic
+from spark_mq.remoting.access import Credentials, Tls
+from spark_mq.remoting.client import SCHEME, ClientSettings, parse_name_servers
+from spark_mq.remoting.pull import ALL_MESSAGES, Subscription
+from spark_mq.source.options import (
+    EARLIEST,
+    LATEST,
+    ReadOptions,
+    parse_boolean,
+    parse_choice,
+    parse_optional_integer,
+    parse_optional_timestamp,
+    parse_options,
+    parse_size,
+)
+from spark_mq.source.predicate import Predicate
+from spark_mq.tables.live import (
+    CLUSTER_OPTIONS,
+    LIVE_READ_OPTIONS_OF_STREAMS,
+    LIVE_STREAM_OPTIONS,
+    LIVE_TABLES,
+    live_options,
+)
+from spark_mq.tables.messages import MESSAGES
+
+COMMITTED = "committed"
+STREAM_PATIENCE = 60.0
+"""Seconds for which a stream waits for a broker that does not answer, such as one that starts again."""
+_PULLS_AT_ONCE = 4
+_CLUSTER = tuple(option.name for option in CLUSTER_OPTIONS)
+_STREAM_ONLY = tuple(option.name for option in LIVE_STREAM_OPTIONS)
+_OTHER_TAGS_CODES = (SCHEDULE_TOPIC, TIMER_TOPIC)
+"""Topics whose tags codes are not those of tags, so that a broker cannot select messages by tags."""
+_OWN = ("topic", "topicPattern", "pullsAtOnce", "maxBytesPerSecond", "failOnDataLoss")
+"""Options of messages that a store does not have, or has with another meaning."""
+
+
+def is_live(options: Mapping[str, str]) -> bool:
+    """Whether the options of a read name a live cluster."""
+    return next((value for key, value in options.items() if key.lower() == "path"), "").startswith(SCHEME)
+
+
+@dataclass(frozen=True)
+class LiveOptions:
+    """The options of a batch read.
+
+    Attributes:
+        read: The options that a store has, too.
+        topics: The topics that are named; None if a pattern or an offset message id selects messages.
+        topic_pattern: Topics whose whole name matches; None if topics are named.
+        sql92: The text of the filter that a broker is asked to apply; None for none.
+    """
+
+    client: ClientSettings
+    read: ReadOptions
+    topics: tuple[str, ...] | None = None
+    topic_pattern: str | None = None
+    sql92: str | None = None
+    from_slave: bool = False
+    pulls_at_once: int = _PULLS_AT_ONCE
+    max_bytes_per_second: int | None = None
+    fail_on_data_loss: bool = True
+
+    @property
+    def table(self) -> str:
+        """The name of the table."""
+        return self.read.table
+
+    def selects(self, topic: str) -> bool:
+        """Whether messages of a topic are read. A pattern never selects a topic of the system."""
+        if self.topics is not None:
+            return topic in self.topics
+        if self.topic_pattern is None or is_system_topic(topic):
+            return self.topic_pattern is None
+        return re.fullmatch(self.topic_pattern, topic) is not None
+
+    def subscription(self, topic: str) -> Subscription:
+        """Which messages a broker is asked for. Rows are checked again, so these can be more than the options say."""
+        if topic in _OTHER_TAGS_CODES:
+            return ALL_MESSAGES
+        if self.read.predicate.tags is not None:
+            return Subscription(" || ".join(sorted(self.read.predicate.tags)))
+        return ALL_MESSAGES if self.sql92 is None else Subscription(self.sql92, "SQL92")
+
+
+def parse_live_options(options: Mapping[str, str]) -> LiveOptions:
+    """The options of a batch read of a live cluster.
+
+    Args:
+        options: Names and values, as Spark passes them; names are not case-sensitive.
+
+    Raises:
+        OptionError: An option is unknown, has an invalid value, or has no effect.
+    """
+    table = next((value for key, value in options.items() if key.lower() == "table"), MESSAGES.name).lower()
+    parse_choice("table", table, tuple(LIVE_TABLES))
+    given = _given(options, table, [option.name for option in live_options(table)])
+    shared = {name: value for name, value in given.items() if name not in _CLUSTER and name not in _OWN}
+    topics = _parse_topics(given)
+    if table == "route":
+        read = ReadOptions(given["path"], table)
+    else:
+        one = {"topic": topics[0]} if topics is not None and len(topics) == 1 else {}
+        read = parse_options(shared | one)
+    if topics is not None and len(topics) > 1:
+        read = replace(read, predicate=read.predicate & Predicate(topics=frozenset(topics)))
+    if (
+        table == MESSAGES.name
+        and topics is None
+        and "topicPattern" not in given
+        and read.predicate.offset_message_ids is None
+    ):
+        raise OptionError("a live cluster is read by topic: give option topic (a, or a,b), or topicPattern")
+    return LiveOptions(
+        _client_settings(given),
+        read,
+        topics,
+        _parse_pattern(given, topics),
+        given.get("filter"),
+        parse_choice("readFrom", given.get("readFrom", "master").lower(), ("master", "slave")) == "slave",
+        _parse_positive("pullsAtOnce", given) or _PULLS_AT_ONCE,
+        parse_size("option maxBytesPerSecond", given["maxBytesPerSecond"]) if "maxBytesPerSecond" in given else None,
+        parse_boolean("failOnDataLoss", given, default=True),
+    )
+
+
+@dataclass(frozen=True)
+class LiveStreamOptions:
+    """The options of a stream.
+
+    Attributes:
+        read: The options of its batches.
+        starting_offsets: EARLIEST, LATEST or COMMITTED.
+        starting_timestamp: The store time of the first message, in milliseconds; None for `starting_offsets`.
+        consumer_group: The group that COMMITTED means.
+        commit_group: The group whose offsets are set after each batch; None for no group.
+    """
+
+    read: LiveOptions
+    starting_offsets: str = EARLIEST
+    starting_timestamp: int | None = None
+    consumer_group: str | None = None
+    max_messages: int | None = None
+    max_bytes: int | None = None
+    commit_group: str | None = None
+
+
+def parse_live_stream_options(options: Mapping[str, str]) -> LiveStreamOptions:
+    """The options of a stream of a live cluster; see `parse_live_options`."""
+    table = next((value for key, value in options.items() if key.lower() == "table"), MESSAGES.name).lower()
+    if table != MESSAGES.name:
+        raise OptionError(f"table {table} of a live cluster cannot be streamed, only {MESSAGES.name}")
+    given = _given(options, table, [option.name for option in (*LIVE_READ_OPTIONS_OF_STREAMS, *LIVE_STREAM_OPTIONS)])
+    batch = parse_live_options({name: value for name, value in given.items() if name not in _STREAM_ONLY})
+    starting = parse_choice(
+        "startingOffsets", given.get("startingOffsets", EARLIEST).lower(), (EARLIEST, LATEST, COMMITTED)
+    )
+    group, timestamp = given.get("consumerGroup"), parse_optional_timestamp("startingTimestamp", given)
+    if timestamp is not None and "startingOffsets" in given:
+        raise OptionError("options startingOffsets and startingTimestamp both give a start of the stream: give one")
+    if (group is None) == (starting == COMMITTED):
+        raise OptionError("options startingOffsets=committed and consumerGroup belong together: give both")
+    size = given.get("maxBytesPerTrigger")
+    return LiveStreamOptions(
+        replace(batch, client=replace(batch.client, patience=STREAM_PATIENCE)),
+        starting,
+        timestamp,
+        group,
+        _parse_positive("maxMessagesPerTrigger", given),
+        None if size is None else parse_size("option maxBytesPerTrigger", size),
+        given.get("commitOffsets"),
+    )
+
+
+def parse_live_table(options: Mapping[str, str]) -> str:
+    """The table of a batch read or a stream. Raises the errors of the parser of that."""
+    if any(key.lower() in {name.lower() for name in _STREAM_ONLY} for key in options):
+        return parse_live_stream_options(options).read.table
+    return parse_live_options(options).table
+
+
+def _given(options: Mapping[str, str], table: str, own: Sequence[str]) -> dict[str, str]:
+    names = ["path", "table", *_CLUSTER, *own]
+    known = {name.lower(): name for name in names}
+    given: dict[str, str] = {}
+    for key, value in options.items():
+        name = known.get(key.lower())
+        if name is None:
+            raise OptionError(
+                f"option {key} has no effect on table {table} of a live cluster{similar(key, names)}. It has "
+                f"{', '.join(names)}"
+            )
+        given[name] = value
+    return given
+
+
+def _parse_topics(given: Mapping[str, str]) -> tuple[str, ...] | None:
+    if "topic" not in given:
+        return None
+    topics = tuple(dict.fromkeys(topic.strip() for topic in given["topic"].split(",") if topic.strip()))
+    if not topics:
+        raise OptionError(f"option topic={given['topic']!r} names no topic: give one, or several as a,b")
+    return topics
+
+
+def _parse_pattern(given: Mapping[str, str], topics: tuple[str, ...] | None) -> str | None:
+    pattern = given.get("topicPattern")
+    if pattern is None:
+        return None
+    if topics is not None:
+        raise OptionError("options topic and topicPattern both select topics: give one")
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise OptionError(f"option topicPattern={pattern!r} is not a regular expression: {error}") from error
+    return pattern
+
+
+def _parse_positive(name: str, given: Mapping[str, str]) -> int | None:
+    number = parse_optional_integer(name, given)
+    if number is not None and number < 1:
+        raise OptionError(f"option {name}={number} is not a number of at least 1")
+    return number
+
+
+def _client_settings(given: Mapping[str, str]) -> ClientSettings:
+    text = given.get("requestTimeout", "10")
+    if not re.fullmatch(r"\d{1,4}(\.\d{1,3})?", text) or not float(text):
+        raise OptionError(f"option requestTimeout={text!r} is not a number of seconds, such as 10")
+    return ClientSettings(parse_name_servers(given["path"]), float(text), _credentials(given), _tls(given))
+
+
+def _credentials(given: Mapping[str, str]) -> Credentials | None:
+    access, secret, token = (given.get(name) for name in ("accessKey", "secretKey", "securityToken"))
+    if access is None and secret is None and token is None:
+        return None
+    if access is None or secret is None:
+        raise OptionError("options accessKey and secretKey belong together: give both")
+    return Credentials(access, secret, token)
+
+
+def _tls(given: Mapping[str, str]) -> Tls | None:
+    files = {name: given.get(name) for name in ("tlsCa", "tlsCertificate", "tlsKey")}
+    if not parse_boolean("tls", given):
+        for name in ("tlsVerify", *(name for name, file in files.items() if file is not None)):
+            if name in given:
+                raise OptionError(f"option {name} has no effect without tls=true")
+        return None
+    if files["tlsKey"] is not None and files["tlsCertificate"] is None:
+        raise OptionError("option tlsKey is the key of tlsCertificate: give that, too")
+    return Tls(
+        files["tlsCa"], files["tlsCertificate"], files["tlsKey"], parse_boolean("tlsVerify", given, default=True)
+    )

@@ -1,0 +1,212 @@
+"""The tables of a live cluster other than messages: a function each, with the rows of one broker."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from spark_mq.format.arrow_array import table_of
+from spark_mq.format.consume_queue import Queue
+from spark_mq.format.message_row import Row
+from spark_mq.format.record import Record
+from spark_mq.format.timestamp import micros
+from spark_mq.io.location import Location
+from spark_mq.lifecycle.consumer_progress import QueueMessage, QueueSource, consumer_progress_rows
+from spark_mq.live.cluster import LiveBroker, live_brokers, message_at
+from spark_mq.live.options import LiveOptions
+from spark_mq.remoting.client import RemotingClient
+from spark_mq.remoting.pull import QueueRange
+from spark_mq.remoting.requests import CONFIG_REQUESTS, config_text
+from spark_mq.source.several_stores import named_batch
+from spark_mq.store.config.config_file import load_config, load_consumer_offsets
+from spark_mq.store.config.named_stores import NamedStore
+from spark_mq.store.config.store_paths import CONFIG
+from spark_mq.store.metadata_tables import load_subscription_groups, offset_state, topic_rows
+from spark_mq.store.retention import moment_of
+from spark_mq.tables.config import CONSUMER_OFFSETS, TOPICS
+from spark_mq.tables.live import ROUTE
+from spark_mq.tables.store_files import QUEUES
+
+
+class LiveTableReader(DataSourceReader):
+    """The reader of a table; `columns` are the columns that the query reads."""
+
+    def __init__(self, options: LiveOptions, columns: list[str]) -> None:
+        self._options = options
+        self._columns = columns
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """One partition. Raises `RemotingError` if no name server answers."""
+        with RemotingClient(self._options.client) as client:
+            live_brokers(client, self._options.from_slave)
+        return [InputPartition(self._options.table)]
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        """The rows of all brokers."""
+        options = self._options
+        rows = _ROWS[options.table]
+        with RemotingClient(options.client) as client:
+            for broker in live_brokers(client, options.from_slave):
+                store = NamedStore(*broker.names, path=broker.address)
+                with config_folder(broker) as folder:
+                    for batch in rows(LiveQueues(broker, folder), options).to_batches():
+                        yield named_batch(batch, store, self._columns)
+
+
+class LiveQueues(QueueSource):
+    """The queues of a broker that runs, with the contents of its config files."""
+
+    problem: str | None = None
+    behind: str | None = None
+
+    def __init__(self, broker: LiveBroker, config: Path) -> None:
+        self.broker = broker
+        self.location = Location.resolve(str(config))
+        self._messages: dict[tuple[str, int, int], Record | None] = {}
+        self._queues: dict[Queue, QueueRange] = {}
+
+    @cached_property
+    def problems(self) -> dict[Queue, str | None]:
+        """Each queue that consumers can read; none is damaged, as far as a broker says."""
+        topics = self.broker.topics.items()
+        return {(name, number): None for name, topic in topics for number in range(topic.read_queue_nums)}
+
+    def moment(self, at: int | None) -> int:
+        """The time `at`; now for None."""
+        return moment_of(at)
+
+    def ends(self, queue: Queue) -> tuple[int, int]:
+        """The first offset of a queue, and the one after the last."""
+        found = self.range(*queue)
+        return found.start, found.stop
+
+    def range(self, topic: str, queue_id: int) -> QueueRange:
+        """A queue from its first offset to its end, as it was when it was first asked for."""
+        queue = topic, queue_id
+        if queue not in self._queues:
+            self._queues[queue] = self.broker.queue(topic, queue_id)
+        return self._queues[queue]
+
+    def message(self, topic: str, queue_id: int, offset: int) -> Record | None:
+        """The message at a queue offset; None if the broker has none there."""
+        place = topic, queue_id, offset
+        if place not in self._messages:
+            self._messages[place] = message_at(self.broker, self.range(topic, queue_id), offset)
+        return self._messages[place]
+
+    def first_message(self, queue: Queue, start: int, stop: int) -> QueueMessage | int:
+        """The message at an offset of a queue; the offset itself if the broker has none there."""
+        record = self.message(*queue, start)
+        return start if record is None else QueueMessage(start, record.store_timestamp, record.commit_log_offset)
+
+    def stored(self, queue: Queue, queue_offset: int) -> int:
+        """The store time of a message in milliseconds; -1 if it is not known."""
+        record = self.message(*queue, queue_offset)
+        return -1 if record is None else record.store_timestamp
+
+
+@contextmanager
+def config_folder(broker: LiveBroker) -> Iterator[Path]:
+    """A folder with `config/`, whose files have what the broker has in memory."""
+    with tempfile.TemporaryDirectory(prefix="spark-mq-") as name:
+        folder = Path(name)
+        (folder / CONFIG).mkdir()
+        for file in CONFIG_REQUESTS:
+            (folder / CONFIG / file).write_bytes(config_text(broker.client, broker.address, file))
+        yield folder
+
+
+def queues(source: LiveQueues, options: LiveOptions) -> pa.Table:
+    """The rows of table `queues`. A broker does not say whether a queue is damaged: state and problem are NULL."""
+    rows = []
+    for topic, queue_id in source.problems:
+        if not options.selects(topic):
+            continue
+        first, stop = source.ends((topic, queue_id))
+        row: Row = {"topic": topic, "queue_id": queue_id, "min_offset": first, "max_offset": stop}
+        for end, offset in (("first", first), ("last", stop - 1)) if first < stop else ():
+            record = source.message(topic, queue_id, offset)
+            if record is not None:
+                row[f"{end}_commit_log_offset"] = record.commit_log_offset
+                row[f"{end}_store_timestamp"] = micros(record.store_timestamp)
+        rows.append(row)
+    return table_of(rows, QUEUES.schema)
+
+
+def topics(source: LiveQueues, options: LiveOptions) -> pa.Table:
+    """The rows of table `topics`; queue_count is the number of queues that consumers can read."""
+    rows = load_config(source.location, "topics.json", topic_rows) or {}
+    for topic, row in rows.items():
+        ends = [source.ends((topic, queue_id)) for queue_id in range(row["read_queue_nums"])]
+        row |= {"queue_count": len(ends), "message_count": sum(stop - first for first, stop in ends)}
+        times = [source.stored((topic, number), stop - 1) for number, (first, stop) in enumerate(ends) if first < stop]
+        row["last_store_timestamp"] = micros(max(times)) if times and max(times) >= 0 else None
+    return table_of([rows[name] for name in sorted(rows)], TOPICS.schema)
+
+
+def consumer_offsets(source: LiveQueues, options: LiveOptions) -> pa.Table:
+    """The rows of table `consumer_offsets`."""
+    rows = []
+    for one in load_consumer_offsets(source.location):
+        if not options.selects(one.topic) or options.read.consumer_group not in (None, one.consumer_group):
+            continue
+        has_queue = (one.topic, one.queue_id) in source.problems
+        first, stop = source.ends((one.topic, one.queue_id)) if has_queue else (0, 0)
+        state = offset_state(one.offset, first, stop, has_queue)
+        row: Row = {
+            "consumer_group": one.consumer_group,
+            "topic": one.topic,
+            "queue_id": one.queue_id,
+            "consumer_offset": one.offset,
+            "min_offset": first,
+            "max_offset": stop,
+            "lag": None if state in ("NO_QUEUE", "TOO_LARGE") else stop - one.offset,
+            "state": state,
+            "problem": _PROBLEMS.get(state),
+        }
+        stored = source.stored((one.topic, one.queue_id), one.offset - 1) if first < one.offset <= stop else -1
+        rows.append(row | {"last_consumed_timestamp": micros(stored) if stored >= 0 else None})
+    return table_of(rows, CONSUMER_OFFSETS.schema)
+
+
+def subscription_groups(source: LiveQueues, options: LiveOptions) -> pa.Table:
+    """The rows of table `subscription_groups`."""
+    return load_subscription_groups(source.location, options.read.consumer_group)
+
+
+def consumer_progress(source: LiveQueues, options: LiveOptions) -> pa.Table:
+    """The rows of table `consumer_progress`."""
+    read = options.read
+    return consumer_progress_rows(source, read.topic, read.consumer_group, read.at)
+
+
+def route(source: LiveQueues, options: LiveOptions) -> pa.Table:
+    """The rows of table `route`."""
+    addresses = {str(number): address for number, address in source.broker.broker.addresses.items()}
+    rows = [
+        {
+            "topic": name,
+            "perm": topic.perm,
+            "read_queue_nums": topic.read_queue_nums,
+            "write_queue_nums": topic.write_queue_nums,
+            "addresses": addresses,
+        }
+        for name, topic in source.broker.topics.items()
+        if options.selects(name)
+    ]
+    return table_of(rows, ROUTE.schema)
+
+
+_PROBLEMS = {
+    "NO_QUEUE": "there is no such queue: its topic was deleted, or has fewer queues now",
+    "TOO_LARGE": "the queue ends before the offset: it lost its end, or its topic was deleted and made again",
+}
+_ROWS: dict[str, Callable[[LiveQueues, LiveOptions], pa.Table]] = {
+    rows.__name__: rows for rows in (queues, topics, consumer_offsets, subscription_groups, consumer_progress, route)
+}

@@ -1,0 +1,80 @@
+"""What a broker wants to know of a client: the signature of requests (ACL), and TLS."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import ssl
+from dataclasses import dataclass, field, replace
+
+from spark_mq.errors import OptionError
+from spark_mq.remoting.command import RemotingCommand
+
+ACCESS_KEY, SECURITY_TOKEN, SIGNATURE = "AccessKey", "SecurityToken", "Signature"
+UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
+"""The field of a query by unique key (`MixAll.UNIQUE_MSG_QUERY_FLAG`). No signature covers it."""
+V4_9_3 = 399
+"""A broker of 5.x leaves `UNIQUE_KEY_QUERY` out of the signature only up to this version of the client."""
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """The keys of a user: of ACL 1.0 (`plain_acl.yml`), or a user's name and password in 5.3 and later."""
+
+    access_key: str
+    secret_key: str = field(repr=False)
+    security_token: str | None = field(default=None, repr=False)
+
+    def sign(self, command: RemotingCommand) -> RemotingCommand:
+        """The request with the fields of its signature (`AclClientRPCHook.doBeforeRequest`@4.9.7 and 5.5.0)."""
+        fields = dict(command.ext_fields) | {ACCESS_KEY: self.access_key}
+        if self.security_token is not None:
+            fields[SECURITY_TOKEN] = self.security_token
+        fields.pop(SIGNATURE, None)
+        signed = "".join(fields[name] for name in sorted(fields) if name != UNIQUE_KEY_QUERY)
+        content = signed.encode("utf-8", "replace") + command.body
+        digest = hmac.new(self.secret_key.encode("utf-8", "replace"), content, hashlib.sha1).digest()
+        fields[SIGNATURE] = base64.b64encode(digest).decode("ascii")
+        version = min(command.version, V4_9_3) if UNIQUE_KEY_QUERY in fields else command.version
+        return replace(command, ext_fields=fields, version=version)
+
+
+@dataclass(frozen=True)
+class Tls:
+    """How connections are encrypted.
+
+    Attributes:
+        ca_file: The certificates of the authorities that are trusted; None for those of this machine.
+        certificate: The file of the client's certificate, for a broker that asks for one.
+        key: The file of its key, without a password.
+        verifies: Whether the broker's certificate has to be of a trusted authority. Names of hosts are not compared,
+            because brokers are reached by the IP address that the name server knows.
+    """
+
+    ca_file: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+    verifies: bool = True
+
+    def context(self) -> ssl.SSLContext:
+        """The settings for a connection.
+
+        Raises:
+            OptionError: A file cannot be read, or has no certificate or key.
+        """
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        try:
+            if not self.verifies:
+                context.verify_mode = ssl.CERT_NONE
+            elif self.ca_file is None:
+                context.load_default_certs()
+            else:
+                context.load_verify_locations(self.ca_file)
+            if self.certificate is not None:
+                context.load_cert_chain(self.certificate, self.key)
+        except OSError as error:  # ssl.SSLError is one
+            files = ", ".join(file for file in (self.ca_file, self.certificate, self.key) if file is not None)
+            raise OptionError(f"TLS: {files}: {error}: give PEM files that can be read") from error
+        return context

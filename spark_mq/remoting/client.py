@@ -1,0 +1,210 @@
+"""A client of name servers and brokers: connections by address, time-outs, and what is sent again."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self, TypeVar
+
+from spark_mq.errors import OptionError, ProtocolError, RefusedError, RemotingError
+from spark_mq.remoting.access import Credentials, Tls
+from spark_mq.remoting.codes import RequestCode, ResponseCode
+from spark_mq.remoting.command import RemotingCommand, SerializeType
+from spark_mq.remoting.connection import Connection, parse_address
+
+SCHEME = "rocketmq://"
+"""The start of the address of a cluster: `rocketmq://namesrv:9876,namesrv2:9876`."""
+
+_ATTEMPTS = 4
+_FIRST_PAUSE, _MAX_PAUSE = 0.1, 2.0
+"""Seconds before a request is sent again, less a random part; twice as many before each further time."""
+_BUSY = (ResponseCode.SYSTEM_BUSY, ResponseCode.FLOW_CONTROL, ResponseCode.GO_AWAY)
+"""Answers after which the same request can succeed."""
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class ClientSettings:
+    """How a cluster is reached.
+
+    Attributes:
+        name_servers: The addresses of the name servers, `HOST:PORT`; any of them knows all brokers.
+        timeout: Seconds within which a request must be answered.
+        credentials: The keys with which requests are signed; None for a cluster without access control.
+        tls: How connections are encrypted; None for connections that are not.
+        serialize_type: How headers are written. A request whose code has more than 16 bits takes JSON.
+        patience: Seconds for which a request is sent again, at least, to a server that does not answer or is busy.
+    """
+
+    name_servers: tuple[str, ...]
+    timeout: float = 10.0
+    credentials: Credentials | None = None
+    tls: Tls | None = None
+    serialize_type: SerializeType = SerializeType.JSON
+    patience: float = 0.0
+
+
+def parse_name_servers(address: str) -> tuple[str, ...]:
+    """The name servers of `rocketmq://a:9876,b:9876`; the port is 9876 if it is not given.
+
+    Raises:
+        OptionError: The text is not such an address.
+    """
+    text = address.removeprefix(SCHEME).rstrip("/")
+    servers = [server.strip() for server in text.replace(";", ",").split(",") if server.strip()]
+    if not servers:
+        raise OptionError(f"{address!r} names no name server: give rocketmq://HOST:9876, several separated by commas")
+    full = [server if ":" in server.rpartition("]")[2] else f"{server}:9876" for server in servers]
+    for server in full:
+        parse_address(server)
+    return tuple(full)
+
+
+class RemotingClient:
+    """Requests to name servers and brokers. All connections end with the context."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        """No connection is made before the first request."""
+        self.settings = settings
+        self._tls = None if settings.tls is None else settings.tls.context()
+        self._connections: dict[str, Connection] = {}
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections."""
+        with self._lock:
+            connections, self._connections = self._connections, {}
+        for connection in connections.values():
+            connection.close()
+
+    def request(
+        self,
+        address: str,
+        code: RequestCode,
+        fields: Mapping[str, object] | None = None,
+        body: bytes = b"",
+        timeout: float | None = None,
+        accepted: tuple[ResponseCode, ...] = (ResponseCode.SUCCESS,),
+    ) -> RemotingCommand:
+        """The response to a request that may be sent more than once, as all do that only read.
+
+        Args:
+            address: The broker or name server.
+            fields: The fields of the request; None values are left out.
+            timeout: Seconds within which each attempt must be answered; None for those of the settings.
+            accepted: The answers that are not errors.
+
+        Raises:
+            RefusedError: The answer is an error.
+            RemotingError: There is no answer.
+        """
+        command = self._command(code, fields or {}, body)
+        return self._repeated(lambda: self._once(address, code, command, timeout, accepted))
+
+    def name_server_request(self, code: RequestCode, fields: Mapping[str, object] | None = None) -> RemotingCommand:
+        """The answer of the first name server that answers. Raises the errors of `request`, of the last one."""
+        failures: list[RemotingError] = []
+        for server in self.settings.name_servers:
+            try:
+                return self.request(server, code, fields)
+            except RefusedError:
+                raise
+            except RemotingError as error:
+                failures.append(error)
+        servers = ", ".join(self.settings.name_servers)
+        raise RemotingError(f"no name server of {servers} answers: {failures[-1]}") from failures[-1]
+
+    def send(
+        self, address: str, code: RequestCode, fields: Mapping[str, object], body: bytes = b""
+    ) -> Future[RemotingCommand]:
+        """The response of a request that is sent once, which comes later. Raises `RemotingError` if it is not sent."""
+        return self.connection(address).send(self._command(code, fields, body))
+
+    def connection(self, address: str) -> Connection:
+        """The open connection to an address, made if there is none. Raises `RemotingError` if it cannot be made."""
+        with self._lock:
+            found = self._connections.get(address)
+        if found is not None and found.is_open:
+            return found
+        made = Connection(address, self.settings.timeout, self._tls)  # takes a time, in which others are not held up
+        with self._lock:
+            other = self._connections.get(address)
+            if other is None or not other.is_open:
+                self._connections[address] = other = made
+        if other is not made:
+            made.close()
+        return other
+
+    def _command(self, code: RequestCode, fields: Mapping[str, object], body: bytes) -> RemotingCommand:
+        kind = self.settings.serialize_type if code < 1 << 15 else SerializeType.JSON
+        texts = {name: _text(value) for name, value in fields.items() if value is not None}
+        command = RemotingCommand(code, texts, body, serialize_type=kind)
+        return command if self.settings.credentials is None else self.settings.credentials.sign(command)
+
+    def _once(
+        self,
+        address: str,
+        code: RequestCode,
+        command: RemotingCommand,
+        timeout: float | None,
+        accepted: tuple[ResponseCode, ...],
+    ) -> RemotingCommand:
+        seconds = self.settings.timeout if timeout is None else timeout
+        connection = self.connection(address)
+        try:
+            response = connection.send(command).result(seconds)
+        except FutureTimeoutError:
+            error = RemotingError(f"{address}: {code.name} was not answered within {seconds:g} seconds")
+            connection.close(error)
+            raise error from None
+        except RemotingError as error:
+            raise type(error)(f"{error} ({code.name})") from error
+        if response.code not in accepted:
+            if response.code == ResponseCode.GO_AWAY:
+                connection.close()
+            raise refused(address, code, response)
+        return response
+
+    def _repeated(self, once: Callable[[], _T]) -> _T:
+        """The result of `once`, called again after a time if there was no answer, or the broker was busy."""
+        until = time.monotonic() + self.settings.patience
+        for attempt in itertools.count(1):
+            try:
+                return once()
+            except (ProtocolError, OptionError):
+                raise
+            except RemotingError as error:
+                is_last = attempt >= _ATTEMPTS and time.monotonic() >= until
+                if is_last or (isinstance(error, RefusedError) and error.code not in _BUSY):
+                    raise
+            time.sleep(min(_FIRST_PAUSE * 2 ** min(attempt, 10), _MAX_PAUSE) * random.uniform(0.5, 1))
+        raise AssertionError
+
+
+def refused(address: str, code: RequestCode, response: RemotingCommand) -> RefusedError:
+    """The error of an answer that is not a success."""
+    names = {int(known): known.name for known in ResponseCode}
+    what = names.get(response.code, f"code {response.code}")
+    error = RefusedError(f"{address}: {code.name} was answered with {what}: {response.remark or 'no reason given'}")
+    error.code = response.code
+    return error
+
+
+def _text(value: object) -> str:
+    """The text of a field, as Java's `toString` makes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

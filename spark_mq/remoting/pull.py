@@ -1,0 +1,216 @@
+"""The messages of a range of a queue, as a broker hands them out: pulls that follow each other, several at once."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+from spark_mq.errors import DataLossError, ProtocolError, RemotingError
+from spark_mq.remoting.client import RemotingClient
+from spark_mq.remoting.codes import RequestCode, ResponseCode
+from spark_mq.remoting.requests import integer_field
+
+READER_GROUP = "TOOLS_CONSUMER"
+"""A consumer group that every broker has, and that no consumer uses (`MixAll.TOOLS_CONSUMER_GROUP`)."""
+
+_SUSPEND, _SUBSCRIPTION = 2, 4
+"""Bits of `sysFlag` (`PullSysFlag`): the broker may wait for messages; the request has the subscription."""
+_ANSWERS = (
+    ResponseCode.SUCCESS,
+    ResponseCode.PULL_NOT_FOUND,
+    ResponseCode.PULL_RETRY_IMMEDIATELY,
+    ResponseCode.PULL_OFFSET_MOVED,
+)
+_MAX_MESSAGES = 1024
+"""Messages that a pull asks for; a broker returns at most 32 or 256 KiB (`maxTransferCountOnMessageInMemory`)."""
+_MIN_PART, _MAX_PART = 32, 8192
+_PART_BYTES = 2 << 20
+"""About as many bytes are pulled by one thread, before the next range is begun."""
+_WAITS = 10
+_WAIT_SECONDS = 1.0
+"""How often and how long a reader waits for messages that a broker had when the read was planned."""
+
+
+@dataclass(frozen=True)
+class Subscription:
+    """Which messages a broker hands out.
+
+    Attributes:
+        expression: `*`, tags (`a || b`), or an expression of SQL92.
+        type: `TAG` or `SQL92`.
+    """
+
+    expression: str = "*"
+    type: str = "TAG"
+
+
+ALL_MESSAGES = Subscription()
+
+
+@dataclass(frozen=True)
+class QueueRange:
+    """Queue offsets `start` to `stop` - 1 of a queue of a broker."""
+
+    broker: str
+    address: str
+    topic: str
+    queue_id: int
+    start: int
+    stop: int
+
+    def __str__(self) -> str:
+        return f"queue {self.topic}/{self.queue_id} of broker {self.broker}"
+
+
+@dataclass(frozen=True)
+class Pulled:
+    """The answer to a pull.
+
+    Attributes:
+        code: SUCCESS; PULL_RETRY_IMMEDIATELY, no message of the subscription up to `next_offset`; PULL_NOT_FOUND, the
+            queue ends; PULL_OFFSET_MOVED, the queue does not have the offset.
+        records: The bytes of the records, one after the other.
+        next_offset: The queue offset of the next pull.
+        min_offset: The first queue offset of the queue.
+        max_offset: The queue offset after its last message.
+    """
+
+    code: ResponseCode
+    records: bytes
+    next_offset: int
+    min_offset: int
+    max_offset: int
+
+
+def pull(
+    client: RemotingClient,
+    queue: QueueRange,
+    offset: int,
+    subscription: Subscription = ALL_MESSAGES,
+    suspend_seconds: float = 0,
+    group: str = READER_GROUP,
+) -> Pulled:
+    """The messages of a queue from an offset on.
+
+    Args:
+        queue: The queue; messages after its range may be in the answer, too.
+        suspend_seconds: How long the broker may wait for a message if the queue ends at the offset.
+        group: The consumer group in whose name is pulled. No offset of it changes.
+
+    Raises:
+        RemotingError: The broker does not answer, refuses, or gives an answer that does not lead on.
+    """
+    fields = {
+        "consumerGroup": group,
+        "topic": queue.topic,
+        "queueId": queue.queue_id,
+        "queueOffset": offset,
+        "maxMsgNums": min(_MAX_MESSAGES, queue.stop - offset) if queue.stop > offset else _MAX_MESSAGES,
+        "sysFlag": _SUBSCRIPTION | (_SUSPEND if suspend_seconds else 0),
+        "commitOffset": 0,
+        "suspendTimeoutMillis": int(suspend_seconds * 1000),
+        "subscription": subscription.expression,
+        "subVersion": 0,
+        "expressionType": subscription.type,
+    }
+    code = RequestCode.PULL_MESSAGE
+    response = client.request(
+        queue.address, code, fields, timeout=client.settings.timeout + suspend_seconds, accepted=_ANSWERS
+    )
+    next_offset, least, most = (
+        integer_field(queue.address, code, response, name) for name in ("nextBeginOffset", "minOffset", "maxOffset")
+    )
+    answer = ResponseCode(response.code)
+    if answer == ResponseCode.SUCCESS and (next_offset <= offset or not response.body):
+        raise ProtocolError(
+            f"{queue.address}: PULL_MESSAGE of {queue} at queue offset {offset} was answered with "
+            f"{len(response.body)} bytes, and next offset {next_offset}"
+        )
+    return Pulled(answer, response.body if answer == ResponseCode.SUCCESS else b"", next_offset, least, most)
+
+
+def pull_range(
+    client: RemotingClient,
+    queue: QueueRange,
+    subscription: Subscription = ALL_MESSAGES,
+    at_once: int = 4,
+    max_bytes_per_second: int | None = None,
+) -> Iterator[Pulled]:
+    """The messages of a range, in its order. Those of a pull can begin in the range and end after it.
+
+    Args:
+        at_once: How many pulls may be on the way.
+        max_bytes_per_second: How many bytes of records are asked for at most, on average.
+
+    Raises:
+        DataLossError: The broker no longer has a part of the range.
+        RemotingError: The errors of `pull`.
+    """
+    rate = _Rate(max_bytes_per_second)
+    with ThreadPoolExecutor(at_once, thread_name_prefix="pull") as pool:
+        parts: deque[Future[list[Pulled]]] = deque()
+        position, size = queue.start, _MIN_PART
+        try:
+            while position < queue.stop or parts:
+                while position < queue.stop and len(parts) < at_once:
+                    stop = min(position + size, queue.stop)
+                    parts.append(pool.submit(_pull_part, client, queue, position, stop, subscription, rate))
+                    position = stop
+                pulled = parts.popleft().result()
+                size = _part_size(pulled, size)
+                yield from pulled
+        finally:
+            for part in parts:
+                part.cancel()
+
+
+def _part_size(pulled: list[Pulled], size: int) -> int:
+    """How many offsets the next part has, so that it has about `_PART_BYTES`; at most twice as many as the last."""
+    records = sum(len(one.records) for one in pulled)
+    fitting = size * 2 if not records else size * _PART_BYTES // records
+    return max(_MIN_PART, min(fitting, size * 2, _MAX_PART))
+
+
+def _pull_part(
+    client: RemotingClient, queue: QueueRange, start: int, stop: int, subscription: Subscription, rate: _Rate
+) -> list[Pulled]:
+    found, offset, waits = [], start, 0
+    part = QueueRange(queue.broker, queue.address, queue.topic, queue.queue_id, start, stop)
+    while offset < stop:
+        pulled = pull(client, part, offset, subscription, _WAIT_SECONDS if waits else 0)
+        rate.spend(len(pulled.records))
+        if pulled.code == ResponseCode.PULL_OFFSET_MOVED:
+            raise DataLossError(
+                f"{queue} no longer has queue offset {offset}: it has {pulled.min_offset} to {pulled.max_offset - 1}. "
+                "Its messages expired, or the topic was deleted and made again; read again, or with "
+                "failOnDataLoss=false"
+            )
+        if pulled.next_offset > offset:
+            found.append(pulled)
+            offset, waits = pulled.next_offset, 0
+        elif waits < _WAITS:
+            waits += 1
+        else:
+            raise RemotingError(
+                f"{queue} has no message at queue offset {offset}, but it had messages up to {stop - 1} when the read "
+                "was planned: a slave can lack them"
+            )
+    return found
+
+
+class _Rate:
+    """Bytes that are asked for in a time."""
+
+    def __init__(self, max_bytes_per_second: int | None) -> None:
+        self._limit = max_bytes_per_second
+        self._start = time.monotonic()
+        self._spent = 0
+
+    def spend(self, size: int) -> None:
+        """Wait until the bytes that were pulled are within the limit."""
+        if self._limit is not None:
+            self._spent += size
+            time.sleep(max(0.0, self._start + self._spent / self._limit - time.monotonic()))

@@ -1,0 +1,245 @@
+"""What a client asks name servers and brokers: one function a request, all of which only read.
+
+Texts of a broker's configuration have the same JSON as the files in its `config/`, so the same code reads both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from spark_mq.errors import ProtocolError, RefusedError, RemotingError
+from spark_mq.remoting.access import UNIQUE_KEY_QUERY
+from spark_mq.remoting.client import RemotingClient
+from spark_mq.remoting.codes import RequestCode, ResponseCode
+from spark_mq.remoting.command import RemotingCommand
+from spark_mq.store.config.broker_conf import parse_java_properties
+from spark_mq.store.config.config_file import as_integer, parse_fastjson
+
+MASTER_ID = 0
+READABLE, WRITABLE = 4, 2
+"""Bits of a topic's `perm` (`PermName`)."""
+CONFIG_REQUESTS = {
+    "topics.json": RequestCode.GET_ALL_TOPIC_CONFIG,
+    "consumerOffset.json": RequestCode.GET_ALL_CONSUMER_OFFSET,
+    "subscriptionGroup.json": RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+    "delayOffset.json": RequestCode.GET_ALL_DELAY_OFFSET,
+}
+"""The requests whose answers are the contents of files in `config/`."""
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Broker:
+    """A broker: a master and its slaves.
+
+    Attributes:
+        addresses: The address of each member by its broker id; the master's id is 0.
+    """
+
+    cluster: str
+    name: str
+    addresses: Mapping[int, str]
+
+    def address(self, from_slave: bool = False) -> str:
+        """The address of the master, or of the slave with the smallest id.
+
+        Raises:
+            RemotingError: The name server knows no such member.
+        """
+        ids = sorted(self.addresses)
+        wanted = [one for one in ids if one != MASTER_ID] if from_slave else [one for one in ids if one == MASTER_ID]
+        if not wanted:
+            what = "slave" if from_slave else "master"
+            known = ", ".join(f"{one}: {self.addresses[one]}" for one in ids) or "none"
+            raise RemotingError(f"broker {self.name} has no {what} (members by broker id: {known})")
+        return self.addresses[wanted[0]]
+
+
+@dataclass(frozen=True)
+class TopicQueues:
+    """The queues of a topic in one broker (`QueueData`)."""
+
+    broker: str
+    read_queue_nums: int
+    write_queue_nums: int
+    perm: int
+
+
+@dataclass(frozen=True)
+class Route:
+    """The brokers that have a topic, and its queues there."""
+
+    queues: tuple[TopicQueues, ...]
+    brokers: tuple[Broker, ...]
+
+
+def find_brokers(client: RemotingClient) -> list[Broker]:
+    """All brokers that the name servers know, by name."""
+    response = client.name_server_request(RequestCode.GET_BROKER_CLUSTER_INFO)
+    return _read(client.settings.name_servers[0], response, RequestCode.GET_BROKER_CLUSTER_INFO, _cluster_brokers)
+
+
+def find_route(client: RemotingClient, topic: str) -> Route | None:
+    """The brokers that have a topic; None if there is none."""
+    code = RequestCode.GET_ROUTEINFO_BY_TOPIC
+    try:
+        response = client.name_server_request(code, {"topic": topic, "acceptStandardJsonOnly": True})
+    except RefusedError as error:
+        if error.code == ResponseCode.TOPIC_NOT_EXIST:
+            return None
+        raise
+    return _read(client.settings.name_servers[0], response, code, _route)
+
+
+def config_text(client: RemotingClient, broker: str, name: str) -> bytes:
+    """The content of a broker's file in `config/`, as the broker has it in memory; empty if it has none."""
+    try:
+        return client.request(broker, CONFIG_REQUESTS[name]).body
+    except RefusedError as error:
+        if error.code == ResponseCode.SYSTEM_ERROR and name in ("consumerOffset.json", "delayOffset.json"):
+            return b""  # a broker without any offset answers "No consumer offset in this broker"
+        raise
+
+
+def broker_config(client: RemotingClient, broker: str) -> dict[str, str]:
+    """The settings of a broker, by name."""
+    response = client.request(broker, RequestCode.GET_BROKER_CONFIG)
+    return parse_java_properties(response.body.decode("utf-8", "replace"))
+
+
+def broker_runtime_info(client: RemotingClient, broker: str) -> dict[str, str]:
+    """Figures of a broker by name, such as `brokerVersionDesc` and `msgPutTotalTodayNow`."""
+    code = RequestCode.GET_BROKER_RUNTIME_INFO
+    response = client.request(broker, code)
+    return _read(broker, response, code, lambda content: {str(key): str(one) for key, one in content["table"].items()})
+
+
+def min_offset(client: RemotingClient, broker: str, topic: str, queue_id: int) -> int:
+    """The first queue offset that a broker offers."""
+    return _offset(client, broker, RequestCode.GET_MIN_OFFSET, topic, queue_id)
+
+
+def max_offset(client: RemotingClient, broker: str, topic: str, queue_id: int) -> int:
+    """The queue offset after the last message."""
+    return _offset(client, broker, RequestCode.GET_MAX_OFFSET, topic, queue_id, committed=True)
+
+
+def offset_by_time(client: RemotingClient, broker: str, topic: str, queue_id: int, timestamp: int) -> int:
+    """The queue offset that the broker finds for a store time in milliseconds.
+
+    It is that of the first message at the time or after it (`ConsumeQueue.getOffsetInQueueByTime`), if store times in
+    the queue never decrease.
+    """
+    code = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
+    return _offset(client, broker, code, topic, queue_id, timestamp=timestamp, boundaryType="LOWER")
+
+
+def _offset(client: RemotingClient, broker: str, code: RequestCode, topic: str, queue_id: int, **others: object) -> int:
+    response = client.request(broker, code, {"topic": topic, "queueId": queue_id, **others})
+    return integer_field(broker, code, response, "offset")
+
+
+def consumer_offset(client: RemotingClient, broker: str, group: str, topic: str, queue_id: int) -> int | None:
+    """The queue offset that a group consumes next; None if it has none."""
+    code = RequestCode.QUERY_CONSUMER_OFFSET
+    fields = {"consumerGroup": group, "topic": topic, "queueId": queue_id, "setZeroIfNotFound": False}
+    accepted = (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
+    response = client.request(broker, code, fields, accepted=accepted)
+    if response.code == ResponseCode.QUERY_NOT_FOUND:
+        return None
+    return integer_field(broker, code, response, "offset")
+
+
+def consumer_connections(client: RemotingClient, broker: str, group: str) -> Mapping[str, Any] | None:
+    """The consumers of a group that are connected, and their subscriptions; None if none is (`ConsumerConnection`)."""
+    code = RequestCode.GET_CONSUMER_CONNECTION_LIST
+    accepted = (ResponseCode.SUCCESS, ResponseCode.CONSUMER_NOT_ONLINE)
+    response = client.request(broker, code, {"consumerGroup": group}, accepted=accepted)
+    if response.code == ResponseCode.CONSUMER_NOT_ONLINE:
+        return None
+    return _read(broker, response, code, lambda content: content)
+
+
+def query_messages(
+    client: RemotingClient,
+    broker: str,
+    topic: str,
+    key: str,
+    max_num: int,
+    begin: int,
+    end: int,
+    is_unique_key: bool = False,
+) -> bytes:
+    """The records of messages of a topic that have a key, by the broker's index; other keys can be among them.
+
+    Args:
+        max_num: The largest number of messages. The broker has a limit of its own (`maxMsgsNumBatch`, 64).
+        begin: The first store time, in milliseconds.
+        end: The last store time, in milliseconds.
+        is_unique_key: Whether the key is a unique key; then the broker returns at most `defaultQueryMaxNum` (32).
+    """
+    fields: dict[str, object] = {
+        "topic": topic,
+        "key": key,
+        "maxNum": max_num,
+        "beginTimestamp": begin,
+        "endTimestamp": end,
+        UNIQUE_KEY_QUERY: is_unique_key,
+    }
+    accepted = (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
+    response = client.request(broker, RequestCode.QUERY_MESSAGE, fields, accepted=accepted)
+    return response.body if response.code == ResponseCode.SUCCESS else b""
+
+
+def view_message(client: RemotingClient, broker: str, topic: str | None, commit_log_offset: int) -> bytes:
+    """The record at a commit log offset; empty if the broker finds none there."""
+    accepted = (ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR)
+    fields = {"topic": topic, "offset": commit_log_offset}
+    response = client.request(broker, RequestCode.VIEW_MESSAGE_BY_ID, fields, accepted=accepted)
+    return response.body if response.code == ResponseCode.SUCCESS else b""
+
+
+def integer_field(broker: str, code: RequestCode, response: RemotingCommand, name: str) -> int:
+    """An integer of a response. Raises `ProtocolError` if it is missing, or another value."""
+    try:
+        return as_integer(response.ext_fields.get(name), 64)
+    except (TypeError, ValueError) as error:
+        raise ProtocolError(f"{broker}: the answer to {code.name} has no field {name}: {error}") from error
+
+
+def _read(address: str, response: RemotingCommand, code: RequestCode, read: Callable[[Mapping[str, Any]], _T]) -> _T:
+    """The content of a JSON body."""
+    try:
+        content = parse_fastjson(response.body.decode("utf-8", "replace"))
+        if not isinstance(content, dict):
+            raise TypeError("it is not a JSON object")
+        return read(content)
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
+        raise ProtocolError(f"{address}: the answer to {code.name} cannot be read: {error!r}") from error
+
+
+def _cluster_brokers(content: Mapping[str, Any]) -> list[Broker]:
+    table = content.get("brokerAddrTable") or {}
+    return [_broker(table[name]) for name in sorted(table)]
+
+
+def _broker(content: Mapping[str, Any]) -> Broker:
+    addresses = {as_integer(one, 64): str(address) for one, address in content["brokerAddrs"].items()}
+    return Broker(str(content.get("cluster")), str(content["brokerName"]), addresses)
+
+
+def _route(content: Mapping[str, Any]) -> Route:
+    queues = [
+        TopicQueues(
+            str(one["brokerName"]),
+            as_integer(one["readQueueNums"], 32),
+            as_integer(one["writeQueueNums"], 32),
+            as_integer(one["perm"], 32),
+        )
+        for one in content.get("queueDatas") or ()
+    ]
+    brokers = [_broker(one) for one in content.get("brokerDatas") or ()]
+    return Route(tuple(sorted(queues, key=lambda one: one.broker)), tuple(sorted(brokers, key=lambda one: one.name)))
