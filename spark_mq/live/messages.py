@@ -16,7 +16,7 @@ from spark_mq.format.message_id import decode_offset_message_id
 from spark_mq.live.cluster import LiveBroker, live_brokers, planned_queues, selected_topics, understood
 from spark_mq.live.options import LiveOptions
 from spark_mq.remoting.client import RemotingClient
-from spark_mq.remoting.pull import Pulled, QueueRange, Subscription, pull_range
+from spark_mq.remoting.pull import QueueRange, Subscription, pull_range
 from spark_mq.remoting.requests import query_messages, view_message
 from spark_mq.source.messages import MAX_BATCH_ROWS, frozen_modules
 from spark_mq.source.options import Mode
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 PARTITION_OFFSETS = 1 << 16
 """Queue offsets that one task reads at most."""
-_CHUNK_SIZE = 4 << 20
-"""Bytes of records that are decoded together."""
 _INDEX_MILLIS = 1000
 """The index knows store times by the second."""
 _LATEST = (1 << 63) - 1
@@ -112,9 +110,10 @@ class LiveMessagesReader(DataSourceReader):
         while queue.start < queue.stop:
             pulls = pull_range(client, queue, one.subscription, options.pulls_at_once, options.max_bytes_per_second)
             try:
-                for buffer, next_offset in _chunks(pulls):
-                    yield from self._batches(buffer, _of_range(buffer, queue), one.names)
-                    queue = replace(queue, start=next_offset)
+                for part, records in pulls:
+                    buffer = np.frombuffer(records, np.uint8)
+                    yield from self._batches(buffer, _of_range(buffer, part), one.names)
+                    queue = replace(queue, start=part.stop)
                 return
             except DataLossError as error:
                 if options.fail_on_data_loss:
@@ -191,20 +190,6 @@ def _address(store_host: bytes) -> str:
     host = ip_address(store_host[:-4])
     port = int.from_bytes(store_host[-4:], "big")
     return f"{host}:{port}" if host.version == 4 else f"[{host}]:{port}"
-
-
-def _chunks(pulls: Iterator[Pulled]) -> Iterator[tuple[Bytes, int]]:
-    """The records of pulls, about 4 MiB together, and the queue offset after them."""
-    pieces: list[bytes] = []
-    size = next_offset = 0
-    for pulled in pulls:
-        pieces.append(pulled.records)
-        size, next_offset = size + len(pulled.records), pulled.next_offset
-        if size >= _CHUNK_SIZE:
-            yield np.frombuffer(b"".join(pieces), np.uint8), next_offset
-            pieces, size = [], 0
-    if size:
-        yield np.frombuffer(b"".join(pieces), np.uint8), next_offset
 
 
 def _frames(buffer: Bytes, address: str) -> Frames:

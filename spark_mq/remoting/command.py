@@ -164,11 +164,12 @@ def checked_length(data: bytes | bytearray) -> int:
 
 def _json_header(command: RemotingCommand) -> bytes:
     """The header as fastjson writes it: names sorted, nothing for null."""
+    language = LanguageCode.OTHER if command.language is None else command.language
     fields = {
         "code": command.code,
         "extFields": dict(command.ext_fields),
         "flag": command.flag,
-        "language": (command.language or LanguageCode.OTHER).name,
+        "language": language.name,
         "opaque": command.opaque,
         "remark": command.remark,
         "serializeTypeCurrentRPC": command.serialize_type.name,

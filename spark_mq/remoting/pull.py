@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spark_mq.errors import DataLossError, ProtocolError, RemotingError
 from spark_mq.remoting.client import RemotingClient
@@ -138,8 +138,10 @@ def pull_range(
     subscription: Subscription = ALL_MESSAGES,
     at_once: int = 4,
     max_bytes_per_second: int | None = None,
-) -> Iterator[Pulled]:
-    """The messages of a range, in its order. Those of a pull can begin in the range and end after it.
+) -> Iterator[tuple[QueueRange, bytes]]:
+    """The parts of a range, in its order, each with the records of its messages.
+
+    If a broker leaves messages out, records of messages after a part can follow its own.
 
     Args:
         at_once: How many pulls may be on the way.
@@ -151,54 +153,52 @@ def pull_range(
     """
     rate = _Rate(max_bytes_per_second)
     with ThreadPoolExecutor(at_once, thread_name_prefix="pull") as pool:
-        parts: deque[Future[list[Pulled]]] = deque()
+        parts: deque[tuple[QueueRange, Future[bytes]]] = deque()
         position, size = queue.start, _MIN_PART
         try:
             while position < queue.stop or parts:
                 while position < queue.stop and len(parts) < at_once:
-                    stop = min(position + size, queue.stop)
-                    parts.append(pool.submit(_pull_part, client, queue, position, stop, subscription, rate))
-                    position = stop
-                pulled = parts.popleft().result()
-                size = _part_size(pulled, size)
-                yield from pulled
+                    part = replace(queue, start=position, stop=min(position + size, queue.stop))
+                    parts.append((part, pool.submit(_pull_part, client, part, subscription, rate)))
+                    position = part.stop
+                part, pulled = parts.popleft()
+                records = pulled.result()
+                size = _part_size(part, len(records))
+                yield part, records
         finally:
-            for part in parts:
-                part.cancel()
+            for _, pulled in parts:
+                pulled.cancel()
 
 
-def _part_size(pulled: list[Pulled], size: int) -> int:
-    """How many offsets the next part has, so that it has about `_PART_BYTES`; at most twice as many as the last."""
-    records = sum(len(one.records) for one in pulled)
-    fitting = size * 2 if not records else size * _PART_BYTES // records
-    return max(_MIN_PART, min(fitting, size * 2, _MAX_PART))
+def _part_size(part: QueueRange, size: int) -> int:
+    """How many offsets another part has, so that it has about `_PART_BYTES`; at most four times as many as this one."""
+    offsets = part.stop - part.start
+    fitting = offsets * _PART_BYTES // max(size, 1)
+    return max(_MIN_PART, min(fitting, offsets * 4, _MAX_PART))
 
 
-def _pull_part(
-    client: RemotingClient, queue: QueueRange, start: int, stop: int, subscription: Subscription, rate: _Rate
-) -> list[Pulled]:
-    found, offset, waits = [], start, 0
-    part = QueueRange(queue.broker, queue.address, queue.topic, queue.queue_id, start, stop)
-    while offset < stop:
+def _pull_part(client: RemotingClient, part: QueueRange, subscription: Subscription, rate: _Rate) -> bytes:
+    found, offset, waits = [], part.start, 0
+    while offset < part.stop:
         pulled = pull(client, part, offset, subscription, _WAIT_SECONDS if waits else 0)
         rate.spend(len(pulled.records))
         if pulled.code == ResponseCode.PULL_OFFSET_MOVED:
             raise DataLossError(
-                f"{queue} no longer has queue offset {offset}: it has {pulled.min_offset} to {pulled.max_offset - 1}. "
+                f"{part} no longer has queue offset {offset}: it has {pulled.min_offset} to {pulled.max_offset - 1}. "
                 "Its messages expired, or the topic was deleted and made again; read again, or with "
                 "failOnDataLoss=false"
             )
         if pulled.next_offset > offset:
-            found.append(pulled)
+            found.append(pulled.records)
             offset, waits = pulled.next_offset, 0
         elif waits < _WAITS:
             waits += 1
         else:
             raise RemotingError(
-                f"{queue} has no message at queue offset {offset}, but it had messages up to {stop - 1} when the read "
-                "was planned: a slave can lack them"
+                f"{part} has no message at queue offset {offset}, but it had messages up to {part.stop - 1} when the "
+                "read was planned: a slave can lack them"
             )
-    return found
+    return b"".join(found)
 
 
 class _Rate:

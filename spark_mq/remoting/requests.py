@@ -143,7 +143,7 @@ def _offset(client: RemotingClient, broker: str, code: RequestCode, topic: str, 
 
 
 def consumer_offset(client: RemotingClient, broker: str, group: str, topic: str, queue_id: int) -> int | None:
-    """The queue offset that a group consumes next; None if it has none."""
+    """The queue offset that a group consumes next; None if it has none (4.9: 0 if the queue begins with 0)."""
     code = RequestCode.QUERY_CONSUMER_OFFSET
     fields = {"consumerGroup": group, "topic": topic, "queueId": queue_id, "setZeroIfNotFound": False}
     accepted = (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)

@@ -1,0 +1,206 @@
+"""A running broker as tables: rows are those of its store's files, whatever way they are found."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from spark_mq import MessageStore
+from spark_mq._compat import arrow_schema
+from spark_mq.live import datasource as live
+from spark_mq.live.messages import KeyPartition, PullsPartition
+from spark_mq.remoting.client import ClientSettings, RemotingClient, parse_name_servers
+from spark_mq.remoting.command import SerializeType
+from spark_mq.remoting.pull import QueueRange, pull
+from spark_mq.remoting.requests import (
+    broker_config,
+    consumer_connections,
+    consumer_offset,
+    find_brokers,
+    find_route,
+    max_offset,
+    min_offset,
+)
+from spark_mq.source.datasource import StoreReads
+from spark_mq.tables.store_files import QUEUES
+from tests.broker import harness
+from tests.support.stores import OWN_STORES, RealStore, stores_in
+
+LACKING = harness.missing()
+pytestmark = [pytest.mark.broker, pytest.mark.skipif(LACKING is not None, reason=LACKING or "")]
+STORES = {"5.3.3": "workload-533", "4.9.7": "workload-49x", "5.5.0": "workload-533"}
+STORE_NAMES = ["cluster", "broker", "store"]
+DIRECT = "DirectTopic"
+"""A topic that is in no `topics.json`, one key of which more messages have than a broker returns."""
+
+
+@dataclass(frozen=True)
+class Served:
+    """A store, and the broker that runs on it."""
+
+    packed: RealStore
+    path: Path
+    broker: harness.Broker
+
+    @property
+    def address(self) -> str:
+        return f"rocketmq://{self.broker.name_server}"
+
+    def client(self, kind: SerializeType = SerializeType.JSON) -> RemotingClient:
+        return RemotingClient(ClientSettings(parse_name_servers(self.address), serialize_type=kind))
+
+    def rows(self, **options: str) -> pa.Table:
+        """The rows of a live read, by commit log offset where there is one."""
+        given = {"path": self.address} | options
+        schema = live.schema(given)
+        reader = live.reader(given, schema)
+        batches = [batch for partition in reader.partitions() for batch in reader.read(partition)]
+        return ordered(pa.Table.from_batches(batches, None if batches else arrow_schema(schema)))
+
+    def stored(self, **options: str) -> pa.Table:
+        """The rows of the same read of the store's files."""
+        given = {"path": str(self.path)} | options
+        reads = StoreReads(given)
+        reader = reads.reader(reads.schema())
+        batches = [batch for one in reader.partitions() for batch in reader.read(one)]
+        return ordered(pa.Table.from_batches(batches, None if batches else arrow_schema(reads.schema())))
+
+
+def ordered(rows: pa.Table) -> pa.Table:
+    if "commit_log_offset" not in rows.schema.names or not rows.num_rows:
+        return rows
+    return rows.take(pc.sort_indices(rows["commit_log_offset"]))
+
+
+@pytest.fixture(scope="module", params=STORES)
+def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    packed = next(store for store in stores_in(OWN_STORES) if store.name == STORES[request.param])
+    path = packed.unpack(tmp_path_factory.mktemp("served"))
+    topics_file = path / "config" / "topics.json"  # a broker hands out messages of topics that are configured
+    topics = json.loads(topics_file.read_text())
+    topics["topicConfigTable"][DIRECT] = topics["topicConfigTable"]["OrderEvents"] | {"topicName": DIRECT}
+    topics_file.write_text(json.dumps(topics))
+    with harness.Broker(request.param, path, packed.broker_conf) as broker:
+        yield Served(packed, path, broker)
+
+
+def test_rows_are_those_of_the_store(served: Served) -> None:
+    topics = "OrderEvents,PaymentLog,user_activity,BatchIngest,%RETRY%GID_failing,%DLQ%GID_failing,RetryDemo"
+    found, by_topic = served.rows(topic=f"{topics},{DIRECT}"), served.stored()
+    is_own = pc.is_in(by_topic["topic"], pa.array([*topics.split(","), DIRECT]))
+    in_queues = pc.is_in(by_topic["transaction_type"], pa.array(["NONE", "COMMIT"]))
+    expected = by_topic.filter(pc.and_(is_own, in_queues))
+    assert found.num_rows == expected.num_rows > 500
+    assert found.drop_columns(STORE_NAMES).equals(expected)
+    names = found.select(STORE_NAMES).group_by(STORE_NAMES).aggregate([]).to_pylist()
+    assert names == [{"cluster": "DefaultCluster", "broker": "broker", "store": served.broker.address}]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"topic": "OrderEvents", "queueId": "1"},
+        {"topic": "OrderEvents", "queueId": "2", "startQueueOffset": "5", "endQueueOffset": "9"},
+        {"topic": "OrderEvents", "tag": "created||paid"},
+        {"topic": "PaymentLog", "filter": "amount > 100 OR region IS NOT NULL"},
+        {"topic": "SequenceDemo", "key": "s0"},
+        {"topic": DIRECT, "tag": "none"},
+    ],
+    ids=lambda options: " ".join(f"{name}={value}" for name, value in options.items()),
+)
+def test_a_selection_has_the_rows_of_the_store(served: Served, options: dict[str, str]) -> None:
+    expected = served.stored(**options)
+    in_queues = pc.is_in(expected["transaction_type"], pa.array(["NONE", "COMMIT"]))
+    assert served.rows(**options).drop_columns(STORE_NAMES).to_pylist() == expected.filter(in_queues).to_pylist()
+
+
+def test_times_at_and_between_messages(served: Served) -> None:
+    stored = served.stored(topic="OrderEvents")
+    times = sorted(set(stored["store_timestamp"].cast(pa.int64()).to_pylist()))
+    middle, last = times[len(times) // 2] // 1000, times[-1] // 1000
+    for start, end in ((middle, last), (middle + 1, last - 1), (0, middle), (middle, middle), (last + 1, last + 9)):
+        given = {"topic": "OrderEvents", "startTimestamp": str(start), "endTimestamp": str(end)}
+        expected = stored.filter(
+            pc.and_(
+                pc.greater_equal(stored["store_timestamp"].cast(pa.int64()), start * 1000),
+                pc.less_equal(stored["store_timestamp"].cast(pa.int64()), end * 1000),
+            )
+        )
+        found = served.rows(**given)
+        assert found["commit_log_offset"].to_pylist() == expected["commit_log_offset"].to_pylist(), given
+
+
+def test_more_messages_with_a_key_than_a_broker_returns(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+    keys = served.stored(topic=DIRECT)["keys"].combine_chunks()
+    key, count = max(pc.value_counts(keys.flatten()).to_pylist(), key=lambda one: one["counts"]).values()
+    found = served.rows(topic=DIRECT, key=key)
+    expected = served.stored(topic=DIRECT, key=key)
+    assert count >= expected.num_rows > 64
+    missing = set(expected["commit_log_offset"].to_pylist()) - set(found["commit_log_offset"].to_pylist())
+    assert found.num_rows == expected.num_rows - len(missing)
+    assert ("at least 64 messages" in caplog.text) == bool(missing)
+
+
+def test_a_unique_key_and_an_offset_message_id(served: Served) -> None:
+    row = served.stored(topic="OrderEvents").slice(7, 1).to_pylist()[0]
+    found = served.rows(topic="OrderEvents", uniqueKey=row["unique_key"]).drop_columns(STORE_NAMES)
+    assert found.to_pylist() == [row]
+    assert served.rows(offsetMessageId=row["offset_message_id"]).num_rows == 0  # the store was another broker's
+    offset, address = row["commit_log_offset"], served.broker.address
+    given = {"path": served.address, "topicPattern": ".*"}
+    reader = live.reader(given, live.schema(given))
+    (batch,) = reader.read(KeyPartition(("c", "b", address), commit_log_offsets=(offset,)))
+    assert batch.to_pylist() == [{"cluster": "c", "broker": "b", "store": address} | row]
+
+
+def test_small_queues_share_a_partition(served: Served) -> None:
+    given = {"path": served.address, "topicPattern": ".*"}
+    partitions = live.reader(given, live.schema(given)).partitions()
+    assert [type(one) for one in partitions] == [PullsPartition]
+
+
+def test_tables_are_those_of_the_store(served: Served) -> None:
+    with MessageStore(str(served.path)) as store:
+        queues = {(row["topic"], row["queue_id"]): row for row in QUEUES.read(store, {}).to_pylist()}
+    named = ["min_offset", "max_offset", "first_commit_log_offset", "last_commit_log_offset", "first_store_timestamp"]
+    found = {(row["topic"], row["queue_id"]): row for row in served.rows(table="queues").to_pylist()}
+    for key in (("OrderEvents", 0), ("%DLQ%GID_failing", 0), (DIRECT, 0), ("SCHEDULE_TOPIC_XXXX", 0)):
+        assert {name: found[key][name] for name in named} == {name: queues[key][name] for name in named}
+        assert (found[key]["state"], found[key]["problem"]) == (None, None)
+    for table in ("topics", "subscription_groups", "consumer_offsets", "consumer_progress", "route"):
+        rows = served.rows(table=table)
+        assert rows.schema.names[3:] == live.schema({"path": served.address, "table": table}).fieldNames()[3:]
+        assert rows.num_rows > 1
+    (topic,) = [row for row in served.rows(table="topics").to_pylist() if row["topic"] == "OrderEvents"]
+    assert topic["message_count"] == sum(found["OrderEvents", number]["max_offset"] for number in range(4))
+    progress = {
+        (row["consumer_group"], row["topic"]): row for row in served.rows(table="consumer_progress").to_pylist()
+    }
+    assert progress["GID_failing", "%RETRY%GID_failing"]["group_dead_letters"] == 5
+
+
+@pytest.mark.parametrize("kind", SerializeType)
+def test_requests_with_both_kinds_of_headers(served: Served, kind: SerializeType) -> None:
+    with served.client(kind) as client:
+        (broker,) = find_brokers(client)
+        address = broker.address()
+        assert address == served.broker.address
+        route = find_route(client, "OrderEvents")
+        assert route is not None
+        assert [(one.broker, one.read_queue_nums) for one in route.queues] == [("broker", 4)]
+        assert find_route(client, "NoSuchTopic") is None
+        assert broker_config(client, address)["brokerName"] == "broker"
+        assert consumer_connections(client, address, "GID_nobody") is None
+        nothing = 0 if served.broker.version.startswith("4.9") else None  # 4.9 says where a new group would begin
+        assert consumer_offset(client, address, "GID_nobody", "OrderEvents", 0) == nothing
+        assert consumer_offset(client, address, "GID_failing", "%RETRY%GID_failing", 0) == 10
+        first, stop = (read(client, address, "OrderEvents", 0) for read in (min_offset, max_offset))
+        queue = QueueRange("broker", address, "OrderEvents", 0, first, stop)
+        assert pull(client, queue, stop, suspend_seconds=0.5).next_offset == stop
+        assert pull(client, queue, stop + 100).code.name == "PULL_OFFSET_MOVED"

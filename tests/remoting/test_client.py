@@ -1,0 +1,193 @@
+"""The client against servers that answer late, in another order, not at all, or with bytes that are no answer."""
+
+from __future__ import annotations
+
+import struct
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from spark_mq.errors import OptionError, ProtocolError, RefusedError, RemotingError
+from spark_mq.remoting.client import ClientSettings, RemotingClient, parse_name_servers
+from spark_mq.remoting.codes import RequestCode, ResponseCode
+from spark_mq.remoting.command import RemotingCommand, encode
+from spark_mq.remoting.requests import find_brokers, max_offset
+from tests.support.fake_server import response, serving
+
+CODE = RequestCode.GET_MAX_OFFSET
+
+
+def client(*name_servers: str, timeout: float = 5.0) -> RemotingClient:
+    return RemotingClient(ClientSettings(name_servers or ("127.0.0.1:1",), timeout))
+
+
+def test_responses_find_their_requests_in_any_order() -> None:
+    waiting: list[RemotingCommand] = []
+
+    def answer(request: RemotingCommand) -> Iterator[bytes]:
+        waiting.append(request)
+        if len(waiting) == 3:
+            yield from (response(one, body=one.ext_fields["n"].encode()) for one in reversed(waiting))
+
+    with serving(answer) as address, client() as opened:
+        sent = [opened.send(address, CODE, {"n": number}) for number in range(3)]
+        assert [one.result(5).body for one in sent] == [b"0", b"1", b"2"]
+
+
+def test_a_response_in_single_bytes_is_whole() -> None:
+    def answer(request: RemotingCommand) -> Iterator[bytes]:
+        frame = response(request, fields={"offset": "7"})
+        yield from (frame[number : number + 1] for number in range(len(frame)))
+
+    with serving(answer) as address, client() as opened:
+        assert max_offset(opened, address, "T", 0) == 7
+
+
+def test_requests_to_a_client_and_unknown_opaques_are_skipped() -> None:
+    def answer(request: RemotingCommand) -> Iterator[bytes]:
+        yield encode(RemotingCommand(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, opaque=request.opaque))
+        yield response(RemotingCommand(0, opaque=request.opaque + 1000), body=b"another")
+        yield response(request, body=b"this")
+
+    with serving(answer) as address, client() as opened:
+        assert opened.request(address, CODE).body == b"this"
+
+
+def test_no_answer_within_the_time_names_address_and_request() -> None:
+    with (
+        serving(lambda request: ()) as address,
+        client(timeout=0.1) as opened,
+        pytest.raises(RemotingError, match=rf"{address}.*GET_MAX_OFFSET.*0\.1 seconds"),
+    ):
+        opened.request(address, CODE)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"GET / HTTP/1.1\r\n\r\n", struct.pack(">i", (1 << 31) - 1), struct.pack(">iI", 8, 5 << 24) + bytes(4)],
+    ids=["http", "huge", "kind"],
+)
+def test_bytes_that_are_no_frame_name_address_and_request(data: bytes) -> None:
+    with (
+        serving(lambda request: [data]) as address,
+        client() as opened,
+        pytest.raises(ProtocolError, match=rf"{address}.*GET_MAX_OFFSET"),
+    ):
+        opened.request(address, CODE)
+
+
+def test_a_connection_that_ends_within_an_answer_is_made_again() -> None:
+    answers = iter([3, 40, None])
+
+    def answer(request: RemotingCommand) -> Iterator[bytes]:
+        cut = next(answers)
+        yield response(request, body=bytes(100))[:cut]
+        if cut is not None:
+            raise ConnectionError
+
+    with serving(answer) as address, client() as opened:
+        assert opened.request(address, CODE).body == bytes(100)
+
+
+@pytest.mark.parametrize("code", [ResponseCode.SYSTEM_BUSY, ResponseCode.GO_AWAY])
+def test_a_busy_broker_is_asked_again(code: ResponseCode) -> None:
+    codes = iter([code, ResponseCode.SUCCESS])
+    with serving(lambda request: [response(request, next(codes))]) as address, client() as opened:
+        assert opened.request(address, CODE).code == ResponseCode.SUCCESS
+
+
+def test_a_refusal_names_address_request_and_reason() -> None:
+    def answer(request: RemotingCommand) -> list[bytes]:
+        return [response(request, ResponseCode.TOPIC_NOT_EXIST, remark="no such topic")]
+
+    with (
+        serving(answer) as address,
+        client() as opened,
+        pytest.raises(RefusedError, match=rf"{address}: GET_MAX_OFFSET.*TOPIC_NOT_EXIST: no such topic") as caught,
+    ):
+        opened.request(address, CODE)
+    assert caught.value.code == ResponseCode.TOPIC_NOT_EXIST
+
+
+@pytest.mark.parametrize("fields", [{}, {"offset": ""}, {"offset": "x"}, {"offset": "9" * 30}])
+def test_an_answer_without_its_field_is_a_protocol_error(fields: dict[str, str]) -> None:
+    with (
+        serving(lambda request: [response(request, fields=fields)]) as address,
+        client() as opened,
+        pytest.raises(ProtocolError, match=rf"{address}.*GET_MAX_OFFSET.*offset"),
+    ):
+        max_offset(opened, address, "T", 0)
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"brokerAddrTable":{"a":1}}', b'{"brokerAddrTable":{"a":{}}}'])
+def test_an_answer_with_another_body_is_a_protocol_error(body: bytes) -> None:
+    with (
+        serving(lambda request: [response(request, body=body)]) as address,
+        client(address) as opened,
+        pytest.raises(ProtocolError, match="GET_BROKER_CLUSTER_INFO"),
+    ):
+        find_brokers(opened)
+
+
+def test_the_second_name_server_answers_if_the_first_does_not_run() -> None:
+    addresses = b'{0:"1.2.3.4:10911",1:"1.2.3.5:10911"}'
+    body = b'{"brokerAddrTable":{"a":{"brokerAddrs":%b,"brokerName":"a","cluster":"c"}}}' % addresses
+    with serving(lambda request: [response(request, body=body)]) as address, client("127.0.0.1:1", address) as opened:
+        (broker,) = find_brokers(opened)
+    assert (broker.cluster, broker.address(), broker.address(from_slave=True)) == (
+        "c",
+        "1.2.3.4:10911",
+        "1.2.3.5:10911",
+    )
+
+
+def test_all_waiting_requests_fail_when_the_connection_ends() -> None:
+    arrived = threading.Event()
+
+    def answer(request: RemotingCommand) -> Iterator[bytes]:
+        if request.ext_fields["n"] == "2":
+            arrived.set()
+            raise ConnectionError
+        yield b""
+
+    with serving(answer) as address, client() as opened:
+        sent = [opened.send(address, CODE, {"n": number}) for number in range(3)]
+        assert arrived.wait(5)
+        for one in sent:
+            assert isinstance(one.exception(5), RemotingError)
+
+
+def test_a_server_that_takes_no_bytes_does_not_hold_up_a_request() -> None:
+    def answer(request: RemotingCommand) -> Iterator[bytes]:
+        time.sleep(3)
+        yield b""
+
+    with serving(answer) as address, client(timeout=0.3) as opened:
+        opened.send(address, CODE, {})
+        connection = opened.connection(address)
+        with pytest.raises(RemotingError, match="takes no bytes"):
+            connection.send(RemotingCommand(CODE, body=bytes(15 << 20)))
+        assert not connection.is_open
+
+
+@pytest.mark.parametrize(
+    ("text", "servers"),
+    [
+        ("rocketmq://a", ("a:9876",)),
+        ("rocketmq://a:1,b:2/", ("a:1", "b:2")),
+        ("rocketmq://a;b:2", ("a:9876", "b:2")),
+        ("rocketmq://[::1]:5,[::2]", ("[::1]:5", "[::2]:9876")),
+    ],
+)
+def test_addresses_of_name_servers(text: str, servers: tuple[str, ...]) -> None:
+    assert parse_name_servers(text) == servers
+
+
+@pytest.mark.parametrize(
+    "text", ["rocketmq://", "rocketmq://,", "rocketmq://a:b", "rocketmq://a:0", "rocketmq://a:70000"]
+)
+def test_what_is_no_address_is_an_option_error(text: str) -> None:
+    with pytest.raises(OptionError):
+        parse_name_servers(text)
