@@ -1,5 +1,9 @@
-"""A live cluster as tables: the rows of a store, from the brokers' answers.
+"""A live cluster as tables: the rows of a store, from the answers of its brokers.
 
-The data's way: `options` ─▶ `cluster` (the brokers that answer, and which queues a read has) ─▶ `messages` (pulls ─▶
-Arrow batches), `message_stream` (the same, batch after batch), or `tables` (the other tables).
+- `options`: the options of a read
+- `cluster`: the brokers that answer, and the ranges of queues that a read has
+- `messages`: pulls as Arrow batches
+- `stream_offset`, `message_stream`: the same, batch after batch
+- `tables`: the other tables
+- `datasource`: columns, and a reader for each table
 """

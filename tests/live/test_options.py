@@ -36,7 +36,7 @@ def test_defaults() -> None:
 def test_several_topics_are_named() -> None:
     options = parse_live_options(PATH | {"topic": "a, b,a"})
     assert options.topics == ("a", "b")
-    assert options.read.predicate.topics == {"a", "b"}
+    assert options.read.predicate.topics == frozenset(("a", "b"))
     assert [options.selects(topic) for topic in ("a", "b", "c")] == [True, True, False]
 
 
