@@ -27,25 +27,34 @@ import struct
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_mq.errors import ConfigError, UnsupportedStoreError
 from spark_mq.format.array_types import Flags, Int64s
 from spark_mq.format.arrow_array import timestamps
-from spark_mq.format.system_topic import DEFAULT_DELAY_LEVELS, SCHEDULE_TOPIC, TIMER_TOPIC, delay_level_millis
+from spark_mq.format.system_topic import (
+    DEFAULT_DELAY_LEVELS,
+    SCHEDULE_TOPIC,
+    TIMER_TOPIC,
+    delay_level_millis,
+)
 from spark_mq.io.location import Location
 from spark_mq.lifecycle.message_arrays import (
     Case,
+    Groups,
+    by_number,
     first_cases,
     flags,
     integers,
-    lists,
     numbered,
     numbers,
     optional,
+    positions_of,
     ranks,
 )
+from spark_mq.lifecycle.op_message import TIMER_PRECISION
+from spark_mq.lifecycle.retry_topic import read_config
 from spark_mq.lifecycle.selected_messages import (
     SOUND_COLUMNS,
     LogSource,
@@ -63,10 +72,6 @@ from spark_mq.tables.lifecycle import DELAYED
 WAITING, DELIVERED, OVERDUE = "WAITING", "DELIVERED", "OVERDUE"
 CANCELLED, UNKNOWN = "CANCELLED", "UNKNOWN"
 DELAY_LEVEL, TIMER = "DELAY_LEVEL", "TIMER"
-
-TIMER_CHECK = "timercheck"
-TIMER_PRECISION = 1000
-"""Milliseconds of a slot of the timer wheel (`timerPrecisionMs`@5.3.3, by default)."""
 
 RECORDS = Selection(
     TopicRule(names=frozenset({SCHEDULE_TOPIC, TIMER_TOPIC}), properties=("REAL_TOPIC", "TIMER_OUT_MS")),
@@ -90,10 +95,9 @@ RECORDS = Selection(
 _NONE = -1
 
 
-TIMER_LOG = "timerlog"
 UNIT_SIZE = 52
-ROLL, DELETE = 2, 4
-"""Bits of a unit's magic number: the message is stored in the timer topic again; the message cancels another one."""
+ROLL = 2
+"""The bit of a unit's magic number that says that the message is stored in the timer topic again."""
 
 _UNIT = np.dtype(
     [
@@ -120,14 +124,8 @@ class TimerUnits:
 
     def newest(self, commit_log_offset: Int64s) -> Int64s:
         """The number of the last unit of each message; -1 if it has none."""
-        order = np.argsort(self.commit_log_offset, kind="stable")
-        offsets = self.commit_log_offset[order]
-        place = np.searchsorted(offsets, commit_log_offset, side="right") - 1
-        result = np.full(commit_log_offset.size, -1, np.int64)
-        is_found = place >= 0
-        is_found[is_found] = offsets[place[is_found]] == commit_log_offset[is_found]
-        result[is_found] = order[place[is_found]]
-        return result
+        found = positions_of(commit_log_offset, self.commit_log_offset[::-1])
+        return np.where(found >= 0, self.commit_log_offset.size - 1 - found, -1)
 
 
 def timer_units(store: Location) -> TimerUnits:
@@ -135,26 +133,18 @@ def timer_units(store: Location) -> TimerUnits:
 
     A file is read up to its first bytes that are not a unit: zeros, or the filler at its end.
     """
-    folder = store / TIMER_LOG
-    names = [info.base_name for info in folder.entries() if info.base_name.isdecimal()]
-    parts = [_units((folder / name).read_bytes()) for name in names]
-    return TimerUnits(
-        np.concatenate([np.empty(0, np.int64), *(part.commit_log_offset for part in parts)]),
-        np.concatenate([np.empty(0, np.int64), *(part.slot_time for part in parts)]),
-        np.concatenate([np.empty(0, np.bool_), *(part.rolls for part in parts)]),
-    )
+    folder = store / "timerlog"
+    files = [(folder / info.base_name).read_bytes() for info in folder.entries() if info.base_name.isdecimal()]
+    units = np.concatenate([np.empty(0, _UNIT), *map(_units, files)])
+    slot_time = units["write_time"].astype(np.int64) + units["delay"]
+    return TimerUnits(units["commit_log_offset"].astype(np.int64), slot_time, (units["magic"] & ROLL) != 0)
 
 
-def _units(data: bytes) -> TimerUnits:
+def _units(data: bytes) -> npt.NDArray[np.void]:
     """The units of one file."""
     units = np.frombuffer(data[: len(data) // UNIT_SIZE * UNIT_SIZE], _UNIT)
     is_unit = (units["size"] == UNIT_SIZE) & ((units["magic"] & 1) != 0)
-    units = units[: units.size if is_unit.all() else int(np.argmin(is_unit))]
-    return TimerUnits(
-        units["commit_log_offset"].astype(np.int64),
-        units["write_time"].astype(np.int64) + units["delay"].astype(np.int64),
-        (units["magic"] & ROLL) != 0,
-    )
+    return units[: units.size if is_unit.all() else int(np.argmin(is_unit))]
 
 
 @dataclass(frozen=True)
@@ -172,17 +162,12 @@ class DeliveryProgress:
     def of(cls, source: LogSource) -> DeliveryProgress:
         """The progress of the deliveries of a store."""
         folder = source.location / CONFIG
-        level_problem, offsets = None, None
-        try:
-            offsets = load_config(source.location, DELAY_OFFSETS, parse_delay_offsets)
-            if offsets is None:
-                level_problem = f"there is no file {folder / DELAY_OFFSETS}"
-        except (ConfigError, UnsupportedStoreError) as error:
-            level_problem = str(error)
-        file, timer_problem = folder / TIMER_CHECK, None
+        offsets, level_problem = read_config(lambda: load_config(source.location, DELAY_OFFSETS, parse_delay_offsets))
+        if offsets is None and level_problem is None:
+            level_problem = f"there is no file {folder / DELAY_OFFSETS}"
+        file = folder / "timercheck"
         data = file.read_bytes() if file.is_file else b""
-        if len(data) < 24:
-            timer_problem = f"{file} is missing or too short"
+        timer_problem = f"{file} is missing or too short" if len(data) < 24 else None
         read_time, _, enqueued = struct.unpack(">qqq", data[:24].ljust(24, b"\0"))
         units = None if source.timer_location is None else timer_units(source.timer_location)
         return cls(offsets or {}, level_problem, read_time, enqueued, timer_problem, units)
@@ -218,9 +203,9 @@ def _of_delays(records: pa.Table) -> pa.Table:
 def _level_due_times(source: LogSource, records: DelayedRecords, conf: BrokerConf) -> Int64s:
     """The due time of each message of SCHEDULE_TOPIC_XXXX, in milliseconds; any number for other messages."""
     levels = np.flatnonzero(records.is_level)
-    columns = (records.offset, records.queue_id, records.queue_offset, records.stored)
-    found, is_known = source.due_times(*(values[levels] for values in columns))
-    due = due_by_level(records.queue_id, records.stored, conf)
+    offset, queue_id, queue_offset, stored = records.offset, records.queue_id, records.queue_offset, records.stored
+    found, is_known = source.due_times(offset[levels], queue_id[levels], queue_offset[levels], stored[levels])
+    due = due_by_level(queue_id, stored, conf)
     due[levels[is_known]] = found[is_known]
     return due
 
@@ -233,11 +218,10 @@ def due_by_level(queue_id: Int64s, stored: Int64s, conf: BrokerConf) -> Int64s:
 
 
 class DelayedRecords:
-    """The delayed messages and their deliveries, paired.
+    """The delayed messages and their deliveries, paired; `groups` has a group for each delayed message.
 
     Arrays with an element for each message: `offset`, `queue_id`, `queue_offset`, `stored`, `is_level`, `is_timer`,
-    `is_cancel`, and `number`, the number of the delayed message to which the record belongs, -1 for none. `newest` has
-    the number of the newest record of each delayed message, which waits; `first` the oldest.
+    `is_cancel`. `newest` has the number of the newest record of each delayed message, which waits; `first` the oldest.
     """
 
     def __init__(self, records: pa.Table) -> None:
@@ -252,20 +236,18 @@ class DelayedRecords:
         self.is_cancel: Flags = in_timer & flags(pc.is_valid(records["TIMER_DEL_UNIQKEY"]))
         self.is_timer: Flags = in_timer & ~self.is_cancel
         self.waits: Flags = self.is_level | self.is_timer
-        in_topic = pa.array(~self.is_level & ~in_timer)
-        self.real_topic = pc.if_else(in_topic, records["topic"], records["REAL_TOPIC"])
-        self.real_queue = np.where(
-            in_topic.to_numpy(zero_copy_only=False), self.queue_id, numbers(records["REAL_QID"], 9, _NONE, _NONE)
-        )
-        self.number, self.count, self.is_ambiguous = self._numbers()
-        waiting = np.flatnonzero(self.waits)
-        self.first, self.newest = np.zeros(self.count, np.int64), np.zeros(self.count, np.int64)
-        self.first[self.number[waiting[::-1]]] = waiting[::-1]
-        self.newest[self.number[waiting]] = waiting
+        is_delivered = ~self.is_level & ~in_timer
+        self.real_topic = pc.if_else(pa.array(is_delivered), records["topic"], records["REAL_TOPIC"])
+        self.real_queue = np.where(is_delivered, self.queue_id, numbers(records["REAL_QID"], 9, _NONE, _NONE))
+        number, self.is_ambiguous = self._numbers()
+        self.groups = Groups(number)
+        self.waiting = self.groups.members(self.waits)
+        self.deliveries = self.groups.members(~self.waits)
+        self.first, self.newest = self.groups.first(self.waiting), self.groups.last(self.waiting)
         self.cancel = self._cancels()
 
-    def _numbers(self) -> tuple[Int64s, int, Flags]:
-        """The number of each record's delayed message; how many there are; and which cannot be told apart."""
+    def _numbers(self) -> tuple[Int64s, Flags]:
+        """The number of each record's delayed message, -1 for none; and which cannot be told apart."""
         records = self.records
         key = records["unique_key"]
         group = numbered(
@@ -284,33 +266,29 @@ class DelayedRecords:
         originals = np.bincount(group[is_original], minlength=size + 1)[group]
         rolled = np.bincount(group[self.waits & ~is_original], minlength=size + 1)[group] > 0
         several = originals > 1
+        waiting, delivered = np.flatnonzero(self.waits), np.flatnonzero(~self.waits & ~self.is_cancel)
         # Several delayed messages are the same in everything: the first of them is delivered first.
         rank = np.zeros(size, np.int64)
-        for chosen in (np.flatnonzero(self.waits & several), np.flatnonzero(~self.waits & ~self.is_cancel & several)):
+        for chosen in (waiting[several[waiting]], delivered[several[delivered]]):
             rank[chosen] = np.minimum(ranks(group[chosen]), originals[chosen] - 1)
-        is_used = self.waits.copy()
-        delivered = np.flatnonzero(~self.waits & ~self.is_cancel)
-        waiting = np.flatnonzero(self.waits)
         pair = numbered(pa.array(group), pa.array(rank))
         first = np.full(size, np.iinfo(np.int64).max)
         first[pair[waiting[::-1]]] = self.offset[waiting[::-1]]
+        is_used = self.waits.copy()
         is_used[delivered] = self.offset[delivered] > first[pair[delivered]]
         number = np.full(size, _NONE)
         if is_used.any():
             number[is_used] = numbered(pa.array(pair[is_used]))
-        return number, int(number.max(initial=_NONE)) + 1, several & rolled
+        return number, several & rolled
 
     def _cancels(self) -> Int64s:
         """The first record that cancels each delayed message; -1 if there is none."""
         key = pc.binary_join_element_wise(self.real_topic, self.records["unique_key"], "+")
         texts = pc.if_else(pa.array(self.is_cancel), self.records["TIMER_DEL_UNIQKEY"], key)
         group = numbered(texts, pa.array(self.out_time))
-        cancels, result = np.flatnonzero(self.is_cancel)[::-1], np.full(self.count, _NONE)
-        first = np.full(group.size, _NONE)
-        first[group[cancels]] = cancels
-        is_timer = self.is_timer[self.newest] & flags(pc.is_valid(texts))[self.newest]
-        result[is_timer] = first[group[self.newest[is_timer]]]
-        return result
+        cancels = np.flatnonzero(self.is_cancel)
+        first = np.append(cancels, _NONE)[positions_of(group[self.newest], group[cancels])]
+        return np.where(self.is_timer[self.newest] & flags(pc.is_valid(texts))[self.newest], first, _NONE)
 
 
 def delayed(
@@ -322,21 +300,17 @@ def delayed(
     at: int,
 ) -> pa.Table:
     """The delayed messages in the messages of a log; `delayed_rows` describes the table."""
-    newest, records = found.newest, found.records
+    newest, records, groups = found.newest, found.records, found.groups
     is_level = found.is_level[newest]
     due = np.where(is_level, level_due[newest], found.out_time[newest])
-    is_delivery = ~found.waits & (found.number >= 0)
-    deliveries = _by_number(found, is_delivery)
-    first_delivery = np.full(found.count, _NONE)
-    first_delivery[found.number[deliveries[::-1]]] = deliveries[::-1]
+    first_delivery = groups.first(found.deliveries)
     units = progress.units
-    unit = np.full(found.count, _NONE) if units is None else units.newest(found.offset[newest])
+    unit = np.full(newest.size, _NONE) if units is None else units.newest(found.offset[newest])
     state, reason = _states(found, due, first_delivery, unit, log, progress, end_problem, at)
-    waiting = _by_number(found, found.waits)
     some = records.take(pa.array(newest))
     rolls = numbers(some["TIMER_ROLL_TIMES"], 9, 0, _NONE)
     has_unit = (unit >= 0) & ~is_level
-    slots = units.slot_time[unit] if units is not None and units.slot_time.size else np.zeros(found.count, np.int64)
+    slots = units.slot_time[unit] if units is not None and units.slot_time.size else np.zeros(newest.size, np.int64)
     queue_id = found.real_queue[newest]
     columns = {
         "unique_key": some["unique_key"],
@@ -352,10 +326,10 @@ def delayed(
         "born_timestamp": timestamps(integers(some["born_timestamp_millis"])),
         "store_timestamp": timestamps(found.stored[found.first]),
         "waiting_queue_id": some["queue_id"],
-        "waiting_queue_offsets": lists(found.number[waiting], found.queue_offset[waiting], found.count),
-        "waiting_offsets": lists(found.number[waiting], found.offset[waiting], found.count),
+        "waiting_queue_offsets": groups.lists(found.waiting, found.queue_offset),
+        "waiting_offsets": groups.lists(found.waiting, found.offset),
         "slot_timestamp": timestamps(slots, has_unit),
-        "delivered_offsets": lists(found.number[deliveries], found.offset[deliveries], found.count),
+        "delivered_offsets": groups.lists(found.deliveries, found.offset),
         "cancel_offset": optional(found.offset[found.cancel], found.cancel >= 0),
     }
     return pa.table(columns, schema=DELAYED.schema)
@@ -372,31 +346,27 @@ def _states(
     at: int,
 ) -> tuple[pa.Array, pa.Array]:
     """State and reason of each delayed message."""
-    count, newest = found.count, found.newest
+    newest = found.newest
     is_level, queue_offset = found.is_level[newest], found.queue_offset[newest]
-    level_offset = np.zeros(count, np.int64)
-    for level, offset in progress.delay_offsets.items():
-        level_offset[found.queue_id[newest] == level - 1] = offset
+    level_offset = by_number(found.queue_id[newest] + 1, progress.delay_offsets, 0)
     is_enqueued = ~is_level & (queue_offset < progress.enqueued)
-    no_time = ~is_level & (due == _NONE)
-    is_read = ~is_level & (due < progress.read_time) & is_enqueued
+    is_read = (due < progress.read_time) & is_enqueued
     is_due = np.where(is_level, due, due + TIMER_PRECISION) <= at
-    damage = [f"the delivered message can have been in a damaged range: {text}" for text in log.damage_texts]
-    damage_reasons = pa.array(damage or [""], pa.string()).take(pa.array(log.first_damage(found.offset[newest])))
+    damage = log.damage_reasons("the delivered message can have been in a damaged range", found.offset[newest])
     cases: list[Case] = [
         (first_delivery >= 0, DELIVERED, None),
         (found.is_ambiguous[newest], UNKNOWN, "several delayed messages are the same, and some of them were rolled"),
-        (log.is_damaged_after(found.offset[newest]), UNKNOWN, damage_reasons),
-        (np.full(count, end_problem is not None), UNKNOWN, end_problem),
+        (log.is_damaged_after(found.offset[newest]), UNKNOWN, damage),
+        (end_problem is not None, UNKNOWN, end_problem),
         (is_level & (queue_offset < level_offset), UNKNOWN, _PASSED),
         (found.cancel >= 0, CANCELLED, None),
-        (no_time, UNKNOWN, "property TIMER_OUT_MS is not a time"),
+        (~is_level & (due == _NONE), UNKNOWN, "property TIMER_OUT_MS is not a time"),
         (is_read, UNKNOWN, _READ),
         (is_level & (progress.level_problem is not None), UNKNOWN, progress.level_problem),
         (~is_level & (progress.timer_problem is not None), UNKNOWN, progress.timer_problem),
         (is_enqueued & (unit < 0) & (progress.units is not None), UNKNOWN, _NO_UNIT),
         (is_due, OVERDUE, None),
-        (np.ones(count, np.bool_), WAITING, None),
+        (True, WAITING, None),
     ]
     return first_cases(cases)
 
@@ -404,9 +374,3 @@ def _states(
 _PASSED = "the offset of its level in delayOffset.json is after it, but no delivered message of it is in the log"
 _READ = "the time in timercheck is after its slot, but no delivered message of it is in the log"
 _NO_UNIT = "timercheck says that it is in the timer log, but the timer log has no unit of it"
-
-
-def _by_number(found: DelayedRecords, chosen: Flags) -> Int64s:
-    """The chosen records by the number of their delayed message."""
-    records = np.flatnonzero(chosen & (found.number >= 0))
-    return records[np.argsort(found.number[records], kind="stable")]

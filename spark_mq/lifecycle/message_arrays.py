@@ -73,6 +73,33 @@ def optional(values: Int64s, is_known: Flags, kind: pa.DataType | None = None) -
     return pa.array(np.where(fits, values, 0), mask=~fits).cast(kind)
 
 
+class Groups:
+    """Messages by the number of the group that they are of, -1 for none; numbers of messages ascend in the log."""
+
+    def __init__(self, number: Int64s) -> None:
+        self.number = number
+        self.count = int(number.max(initial=-1)) + 1
+
+    def members(self, chosen: Flags) -> Int64s:
+        """The chosen messages that are of a group, by group, then in the order of the log."""
+        messages = np.flatnonzero(chosen & (self.number >= 0))
+        return messages[np.argsort(self.number[messages], kind="stable")]
+
+    def first(self, messages: Int64s) -> Int64s:
+        """The first of some messages of each group, which are in order; -1 if there is none."""
+        first = np.full(self.count, -1, np.int64)
+        first[self.number[messages[::-1]]] = messages[::-1]
+        return first
+
+    def last(self, messages: Int64s) -> Int64s:
+        """The last of some messages of each group, which are in order; -1 if there is none."""
+        return self.first(messages[::-1])
+
+    def lists(self, messages: Int64s, values: Int64s) -> pa.Array:
+        """For each group the values of its messages, which are in the order of groups."""
+        return lists(self.number[messages], values[messages], self.count)
+
+
 def lists(owners: Int64s, values: Int64s, count: int) -> pa.Array:
     """A list of integers for each of `count` owners; `owners` ascend."""
     ends = np.cumsum(np.bincount(owners, minlength=count))
@@ -114,13 +141,19 @@ def by_value(column: Column, values: Mapping[str, Any], kind: pa.DataType) -> pa
     return of_texts.take(encoded.indices)
 
 
-Case: TypeAlias = "tuple[Flags, str, pa.Array | str | None]"
+def by_number(numbers: Int64s, values: Mapping[int, int], absent: int) -> Int64s:
+    """For each number, the value of a mapping; `absent` for a number that the mapping lacks."""
+    unique, codes = np.unique(numbers, return_inverse=True)
+    return np.array([values.get(number, absent) for number in unique.tolist()], np.int64)[codes]
+
+
+Case: TypeAlias = "tuple[Flags | bool, str, pa.Array | str | None]"
 """A condition for each row, the state of the rows for which it is true, and the reason, which can differ by row."""
 
 
 def first_cases(cases: Sequence[Case]) -> tuple[pa.Array, pa.Array]:
     """State and reason of each row, by the first case that is true for it; one of them must be."""
-    case = np.argmax(np.stack([condition for condition, _, _ in cases]), axis=0)
+    case = np.argmax(np.stack(np.broadcast_arrays(*(condition for condition, _, _ in cases))), axis=0)
     states = pa.array([state for _, state, _ in cases]).take(pa.array(case))
     texts = [reason if isinstance(reason, str) else None for _, _, reason in cases]
     reasons = pa.array(texts, pa.string()).take(pa.array(case))

@@ -12,6 +12,12 @@ import re
 REMOVE_TAG = "d"
 """The tag of an op message (`TransactionalMessageUtil.REMOVE_TAG`@5.3.3). A broker ignores others."""
 
+TIMER_PRECISION = 1000
+"""Milliseconds by which a timer ends after TIMER_OUT_MS at most (`timerPrecisionMs`@5.3.3, by default)."""
+
+TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
+"""The group whose offsets say how far the broker has decided about half messages (`TransactionalMessageUtil`@5.3.3)."""
+
 HALF_OFFSET = r"\+?[0-9]{1,18}"
 
 

@@ -82,14 +82,11 @@ class ReadableLog:
         result: Flags = np.searchsorted(self._ends, starts, side="right") < len(self._ranges)
         return result
 
-    def first_damage(self, starts: Int64s) -> Int64s:
-        """The number of the first damaged range that ends after each of `starts`, an index in `damage_texts`."""
-        return np.minimum(np.searchsorted(self._ends, starts, side="right"), max(len(self._ranges) - 1, 0))
-
-    @property
-    def damage_texts(self) -> list[str]:
-        """Each damaged range as text for a person, in the order of their starts."""
-        return [one.describe() for one in self._ranges]
+    def damage_reasons(self, before: str, starts: Int64s) -> pa.Array:
+        """A text for each of `starts`: `before`, and the first damaged range that ends after it."""
+        texts = [f"{before}: {one.describe()}" for one in self._ranges] or [""]
+        first = np.minimum(np.searchsorted(self._ends, starts, side="right"), len(texts) - 1)
+        return pa.array(texts, pa.string()).take(pa.array(first))
 
 
 def sound_messages(found: SelectedMessages) -> tuple[pa.Table, tuple[CorruptRange, ...]]:

@@ -29,15 +29,28 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_mq.errors import ConfigError, OptionError, UnsupportedStoreError
+from spark_mq.errors import OptionError
 from spark_mq.format.array_types import Flags, Int64s
 from spark_mq.format.arrow_array import timestamps
 from spark_mq.format.broker_version import TRANSACTION_CHECK_IN_30_SECONDS, BrokerVersions
 from spark_mq.format.message_schema import CORRUPT_RECORD
 from spark_mq.format.system_topic import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
 from spark_mq.io.location import Location
-from spark_mq.lifecycle.message_arrays import Case, first_cases, flags, integers, lists, numbered, numbers, optional
-from spark_mq.lifecycle.op_message import HALF_OFFSET, REMOVE_TAG
+from spark_mq.lifecycle.message_arrays import (
+    Case,
+    Groups,
+    by_number,
+    first_cases,
+    flags,
+    integers,
+    lists,
+    numbered,
+    numbers,
+    optional,
+    positions_of,
+)
+from spark_mq.lifecycle.op_message import HALF_OFFSET, REMOVE_TAG, TRANSACTION_GROUP
+from spark_mq.lifecycle.retry_topic import read_config
 from spark_mq.lifecycle.selected_messages import (
     SOUND_COLUMNS,
     LogSource,
@@ -58,10 +71,6 @@ DISCARDED, UNKNOWN = "DISCARDED", "UNKNOWN"
 CHECK, DISCARD = "CHECK", "DISCARD"
 
 _NONE = -1
-
-
-TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
-"""The group whose offset in the half topic says how far the broker has decided."""
 
 RECORDS = Selection(
     TopicRule(names=frozenset({HALF_TOPIC, DISCARD_TOPIC}), transaction_types=frozenset({"COMMIT"})),
@@ -139,14 +148,11 @@ class DecidedHalves:
     def of(cls, store: Location) -> DecidedHalves:
         """The offsets of CID_RMQ_SYS_TRANS in `config/consumerOffset.json` of a store."""
         file = store / CONFIG / CONSUMER_OFFSETS
-        try:
-            found = load_consumer_offsets(store)
-        except (ConfigError, UnsupportedStoreError) as error:
-            return cls({}, str(error))
-        if not found and not file.is_file and not (store / CONFIG / f"{CONSUMER_OFFSETS}.bak").is_file:
-            return cls({}, f"there is no file {file}")
-        mine = (one for one in found if (one.topic, one.consumer_group) == (HALF_TOPIC, TRANSACTION_GROUP))
-        return cls({one.queue_id: one.offset for one in mine})
+        found, problem = read_config(lambda: load_consumer_offsets(store))
+        if found == [] and not file.is_file and not (store / CONFIG / f"{CONSUMER_OFFSETS}.bak").is_file:
+            problem = f"there is no file {file}"
+        mine = (one for one in found or () if (one.topic, one.consumer_group) == (HALF_TOPIC, TRANSACTION_GROUP))
+        return cls({one.queue_id: one.offset for one in mine}, problem)
 
 
 def transaction_rows(
@@ -176,19 +182,21 @@ def transactions(
 ) -> pa.Table:
     """The transactions in the messages of a log; `transaction_rows` describes the table."""
     state, reason = _states(found, decided, end_problem)
-    records, first = found.records, found.first_record
+    records, first, newest = found.records, found.first_record, found.newest_half
     some = records.take(pa.array(first))
-    born, stored = integers(records["born_timestamp_millis"]), integers(records["store_timestamp_millis"])
-    ended = _end_times(found, state, stored)
+    born, stored = integers(some["born_timestamp_millis"]), integers(records["store_timestamp_millis"])
+    # The store time of the message that ended each transaction; any number for one that has not ended.
+    is_committed, is_discarded = (flags(pc.equal(state, name)) for name in (COMMITTED, DISCARDED))
+    ended = np.select([is_committed, is_discarded], [stored[found.commit], stored[found.discard]], found.last_op_time)
     is_pending = flags(pc.equal(state, PENDING))
     has_ended = ~is_pending & flags(pc.not_equal(state, UNKNOWN))
-    checks, are_checks_known = _checks(found)
-    next_time, next_step = _next_step(found, settings, born[first], stored, checks)
+    counted = np.where(found.has_half, newest, found.commit)
+    checks = np.where(counted >= 0, found.checks[counted], _NONE)
+    next_time, next_step = _next_step(found, settings, born, stored, checks)
     queue_id = numbers(some["REAL_QID"], 9, _NONE, _NONE)
-    own_queue = found.is_commit[first] & (queue_id < 0)
-    queue_id[own_queue] = found.queue_id[first[own_queue]]
-    age = np.where(has_ended, ended, at) - born[first]
-    commits = found.by_transaction(found.is_commit)
+    queue_id = np.where(found.is_commit[first] & (queue_id < 0), found.queue_id[first], queue_id)
+    age = np.where(has_ended, ended, at) - born
+    groups = found.groups
     columns = {
         "unique_key": some["unique_key"],
         "topic": found.real_topic.take(pa.array(first)),
@@ -196,17 +204,17 @@ def transactions(
         "producer_group": some["PGROUP"],
         "state": state,
         "reason": reason,
-        "checks": optional(checks, are_checks_known, pa.int32()),
-        "born_timestamp": timestamps(born[first]),
+        "checks": optional(checks, checks >= 0, pa.int32()),
+        "born_timestamp": timestamps(born),
         "end_timestamp": timestamps(ended, has_ended),
-        "age_millis": optional(age, flags(pc.is_valid(timestamps(born[first])))),
+        "age_millis": optional(age, flags(pc.is_valid(timestamps(born)))),
         "next_check_timestamp": timestamps(next_time, is_pending),
         "next_step": pc.if_else(pa.array(is_pending), next_step, pa.scalar(None, pa.string())),
-        "half_queue_id": optional(found.queue_id[found.newest_half], found.has_half, pa.int32()),
-        "half_queue_offsets": found.lists(found.halves, found.queue_offset),
-        "half_offsets": found.lists(found.halves, found.offset),
-        "op_offsets": lists(*found.ops, found.count),
-        "commit_offsets": found.lists(commits, found.offset),
+        "half_queue_id": optional(found.queue_id[newest], found.has_half, pa.int32()),
+        "half_queue_offsets": groups.lists(found.halves, found.queue_offset),
+        "half_offsets": groups.lists(found.halves, found.offset),
+        "op_offsets": lists(*found.ops, groups.count),
+        "commit_offsets": groups.lists(groups.members(found.is_commit), found.offset),
         "discard_offset": optional(found.offset[found.discard], found.discard >= 0),
     }
     return pa.table(columns, schema=TRANSACTIONS.schema)
@@ -232,10 +240,10 @@ def settled_halves(ops: pa.Table) -> pa.Table:
 class TransactionRecords:
     """The records of each transaction: half messages, op messages, commits and discarded messages.
 
-    Arrays with an element for each message: `offset`, `queue_id`, `queue_offset`, `is_half`, `is_discard`, `is_commit`,
-    and `number`, the number of the message's transaction, -1 for none. Arrays with an element for each transaction have
-    numbers of messages: `first_record`, `first_half`, `newest_half`, and `commit` and `discard`, the first of each, or
-    -1. `halves` are the half messages in the order of transaction, queue id and queue offset.
+    Arrays with an element for each message: `offset`, `queue_id`, `queue_offset`, `is_half`, `is_discard`, `is_commit`.
+    Arrays with an element for each transaction have numbers of messages: `first_record`, `first_half`, `newest_half`,
+    `commit` and `discard`, the first of each, or -1. `halves` are the half messages in the order of transaction, queue
+    id and queue offset.
     """
 
     def __init__(self, records: pa.Table, ops: pa.Table, log: ReadableLog) -> None:
@@ -253,38 +261,20 @@ class TransactionRecords:
         self.original = numbers(records["TRAN_PREPARED_QUEUE_OFFSET"], 18, _NONE, _NONE)
         never_checked = flags(pc.is_null(records["TRANSACTION_CHECK_TIMES"]))
         self.is_original: Flags = self.is_half & never_checked & (self.original == _NONE)
-        self.is_ambiguous, self.number, self.count = self._numbers()
+        self.is_ambiguous, number = self._numbers()
+        self.groups = groups = Groups(number)
         halves = np.flatnonzero(self.is_half)
-        order = np.lexsort((self.queue_offset[halves], self.queue_id[halves], self.number[halves]))
-        self.halves: Int64s = halves[order]
-        numbers_of_halves = self.number[self.halves]
-        self.has_half = np.zeros(self.count, np.bool_)
-        self.has_half[numbers_of_halves] = True
-        self.first_half, self.newest_half = np.zeros(self.count, np.int64), np.zeros(self.count, np.int64)
-        self.first_half[numbers_of_halves[::-1]] = self.halves[::-1]
-        self.newest_half[numbers_of_halves] = self.halves
-        self.first_record = self._first(self.number >= 0)
-        self.commit, self.discard = self._first(self.is_commit), self._first(self.is_discard)
+        self.halves: Int64s = halves[np.lexsort((self.queue_offset[halves], self.queue_id[halves], number[halves]))]
+        self.first_half, self.newest_half = groups.first(self.halves), groups.last(self.halves)
+        self.has_half: Flags = self.newest_half >= 0
+        everything = np.ones(number.size, np.bool_)
+        self.first_record, self.commit, self.discard = (
+            groups.first(groups.members(chosen)) for chosen in (everything, self.is_commit, self.is_discard)
+        )
         self._pair_ops(ops)
 
-    def by_transaction(self, chosen: Flags) -> Int64s:
-        """The numbers of the chosen messages that are of a transaction, by transaction."""
-        messages = np.flatnonzero(chosen & (self.number >= 0))
-        return messages[np.argsort(self.number[messages], kind="stable")]
-
-    def lists(self, messages: Int64s, values: Int64s) -> pa.Array:
-        """For each transaction the values of its messages, which are in the order of transactions."""
-        return lists(self.number[messages], values[messages], self.count)
-
-    def _first(self, chosen: Flags) -> Int64s:
-        """The first chosen message of each transaction; -1 if there is none."""
-        messages = np.flatnonzero(chosen & (self.number >= 0))[::-1]
-        first = np.full(self.count, _NONE)
-        first[self.number[messages]] = messages
-        return first
-
-    def _numbers(self) -> tuple[Flags, Int64s, int]:
-        """Which messages can be of several transactions; the number of each message's transaction; their count.
+    def _numbers(self) -> tuple[Flags, Int64s]:
+        """Which messages can be of several transactions; the number of each message's transaction, -1 for none.
 
         Messages with the same unique key, born time, born host, producer group and real topic are of one transaction.
         If several original half messages are the same in all that, each of them counts as a transaction, and only
@@ -300,19 +290,15 @@ class TransactionRecords:
         halves, commits = np.flatnonzero(self.is_half), np.flatnonzero(self.is_commit)
         prepared = integers(records["prepared_transaction_offset"])[commits]
         is_before: Flags = (prepared >= 0) & (prepared < offset[commits])
-        is_found = np.zeros(commits.size, np.bool_)
-        if halves.size:
-            half = halves[np.minimum(np.searchsorted(offset[halves], prepared), halves.size - 1)]
-            is_found = is_before & (offset[half] == prepared) & (group[half] == group[commits])
-            own[commits[is_found]] = own[half[is_found]]
-            no_key[commits[is_found]] = no_key[half[is_found]]
-        is_used = np.ones(group.size, np.bool_)
-        is_used[commits] = is_found | is_before & ~self.log.is_readable(prepared)
-        is_used &= ~(self.is_discard & is_ambiguous)
+        half = np.append(halves, 0)[positions_of(prepared, offset[halves])]
+        is_found = is_before & np.isin(prepared, offset[halves]) & (group[half] == group[commits])
+        own[commits[is_found]] = own[half[is_found]]
+        is_used = ~(self.is_discard & is_ambiguous)
+        is_used[commits] &= is_found | is_before & ~self.log.is_readable(prepared)
         number = np.full(group.size, _NONE)
         if is_used.any():
             number[is_used] = numbered(pa.array(group[is_used]), pa.array(own[is_used]))
-        return is_ambiguous, number, int(number.max(initial=_NONE)) + 1
+        return is_ambiguous, number
 
     def _pair_ops(self, ops: pa.Table) -> None:
         """Find the half message of each queue offset that an op message names: the newest one before the op message.
@@ -334,22 +320,19 @@ class TransactionRecords:
         mine = order[np.maximum(last, 0)]
         is_pair = (owner[order] < 0) & (last >= 0) & (queue[mine] == queue[order]) & (offset[mine] == offset[order])
         half, op_offset, op_named = owner[mine[is_pair]], time[order[is_pair]], offset[order[is_pair]]
-        number = self.number[half]
+        number, count = self.groups.number[half], self.groups.count
         order = np.lexsort((op_offset, number))
         owners, offsets = number[order], op_offset[order]
-        is_first = np.ones(order.size, np.bool_)
-        is_first[1:] = (owners[1:] != owners[:-1]) | (offsets[1:] != offsets[:-1])
-        self.ops: tuple[Int64s, Int64s] = (owners[is_first], offsets[is_first])
-        self.last_op = np.full(self.count, _NONE)
+        is_other = (np.diff(owners, prepend=_NONE) != 0) | (np.diff(offsets, prepend=_NONE) != 0)
+        self.ops: tuple[Int64s, Int64s] = (owners[is_other], offsets[is_other])
+        self.last_op = np.full(count, _NONE)
         self.last_op[owners] = offsets  # the pairs ascend
         newest = self.newest_half[number]
         is_newest = (op_named == self.queue_offset[newest]) | (op_named == self.original[newest])
-        self.is_settled = np.zeros(self.count, np.bool_)
-        self.is_settled[number[is_newest]] = True
-        all_ops = integers(ops["commit_log_offset"])
-        self.last_op_time = np.zeros(self.count, np.int64)
-        has_op = np.flatnonzero(self.last_op >= 0)
-        places = np.searchsorted(all_ops, self.last_op[has_op])
+        self.is_settled = np.isin(np.arange(count), number[is_newest])
+        has_op = self.last_op >= 0
+        places = np.searchsorted(integers(ops["commit_log_offset"]), self.last_op[has_op])
+        self.last_op_time = np.zeros(count, np.int64)
         self.last_op_time[has_op] = integers(ops["store_timestamp_millis"])[places]
 
 
@@ -357,9 +340,7 @@ def _states(found: TransactionRecords, decided: DecidedHalves, end_problem: str 
     """State and reason of each transaction."""
     log, newest, has_half = found.log, found.newest_half, found.has_half
     first_offset, newest_offset = found.offset[found.first_half], found.offset[newest]
-    has_original = np.zeros(found.count, np.bool_)
-    has_original[found.number[found.is_original]] = True
-    lacks_copies = has_half & ~has_original
+    lacks_copies = has_half & ~np.isin(np.arange(newest.size), found.groups.number[found.is_original])
     # The broker stores no op message when it gives up: one that names any copy tells that the producer decided.
     is_rolled_back = has_half & (found.is_settled | ((found.last_op >= 0) & (found.discard >= 0)))
     is_damaged = np.where(
@@ -367,27 +348,25 @@ def _states(found: TransactionRecords, decided: DecidedHalves, end_problem: str 
         log.is_damaged_between(first_offset, found.last_op),
         log.is_damaged_after(newest_offset),
     )
-    offset_of_group = np.full(found.count, _NONE)
-    for queue_id, offset in decided.offsets.items():
-        offset_of_group[found.queue_id[newest] == queue_id] = offset
+    damage = log.damage_reasons(
+        "a message that ended the transaction can have been in a damaged range",
+        np.where(is_rolled_back, first_offset, newest_offset),
+    )
+    offset_of_group = by_number(found.queue_id[newest], decided.offsets, _NONE)
     is_passed = found.queue_offset[newest] < offset_of_group
-    is_open = ~is_rolled_back
+    undecided = f"how far the broker has decided: {decided.problem}"
     cases: list[Case] = [
         (found.commit >= 0, COMMITTED, None),
         ((found.discard >= 0) & ~is_rolled_back, DISCARDED, None),
-        (is_damaged, UNKNOWN, _damage_reasons(log, np.where(is_rolled_back, first_offset, newest_offset))),
+        (is_damaged, UNKNOWN, damage),
         (lacks_copies, UNKNOWN, _LACKS_COPIES.format(start=log.log.start)),
         (is_rolled_back, ROLLED_BACK, None),
-        (is_open & is_passed & found.is_ambiguous[newest], UNKNOWN, _AMBIGUOUS),
+        (is_passed & found.is_ambiguous[newest], UNKNOWN, _AMBIGUOUS),
         (is_passed, UNKNOWN, _PASSED),
-        (np.full(found.count, end_problem is not None), UNKNOWN, end_problem),
-        (
-            np.full(found.count, decided.problem is not None),
-            UNKNOWN,
-            f"how far the broker has decided: {decided.problem}",
-        ),
+        (end_problem is not None, UNKNOWN, end_problem),
+        (decided.problem is not None, UNKNOWN, undecided),
         (found.last_op >= 0, PENDING, _ASKS_AGAIN),
-        (np.ones(found.count, np.bool_), PENDING, None),
+        (True, PENDING, None),
     ]
     return first_cases(cases)
 
@@ -407,33 +386,13 @@ _AMBIGUOUS = (
 _ASKS_AGAIN = "an older copy was rolled back, but the broker asks about the newest copy"
 
 
-def _damage_reasons(log: ReadableLog, starts: Int64s) -> pa.Array:
-    texts = [
-        f"a message that ended the transaction can have been in a damaged range: {text}" for text in log.damage_texts
-    ]
-    return pa.array(texts or [""], pa.string()).take(pa.array(log.first_damage(starts)))
-
-
-def _end_times(found: TransactionRecords, state: pa.Array, stored: Int64s) -> Int64s:
-    """The store time of the message that ended each transaction; any number for one that has not ended."""
-    result = found.last_op_time.copy()
-    for name, message in ((DISCARDED, found.discard), (COMMITTED, found.commit)):
-        is_state = flags(pc.equal(state, name))
-        result[is_state] = stored[message[is_state]]
-    return result
-
-
-def _checks(found: TransactionRecords) -> tuple[Int64s, Flags]:
-    """The number of checks that the newest copy names, or else the commit; and whether it is known."""
-    message = np.where(found.has_half, found.newest_half, found.commit)
-    checks = np.where(message >= 0, found.checks[message], _NONE)
-    return checks, checks >= 0
-
-
 def _next_step(
     found: TransactionRecords, settings: TransactionSettings, born: Int64s, stored: Int64s, checks: Int64s
 ) -> tuple[Int64s, pa.Array]:
-    """The earliest time of the broker's next step, and the step (`TransactionalMessageServiceImpl.check`@5.3.3)."""
+    """The earliest time of the broker's next step, and the step (`TransactionalMessageServiceImpl.check`@5.3.3).
+
+    `born` and `checks` are of transactions, `stored` of messages.
+    """
     newest = found.newest_half
     seconds = numbers(found.records["CHECK_IMMUNITY_TIME_IN_SECONDS"], 9, _NONE, _NONE)[newest]
     immune = np.where(seconds == _NONE, settings.timeout, seconds * 1000)

@@ -262,6 +262,13 @@ def test_a_message_that_was_returned_twice_has_two_delayed_copies() -> None:
     assert {row["final_state"] for row in found} == {"WAITING"}
 
 
+@pytest.mark.parametrize(("delay", "level"), [("3", 3), ("+7", 7), ("-3", None), ("0", None), ("3x", None)])
+def test_the_delay_level_of_a_delivered_copy_is_what_java_reads(delay: str, level: int | None) -> None:
+    """As `Integer.parseInt`: with a sign, too. A level below 1 is none."""
+    table = retries(selected(copy_of(TOPIC, 100, DELAY=delay)), GROUP_FACTS, 0)
+    assert table["delay_level"].to_pylist() == [level]
+
+
 def test_hostile_copies_are_rows() -> None:
     copies = [
         copy_of(SCHEDULE_TOPIC, 100, REAL_TOPIC=None),

@@ -19,19 +19,13 @@ from spark_mq.lifecycle.life.life_store import Cut, LifeStore
 from spark_mq.lifecycle.life.message_consumers import ConsumerOffsets
 from spark_mq.lifecycle.life.pairing import Copy, cancels, next_half, place_text
 from spark_mq.lifecycle.life.situation import Kind, Situations
-from spark_mq.lifecycle.op_message import REMOVE_TAG, half_queue_offsets
+from spark_mq.lifecycle.op_message import REMOVE_TAG, TIMER_PRECISION, TRANSACTION_GROUP, half_queue_offsets
 from spark_mq.lifecycle.retry_topic import read_config
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.config_file import DELAY_OFFSETS, load_config, parse_delay_offsets
 
 _OPS_AFTER_COMMIT = 1_000
 """Op messages after a commit among which its own is searched for: it follows soon (`transactionOpBatchInterval`)."""
-
-TIMER_PRECISION = 1_000
-"""Milliseconds by which a timer ends after TIMER_OUT_MS at most (`timerPrecisionMs`@5.3.3, by default)."""
-
-TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
-"""The group whose offsets say how far the broker has decided about half messages (`TransactionalMessageUtil`@5.3.3)."""
 
 
 class LifeState(StrEnum):
