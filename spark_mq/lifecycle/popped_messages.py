@@ -13,10 +13,10 @@ without a note was not popped in vain. That does not hold for a broker that keep
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from spark_mq.io.location import Location
 from spark_mq.store.log.segment_files import CorruptRange
@@ -25,9 +25,7 @@ _CHECK_POINT, _ACK, _BATCH_ACK = "ck", "ack", "bAck"
 NOTE_TAGS = frozenset({_CHECK_POINT, _ACK, _BATCH_ACK})
 """The tags of the notes (`PopAckConstants`@5.3.3)."""
 
-KV_STORE = "kvStore"
-"""The folder of a broker that keeps pops in RocksDB (`PopConsumerService`@5.3.3)."""
-
+T = TypeVar("T")
 Position = tuple[str, int, int]
 """A topic, a queue id, and a queue offset."""
 
@@ -52,12 +50,9 @@ _MAX_BYTE = 127
 class PopState(StrEnum):
     """What became of a message that a group popped."""
 
-    CONSUMED = "CONSUMED"
-    """The group acknowledged it."""
-    POPPED = "POPPED"
-    """The group has not acknowledged it; after the invisible time the broker gives it to the group again."""
-    UNKNOWN = "UNKNOWN"
-    """The store does not show it."""
+    CONSUMED = "CONSUMED"  # the group acknowledged it
+    POPPED = "POPPED"  # it has not; after the invisible time the broker gives it to the group again
+    UNKNOWN = "UNKNOWN"  # the store does not show it
 
 
 @dataclass(frozen=True)
@@ -78,102 +73,77 @@ class PopNote:
 def parse_pop_note(tags: str, body: bytes) -> PopNote | None:
     """The note in the body of a message; None if it cannot be read.
 
-    The bit map of a check point says which of its messages are acknowledged (`PopReviveService.reviveMsgFromCk`@5.3.3).
+    The bit map of a check point says which of its messages are acknowledged (`PopReviveService.reviveMsgFromCk`@5.3.3,
+    `DataConverter.getBit`: Java takes the index of a bit modulo 64).
     """
     try:
         content = json.loads(body)
-        if not isinstance(content, dict):
-            return None
-        values = _Values(content)
-        group, topic = values.text("c"), values.text("t")
+        group, topic = _value(content, "c", str, ""), _value(content, "t", str, "")
         if not group or not topic:
             return None
-        start = values.integer("so")
-        popped: frozenset[int] = frozenset()
+        start = _integer(content, "so")
+        popped: tuple[int, ...] = ()
         if tags == _CHECK_POINT:
-            offsets = _popped_offsets(start, values)
-            popped, acknowledged = frozenset(offsets), _marked(offsets, values.integer("bm"))
+            popped, bits = _popped_offsets(start, content), _integer(content, "bm")
+            acknowledged = [offset for index, offset in enumerate(popped) if bits >> (index & 63) & 1]
         elif tags == _BATCH_ACK:
-            acknowledged = frozenset(values.integers("aol"))
+            acknowledged = _integers(content, "aol")
         else:
-            acknowledged = frozenset({values.integer("ao")})
+            acknowledged = [_integer(content, "ao")]
         return PopNote(
             group,
             topic,
-            values.integer("q"),
+            _integer(content, "q"),
             start,
-            values.integer("pt"),
-            values.text("bn") or None,
-            popped,
-            acknowledged,
-            values.integer("it") if tags == _CHECK_POINT else 0,
+            _integer(content, "pt"),
+            _value(content, "bn", str, "") or None,
+            frozenset(popped),
+            frozenset(acknowledged),
+            _integer(content, "it") if tags == _CHECK_POINT else 0,
         )
     except (ValueError, RecursionError):
         return None
 
 
-class _Values:
-    """The values of a note by their short names; a value of another type is a ValueError."""
-
-    def __init__(self, content: Mapping[str, Any]) -> None:
-        self._content = content
-
-    def _value(self, name: str) -> Any:
-        value = self._content.get(name)
-        return self._content.get(_LONG_NAMES[name]) if value is None else value
-
-    def text(self, name: str) -> str:
-        """A text; empty without one."""
-        value = self._value(name)
-        if value is not None and not isinstance(value, str):
-            raise ValueError(name)
-        return value or ""
-
-    def integer(self, name: str) -> int:
-        """A number of 64 bits; 0 without one, as in Java."""
-        return _integer(self._value(name))
-
-    def integers(self, name: str) -> list[int]:
-        """A list of numbers; empty without one."""
-        values = self._value(name)
-        if values is None:
-            return []
-        if not isinstance(values, list):
-            raise ValueError(name)
-        return [_integer(value) for value in values]
-
-
-def _integer(value: object) -> int:
+def _value(content: Any, name: str, kind: type[T], absent: T) -> T:
+    """The value of a note by its short name; one of another type is a ValueError."""
+    if not isinstance(content, dict):
+        raise ValueError(content)
+    value = content.get(name)
+    value = content.get(_LONG_NAMES[name]) if value is None else value
     if value is None:
-        return 0
+        return absent
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise ValueError(value)
+    return value
+
+
+def _checked(value: object) -> int:
+    """A number of 64 bits."""
     if not isinstance(value, int) or isinstance(value, bool) or not -(1 << 63) <= value < 1 << 63:
         raise ValueError(value)
     return value
 
 
-def _popped_offsets(start: int, values: _Values) -> tuple[int, ...]:
+def _integer(content: Any, name: str) -> int:
+    return _checked(_value(content, name, int, 0))
+
+
+def _integers(content: Any, name: str) -> list[int]:
+    return [_checked(value) for value in _value(content, name, list, [])]
+
+
+def _popped_offsets(start: int, content: Any) -> tuple[int, ...]:
     """The queue offsets of a check point in their order (`PopCheckPoint.ackOffsetByIndex`@5.3.3)."""
-    differences, count = values.integers("d"), values.integer("n")
-    if differences:
-        return tuple(start + difference for difference in differences)
-    if not 0 <= count <= _MAX_BYTE:
+    differences, count = _integers(content, "d"), _integer(content, "n")
+    if not differences and not 0 <= count <= _MAX_BYTE:
         raise ValueError(count)
-    return tuple(range(start, start + count))
-
-
-def _marked(offsets: tuple[int, ...], bit_map: int) -> frozenset[int]:
-    """The offsets whose bits are set (`DataConverter.getBit`@5.3.3: Java takes the index of a bit modulo 64)."""
-    return frozenset(offset for index, offset in enumerate(offsets) if bit_map >> (index & 63) & 1)
+    return tuple(start + difference for difference in differences or range(count))
 
 
 @dataclass(frozen=True)
 class Popped:
-    """One pop of a message.
-
-    Attributes:
-        pop_timestamp: When the group popped it, milliseconds since the epoch.
-        visible_timestamp: When the broker gives it to the group again, unless it is acknowledged before.
-    """
+    """One pop of a message; the broker gives it to the group again at `visible_timestamp`, in milliseconds."""
 
     pop_timestamp: int
     visible_timestamp: int
@@ -185,25 +155,20 @@ class Popped:
         return PopState.CONSUMED if self.is_acknowledged else PopState.POPPED
 
 
-@dataclass
-class _Pops:
-    """The notes about one message and one group: check points, and acknowledgements."""
-
-    check_points: list[tuple[PopNote, bool]] = field(default_factory=list)
-    acknowledgements: list[PopNote] = field(default_factory=list)
-
-    def last(self) -> Popped:
-        """The last pop; of two with one time, the one that ends later, which the broker wrote again."""
-        pops = []
-        matched = set()
-        for note, is_marked in self.check_points:
-            own = [number for number, ack in enumerate(self.acknowledgements) if _is_of(ack, note)]
+def _last_pop(offset: int, notes: Sequence[PopNote]) -> Popped:
+    """The last pop of a message; of two with one time, the one that ends later, which the broker wrote again."""
+    acknowledgements = [note for note in notes if offset not in note.popped]
+    pops, matched = [], set()
+    for note in notes:
+        if offset in note.popped:
+            own = [id(ack) for ack in acknowledgements if _is_of(ack, note)]
             matched.update(own)
-            pops.append(Popped(note.pop_time, note.pop_time + note.invisible_time, is_marked or bool(own)))
-        for number, ack in enumerate(self.acknowledgements):
-            if number not in matched:  # its check point was only in the memory of the broker
-                pops.append(Popped(ack.pop_time, ack.pop_time, is_acknowledged=True))
-        return max(pops, key=lambda pop: (pop.pop_timestamp, pop.visible_timestamp))
+            is_acknowledged = offset in note.acknowledged or bool(own)
+            pops.append(Popped(note.pop_time, note.pop_time + note.invisible_time, is_acknowledged))
+    for ack in acknowledgements:
+        if id(ack) not in matched:  # its check point was only in the memory of the broker
+            pops.append(Popped(ack.pop_time, ack.pop_time, is_acknowledged=True))
+    return max(pops, key=lambda pop: (pop.pop_timestamp, pop.visible_timestamp))
 
 
 def _is_of(acknowledgement: PopNote, check_point: PopNote) -> bool:
@@ -213,13 +178,12 @@ def _is_of(acknowledgement: PopNote, check_point: PopNote) -> bool:
     """
     if (acknowledgement.start_offset, acknowledgement.pop_time) != (check_point.start_offset, check_point.pop_time):
         return False
-    return None in (acknowledgement.broker_name, check_point.broker_name) or (
-        acknowledgement.broker_name == check_point.broker_name
-    )
+    names = {acknowledgement.broker_name, check_point.broker_name}
+    return None in names or len(names) == 1
 
 
 class PoppedMessages:
-    """The pops of messages by groups, out of notes in any order; a note can come twice."""
+    """The last pops of messages by groups, out of notes in any order; a note can come twice."""
 
     def __init__(
         self,
@@ -229,36 +193,32 @@ class PoppedMessages:
     ) -> None:
         """The pops that notes tell of; only those of messages for which `is_wanted` is true."""
         self.damage = damage
-        self._pops: dict[tuple[str, Position], _Pops] = {}
+        found: dict[tuple[str, Position], list[PopNote]] = {}
         for note in notes:
             for offset in note.popped | note.acknowledged:
                 position = note.topic, note.queue_id, offset
                 if is_wanted(position):
-                    pops = self._pops.setdefault((note.consumer_group, position), _Pops())
-                    if offset in note.popped:
-                        pops.check_points.append((note, offset in note.acknowledged))
-                    else:
-                        pops.acknowledgements.append(note)
+                    found.setdefault((note.consumer_group, position), []).append(note)
+        self._last = {(group, position): _last_pop(position[2], of) for (group, position), of in found.items()}
 
     def last(self, consumer_group: str, position: Position) -> Popped | None:
         """The last pop of a message by a group; None if no note tells of one."""
-        pops = self._pops.get((consumer_group, position))
-        return None if pops is None else pops.last()
+        return self._last.get((consumer_group, position))
 
     def only_acknowledged(self) -> PoppedMessages:
         """The pops that were acknowledged: later notes can add to them, and cannot contradict them."""
         result = PoppedMessages(damage=self.damage)
-        result._pops = {name: pops for name, pops in self._pops.items() if pops.last().is_acknowledged}
+        result._last = {name: pop for name, pop in self._last.items() if pop.is_acknowledged}
         return result
 
     @property
     def are_acknowledged(self) -> bool:
         """Whether all pops were acknowledged."""
-        return all(pops.last().is_acknowledged for pops in self._pops.values())
+        return all(pop.is_acknowledged for pop in self._last.values())
 
 
 def unread_pops(store: Location) -> str | None:
     """Why pops can be somewhere else than in the log; None if they are not."""
-    if (store / KV_STORE).is_directory:
-        return f"the broker can keep pops in RocksDB (folder {KV_STORE}), which is not read"
+    if (store / "kvStore").is_directory:  # `PopConsumerService`@5.3.3
+        return "the broker can keep pops in RocksDB (folder kvStore), which is not read"
     return None
