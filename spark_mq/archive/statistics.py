@@ -9,8 +9,16 @@ from pyspark.sql import functions as F  # noqa: N812
 from spark_mq.archive.archive_source import ArchiveSource
 from spark_mq.format.message_schema import TIMESTAMP
 from spark_mq.format.system_topic import is_system_topic
-from spark_mq.lifecycle.duplicates import DUPLICATES_COLUMNS, DUPLICATES_PROPERTIES, duplicates
-from spark_mq.lifecycle.statistics import ALL_KEYS, MOST_KEYS, hot_keys, rates, skew
+from spark_mq.lifecycle.statistics import (
+    ALL_KEYS,
+    DUPLICATES_COLUMNS,
+    DUPLICATES_PROPERTIES,
+    MOST_KEYS,
+    duplicates,
+    hot_keys,
+    rates,
+    skew,
+)
 
 _MINUTE_MILLIS = 60_000
 

@@ -16,9 +16,8 @@ from spark_mq.errors import OptionError
 
 if TYPE_CHECKING:
     from spark_mq.lifecycle.life.event import Event
-    from spark_mq.lifecycle.life.life import Lives
+    from spark_mq.lifecycle.life.life import Lives, MessageLife
     from spark_mq.lifecycle.life.life_store import LifeStore
-    from spark_mq.lifecycle.life.message_life import MessageLife
     from spark_mq.store.message_store import MessageStore
 
 _DEFAULT_LIMIT = 10

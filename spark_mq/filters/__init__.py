@@ -21,9 +21,8 @@ import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from spark_mq.filters.one_message import evaluate
-from spark_mq.filters.parser import NEWEST, ParsedFilter, parse_sql92
-from spark_mq.filters.tokens import parse_tags
+from spark_mq.filters.conditions import evaluate
+from spark_mq.filters.parser import NEWEST, ParsedFilter, parse_sql92, parse_tags
 from spark_mq.filters.truth import Truth
 
 if TYPE_CHECKING:

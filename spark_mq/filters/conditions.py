@@ -6,6 +6,7 @@ of properties in Arrow, or one in Spark. It answers the questions about texts; e
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol, TypeVar
 
 from spark_mq.filters import truth
@@ -26,8 +27,8 @@ from spark_mq.filters.expression import (
     Search,
     Unknown,
 )
-from spark_mq.filters.java_number import compare_numbers, order_of_number
-from spark_mq.filters.truth import FALSE, NULL, TRUE, Table1, Table2, Truth, truth_of
+from spark_mq.filters.java_number import compare_numbers, double_order, order_of_number, parse_double
+from spark_mq.filters.truth import ERROR, FALSE, NULL, TRUE, Table1, Table2, Truth, truth_of
 
 Answers = TypeVar("Answers")
 
@@ -210,3 +211,61 @@ def compares(operator: str, order: int) -> bool:
     if order == 0:
         return operator in ("=", "<=", ">=")
     return operator in (("<", "<=") if order < 0 else (">", ">="))
+
+
+def evaluate(condition: Expression, properties: Mapping[str, str]) -> Truth:
+    """What a condition says about a message with these properties. Only TRUE is a match."""
+    return answers(condition, OneMessage(properties))
+
+
+class OneMessage:
+    """The properties of one message, as `Messages`."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        self._properties = properties
+
+    def constant(self, value: Truth) -> Truth:
+        return value
+
+    def lookup(self, table: Table1, answers: Truth) -> Truth:
+        return table[answers]
+
+    def lookup_two(self, table: Table2, left: Truth, right: Truth) -> Truth:
+        return table[4 * left + right]
+
+    def is_present(self, name: str) -> Truth:
+        return TRUE if name in self._properties else NULL
+
+    def is_one_of(self, name: str, values: tuple[str, ...]) -> Truth:
+        text = self._properties.get(name)
+        return NULL if text is None else truth_of(text in values)
+
+    def contains(self, name: str, search: Search, text: str) -> Truth:
+        value = self._properties.get(name)
+        return NULL if value is None else truth_of(has_text(value, search, text))
+
+    def as_boolean(self, name: str) -> Truth:
+        text = self._properties.get(name)
+        return NULL if text is None else truth_of(text.lower() == "true")
+
+    def compare_number(self, name: str, operator: str, constant: Constant) -> Truth:
+        text = self._properties.get(name)
+        if text is None:
+            return NULL
+        order = order_of_number(text, constant)
+        return ERROR if order is None else truth_of(compares(operator, order))
+
+    def equal_texts(self, left: str, right: str) -> Truth:
+        one, other = self._properties.get(left), self._properties.get(right)
+        if one is None and other is not None:
+            return NULL
+        return truth_of(one == other)
+
+    def compare_texts(self, left: str, operator: str, right: str) -> Truth:
+        if left not in self._properties or right not in self._properties:
+            return NULL
+        one, other = parse_double(self._properties[left]), parse_double(self._properties[right])
+        if one is None or other is None:
+            return ERROR
+        a, b = double_order(one), double_order(other)
+        return truth_of(compares(operator, (a > b) - (a < b)))

@@ -2,6 +2,9 @@
 
 From the loosest operator to the tightest: OR; AND; `=`, `<>`, IS [NOT] NULL; `<`, `<=`, `>`, `>=`, BETWEEN, IN,
 CONTAINS, STARTSWITH, ENDSWITH; `+`, `-` and NOT. So `NOT a = 1` is `(NOT a) = 1`.
+
+RocketMQ's parser stops after the first whole expression and one more token. So text after that is never read, even if
+it has no tokens.
 """
 
 from __future__ import annotations
@@ -11,7 +14,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from spark_mq.errors import FilterError, OptionError
-from spark_mq.filters import tokens
 from spark_mq.filters.expression import (
     NUMBERS,
     And,
@@ -31,9 +33,22 @@ from spark_mq.filters.expression import (
     is_boolean,
 )
 from spark_mq.filters.java_number import INT_RANGE, LONG_RANGE, compare_numbers
-from spark_mq.filters.tokens import Token, Tokens, refusal
 from spark_mq.format.broker_version import SQL92_SEARCH, BrokerVersion
 
+_SPACE = "".join(map(chr, range(0x21)))
+"""What `String.trim` removes."""
+END, STRING, FLOAT, DECIMAL, NAME, SYMBOL = "end", "string", "float", "decimal", "name", "symbol"
+_SKIPPED = re.compile(r"(?:[ \t\n\r\f]|--[^\n\r]*(?:\r\n|\n|\r)|/\*[^*]*\*(?:\*|[^*/][^*]*\*)*/)+")
+_TOKEN = re.compile(
+    r"(?P<string>'[^']*(?:''[^']*)*')"
+    r"|(?P<float>[0-9]+\.[0-9]*(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+)"
+    r"|(?P<decimal>0|[1-9][0-9]*[lL]?)"
+    r"|(?P<name>[A-Za-z_$][A-Za-z0-9_$]*)"
+    r"|(?P<symbol><>|<=|>=|[=<>(),+-])"
+)
+_MOST_SHOWN = 200
+_WORDS = frozenset(("NOT", "AND", "OR", "BETWEEN", "IN", "TRUE", "FALSE", "NULL", "IS"))
+_SEARCH_WORDS = frozenset(("CONTAINS", "STARTSWITH", "ENDSWITH"))
 MAX_DEPTH = 64
 """Levels of parentheses and NOT, and operators in a chain such as `a = b = c`. RocketMQ allows some thousand."""
 NEWEST = "5"
@@ -45,15 +60,85 @@ _SEARCHES = frozenset(Search)
 _AFTER_OPERAND = frozenset((*_COMPARISONS, *_SEARCHES, "NOT", "BETWEEN", "IN"))
 
 
+def parse_tags(text: str | None) -> frozenset[str] | None:
+    """The tags that a subscription names; None for all messages.
+
+    A text with blank tags only matches no message.
+    """
+    if not text or text == "*":
+        return None
+    pieces = text.split("||")
+    if not any(pieces):
+        raise refusal(text, 0, "it names no tag: give one, or several as 'a || b', or * for all messages")
+    return frozenset(filter(None, (piece.strip(_SPACE) for piece in pieces)))
+
+
+@dataclass(frozen=True)
+class Token:
+    """A token. `kind` is the symbol, the keyword in upper case, or one of the constants of this module."""
+
+    kind: str
+    text: str
+    start: int
+
+
+def refusal(text: str, position: int, reason: str) -> FilterError:
+    """The error of an expression; characters of `text` are counted from 0."""
+    line = text.count("\n", 0, position) + 1
+    column = position - text.rfind("\n", 0, position)
+    place = f"column {column}" if line == 1 else f"line {line}, column {column}"
+    shown = text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
+    error = FilterError(f"filter {shown!r}: {place}: {reason}")
+    error.position = position
+    return error
+
+
+class Tokens:
+    """The tokens of a text; `has_search` says whether CONTAINS, STARTSWITH and ENDSWITH are keywords."""
+
+    def __init__(self, text: str, *, has_search: bool) -> None:
+        self.text = text
+        self._words = _WORDS | _SEARCH_WORDS if has_search else _WORDS
+        self._position = 0
+        self._next: Token | None = None
+
+    def peek(self) -> Token:
+        """The next token, which stays the next one."""
+        if self._next is None:
+            self._next = self._read()
+        return self._next
+
+    def take(self) -> Token:
+        """The next token."""
+        token, self._next = self.peek(), None
+        return token
+
+    def take_if(self, kind: str) -> bool:
+        """Whether the next token is of a kind; then it is taken."""
+        is_kind = self.peek().kind == kind
+        if is_kind:
+            self._next = None
+        return is_kind
+
+    def _read(self) -> Token:
+        skipped = _SKIPPED.match(self.text, self._position)
+        start = skipped.end() if skipped else self._position
+        if start == len(self.text):
+            return Token(END, "", start)
+        match = _TOKEN.match(self.text, start)
+        if match is None:
+            raise refusal(self.text, start, f"{self.text[start]!r} starts no token")
+        self._position = match.end()
+        text, kind = match[0], str(match.lastgroup)
+        if kind == SYMBOL:
+            return Token(text, text, start)
+        upper = text.upper()
+        return Token(upper if kind == NAME and upper in self._words else kind, text, start)
+
+
 @dataclass(frozen=True)
 class ParsedFilter:
-    """A parsed expression.
-
-    Attributes:
-        text: The whole text.
-        condition: The expression that RocketMQ evaluates.
-        ignored: The text after it, which RocketMQ does not read; empty for almost every expression.
-    """
+    """A parsed expression; RocketMQ does not read `ignored`, which is empty for almost every expression."""
 
     text: str
     condition: Expression
@@ -69,18 +154,7 @@ class ParsedFilter:
 def parse_sql92(text: str, version: str = NEWEST) -> ParsedFilter:
     """A SQL92 expression, parsed as a broker of this version parses it.
 
-    Args:
-        text: The expression.
-        version: The version of RocketMQ, such as `4.9.7` or `5.1.3`; a part such as `5` means its newest release.
-            CONTAINS, STARTSWITH and ENDSWITH exist from 5.1.3 on.
-
-    Raises:
-        FilterError: RocketMQ refuses the expression, or it is nested deeper than 64 levels.
-        OptionError: The version is not a version.
-
-    Example:
-        >>> parse_sql92("a > 5").condition
-        Comparison(operator='>', left=Property(name='a'), right=Constant(kind=<Kind.INTEGER: 'Integer'>, value=5, ...))
+    The version is one such as `4.9.7` or `5.1.3`; a part such as `5` means its newest release.
     """
     return _Parser(text, has_search=_has_search(version)).parse()
 
@@ -117,8 +191,7 @@ class _Parser:
         if self._tokens.peek().kind != word:
             return left
         operands = [self._condition(left, start)]
-        while self._tokens.peek().kind == word:
-            self._tokens.take()
+        while self._tokens.take_if(word):
             start = self._tokens.peek().start
             operands.append(self._condition(operand(), start))
         return kind(tuple(operands))
@@ -130,9 +203,7 @@ class _Parser:
             links = self._limit(links + 1, token)
             self._tokens.take()
             if token.kind == "IS":
-                is_not = self._tokens.peek().kind == "NOT"
-                if is_not:
-                    self._tokens.take()
+                is_not = self._tokens.take_if("NOT")
                 self._expect("NULL")
                 equal = Equal(left, _NULL)
                 left = Not(equal) if is_not else equal
@@ -208,11 +279,11 @@ class _Parser:
         return inner
 
     def _primary(self, token: Token) -> Expression:
-        if token.kind == tokens.STRING:
+        if token.kind == STRING:
             return Constant(Kind.STRING, _unquote(token))
-        if token.kind == tokens.DECIMAL:
+        if token.kind == DECIMAL:
             return self._decimal(token)
-        if token.kind == tokens.FLOAT:
+        if token.kind == FLOAT:
             value = float(token.text)
             if value == 0 or value == float("inf"):
                 raise refusal(self._text, token.start, f"{token.text} is 0, or not within the range of a double")
@@ -221,7 +292,7 @@ class _Parser:
             return Constant(Kind.BOOLEAN, token.kind == "TRUE")
         if token.kind == "NULL":
             return _NULL
-        if token.kind == tokens.NAME:
+        if token.kind == NAME:
             return Property(token.text)
         raise self._unexpected(token)
 
@@ -256,13 +327,13 @@ class _Parser:
 
     def _string(self) -> str:
         token = self._tokens.take()
-        if token.kind != tokens.STRING:
+        if token.kind != STRING:
             raise refusal(self._text, token.start, f"a text in quotes is needed, not {_shown(token)}")
         return _unquote(token)
 
     def _expect(self, kind: str) -> None:
-        token = self._tokens.take()
-        if token.kind != kind:
+        if not self._tokens.take_if(kind):
+            token = self._tokens.peek()
             raise refusal(self._text, token.start, f"{kind} is needed, not {_shown(token)}")
 
     def _unexpected(self, token: Token) -> FilterError:
@@ -276,12 +347,10 @@ class _Parser:
 
 def _negate(operand: Expression) -> Expression:
     """`-` before an operand: null if that is not a number (`UnaryExpression.createNegate`@5.3.3)."""
-    if isinstance(operand, Constant):
-        if operand.kind in NUMBERS:
-            assert isinstance(operand.value, (int, float))
-            return Constant(operand.kind, -operand.value, is_literal=False)
-        return Constant(Kind.NULL, None, is_literal=False)
-    if isinstance(operand, Property):
+    if isinstance(operand, Constant) and operand.kind in NUMBERS:
+        assert isinstance(operand.value, (int, float))
+        return Constant(operand.kind, -operand.value, is_literal=False)
+    if isinstance(operand, (Constant, Property)):
         return Constant(Kind.NULL, None, is_literal=False)
     return operand if isinstance(operand, Unknown) else Unknown(operand)
 
@@ -291,4 +360,4 @@ def _unquote(token: Token) -> str:
 
 
 def _shown(token: Token) -> str:
-    return "the end of the text" if token.kind == tokens.END else token.text
+    return "the end of the text" if token.kind == END else token.text

@@ -40,20 +40,14 @@ def truth_of(value: bool) -> Truth:
     return TRUE if value else FALSE
 
 
-def _and(left: Truth, right: Truth) -> Truth:
-    if left in (FALSE, ERROR):
-        return left
-    if right in (FALSE, ERROR):
-        return right
-    return NULL if NULL in (left, right) else TRUE
+def _logic(decisive: Truth, other: Truth) -> Callable[[Truth, Truth], Truth]:
+    """A rule whose right side is not evaluated after `decisive` or an error on the left."""
 
+    def rule(left: Truth, right: Truth) -> Truth:
+        decided = next((side for side in (left, right) if side in (decisive, ERROR)), other)
+        return NULL if decided == other and NULL in (left, right) else decided
 
-def _or(left: Truth, right: Truth) -> Truth:
-    if left in (TRUE, ERROR):
-        return left
-    if right in (TRUE, ERROR):
-        return right
-    return NULL if NULL in (left, right) else FALSE
+    return rule
 
 
 def _equal(left: Truth, right: Truth) -> Truth:
@@ -72,14 +66,10 @@ def _equal_text(left: Truth, right: Truth) -> Truth:
     return NULL if left == NULL else ERROR
 
 
-def _false_if_null(value: Truth) -> Truth:
-    return FALSE if value == NULL else value
-
-
-AND = table_of_two(_and)
-"""`LogicExpression.createAND`@5.3.3: the right side is not evaluated after FALSE or an error."""
-OR = table_of_two(_or)
-"""`LogicExpression.createOR`@5.3.3: the right side is not evaluated after TRUE or an error."""
+AND = table_of_two(_logic(FALSE, TRUE))
+"""`LogicExpression.createAND`@5.3.3."""
+OR = table_of_two(_logic(TRUE, FALSE))
+"""`LogicExpression.createOR`@5.3.3."""
 NOT = table_of_one(lambda value: {FALSE: TRUE, TRUE: FALSE}.get(value, value))
 """`UnaryExpression.createNOT`@5.3.3."""
 EQUAL = table_of_two(_equal)
@@ -92,7 +82,7 @@ FALSE_ONLY = table_of_one(lambda value: ERROR if value == ERROR else FALSE)
 """FALSE, after an evaluation that may fail."""
 FALSE_IF_KNOWN = table_of_one(lambda value: FALSE if value == TRUE else value)
 """FALSE for a value, whatever it is."""
-FALSE_IF_NULL = table_of_one(_false_if_null)
+FALSE_IF_NULL = table_of_one(lambda value: FALSE if value == NULL else value)
 """FALSE for an unknown value."""
 NULL_OR_RIGHT = table_of_two(lambda left, right: ERROR if left == ERROR else NULL if left == NULL else NULL_ONLY[right])
 """Unknown: the right side is evaluated only if the left one has a value."""

@@ -1,17 +1,49 @@
-"""Sums of messages: tables `hot_keys`, `rates` and `skew`."""
+"""Sums of messages: tables `hot_keys`, `rates` and `skew`.
+
+A producer gives a message its unique key once, and keeps it if it sends the message again. A broker that writes a copy
+of a message keeps the key, too: when it delivers a delayed message, commits or checks a transaction, or gets a message
+back from a consumer. The properties of the copy say which of these it is.
+"""
 
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_mq.format.system_topic import is_system_topic
-from spark_mq.lifecycle.message_arrays import MergedGroups, integers
-from spark_mq.lifecycle.selected_messages import LogSource, Selection, rule_of
+from spark_mq.format.array_types import Flags, Int64s
+from spark_mq.format.system_topic import DISCARD_TOPIC, HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, is_system_topic
+from spark_mq.lifecycle.message_arrays import MergedGroups, flags, integers, numbered, ranks
+from spark_mq.lifecycle.retry_topic import DLQ_PREFIX, RETRY_PREFIX
+from spark_mq.lifecycle.selected_messages import EVERYTHING, LogSource, Selection, rule_of
 from spark_mq.store.message_store import MessageStore
-from spark_mq.tables.lifecycle import HOT_KEYS, RATES, SKEW
+from spark_mq.tables.lifecycle import DUPLICATES, HOT_KEYS, RATES, SKEW
 
+DUPLICATES_COLUMNS = (
+    "unique_key",
+    "topic",
+    "queue_id",
+    "queue_offset",
+    "commit_log_offset",
+    "store_size",
+    "born_timestamp",
+    "store_timestamp",
+    "reconsume_times",
+    "transaction_type",
+)
+DUPLICATES_PROPERTIES = (
+    "REAL_TOPIC",
+    "DELAY",
+    "TIMER_OUT_MS",
+    "TIMER_ROLL_TIMES",
+    "TIMER_DEL_UNIQKEY",
+    "TRANSACTION_CHECK_TIMES",
+    "TRAN_PREPARED_QUEUE_OFFSET",
+)
+_Hashes = npt.NDArray[np.uint64]
+_FACTORS: _Hashes = np.random.default_rng(20).integers(0, 1 << 63, 256, np.uint64) * np.uint64(2) + np.uint64(1)
+"""The factor of each byte of a key in its hash, by the byte's position."""
 MOST_KEYS = 1000
 ALL_KEYS = "all_keys"
 """The name of the number of all keys in the metadata of the table."""
@@ -20,6 +52,108 @@ _BY = ("topic", "tags", "minute")
 _QUEUE = ("topic", "queue_id", "minute")
 _RATED = ("topic", "tags", "store_timestamp", "store_size")
 _READ = ("topic", "queue_id", "store_timestamp", "born_host", "store_size")
+
+
+def duplicates_rows(store: MessageStore) -> pa.Table:
+    """The copies of messages that the log has more than once, by message; see `duplicates`."""
+    every = [np.empty(0, np.uint64)]
+    every += [
+        _hashes(batch["unique_key"]) for batch in LogSource(store).batches_of(Selection(EVERYTHING, ("unique_key",)))
+    ]
+    hashes = np.sort(np.concatenate(every))
+    repeated = np.unique(hashes[1:][hashes[1:] == hashes[:-1]])
+    selection = Selection(EVERYTHING, DUPLICATES_COLUMNS, DUPLICATES_PROPERTIES)
+    copies = []
+    if repeated.size:
+        for batch in LogSource(store).batches_of(selection):
+            found = batch.filter(batch["unique_key"].is_valid())
+            is_repeated = np.isin(_hashes(found["unique_key"]), repeated)
+            copies.append(found.filter(pa.array(is_repeated)))
+    return duplicates(pa.Table.from_batches(copies, selection.schema))
+
+
+def duplicates(messages: pa.Table) -> pa.Table:
+    """The messages whose unique key several of the messages have, by the first of them, then in the order of the log.
+
+    `copy_number` counts the copies of a message from 0 on, and `copy_count` is their number. Values of `cause`:
+
+    - SENT: a producer sent the message, and the log has no earlier copy that a producer sent.
+    - RESENT: a producer sent it again.
+    - BATCH: another message of the same batch. 5.3.3 gives all messages of a batch one unique key.
+    - DELAY_DELIVERY: the delayed message, delivered to its topic when it was due.
+    - RECALL: a producer recalled the message; the copy tells the timer of 5.x to cancel it.
+    - TIMER_ROLL: the timer of 5.x wrote the message again, because its time is far away.
+    - COMMIT: the transaction was committed. CHECK: the half message, written again when the broker asked for the state
+      of the transaction. DISCARD: the broker gave up asking.
+    - RETRY: a consumer group returned the message. DEAD_LETTER: it did so too often.
+    """
+    messages = messages.filter(messages["unique_key"].is_valid()).combine_chunks()
+    numbers = numbered(messages["unique_key"]) if messages.num_rows else np.empty(0, np.int64)
+    counts = np.bincount(numbers, minlength=1)[numbers]
+    rows = np.flatnonzero(counts > 1)
+    rows = rows[np.argsort(numbers[rows], kind="stable")]  # keys are numbered as they first appear
+    copies, numbers = messages.take(pa.array(rows)), numbers[rows]
+    columns = {name: copies[name] for name in DUPLICATES.schema.names if name in copies.column_names}
+    columns["copy_number"] = pa.array(ranks(numbers).astype(np.int32))
+    columns["copy_count"] = pa.array(counts[rows].astype(np.int32))
+    columns["cause"] = _causes(copies, numbers)
+    return pa.table([columns[name] for name in DUPLICATES.schema.names], schema=DUPLICATES.schema)
+
+
+def _causes(copies: pa.Table, numbers: Int64s) -> pa.Array:
+    """Why each copy was stored, by its properties; `numbers` are those of the messages, which ascend."""
+    topics, real = copies["topic"], copies["REAL_TOPIC"]
+
+    def has(name: str) -> Flags:
+        return flags(pc.is_valid(copies[name]))
+
+    is_half, is_timer = flags(pc.equal(topics, HALF_TOPIC)), flags(pc.equal(topics, TIMER_TOPIC))
+    waits = is_timer | flags(pc.equal(topics, SCHEDULE_TOPIC))
+    retry = np.where(waits, flags(pc.starts_with(real, RETRY_PREFIX)), flags(pc.starts_with(topics, RETRY_PREFIX)))
+    rules: tuple[tuple[str, Flags], ...] = (
+        ("DISCARD", flags(pc.equal(topics, DISCARD_TOPIC))),
+        ("DEAD_LETTER", flags(pc.starts_with(topics, DLQ_PREFIX))),
+        ("CHECK", is_half & (has("TRANSACTION_CHECK_TIMES") | has("TRAN_PREPARED_QUEUE_OFFSET"))),
+        ("RECALL", is_timer & has("TIMER_DEL_UNIQKEY")),
+        ("TIMER_ROLL", is_timer & has("TIMER_ROLL_TIMES")),
+        ("DELAY_DELIVERY", flags(pc.equal(topics, real)) & (has("DELAY") | has("TIMER_OUT_MS"))),
+        ("RETRY", retry & (integers(copies["reconsume_times"]) > 0)),
+        ("COMMIT", flags(pc.equal(copies["transaction_type"], "COMMIT"))),
+    )
+    names = [*(name for name, _ in rules), "SENT", "RESENT", "BATCH"]
+    causes = np.select([rule for _, rule in rules], list(range(len(rules))), len(rules))
+    is_sent = causes == len(rules)
+    # Of the copies that a producer sent, all except the first one of a message were sent again, or are of a batch.
+    sent = np.flatnonzero(is_sent)
+    is_again = ranks(numbers[sent]) > 0
+    causes[sent] += is_again
+    causes[sent[1:][is_again[1:] & _follow(copies, sent)]] = names.index("BATCH")
+    return pa.array(names).take(pa.array(causes))
+
+
+def _follow(copies: pa.Table, sent: Int64s) -> Flags:
+    """For each of `sent` from the second on, whether it follows the one before it in one append to one queue."""
+    before, after = copies.take(pa.array(sent[:-1])), copies.take(pa.array(sent[1:]))
+    ends = integers(before["commit_log_offset"]) + integers(before["store_size"])
+    result = ends == integers(after["commit_log_offset"])
+    for name in ("topic", "queue_id", "born_timestamp", "store_timestamp"):
+        result &= flags(pc.equal(before[name], after[name]))
+    return np.asarray(result, np.bool_)
+
+
+def _hashes(keys: pa.Array) -> _Hashes:
+    """A hash of each key that is not NULL. Different keys can have the same hash."""
+    keys = pc.drop_null(keys)
+    _, offsets, data = keys.buffers()
+    if not len(keys):
+        return np.empty(0, np.uint64)
+    ends = np.frombuffer(offsets, np.int32)[keys.offset : keys.offset + len(keys) + 1].astype(np.int64)
+    text = np.frombuffer(data or b"", np.uint8)[ends[0] : ends[-1]].astype(np.uint64)
+    ends -= ends[0]
+    places = np.arange(text.size) - np.repeat(ends[:-1], np.diff(ends))
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(text * _FACTORS[places % _FACTORS.size], dtype=np.uint64)])
+    hashes: _Hashes = sums[ends[1:]] - sums[ends[:-1]] + np.diff(ends).astype(np.uint64)
+    return hashes
 
 
 def hot_keys_rows(store: MessageStore, topic: str | None = None, most_keys: int = MOST_KEYS) -> pa.Table:

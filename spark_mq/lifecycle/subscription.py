@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
 
+from spark_mq.filters.conditions import evaluate
 from spark_mq.filters.consumer_filter import ConsumerFilter
 from spark_mq.filters.expression import Property
-from spark_mq.filters.one_message import evaluate
-from spark_mq.filters.tokens import parse_tags
+from spark_mq.filters.parser import parse_tags
 from spark_mq.filters.truth import Truth
 from spark_mq.format.bloom_filter import has_bits
 from spark_mq.format.consume_queue_ext import ExtUnit

@@ -11,8 +11,7 @@ from typing import TypeVar
 
 from spark_mq.errors import OptionError
 from spark_mq.filters.expression import Expression
-from spark_mq.filters.parser import parse_sql92
-from spark_mq.filters.tokens import parse_tags
+from spark_mq.filters.parser import parse_sql92, parse_tags
 from spark_mq.format.broker_version import BrokerVersions
 from spark_mq.format.message_id import normalize_offset_message_id
 from spark_mq.format.timestamp import parse_time

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from spark_mq.filters.conditions import evaluate
 from spark_mq.filters.expression import Expression
-from spark_mq.filters.one_message import evaluate
 from spark_mq.filters.truth import Truth
 from spark_mq.format.message_row import Row
 from spark_mq.format.record import TRANSACTION_TYPE_MASK, TRANSACTION_TYPE_NAMES

@@ -325,7 +325,7 @@ DEAD_LETTER, it did so too often. The log is read twice.
         Column("store_timestamp", "TIMESTAMP", "the time at which the broker stored the message", 7),
         Column("reconsume_times", "INT", "how often a consumer asked for the message again"),
     ),
-    rows="spark_mq.lifecycle.duplicates.duplicates_rows",
+    rows="spark_mq.lifecycle.statistics.duplicates_rows",
     archived_rows="spark_mq.archive.statistics.duplicates_of",
     command="duplicates",
     noun="duplicate",

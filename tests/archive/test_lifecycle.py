@@ -24,11 +24,9 @@ from spark_mq.format.message_id import encode_offset_message_id
 from spark_mq.format.timestamp import epoch_millis
 from spark_mq.lifecycle.consumer_progress import consumer_progress_rows
 from spark_mq.lifecycle.delayed import delayed_rows
-from spark_mq.lifecycle.duplicates import duplicates_rows
-from spark_mq.lifecycle.life.life import Lives, life
-from spark_mq.lifecycle.life.message_life import MessageLife
+from spark_mq.lifecycle.life.life import Lives, MessageLife, life
 from spark_mq.lifecycle.retries import dead_letters_rows, retries_rows
-from spark_mq.lifecycle.statistics import hot_keys_rows, rates_rows, skew_rows
+from spark_mq.lifecycle.statistics import duplicates_rows, hot_keys_rows, rates_rows, skew_rows
 from spark_mq.lifecycle.traces import traces_rows
 from spark_mq.lifecycle.transactions import transaction_rows
 from spark_mq.store.config.broker_conf import BrokerConf

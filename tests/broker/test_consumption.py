@@ -18,13 +18,12 @@ import pytest
 
 from spark_mq import MessageStore
 from spark_mq.lifecycle.consumer_progress import consumer_progress_rows
-from spark_mq.lifecycle.duplicates import duplicates_rows
 from spark_mq.lifecycle.life.event import EventKind
 from spark_mq.lifecycle.life.life import life
 from spark_mq.lifecycle.life.message_consumers import ConsumerState
 from spark_mq.lifecycle.retries import dead_letters_rows, retries_rows
-from spark_mq.lifecycle.trace_record import parse_trace_body
-from spark_mq.lifecycle.traces import traces_rows
+from spark_mq.lifecycle.statistics import duplicates_rows
+from spark_mq.lifecycle.traces import parse_trace_body, traces_rows
 from spark_mq.lifecycle.why_not_consumed import NotConsumed, why_not_consumed
 from spark_mq.store.config.checkpoint import Checkpoint
 from tests.broker import harness

@@ -11,15 +11,13 @@ import pytest
 import spark_mq.filters
 from spark_mq import MessageStore
 from spark_mq.errors import FilterError
-from spark_mq.filters.consumer_filter import message_bit_map
-from spark_mq.filters.one_message import evaluate
-from spark_mq.filters.parser import parse_sql92
-from spark_mq.filters.tokens import parse_tags
+from spark_mq.filters.conditions import evaluate
+from spark_mq.filters.parser import parse_sql92, parse_tags
 from spark_mq.store.config.config_file import load_consumer_offsets
 from spark_mq.store.config.consumer_filters import load_consumer_filters
 from tests.broker import harness
 from tests.broker.make_stores import FILTER_SETTINGS, NO_TIMERS, QUEUE_TREES, settings_of
-from tests.support.filter_cases import questions
+from tests.support.filter_cases import message_bit_map, questions
 from tests.support.filtered_store import (
     TAG_GROUP,
     TOPIC,

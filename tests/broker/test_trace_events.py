@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_mq.lifecycle.trace_record import MESSAGE_TYPES, parse_trace_body
+from spark_mq.lifecycle.traces import MESSAGE_TYPES, parse_trace_body
 from tests.broker import harness
 from tests.support.traces import VALID, as_java, hostile_bodies
 

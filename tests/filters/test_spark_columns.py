@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import spark_mq.filters
 from spark_mq.errors import FilterError
 from spark_mq.filters.columns import answers_of
-from spark_mq.filters.one_message import evaluate
+from spark_mq.filters.conditions import evaluate
 from spark_mq.filters.parser import parse_sql92
 from tests.support.filter_cases import questions
 

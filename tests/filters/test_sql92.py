@@ -12,8 +12,7 @@ import pytest
 import spark_mq.filters
 from spark_mq.errors import FilterError, OptionError
 from spark_mq.filters.arrays import of_maps
-from spark_mq.filters.conditions import answers
-from spark_mq.filters.one_message import evaluate
+from spark_mq.filters.conditions import answers, evaluate
 from spark_mq.filters.parser import MAX_DEPTH, parse_sql92
 from spark_mq.filters.truth import Truth
 from tests.support.filter_cases import ANSWERS, questions

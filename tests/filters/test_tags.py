@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_mq.errors import FilterError
-from spark_mq.filters.tokens import parse_tags
+from spark_mq.filters.parser import parse_tags
 
 
 @pytest.mark.parametrize(

@@ -11,15 +11,20 @@ import pytest
 
 from spark_mq import MessageStore
 from spark_mq.format.system_topic import is_system_topic
-from spark_mq.lifecycle.duplicates import (
-    DUPLICATES_COLUMNS,
-    DUPLICATES_PROPERTIES,
-    duplicates,
-    duplicates_rows,
-)
 from spark_mq.lifecycle.message_arrays import MergedGroups
 from spark_mq.lifecycle.selected_messages import EVERYTHING, Selection
-from spark_mq.lifecycle.statistics import MOST_KEYS, hot_keys, hot_keys_rows, rates_rows, skew, skew_rows
+from spark_mq.lifecycle.statistics import (
+    DUPLICATES_COLUMNS,
+    DUPLICATES_PROPERTIES,
+    MOST_KEYS,
+    duplicates,
+    duplicates_rows,
+    hot_keys,
+    hot_keys_rows,
+    rates_rows,
+    skew,
+    skew_rows,
+)
 from spark_mq.tables.lifecycle import DUPLICATES, HOT_KEYS, RATES, SKEW
 from tests.support.stores import OWN_STORES, RealStore, stores_in
 

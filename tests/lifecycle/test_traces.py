@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from spark_mq.format.message_schema import TIMESTAMP
 from spark_mq.format.timestamp import epoch_millis
-from spark_mq.lifecycle.trace_record import TraceEvent, parse_trace_body
-from spark_mq.lifecycle.traces import traces
+from spark_mq.lifecycle.traces import TraceEvent, parse_trace_body, traces
 from spark_mq.tables.lifecycle import TRACES
 from tests.support.traces import VALID, hostile_bodies
 

@@ -15,9 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_mq import MessageStore
 from spark_mq.lifecycle.consumer_progress import consumer_progress_rows
 from spark_mq.lifecycle.delayed import delayed_rows
-from spark_mq.lifecycle.duplicates import duplicates_rows
 from spark_mq.lifecycle.retries import dead_letters_rows, retries_rows
-from spark_mq.lifecycle.statistics import hot_keys_rows, rates_rows, skew_rows
+from spark_mq.lifecycle.statistics import duplicates_rows, hot_keys_rows, rates_rows, skew_rows
 from spark_mq.lifecycle.traces import traces_rows
 from spark_mq.lifecycle.transactions import transaction_rows
 from spark_mq.store import metadata_tables

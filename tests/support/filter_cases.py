@@ -4,7 +4,13 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from spark_mq.filters.conditions import evaluate
+from spark_mq.filters.consumer_filter import ConsumerFilter
+from spark_mq.filters.truth import Truth
+from spark_mq.format.bloom_filter import bit_map
 
 ANSWERS = Path(__file__).parent.parent / "filters" / "java_answers.jsonl"
 """What RocketMQ's classes say (`tests/broker/make_filter_cases.py`)."""
@@ -114,3 +120,21 @@ def _operand(rng: random.Random, depth: int) -> str:
     if depth > 0:
         return f"{rng.choice(('', '', '- '))}( {_condition(rng, depth - 1)} )"
     return f"- {rng.choice(NAMES)}"
+
+
+def is_true_for(one: ConsumerFilter, properties: Mapping[str, str]) -> bool:
+    """Whether the expression is TRUE for a message with these properties; False if it cannot be evaluated."""
+    return one.condition is not None and evaluate(one.condition, properties) == Truth.TRUE
+
+
+def message_bit_map(filters: Sequence[ConsumerFilter], properties: Mapping[str, str], bit_count: int) -> bytes:
+    """The bit map that a broker stores for a message (`CommitLogDispatcherCalcBitMap.dispatch`@5.3.3, as in 4.9.7).
+
+    It has the bits of all groups whose expression is TRUE, and is empty if there is no filter for the topic.
+    """
+    if not filters:
+        return b""
+    positions = [p for one in filters if is_true_for(one, properties) for p in one.bit_positions or ()]
+    if any(not 0 <= position < bit_count for position in positions):
+        return b""  # Java throws an exception, and stores no bit map
+    return bit_map(positions, bit_count)

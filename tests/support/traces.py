@@ -6,7 +6,7 @@ import random
 from dataclasses import asdict
 from typing import Any
 
-from spark_mq.lifecycle.trace_record import NONE, RETURN_TYPES, TEXTS, TraceEvent
+from spark_mq.lifecycle.traces import NONE, RETURN_TYPES, TEXTS, TraceEvent
 
 _TIME = "1795248093336"
 VALID = (

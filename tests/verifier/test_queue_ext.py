@@ -17,6 +17,7 @@ from spark_mq.format.consume_queue_ext import is_address, offset_of
 from spark_mq.format.properties import parse_properties
 from spark_mq.format.record import Record
 from spark_mq.store.config.consumer_filters import load_consumer_filters
+from tests.support.filter_cases import is_true_for
 from tests.support.filtered_store import FILTERED, TOPIC
 from tests.support.repaired import repair_here
 from tests.support.stores import RealStore, tree_of
@@ -96,7 +97,7 @@ def test_bits_of_a_group_that_an_extension_unit_lacks(store: Path) -> None:
         number: [
             one.consumer_group
             for one in filters
-            if one.born_time < record.store_timestamp and one.is_true_for(properties_of(record))
+            if one.born_time < record.store_timestamp and is_true_for(one, properties_of(record))
         ]
         for number, record in enumerate(records)
         if isinstance(record, Record)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from spark_mq.cli.output.value_text import local_time_of
 from spark_mq.errors import OptionError, first_names, similar
+from spark_mq.filters.conditions import evaluate
 from spark_mq.filters.expression import Expression
-from spark_mq.filters.one_message import evaluate
-from spark_mq.filters.tokens import parse_tags as parse_subscription
+from spark_mq.filters.parser import parse_tags as parse_subscription
 from spark_mq.filters.truth import Truth
 from spark_mq.format.compression import decompress_or_reason
 from spark_mq.format.dispatch import record_keys

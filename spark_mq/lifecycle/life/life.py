@@ -6,9 +6,10 @@ broker's own queues (`life_store`). What no index file covers is read in the log
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
+from functools import cached_property, partial
 from typing import Any
 
 from spark_mq.errors import OptionError
@@ -16,15 +17,340 @@ from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.message_id import is_offset_message_id
 from spark_mq.format.record import Record
 from spark_mq.format.system_topic import TRACE_TOPIC
-from spark_mq.lifecycle.life.event import text_properties
-from spark_mq.lifecycle.life.life_store import FoundMessages, LifeStore, life_store
-from spark_mq.lifecycle.life.message_life import FoundMessage, MessageLife, TracedStep, message_life, traced_steps
-from spark_mq.lifecycle.life.outcome import Source
-from spark_mq.lifecycle.life.situation import UNIQUE_KEY, Kind
+from spark_mq.lifecycle.life.event import (
+    Event,
+    EventKind,
+    Step,
+    body_of,
+    duration_text,
+    numbered,
+    record_event,
+    text_properties,
+    time_text,
+)
+from spark_mq.lifecycle.life.life_store import FoundMessages, LifeStore, MessageExpiry, life_store
+from spark_mq.lifecycle.life.message_consumers import ConsumerState, MessageConsumer, find_pops, pop_text
+from spark_mq.lifecycle.life.outcome import LifeState, Outcome, Outcomes, Source
+from spark_mq.lifecycle.life.pairing import Copy, copies_of
+from spark_mq.lifecycle.life.situation import KEYS, ORIGIN_MESSAGE_ID, TAGS, UNIQUE_KEY, Kind
+from spark_mq.lifecycle.popped_messages import PoppedMessages
+from spark_mq.lifecycle.retry_topic import RETRY_PREFIX
+from spark_mq.lifecycle.traces import TraceEvent, parse_trace_body
 from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.config.config_file import CONSUMER_OFFSETS
+from spark_mq.store.log.record_lookup import NoRecord
 from spark_mq.store.message_store import MessageStore
 
+_CONSUMED = ("SubBefore", "SubAfter")
+_MAX_COPIES = 1_000
+"""Records of one message that are told; a message with more is not an ordinary one."""
+_MAX_CONSUMED = 10
+"""Copies of a message for which consumer groups are told: a key can be sent many times."""
+_RETRIES = (EventKind.RETRIED, EventKind.DEAD)
 DEFAULT_LIMIT = 10
+
+
+@dataclass(eq=False)
+class TracedStep(Step):
+    """One event of a trace message, with the unique key and the keys of the message that it is of."""
+
+    unique_key: str = field(kw_only=True)
+    keys: tuple[str, ...] = field(kw_only=True)
+
+
+def traced_steps(record: Record, store: str) -> Iterator[TracedStep]:
+    """The events in the body of a trace message. What cannot be read is left out."""
+    for event in parse_trace_body(body_of(record) or b""):
+        if event.problem is None and event.unique_key is not None:
+            traced = record_event(
+                EventKind.TRACED,
+                record,
+                f"trace: {_text(event)}",
+                store,
+                timestamp=record.store_timestamp if event.event_millis is None else event.event_millis,
+                consumer_group=event.group_name if event.event_type in _CONSUMED else None,
+            )
+            keys = tuple(filter(None, (event.keys or "").split(" ")))
+            yield TracedStep(traced, unique_key=event.unique_key, keys=keys)
+
+
+def _text(event: TraceEvent) -> str:
+    producer = f"producer group {event.group_name}"
+    in_time = "" if event.cost_millis is None else f" in {duration_text(event.cost_millis)}"
+    if event.event_type == "Pub":
+        done = "sent it" if event.is_success else "could not send it"
+        return f"{producer} {done} to {event.topic}{in_time}"
+    if event.event_type == "SubBefore":
+        again = f", retry {event.retry_times}" if event.retry_times else ""
+        return f"a consumer of group {event.group_name} began to consume it{again}"
+    if event.event_type == "SubAfter":
+        who = "the consumer" if event.group_name is None else f"group {event.group_name}"
+        returned = "" if event.return_type in (None, "SUCCESS") else f" ({event.return_type})"
+        return f"{who} {'consumed it' if event.is_success else 'failed to consume it'}{in_time}{returned}"
+    if event.event_type == "EndTransaction":
+        asked = ", when the broker asked" if event.is_from_check else ""
+        return f"{producer} ended the transaction: {event.transaction_state}{asked}"
+    return f"{producer} {'recalled it' if event.is_success else 'could not recall it'}"
+
+
+@dataclass(frozen=True)
+class MessageLife:
+    """The life of one message: what happened, in the order of time, what became of it, and the groups of its topic.
+
+    `reason` is why the state is UNKNOWN. `expiries` are of the segments of its last record, one of each store. For a
+    person, `next` says what happens next, and `unknown` what cannot be known.
+    """
+
+    unique_key: str | None
+    topic: str | None
+    queue_id: int | None
+    keys: tuple[str, ...]
+    tags: str | None
+    state: LifeState
+    reason: str | None
+    events: tuple[Event, ...]
+    consumers: tuple[MessageConsumer, ...]
+    expiries: tuple[MessageExpiry, ...]
+    next: tuple[str, ...]
+    unknown: tuple[str, ...]
+
+
+@dataclass
+class FoundMessage:
+    """What one store has of one message: its records in the order of the log, and its trace events."""
+
+    source: Source
+    records: list[Record]
+    traces: list[TracedStep]
+
+
+def message_life(found: Sequence[FoundMessage], record: Record | None = None) -> MessageLife:
+    """The life of one message out of what all stores have of it.
+
+    The messages of a batch have one unique key, and a producer can send a key again: then this tells of all of them.
+    """
+    parts = [_LifeInStore(one) for one in (found if record is None else _connected(found, record))]
+    copies = [copy for part in parts for copy in part.copies]
+    _join(copies)
+    for part in parts:
+        part.note_what_is_not_known()
+    outcomes = [part.outcome for part in parts if part.outcome is not None]
+    _, outcome = max(outcomes, key=lambda one: one[0], default=(0, _NO_MESSAGE))
+    first = min(copies, key=lambda copy: copy.order, default=None)
+    properties = {} if first is None else first.properties
+    traced = next((trace.unique_key for one in found for trace in one.traces), None)
+    expiries = [expiry for part in parts if (expiry := part.expiry()) is not None]
+    coming = [text for part in parts for text in part.coming()]
+    return MessageLife(
+        unique_key=properties.get(UNIQUE_KEY, traced),
+        topic=None if first is None else first.situation.real_topic,
+        queue_id=None if first is None else first.situation.real_queue_id,
+        keys=tuple(dict.fromkeys(key for copy in copies for key in copy.properties.get(KEYS, "").split(" ") if key)),
+        tags=properties.get(TAGS),
+        state=outcome.state,
+        reason=outcome.reason,
+        events=numbered([step for part in parts for step in part.steps]),
+        consumers=tuple(one for part in parts for one in part.consumers()),
+        expiries=tuple(expiries),
+        next=(*coming, *map(_expiry_text, expiries)),
+        unknown=tuple(dict.fromkeys(text for part in parts for text in part.unknown)),
+    )
+
+
+_NO_MESSAGE = Outcome(LifeState.UNKNOWN, "the log does not have the message itself")
+
+
+class _LifeInStore:
+    """The copies of a message in one store, and what became of them."""
+
+    def __init__(self, found: FoundMessage) -> None:
+        self.source = found.source
+        self.copies = _copies(found)
+        self.steps: list[Step] = [*self.copies, *found.traces]
+        self.unknown: list[str] = []
+        self.waiting: list[tuple[Copy, Outcome]] = []
+        self.outcome: tuple[int, Outcome] | None = None
+        """When the last message was stored of which an outcome is known, and the outcome."""
+        left_out = len(found.records) - len(self.copies)
+        if left_out:
+            self.unknown.append(f"{left_out:,} more records of the message, which are not told")
+        missing = partial(str, self.unknown[0]) if left_out else self.source.missing
+        outcomes = Outcomes(self.source, missing, self.steps)
+        for copy in self.copies:
+            kind = copy.event.kind
+            if kind is EventKind.RETRIED and copy.kind is Kind.DELAYED:
+                self._add(copy, outcomes.delivery(copy))
+            elif copy.parent is None and kind not in _RETRIES:
+                outcome = outcomes.of(copy)
+                if kind is not EventKind.OTHER:
+                    self._add(copy, outcome)
+                    self.outcome = copy.record.store_timestamp, outcome
+                elif self.outcome is None:
+                    self.outcome = -1, outcome
+        self._note_retries()
+
+    def _add(self, copy: Copy, outcome: Outcome) -> None:
+        if outcome.reason is not None:
+            self.unknown.append(f"what became of {_name(copy)}: {outcome.reason}")
+        self.waiting.append((copy, outcome))
+
+    def _note_retries(self) -> None:
+        """Say in the events of retries whether their group has consumed them."""
+        for copy in self.copies:
+            group, event = copy.situation.consumer_group, copy.event
+            if copy.kind is not Kind.RETRY or group is None:
+                continue
+            offset = self.source.consumers.offset(group, event.topic or "", copy.record.queue_id)
+            if offset is not None and (offset > copy.record.queue_offset or not self._is_later(copy)):
+                is_past = offset > copy.record.queue_offset
+                has = f"the group is past it (offset {offset})" if is_past else "the group has not consumed it yet"
+                popped = self._pops.last(group, copy.position) if is_past and self._is_popped(copy) else None
+                has += "" if popped is None else f"; {pop_text(popped)}"
+                copy.event = replace(event, text=f"{event.text}; {has}", consumer_group=group)
+
+    def note_what_is_not_known(self) -> None:
+        """Add the reasons for events whose origin is not there, and for what cannot be known of this store."""
+        for copy in self.copies:
+            kind = copy.event.kind
+            if copy.parent is not None:
+                continue
+            if kind is EventKind.COMMITTED:
+                half = self.source.store.find_record(copy.record.prepared_transaction_offset)
+                reason = half.reason if isinstance(half, NoRecord) else "the record there is another one"
+                self.unknown.append(f"when its half message was stored: {reason}")
+            elif kind in _RETRIES:
+                self.unknown.append(f"when {_name(copy)} was delivered first: {self._why_no_origin(copy)}")
+            elif kind is EventKind.SENT and copy.situation.text:
+                self.unknown.append("when it was sent: the log does not have the delayed message")
+            elif kind is EventKind.DISCARDED:
+                self.unknown.append("when its half message was stored: the log does not have it")
+        for damage in self.source.damage:
+            self.unknown.append(f"messages that can be missing: {damage}")
+        if any(self._is_later(copy) for copy in self.copies):
+            self.unknown.append(f"which consumer groups are past it: it was stored after config/{CONSUMER_OFFSETS}")
+        if self.source.consumers.problem is not None:
+            self.unknown.append(self.source.consumers.problem)
+
+    def _why_no_origin(self, copy: Copy) -> str:
+        origin_id = copy.properties.get(ORIGIN_MESSAGE_ID)
+        if origin_id is None:
+            return "the record does not name the message"
+        try:
+            origin = self.source.store.find_record_by_id(origin_id)
+        except OptionError as error:
+            return str(error)
+        return origin.reason if isinstance(origin, NoRecord) else f"message {origin_id} has another unique key"
+
+    def consumers(self) -> Iterator[MessageConsumer]:
+        """The groups of the copies that consumers get, the last copies of them."""
+        for copy in self._consumed:
+            for one in self.source.consumers.of(*copy.position):
+                if one.state is ConsumerState.PAST:
+                    yield one.with_pops(self._pops)
+                elif not self._is_later(copy):
+                    yield one
+
+    @property
+    def _consumed(self) -> list[Copy]:
+        """The last copies that consumers get."""
+        return [copy for copy in self.copies if copy.kind in (Kind.NORMAL, Kind.COMMIT)][-_MAX_CONSUMED:]
+
+    @cached_property
+    def _pops(self) -> PoppedMessages:
+        """The pops of the copies that some group is past."""
+        passed = [copy for copy in self.copies if self._is_popped(copy)]
+        for copy in self._consumed:
+            if any(one.state is ConsumerState.PAST for one in self.source.consumers.of(*copy.position)):
+                passed.append(copy)
+        pops, cuts = find_pops(self.source.store, {copy.position: copy.record.commit_log_offset for copy in passed})
+        self.unknown += [f"whether a group popped it: {cut}" for cut in cuts]
+        if pops.are_acknowledged:
+            return pops
+        missing = self.source.missing()
+        if missing is not None:
+            self.unknown.append(f"whether a group acknowledged it: {missing}")
+        return pops.only_acknowledged() if cuts or missing is not None else pops
+
+    def _is_popped(self, copy: Copy) -> bool:
+        """Whether a copy is in a retry topic whose messages the group pops."""
+        group = copy.situation.consumer_group
+        return copy.kind is Kind.RETRY and group is not None and copy.event.topic != f"{RETRY_PREFIX}{group}"
+
+    def _is_later(self, copy: Copy) -> bool:
+        """Whether the files of `config/` are older than a copy, as those of an archive's newest snapshot can be."""
+        end = self.source.store.config_end
+        return end is not None and copy.record.commit_log_offset >= end
+
+    def expiry(self) -> MessageExpiry | None:
+        """When the segment of the last copy expires."""
+        if not self.copies:
+            return None
+        offset = self.copies[-1].record.commit_log_offset
+        return self.source.store.expiry(offset, self.source.conf, self.source.name)
+
+    def coming(self) -> Iterator[str]:
+        """What the broker does next, as texts for a person."""
+        for copy, outcome in self.waiting:
+            due = copy.situation.due
+            if outcome.state is LifeState.WAITING and due is not None:
+                yield f"{_name(copy)} is delivered at {time_text(due)}"
+            elif outcome.state is LifeState.OVERDUE:
+                yield f"{_name(copy)} is delivered as soon as its broker runs"
+            elif outcome.state is LifeState.PENDING:
+                group = copy.properties.get("PGROUP")
+                yield f"the broker asks producer group {group} about the transaction, or gives it up"
+
+
+def _copies(found: FoundMessage) -> list[Copy]:
+    situations = found.source.situations
+    return copies_of([(one, situations.of(one)) for one in found.records[:_MAX_COPIES]], found.source.name)
+
+
+def _connected(found: Sequence[FoundMessage], record: Record) -> list[FoundMessage]:
+    """What was found, without messages that only have the same unique key as a record."""
+    copies = [copy for one in found for copy in _copies(one)]
+    _join(copies)
+    start = next((copy for copy in copies if copy.record == record), None)
+    if start is None:
+        return list(found)
+    while isinstance(start.parent, Copy):
+        start = start.parent
+    kept, waiting = set(), [start]
+    while waiting:
+        copy = waiting.pop()
+        kept.add((copy.event.store, copy.record.commit_log_offset))
+        waiting += copy.after
+    return [
+        replace(one, records=[each for each in one.records if (one.source.name, each.commit_log_offset) in kept])
+        for one in found
+    ]
+
+
+def _name(copy: Copy) -> str:
+    if copy.kind in (Kind.HALF, Kind.COMMIT):
+        return "the transaction"
+    if copy.situation.attempt and copy.situation.consumer_group is not None:
+        return f"retry {copy.situation.attempt} of group {copy.situation.consumer_group}"
+    return "the message"
+
+
+def _join(copies: Sequence[Copy]) -> None:
+    """Let retries in one store follow from the message that was delivered first in another one."""
+    by_id = {copy.event.offset_message_id: copy for copy in copies}
+    for copy in copies:
+        origin = by_id.get(copy.properties.get(ORIGIN_MESSAGE_ID, "").upper())
+        is_retry = copy.event.kind in _RETRIES and copy.parent is None
+        if is_retry and origin is not None and origin.event.kind not in _RETRIES:
+            copy.follows(origin, copy.event.kind, copy.event.text)
+
+
+def _expiry_text(expiry: MessageExpiry) -> str:
+    of_store = f" of {expiry.store}" if expiry.store else ""
+    if expiry.expire_timestamp is None:
+        return f"segment {expiry.segment}{of_store} is the newest one, which does not expire"
+    hours = f"{expiry.reserved_hours:g} hours, {expiry.reserved_hours_source}"
+    deleted = "" if expiry.delete_timestamp is None else f", and is deleted at {time_text(expiry.delete_timestamp)}"
+    return f"segment {expiry.segment}{of_store} expires at {time_text(expiry.expire_timestamp)}{deleted} ({hours})"
 
 
 @dataclass(frozen=True)

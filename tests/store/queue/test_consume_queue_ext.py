@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 
 from spark_mq import MessageStore
-from spark_mq.filters.consumer_filter import message_bit_map
 from spark_mq.format.consume_queue_ext import ExtUnit, is_address
 from spark_mq.lifecycle.delayed import delayed_rows
 from spark_mq.lifecycle.life.life import life
@@ -20,6 +19,7 @@ from spark_mq.store.config.consumer_filters import load_consumer_filters
 from spark_mq.store.file_tables import plan_queue_splits, unit_batches
 from spark_mq.store.queue.folders import queue_folders
 from spark_mq.tables.store_files import CONSUME_QUEUE
+from tests.support.filter_cases import message_bit_map
 from tests.support.filtered_store import FILTERED, TOPIC, properties_of, records_of, tags_code_of
 from tests.support.stores import RealStore
 
