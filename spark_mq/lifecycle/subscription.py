@@ -19,7 +19,6 @@ from spark_mq.filters.truth import Truth
 from spark_mq.format.bloom_filter import has_bits
 from spark_mq.format.consume_queue_ext import ExtUnit
 from spark_mq.format.java_text import hash_code
-from spark_mq.format.properties import TAGS
 from spark_mq.lifecycle.life.event import time_text
 
 _SHOWN_VALUE = 60
@@ -28,14 +27,10 @@ _SHOWN_VALUE = 60
 class FilterStep(StrEnum):
     """The step that drops a message."""
 
-    TAG_HASH = "TAG_HASH"
-    """The broker: the hash of the message's tag is not one of the subscription's."""
-    TAG = "TAG"
-    """The client: the hashes are equal, and the tags differ."""
-    BIT_MAP = "BIT_MAP"
-    """The broker: the message lacks a bit of the group, although the expression is TRUE."""
-    SQL = "SQL"
-    """The broker: the expression is not TRUE."""
+    TAG_HASH = "TAG_HASH"  # the broker: the hash of the message's tag is not one of the subscription's
+    TAG = "TAG"  # the client: the hashes are equal, and the tags differ
+    BIT_MAP = "BIT_MAP"  # the broker: the message lacks a bit of the group, although the expression is TRUE
+    SQL = "SQL"  # the broker: the expression is not TRUE
 
 
 @dataclass(frozen=True)
@@ -58,12 +53,12 @@ class MessageFacts:
 def tag_verdict(subscription: str, message: MessageFacts) -> Verdict:
     """What a subscription to tags says about a message."""
     wanted = parse_tags(subscription)
-    tag = _text_property(message.properties, TAGS)
+    tag = message.properties.get("TAGS")
     name = "without a tag" if tag is None else f"with tag {tag}"
     if wanted is None:
         return Verdict(None, "the subscription is to all messages")
     if message.tags_code is not None:
-        code = _as_int(message.tags_code)
+        code = (message.tags_code + (1 << 31)) % (1 << 32) - (1 << 31)  # `Long.intValue`
         hashes = {hash_code(one): one for one in wanted}
         if code not in hashes:
             codes = ", ".join(f"{one} ({hash_code(one)})" for one in sorted(wanted)) or "no tag"
@@ -123,12 +118,3 @@ def _lacking_bits(one: ConsumerFilter, ext: ExtUnit | None) -> tuple[int, ...]:
     if ext is None or not positions or ext.store_timestamp <= one.born_time or 8 * len(ext.bit_map) != one.bit_count:
         return ()
     return tuple(position for position in positions if not has_bits(ext.bit_map, (position,)))
-
-
-def _as_int(code: int) -> int:
-    """`Long.intValue` of Java."""
-    return (code + (1 << 31)) % (1 << 32) - (1 << 31)
-
-
-def _text_property(properties: Mapping[str, str], name: bytes) -> str | None:
-    return properties.get(name.decode())

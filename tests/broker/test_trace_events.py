@@ -1,4 +1,4 @@
-"""The Java decoder of trace messages reads hostile bodies as `trace_record` does."""
+"""The Java decoder of trace messages reads hostile bodies as `traces` does."""
 
 from __future__ import annotations
 

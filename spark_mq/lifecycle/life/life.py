@@ -1,7 +1,7 @@
 """The life of a message: everything that stores have of it, in the order of time.
 
 Nothing but look-ups: the key in the index (`life_store`), single records by their offsets, and a few units of the
-broker's own queues (`life_store`). What no index file covers is read in the log. `message_life` tells of one message.
+broker's own queues (`life_store`). What no index file covers is read in the log.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from spark_mq.lifecycle.life.event import (
     EventKind,
     Step,
     body_of,
-    duration_text,
     numbered,
     record_event,
     text_properties,
@@ -35,7 +34,7 @@ from spark_mq.lifecycle.life.pairing import Copy, copies_of
 from spark_mq.lifecycle.life.situation import KEYS, ORIGIN_MESSAGE_ID, TAGS, UNIQUE_KEY, Kind
 from spark_mq.lifecycle.popped_messages import PoppedMessages
 from spark_mq.lifecycle.retry_topic import RETRY_PREFIX
-from spark_mq.lifecycle.traces import TraceEvent, parse_trace_body
+from spark_mq.lifecycle.traces import event_text, parse_trace_body
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.config_file import CONSUMER_OFFSETS
 from spark_mq.store.log.record_lookup import NoRecord
@@ -65,32 +64,13 @@ def traced_steps(record: Record, store: str) -> Iterator[TracedStep]:
             traced = record_event(
                 EventKind.TRACED,
                 record,
-                f"trace: {_text(event)}",
+                f"trace: {event_text(event)}",
                 store,
                 timestamp=record.store_timestamp if event.event_millis is None else event.event_millis,
                 consumer_group=event.group_name if event.event_type in _CONSUMED else None,
             )
             keys = tuple(filter(None, (event.keys or "").split(" ")))
             yield TracedStep(traced, unique_key=event.unique_key, keys=keys)
-
-
-def _text(event: TraceEvent) -> str:
-    producer = f"producer group {event.group_name}"
-    in_time = "" if event.cost_millis is None else f" in {duration_text(event.cost_millis)}"
-    if event.event_type == "Pub":
-        done = "sent it" if event.is_success else "could not send it"
-        return f"{producer} {done} to {event.topic}{in_time}"
-    if event.event_type == "SubBefore":
-        again = f", retry {event.retry_times}" if event.retry_times else ""
-        return f"a consumer of group {event.group_name} began to consume it{again}"
-    if event.event_type == "SubAfter":
-        who = "the consumer" if event.group_name is None else f"group {event.group_name}"
-        returned = "" if event.return_type in (None, "SUCCESS") else f" ({event.return_type})"
-        return f"{who} {'consumed it' if event.is_success else 'failed to consume it'}{in_time}{returned}"
-    if event.event_type == "EndTransaction":
-        asked = ", when the broker asked" if event.is_from_check else ""
-        return f"{producer} ended the transaction: {event.transaction_state}{asked}"
-    return f"{producer} {'recalled it' if event.is_success else 'could not recall it'}"
 
 
 @dataclass(frozen=True)
@@ -414,7 +394,12 @@ def life(
     has_even_more = False
     key, record = _resolved(sources, key_or_id, any_host)
     for source in sources:
-        found = _search(source, key, trace_topic)
+        if isinstance(key, Record):
+            own = source.store.find_record(key.commit_log_offset)
+            found = FoundMessages((own,) if own == key else ())
+        else:
+            found = source.store.find_key(key, (trace_topic,))
+            source.damage = found.damage
         has_even_more |= found.has_more
         for name, one in _messages(source, found, key).items():
             groups.setdefault(name, []).append(one)
@@ -439,15 +424,6 @@ def _resolved(sources: Sequence[Source], key_or_id: str, any_host: bool) -> tupl
         if isinstance(record, Record):
             return text_properties(record).get(UNIQUE_KEY) or record, record
     return key_or_id, None
-
-
-def _search(source: Source, key: str | Record, trace_topic: str) -> FoundMessages:
-    if isinstance(key, Record):
-        own = source.store.find_record(key.commit_log_offset)
-        return FoundMessages((own,) if own == key else ())
-    found = source.store.find_key(key, (trace_topic,))
-    source.damage = found.damage
-    return found
 
 
 def _messages(source: Source, found: FoundMessages, key: str | Record) -> dict[object, FoundMessage]:
