@@ -8,8 +8,9 @@ acknowledged it is in table `retries`, as soon as the broker gives it to the gro
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache, cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -25,10 +26,11 @@ from spark_mq.lifecycle.retry_topic import (
     ConsumerGroups,
     RetryTopic,
     consumer_groups,
+    consumer_offsets,
     parse_retry_topic,
 )
 from spark_mq.store.config.checkpoint import lost_end
-from spark_mq.store.config.config_file import CONSUMER_OFFSETS, as_integer, load_config, load_consumer_offsets
+from spark_mq.store.config.config_file import CONSUMER_OFFSETS, as_integer, load_config
 from spark_mq.store.file_states import queue_states
 from spark_mq.store.log.log_range import newest_record
 from spark_mq.store.message_store import MessageStore
@@ -57,22 +59,25 @@ class QueueSource:
     def __init__(self, store: MessageStore) -> None:
         self._store = store
         self.location = store.location
-        states = queue_states(store)
-        self.behind = states.behind
-        self._problems: dict[Queue, str | None] = {
-            queue: None if state.problem is None else f"{state.name}: {state.problem}"
-            for queue, state in states.by_queue.items()
-        }
+        self._states = queue_states(store)
+        self.behind = self._states.behind
+
+    @cached_property
+    def problems(self) -> dict[Queue, str | None]:
+        """Each queue that has messages or is known to have had some, sorted, with the reason if it is damaged."""
+        states = self._states.by_queue
+        return {queue: state.problem and f"{state.name}: {state.problem}" for queue, state in states.items()}
 
     @property
     def problem(self) -> str | None:
         """Why the ends of queues are not certain; None if they are."""
-        return _log_problem(self._store)
-
-    @property
-    def problems(self) -> dict[Queue, str | None]:
-        """Each queue that has messages or is known to have had some, sorted, with the reason if it is damaged."""
-        return self._problems
+        store = self._store
+        end = store.get_max_phy_offset()
+        if end > store.get_min_phy_offset() and not store.queues:
+            return "the store has no consume queues"
+        segments = (segment for segment in reversed(store.records.segments) if segment.base < end)
+        newest = next(filter(None, (newest_record(store.records, segment, end) for segment in segments)), None)
+        return lost_end(store.location, 0 if newest is None else newest.store_timestamp)
 
     def moment(self, at: int | None) -> int:
         """The time `at`; now for None."""
@@ -96,17 +101,6 @@ class QueueSource:
         """The store time of a message in milliseconds; -1 if it is not known."""
         found = self._store.queues.get(queue)
         return -1 if found is None else self._store.pickup_store_timestamp(*found.unit(queue_offset)[:2])
-
-
-def _log_problem(store: MessageStore) -> str | None:
-    end = store.get_max_phy_offset()
-    if end > store.get_min_phy_offset() and not store.queues:
-        return "the store has no consume queues"
-    for segment in reversed(store.records.segments):
-        newest = newest_record(store.records, segment, end) if segment.base < end else None
-        if newest is not None:
-            return lost_end(store.location, newest.store_timestamp)
-    return lost_end(store.location, 0)
 
 
 @dataclass
@@ -148,54 +142,42 @@ class _Reader:
         self._source = source
         self._problem = source.problem
         self._read_queues = load_config(source.location, "topics.json", _read_queue_nums)
-        committed = load_consumer_offsets(source.location)
-        # A broker writes the file every five seconds, even without an offset.
-        self._has_offsets = bool(committed) or load_config(source.location, CONSUMER_OFFSETS, bool) is not None
+        committed = consumer_offsets(source.location)
+        self._has_offsets = committed is not None  # a broker writes the file every five seconds, even without an offset
         self._offsets: dict[tuple[str, str], dict[int, int]] = {}
-        for one in committed:
-            self._offsets.setdefault((one.consumer_group, one.topic), {})[one.queue_id] = one.offset
+        for (group, name, queue_id), offset in (committed or {}).items():
+            self._offsets.setdefault((group, name), {})[queue_id] = offset
         self._queue_ids: dict[str, list[int]] = {}
         for name, queue_id in source.problems:
             self._queue_ids.setdefault(name, []).append(queue_id)
-        self._topics = set(self._queue_ids) | set(self._read_queues or ())
-        self._groups_of: dict[str, list[str]] = {}
+        groups_of: dict[str, list[str]] = {}
         for group, name in self._offsets:
-            self._groups_of.setdefault(name, []).append(group)
+            groups_of.setdefault(name, []).append(group)
         groups = consumer_groups(source.location)
-        self._retry_topics = {name: self._retry_topic(name, groups) for name in sorted(self._topics)}
-        self._retry_topics_of: dict[str, list[str]] = {}
-        for name, retry in self._retry_topics.items():
-            if retry is not None and retry.consumer_group is not None:
-                self._retry_topics_of.setdefault(retry.consumer_group, []).append(name)
-        self._uncertain = [name for name, retry in self._retry_topics.items() if retry is not None and retry.reason]
-        self._progress: dict[tuple[str | None, str], _Progress] = {}
-        self._beside: dict[str, tuple[int | None, int | None]] = {}
-
-    def _retry_topic(self, name: str, groups: ConsumerGroups) -> RetryTopic | None:
-        """The meaning of a topic's name; a group that has an offset in a retry topic is the group of this topic."""
-        if not name.startswith(RETRY_PREFIX):
-            return None
-        for group in self._groups_of.get(name, ()):
-            rest = name.removeprefix(RETRY_PREFIX).removeprefix(group)
-            if not rest or (rest[0] in "_+" and len(rest) > 1):
-                return RetryTopic(name, group, rest[1:] or None)
-        return parse_retry_topic(name, groups, self._topics)
+        topics = {*self._queue_ids, *(self._read_queues or ())}
+        found = (_retry_topic(name, groups_of.get(name, ()), groups, topics) for name in sorted(topics))
+        self._retry_topics = [retry for retry in found if retry is not None]
+        self._retry_topics_of: dict[str | None, list[str]] = {}
+        for retry in self._retry_topics:
+            self._retry_topics_of.setdefault(retry.consumer_group, []).append(retry.name)
+        self._of = cache(self._read)
+        self._of_group = cache(self._group)
 
     def pairs(self) -> Iterator[tuple[str | None, str, str | None]]:
         """Each group and topic that has a row, and why the group is not certain, sorted."""
         found: dict[tuple[str, str], tuple[str | None, str, str | None]] = {
             pair: (*pair, None) for pair in self._offsets
         }
-        for name, retry in self._retry_topics.items():
-            if retry is not None:
-                found.setdefault((retry.consumer_group or "", name), (retry.consumer_group, name, retry.reason))
+        for retry in self._retry_topics:
+            pair = retry.consumer_group or "", retry.name
+            found.setdefault(pair, (retry.consumer_group, retry.name, retry.reason))
         yield from (found[pair] for pair in sorted(found))
 
     def row(self, group: str | None, topic: str, reason: str | None, at: int) -> Row:
         """The row of a group and a topic."""
         found = self._of(group, topic)
         reasons = found.reasons if reason is None else [reason, *found.reasons]
-        retries, dead_letters = (None, None) if group is None else self._group(group)
+        retries, dead_letters = (None, None) if group is None else self._of_group(group)
         row: Row = {
             "consumer_group": group,
             "topic": topic,
@@ -212,10 +194,8 @@ class _Reader:
         if reasons:
             return row
         row |= {"lag": found.lag, "expired_messages": found.expired, "queues_without_offset": found.without_offset}
-        if (group, topic) not in self._offsets:
-            row["state"] = "NO_OFFSET"
-        else:
-            row["state"] = "LAGGING" if found.lag else "CAUGHT_UP"
+        is_known = (group, topic) in self._offsets
+        row["state"] = ("LAGGING" if found.lag else "CAUGHT_UP") if is_known else "NO_OFFSET"
         if not found.lag:
             row["lag_millis"] = 0
         if found.oldest is not None:
@@ -231,13 +211,11 @@ class _Reader:
 
     def _group(self, group: str) -> tuple[int | None, int | None]:
         """The retries that a group has not consumed, and its dead letters; None if that is not known."""
-        if group not in self._beside:
-            progress = [self._of(group, name) for name in self._retry_topics_of.get(group, ())]
-            uncertain = any(name.startswith(f"{RETRY_PREFIX}{group}") for name in self._uncertain)
-            is_known = not uncertain and not any(one.reasons for one in progress)
-            retries = sum(one.lag for one in progress) if is_known else None
-            self._beside[group] = retries, self._messages_of(f"{DLQ_PREFIX}{group}")
-        return self._beside[group]
+        progress = [self._of(group, name) for name in self._retry_topics_of.get(group, ())]
+        uncertain = any(retry.name.startswith(f"{RETRY_PREFIX}{group}") for retry in self._retry_topics if retry.reason)
+        is_known = not uncertain and not any(one.reasons for one in progress)
+        retries = sum(one.lag for one in progress) if is_known else None
+        return retries, self._messages_of(f"{DLQ_PREFIX}{group}")
 
     def _messages_of(self, topic: str) -> int | None:
         """The number of messages that the queues of a topic offer; None if that is not known."""
@@ -248,11 +226,6 @@ class _Reader:
             first, stop = self._source.ends((topic, queue_id))
             count += stop - first
         return None if self._source.behind is not None or self._problem is not None else count
-
-    def _of(self, group: str | None, topic: str) -> _Progress:
-        if (group, topic) not in self._progress:
-            self._progress[group, topic] = self._read(group, topic)
-        return self._progress[group, topic]
 
     def _read(self, group: str | None, topic: str) -> _Progress:
         found = _Progress(reasons=[] if self._problem is None else [self._problem])
@@ -307,6 +280,17 @@ class _Reader:
         oldest = message.stored, queue[1], message.queue_offset, message.commit_log_offset
         found.oldest = oldest if found.oldest is None else min(found.oldest, oldest)
         found.expired += message.queue_offset - start
+
+
+def _retry_topic(
+    name: str, offsets_of: Sequence[str], groups: ConsumerGroups, topics: Collection[str]
+) -> RetryTopic | None:
+    """The meaning of a topic's name; a group that has an offset in a retry topic is the group of this topic."""
+    for group in offsets_of if name.startswith(RETRY_PREFIX) else ():
+        rest = name.removeprefix(RETRY_PREFIX).removeprefix(group)
+        if not rest or (rest[0] in "_+" and len(rest) > 1):
+            return RetryTopic(name, group, rest[1:] or None)
+    return parse_retry_topic(name, groups, topics)
 
 
 def _read_queue_nums(content: Mapping[str, Any]) -> dict[str, int]:
