@@ -60,7 +60,7 @@ def hot_keys_of(source: ArchiveSource, topic: str | None = None, most_keys: int 
 
 
 def duplicates_of(source: ArchiveSource) -> pa.Table:
-    """The rows of table `duplicates`; see `lifecycle.duplicates.duplicates_rows`.
+    """The rows of table `duplicates`; see `lifecycle.statistics.duplicates_rows`.
 
     Spark finds the unique keys that several messages have, and the driver gets only these messages.
     """

@@ -56,7 +56,7 @@ from spark_mq.lifecycle.message_arrays import (
 from spark_mq.lifecycle.op_message import TIMER_PRECISION
 from spark_mq.lifecycle.retry_topic import read_config
 from spark_mq.lifecycle.selected_messages import (
-    SOUND_COLUMNS,
+    POSITION_COLUMNS,
     LogSource,
     ReadableLog,
     Selection,
@@ -76,17 +76,8 @@ DELAY_LEVEL, TIMER = "DELAY_LEVEL", "TIMER"
 RECORDS = Selection(
     TopicRule(names=frozenset({SCHEDULE_TOPIC, TIMER_TOPIC}), properties=("REAL_TOPIC", "TIMER_OUT_MS")),
     (
-        "commit_log_offset",
-        "topic",
-        "queue_id",
-        "queue_offset",
-        "unique_key",
-        "born_timestamp_millis",
-        "born_host",
-        "store_timestamp_millis",
-        "reconsume_times",
-        "body_crc",
-        *SOUND_COLUMNS,
+        *POSITION_COLUMNS,
+        *("born_timestamp_millis", "born_host", "store_timestamp_millis", "reconsume_times", "body_crc"),
     ),
     ("REAL_TOPIC", "REAL_QID", "TIMER_OUT_MS", "TIMER_ROLL_TIMES", "TIMER_DEL_UNIQKEY"),
 )

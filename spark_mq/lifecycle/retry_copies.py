@@ -27,6 +27,7 @@ from spark_mq.lifecycle.message_arrays import by_value, flags, integers, numbere
 from spark_mq.lifecycle.popped_messages import NOTE_TAGS, PoppedMessages, parse_pop_note
 from spark_mq.lifecycle.retry_topic import DLQ_PREFIX, RETRY_PREFIX
 from spark_mq.lifecycle.selected_messages import (
+    POSITION_COLUMNS,
     SOUND_COLUMNS,
     LogSource,
     SelectedMessages,
@@ -37,18 +38,7 @@ from spark_mq.lifecycle.selected_messages import (
 from spark_mq.store.log.segment_files import CorruptRange
 
 RETRY_RULE = TopicRule(names=frozenset({SCHEDULE_TOPIC}), prefixes=(RETRY_PREFIX, DLQ_PREFIX))
-RETRY_COLUMNS = (
-    "commit_log_offset",
-    "topic",
-    "queue_id",
-    "queue_offset",
-    "tags",
-    "unique_key",
-    "store_timestamp",
-    "reconsume_times",
-    "body_crc",
-    *SOUND_COLUMNS,
-)
+RETRY_COLUMNS = (*POSITION_COLUMNS, "tags", "store_timestamp", "reconsume_times", "body_crc")
 RETRY_PROPERTIES = ("REAL_TOPIC", "DELAY", "RETRY_TOPIC", "ORIGIN_MESSAGE_ID", "DLQ_ORIGIN_TOPIC")
 
 _ID = "^([0-9A-Fa-f]{32}|[0-9A-Fa-f]{56})$"

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 SOUND_COLUMNS = ("store_size", "properties_bytes")
 """The columns that `sound_messages` needs, beside `commit_log_offset`."""
+POSITION_COLUMNS = ("commit_log_offset", "topic", "queue_id", "queue_offset", "unique_key", *SOUND_COLUMNS)
+"""The columns that most tables need."""
 
 _ZERO = "the properties of the record contain zero bytes"
 _MAX_ROWS = 1 << 16

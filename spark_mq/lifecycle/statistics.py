@@ -1,4 +1,4 @@
-"""Sums of messages: tables `hot_keys`, `rates` and `skew`.
+"""Sums of messages: tables `hot_keys`, `rates` and `skew`; and messages that are stored more than once, `duplicates`.
 
 A producer gives a message its unique key once, and keeps it if it sends the message again. A broker that writes a copy
 of a message keeps the key, too: when it delivers a delayed message, commits or checks a transaction, or gets a message
@@ -6,6 +6,8 @@ back from a consumer. The properties of the copy say which of these it is.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -20,18 +22,8 @@ from spark_mq.lifecycle.selected_messages import EVERYTHING, LogSource, Selectio
 from spark_mq.store.message_store import MessageStore
 from spark_mq.tables.lifecycle import DUPLICATES, HOT_KEYS, RATES, SKEW
 
-DUPLICATES_COLUMNS = (
-    "unique_key",
-    "topic",
-    "queue_id",
-    "queue_offset",
-    "commit_log_offset",
-    "store_size",
-    "born_timestamp",
-    "store_timestamp",
-    "reconsume_times",
-    "transaction_type",
-)
+_COMPUTED = ("copy_number", "copy_count", "cause")
+DUPLICATES_COLUMNS = (*(name for name in DUPLICATES.schema.names if name not in _COMPUTED), "transaction_type")
 DUPLICATES_PROPERTIES = (
     "REAL_TOPIC",
     "DELAY",
@@ -47,19 +39,14 @@ _FACTORS: _Hashes = np.random.default_rng(20).integers(0, 1 << 63, 256, np.uint6
 MOST_KEYS = 1000
 ALL_KEYS = "all_keys"
 """The name of the number of all keys in the metadata of the table."""
-_COLUMNS = ("commit_log_offset", "topic", "keys", "store_timestamp", "store_size")
 _BY = ("topic", "tags", "minute")
 _QUEUE = ("topic", "queue_id", "minute")
-_RATED = ("topic", "tags", "store_timestamp", "store_size")
-_READ = ("topic", "queue_id", "store_timestamp", "born_host", "store_size")
 
 
 def duplicates_rows(store: MessageStore) -> pa.Table:
     """The copies of messages that the log has more than once, by message; see `duplicates`."""
-    every = [np.empty(0, np.uint64)]
-    every += [
-        _hashes(batch["unique_key"]) for batch in LogSource(store).batches_of(Selection(EVERYTHING, ("unique_key",)))
-    ]
+    keys = LogSource(store).batches_of(Selection(EVERYTHING, ("unique_key",)))
+    every = [np.empty(0, np.uint64), *(_hashes(batch["unique_key"]) for batch in keys)]
     hashes = np.sort(np.concatenate(every))
     repeated = np.unique(hashes[1:][hashes[1:] == hashes[:-1]])
     selection = Selection(EVERYTHING, DUPLICATES_COLUMNS, DUPLICATES_PROPERTIES)
@@ -158,8 +145,9 @@ def _hashes(keys: pa.Array) -> _Hashes:
 
 def hot_keys_rows(store: MessageStore, topic: str | None = None, most_keys: int = MOST_KEYS) -> pa.Table:
     """The keys of most messages, and those of most bytes: the first 1,000 of each, the most messages first."""
+    columns = ("commit_log_offset", "topic", "keys", "store_timestamp", "store_size")
     groups = MergedGroups(["topic", "key"], ["store_size"], ["store_timestamp"])
-    for batch in LogSource(store).batches_of(Selection(rule_of(topic), _COLUMNS)):
+    for batch in LogSource(store).batches_of(Selection(rule_of(topic), columns)):
         groups.add(_by_key(batch, with_system_topics=topic is not None))
     return hot_keys(groups.result(), most_keys)
 
@@ -197,12 +185,7 @@ def _by_key(batch: pa.RecordBatch, with_system_topics: bool) -> pa.Table:
 
 def rates_rows(store: MessageStore, topic: str | None = None) -> pa.Table:
     """The number of messages and bytes of the log, by stored topic, tag and minute, in that order."""
-    groups = MergedGroups(_BY, ["store_size"])
-    for batch in LogSource(store).batches_of(
-        Selection(rule_of(topic), ("topic", "tags", "store_timestamp", "store_size"))
-    ):
-        groups.add(_by_minute(batch))
-    return rates(groups.result())
+    return rates(_by_minute(store, topic, _BY, ()))
 
 
 def rates(groups: pa.Table | None) -> pa.Table:
@@ -213,20 +196,22 @@ def rates(groups: pa.Table | None) -> pa.Table:
     return pa.table([*(groups[name] for name in _BY), groups["count"], groups["store_size"]], schema=RATES.schema)
 
 
-def _by_minute(batch: pa.RecordBatch) -> pa.Table:
-    """The messages of a batch with the minute of their store time."""
-    minutes = pc.floor_temporal(batch["store_timestamp"], unit="minute")
-    return pa.table(
-        [batch["topic"], batch["tags"], minutes, batch["store_size"]], names=["topic", "tags", "minute", "store_size"]
-    )
+def _by_minute(store: MessageStore, topic: str | None, by: Sequence[str], more: Sequence[str]) -> pa.Table | None:
+    """The sums of `store_size`, by columns that include the minute of the store time, and born hosts without ports."""
+    groups = MergedGroups([*by, *more], ["store_size"])
+    columns = [*(name for name in by if name != "minute"), *more, "store_timestamp", "store_size"]
+    for batch in LogSource(store).batches_of(Selection(rule_of(topic), columns)):
+        rows = pa.table(batch).append_column("minute", pc.floor_temporal(batch["store_timestamp"], unit="minute"))
+        for name in more:
+            hosts = pc.replace_substring_regex(batch[name], pattern=r":[0-9]+$", replacement="")
+            rows = rows.set_column(rows.column_names.index(name), name, hosts)
+        groups.add(rows)
+    return groups.result()
 
 
 def skew_rows(store: MessageStore, topic: str | None = None) -> pa.Table:
     """The number of messages, bytes and born hosts by stored topic, queue and minute, in that order."""
-    groups = MergedGroups([*_QUEUE, "born_host"], ["store_size"])
-    for batch in LogSource(store).batches_of(Selection(rule_of(topic), _READ)):
-        groups.add(_by_minute_and_host(batch))
-    return skew(groups.result())
+    return skew(_by_minute(store, topic, _QUEUE, ("born_host",)))
 
 
 def skew(groups: pa.Table | None) -> pa.Table:
@@ -241,11 +226,3 @@ def skew(groups: pa.Table | None) -> pa.Table:
     rows = rows.sort_by([(name, "ascending") for name in _QUEUE])
     names = [*_QUEUE, "count_sum", "store_size_sum", "born_host_count", "born_host_first", "count_first"]
     return pa.table([rows[name] for name in names], schema=SKEW.schema)
-
-
-def _by_minute_and_host(batch: pa.RecordBatch) -> pa.Table:
-    """The messages of a batch with the minute of their store time, and their born host without its port."""
-    minutes = pc.floor_temporal(batch["store_timestamp"], unit="minute")
-    hosts = pc.replace_substring_regex(batch["born_host"], pattern=r":[0-9]+$", replacement="")
-    columns = [batch["topic"], batch["queue_id"], minutes, hosts, batch["store_size"]]
-    return pa.table(columns, names=[*_QUEUE, "born_host", "store_size"])

@@ -52,6 +52,7 @@ from spark_mq.lifecycle.message_arrays import (
 from spark_mq.lifecycle.op_message import HALF_OFFSET, REMOVE_TAG, TRANSACTION_GROUP
 from spark_mq.lifecycle.retry_topic import read_config
 from spark_mq.lifecycle.selected_messages import (
+    POSITION_COLUMNS,
     SOUND_COLUMNS,
     LogSource,
     ReadableLog,
@@ -75,24 +76,11 @@ _NONE = -1
 RECORDS = Selection(
     TopicRule(names=frozenset({HALF_TOPIC, DISCARD_TOPIC}), transaction_types=frozenset({"COMMIT"})),
     (
-        "commit_log_offset",
-        "topic",
-        "queue_id",
-        "queue_offset",
-        "unique_key",
-        "sys_flag",
-        "born_timestamp_millis",
-        "born_host",
-        "store_timestamp_millis",
-        "prepared_transaction_offset",
-        *SOUND_COLUMNS,
+        *POSITION_COLUMNS,
+        *("born_timestamp_millis", "born_host", "store_timestamp_millis", "prepared_transaction_offset"),
     ),
     (
-        "REAL_TOPIC",
-        "REAL_QID",
-        "PGROUP",
-        "TRANSACTION_CHECK_TIMES",
-        "TRAN_PREPARED_QUEUE_OFFSET",
+        *("REAL_TOPIC", "REAL_QID", "PGROUP", "TRANSACTION_CHECK_TIMES", "TRAN_PREPARED_QUEUE_OFFSET"),
         "CHECK_IMMUNITY_TIME_IN_SECONDS",
     ),
 )
