@@ -9,24 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol, TypeVar
 
+from spark_mq.filters import expression as sql
 from spark_mq.filters import truth
-from spark_mq.filters.expression import (
-    NUMBERS,
-    And,
-    BooleanCast,
-    Comparison,
-    Constant,
-    Equal,
-    Expression,
-    Find,
-    In,
-    Kind,
-    Not,
-    Or,
-    Property,
-    Search,
-    Unknown,
-)
 from spark_mq.filters.java_number import compare_numbers, double_order, order_of_number, parse_double
 from spark_mq.filters.truth import ERROR, FALSE, NULL, TRUE, Table1, Table2, Truth, truth_of
 
@@ -53,13 +37,13 @@ class Messages(Protocol[Answers]):
     def is_one_of(self, name: str, values: tuple[str, ...]) -> Answers:
         """Whether the text is one of the values."""
 
-    def contains(self, name: str, search: Search, text: str) -> Answers:
+    def contains(self, name: str, search: sql.Search, text: str) -> Answers:
         """Whether the property's text contains `text`, starts or ends with it."""
 
     def as_boolean(self, name: str) -> Answers:
         """`Boolean.valueOf` of the text."""
 
-    def compare_number(self, name: str, operator: str, constant: Constant) -> Answers:
+    def compare_number(self, name: str, operator: str, constant: sql.Constant) -> Answers:
         """The comparison of the text, read as a number of the constant's kind; ERROR if Java cannot read it."""
 
     def equal_texts(self, left: str, right: str) -> Answers:
@@ -69,27 +53,27 @@ class Messages(Protocol[Answers]):
         """The comparison of two texts, both read as doubles; ERROR if Java cannot read one of them."""
 
 
-def answers(expression: Expression, messages: Messages[Answers]) -> Answers:
+def answers(expression: sql.Expression, messages: Messages[Answers]) -> Answers:
     """The answer of a condition for each message."""
-    if isinstance(expression, Constant):
+    if isinstance(expression, sql.Constant):
         return messages.constant(_boolean_of(expression))
-    if isinstance(expression, BooleanCast):
+    if isinstance(expression, sql.BooleanCast):
         return messages.lookup(truth.FALSE_IF_KNOWN, messages.is_present(expression.operand.name))
-    if isinstance(expression, Not):
+    if isinstance(expression, sql.Not):
         return messages.lookup(truth.NOT, answers(expression.operand, messages))
-    if isinstance(expression, (And, Or)):
-        table = truth.AND if isinstance(expression, And) else truth.OR
+    if isinstance(expression, (sql.And, sql.Or)):
+        table = truth.AND if isinstance(expression, sql.And) else truth.OR
         return _combined(table, [answers(operand, messages) for operand in expression.operands], messages)
-    if isinstance(expression, Unknown):
+    if isinstance(expression, sql.Unknown):
         return messages.lookup(truth.NULL_ONLY, answers(expression.operand, messages))
-    if isinstance(expression, In):
+    if isinstance(expression, sql.In):
         found = messages.is_one_of(expression.operand.name, expression.values)
         return messages.lookup(truth.NOT, found) if expression.is_negated else found
-    if isinstance(expression, Find):
+    if isinstance(expression, sql.Find):
         return _find(expression, messages)
-    if isinstance(expression, Equal):
+    if isinstance(expression, sql.Equal):
         return _equal(expression, messages)
-    assert isinstance(expression, Comparison), "a property is a condition only in a BooleanCast"
+    assert isinstance(expression, sql.Comparison), "a property is a condition only in a BooleanCast"
     return _comparison(expression, messages)
 
 
@@ -101,109 +85,111 @@ def _combined(table: Table2, parts: list[Answers], messages: Messages[Answers]) 
     return parts[0]
 
 
-def _find(find: Find, messages: Messages[Answers]) -> Answers:
+def _find(find: sql.Find, messages: Messages[Answers]) -> Answers:
     """FALSE for everything that is not a text, also in the negated form (`ContainsExpression` and others @5.3.3)."""
     operand = find.operand
     if not find.text:
         return messages.constant(FALSE)
-    if isinstance(operand, Property):
+    if isinstance(operand, sql.Property):
         found = messages.contains(operand.name, find.search, find.text)
         if find.is_negated:
             found = messages.lookup(truth.NOT, found)
         return messages.lookup(truth.FALSE_IF_NULL, found)
-    if isinstance(operand, Constant):
-        if operand.kind != Kind.STRING:
+    if isinstance(operand, sql.Constant):
+        if operand.kind != sql.Kind.STRING:
             return messages.constant(FALSE)
         return messages.constant(truth_of(has_text(str(operand.value), find.search, find.text) != find.is_negated))
     return messages.lookup(truth.FALSE_ONLY, answers(operand, messages))
 
 
-def has_text(value: str, search: Search, text: str) -> bool:
+def has_text(value: str, search: sql.Search, text: str) -> bool:
     """Whether a text contains another one, starts or ends with it."""
-    if search == Search.CONTAINS:
+    if search == sql.Search.CONTAINS:
         return text in value
-    return value.startswith(text) if search == Search.STARTSWITH else value.endswith(text)
+    return value.startswith(text) if search == sql.Search.STARTSWITH else value.endswith(text)
 
 
-def _equal(equal: Equal, messages: Messages[Answers]) -> Answers:
+def _equal(equal: sql.Equal, messages: Messages[Answers]) -> Answers:
     """`=` of texts, numbers and booleans (`ComparisonExpression.doCreateEqual`, `__compare`@5.3.3)."""
     left, right = equal.left, equal.right
-    if isinstance(left, Constant) and isinstance(right, Constant):
+    if isinstance(left, sql.Constant) and isinstance(right, sql.Constant):
         return messages.constant(_equal_constants(left, right))
-    if isinstance(left, Property) and isinstance(right, Property):
+    if isinstance(left, sql.Property) and isinstance(right, sql.Property):
         return messages.equal_texts(left.name, right.name)
-    if isinstance(left, Property) and isinstance(right, Constant):
-        if right.kind == Kind.STRING:
+    if isinstance(left, sql.Property) and isinstance(right, sql.Constant):
+        if right.kind == sql.Kind.STRING:
             return messages.is_one_of(left.name, (str(right.value),))
-        if right.kind in NUMBERS:
+        if right.kind in sql.NUMBERS:
             return messages.compare_number(left.name, "=", right)
-    if isinstance(left, Constant) and isinstance(right, Property) and left.kind not in (Kind.BOOLEAN, Kind.NULL):
-        return messages.lookup(truth.FALSE_IF_NULL, _equal(Equal(right, left), messages))
-    if isinstance(right, Constant) and right.kind in NUMBERS:
+    is_text_or_number = isinstance(left, sql.Constant) and left.kind not in (sql.Kind.BOOLEAN, sql.Kind.NULL)
+    if is_text_or_number and isinstance(right, sql.Property):
+        return messages.lookup(truth.FALSE_IF_NULL, _equal(sql.Equal(right, left), messages))
+    if isinstance(right, sql.Constant) and right.kind in sql.NUMBERS:
         return messages.lookup(truth.FALSE_IF_KNOWN, answers(left, messages))
-    if isinstance(left, Constant) and left.kind in NUMBERS:
+    if isinstance(left, sql.Constant) and left.kind in sql.NUMBERS:
         return messages.lookup(truth.FALSE_ONLY, answers(right, messages))
-    if isinstance(right, Property):
+    if isinstance(right, sql.Property):
         return messages.lookup_two(truth.EQUAL_TEXT, answers(left, messages), messages.is_present(right.name))
-    if isinstance(right, Constant) and right.kind == Kind.STRING:
+    if isinstance(right, sql.Constant) and right.kind == sql.Kind.STRING:
         return messages.lookup_two(truth.EQUAL_TEXT, answers(left, messages), messages.constant(TRUE))
-    booleans = messages.as_boolean(left.name) if isinstance(left, Property) else answers(left, messages)
+    booleans = messages.as_boolean(left.name) if isinstance(left, sql.Property) else answers(left, messages)
     return messages.lookup_two(truth.EQUAL, booleans, answers(right, messages))
 
 
-def _boolean_of(constant: Constant) -> Truth:
+def _boolean_of(constant: sql.Constant) -> Truth:
     """A constant beside a boolean: `Boolean.valueOf` of a text."""
-    if constant.kind == Kind.NULL:
+    if constant.kind == sql.Kind.NULL:
         return NULL
-    if constant.kind == Kind.STRING:
+    if constant.kind == sql.Kind.STRING:
         return truth_of(str(constant.value).lower() == "true")
     return truth_of(bool(constant.value))
 
 
-def _equal_constants(left: Constant, right: Constant) -> Truth:
-    if Kind.NULL in (left.kind, right.kind):
-        return truth.EQUAL[4 * (NULL if left.kind == Kind.NULL else TRUE) + (NULL if right.kind == Kind.NULL else TRUE)]
-    if left.kind in NUMBERS and right.kind in NUMBERS:
+def _equal_constants(left: sql.Constant, right: sql.Constant) -> Truth:
+    if sql.Kind.NULL in (left.kind, right.kind):
+        one, other = (NULL if side.kind == sql.Kind.NULL else TRUE for side in (left, right))
+        return truth.EQUAL[4 * one + other]
+    if left.kind in sql.NUMBERS and right.kind in sql.NUMBERS:
         return truth_of(compare_numbers(left, right) == 0)
-    if Kind.STRING not in (left.kind, right.kind):
+    if sql.Kind.STRING not in (left.kind, right.kind):
         return truth_of(left.kind == right.kind and left.value == right.value)
     if left.kind == right.kind:
         return truth_of(left.value == right.value)
-    if right.kind == Kind.BOOLEAN:
+    if right.kind == sql.Kind.BOOLEAN:
         return truth.EQUAL[4 * _boolean_of(left) + _boolean_of(right)]
-    if left.kind == Kind.BOOLEAN:
+    if left.kind == sql.Kind.BOOLEAN:
         return Truth.ERROR
-    text, number = (left, right) if left.kind == Kind.STRING else (right, left)
+    text, number = (left, right) if left.kind == sql.Kind.STRING else (right, left)
     order = order_of_number(str(text.value), number)
     return Truth.ERROR if order is None else truth_of(order == 0)
 
 
-def _comparison(comparison: Comparison, messages: Messages[Answers]) -> Answers:
+def _comparison(comparison: sql.Comparison, messages: Messages[Answers]) -> Answers:
     """`<`, `<=`, `>`, `>=`; the right side is evaluated only if the left one has a value."""
     operator, left, right = comparison.operator, comparison.left, comparison.right
-    if isinstance(left, Unknown):
+    if isinstance(left, sql.Unknown):
         return answers(left, messages)
-    if isinstance(right, Unknown):
+    if isinstance(right, sql.Unknown):
         return messages.lookup_two(truth.NULL_OR_RIGHT, _presence(left, messages), answers(right, messages))
-    if Kind.NULL in (getattr(left, "kind", None), getattr(right, "kind", None)):
+    if sql.Kind.NULL in (getattr(left, "kind", None), getattr(right, "kind", None)):
         return messages.constant(NULL)
-    if isinstance(left, Property) and isinstance(right, Property):
+    if isinstance(left, sql.Property) and isinstance(right, sql.Property):
         return messages.compare_texts(left.name, operator, right.name)
-    if isinstance(left, Property):
-        assert isinstance(right, Constant)
+    if isinstance(left, sql.Property):
+        assert isinstance(right, sql.Constant)
         return messages.compare_number(left.name, operator, right)
-    assert isinstance(left, Constant)
-    if isinstance(right, Property):
+    assert isinstance(left, sql.Constant)
+    if isinstance(right, sql.Property):
         return messages.compare_number(right.name, _FLIPPED[operator], left)
-    assert isinstance(right, Constant)
+    assert isinstance(right, sql.Constant)
     return messages.constant(truth_of(compares(operator, compare_numbers(left, right))))
 
 
-def _presence(operand: Expression, messages: Messages[Answers]) -> Answers:
-    if isinstance(operand, Property):
+def _presence(operand: sql.Expression, messages: Messages[Answers]) -> Answers:
+    if isinstance(operand, sql.Property):
         return messages.is_present(operand.name)
-    assert isinstance(operand, Constant)
-    return messages.constant(NULL if operand.kind == Kind.NULL else TRUE)
+    assert isinstance(operand, sql.Constant)
+    return messages.constant(NULL if operand.kind == sql.Kind.NULL else TRUE)
 
 
 def compares(operator: str, order: int) -> bool:
@@ -213,7 +199,7 @@ def compares(operator: str, order: int) -> bool:
     return operator in (("<", "<=") if order < 0 else (">", ">="))
 
 
-def evaluate(condition: Expression, properties: Mapping[str, str]) -> Truth:
+def evaluate(condition: sql.Expression, properties: Mapping[str, str]) -> Truth:
     """What a condition says about a message with these properties. Only TRUE is a match."""
     return answers(condition, OneMessage(properties))
 
@@ -240,7 +226,7 @@ class OneMessage:
         text = self._properties.get(name)
         return NULL if text is None else truth_of(text in values)
 
-    def contains(self, name: str, search: Search, text: str) -> Truth:
+    def contains(self, name: str, search: sql.Search, text: str) -> Truth:
         value = self._properties.get(name)
         return NULL if value is None else truth_of(has_text(value, search, text))
 
@@ -248,7 +234,7 @@ class OneMessage:
         text = self._properties.get(name)
         return NULL if text is None else truth_of(text.lower() == "true")
 
-    def compare_number(self, name: str, operator: str, constant: Constant) -> Truth:
+    def compare_number(self, name: str, operator: str, constant: sql.Constant) -> Truth:
         text = self._properties.get(name)
         if text is None:
             return NULL

@@ -14,24 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from spark_mq.errors import FilterError, OptionError
-from spark_mq.filters.expression import (
-    NUMBERS,
-    And,
-    BooleanCast,
-    Comparison,
-    Constant,
-    Equal,
-    Expression,
-    Find,
-    In,
-    Kind,
-    Not,
-    Or,
-    Property,
-    Search,
-    Unknown,
-    is_boolean,
-)
+from spark_mq.filters import expression as sql
 from spark_mq.filters.java_number import INT_RANGE, LONG_RANGE, compare_numbers
 from spark_mq.format.broker_version import SQL92_SEARCH, BrokerVersion
 
@@ -54,9 +37,9 @@ MAX_DEPTH = 64
 NEWEST = "5"
 _ANY = 1000
 """A number that is larger than each part of a version."""
-_NULL = Constant(Kind.NULL, None)
+_NULL = sql.Constant(sql.Kind.NULL, None)
 _COMPARISONS = frozenset(("<", "<=", ">", ">="))
-_SEARCHES = frozenset(Search)
+_SEARCHES = frozenset(sql.Search)
 _AFTER_OPERAND = frozenset((*_COMPARISONS, *_SEARCHES, "NOT", "BETWEEN", "IN"))
 
 
@@ -141,7 +124,7 @@ class ParsedFilter:
     """A parsed expression; RocketMQ does not read `ignored`, which is empty for almost every expression."""
 
     text: str
-    condition: Expression
+    condition: sql.Expression
     ignored: str
 
     @property
@@ -179,13 +162,13 @@ class _Parser:
         end = self._tokens.peek()
         return ParsedFilter(self._text, condition, self._text[end.start :])
 
-    def _or(self) -> Expression:
-        return self._logic("OR", Or, self._and)
+    def _or(self) -> sql.Expression:
+        return self._logic("OR", sql.Or, self._and)
 
-    def _and(self) -> Expression:
-        return self._logic("AND", And, self._equality)
+    def _and(self) -> sql.Expression:
+        return self._logic("AND", sql.And, self._equality)
 
-    def _logic(self, word: str, kind: type[And | Or], operand: Callable[[], Expression]) -> Expression:
+    def _logic(self, word: str, kind: type[sql.And | sql.Or], operand: Callable[[], sql.Expression]) -> sql.Expression:
         start = self._tokens.peek().start
         left = operand()
         if self._tokens.peek().kind != word:
@@ -196,7 +179,7 @@ class _Parser:
             operands.append(self._condition(operand(), start))
         return kind(tuple(operands))
 
-    def _equality(self) -> Expression:
+    def _equality(self) -> sql.Expression:
         left = self._comparison()
         links = 0
         while (token := self._tokens.peek()).kind in ("=", "<>", "IS"):
@@ -205,15 +188,15 @@ class _Parser:
             if token.kind == "IS":
                 is_not = self._tokens.take_if("NOT")
                 self._expect("NULL")
-                equal = Equal(left, _NULL)
-                left = Not(equal) if is_not else equal
+                equal = sql.Equal(left, _NULL)
+                left = sql.Not(equal) if is_not else equal
                 continue
             right = self._comparison()
             self._check_equal(token, left, right)
-            left = Equal(left, right) if token.kind == "=" else Not(Equal(left, right))
+            left = sql.Equal(left, right) if token.kind == "=" else sql.Not(sql.Equal(left, right))
         return left
 
-    def _comparison(self) -> Expression:
+    def _comparison(self) -> sql.Expression:
         left = self._unary()
         links = 0
         while (token := self._tokens.peek()).kind in _AFTER_OPERAND:
@@ -230,37 +213,37 @@ class _Parser:
             elif token.kind == "IN":
                 left = self._in(token, left, is_negated)
             elif token.kind in _SEARCHES:
-                left = Find(Search(token.kind), left, self._string(), is_negated)
+                left = sql.Find(sql.Search(token.kind), left, self._string(), is_negated)
             else:
                 raise self._unexpected(token)
         return left
 
-    def _between(self, token: Token, value: Expression, is_negated: bool) -> Expression:
+    def _between(self, token: Token, value: sql.Expression, is_negated: bool) -> sql.Expression:
         low = self._unary()
         self._expect("AND")
         high = self._unary()
         if is_negated:
-            return Or((self._compare(token, "<", value, low), self._compare(token, ">", value, high)))
-        both = And((self._compare(token, ">=", value, low), self._compare(token, "<=", value, high)))
-        if isinstance(low, Constant) and isinstance(high, Constant) and low.is_literal and high.is_literal:
+            return sql.Or((self._compare(token, "<", value, low), self._compare(token, ">", value, high)))
+        both = sql.And((self._compare(token, ">=", value, low), self._compare(token, "<=", value, high)))
+        if isinstance(low, sql.Constant) and isinstance(high, sql.Constant) and low.is_literal and high.is_literal:
             assert isinstance(low.value, (int, float))
             assert isinstance(high.value, (int, float))
             if compare_numbers(high, low) < 0:
                 raise refusal(self._text, token.start, f"BETWEEN {low.value} AND {high.value} has its ends reversed")
         return both
 
-    def _in(self, token: Token, left: Expression, is_negated: bool) -> Expression:
+    def _in(self, token: Token, left: sql.Expression, is_negated: bool) -> sql.Expression:
         self._expect("(")
         values = [self._string()]
         while (end := self._tokens.take()).kind == ",":
             values.append(self._string())
         if end.kind != ")":
             raise self._unexpected(end)
-        if not isinstance(left, Property):
+        if not isinstance(left, sql.Property):
             raise refusal(self._text, token.start, "IN needs a property before it")
-        return In(left, tuple(values), is_negated)
+        return sql.In(left, tuple(values), is_negated)
 
-    def _unary(self) -> Expression:
+    def _unary(self) -> sql.Expression:
         token = self._tokens.take()
         if token.kind not in ("+", "-", "NOT", "("):
             return self._primary(token)
@@ -274,55 +257,55 @@ class _Parser:
             inner = _negate(self._unary())
         else:
             start = self._tokens.peek().start
-            inner = Not(self._condition(self._unary(), start))
+            inner = sql.Not(self._condition(self._unary(), start))
         self._depth -= 1
         return inner
 
-    def _primary(self, token: Token) -> Expression:
+    def _primary(self, token: Token) -> sql.Expression:
         if token.kind == STRING:
-            return Constant(Kind.STRING, _unquote(token))
+            return sql.Constant(sql.Kind.STRING, _unquote(token))
         if token.kind == DECIMAL:
             return self._decimal(token)
         if token.kind == FLOAT:
             value = float(token.text)
             if value == 0 or value == float("inf"):
                 raise refusal(self._text, token.start, f"{token.text} is 0, or not within the range of a double")
-            return Constant(Kind.DOUBLE, value)
+            return sql.Constant(sql.Kind.DOUBLE, value)
         if token.kind in ("TRUE", "FALSE"):
-            return Constant(Kind.BOOLEAN, token.kind == "TRUE")
+            return sql.Constant(sql.Kind.BOOLEAN, token.kind == "TRUE")
         if token.kind == "NULL":
             return _NULL
         if token.kind == NAME:
-            return Property(token.text)
+            return sql.Property(token.text)
         raise self._unexpected(token)
 
-    def _decimal(self, token: Token) -> Constant:
+    def _decimal(self, token: Token) -> sql.Constant:
         digits = token.text.rstrip("lL")
         if len(digits) > len(str(LONG_RANGE[1])) or int(digits) > LONG_RANGE[1]:
             raise refusal(self._text, token.start, f"{token.text} is larger than {LONG_RANGE[1]}")
-        return Constant(Kind.INTEGER if int(digits) <= INT_RANGE[1] else Kind.LONG, int(digits))
+        return sql.Constant(sql.Kind.INTEGER if int(digits) <= INT_RANGE[1] else sql.Kind.LONG, int(digits))
 
-    def _compare(self, token: Token, operator: str, left: Expression, right: Expression) -> Comparison:
+    def _compare(self, token: Token, operator: str, left: sql.Expression, right: sql.Expression) -> sql.Comparison:
         for side in (left, right):
-            is_number = isinstance(side, Constant) and side.kind in NUMBERS
-            if is_boolean(side) or (isinstance(side, Constant) and side.is_literal and not is_number):
+            is_number = isinstance(side, sql.Constant) and side.kind in sql.NUMBERS
+            if sql.is_boolean(side) or (isinstance(side, sql.Constant) and side.is_literal and not is_number):
                 raise refusal(
                     self._text, token.start, f"{token.text.upper()} compares properties and numbers, nothing else"
                 )
-        return Comparison(operator, left, right)
+        return sql.Comparison(operator, left, right)
 
-    def _check_equal(self, token: Token, left: Expression, right: Expression) -> None:
-        literals = [side for side in (left, right) if isinstance(side, Constant) and side.is_literal]
-        if any(side.kind == Kind.NULL for side in literals):
+    def _check_equal(self, token: Token, left: sql.Expression, right: sql.Expression) -> None:
+        literals = [side for side in (left, right) if isinstance(side, sql.Constant) and side.is_literal]
+        if any(side.kind == sql.Kind.NULL for side in literals):
             raise refusal(self._text, token.start, f"{token.text} NULL is never true: write IS NULL or IS NOT NULL")
-        if len(literals) == 2 and literals[0].kind == Kind.BOOLEAN != literals[1].kind:
+        if len(literals) == 2 and literals[0].kind == sql.Kind.BOOLEAN != literals[1].kind:
             raise refusal(self._text, token.start, "a boolean is compared with a constant of another type")
 
-    def _condition(self, value: Expression, start: int) -> Expression:
-        if is_boolean(value):
+    def _condition(self, value: sql.Expression, start: int) -> sql.Expression:
+        if sql.is_boolean(value):
             return value
-        if isinstance(value, Property):
-            return BooleanCast(value)
+        if isinstance(value, sql.Property):
+            return sql.BooleanCast(value)
         raise refusal(self._text, start, "a condition is needed here, such as a = 1")
 
     def _string(self) -> str:
@@ -345,14 +328,14 @@ class _Parser:
         return depth
 
 
-def _negate(operand: Expression) -> Expression:
+def _negate(operand: sql.Expression) -> sql.Expression:
     """`-` before an operand: null if that is not a number (`UnaryExpression.createNegate`@5.3.3)."""
-    if isinstance(operand, Constant) and operand.kind in NUMBERS:
+    if isinstance(operand, sql.Constant) and operand.kind in sql.NUMBERS:
         assert isinstance(operand.value, (int, float))
-        return Constant(operand.kind, -operand.value, is_literal=False)
-    if isinstance(operand, (Constant, Property)):
-        return Constant(Kind.NULL, None, is_literal=False)
-    return operand if isinstance(operand, Unknown) else Unknown(operand)
+        return sql.Constant(operand.kind, -operand.value, is_literal=False)
+    if isinstance(operand, (sql.Constant, sql.Property)):
+        return sql.Constant(sql.Kind.NULL, None, is_literal=False)
+    return operand if isinstance(operand, sql.Unknown) else sql.Unknown(operand)
 
 
 def _unquote(token: Token) -> str:

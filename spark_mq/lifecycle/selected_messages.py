@@ -93,24 +93,16 @@ class ReadableLog:
 
 def sound_messages(found: SelectedMessages) -> tuple[pa.Table, tuple[CorruptRange, ...]]:
     """The messages without damage, without `SOUND_COLUMNS`; and the damaged ones as ranges of the log."""
-    messages = found.messages
-    checked = CORRUPT_RECORD in messages.column_names and messages[CORRUPT_RECORD].null_count < messages.num_rows
-    if not checked and not _has_zero(messages["properties_bytes"]):
-        return messages.drop_columns(list(SOUND_COLUMNS)), ()
-    is_damaged = pc.match_substring(messages["properties_bytes"], pattern="\0")
+    messages, properties = found.messages, found.messages["properties_bytes"]
+    reasons = pa.chunked_array([pa.nulls(messages.num_rows, pa.string())])
     if CORRUPT_RECORD in messages.column_names:
-        is_damaged = pc.or_(is_damaged, pc.is_valid(messages[CORRUPT_RECORD]))
-    damaged = messages.filter(is_damaged)
-    reasons = damaged[CORRUPT_RECORD] if CORRUPT_RECORD in damaged.column_names else pa.nulls(len(damaged), pa.string())
-    ranges = [
-        CorruptRange("commitlog", offset, size, "CONTENT", reason or _ZERO)
-        for offset, size, reason in zip(
-            damaged["commit_log_offset"].to_pylist(),
-            damaged["store_size"].to_pylist(),
-            reasons.to_pylist(),
-            strict=True,
-        )
-    ]
+        reasons = messages[CORRUPT_RECORD]
+    if reasons.null_count == messages.num_rows and not _has_zero(properties):
+        return messages.drop_columns(list(SOUND_COLUMNS)), ()
+    is_damaged = pc.or_(pc.is_valid(reasons), pc.match_substring(properties, pattern="\0"))
+    columns = [messages["commit_log_offset"], messages["store_size"], reasons]
+    damaged = zip(*(column.filter(is_damaged).to_pylist() for column in columns), strict=True)
+    ranges = [CorruptRange("commitlog", offset, size, "CONTENT", reason or _ZERO) for offset, size, reason in damaged]
     return messages.filter(pc.invert(is_damaged)).drop_columns(list(SOUND_COLUMNS)), tuple(ranges)
 
 
@@ -124,14 +116,9 @@ def _has_zero(texts: pa.ChunkedArray) -> bool:
 class TopicRule:
     """Which messages are selected: those that match one of the conditions.
 
-    Attributes:
-        names: Stored topics, such as SCHEDULE_TOPIC_XXXX.
-        prefixes: Beginnings of stored topics, such as `%RETRY%`.
-        transaction_types: Names of transaction types, such as COMMIT. Messages of other topics that have one of these
-            types are selected, too.
-        properties: Names of properties. Messages of other topics that have one of these properties are selected, too.
-        tags: Of all these messages, only those with one of these tags, and those whose properties contain a zero byte:
-            such a record is damaged, and can have had the tag. Empty for all.
+    `names` and `prefixes` are of stored topics, such as SCHEDULE_TOPIC_XXXX and `%RETRY%`. Messages of other topics are
+    selected if they have one of the transaction types or properties. With `tags`, all must have one of them, or
+    properties with a zero byte: such a record is damaged, and can have had the tag.
     """
 
     names: frozenset[str] = frozenset()
@@ -225,8 +212,7 @@ class LogSource:
             if isinstance(part, CorruptRange):
                 damage.append(part)
             else:
-                number, batch = part
-                batches[number].append(batch)
+                batches[part[0]].append(part[1])
         log = LogRange(reader.start, reader.position)
         return tuple(
             SelectedMessages(
@@ -261,9 +247,8 @@ class LogSource:
                     continue
                 mine = waiting[is_here]
                 units = queue.units(file.first, file.first + file.count)[position[is_here]]
-                is_same = units["commit_log_offset"].astype(np.int64) == commit_log_offset[mine]
                 codes, has_code = queue.tags_codes(units)
-                is_same &= has_code
+                is_same = has_code & (units["commit_log_offset"].astype(np.int64) == commit_log_offset[mine])
                 due[mine[is_same]] = codes[is_same]
                 is_known[mine[is_same]] = True
         return due, is_known

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spark_mq.sharing.strategies import MessageQueue, Strategy, allocate
@@ -77,21 +77,16 @@ def allocation(
     shares = []
     for client_id, share in allocated.items():
         own = [by_id[queue.queue_id] for queue in share]
-        shares.append(
-            Share(
-                client_id,
-                tuple(queue.queue_id for queue in own),
-                _sum(queue.messages for queue in own),
-                _sum(queue.log_bytes for queue in own),
-                _sum(queue.lag for queue in own) if has_lag else None,
-            )
-        )
+        measured = ([queue.messages for queue in own], [queue.log_bytes for queue in own], [queue.lag for queue in own])
+        messages, log_bytes, lag = (None if None in one else sum(filter(None, one)) for one in measured)
+        ids = tuple(queue.queue_id for queue in own)
+        shares.append(Share(client_id, ids, messages, log_bytes, lag if has_lag else None))
     taken = {queue_id for share in shares for queue_id in share.queue_ids}
-    measured = (_unevenness(measure, [getattr(share, measure) for share in shares]) for measure in MEASURES)
+    uneven = (_unevenness(measure, [getattr(share, measure) for share in shares]) for measure in MEASURES)
     return Allocation(
         strategy.name,
         tuple(shares),
-        tuple(one for one in measured if one is not None),
+        tuple(one for one in uneven if one is not None),
         tuple(queue_id for queue_id in by_id if queue_id not in taken),
     )
 
@@ -104,11 +99,6 @@ def moves(before: Allocation, after: Allocation) -> list[Move]:
     old, new = before.owners, after.owners
     changed = [queue_id for queue_id in old.keys() | new.keys() if old.get(queue_id) != new.get(queue_id)]
     return [Move(queue_id, old.get(queue_id, ()), new.get(queue_id, ())) for queue_id in sorted(changed)]
-
-
-def _sum(values: Iterable[int | None]) -> int | None:
-    known = list(values)
-    return None if None in known else sum(value or 0 for value in known)
 
 
 def _unevenness(measure: str, values: Sequence[int | None]) -> Unevenness | None:

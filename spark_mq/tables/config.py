@@ -28,7 +28,6 @@ NULL. problem names the queues of the topic that have a problem in table queues;
     ),
     options=(BROKER_VERSION,),
     rows="spark_mq.store.metadata_tables.topics",
-    command="topics",
     noun="topic",
     remedy="builds the consume queues from the log",
     example="""\
@@ -64,7 +63,7 @@ problem in table queues.
     ),
     options=(TOPIC, CONSUMER_GROUP, BROKER_VERSION),
     rows="spark_mq.store.metadata_tables.consumer_offsets",
-    command="lag",
+    own_command="lag",
     noun="consumer offset",
     nothing="config/consumerOffset.json has no offset of any group, or does not exist",
     remedy="builds the consume queues from the log",
@@ -115,7 +114,6 @@ The groups are in `config/subscriptionGroup.json` (or its `.bak`). A setting tha
     ),
     options=(CONSUMER_GROUP,),
     rows="spark_mq.store.metadata_tables.subscription_groups",
-    command="subscription-groups",
     noun="consumer group",
     nothing="config/subscriptionGroup.json has no group, or does not exist",
     example="""\
@@ -150,7 +148,6 @@ tags are in no file of a store.
     ),
     options=(TOPIC, CONSUMER_GROUP),
     rows="spark_mq.store.metadata_tables.consumer_filters",
-    command="consumer-filters",
     noun="consumer filter",
     nothing="config/consumerFilter.json has none; a store does not know subscriptions to tags",
     example="""\
@@ -183,7 +180,6 @@ consumer_offsets.
     ),
     options=(BROKER_VERSION,),
     rows="spark_mq.store.metadata_tables.delay_offsets",
-    command="delay-offsets",
     noun="delay level",
     nothing="config/delayOffset.json has no delay level, or does not exist",
     remedy="builds the consume queues from the log",
@@ -230,7 +226,6 @@ without an offset in each queue. Nothing is changed.
         BROKER_VERSION,
     ),
     rows="spark_mq.sharing.topic_queues.begin_offsets",
-    command="begin-offsets",
     noun="queue",
     remedy="builds the consume queues from the log",
     example="""\

@@ -49,7 +49,6 @@ whole log.
     ),
     rows="spark_mq.lifecycle.transactions.transaction_rows",
     archived_rows="spark_mq.lifecycle.transactions.transaction_rows",
-    command="transactions",
     noun="transaction",
     example="""\
 +---------------+---------+------+------------------+--------------+
@@ -98,7 +97,6 @@ message again after it was killed. A message that cancels another has no row. On
     options=(at("at which messages are due or not"), broker_conf("messageDelayLevel, if the consume queue is lost")),
     rows="spark_mq.lifecycle.delayed.delayed_rows",
     archived_rows="spark_mq.lifecycle.delayed.delayed_rows",
-    command="delayed",
     noun="delayed message",
     example="""\
 +---------+---------+-----------+-----------+-----------------------+-----------------+
@@ -148,7 +146,6 @@ whether the group acknowledged it or not. group_retries is the number in all ret
     options=(TOPIC, CONSUMER_GROUP, at("to which lag_millis refers"), BROKER_VERSION),
     rows="spark_mq.lifecycle.consumer_progress.consumer_progress_rows",
     archived_rows="spark_mq.archive.archived_queues.archived_progress",
-    command="consumer-progress",
     noun="consumer group",
     example="""\
 +--------------+---------+---------+---+----------+-------------+------------------+
@@ -196,7 +193,6 @@ why.
     options=(CONSUMER_GROUP, at("to which WAITING and OVERDUE refer")),
     rows="spark_mq.lifecycle.retries.retries_rows",
     archived_rows="spark_mq.lifecycle.retries.retries_rows",
-    command="retries",
     noun="attempt",
     example="""\
 +--------------+-------+-------+-----------+-----------------------+------------+
@@ -232,7 +228,6 @@ retries_found is smaller than reconsume_times if some retries expired.
     options=(CONSUMER_GROUP,),
     rows="spark_mq.lifecycle.retries.dead_letters_rows",
     archived_rows="spark_mq.lifecycle.retries.dead_letters_rows",
-    command="dead-letters",
     noun="dead letter",
     example="""\
 +--------------+---------------+-------------+------------+------------------------+
@@ -290,7 +285,6 @@ read has only a problem.
     options=(Option("topic", "the trace topic; by default RMQ_SYS_TRACE_TOPIC", "TOPIC"),),
     rows="spark_mq.lifecycle.traces.traces_rows",
     archived_rows="spark_mq.lifecycle.traces.traces_rows",
-    command="traces",
     noun="trace event",
     example="""\
 +----------+-----------------------+----------+---------+----------+-----------+
@@ -327,7 +321,6 @@ DEAD_LETTER, it did so too often. The log is read twice.
     ),
     rows="spark_mq.lifecycle.statistics.duplicates_rows",
     archived_rows="spark_mq.archive.statistics.duplicates_of",
-    command="duplicates",
     noun="duplicate",
     example="""\
 +-----------+----------+--------------+------------------------+------------+
@@ -360,7 +353,6 @@ topics do not count, except one that is given.
     ),
     rows="spark_mq.lifecycle.statistics.hot_keys_rows",
     archived_rows="spark_mq.archive.statistics.hot_keys_of",
-    command="hot-keys",
     noun="key",
     example="""\
 +-----------+-------+-------------+---------+
@@ -389,7 +381,6 @@ log count: a delayed message in SCHEDULE_TOPIC_XXXX, and in its topic when it wa
     options=(TOPIC,),
     rows="spark_mq.lifecycle.statistics.rates_rows",
     archived_rows="spark_mq.archive.statistics.rates_of",
-    command="rates",
     noun="message",
     example="""\
 +-----------------+----+-------------------+-------------+---------+
@@ -420,7 +411,6 @@ the log count; a queue without a message in a minute has no row.
     options=(TOPIC,),
     rows="spark_mq.lifecycle.statistics.skew_rows",
     archived_rows="spark_mq.archive.statistics.skew_of",
-    command="skew",
     noun="message",
     example="""\
 >>> spark.read.format("rocketmq").option("table", "skew").option("topic", "OrderEvents").load(store).show()

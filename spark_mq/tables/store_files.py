@@ -74,7 +74,6 @@ damage in the middle of a segment.
         Column("problem", "STRING", "the problem that a quick check finds, else NULL", 5),
     ),
     rows="spark_mq.store.metadata_tables.segments",
-    command="segments",
     noun="segment",
     remedy="reads the whole log and names all damage (with --mode permissive and --output DIR)",
     example="""\
@@ -168,7 +167,6 @@ log. A queue can be BEHIND for a moment while its broker runs.
     ),
     options=(TOPIC, BROKER_VERSION),
     rows="spark_mq.store.metadata_tables.queues",
-    command="queues",
     noun="queue",
     remedy="builds the consume queues from the log",
     example="""\
@@ -205,7 +203,6 @@ begins at or before min_timestamp.
         Column("problem", "STRING", "the problem of the file, else NULL", 4),
     ),
     rows="spark_mq.store.metadata_tables.checkpoint",
-    command="checkpoint",
     noun="checkpoint",
     remedy="writes a checkpoint with the queues and the index",
     example="""\
@@ -235,7 +232,6 @@ The oldest file is the first row.
     ),
     options=(_INDEX_CONF,),
     rows="spark_mq.store.metadata_tables.index_files",
-    command="index-files",
     noun="index file",
     example="""\
 +-----------------+-----------------------+---------------------+---------------+-----------+

@@ -26,12 +26,10 @@ def broker_conf(settings: str) -> Option:
 
 @dataclass(frozen=True)
 class Column:
-    """A column.
+    """A column, with Spark's name of its type.
 
-    Attributes:
-        type: Spark's name of the type, such as `BIGINT` or `ARRAY<STRING>`.
-        importance: 1 for the most important column. If a terminal is narrow, the least important columns are hidden.
-        is_extra: Whether the column is read only if a schema names it.
+    If a terminal is narrow, columns of the least `importance` are hidden: 1 is the most important one. A column that
+    `is_extra` is read only if a schema names it.
     """
 
     name: str
@@ -43,12 +41,9 @@ class Column:
 
 @dataclass(frozen=True)
 class Option:
-    """An option of a read.
+    """An option of a read; `value` is what the help of a command shows for a value.
 
-    Attributes:
-        name: The name for Spark, such as `consumerGroup`.
-        value: What a value is, as the help of a command shows it.
-        column: The column of which the option selects one value; empty if it does not only leave out rows.
+    An option that selects one value of a column names the `column`.
     """
 
     name: str
@@ -64,19 +59,14 @@ class Option:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A table.
+    """A table, and the command that prints it, if messages of a command have a `noun` for its rows.
 
-    Attributes:
-        about: What the columns do not say: values of states, where rows come from, what is left out.
-        options: The options, without those that every table has.
-        example: Rows as Spark shows them.
-        rows: The function that returns the rows: its module and name. Arguments are a `MessageStore` and the options
-            that choose rows. Empty if tasks read parts of the table (`source`).
-        archived_rows: The function that returns the rows of an archived store; empty if archives do not have the table.
-        command: The name of the command that prints the rows; empty if there is none.
-        noun: What messages of the command call a row.
-        nothing: Why a store may have no row; empty if the table cannot tell.
-        remedy: What `spark-mq rebuild` does about rows with a `problem`; empty for nothing.
+    `about` says what the columns do not: values of states, where rows come from, what is left out. `options` are those
+    that not every table has, and `example` has rows as Spark shows them. `rows` and `archived_rows` are the module and
+    the name of the functions that return the rows of a `MessageStore`, and of an archived store, for the options that
+    choose rows; empty if tasks read parts of the table (`source`), or if archives do not have it. `own_command` is the
+    command's name if that is not the table's. `nothing` is why a store may have no row, and `remedy` what `spark-mq
+    rebuild` does about rows with a `problem`; empty if the table cannot tell, or for nothing.
     """
 
     name: str
@@ -88,7 +78,7 @@ class Table:
     example: str = ""
     rows: str = ""
     archived_rows: str = ""
-    command: str = ""
+    own_command: str = ""
     noun: str = "row"
     nothing: str = ""
     remedy: str = ""
@@ -102,6 +92,11 @@ class Table:
     def extra_schema(self) -> pa.Schema:
         """The columns that a read has only if a schema names them."""
         return _schema(column for column in self.columns if column.is_extra)
+
+    @property
+    def command(self) -> str:
+        """The name of the command that prints the rows; empty if there is none."""
+        return self.own_command or ("" if self.noun == "row" else self.name.replace("_", "-"))
 
     @property
     def row_options(self) -> tuple[Option, ...]:
@@ -119,11 +114,7 @@ class Table:
         return tuple(column.name for column in sorted(self.columns, key=lambda column: column.importance))
 
     def read(self, store: Any, options: Mapping[str, Any]) -> pa.Table:
-        """The rows in a store.
-
-        Args:
-            options: By argument: the options that choose rows. None stands for an option that is not given.
-        """
+        """The rows in a store; `options` choose rows, by argument, and None stands for one that is not given."""
         return _call(self.rows, store, options)
 
     def read_archived(self, source: Any, options: Mapping[str, Any]) -> pa.Table:
