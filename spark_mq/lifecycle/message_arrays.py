@@ -119,6 +119,17 @@ def ranks(numbers: Int64s) -> Int64s:
     return result
 
 
+def extremes(numbers: Int64s, values: Int64s, count: int) -> tuple[Int64s, Int64s]:
+    """The least and the greatest value of each number from 0 to `count` - 1; values are 0 or more.
+
+    Without a value, the least one is the greatest integer, and the greatest one is -1.
+    """
+    least, most = np.full(count, np.iinfo(np.int64).max), np.full(count, -1, np.int64)
+    np.minimum.at(least, numbers, values)
+    np.maximum.at(most, numbers, values)
+    return least, most
+
+
 def positions_of(wanted: Int64s, numbers: Int64s) -> Int64s:
     """For each wanted number, the first row of `numbers` that has it; -1 if none has it."""
     if not numbers.size:

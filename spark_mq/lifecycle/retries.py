@@ -17,6 +17,7 @@ from spark_mq.lifecycle.message_arrays import (
     Case,
     by_number,
     by_value,
+    extremes,
     first_cases,
     flags,
     integers,
@@ -336,6 +337,5 @@ _OLD_OFFSETS = f"it was stored after the moment from which config/{CONSUMER_OFFS
 
 def _final_states(codes: Int64s, chains: Int64s, has_chain: Flags) -> Int64s:
     """The least number of a state of the attempts of each message, for each attempt."""
-    least = np.full(chains.max(initial=-1) + 1, len(STATES) - 1, np.int64)
-    np.minimum.at(least, chains, codes)
+    least, _ = extremes(chains, codes, chains.max(initial=-1) + 1)
     return np.where(has_chain, least[chains], codes)

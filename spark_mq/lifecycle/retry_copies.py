@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from spark_mq.format.array_types import Flags, Int64s
 from spark_mq.format.system_topic import REVIVE_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
-from spark_mq.lifecycle.message_arrays import by_value, flags, integers, numbered, ranks
+from spark_mq.lifecycle.message_arrays import by_value, extremes, flags, integers, numbered, ranks
 from spark_mq.lifecycle.popped_messages import NOTE_TAGS, PoppedMessages, parse_pop_note
 from spark_mq.lifecycle.retry_topic import DLQ_PREFIX, RETRY_PREFIX
 from spark_mq.lifecycle.selected_messages import (
@@ -81,12 +81,8 @@ def _origins(ids: pa.Array, unique_keys: pa.Array) -> tuple[pa.Array, pa.Array]:
     ids = pc.ascii_upper(pc.if_else(pa.array(is_id), ids, None))
     digits = pc.utf8_slice_codeunits(pc.drop_null(ids), -_OFFSET_DIGITS, None)
     text = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(digits)], pa.int32()), digits), "")
-    codes = np.frombuffer(text[0].as_buffer() if len(digits) else b"", np.uint8).reshape(-1, _OFFSET_DIGITS)
-    nibbles = np.where(codes >= ord("A"), codes - ord("A") + 10, codes - ord("0")).astype(np.uint64)
-    shifts = np.arange(_OFFSET_DIGITS - 1, -1, -1, dtype=np.uint64) * np.uint64(4)
-    values = (nibbles << shifts).sum(axis=1, dtype=np.uint64).astype(np.int64)
     offsets = np.full(len(ids), -1, np.int64)
-    offsets[is_id] = values
+    offsets[is_id] = np.frombuffer(bytes.fromhex(text[0].as_py()), ">i8")
     # An offset has 63 bits; a text with a higher one is rather a unique key.
     is_offset = offsets >= 0
     return pc.if_else(pa.array(is_offset), ids, None), pa.array(offsets, mask=~is_offset)
@@ -104,11 +100,8 @@ def message_chains(copies: pa.Table) -> tuple[Int64s, Flags]:
     is_copy = np.isin(offsets, integers(copies["commit_log_offset"]))
     origins = np.where(is_copy | (offsets < 0), -1, numbered(copies["origin_message_id"]))
     by_key = numbered(groups, keys)
-    count = by_key.max(initial=-1) + 1
-    least, most = np.full(count, np.iinfo(np.int64).max), np.full(count, -1, np.int64)
     known = origins >= 0
-    np.minimum.at(least, by_key[known], origins[known])
-    np.maximum.at(most, by_key[known], origins[known])
+    least, most = extremes(by_key[known], origins[known], by_key.max(initial=-1) + 1)
     has_key = flags(pc.is_valid(keys))
     is_one = has_key & (least[by_key] == most[by_key])
     origins = np.where(known, origins, np.where(is_one, most[by_key], -1))
@@ -123,15 +116,9 @@ def _are_several(copies: pa.Table, chains: Int64s, by_key: Flags) -> Flags:
     one body, and no attempt has two copies of a kind.
     """
     count = chains.max(initial=-1) + 1
-    crcs = integers(copies["body_crc"])
-    least, most = np.full(count, np.iinfo(np.int64).max), np.full(count, -1, np.int64)
-    np.minimum.at(least, chains, crcs)
-    np.maximum.at(most, chains, crcs)
+    least, most = extremes(chains, integers(copies["body_crc"]), count)
     kinds = numbered(pa.array(chains), copies["reconsume_times"], copies["is_delayed"], copies["is_dead_letter"])
-    is_again = np.zeros(count, np.bool_)
-    is_again[chains[ranks(kinds) > 0]] = True
-    is_by_key = np.zeros(count, np.bool_)
-    is_by_key[chains[by_key]] = True
+    is_again, is_by_key = (np.isin(np.arange(count), chains[chosen]) for chosen in (ranks(kinds) > 0, by_key))
     return np.asarray(is_by_key & (is_again | (least != most)), np.bool_)
 
 

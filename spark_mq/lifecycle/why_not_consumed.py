@@ -1,20 +1,30 @@
 """Why a consumer group did not consume a message: the question, and the answer.
 
 Only look-ups: the message by its queue offset, its retries and dead letters by its key (`life`), the group's offset,
-its filter, and the notes of a broker about messages that were popped (`life.pop_notes`).
+its filter, and the notes of a broker about messages that were popped (`message_consumers`).
+
+A broker compares hashes of tags, and the client then the tags (`ExpressionMessageFilter.isMatchedByConsumeQueue`,
+`PullAPIWrapper.processPullResult`@5.3.3). Of SQL92, the broker first looks at the bits of the message, if it keeps
+them, and then evaluates the expression (`isMatchedByCommitLog`). 4.9.7 has the same rules.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
 from spark_mq.errors import ConfigError, OptionError, similar
+from spark_mq.filters.conditions import evaluate
 from spark_mq.filters.consumer_filter import ConsumerFilter
-from spark_mq.filters.parser import parse_sql92
+from spark_mq.filters.expression import Property
+from spark_mq.filters.parser import parse_sql92, parse_tags
+from spark_mq.filters.truth import Truth
+from spark_mq.format.bloom_filter import has_bits
+from spark_mq.format.consume_queue_ext import ExtUnit
+from spark_mq.format.java_text import hash_code
 from spark_mq.format.message_id import encode_offset_message_id
 from spark_mq.format.record import Record
 from spark_mq.lifecycle.life.event import Event, EventKind, text_properties, time_text
@@ -24,11 +34,108 @@ from spark_mq.lifecycle.life.message_consumers import ConsumerOffsets, before_te
 from spark_mq.lifecycle.life.situation import TAGS, UNIQUE_KEY
 from spark_mq.lifecycle.popped_messages import PopState, Position
 from spark_mq.lifecycle.retry_topic import RETRY_PREFIX, consumer_groups, parse_retry_topic
-from spark_mq.lifecycle.subscription import FilterStep, MessageFacts, Verdict, sql_verdict, tag_verdict
 from spark_mq.store.config.consumer_filters import CONSUMER_FILTERS, load_consumer_filters
 from spark_mq.store.message_selection import known_topics
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.retention import moment_of
+
+_SHOWN_VALUE = 60
+
+
+class FilterStep(StrEnum):
+    """The step that drops a message."""
+
+    TAG_HASH = "TAG_HASH"  # the broker: the hash of the message's tag is not one of the subscription's
+    TAG = "TAG"  # the client: the hashes are equal, and the tags differ
+    BIT_MAP = "BIT_MAP"  # the broker: the message lacks a bit of the group, although the expression is TRUE
+    SQL = "SQL"  # the broker: the expression is not TRUE
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a subscription says about a message."""
+
+    step: FilterStep | None
+    text: str
+
+
+@dataclass(frozen=True)
+class MessageFacts:
+    """What filters look at."""
+
+    properties: Mapping[str, str]
+    tags_code: int | None
+    ext: ExtUnit | None = None
+
+
+def tag_verdict(subscription: str, message: MessageFacts) -> Verdict:
+    """What a subscription to tags says about a message."""
+    wanted = parse_tags(subscription)
+    tag = message.properties.get("TAGS")
+    name = "without a tag" if tag is None else f"with tag {tag}"
+    if wanted is None:
+        return Verdict(None, "the subscription is to all messages")
+    if message.tags_code is not None:
+        code = (message.tags_code + (1 << 31)) % (1 << 32) - (1 << 31)  # `Long.intValue`
+        hashes = {hash_code(one): one for one in wanted}
+        if code not in hashes:
+            codes = ", ".join(f"{one} ({hash_code(one)})" for one in sorted(wanted)) or "no tag"
+            return Verdict(FilterStep.TAG_HASH, f"it is {name}, hash {code}; the subscription is to {codes}")
+    if tag in wanted:
+        return Verdict(None, f"it is {name}, which the subscription names")
+    same = [one for one in sorted(wanted) if tag is not None and hash_code(one) == hash_code(tag)]
+    collision = f": its hash is that of {same[0]}, so the broker sends it" if same else ""
+    return Verdict(FilterStep.TAG, f"it is {name}, which the subscription {subscription!r} does not name{collision}")
+
+
+def sql_verdict(one: ConsumerFilter, message: MessageFacts, is_stored: bool) -> Verdict:
+    """What a SQL92 expression says about a message."""
+    condition = one.condition
+    if condition is None:
+        # `isMatchedByCommitLog`: a broker without a compiled expression sends everything.
+        return Verdict(None, f"{one.problem}; so it sends all messages")
+    answer = evaluate(condition, message.properties)
+    if answer != Truth.TRUE:
+        values = ", ".join(_value_text(name, message.properties) for name in property_names(condition))
+        return Verdict(FilterStep.SQL, f"{one.expression} {_ANSWERS[answer]}{f': {values}' if values else ''}")
+    lacking = _lacking_bits(one, message.ext) if is_stored else ()
+    if lacking and message.ext is not None:
+        stored = time_text(message.ext.store_timestamp)
+        return Verdict(
+            FilterStep.BIT_MAP,
+            f"{one.expression} is TRUE, but its bit map lacks {list(lacking)} of the group's bits; it was stored at "
+            f"{stored}, after the filter was born at {time_text(one.born_time)}",
+        )
+    return Verdict(None, f"{one.expression} is TRUE")
+
+
+_ANSWERS = {Truth.FALSE: "is FALSE", Truth.NULL: "is unknown", Truth.ERROR: "cannot be evaluated"}
+
+
+def property_names(expression: object) -> list[str]:
+    """The names of the properties in a parsed expression, in their order."""
+    if isinstance(expression, Property):
+        return [expression.name]
+    if isinstance(expression, tuple):
+        return list(dict.fromkeys(name for part in expression for name in property_names(part)))
+    if not is_dataclass(expression):
+        return []
+    return property_names(tuple(getattr(expression, field.name) for field in fields(expression)))
+
+
+def _value_text(name: str, properties: Mapping[str, str]) -> str:
+    value = properties.get(name)
+    if value is None:
+        return f"{name} is missing"
+    return f"{name} is {value[:_SHOWN_VALUE]!r}{'...' if len(value) > _SHOWN_VALUE else ''}"
+
+
+def _lacking_bits(one: ConsumerFilter, ext: ExtUnit | None) -> tuple[int, ...]:
+    """The group's bits that a message lacks; none if the broker does not look at them."""
+    positions = one.bit_positions
+    if ext is None or not positions or ext.store_timestamp <= one.born_time or 8 * len(ext.bit_map) != one.bit_count:
+        return ()
+    return tuple(position for position in positions if not has_bits(ext.bit_map, (position,)))
 
 
 class NotConsumed(StrEnum):
@@ -77,19 +184,6 @@ class WhyNotConsumed:
     def to_dict(self) -> dict[str, Any]:
         """The answer as values that JSON can hold; times are milliseconds since the epoch."""
         return asdict(self)
-
-
-_FILTERED = {
-    FilterStep.TAG_HASH: NotConsumed.FILTERED_BY_TAG_HASH,
-    FilterStep.TAG: NotConsumed.FILTERED_BY_TAG,
-    FilterStep.SQL: NotConsumed.FILTERED_BY_SQL,
-    FilterStep.BIT_MAP: NotConsumed.FILTERED_BY_BIT_MAP,
-}
-_POPPED = {
-    PopState.CONSUMED: NotConsumed.CONSUMED,
-    PopState.POPPED: NotConsumed.POPPED,
-    PopState.UNKNOWN: NotConsumed.UNKNOWN,
-}
 
 
 def why_not_consumed(
@@ -256,7 +350,7 @@ class _Question:
         if parsed is not None and parsed.origin_topic is not None:
             state, text = self._pop(position, last.commit_log_offset or 0)
             if state is not None:
-                return self._answer(_POPPED[state], f"{text}: {last.text}")
+                return self._answer(NotConsumed(state), f"{text}: {last.text}")
         return self._answer(NotConsumed.CONSUMED, f"the group returned it, and is past the last retry: {last.text}")
 
     def _last_attempt(self, record: Record) -> Event | None:
@@ -283,7 +377,7 @@ class _Question:
     def _filtered(self, verdict: Verdict | None) -> WhyNotConsumed | None:
         if verdict is None or verdict.step is None:
             return None
-        return self._answer(_FILTERED[verdict.step], verdict.text)
+        return self._answer(NotConsumed(f"FILTERED_BY_{verdict.step}"), verdict.text)
 
     def _popped(self, record: Record) -> WhyNotConsumed | None:
         # Whether the group has a retry topic for messages that it popped of the topic.
@@ -291,7 +385,7 @@ class _Question:
         is_popping = not retry_topics.isdisjoint(known_topics(self.store))
         position = self.topic, self.queue_id, self.queue_offset
         state, text = self._pop(position, record.commit_log_offset, is_popping)
-        return None if state is None else self._answer(_POPPED[state], text)
+        return None if state is None else self._answer(NotConsumed(state), text)
 
     def _pop(self, position: Position, after: int, is_popping: bool = True) -> tuple[PopState | None, str]:
         """What became of the group's last pop of a message; None if it was not popped, or acknowledged in memory.

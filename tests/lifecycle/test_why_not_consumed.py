@@ -16,8 +16,14 @@ from spark_mq.errors import FilterError, OptionError
 from spark_mq.filters.consumer_filter import ConsumerFilter
 from spark_mq.format.bloom_filter import bit_map
 from spark_mq.format.consume_queue_ext import ExtUnit
-from spark_mq.lifecycle.subscription import FilterStep, MessageFacts, sql_verdict, tag_verdict
-from spark_mq.lifecycle.why_not_consumed import NotConsumed, why_not_consumed
+from spark_mq.lifecycle.why_not_consumed import (
+    FilterStep,
+    MessageFacts,
+    NotConsumed,
+    sql_verdict,
+    tag_verdict,
+    why_not_consumed,
+)
 from spark_mq.store.config.config_file import load_consumer_offsets
 from spark_mq.store.log.log_range import LiveEnd
 from tests.support.filtered_store import (
