@@ -155,8 +155,8 @@ def test_a_unique_key_and_an_offset_message_id(served: Served) -> None:
     offset, address = row["commit_log_offset"], served.broker.address
     given = {"path": served.address, "topicPattern": ".*"}
     reader = live.reader(given, live.schema(given))
-    (batch,) = reader.read(KeyPartition(("c", "b", address), commit_log_offsets=(offset,)))
-    assert batch.to_pylist() == [{"cluster": "c", "broker": "b", "store": address} | row]
+    batches = list(reader.read(KeyPartition(("c", "b", address), commit_log_offsets=(offset,))))
+    assert pa.Table.from_batches(batches).to_pylist() == [{"cluster": "c", "broker": "b", "store": address} | row]
 
 
 def test_small_queues_share_a_partition(served: Served) -> None:
