@@ -101,8 +101,7 @@ def parse_live_options(options: Mapping[str, str]) -> LiveOptions:
     Raises:
         OptionError: An option is unknown, has an invalid value, or has no effect.
     """
-    table = next((value for key, value in options.items() if key.lower() == "table"), MESSAGES.name).lower()
-    parse_choice("table", table, tuple(LIVE_TABLES))
+    table = parse_choice("table", _table(options), tuple(LIVE_TABLES))
     given = _given(options, table, [option.name for option in live_options(table)])
     shared = {name: value for name, value in given.items() if name not in _CLUSTER and name not in _OWN}
     topics = _parse_topics(given)
@@ -156,7 +155,7 @@ class LiveStreamOptions:
 
 def parse_live_stream_options(options: Mapping[str, str]) -> LiveStreamOptions:
     """The options of a stream of a live cluster; see `parse_live_options`."""
-    table = next((value for key, value in options.items() if key.lower() == "table"), MESSAGES.name).lower()
+    table = _table(options)
     if table != MESSAGES.name:
         raise OptionError(f"table {table} of a live cluster cannot be streamed, only {MESSAGES.name}")
     given = _given(options, table, [option.name for option in (*LIVE_READ_OPTIONS_OF_STREAMS, *LIVE_STREAM_OPTIONS)])
@@ -183,9 +182,16 @@ def parse_live_stream_options(options: Mapping[str, str]) -> LiveStreamOptions:
 
 def parse_live_table(options: Mapping[str, str]) -> str:
     """The table of a batch read or a stream. Raises the errors of the parser of that."""
-    if any(key.lower() in {name.lower() for name in _STREAM_ONLY} for key in options):
+    table = _table(options)
+    batch_names = {option.name.lower() for option in live_options(table)} if table in LIVE_TABLES else set()
+    stream_names = {name.lower() for name in _STREAM_ONLY} - batch_names
+    if any(key.lower() in stream_names for key in options):
         return parse_live_stream_options(options).read.table
     return parse_live_options(options).table
+
+
+def _table(options: Mapping[str, str]) -> str:
+    return next((value for key, value in options.items() if key.lower() == "table"), MESSAGES.name).lower()
 
 
 def _given(options: Mapping[str, str], table: str, own: Sequence[str]) -> dict[str, str]:

@@ -188,8 +188,12 @@ class Broker:
     As a context manager it starts them and stops them cleanly at the end, unless they were stopped or killed.
     """
 
-    def __init__(self, version: str, store: Path, settings: Settings) -> None:
-        """Take the store, whose directory may be empty or missing, and the settings."""
+    def __init__(self, version: str, store: Path, settings: Settings, *, keeps_ports: bool = False) -> None:
+        """Take the store, whose directory may be empty or missing, and the settings.
+
+        With ``keeps_ports``, both have the addresses of their first start at each further one.
+        """
+        self.keeps_ports = keeps_ports
         self.version = version
         self.store = store
         self.settings = settings
@@ -214,6 +218,11 @@ class Broker:
         home, settings = self._cleanup.enter_context(_workspace(self.settings))
         self.store.mkdir(parents=True, exist_ok=True)
         words = ["serve", "--store", str(self.store), "--settings", str(settings)]
+        if self.keeps_ports and self.address:
+            ports = (address.rpartition(":")[2] for address in (self.name_server, self.address))
+            words += [
+                word for pair in zip(("--name-server-port", "--broker-port"), ports, strict=True) for word in pair
+            ]
         errors = (home / "errors").open("w+")
         self._cleanup.callback(errors.close)
         process = subprocess.Popen(

@@ -116,6 +116,7 @@ def test_options_of_streams() -> None:
     assert (options.starting_offsets, options.consumer_group, options.max_bytes) == (COMMITTED, "G", 1 << 20)
     assert options.read.client.patience > 10
     assert parse_live_table(PATH | given) == "messages"
+    assert parse_live_table(PATH | {"table": "consumer_offsets", "consumerGroup": "G"}) == "consumer_offsets"
 
 
 @pytest.mark.parametrize(

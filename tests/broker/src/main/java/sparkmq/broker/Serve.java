@@ -7,7 +7,11 @@ import java.util.Map;
 final class Serve implements Command {
     @Override
     public int run(Arguments arguments) throws Exception {
-        try (Server server = Server.start(arguments.path("store"), arguments.settings(), Map.of())) {
+        boolean isGiven = arguments.has("name-server-port");
+        int nameServerPort = isGiven ? arguments.number("name-server-port") : Loopback.freePort();
+        int brokerPort = isGiven ? arguments.number("broker-port") : Loopback.freeBrokerPort();
+        try (Server server = Server.start(
+            arguments.path("store"), arguments.settings(), Map.of(), nameServerPort, brokerPort)) {
             Map<String, Object> ready = new LinkedHashMap<>();
             ready.put("nameServer", server.nameServerAddress());
             ready.put("broker", server.brokerAddress());

@@ -33,7 +33,12 @@ final class Server implements AutoCloseable {
      *                    configuration says
      */
     static Server start(Path store, Settings settings, Map<String, Integer> queueCounts) throws Exception {
-        int nameServerPort = Loopback.freePort();
+        return start(store, settings, queueCounts, Loopback.freePort(), Loopback.freeBrokerPort());
+    }
+
+    /** The same on ports that are given, such as those of a server that runs no longer. */
+    static Server start(Path store, Settings settings, Map<String, Integer> queueCounts, int nameServerPort,
+        int brokerPort) throws Exception {
         NamesrvController nameServer = Release.nameServer(nameServerPort);
         nameServer.initialize();
         Release.listenOnLoopback(nameServer);
@@ -42,7 +47,7 @@ final class Server implements AutoCloseable {
         BrokerConfig brokerConfig = settings.brokerConfig();
         brokerConfig.setNamesrvAddr(Loopback.HOST + ":" + nameServerPort);
         MessageStoreConfig storeConfig = settings.storeConfig(store, Loopback.freePort());
-        BrokerController broker = Release.broker(brokerConfig, storeConfig, Loopback.freeBrokerPort());
+        BrokerController broker = Release.broker(brokerConfig, storeConfig, brokerPort);
         if (!broker.initialize()) {
             nameServer.shutdown();
             throw new IOException("the broker does not start on " + store);

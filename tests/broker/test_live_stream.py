@@ -1,0 +1,213 @@
+"""A stream of a running broker, which starts again, while the query is killed and queues appear: each message once.
+
+`make soak` kills the query 20 times.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from spark_mq.errors import DataLossError
+from spark_mq.live import datasource as live
+from spark_mq.live.stream_offset import LiveOffset
+from spark_mq.remoting.client import ClientSettings, RemotingClient
+from spark_mq.remoting.codes import RequestCode
+from tests.broker import harness
+from tests.support.soak import SOAKS
+
+LACKING = harness.missing()
+pytestmark = [pytest.mark.broker, pytest.mark.skipif(LACKING is not None, reason=LACKING or "")]
+KILLS = 20 if SOAKS else 2
+TOPIC = "SequenceDemo"
+SETTINGS = {"mappedFileSizeCommitLog": "1048576", "mappedFileSizeConsumeQueue": "6000", "timerWheelEnable": "false"}
+PATIENCE = 240.0
+"""Seconds until a query has done its part, on a machine that is busy."""
+
+
+class Stream:
+    """A query in a process of its own, and its rows."""
+
+    def __init__(self, broker: harness.Broker, folder: Path, **options: str) -> None:
+        self.out = folder / "out"
+        words = [f"rocketmq://{broker.name_server}", str(folder / "checkpoint"), str(self.out)]
+        words += [f"{name}={value}" for name, value in options.items()]
+        self._log = (folder / "log").open("a")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.live_stream", *words],
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+            start_new_session=True,
+        )
+
+    def wait_for_start(self) -> None:
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == "started\n", Path(self._log.name).read_text()[-3000:]
+
+    def kill(self) -> None:
+        """`kill -9` for all of its processes."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        self._log.close()
+
+
+@contextmanager
+def streaming(broker: harness.Broker, folder: Path, **options: str) -> Iterator[Stream]:
+    stream = Stream(broker, folder, **options)
+    try:
+        yield stream
+    finally:
+        stream.kill()
+
+
+def written(folder: Path) -> list[tuple[int, int]]:
+    """Queue id and queue offset of each row of the files that the sink's log has, sorted."""
+    log = folder / "out" / "_spark_metadata"
+    files: set[str] = set()
+    for one in log.iterdir() if log.exists() else ():
+        if not one.name.startswith("."):
+            files |= set(map(str.strip, one.read_text().split('"path":"')[1:]))
+    names = {Path(text.partition('"')[0].removeprefix("file:")) for text in files}
+    rows: list[tuple[int, int]] = []
+    for name in names:
+        table = pq.read_table(name, columns=["queue_id", "queue_offset"])
+        rows += zip(table["queue_id"].to_pylist(), table["queue_offset"].to_pylist(), strict=True)
+    return sorted(rows)
+
+
+def wait_for(folder: Path, count: int, stream: Stream) -> list[tuple[int, int]]:
+    end = time.monotonic() + PATIENCE
+    while len(rows := written(folder)) < count:
+        assert stream.process.poll() is None, (folder / "log").read_text()[-5000:]
+        assert time.monotonic() < end, f"{len(rows)} of {count} rows: {(folder / 'log').read_text()[-3000:]}"
+        time.sleep(0.5)
+    return rows
+
+
+def expected(count: int) -> list[tuple[int, int]]:
+    """The places of `count` messages, whose number decides the queue."""
+    return sorted((number % 3, number // 3) for number in range(count))
+
+
+def test_each_message_once_while_the_query_is_killed_and_the_broker_starts_again(tmp_path: Path) -> None:
+    sent = 0
+    with harness.Broker("5.3.3", tmp_path / "store", SETTINGS, keeps_ports=True) as broker:
+        for round_number in range(KILLS):
+            with streaming(broker, tmp_path, topic=TOPIC, maxMessagesPerTrigger="70") as stream:
+                stream.wait_for_start()
+                sent += harness.send(broker, "sequence", round_number, 300, first=sent)
+                wait_for(tmp_path, sent - 150, stream)
+                assert stream.process.poll() is None
+        with streaming(broker, tmp_path, topic=TOPIC) as stream:
+            wait_for(tmp_path, sent, stream)
+            broker.kill()
+            time.sleep(2)
+            assert stream.process.poll() is None
+            broker.start()
+            sent += harness.send(broker, "sequence", 99, 300, first=sent)
+            assert wait_for(tmp_path, sent, stream) == expected(sent)
+
+
+def test_queues_that_appear_later_are_read_from_their_start(tmp_path: Path) -> None:
+    with harness.Broker("5.3.3", tmp_path / "store", SETTINGS) as broker:
+        given = {"path": f"rocketmq://{broker.name_server}", "topic": TOPIC, "startingOffsets": "latest"}
+        reader = live.stream_reader(given, live.schema(given))
+        start = reader.initialOffset()
+        assert LiveOffset.of_json(start).queues == {}
+        sent = harness.send(broker, "sequence", 1, 30)
+        end = reader.latestOffset(start, None)
+        rows = [
+            row for part in reader.partitions(start, end) for batch in reader.read(part) for row in batch.to_pylist()
+        ]
+        assert sorted((row["queue_id"], row["queue_offset"]) for row in rows) == expected(sent)
+        assert reader.latestOffset(end, None) == end
+        fields = {
+            "topic": TOPIC,
+            "defaultTopic": "TBW102",
+            "readQueueNums": 5,
+            "writeQueueNums": 5,
+            "perm": 6,
+            "topicFilterType": "SINGLE_TAG",
+            "topicSysFlag": 0,
+            "order": False,
+        }
+        with RemotingClient(ClientSettings((broker.name_server,))) as client:
+            client.request(broker.address, RequestCode.UPDATE_AND_CREATE_TOPIC, fields)
+        later = reader.latestOffset(end, None)
+        assert set(LiveOffset.of_json(later).queues) == {("broker", TOPIC, number) for number in range(5)}
+        assert list(reader.partitions(end, later)) == []
+        assert reader.latestOffset(later, None) == later
+
+
+def test_messages_that_are_gone_stop_the_stream_or_are_left_out(tmp_path: Path) -> None:
+    """A topic that is deleted and made again has other messages at the offsets that were read."""
+    settings = SETTINGS | {"timerWheelEnable": "true"}  # a broker without timers cannot delete a topic
+    with harness.Broker("5.3.3", tmp_path / "store", settings) as broker:
+        given = {"path": f"rocketmq://{broker.name_server}", "topic": TOPIC}
+        harness.send(broker, "sequence", 1, 90)
+        reader = live.stream_reader(given, live.schema(given))
+        start = reader.initialOffset()
+        end = reader.latestOffset(start, None)
+        with RemotingClient(ClientSettings((broker.name_server,))) as client:
+            client.request(broker.address, RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": TOPIC})
+        harness.send(broker, "sequence", 2, 30)
+        with pytest.raises(DataLossError, match=rf"queue {TOPIC}/0 of broker broker was read up to 30, and has"):
+            reader.latestOffset(end, None)
+        again = live.stream_reader(given | {"failOnDataLoss": "false"}, live.schema(given))
+        last = again.latestOffset(end, None)
+        rows = [row for part in again.partitions(end, last) for batch in again.read(part) for row in batch.to_pylist()]
+        assert sorted((row["queue_id"], row["queue_offset"]) for row in rows) == expected(30)
+
+
+def test_a_batch_has_about_so_many_messages_and_bytes(tmp_path: Path) -> None:
+    from pyspark.sql.streaming.datasource import ReadMaxRows
+
+    with harness.Broker("5.3.3", tmp_path / "store", SETTINGS) as broker:
+        harness.send(broker, "sequence", 1, 300, body=1000)
+        given = {"path": f"rocketmq://{broker.name_server}", "topic": TOPIC}
+        for options, most in (({"maxMessagesPerTrigger": "30"}, 30), ({"maxBytesPerTrigger": "20k"}, 20)):
+            reader = live.stream_reader(given | options, live.schema(given))
+            start = reader.initialOffset()
+            count, sizes = 0, []
+            while (end := reader.latestOffset(start, ReadMaxRows(1))) != start:
+                parts = reader.partitions(start, end)
+                sizes.append(sum(batch.num_rows for part in parts for batch in reader.read(part)))
+                count, start = count + sizes[-1], end
+            assert count == 300
+            assert max(sizes) <= most
+            assert len(sizes) >= 10
+
+
+def test_a_stream_starts_at_a_time_or_with_a_group_and_commits(tmp_path: Path) -> None:
+    with harness.Broker("5.3.3", tmp_path / "store", SETTINGS) as broker:
+        harness.send(broker, "sequence", 1, 30)
+        time.sleep(0.05)
+        middle = int(time.time() * 1000)
+        harness.send(broker, "sequence", 2, 30, first=30)
+        given = {"path": f"rocketmq://{broker.name_server}", "topic": TOPIC}
+        reader = live.stream_reader(given | {"startingTimestamp": str(middle)}, live.schema(given))
+        assert set(LiveOffset.of_json(reader.initialOffset()).queues.values()) == {10}
+        harness.consume(broker, "GID_seen", TOPIC, 60)  # makes the group
+        harness.send(broker, "sequence", 3, 30, first=60)
+        options = {"startingOffsets": "committed", "consumerGroup": "GID_seen", "commitOffsets": "GID_seen"}
+        reader = live.stream_reader(given | options, live.schema(given))
+        start = reader.initialOffset()
+        assert set(LiveOffset.of_json(start).queues.values()) == {20}
+        reader.commit(reader.latestOffset(start, None))
+        table = {"path": given["path"], "table": "consumer_offsets", "consumerGroup": "GID_seen", "topic": TOPIC}
+        offsets = live.reader(table, live.schema(table))
+        rows = [row for part in offsets.partitions() for batch in offsets.read(part) for row in batch.to_pylist()]
+        assert {(row["queue_id"], row["consumer_offset"], row["lag"]) for row in rows} == {
+            (number, 30, 0) for number in range(3)
+        }
