@@ -26,24 +26,31 @@ TOPIC_LIST = Option("topic", "the topic, or several separated by commas")
 TOPIC_PATTERN = Option(
     "topicPattern", "a regular expression: topics whose whole name matches, without the topics of the system"
 )
-_OF_MESSAGES = (
-    "queueId",
-    "tag",
-    "key",
-    "uniqueKey",
-    "offsetMessageId",
-    "startQueueOffset",
-    "endQueueOffset",
-    "startTimestamp",
-    "endTimestamp",
-    "filter",
-    "mode",
-    "checkCrc",
-)
+_OF_MESSAGES = ("queueId", "tag", "filter", "checkCrc")
 LIVE_MESSAGES_OPTIONS = (
     TOPIC_LIST,
     TOPIC_PATTERN,
     *(option for option in MESSAGES.options if option.name in _OF_MESSAGES),
+    Option("key", "only messages that have this key, as one of KEYS or as unique key, which the brokers' indexes find"),
+    Option("uniqueKey", "only messages that have this unique key, which the brokers' indexes find"),
+    Option(
+        "offsetMessageId",
+        "only the message that has this offset message id. Without `topic`; the address in the id has to be that of a "
+        "broker of this cluster",
+    ),
+    Option("startQueueOffset", "only messages at this queue offset or after it"),
+    Option("endQueueOffset", "only messages at this queue offset or before it"),
+    Option(
+        "startTimestamp",
+        "only messages that were stored at this time or after it: epoch milliseconds, ISO 8601 with a zone, or a time "
+        "as the commands print it. Epoch seconds are an error",
+    ),
+    Option("endTimestamp", "only messages that were stored at this time or before it"),
+    Option(
+        "mode",
+        "what a message is whose body cannot be read. PERMISSIVE (default) and DROPMALFORMED: a row whose body is "
+        "NULL, and `_corrupt_record` has the reason. FAILFAST: an error",
+    ),
     Option("pullsAtOnce", "pulls of a task that may be on the way, `4` by default"),
     Option("maxBytesPerSecond", "bytes that each task pulls in a second at most, such as `20m`; no limit by default"),
     Option(

@@ -11,6 +11,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from spark_mq.tables.all_tables import TABLES
+from spark_mq.tables.live import (
+    CLUSTER_OPTIONS,
+    LIVE_MESSAGES_OPTIONS,
+    LIVE_READ_OPTIONS_OF_STREAMS,
+    LIVE_STREAM_OPTIONS,
+    LIVE_TABLES,
+    ROUTE,
+)
 from spark_mq.tables.messages import READ_OPTIONS_OF_STREAMS, STREAM_OPTIONS, WRITE_OPTIONS
 from spark_mq.tables.table import PATH, SKIP_UNREADABLE, STORES, Column, Option, Table
 from spark_mq.tables.table import TABLE as TABLE_OPTION
@@ -52,6 +60,23 @@ _WRITE_EXAMPLE = """\
 >>> rows = spark.sql("SELECT 'orders' AS topic, array('order-1') AS keys, 'paid' AS body")
 >>> rows.write.format("rocketmq").mode("append").save(store)
 """
+_LIVE = f"""\
+A path `rocketmq://namesrv:9876,namesrv2:9876` names a running cluster by its name servers. Its tables are
+{", ".join(LIVE_TABLES)}. Their first columns are cluster, broker and store, the broker's
+address; the others are those of the table of a store. A read changes nothing in a broker.
+"""
+_LIVE_EXAMPLE = """\
+>>> spark.read.format("rocketmq").option("topic", "orders").load("rocketmq://127.0.0.1:9876").show()
+"""
+_LIVE_STREAM = f"""\
+Messages of a live cluster with `spark.readStream`: an offset of the stream has the queue offset of each queue.
+
+Options {", ".join(option.name for option in LIVE_READ_OPTIONS_OF_STREAMS)} are as in a read.
+"""
+_LIVE_STREAM_EXAMPLE = """\
+>>> stream = spark.readStream.format("rocketmq").option("topicPattern", "orders-.*").load("rocketmq://127.0.0.1:9876")
+>>> stream.writeStream.format("delta").option("checkpointLocation", checkpoint).start(table)
+"""
 _INTRO = """\
 An Apache RocketMQ store directory as tables, without a broker.
 
@@ -69,6 +94,11 @@ def manual() -> str:
         if table.name == "messages_by_key":
             parts += _section("streaming", _STREAM, STREAM_OPTIONS, (), _STREAM_EXAMPLE)
             parts += _section("writing", _WRITE, WRITE_OPTIONS, (), _WRITE_EXAMPLE)
+    parts += _section("a live cluster", _LIVE, (*CLUSTER_OPTIONS, *LIVE_MESSAGES_OPTIONS), (), _LIVE_EXAMPLE)
+    parts += _section("streaming of a live cluster", _LIVE_STREAM, LIVE_STREAM_OPTIONS, (), _LIVE_STREAM_EXAMPLE)
+    parts += _section(
+        ROUTE.name, f"One row is {ROUTE.row}.\n\n{ROUTE.about}", ROUTE.options, ROUTE.columns, ROUTE.example
+    )
     return textwrap.indent("\n".join(parts), "    ").strip()
 
 
@@ -109,18 +139,22 @@ def _page_tables() -> Iterator[str]:
     yield from ("| table | one row is |", "| --- | --- |")
     yield from (f"| [`{table.name}`](#{table.name}) | {table.row} |" for table in TABLES.values())
     for table in TABLES.values():
-        yield from ("", f"### {table.name}", "", f"One row is {table.row}.", "")
-        if table.about:
-            yield from (table.about.strip(), "")
-        if table.command:
-            yield from (f"From a shell: `spark-mq {table.command} STORE`.", "")
-        if table.options:
-            yield from (*_page_options(table.options), "")
-        yield from ("| column | type | meaning |", "| --- | --- | --- |")
-        for column in table.columns:
-            extra = "; only if a schema names it" if column.is_extra else ""
-            yield f"| `{column.name}` | `{column.type}` | {_cell(column.meaning)}{extra} |"
-        yield from ("", "```text", example_of(table).rstrip(), "```")
+        yield from ("", f"### {table.name}", "", *_page_table(table))
+
+
+def _page_table(table: Table) -> Iterator[str]:
+    yield from (f"One row is {table.row}.", "")
+    if table.about:
+        yield from (table.about.strip(), "")
+    if table.command:
+        yield from (f"From a shell: `spark-mq {table.command} STORE`.", "")
+    if table.options:
+        yield from (*_page_options(table.options), "")
+    yield from ("| column | type | meaning |", "| --- | --- | --- |")
+    for column in table.columns:
+        extra = "; only if a schema names it" if column.is_extra else ""
+        yield f"| `{column.name}` | `{column.type}` | {_cell(column.meaning)}{extra} |"
+    yield from ("", "```text", example_of(table).rstrip(), "```")
 
 
 def _page_options(options: Iterable[Option]) -> Iterator[str]:
@@ -138,6 +172,10 @@ def filled(page: str) -> str:
         "tables": _page_tables,
         "stream_options": lambda: _page_options(STREAM_OPTIONS),
         "write_options": lambda: _page_options(WRITE_OPTIONS),
+        "cluster_options": lambda: _page_options(CLUSTER_OPTIONS),
+        "live_options": lambda: _page_options(LIVE_MESSAGES_OPTIONS),
+        "live_stream_options": lambda: _page_options(LIVE_STREAM_OPTIONS),
+        "route": lambda: _page_table(ROUTE),
     }
     return _MARKED.sub(lambda mark: "\n".join([mark[1], *parts[mark[2]](), "", mark[3]]), page)
 
@@ -152,7 +190,7 @@ def views(text: str) -> str:
 
 
 if __name__ == "__main__":
-    for name in ("tables", "streaming", "write"):
+    for name in ("tables", "streaming", "write", "live"):
         page = Path(f"docs/{name}.md")
         page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")
     sql = Path("conf/tables.sql")

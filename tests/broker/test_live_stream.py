@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -95,6 +96,21 @@ def wait_for(folder: Path, count: int, stream: Stream) -> list[tuple[int, int]]:
     return rows
 
 
+def stream_reader(broker: harness.Broker, **options: str) -> Any:
+    """The reader of a stream of the topic, without Spark."""
+    given = {"path": f"rocketmq://{broker.name_server}", "topic": TOPIC} | options
+    return live.stream_reader(given, live.schema(given))
+
+
+def rows_of(reader: Any, start: object, end: object) -> list[dict[str, Any]]:
+    """The rows of a batch."""
+    return [row for part in reader.partitions(start, end) for batch in reader.read(part) for row in batch.to_pylist()]
+
+
+def places(rows: list[dict[str, Any]]) -> list[tuple[int, int]]:
+    return sorted((row["queue_id"], row["queue_offset"]) for row in rows)
+
+
 def expected(count: int) -> list[tuple[int, int]]:
     """The places of `count` messages, whose number decides the queue."""
     return sorted((number % 3, number // 3) for number in range(count))
@@ -121,16 +137,12 @@ def test_each_message_once_while_the_query_is_killed_and_the_broker_starts_again
 
 def test_queues_that_appear_later_are_read_from_their_start(tmp_path: Path) -> None:
     with harness.Broker("5.3.3", tmp_path / "store", SETTINGS) as broker:
-        given = {"path": f"rocketmq://{broker.name_server}", "topic": TOPIC, "startingOffsets": "latest"}
-        reader = live.stream_reader(given, live.schema(given))
+        reader = stream_reader(broker, startingOffsets="latest")
         start = reader.initialOffset()
         assert LiveOffset.of_json(start).queues == {}
         sent = harness.send(broker, "sequence", 1, 30)
         end = reader.latestOffset(start, None)
-        rows = [
-            row for part in reader.partitions(start, end) for batch in reader.read(part) for row in batch.to_pylist()
-        ]
-        assert sorted((row["queue_id"], row["queue_offset"]) for row in rows) == expected(sent)
+        assert places(rows_of(reader, start, end)) == expected(sent)
         assert reader.latestOffset(end, None) == end
         fields = {
             "topic": TOPIC,
@@ -154,9 +166,8 @@ def test_messages_that_are_gone_stop_the_stream_or_are_left_out(tmp_path: Path) 
     """A topic that is deleted and made again has other messages at the offsets that were read."""
     settings = SETTINGS | {"timerWheelEnable": "true"}  # a broker without timers cannot delete a topic
     with harness.Broker("5.3.3", tmp_path / "store", settings) as broker:
-        given = {"path": f"rocketmq://{broker.name_server}", "topic": TOPIC}
         harness.send(broker, "sequence", 1, 90)
-        reader = live.stream_reader(given, live.schema(given))
+        reader = stream_reader(broker)
         start = reader.initialOffset()
         end = reader.latestOffset(start, None)
         with RemotingClient(ClientSettings((broker.name_server,))) as client:
@@ -164,10 +175,9 @@ def test_messages_that_are_gone_stop_the_stream_or_are_left_out(tmp_path: Path) 
         harness.send(broker, "sequence", 2, 30)
         with pytest.raises(DataLossError, match=rf"queue {TOPIC}/0 of broker broker was read up to 30, and has"):
             reader.latestOffset(end, None)
-        again = live.stream_reader(given | {"failOnDataLoss": "false"}, live.schema(given))
+        again = stream_reader(broker, failOnDataLoss="false")
         last = again.latestOffset(end, None)
-        rows = [row for part in again.partitions(end, last) for batch in again.read(part) for row in batch.to_pylist()]
-        assert sorted((row["queue_id"], row["queue_offset"]) for row in rows) == expected(30)
+        assert places(rows_of(again, end, last)) == expected(30)
 
 
 def test_a_batch_has_about_so_many_messages_and_bytes(tmp_path: Path) -> None:
@@ -175,14 +185,12 @@ def test_a_batch_has_about_so_many_messages_and_bytes(tmp_path: Path) -> None:
 
     with harness.Broker("5.3.3", tmp_path / "store", SETTINGS) as broker:
         harness.send(broker, "sequence", 1, 300, body=1000)
-        given = {"path": f"rocketmq://{broker.name_server}", "topic": TOPIC}
         for options, most in (({"maxMessagesPerTrigger": "30"}, 30), ({"maxBytesPerTrigger": "20k"}, 20)):
-            reader = live.stream_reader(given | options, live.schema(given))
+            reader = stream_reader(broker, **options)
             start = reader.initialOffset()
             count, sizes = 0, []
             while (end := reader.latestOffset(start, ReadMaxRows(1))) != start:
-                parts = reader.partitions(start, end)
-                sizes.append(sum(batch.num_rows for part in parts for batch in reader.read(part)))
+                sizes.append(len(rows_of(reader, start, end)))
                 count, start = count + sizes[-1], end
             assert count == 300
             assert max(sizes) <= most
@@ -195,18 +203,17 @@ def test_a_stream_starts_at_a_time_or_with_a_group_and_commits(tmp_path: Path) -
         time.sleep(0.05)
         middle = int(time.time() * 1000)
         harness.send(broker, "sequence", 2, 30, first=30)
-        given = {"path": f"rocketmq://{broker.name_server}", "topic": TOPIC}
-        reader = live.stream_reader(given | {"startingTimestamp": str(middle)}, live.schema(given))
+        reader = stream_reader(broker, startingTimestamp=str(middle))
         assert set(LiveOffset.of_json(reader.initialOffset()).queues.values()) == {10}
         harness.consume(broker, "GID_seen", TOPIC, 60)  # makes the group
         harness.send(broker, "sequence", 3, 30, first=60)
-        options = {"startingOffsets": "committed", "consumerGroup": "GID_seen", "commitOffsets": "GID_seen"}
-        reader = live.stream_reader(given | options, live.schema(given))
+        reader = stream_reader(broker, startingOffsets="committed", consumerGroup="GID_seen", commitOffsets="GID_seen")
         start = reader.initialOffset()
         assert set(LiveOffset.of_json(start).queues.values()) == {20}
         reader.commit(reader.latestOffset(start, None))
-        table = {"path": given["path"], "table": "consumer_offsets", "consumerGroup": "GID_seen", "topic": TOPIC}
-        offsets = live.reader(table, live.schema(table))
+        address = f"rocketmq://{broker.name_server}"
+        table = {"path": address, "table": "consumer_offsets", "consumerGroup": "GID_seen", "topic": TOPIC}
+        offsets: Any = live.reader(table, live.schema(table))
         rows = [row for part in offsets.partitions() for batch in offsets.read(part) for row in batch.to_pylist()]
         assert {(row["queue_id"], row["consumer_offset"], row["lag"]) for row in rows} == {
             (number, 30, 0) for number in range(3)
