@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -11,10 +12,11 @@ from typing import Any
 from spark_mq.errors import CorruptLogError, ProtocolError, RefusedError, RemotingError
 from spark_mq.format.record import Record, decode_record
 from spark_mq.live.options import LiveOptions
-from spark_mq.remoting.client import RemotingClient
+from spark_mq.remoting.client import RemotingClient, shown
 from spark_mq.remoting.codes import ResponseCode
 from spark_mq.remoting.pull import ALL_MESSAGES, QueueRange, Subscription, pull
 from spark_mq.remoting.requests import (
+    CONFIG_REQUESTS,
     READABLE,
     Broker,
     broker_config,
@@ -29,6 +31,8 @@ from spark_mq.store.config.config_file import as_integer, parse_fastjson
 
 _MAX_QUERIED = 64
 """The default of `maxMsgsNumBatch`."""
+_MAX_QUEUES = 1 << 20
+"""More queues than any broker has."""
 _AT_ONCE = 8
 """Requests of one planner that may be on the way."""
 
@@ -62,13 +66,14 @@ class LiveBroker:
             content = parse_fastjson(config_text(self.client, self.address, "topics.json").decode("utf-8"))
             return _topics(content)
         except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
-            raise ProtocolError(f"{self.address}: the answer with its topics cannot be read: {error!r}") from error
+            code = CONFIG_REQUESTS["topics.json"].name
+            raise ProtocolError(f"{self.address}: the answer to {code} cannot be read: {shown(repr(error))}") from error
 
     @cached_property
     def max_queried(self) -> int:
         """How many messages the broker returns at most for one query by key (`maxMsgsNumBatch`)."""
         value = broker_config(self.client, self.address).get("maxMsgsNumBatch", "")
-        return int(value) if value.isascii() and value.isdigit() else _MAX_QUERIED
+        return int(value) if re.fullmatch("[1-9][0-9]{0,8}", value) else _MAX_QUERIED
 
     def queues(self, topic: str) -> list[QueueRange]:
         """The queues of a topic that consumers can read, each from its first offset to its end."""
@@ -86,10 +91,13 @@ class LiveBroker:
 
 
 def _topics(content: Any) -> dict[str, LiveTopic]:
-    return {
+    topics = {
         str(name): LiveTopic(*(as_integer(one[key], 32) for key in ("readQueueNums", "writeQueueNums", "perm")))
         for name, one in sorted(content["topicConfigTable"].items())
     }
+    if sum(topic.read_queue_nums for topic in topics.values() if topic.read_queue_nums > 0) > _MAX_QUEUES:
+        raise ValueError(f"more than {_MAX_QUEUES:,} queues")
+    return topics
 
 
 def live_brokers(client: RemotingClient, from_slave: bool = False) -> list[LiveBroker]:
@@ -153,7 +161,9 @@ def message_at(broker: LiveBroker, queue: QueueRange, offset: int) -> Record | N
     try:
         record = decode_record(pulled.records)
     except CorruptLogError as error:
-        raise ProtocolError(f"{queue.address}: the message at queue offset {offset} of {queue}: {error}") from error
+        raise ProtocolError(f"{queue.address}: PULL_MESSAGE of {queue} at queue offset {offset}: {error}") from error
+    if (record.topic, record.queue_id) != (queue.topic.encode(), queue.queue_id):
+        raise ProtocolError(f"{queue.address}: PULL_MESSAGE of {queue} was answered with a message of another queue")
     return record if record.queue_offset == offset else None
 
 

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from spark_mq.format.kernels.frames import Frames
 
 PARTITION_OFFSETS = 1 << 16
-"""Queue offsets that one task reads at most."""
+"""Queue offsets that one task reads, unless there would be more than `_MAX_PARTITIONS` tasks."""
+_MAX_PARTITIONS = 1 << 16
 _INDEX_MILLIS = 1000
 """The index knows store times by the second."""
 _LATEST = (1 << 63) - 1
@@ -147,10 +148,12 @@ class LiveMessagesReader(DataSourceReader):
 
 
 def pulls_partitions(ranges: Iterable[Pulls]) -> list[InputPartition]:
-    """The ranges in parts of at most `PARTITION_OFFSETS`: a large range in several of them, small ones together."""
+    """The ranges in parts of about `PARTITION_OFFSETS`: a large range in several of them, small ones together."""
+    ranges = list(ranges)
+    size = max(PARTITION_OFFSETS, sum(one.queue.stop - one.queue.start for one in ranges) // _MAX_PARTITIONS)
     partitions: list[InputPartition] = []
     parts: list[Pulls] = []
-    room = PARTITION_OFFSETS
+    room = size
     for one in ranges:
         start = one.queue.start
         while start < one.queue.stop:
@@ -159,7 +162,7 @@ def pulls_partitions(ranges: Iterable[Pulls]) -> list[InputPartition]:
             room, start = room - (stop - start), stop
             if not room:
                 partitions.append(PullsPartition(parts))
-                parts, room = [], PARTITION_OFFSETS
+                parts, room = [], size
     return [*partitions, PullsPartition(parts)] if parts else partitions
 
 
@@ -263,15 +266,21 @@ def _with_key(
         offsets = messages.column("commit_log_offset").to_numpy()
         if not offsets.size:
             return
-        oldest = min(int(messages.store_timestamp_millis().min()), end)
-        # A message that has a key twice is in the index twice, and a broker returns it twice.
+        times = messages.store_timestamp_millis()
+        if int(times.max()) - _INDEX_MILLIS >= end:
+            raise ProtocolError(f"{address}: QUERY_MESSAGE until {end} was answered with a message of {times.max()}")
+        oldest = min(int(times.min()), end)
+        # A message that has a key twice is in the index twice, and a broker returns it twice. One of another topic can
+        # have the same hash.
+        is_own = messages.topic_is(topic.encode())
         _, first = np.unique(offsets, return_index=True)
-        new = np.array([index for index in first.tolist() if int(offsets[index]) not in seen], np.intp)
+        new = np.array([row for row in first.tolist() if is_own[row] and int(offsets[row]) not in seen], np.intp)
         seen.update(offsets.tolist())
         if new.size:
             yield np.concatenate([buffer[at : at + size] for at, size in _places(messages.frames[new])])
-            end = oldest
-            continue
+            if oldest < end:
+                end = oldest
+                continue
         if offsets.size >= partition.max_queried:
             _LOG.warning(
                 "%s: topic %s has at least %d messages with key %r (or another key with its hash) within a second, and "

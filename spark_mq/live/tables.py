@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from spark_mq.errors import ConfigError, ProtocolError
 from spark_mq.format.arrow_array import table_of
 from spark_mq.format.consume_queue import Queue
 from spark_mq.format.message_row import Row
@@ -20,7 +21,7 @@ from spark_mq.io.location import Location
 from spark_mq.lifecycle.consumer_progress import QueueMessage, QueueSource, consumer_progress_rows
 from spark_mq.live.cluster import LiveBroker, live_brokers, message_at
 from spark_mq.live.options import LiveOptions
-from spark_mq.remoting.client import RemotingClient
+from spark_mq.remoting.client import RemotingClient, shown
 from spark_mq.remoting.pull import QueueRange
 from spark_mq.remoting.requests import CONFIG_REQUESTS, config_text
 from spark_mq.source.several_stores import named_batch
@@ -55,7 +56,13 @@ class LiveTableReader(DataSourceReader):
             for broker in live_brokers(client, options.from_slave):
                 store = NamedStore(*broker.names, path=broker.address)
                 with config_folder(broker) as folder:
-                    for batch in rows(LiveQueues(broker, folder), options).to_batches():
+                    try:
+                        table = rows(LiveQueues(broker, folder), options)
+                    except ConfigError as error:
+                        asked = [code.name for name, code in CONFIG_REQUESTS.items() if name in str(error)]
+                        what = f"{broker.address}: the answer to {' and '.join(asked)} cannot be read"
+                        raise ProtocolError(f"{what}: {shown(str(error))}") from error
+                    for batch in table.to_batches():
                         yield named_batch(batch, store, self._columns)
 
 

@@ -27,6 +27,7 @@ _FIRST_PAUSE, _MAX_PAUSE = 0.1, 2.0
 """Seconds before a request is sent again, less a random part; twice as many before each further time."""
 _BUSY = (ResponseCode.SYSTEM_BUSY, ResponseCode.FLOW_CONTROL, ResponseCode.GO_AWAY)
 """Answers after which the same request can succeed."""
+_MAX_SHOWN = 1000
 _T = TypeVar("_T")
 
 
@@ -116,12 +117,14 @@ class RemotingClient:
         command = self._command(code, fields or {}, body)
         return self._repeated(lambda: self._once(address, code, command, timeout, accepted))
 
-    def name_server_request(self, code: RequestCode, fields: Mapping[str, object] | None = None) -> RemotingCommand:
-        """The answer of the first name server that answers. Raises the errors of `request`, of the last one."""
+    def name_server_request(
+        self, code: RequestCode, fields: Mapping[str, object] | None = None
+    ) -> tuple[str, RemotingCommand]:
+        """The first name server that answers, and its answer. Raises the errors of `request`, of the last one."""
         failures: list[RemotingError] = []
         for server in self.settings.name_servers:
             try:
-                return self.request(server, code, fields)
+                return server, self.request(server, code, fields)
             except RefusedError:
                 raise
             except RemotingError as error:
@@ -200,9 +203,16 @@ def refused(address: str, code: RequestCode, response: RemotingCommand) -> Refus
     """The error of an answer that is not a success."""
     names = {int(known): known.name for known in ResponseCode}
     what = names.get(response.code, f"code {response.code}")
-    error = RefusedError(f"{address}: {code.name} was answered with {what}: {response.remark or 'no reason given'}")
+    error = RefusedError(
+        f"{address}: {code.name} was answered with {what}: {shown(response.remark or 'no reason given')}"
+    )
     error.code = response.code
     return error
+
+
+def shown(text: str) -> str:
+    """A text of a server, for an error: without its end if it is long."""
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
 
 
 def _text(value: object) -> str:

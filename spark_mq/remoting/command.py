@@ -7,6 +7,13 @@ A frame is (`RemotingCommand.encode`, `RocketMQSerializable`@5.5.0; numbers are 
     3 bytes   length of the header
               header
               body, the rest of the frame
+
+What a header cannot say: for Java (4.9.7 and 5.5.0 alike), a ROCKETMQ header has null for an empty text, and a JSON
+header leaves out a null. Here, an empty value of a field stays empty, an empty remark of a ROCKETMQ header is None, and
+a null field is left out.
+Both versions read headers that nobody writes: JSON with names in another case or without quotes, ROCKETMQ headers with
+negative lengths or with bytes after the fields. Here, such names count as unknown, and the other headers are errors.
+Bytes that are not UTF-8 become U+FFFD, but not as many in all versions; 5.5.0 refuses some of them in JSON.
 """
 
 from __future__ import annotations
@@ -163,7 +170,10 @@ def checked_length(data: bytes | bytearray) -> int:
 
 
 def _json_header(command: RemotingCommand) -> bytes:
-    """The header as fastjson writes it: names sorted, nothing for null."""
+    """The header as fastjson writes it: names sorted, nothing for null.
+
+    Only ASCII, because 5.5.0 (fastjson2 2.0.59) cannot read some names with characters of several bytes.
+    """
     language = LanguageCode.OTHER if command.language is None else command.language
     fields = {
         "code": command.code,
@@ -176,12 +186,12 @@ def _json_header(command: RemotingCommand) -> bytes:
         "version": command.version,
     }
     shown = {name: value for name, value in fields.items() if value is not None}
-    return json.dumps(shown, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+    return json.dumps(shown, separators=(",", ":")).encode("ascii")
 
 
 def _from_json(header: bytes, body: bytes) -> RemotingCommand:
     try:
-        fields = json.loads(header.decode("utf-8", "replace"))
+        fields = json.loads(header.decode("utf-8", "replace"), strict=False)
     except (ValueError, RecursionError) as error:
         raise ProtocolError(f"a header is not JSON: {error}") from error
     if not isinstance(fields, dict):
@@ -189,10 +199,10 @@ def _from_json(header: bytes, body: bytes) -> RemotingCommand:
     ext_fields = fields.get("extFields") or {}
     if not isinstance(ext_fields, dict):
         raise ProtocolError("the fields of a header are not a JSON object")
-    remark, language = fields.get("remark"), fields.get("language")
+    remark, language = fields.get("remark"), fields.get("language", LanguageCode.JAVA.name)
     return RemotingCommand(
         _json_integer(fields, "code"),
-        {name: _json_text(name, value) for name, value in ext_fields.items() if value is not None},
+        {_json_text(name, name): _json_text(name, value) for name, value in ext_fields.items() if value is not None},
         body,
         _json_integer(fields, "opaque"),
         _json_integer(fields, "flag"),
@@ -213,7 +223,7 @@ def _json_integer(fields: Mapping[str, Any], name: str) -> int:
 def _json_text(name: str, value: object) -> str:
     """The text of a value, as fastjson makes it for a field of type String."""
     if isinstance(value, str):
-        return value
+        return value.encode("utf-8", "replace").decode()  # an escape can be half of a character
     if isinstance(value, bool | int | float):
         return json.dumps(value)
     raise ProtocolError(f"field {name} of a header is not a text")
@@ -240,12 +250,14 @@ def _sized(text: str, size: struct.Struct) -> bytes:
 
 
 def _from_rocketmq(header: bytes, body: bytes) -> RemotingCommand:
-    """The command of a ROCKETMQ header. Bytes after the fields are ignored, as Java does."""
+    """The command of a ROCKETMQ header."""
     if len(header) < _FIXED.size:
         raise ProtocolError(f"a ROCKETMQ header of {len(header)} bytes: it has at least {_FIXED.size}")
     code, language, version, opaque, flag = _FIXED.unpack_from(header)
     remark, position = _piece(header, _FIXED.size, _LENGTH)
-    fields, _ = _piece(header, position, _LENGTH)
+    fields, end = _piece(header, position, _LENGTH)
+    if end != len(header):
+        raise ProtocolError(f"a ROCKETMQ header has {len(header) - end} bytes after its fields")
     ext_fields, position = {}, 0
     while position < len(fields):
         name, position = _piece(fields, position, _SHORT)

@@ -68,12 +68,13 @@ class Connection:
     def send(self, command: RemotingCommand) -> Future[RemotingCommand]:
         """Send a request; returns its response, which comes later, or fails with a `RemotingError`."""
         opaque = next(self._opaques) & 0x7FFFFFFF
+        frame = encode(replace(command, opaque=opaque))
         response: Future[RemotingCommand] = Future()
         with self._state:
             if self._error is not None:
                 raise self._error
             self._waiting[opaque] = response
-        self._send_bytes(encode(replace(command, opaque=opaque)))
+        self._send_bytes(frame)
         return response
 
     def send_one_way(self, command: RemotingCommand) -> None:

@@ -29,6 +29,8 @@ _MAX_MESSAGES = 1024
 _MIN_PART, _MAX_PART = 32, 8192
 _PART_BYTES = 2 << 20
 """About as many bytes are pulled by one thread, before the next range is begun."""
+_MAX_PART_BYTES = 8 << 20
+"""After so many bytes, a part ends early, so that messages of any size need little memory."""
 _WAITS = 10
 _WAIT_SECONDS = 1.0
 """How often and how long a reader waits for messages that a broker had when the read was planned."""
@@ -153,7 +155,7 @@ def pull_range(
     """
     rate = _Rate(max_bytes_per_second)
     with ThreadPoolExecutor(at_once, thread_name_prefix="pull") as pool:
-        parts: deque[tuple[QueueRange, Future[bytes]]] = deque()
+        parts: deque[tuple[QueueRange, Future[tuple[int, bytes]]]] = deque()
         position, size = queue.start, _MIN_PART
         try:
             while position < queue.stop or parts:
@@ -162,7 +164,11 @@ def pull_range(
                     parts.append((part, pool.submit(_pull_part, client, part, subscription, rate)))
                     position = part.stop
                 part, pulled = parts.popleft()
-                records = pulled.result()
+                reached, records = pulled.result()
+                if reached < part.stop:
+                    rest = replace(part, start=reached)
+                    parts.appendleft((rest, pool.submit(_pull_part, client, rest, subscription, rate)))
+                    part = replace(part, stop=reached)
                 size = _part_size(part, len(records))
                 yield part, records
         finally:
@@ -177,28 +183,31 @@ def _part_size(part: QueueRange, size: int) -> int:
     return max(_MIN_PART, min(fitting, offsets * 4, _MAX_PART))
 
 
-def _pull_part(client: RemotingClient, part: QueueRange, subscription: Subscription, rate: _Rate) -> bytes:
-    found, offset, waits = [], part.start, 0
-    while offset < part.stop:
+def _pull_part(client: RemotingClient, part: QueueRange, subscription: Subscription, rate: _Rate) -> tuple[int, bytes]:
+    """The queue offset that is reached, at least the end of the part unless it has too many bytes; the records."""
+    found, size, offset, waits = [], 0, part.start, 0
+    while offset < part.stop and size < _MAX_PART_BYTES:
         pulled = pull(client, part, offset, subscription, _WAIT_SECONDS if waits else 0)
         rate.spend(len(pulled.records))
         if pulled.code == ResponseCode.PULL_OFFSET_MOVED:
             raise DataLossError(
-                f"{part} no longer has queue offset {offset}: it has {pulled.min_offset} to {pulled.max_offset - 1}. "
+                f"{part.address}: PULL_MESSAGE: {part} no longer has queue offset {offset}: it has "
+                f"{pulled.min_offset} to {pulled.max_offset - 1}. "
                 "Its messages expired, or the topic was deleted and made again; read again, or with "
                 "failOnDataLoss=false"
             )
         if pulled.next_offset > offset:
             found.append(pulled.records)
+            size += len(pulled.records)
             offset, waits = pulled.next_offset, 0
         elif waits < _WAITS:
             waits += 1
         else:
             raise RemotingError(
-                f"{part} has no message at queue offset {offset}, but it had messages up to {part.stop - 1} when the "
-                "read was planned: a slave can lack them"
+                f"{part.address}: PULL_MESSAGE: {part} has no message at queue offset {offset}, but it had messages "
+                f"up to {part.stop - 1} when the read was planned: a slave can lack them"
             )
-    return b"".join(found)
+    return offset, b"".join(found)
 
 
 class _Rate:

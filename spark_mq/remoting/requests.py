@@ -11,9 +11,10 @@ from typing import Any, TypeVar
 
 from spark_mq.errors import ProtocolError, RefusedError, RemotingError
 from spark_mq.remoting.access import UNIQUE_KEY_QUERY
-from spark_mq.remoting.client import RemotingClient
+from spark_mq.remoting.client import RemotingClient, shown
 from spark_mq.remoting.codes import RequestCode, ResponseCode
 from spark_mq.remoting.command import RemotingCommand
+from spark_mq.remoting.connection import parse_address
 from spark_mq.store.config.broker_conf import parse_java_properties
 from spark_mq.store.config.config_file import as_integer, parse_fastjson
 
@@ -78,20 +79,21 @@ class Route:
 
 def find_brokers(client: RemotingClient) -> list[Broker]:
     """All brokers that the name servers know, by name."""
-    response = client.name_server_request(RequestCode.GET_BROKER_CLUSTER_INFO)
-    return _read(client.settings.name_servers[0], response, RequestCode.GET_BROKER_CLUSTER_INFO, _cluster_brokers)
+    code = RequestCode.GET_BROKER_CLUSTER_INFO
+    server, response = client.name_server_request(code)
+    return _read(server, response, code, _cluster_brokers)
 
 
 def find_route(client: RemotingClient, topic: str) -> Route | None:
     """The brokers that have a topic; None if there is none."""
     code = RequestCode.GET_ROUTEINFO_BY_TOPIC
     try:
-        response = client.name_server_request(code, {"topic": topic, "acceptStandardJsonOnly": True})
+        server, response = client.name_server_request(code, {"topic": topic, "acceptStandardJsonOnly": True})
     except RefusedError as error:
         if error.code == ResponseCode.TOPIC_NOT_EXIST:
             return None
         raise
-    return _read(client.settings.name_servers[0], response, code, _route)
+    return _read(server, response, code, _route)
 
 
 def config_text(client: RemotingClient, broker: str, name: str) -> bytes:
@@ -207,7 +209,7 @@ def integer_field(broker: str, code: RequestCode, response: RemotingCommand, nam
     try:
         return as_integer(response.ext_fields.get(name), 64)
     except (TypeError, ValueError) as error:
-        raise ProtocolError(f"{broker}: the answer to {code.name} has no field {name}: {error}") from error
+        raise ProtocolError(f"{broker}: the answer to {code.name} has no field {name}: {shown(str(error))}") from error
 
 
 def _read(address: str, response: RemotingCommand, code: RequestCode, read: Callable[[Mapping[str, Any]], _T]) -> _T:
@@ -218,7 +220,7 @@ def _read(address: str, response: RemotingCommand, code: RequestCode, read: Call
             raise TypeError("it is not a JSON object")
         return read(content)
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
-        raise ProtocolError(f"{address}: the answer to {code.name} cannot be read: {error!r}") from error
+        raise ProtocolError(f"{address}: the answer to {code.name} cannot be read: {shown(repr(error))}") from error
 
 
 def _cluster_brokers(content: Mapping[str, Any]) -> list[Broker]:
@@ -228,6 +230,8 @@ def _cluster_brokers(content: Mapping[str, Any]) -> list[Broker]:
 
 def _broker(content: Mapping[str, Any]) -> Broker:
     addresses = {as_integer(one, 64): str(address) for one, address in content["brokerAddrs"].items()}
+    for address in addresses.values():
+        parse_address(address)
     return Broker(str(content.get("cluster")), str(content["brokerName"]), addresses)
 
 

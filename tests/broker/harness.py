@@ -135,12 +135,19 @@ def _run_maven(version: str) -> None:
         raise HarnessError(f"Maven failed for RocketMQ {version}:\n{answer.stdout}{answer.stderr}")
 
 
-def _command(version: str, home: Path, words: Sequence[str], main_class: str = "sparkmq.broker.Main") -> list[str]:
+def _command(
+    version: str,
+    home: Path,
+    words: Sequence[str],
+    main_class: str = "sparkmq.broker.Main",
+    properties: Mapping[str, str] | None = None,
+) -> list[str]:
     """Return the command line of a Java program, which keeps its logs and temporary files below a home."""
     target = build(version)
     class_path = f"{target / 'classes'}{os.pathsep}{target / 'lib'}{os.sep}*"
     homes = [f"-Duser.home={home}", f"-Djava.io.tmpdir={home}", f"-Drocketmq.log.root={home}"]
-    return ["java", *_JAVA_OPTIONS, *homes, "-cp", class_path, main_class, *words]
+    own = [f"-D{name}={value}" for name, value in (properties or {}).items()]
+    return ["java", *_JAVA_OPTIONS, *homes, *own, "-cp", class_path, main_class, *words]
 
 
 @contextlib.contextmanager
@@ -188,13 +195,22 @@ class Broker:
     As a context manager it starts them and stops them cleanly at the end, unless they were stopped or killed.
     """
 
-    def __init__(self, version: str, store: Path, settings: Settings, *, keeps_ports: bool = False) -> None:
-        """Take the store, whose directory may be empty or missing, and the settings.
+    def __init__(
+        self,
+        version: str,
+        store: Path,
+        settings: Settings,
+        *,
+        keeps_ports: bool = False,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """Take the store, whose directory may be empty or missing, the settings, and properties of the Java system.
 
         With ``keeps_ports``, both have the addresses of their first start at each further one.
         """
         self.keeps_ports = keeps_ports
         self.version = version
+        self.properties = properties
         self.store = store
         self.settings = settings
         self.name_server = ""
@@ -226,7 +242,7 @@ class Broker:
         errors = (home / "errors").open("w+")
         self._cleanup.callback(errors.close)
         process = subprocess.Popen(
-            _command(self.version, home, words),
+            _command(self.version, home, words, properties=self.properties),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
@@ -456,6 +472,13 @@ def allocations(cases: Iterable[Mapping[str, Any]], version: str = VERSIONS[0]) 
     with _workspace() as (home, _):
         lines = "".join(json.dumps(case) + "\n" for case in cases)
         return [json.loads(line) for line in _run(version, home, ["allocate"], lines).splitlines()]
+
+
+def codec(lines: Iterable[Mapping[str, Any]], version: str = VERSIONS[0]) -> list[dict[str, Any]]:
+    """What `RemotingCommand` makes of each line, as the Java class ``Codec`` says: a command of a frame, or a frame."""
+    with _workspace() as (home, _):
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        return [json.loads(line) for line in _run(version, home, ["codec"], text).split("\n")[:-1]]
 
 
 def java_text(texts: Iterable[bytes], version: str = VERSIONS[0]) -> list[tuple[bytes, int]]:

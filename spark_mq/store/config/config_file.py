@@ -38,6 +38,7 @@ _ROCKSDB_FOLDERS = {
     "consumerOffset.json": "consumerOffsets",
     "subscriptionGroup.json": "subscriptionGroups",
 }
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _UNQUOTED_KEY = re.compile(r"([{,]\s*)(-?\d+)(\s*:)")
 
 
@@ -138,7 +139,10 @@ def parse_fastjson(text: str) -> object:
     outside_strings = [
         _UNQUOTED_KEY.sub(r'\1"\2"\3', piece) if index % 2 == 0 else piece for index, piece in enumerate(pieces)
     ]
-    return json.loads("".join(outside_strings))
+    content = json.loads("".join(outside_strings))
+    if _SURROGATE.search(text):  # half of a character, which neither Arrow nor Java takes
+        content = json.loads(json.dumps(content, ensure_ascii=False).encode("utf-8", "replace"))
+    return content
 
 
 def load_config(store: Location, name: str, decode: Callable[[dict[str, Any]], Content]) -> Content | None:

@@ -14,6 +14,7 @@ public final class Main {
         Map.entry("describe", new Describe()),
         Map.entry("rebuild", new Rebuild()),
         Map.entry("check", new Check()),
+        Map.entry("codec", new Codec()),
         Map.entry("consume", new Consume()),
         Map.entry("allocate", new Allocate()),
         Map.entry("delay", new Delay()),

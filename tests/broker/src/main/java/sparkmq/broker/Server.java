@@ -47,7 +47,7 @@ final class Server implements AutoCloseable {
         BrokerConfig brokerConfig = settings.brokerConfig();
         brokerConfig.setNamesrvAddr(Loopback.HOST + ":" + nameServerPort);
         MessageStoreConfig storeConfig = settings.storeConfig(store, Loopback.freePort());
-        BrokerController broker = Release.broker(brokerConfig, storeConfig, brokerPort);
+        BrokerController broker = Release.broker(settings, brokerConfig, storeConfig, brokerPort);
         if (!broker.initialize()) {
             nameServer.shutdown();
             throw new IOException("the broker does not start on " + store);

@@ -31,16 +31,21 @@ final class Settings {
         config.setFileReservedTime(1_000_000);
         config.setDiskMaxUsedSpaceRatio(95);
         config.setCleanFileForciblyEnable(false);
-        MixAll.properties2Object(properties, config);
+        apply(config);
         config.setStorePathRootDir(store.toString());
         config.setStorePathCommitLog(store.resolve("commitlog").toString());
         config.setHaListenPort(haListenPort);
         return config;
     }
 
+    /** Sets all fields of an object that the settings name. */
+    void apply(Object config) {
+        MixAll.properties2Object(properties, config);
+    }
+
     BrokerConfig brokerConfig() {
         BrokerConfig config = new BrokerConfig();
-        MixAll.properties2Object(properties, config);
+        apply(config);
         config.setBrokerName("broker");
         config.setBrokerIP1("127.0.0.1");
         config.setBrokerIP2("127.0.0.1");

@@ -46,7 +46,8 @@ final class Release {
         return new NamesrvController(new NamesrvConfig(), serverConfig(port));
     }
 
-    static BrokerController broker(BrokerConfig brokerConfig, MessageStoreConfig storeConfig, int port) {
+    static BrokerController broker(Settings settings, BrokerConfig brokerConfig, MessageStoreConfig storeConfig,
+        int port) {
         return new BrokerController(brokerConfig, serverConfig(port), new NettyClientConfig(), storeConfig);
     }
 

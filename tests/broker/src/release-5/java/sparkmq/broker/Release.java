@@ -50,8 +50,8 @@ final class Release {
         return new NamesrvController(new NamesrvConfig(), serverConfig(port));
     }
 
-    static BrokerController broker(BrokerConfig brokerConfig, MessageStoreConfig storeConfig, int port)
-        throws ReflectiveOperationException {
+    static BrokerController broker(Settings settings, BrokerConfig brokerConfig, MessageStoreConfig storeConfig,
+        int port) throws ReflectiveOperationException {
         NettyServerConfig serverConfig = serverConfig(port);
         NettyClientConfig clientConfig = new NettyClientConfig();
         Class<?> authClass;
@@ -61,6 +61,7 @@ final class Release {
             return new BrokerController(brokerConfig, serverConfig, clientConfig, storeConfig);
         }
         Object authConfig = Overload.create(authClass, List.of());
+        settings.apply(authConfig);
         Overload.call(authConfig, "setConfigName", brokerConfig.getBrokerName());
         Overload.call(authConfig, "setClusterName", brokerConfig.getBrokerClusterName());
         Overload.call(authConfig, "setAuthConfigPath", storeConfig.getStorePathRootDir() + "/config");
