@@ -106,16 +106,15 @@ def _check_arguments(arguments: argparse.Namespace) -> None:
 def _repair(arguments: argparse.Namespace, conf: str | None) -> RepairReport:
     from spark_mq.repairer.plan import RepairRequest
     from spark_mq.source.options import MIN_SPLIT_SIZE, parse_size
+    from spark_mq.verifier.verify_request import VerifyRequest
 
     # Wrong arguments, and a path that is not a store, are found before a JVM starts.
+    split_size = parse_size("--split-size", arguments.split_size, MIN_SPLIT_SIZE)
     request = RepairRequest.of(
-        arguments.store,
+        VerifyRequest.of(arguments.store, conf, arguments.scratch, split_size),
         arguments.output,
         apply=arguments.apply,
         offsets=arguments.offsets,
-        broker_conf=conf,
-        scratch=arguments.scratch,
-        split_size=parse_size("--split-size", arguments.split_size, MIN_SPLIT_SIZE),
         assume_defaults=arguments.assume_defaults,
     )
     with spark_errors(), ProgressPrinter(is_quiet=arguments.quiet) as progress:
@@ -129,9 +128,9 @@ def _repair(arguments: argparse.Namespace, conf: str | None) -> RepairReport:
 def _undo(arguments: argparse.Namespace) -> int:
     import json
 
-    from spark_mq.repairer.changes import undo_plan, undo_repair
+    from spark_mq.repairer.changes import undo_repair
 
-    folder, changes = (undo_repair if arguments.apply else undo_plan)(arguments.store)
+    folder, changes = undo_repair(arguments.store, apply=arguments.apply)
     if arguments.json:
         rows = [{"kind": change.kind, "file": change.file} for change in changes]
         print(json.dumps({"backup": folder, "is_applied": arguments.apply, "changes": rows}))

@@ -37,31 +37,20 @@ _BLOCK = 4 << 20
 Identity = tuple[int, ...]
 
 
-def undo_plan(store: str) -> tuple[str, list[Change]]:
-    """The newest backup of a repair, and the changes that `undo_repair` undoes, the last one first.
-
-    Args:
-        store: The store directory, a local path.
-    """
-    backup = _newest(Location.resolve(store))
-    return str(backup.folder), backup.made()
-
-
-def undo_repair(store: str) -> tuple[str, list[Change]]:
+def undo_repair(store: str, *, apply: bool = True) -> tuple[str, list[Change]]:
     """Put back what the newest repair replaced; returns the backup, which is removed, and the changes.
 
     Args:
         store: The store directory, a local path.
+        apply: Whether files are put back; else they are only named.
     """
     location = Location.resolve(store)
-    backup = _newest(location)
+    CommitLog.open(location)
+    backup = Backup.newest(location)
+    if not apply:
+        return str(backup.folder), backup.made()
     with store_lock(location):
         return str(backup.folder), backup.undo()
-
-
-def _newest(store: Location) -> Backup:
-    CommitLog.open(store)
-    return Backup.newest(store)
 
 
 class ChangeKind(StrEnum):

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
@@ -56,21 +56,14 @@ class LogEdit:
 
 
 def cut_log(store: str, offset: int, *, apply: bool = False) -> LogEdit:
-    """End the log of a store at an offset; without `apply`, only the changes are returned.
-
-    Args:
-        store: The store directory, a local path.
-        offset: The commit log offset at which the log ends; a record starts or ends there.
-    """
+    """End the log of a store at an offset, at which a record starts or ends; without `apply`, only plan it."""
     return _edit(store, apply, lambda location: _cut(location, offset))
 
 
 def blank_range(store: str, start: int, stop: int, *, apply: bool = False) -> LogEdit:
-    """Make a range of a segment a blank; without `apply`, only the change is returned.
+    """Make a range of a segment a blank; without `apply`, only plan it.
 
     Args:
-        store: The store directory, a local path.
-        start: The commit log offset of the first byte.
         stop: The commit log offset after the last byte: a record starts there, or it is the end of the segment.
     """
     return _edit(store, apply, lambda location: _blank(location, start, stop))
@@ -87,36 +80,36 @@ def _edit(store: str, apply: bool, plan: Callable[[Location], LogEdit]) -> LogEd
             return edit
         backup = Backup.create(location)
         backup.apply(edit.changes, location)
-    return LogEdit(edit.store, edit.start, edit.stop, edit.changes, str(backup.folder))
+    return replace(edit, backup=str(backup.folder))
 
 
 def _cut(store: Location, offset: int) -> LogEdit:
-    log = CommitLog.open(store)
-    end = _data_end(log.segments)
-    segment = _segment(log.segments, offset)
+    segments = CommitLog.open(store).segments
+    segment = _segment(segments, offset)
     if segment is None:
         raise OptionError(
             f"--cut-log-at {offset}: the log has no such offset; `spark-mq segments {store}` shows its own"
         )
     _check_boundary(f"--cut-log-at {offset}", segment, offset)
-    keeps_segment = offset > segment.base or segment is log.segments[0]
-    later = [one for one in log.segments if one.base > segment.base or (one is segment and not keeps_segment)]
+    keeps_segment = offset > segment.base or segment is segments[0]
+    later = [one for one in segments if one.base > segment.base or (one is segment and not keeps_segment)]
     # The last segments go first: a job that is killed leaves a log without a gap.
     changes = [Change(ChangeKind.ASIDE, _path(one)) for one in reversed(later)]
     if keeps_segment and offset < segment.base + segment.data_end:
         changes.append(Change(ChangeKind.CLEAR, _path(segment), offset - segment.base, segment.data_end))
+    end = segments[-1].base + segments[-1].data_end
     return LogEdit(str(store), offset, max(end, offset), tuple(changes))
 
 
 def _blank(store: Location, start: int, stop: int) -> LogEdit:
-    log = CommitLog.open(store)
-    segment = _segment(log.segments, start)
+    segments = CommitLog.open(store).segments
+    segment = _segment(segments, start)
     option = f"--blank-range {start}:{stop}"
     if segment is None or not start < stop <= segment.end_offset:
         raise OptionError(f"{option} is not a range of one segment; `spark-mq segments {store}` shows the segments")
     if stop - start < BLANK_SIZE:
         raise OptionError(f"{option}: a blank has at least {BLANK_SIZE} bytes")
-    if segment is log.segments[-1]:
+    if segment is segments[-1]:
         raise OptionError(
             f"{option} is in the last segment, where a boot takes a blank for the end of the log; --cut-log-at {start} "
             "ends the log there, and keeps a copy of the rest"
@@ -150,10 +143,6 @@ def _check_boundary(option: str, segment: Segment, offset: int) -> None:
 
 def _segment(segments: Sequence[Segment], offset: int) -> Segment | None:
     return next((one for one in segments if one.base <= offset < one.base + one.size), None)
-
-
-def _data_end(segments: Sequence[Segment]) -> int:
-    return segments[-1].base + segments[-1].data_end if segments else 0
 
 
 def _path(segment: Segment) -> str:

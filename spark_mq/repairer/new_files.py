@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
-
-import pyarrow as pa
+from functools import partial
+from typing import Any, NamedTuple
 
 from spark_mq.format.broker_version import INDEX_FLUSHED_AT_STOP
 from spark_mq.format.consume_queue import Queue
-from spark_mq.format.index_file import IndexLayout
 from spark_mq.format.system_topic import SCHEDULE_TOPIC
 from spark_mq.indexer.index_files import IndexFilePlan, IndexWriter
 from spark_mq.indexer.stage import StagedLog
@@ -28,18 +26,16 @@ from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkp
 from spark_mq.store.config.config_file import CONSUMER_OFFSETS, parse_fastjson
 from spark_mq.store.config.store_paths import CONFIG, INDEX
 from spark_mq.store.index.folder import index_files
-from spark_mq.verifier.check import CheckEvidence
+from spark_mq.verifier.check import CheckedStore
 from spark_mq.verifier.codes import Treatment
-from spark_mq.verifier.sink import SUMMARY_SCHEMA, TaskRunner, summary_batch
+from spark_mq.verifier.sink import TaskRunner
 
 _BLOCK = 4 << 20
-
-
 _INTEGER_KEY = re.compile(r'([{,])"(-?[0-9]+)":')
+"""An integer key, which brokers write without quotes (fastjson)."""
 
 
-@dataclass(frozen=True)
-class WrittenIndexFile:
+class WrittenIndexFile(NamedTuple):
     """An index file that a task made.
 
     Attributes:
@@ -50,58 +46,6 @@ class WrittenIndexFile:
     file: str
     end_timestamp: int
     is_same: bool
-
-
-@dataclass(frozen=True)
-class _IndexFiles:
-    """As a task: numbers of planned files in, what was written out."""
-
-    store: Location
-    writer: IndexWriter
-    done: Location | None
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for plan in self.writer.plans.each(batches, self.done):
-            header = self.writer.write(plan)
-            new, existing = self.writer.folder / plan.name, self.store / INDEX / plan.name
-            is_same = _are_equal(new, existing)
-            if is_same:
-                new.delete()
-            yield summary_batch(json.dumps([f"{INDEX}/{plan.name}", header.end_timestamp, is_same]))
-
-
-def write_index_files(
-    plans: Sequence[IndexFilePlan], layout: IndexLayout, store: Location, output: Location, runner: TaskRunner
-) -> list[WrittenIndexFile]:
-    """Write planned index files into the folder `index` of an output.
-
-    Args:
-        layout: Slots and entries of an index file.
-        output: The folder that gets the files, under their paths in the store.
-        runner: Where tasks run.
-    """
-    if not plans:
-        return []
-    versions = find_broker_versions(store)
-    empty_index_count = 0 if versions.decide(INDEX_FLUSHED_AT_STOP) is False else 1
-    writer = IndexWriter(output / INDEX, layout, TaskItems.of(plans), empty_index_count, output)
-    table = runner.rows(
-        "make index files", "files", lambda done: _IndexFiles(store, writer, done), len(plans), SUMMARY_SCHEMA
-    )
-    return sorted(
-        (WrittenIndexFile(*json.loads(row)) for row in table["summary"].to_pylist()), key=lambda written: written.file
-    )
-
-
-def _are_equal(one: Location, other: Location) -> bool:
-    if not other.is_file or one.info().size != other.info().size:
-        return False
-    size = one.info().size
-    with FileReader(one) as first, FileReader(other) as second:
-        return all(
-            bytes(first.read(at, min(_BLOCK, size - at))) == bytes(second.read(at, min(_BLOCK, size - at)))
-            for at in range(0, size, _BLOCK)
-        )
 
 
 @dataclass(frozen=True)
@@ -117,15 +61,14 @@ class NewFiles:
     store: Location
     folder: Location
     plan: RepairPlan
-    evidence: CheckEvidence
+    checked: CheckedStore
     ends: Mapping[Queue, int]
     copies_segments: bool
 
     def make(self, runner: TaskRunner) -> Iterator[Action]:
         """Make all files; yields the actions, without those that would change nothing."""
-        write_queue_files(self.plan.queue_files, self.evidence, self.store, self.folder, runner)
-        layout, plans = self.evidence.index.layout, self.plan.index_files
-        written = [] if layout is None else write_index_files(plans, layout, self.store, self.folder, runner)
+        write_queue_files(self.plan.queue_files, self.checked, self.store, self.folder, runner)
+        written = self._index_files(runner)
         unchanged = {file.file for file in written if file.is_same}
         for action in self.plan.actions:
             file = action.change.file
@@ -138,17 +81,26 @@ class NewFiles:
                 content = (self.store / f"{file}.bak").read_bytes()
                 publish(self.folder / file, content, len(content))
             elif action.treatment == Treatment.OFFSETS:
-                content = corrected_offsets(self.store, file, self.ends)
+                content = _corrected_offsets(self.store, file, self.ends)
                 publish(self.folder / file, content, len(content))
             elif action.change.kind == ChangeKind.CLEAR and self.copies_segments:
                 _copy_cleared(self.store / file, self.folder / file, action.change)
             if file not in unchanged:
                 yield action
 
+    def _index_files(self, runner: TaskRunner) -> list[WrittenIndexFile]:
+        layout, plans = self.checked.index.layout, self.plan.index_files
+        if not plans or layout is None:
+            return []
+        empty_index_count = 0 if find_broker_versions(self.store).decide(INDEX_FLUSHED_AT_STOP) is False else 1
+        writer = IndexWriter(self.folder / INDEX, layout, TaskItems.of(()), empty_index_count, self.folder)
+        return runner.each("make index files", "files", plans, partial(_write_index_file, self.store, writer))
+
     def _checkpoint(self, written: Sequence[WrittenIndexFile]) -> bytes | None:
         """A checkpoint that is not ahead of the repaired store; None if the existing one is not."""
         existing = Checkpoint.load(self.store)
-        right = clamped_checkpoint(existing, self.evidence.staged, self._index_end(written))
+        log, end = self.checked.log.staged, self.checked.bounds.end
+        right = _clamped_checkpoint(existing, log, end, self._index_end(written))
         is_whole = (self.store / CHECKPOINT).info().size == CHECKPOINT_SIZE
         return None if right == existing and is_whole else right.encode()
 
@@ -156,12 +108,32 @@ class NewFiles:
         """The end timestamp of the last index file of the repaired store; 0 without a file."""
         ends = {file.file: file.end_timestamp for file in written}
         removed = {action.change.file for action in self.plan.actions if action.change.kind == ChangeKind.ASIDE}
-        layout = self.evidence.index.layout
+        layout = self.checked.index.layout
         for info in index_files(self.store):
             file = f"{INDEX}/{info.name}"
             if file not in ends and file not in removed and layout is not None and info.size == layout.file_size:
                 ends[file] = info.header(layout).end_timestamp
         return ends[max(ends)] if ends else 0
+
+
+def _write_index_file(store: Location, writer: IndexWriter, plan: IndexFilePlan) -> WrittenIndexFile:
+    header = writer.write(plan)
+    new = writer.folder / plan.name
+    is_same = _are_equal(new, store / INDEX / plan.name)
+    if is_same:
+        new.delete()
+    return WrittenIndexFile(f"{INDEX}/{plan.name}", header.end_timestamp, is_same)
+
+
+def _are_equal(one: Location, other: Location) -> bool:
+    size = one.info().size
+    if not other.is_file or other.info().size != size:
+        return False
+    with FileReader(one) as first, FileReader(other) as second:
+        return all(
+            bytes(first.read(at, min(_BLOCK, size - at))) == bytes(second.read(at, min(_BLOCK, size - at)))
+            for at in range(0, size, _BLOCK)
+        )
 
 
 def _copy_cleared(segment: Location, copy: Location, change: Change) -> None:
@@ -172,36 +144,32 @@ def _copy_cleared(segment: Location, copy: Location, change: Change) -> None:
             file.write(start, source.read(start, min(_BLOCK, change.start - start)))
 
 
-def clamped_checkpoint(checkpoint: Checkpoint, log: StagedLog | None, index_end: int) -> Checkpoint:
+def _clamped_checkpoint(checkpoint: Checkpoint, log: StagedLog, end: int, index_end: int) -> Checkpoint:
     """A checkpoint without times and offsets that are later than the store; what is not too late stays.
 
     A recovery starts at a segment that is older than these times. So a time that cannot be right becomes that of the
     last message, or of the last index file.
 
     Args:
-        log: The log; None if it has no segment.
+        end: The commit log offset at which the log ends.
         index_end: The end timestamp of the last index file, in milliseconds.
     """
-    newest, last, end = (
-        (0, 0, 0) if log is None else (log.newest_store_timestamp, max(log.last_store_timestamp, 0), log.end)
-    )
-    last_unit_offset = 0 if log is None else log.last_unit_offset
+
+    def clamped(value: int, limit: int, otherwise: int) -> int:
+        return value if 0 <= value <= limit else otherwise
+
+    newest, last = log.newest_store_timestamp, max(log.last_store_timestamp, 0)
     return replace(
         checkpoint,
-        physic_msg_timestamp=_clamped(checkpoint.physic_msg_timestamp, newest, last),
-        logics_msg_timestamp=_clamped(checkpoint.logics_msg_timestamp, newest, last),
-        index_msg_timestamp=_clamped(checkpoint.index_msg_timestamp, newest, index_end),
-        confirm_phy_offset=_clamped(checkpoint.confirm_phy_offset, end, end),
-        logics_physical_offset=_clamped(checkpoint.logics_physical_offset, last_unit_offset, last_unit_offset),
+        physic_msg_timestamp=clamped(checkpoint.physic_msg_timestamp, newest, last),
+        logics_msg_timestamp=clamped(checkpoint.logics_msg_timestamp, newest, last),
+        index_msg_timestamp=clamped(checkpoint.index_msg_timestamp, newest, index_end),
+        confirm_phy_offset=clamped(checkpoint.confirm_phy_offset, end, end),
+        logics_physical_offset=clamped(checkpoint.logics_physical_offset, log.last_unit_offset, log.last_unit_offset),
     )
 
 
-def _clamped(value: int, limit: int, otherwise: int) -> int:
-    """The value if it is between 0 and the limit, else `otherwise`."""
-    return value if 0 <= value <= limit else otherwise
-
-
-def corrected_offsets(store: Location, file: str, ends: Mapping[Queue, int]) -> bytes:
+def _corrected_offsets(store: Location, file: str, ends: Mapping[Queue, int]) -> bytes:
     """`consumerOffset.json` or `delayOffset.json`, with each offset after the end of its queue set to that end.
 
     Args:
@@ -209,26 +177,18 @@ def corrected_offsets(store: Location, file: str, ends: Mapping[Queue, int]) -> 
     """
     content: Any = parse_fastjson((store / file).read_bytes().decode("utf-8"))
     table = content["offsetTable"]
+
+    def corrected(offset: Any, queue: Queue) -> int:
+        return min(int(offset), ends.get(queue, int(offset)))
+
     if file == f"{CONFIG}/{CONSUMER_OFFSETS}":
         for name, offsets in table.items():
             for queue_id, offset in offsets.items():
-                end = ends.get((name.partition("@")[0], int(queue_id)))
-                offsets[queue_id] = int(offset) if end is None else min(int(offset), end)
+                offsets[queue_id] = corrected(offset, (name.partition("@")[0], int(queue_id)))
     else:
         for level, offset in table.items():
-            end = ends.get((SCHEDULE_TOPIC, int(level) - 1))
-            table[level] = int(offset) if end is None else min(int(offset), end)
-    members = [
-        f"{_json(name)}:{_fastjson(value) if name == 'offsetTable' else _json(value)}"
-        for name, value in content.items()
-    ]
+            table[level] = corrected(offset, (SCHEDULE_TOPIC, int(level) - 1))
+    texts = {name: json.dumps(value, ensure_ascii=False, separators=(",", ":")) for name, value in content.items()}
+    texts["offsetTable"] = _INTEGER_KEY.sub(r"\1\2:", texts["offsetTable"])
+    members = (f"{json.dumps(name, ensure_ascii=False)}:{text}" for name, text in texts.items())
     return ("{" + ",".join(members) + "}").encode("utf-8")
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def _fastjson(value: object) -> str:
-    """A JSON text whose integer keys are not quoted, as brokers write it."""
-    return _INTEGER_KEY.sub(r"\1\2:", _json(value))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Self
@@ -22,15 +22,18 @@ from spark_mq.job.output_committer import WORK_FOLDER, UnfinishedTrees
 from spark_mq.repairer.changes import Change, ChangeKind
 from spark_mq.repairer.index_gaps import IndexGap, find_gaps, plan_gap
 from spark_mq.repairer.queue_task import QueueFileName
-from spark_mq.store.config.broker_conf import NOTHING_TELLS, BrokerConf, FileSetting
+from spark_mq.store.config.broker_conf import NOTHING_TELLS, FileSetting
 from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
 from spark_mq.store.index.folder import check_layout_is_known, find_index_layout, index_files
 from spark_mq.store.log.segment_files import find_data_end
-from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE
 from spark_mq.store.queue.folders import find_queue_file_size, listed, queue_folders
-from spark_mq.verifier.check import CheckEvidence
+from spark_mq.verifier.check import CheckedStore
 from spark_mq.verifier.codes import CODES, Treatment
+from spark_mq.verifier.queue_task import file_range
 from spark_mq.verifier.verify_request import VerifyRequest
+
+Codes = tuple[tuple[str, int], ...]
+"""Codes of findings, in order, each with the number of findings."""
 
 _ONLY_THE_END = ("INDEX_LAGS", "INDEX_MISSING")
 """Codes of a file to which only entries are missing."""
@@ -49,9 +52,6 @@ class RepairRequest:
 
     Attributes:
         output: The folder that gets the new files; None for the store itself.
-        apply: Whether files are written; else the result is a plan.
-        offsets: Whether offsets of consumers and delay levels after the end of a queue are corrected.
-        assume_defaults: Whether index files are made with the broker's defaults if nothing tells their settings.
     """
 
     check: VerifyRequest
@@ -61,30 +61,18 @@ class RepairRequest:
     assume_defaults: bool = False
 
     @classmethod
-    def of(
-        cls,
-        store: str,
-        output: str | None = None,
-        *,
-        apply: bool = False,
-        offsets: bool = False,
-        broker_conf: str | None = None,
-        scratch: str | None = None,
-        split_size: int = DEFAULT_SPLIT_SIZE,
-        assume_defaults: bool = False,
-    ) -> Self:
-        """The request with these arguments."""
-        check = VerifyRequest.of(store, broker_conf, scratch, split_size)
+    def of(cls, check: VerifyRequest, output: str | None, **flags: bool) -> Self:
+        """The request to repair what a check finds; `flags` are the other fields."""
         if output is None:
             if not check.store.is_local:
                 raise OptionError(f"{check.store} is not on a local filesystem: give --output with another folder")
-            return cls(check, None, apply, offsets, assume_defaults)
+            return cls(check, None, **flags)
         folder = Location.resolve(output)
         check_output(folder, check.store, (CONSUME_QUEUE, INDEX))
         is_unfinished = not folder.is_local and UnfinishedTrees(folder, folder / WORK_FOLDER).names()
         if folder.entries() and not is_unfinished:
             raise OutputExistsError(f"--output {folder} is not empty: give a new folder")
-        return cls(check, folder, apply, offsets, assume_defaults)
+        return cls(check, folder, **flags)
 
     @property
     def is_in_place(self) -> bool:
@@ -97,12 +85,11 @@ class DamagedFile:
     """One file of a store with findings that have the same treatment.
 
     Attributes:
-        codes: The codes of its findings, in order, each with the number of findings.
         last_position: The last byte at which there is a finding; -1 if none has a position.
     """
 
     file: str
-    codes: tuple[tuple[str, int], ...]
+    codes: Codes
     last_position: int = -1
 
     def has(self, *codes: str) -> bool:
@@ -115,52 +102,48 @@ class DamagedFile:
 
 
 @dataclass(frozen=True)
-class DamagedFiles:
+class Damage:
     """The findings of a check by code and file; few, however many findings there are.
 
     Attributes:
-        counts: The number of findings of each code and file. The file of a finding without one is empty text.
-        last_positions: By the same, the last byte at which there is such a finding; -1 if none has a position.
+        counts: The code, the file and the number of findings, and the last byte at which there is one, in order of code
+            and file. The file of a finding without one is empty text; the byte is -1 if none has a position.
     """
 
-    counts: Mapping[tuple[str, str], int]
-    last_positions: Mapping[tuple[str, str], int]
+    counts: list[tuple[str, str, int, int]]
 
     @classmethod
     def of(cls, findings: Iterable[pa.RecordBatch]) -> Self:
         """The findings of a check (`spark_mq.verifier.finding.FINDING_SCHEMA`)."""
-        counts: Counter[tuple[str, str]] = Counter()
-        last: dict[tuple[str, str], int] = {}
-        for batch in findings:
-            table = pa.Table.from_batches([batch]).select(["code", "file", "position"])
-            grouped = table.group_by(["code", "file"]).aggregate([([], "count_all"), ("position", "max")])
-            for row in grouped.to_pylist():
-                key = row["code"], row["file"] or ""
-                counts[key] += row["count_all"]
-                position = row["position_max"]
-                last[key] = max(last.get(key, -1), -1 if position is None else position)
-        return cls(counts, last)
+        keys, counts = ["code", "file"], [([], "count_all"), ("position", "max")]
+        tables = [
+            pa.Table.from_batches([batch]).select([*keys, "position"]).group_by(keys).aggregate(counts)
+            for batch in findings
+        ]
+        if not tables:
+            return cls([])
+        table = pa.concat_tables(tables).group_by(keys).aggregate([("count_all", "sum"), ("position_max", "max")])
+        columns = [
+            table["code"],
+            table["file"].fill_null(""),
+            table["count_all_sum"],
+            table["position_max_max"].fill_null(-1),
+        ]
+        return cls(sorted(zip(*map(pa.ChunkedArray.to_pylist, columns), strict=True)))
 
     def has(self, code: str) -> bool:
         """Whether there is a finding with a code."""
-        return any(code == found for found, _ in self.counts)
-
-    def totals(self) -> dict[str, int]:
-        """The number of findings of each code, in the order of their names."""
-        totals: Counter[str] = Counter()
-        for (code, _), count in sorted(self.counts.items()):
-            totals[code] += count
-        return dict(totals)
+        return any(code == found for found, *_ in self.counts)
 
     def treated(self, treatment: Treatment) -> list[DamagedFile]:
         """The files with a finding that has this treatment, by name."""
-        codes: dict[str, list[tuple[str, int]]] = {}
+        files: dict[str, list[tuple[str, int]]] = defaultdict(list)
         last: dict[str, int] = {}
-        for (code, file), count in sorted(self.counts.items()):
+        for code, file, count, position in self.counts:
             if CODES[code].treatment == treatment:
-                codes.setdefault(file, []).append((code, count))
-                last[file] = max(last.get(file, -1), self.last_positions[code, file])
-        return [DamagedFile(file, tuple(found), last[file]) for file, found in sorted(codes.items())]
+                files[file].append((code, count))
+                last[file] = max(last.get(file, -1), position)
+        return [DamagedFile(file, tuple(codes), last[file]) for file, codes in sorted(files.items())]
 
 
 @dataclass(frozen=True)
@@ -168,28 +151,24 @@ class Action:
     """What a repair does to one file.
 
     Attributes:
-        codes: The codes of the findings that are the reason, each with the number of findings.
+        codes: The codes of the findings that are the reason.
     """
 
     change: Change
-    codes: tuple[tuple[str, int], ...]
+    codes: Codes
     treatment: Treatment
 
 
 @dataclass(frozen=True)
 class Left:
-    """Findings that a repair leaves.
-
-    Attributes:
-        reason: Why they are left.
-    """
+    """Findings that a repair leaves, and why."""
 
     code: str
     count: int
     reason: str
 
 
-@dataclass(frozen=True)
+@dataclass
 class RepairPlan:
     """The plan of a repair.
 
@@ -197,52 +176,45 @@ class RepairPlan:
         assumed: Settings of the new files that nothing in the store tells.
     """
 
-    actions: tuple[Action, ...] = ()
-    left: tuple[Left, ...] = ()
-    assumed: tuple[FileSetting, ...] = ()
-    queue_files: tuple[QueueFileName, ...] = ()
-    index_files: tuple[IndexFilePlan, ...] = ()
-
-
-@dataclass
-class _Parts:
-    """The parts of a plan that one kind of files adds."""
-
     actions: list[Action] = field(default_factory=list)
     left: list[Left] = field(default_factory=list)
     assumed: list[FileSetting] = field(default_factory=list)
     queue_files: list[QueueFileName] = field(default_factory=list)
     index_files: list[IndexFilePlan] = field(default_factory=list)
 
+    def leave(self, codes: Codes, reason: str) -> None:
+        """Leave findings."""
+        self.left += [Left(code, count, reason) for code, count in codes]
 
-def plan_repair(
-    store: Location, conf: BrokerConf, damaged: DamagedFiles, evidence: CheckEvidence, request: RepairRequest
-) -> RepairPlan:
-    """The plan of a repair.
+    def assume(self, name: str, value: str, source: str) -> None:
+        """Note a setting if nothing in the store tells it."""
+        if source == NOTHING_TELLS:
+            self.assumed.append(FileSetting(name, value, source))
 
-    Args:
-        damaged: The findings of a check, by file.
-        request: Says whether consumers' offsets after the end of a queue are corrected, and whether defaults are
-            assumed for settings that nothing tells.
-    """
-    parts = [
-        _queues(store, conf, damaged, evidence),
-        _index(store, conf, damaged, evidence, request.assume_defaults),
-        _others(store, damaged, evidence, request.offsets),
-    ]
-    actions = _one_for_each_file(action for part in parts for action in part.actions)
-    left = [left for part in parts for left in part.left]
-    return RepairPlan(
-        tuple(sorted(actions, key=lambda action: action.change.file)),
-        (*left, *_forgotten(damaged, actions, left)),
-        tuple(setting for part in parts for setting in part.assumed),
-        tuple(file for part in parts for file in part.queue_files),
-        tuple(file for part in parts for file in part.index_files),
-    )
+    def move_aside(self, file: str, codes: Codes) -> None:
+        """Move a file into the backup."""
+        self.actions.append(Action(Change(ChangeKind.ASIDE, file), codes, Treatment.ASIDE))
+
+    def make(self, store: Location, file: str, codes: Codes, treatment: Treatment) -> None:
+        """Put a new file in place, of an old one, or of a folder with its name, if there is one."""
+        exists = (store / file).info().type != fs.FileType.NotFound
+        change = Change(ChangeKind.REPLACE if exists else ChangeKind.CREATE, file)
+        self.actions.append(Action(change, codes, treatment))
+
+
+def plan_repair(request: RepairRequest, damage: Damage, checked: CheckedStore) -> RepairPlan:
+    """The plan of a repair."""
+    plan = RepairPlan()
+    _plan_queues(plan, request, damage, checked)
+    _plan_index(plan, request, damage, checked)
+    _plan_others(plan, request, damage, checked)
+    plan.actions = _one_for_each_file(plan.actions)
+    plan.left += list(_forgotten(damage, plan))
+    return plan
 
 
 def _one_for_each_file(actions: Iterable[Action]) -> list[Action]:
-    """The actions, without those that move a folder aside in whose place a file is put: that moves it, too."""
+    """The actions by file, without those that move a folder aside in whose place a file is put: that moves it, too."""
     by_file: dict[str, Action] = {}
     for action in actions:
         other = by_file.get(action.change.file)
@@ -250,15 +222,15 @@ def _one_for_each_file(actions: Iterable[Action]) -> list[Action]:
             first, second = (action, other) if action.change.kind != ChangeKind.ASIDE else (other, action)
             action = replace(first, codes=tuple(sorted({*first.codes, *second.codes})))
         by_file[action.change.file] = action
-    return list(by_file.values())
+    return [by_file[file] for file in sorted(by_file)]
 
 
-def _forgotten(damaged: DamagedFiles, actions: Iterable[Action], left: Iterable[Left]) -> Iterator[Left]:
+def _forgotten(damage: Damage, plan: RepairPlan) -> Iterator[Left]:
     """Findings that have a treatment, and that no action names: the plan must not pass over them in silence."""
-    left_codes = {one.code for one in left}
-    files = {action.change.file for action in actions}
+    left_codes = {one.code for one in plan.left}
+    files = {action.change.file for action in plan.actions}
     makes_index = any(file.startswith(f"{INDEX}/") for file in files)  # a gap is filled by other files, too
-    for (code, file), count in sorted(damaged.counts.items()):
+    for code, file, count, _ in damage.counts:
         treatment = CODES[code].treatment
         is_asked = treatment not in (Treatment.NOTHING, Treatment.NOT_REPAIRED, Treatment.OFFSETS)
         is_made = file in files or (makes_index and treatment == Treatment.INDEX_FILE)
@@ -266,108 +238,94 @@ def _forgotten(damaged: DamagedFiles, actions: Iterable[Action], left: Iterable[
             yield Left(code, count, f"{file}: the store does not show how to make it again")
 
 
-def _queues(store: Location, conf: BrokerConf, damaged: DamagedFiles, evidence: CheckEvidence) -> _Parts:
-    parts = _Parts()
-    files = damaged.treated(Treatment.QUEUE_FILE)
+def _plan_queues(plan: RepairPlan, request: RepairRequest, damage: Damage, checked: CheckedStore) -> None:
+    store, conf, file_size = request.check.store, request.check.conf, checked.queue_file_size
+    files = damage.treated(Treatment.QUEUE_FILE)
     wrong_sizes = sum(file.has("QUEUE_FILE_SIZE") for file in files)
-    if wrong_sizes and 2 * wrong_sizes > _count_queue_files(store):
+    if wrong_sizes and 2 * wrong_sizes > sum(len(folder.files) for folder in queue_folders(store / CONSUME_QUEUE)):
         reason = (
             "most queue files have this size, so the setting is another: give the broker's settings (--broker-conf)"
         )
-        parts.left.append(Left("QUEUE_FILE_SIZE", wrong_sizes, reason))
+        plan.leave((("QUEUE_FILE_SIZE", wrong_sizes),), reason)
         files = []
     due_times = sum(count for file in files for code, count in file.codes if code == "QUEUE_DUE_TIME")
     if due_times and not conf.is_given:
         reason = "due times depend on messageDelayLevel: give the broker's settings (--broker-conf)"
-        parts.left.append(Left("QUEUE_DUE_TIME", due_times, reason))
+        plan.leave((("QUEUE_DUE_TIME", due_times),), reason)
         files = [file for file in files if not file.has("QUEUE_DUE_TIME")]
-    ends = {(queue.topic, queue.queue_id): queue.queue_max for queue in evidence.queues}
     for file in files:
-        name = QueueFileName.of(file.file, evidence.queue_file_size)
-        end = ends.get((name.topic, name.queue_id))
-        if end is not None and name.number * (evidence.queue_file_size // UNIT_SIZE) >= end:
-            parts.actions.append(Action(Change(ChangeKind.ASIDE, file.file), file.codes, Treatment.ASIDE))
-            continue
-        parts.queue_files.append(name)
-        parts.actions.append(_made(store, file, Treatment.QUEUE_FILE))
-    if parts.queue_files:
+        name = QueueFileName.of(file.file, file_size)
+        with_messages = file_range(checked.queues.get((name.topic, name.queue_id)), file_size // UNIT_SIZE)
+        if with_messages and name.number >= with_messages.stop:
+            plan.move_aside(file.file, file.codes)
+        else:
+            plan.queue_files.append(name)
+            plan.make(store, file.file, file.codes, Treatment.QUEUE_FILE)
+    if plan.queue_files:
         size = find_queue_file_size(conf, listed([store / CONSUME_QUEUE]))
-        parts.assumed += _untold("queue files", f"{size.value:,} bytes each", size.source)
-    if not conf.is_given and any(name.topic == SCHEDULE_TOPIC for name in parts.queue_files):
-        parts.assumed += _untold("messageDelayLevel", DEFAULT_DELAY_LEVELS, NOTHING_TELLS)
-    return parts
+        plan.assume("queue files", f"{size.value:,} bytes each", size.source)
+    if not conf.is_given and any(name.topic == SCHEDULE_TOPIC for name in plan.queue_files):
+        plan.assume("messageDelayLevel", DEFAULT_DELAY_LEVELS, NOTHING_TELLS)
 
 
-def _untold(name: str, value: str, source: str) -> list[FileSetting]:
-    """The setting, if nothing in the store tells it."""
-    return [FileSetting(name, value, source)] if source == NOTHING_TELLS else []
-
-
-def _count_queue_files(store: Location) -> int:
-    return sum(len(folder.files) for folder in queue_folders(store / CONSUME_QUEUE))
-
-
-def _index(
-    store: Location, conf: BrokerConf, damaged: DamagedFiles, evidence: CheckEvidence, assume_defaults: bool
-) -> _Parts:
-    parts = _Parts()
-    found = {file.file: file for file in damaged.treated(Treatment.INDEX_FILE)}
-    for doubtful in [file for file in found.values() if _is_doubtful(file, damaged)]:
-        reason = f"{doubtful.file} contradicts a damaged record of the log, and is perhaps right"
-        parts.left += [Left(code, count, reason) for code, count in found.pop(doubtful.file).codes]
-    layout = evidence.index.layout
-    if not found or layout is None or evidence.staged is None:
-        return parts
+def _plan_index(plan: RepairPlan, request: RepairRequest, damage: Damage, checked: CheckedStore) -> None:
+    store, conf = request.check.store, request.check.conf
+    layout, checked_files = checked.index.layout, checked.index.files
+    found = {file.file: file for file in damage.treated(Treatment.INDEX_FILE)}
+    for doubtful in [file for file in found.values() if _is_doubtful(file, damage)]:
+        del found[doubtful.file]
+        plan.leave(doubtful.codes, f"{doubtful.file} contradicts a damaged record of the log, and is perhaps right")
+    if not found or layout is None or not checked.log.staged.splits:
+        return
     files = index_files(store)
     if not files:
         try:
-            if not assume_defaults:
+            if not request.assume_defaults:
                 check_layout_is_known(store, conf)
         except OptionError as error:
-            parts.left += [Left(code, count, str(error)) for file in found.values() for code, count in file.codes]
-            return parts
+            for file in found.values():
+                plan.leave(file.codes, str(error))
+            return
         text = f"{layout.hash_slot_num:,} slots and {layout.index_num:,} entries each"
-        parts.assumed += _untold("index files", text, find_index_layout(store, conf).source)
-    broken = {file.name for file in files if f"{INDEX}/{file.name}" in found}
-    lagging = (info for info in evidence.index.files if info.name in broken and _lags(found[f"{INDEX}/{info.name}"]))
+        plan.assume("index files", text, find_index_layout(store, conf).source)
+    broken = {info.name for info in files if f"{INDEX}/{info.name}" in found}
+    lagging = (info for info in checked_files if info.name in broken and _lags(found[f"{INDEX}/{info.name}"]))
     sound = {info.name for info in lagging if info.header(layout).is_full(layout)}
     after_loss = {name for name in broken if _lacks_only_before(found[f"{INDEX}/{name}"], layout)}
     broken -= sound | after_loss
     # A broker fills each file but the last, so entries between two files are missing in one that is not full.
-    beside = {info.name for pair in pairwise(evidence.index.files) if pair[1].name in after_loss for info in pair}
-    not_full = {info.name for info in evidence.index.files[:-1] if not info.header(layout).is_full(layout)}
+    beside = {info.name for pair in pairwise(checked_files) if pair[1].name in after_loss for info in pair}
+    not_full = {info.name for info in checked_files[:-1] if not info.header(layout).is_full(layout)}
     broken |= beside & not_full
     after_loss -= broken
     lacks_end = any(file.has(*_ONLY_THE_END) for file in found.values())
-    zone = find_time_zone([file for file in files if file.name not in broken], layout)
-    codes = {path: entry.codes for path, entry in found.items()}
+    zone = find_time_zone([info for info in files if info.name not in broken], layout)
+    codes = {path: file.codes for path, file in found.items()}
+    of_end = tuple((code, count) for file in found.values() for code, count in file.codes if code in _ONLY_THE_END)
     for gap in find_gaps(files, frozenset(broken), frozenset(after_loss), lacks_end):
         try:
-            planned = plan_gap(gap, evidence.staged, layout, zone.value)
+            planned = plan_gap(gap, checked.log.staged, layout, zone.value)
             if gap.after is not None and gap.after == files[-1] and not gap.damaged and not planned.is_full(layout):
                 # What the last file lacks fills no file: it lacks it itself.
                 gap = IndexGap(gap.before, None, (gap.after,))
-                planned = plan_gap(gap, evidence.staged, layout, zone.value)
+                planned = plan_gap(gap, checked.log.staged, layout, zone.value)
         except CorruptIndexError as error:
-            parts.left += [Left(code, count, str(error)) for code, count in _of_neighbours(gap, codes)]
+            plan.leave(_of_neighbours(gap, codes), str(error))
             continue
-        for plan in planned.files:
-            path = f"{INDEX}/{plan.name}"
-            why = codes.get(path) or _of_neighbours(gap, codes) or codes.get(INDEX) or _of_end(found)
-            parts.index_files.append(plan)
-            parts.actions.append(_made(store, DamagedFile(path, why), Treatment.INDEX_FILE))
+        plan.index_files += planned.files
+        for new in planned.files:
+            path = f"{INDEX}/{new.name}"
+            why = codes.get(path) or _of_neighbours(gap, codes) or codes.get(INDEX) or of_end
+            plan.make(store, path, why, Treatment.INDEX_FILE)
         for unused in planned.unused:
             path = f"{INDEX}/{unused.name}"
-            why = codes.get(path) or _of_neighbours(gap, codes)
-            parts.actions.append(Action(Change(ChangeKind.ASIDE, path), why, Treatment.ASIDE))
-    if any(plan.name not in {file.name for file in files} for plan in parts.index_files):
-        parts.assumed += _untold("names of index files", f"in the time zone {zone.value}", zone.source)
-    return parts
+            plan.move_aside(path, codes.get(path) or _of_neighbours(gap, codes))
+    if any(new.name not in {info.name for info in files} for new in plan.index_files):
+        plan.assume("names of index files", f"in the time zone {zone.value}", zone.source)
 
 
-def _is_doubtful(file: DamagedFile, damaged: DamagedFiles) -> bool:
-    codes = {code for code, _ in file.codes}
-    return any(codes <= doubted for code, doubted in _DOUBTS.items() if damaged.has(code))
+def _is_doubtful(file: DamagedFile, damage: Damage) -> bool:
+    return any(damage.has(code) and file.has_only(*doubted) for code, doubted in _DOUBTS.items())
 
 
 def _lags(file: DamagedFile) -> bool:
@@ -384,43 +342,30 @@ def _lacks_only_before(file: DamagedFile, layout: IndexLayout) -> bool:
     return is_first and file.has("INDEX_ENTRY_MISSING") and file.has_only("INDEX_ENTRY_MISSING", "INDEX_TIME")
 
 
-def _of_neighbours(gap: IndexGap, codes: dict[str, tuple[tuple[str, int], ...]]) -> tuple[tuple[str, int], ...]:
+def _of_neighbours(gap: IndexGap, codes: dict[str, Codes]) -> Codes:
     """The codes of the files of a gap, and of the file after it, for a file that they show to be missing."""
     files = [*gap.damaged, *(() if gap.after is None else (gap.after,))]
     return tuple({code: count for file in files for code, count in codes.get(f"{INDEX}/{file.name}", ())}.items())
 
 
-def _of_end(found: dict[str, DamagedFile]) -> tuple[tuple[str, int], ...]:
-    return tuple((code, count) for file in found.values() for code, count in file.codes if code in _ONLY_THE_END)
-
-
-def _others(store: Location, damaged: DamagedFiles, evidence: CheckEvidence, offsets: bool) -> _Parts:
-    parts = _Parts()
-    for treatment in (Treatment.CHECKPOINT, Treatment.CONFIG, *((Treatment.OFFSETS,) if offsets else ())):
-        parts.actions += [_made(store, file, treatment) for file in damaged.treated(treatment)]
-    for file in damaged.treated(Treatment.ASIDE):
-        parts.actions.append(Action(Change(ChangeKind.ASIDE, file.file), file.codes, Treatment.ASIDE))
-    for file in damaged.treated(Treatment.TAIL):
+def _plan_others(plan: RepairPlan, request: RepairRequest, damage: Damage, checked: CheckedStore) -> None:
+    store = request.check.store
+    for treatment in (Treatment.CHECKPOINT, Treatment.CONFIG, *((Treatment.OFFSETS,) if request.offsets else ())):
+        for file in damage.treated(treatment):
+            plan.make(store, file.file, file.codes, treatment)
+    for file in damage.treated(Treatment.ASIDE):
+        plan.move_aside(file.file, file.codes)
+    for file in damage.treated(Treatment.TAIL):
         segment = store / file.file
-        start = evidence.bounds.end - int(segment.name)
+        start = checked.bounds.end - int(segment.name)
         change = Change(ChangeKind.CLEAR, file.file, start, find_data_end(segment, segment.info().size))
-        parts.actions.append(Action(change, file.codes, Treatment.TAIL))
-    parts.left += _left(damaged, offsets)
-    return parts
-
-
-def _left(damaged: DamagedFiles, offsets: bool) -> Iterator[Left]:
-    """Findings that no repair treats, or none that was asked for."""
-    treatments = {Treatment.NOT_REPAIRED: str(Treatment.NOT_REPAIRED)}
-    if not offsets:
-        treatments[Treatment.OFFSETS] = "the offsets of consumers are corrected only with --offsets"
-    for code, count in damaged.totals().items():
-        if CODES[code].treatment in treatments:
-            yield Left(code, count, treatments[CODES[code].treatment])
-
-
-def _made(store: Location, file: DamagedFile, treatment: Treatment) -> Action:
-    """The action that puts a new file in place, of an old one, or of a folder with its name, if there is one."""
-    exists = (store / file.file).info().type != fs.FileType.NotFound
-    kind = ChangeKind.REPLACE if exists else ChangeKind.CREATE
-    return Action(Change(kind, file.file), file.codes, treatment)
+        plan.actions.append(Action(change, file.codes, Treatment.TAIL))
+    reasons = {Treatment.NOT_REPAIRED: str(Treatment.NOT_REPAIRED)}
+    if not request.offsets:
+        reasons[Treatment.OFFSETS] = "the offsets of consumers are corrected only with --offsets"
+    totals: dict[str, int] = defaultdict(int)
+    for code, _, count, _ in damage.counts:
+        totals[code] += count
+    for code, count in totals.items():
+        if CODES[code].treatment in reasons:
+            plan.left.append(Left(code, count, reasons[CODES[code].treatment]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from spark_mq.errors import NoRoomError, StorageError
+from spark_mq.format.consume_queue import Queue
 from spark_mq.io.location import Location
 from spark_mq.io.publish import discard_folder
 from spark_mq.job.output_committer import WORK_FOLDER, UnfinishedTrees
@@ -21,24 +22,23 @@ from spark_mq.job.task_errors import JOB_ERRORS, is_full
 from spark_mq.job.tasks import job_session
 from spark_mq.repairer.changes import Backup
 from spark_mq.repairer.new_files import NewFiles
-from spark_mq.repairer.plan import Action, DamagedFiles, RepairPlan, RepairRequest, plan_repair
+from spark_mq.repairer.plan import Action, Damage, RepairPlan, RepairRequest, plan_repair
 from spark_mq.repairer.report import RepairReport
 from spark_mq.store.config.checkpoint import CHECKPOINT
 from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE
 from spark_mq.store.store_lock import store_lock
-from spark_mq.verifier.check import FINDINGS, CheckedStore, check_store
+from spark_mq.verifier.check import CheckedStore, check_store
 from spark_mq.verifier.codes import CODES, Treatment
 from spark_mq.verifier.result import VerifyReport
 from spark_mq.verifier.sink import TaskRunner, read_findings
-from spark_mq.verifier.verify import spark_runner, verify_report, work_folder
+from spark_mq.verifier.verify import spark_runner, work_folder
+from spark_mq.verifier.verify_request import VerifyRequest
 
 NEW_FILES = "repair"
 """The folder below `.spark_mq` in which new files are made."""
 
 AFTER = "after"
 """The folder, in the work folder, of the check after a repair."""
-
-_OFFSET_CODES = [name for name, code in CODES.items() if code.treatment == Treatment.OFFSETS]
 
 
 def repair(
@@ -93,16 +93,8 @@ def repair(
     a plan for 2 files; nothing was changed
     >>> report = repair(spark, "/data/store", apply=True)
     """
-    request = RepairRequest.of(
-        store,
-        output,
-        apply=apply,
-        offsets=offsets,
-        broker_conf=broker_conf,
-        scratch=scratch,
-        split_size=split_size,
-        assume_defaults=assume_defaults,
-    )
+    check = VerifyRequest.of(store, broker_conf, scratch, split_size)
+    request = RepairRequest.of(check, output, apply=apply, offsets=offsets, assume_defaults=assume_defaults)
     return run_repair(spark, request, None if progress is None else lambda stage: progress(str(stage)))
 
 
@@ -112,8 +104,6 @@ def run_repair(
     """Repair what a request says; returns the report, and raises the errors, of `repair`.
 
     Args:
-        spark: The session.
-        request: What to repair.
         progress: Is called when a stage begins, when it ends, and about once a second between.
     """
     started = time.monotonic()
@@ -131,34 +121,27 @@ def repair_store(request: RepairRequest, work: Location, runner: Callable[[Locat
     """Check and repair a store.
 
     Args:
-        request: What to repair.
         work: A folder for what the check stages, which exists and is empty.
         runner: Gives the place where tasks run, for a folder into which they write.
     """
-    check = request.check
-    with store_lock(check.store) if request.is_in_place else nullcontext():
-        started = time.monotonic()
-        checked = check_store(
-            check.store, check.conf, work, runner(work), check.split_size, has_lock=request.is_in_place
-        )
-        before = verify_report(check, checked, round(time.monotonic() - started, 3), {})
-        damaged = DamagedFiles.of(_findings(work, checked, ["code", "file", "position"]))
-        plan = plan_repair(check.store, check.conf, damaged, checked.evidence, request)
+    with store_lock(request.check.store) if request.is_in_place else nullcontext():
+        checked = check_store(request.check, work, runner(work), has_lock=request.is_in_place)
+        damage = Damage.of(read_findings(checked.files, ["code", "file", "position"]))
+        plan = plan_repair(request, damage, checked)
         output = None if request.output is None else str(request.output)
-        report = RepairReport(str(check.store), output, False, before, plan.actions, plan.left, plan.assumed)
-        if not request.apply or not plan.actions:
+        actions = tuple(plan.actions)
+        report = RepairReport(
+            str(request.check.store), output, False, checked.report, actions, tuple(plan.left), tuple(plan.assumed)
+        )
+        if not request.apply or not actions:
             return report
-        actions, backup = _apply(request, plan, checked, work, runner)
+        actions, backup = _apply(request, plan, checked, runner)
         after = None if request.output is not None else _after(request, checked, work, runner)
     return replace(report, is_applied=True, actions=actions, backup=backup, after=after)
 
 
 def _apply(
-    request: RepairRequest,
-    plan: RepairPlan,
-    checked: CheckedStore,
-    work: Location,
-    runner: Callable[[Location], TaskRunner],
+    request: RepairRequest, plan: RepairPlan, checked: CheckedStore, runner: Callable[[Location], TaskRunner]
 ) -> tuple[tuple[Action, ...], str | None]:
     """Make the new files, and put them in place; returns the actions that changed something, and the backup."""
     store = request.check.store
@@ -167,11 +150,14 @@ def _apply(
     if request.output is None or not new_files.is_local:
         discard_folder(new_files)  # what a killed job left
     try:
-        _create(tasks)
+        try:
+            tasks.make_folder()
+        except OSError as error:
+            raise StorageError(f"{tasks}: the folder cannot be created: {error}") from error
         if not new_files.is_local:
             UnfinishedTrees(new_files, tasks).add(action.change.file for action in plan.actions)
-        ends = _ends_of_queues(work, checked) if request.offsets else {}
-        maker = NewFiles(store, new_files, plan, checked.evidence, ends, copies_segments=request.output is not None)
+        ends = _ends_of_queues(checked) if request.offsets else {}
+        maker = NewFiles(store, new_files, plan, checked, ends, copies_segments=request.output is not None)
         actions = tuple(maker.make(runner(tasks)))
         if request.output is not None or not actions:
             return actions, None
@@ -193,37 +179,20 @@ def _apply(
                 Path(store.path, WORK_FOLDER).rmdir()
 
 
-def _create(folder: Location) -> None:
-    try:
-        folder.make_folder()
-    except OSError as error:
-        raise StorageError(f"{folder}: the folder cannot be created: {error}") from error
-
-
-def _ends_of_queues(work: Location, checked: CheckedStore) -> dict[tuple[str, int], int]:
+def _ends_of_queues(checked: CheckedStore) -> dict[Queue, int]:
     """The next queue offset of the queues that have an offset after their end."""
-    queues: set[tuple[str, int]] = set()
-    for batch in _findings(work, checked, ["code", "topic", "queue_id"]):
-        table = pa.Table.from_batches([batch])
-        for row in table.filter(pc.is_in(table["code"], pa.array(_OFFSET_CODES))).to_pylist():
+    past_end = [name for name, code in CODES.items() if code.treatment == Treatment.OFFSETS]
+    queues: set[Queue] = set()
+    for batch in read_findings(checked.files, ["code", "topic", "queue_id"]):
+        for row in batch.filter(pc.is_in(batch["code"], pa.array(past_end))).to_pylist():
             queues.add((row["topic"], row["queue_id"]))
-    bounds = checked.evidence.bounds_of_queues
-    return {queue: bounds[queue].max_offset if queue in bounds else 0 for queue in queues}
-
-
-def _findings(work: Location, checked: CheckedStore, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Some columns of all findings."""
-    return read_findings([work / FINDINGS / name for name in checked.summary.files], columns)
+    return {queue: checked.offsets.get(queue, range(0)).stop for queue in queues}
 
 
 def _after(
     request: RepairRequest, checked: CheckedStore, work: Location, runner: Callable[[Location], TaskRunner]
 ) -> VerifyReport:
     """The check of everything in the repaired store. The records, which a repair never changes, are not read again."""
-    check, started = request.check, time.monotonic()
     folder = work / AFTER
     folder.make_folder()
-    after = check_store(
-        check.store, check.conf, folder, runner(folder), check.split_size, checked.evidence.log, has_lock=True
-    )
-    return verify_report(check, after, round(time.monotonic() - started, 3), {})
+    return check_store(request.check, folder, runner(folder), checked.log, has_lock=True).report

@@ -1,7 +1,7 @@
 """All codes of findings, in one table: what a code means, how it comes about, what brokers do with it, and the remedy.
 
-`spark-mq verify --explain CODE`, `spark-mq repair` and the page `docs/verify.md` follow this table. The severity of a
-code never changes:
+`spark-mq verify --explain CODE` and `spark-mq repair` follow this table, and `python -m spark_mq.verifier.codes
+docs/verify.md` writes it into the documentation. The severity of a code never changes:
 
 - `note`: worth knowing; a store with nothing else is sound.
 - `warning`: some broker, or some tool, gives wrong or fewer results than the log has.
@@ -12,10 +12,13 @@ What brokers do was read in the source of Apache RocketMQ; STORE_FORMAT names cl
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
+from pathlib import Path
 
 
 class Severity(StrEnum):
@@ -550,3 +553,20 @@ CODES = {
     ),
 }
 """All codes by their names, in the order of the page: the log, queues, the index, the rest."""
+
+
+def filled(page: str) -> str:
+    """The page of the documentation with all codes between its marks."""
+    sections = []
+    for name, code in CODES.items():
+        rows = "".join(f"| {title} | {text} |\n" for title, text in code.rows())
+        sections.append(f"### {name}\n\n| {code.severity} | |\n| --- | --- |\n{rows}\n")
+    mark, end = "<!-- codes -->\n", "<!-- /codes -->\n"
+    return re.sub(
+        f"({mark}).*?({end})", lambda marks: f"{marks[1]}\n{''.join(sections)}{marks[2]}", page, flags=re.DOTALL
+    )
+
+
+if __name__ == "__main__":
+    path = Path(sys.argv[1])
+    path.write_text(filled(path.read_text(encoding="utf-8")), encoding="utf-8")

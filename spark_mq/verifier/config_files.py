@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 import pyarrow as pa
 from pyarrow import fs
@@ -26,15 +26,6 @@ from spark_mq.store.config.config_file import (
 from spark_mq.store.config.store_paths import ABORT, CONFIG
 from spark_mq.verifier.finding import findings
 
-_FIELDS = (
-    (0, "physicMsgTimestamp", "physic_msg_timestamp"),
-    (8, "logicsMsgTimestamp", "logics_msg_timestamp"),
-    (16, "indexMsgTimestamp", "index_msg_timestamp"),
-)
-_OFFSETS = (
-    (32, "confirmPhyOffset", "confirm_phy_offset"),
-    (40, "logicsPhysicalOffset", "logics_physical_offset"),
-)
 _WITHOUT_SUFFIX = ("timermetrics", "transactionMetrics")
 
 _Content = TypeVar("_Content")
@@ -42,7 +33,7 @@ _Content = TypeVar("_Content")
 
 @dataclass(frozen=True)
 class BrokerState:
-    """What the two files said before the log was read.
+    """What the checkpoint and the file `abort` said before the log was read.
 
     Attributes:
         checkpoint_size: Bytes of its file; None if there is none.
@@ -60,59 +51,31 @@ class BrokerState:
         size = file.info().size if file.is_file else None
         return cls(Checkpoint.load(store), size, (store / ABORT).is_file)
 
+    def findings(self, end: int, newest: int) -> Iterator[pa.RecordBatch]:
+        """What is wrong. A broker writes times of messages that it has flushed: none is later than the last message.
 
-def checkpoint_findings(state: BrokerState, end: int, newest: int) -> Iterator[pa.RecordBatch]:
-    """What is wrong with the checkpoint.
-
-    A broker writes the times of messages that it has flushed, so none of them can be later than the last message.
-
-    Args:
-        state: The files, as they were before the log was read.
-        end: The commit log offset at which the log ends.
-        newest: The latest store time of the log in milliseconds; 0 without a message.
-
-    Yields:
-        Findings.
-    """
-    if state.has_abort:
-        yield findings("ABORT", file=ABORT, found="the file exists")
-    if state.checkpoint_size is None:
-        return
-    if state.checkpoint_size != CHECKPOINT_SIZE:
-        yield findings(
-            "CHECKPOINT_SIZE",
-            file=CHECKPOINT,
-            expected=f"{CHECKPOINT_SIZE} bytes",
-            found=f"{state.checkpoint_size} bytes",
-        )
-    for position, name, attribute in _FIELDS:
-        time = getattr(state.checkpoint, attribute)
-        if time > newest or time < 0:
-            yield findings(
-                "CHECKPOINT_AHEAD",
-                file=CHECKPOINT,
-                position=position,
-                expected=f"{name} up to {newest}",
-                found=f"{name} {time}",
-            )
-    for position, name, attribute in _OFFSETS:
-        offset = getattr(state.checkpoint, attribute)
-        if offset > end:
-            yield findings(
-                "CHECKPOINT_AHEAD",
-                file=CHECKPOINT,
-                position=position,
-                expected=f"{name} up to {end}",
-                found=f"{name} {offset}",
-            )
-
-
-@dataclass(frozen=True)
-class QueueBounds:
-    """The first and the next queue offset of a queue."""
-
-    min_offset: int
-    max_offset: int
+        Args:
+            end: The commit log offset at which the log ends.
+            newest: The latest store time of the log in milliseconds; 0 without a message.
+        """
+        if self.has_abort:
+            yield findings("ABORT", ABORT, found="the file exists")
+        if self.checkpoint_size is None:
+            return
+        if self.checkpoint_size != CHECKPOINT_SIZE:
+            expected = f"{CHECKPOINT_SIZE} bytes"
+            yield findings("CHECKPOINT_SIZE", CHECKPOINT, expected, f"{self.checkpoint_size} bytes")
+        checkpoint = self.checkpoint
+        for position, name, value, lowest, limit in (
+            (0, "physicMsgTimestamp", checkpoint.physic_msg_timestamp, 0, newest),
+            (8, "logicsMsgTimestamp", checkpoint.logics_msg_timestamp, 0, newest),
+            (16, "indexMsgTimestamp", checkpoint.index_msg_timestamp, 0, newest),
+            (32, "confirmPhyOffset", checkpoint.confirm_phy_offset, None, end),
+            (40, "logicsPhysicalOffset", checkpoint.logics_physical_offset, None, end),
+        ):
+            if value > limit or (lowest is not None and value < lowest):
+                found = f"{name} {value}"
+                yield findings("CHECKPOINT_AHEAD", CHECKPOINT, f"{name} up to {limit}", found, position=position)
 
 
 @dataclass(frozen=True)
@@ -141,6 +104,42 @@ class ConfigFiles:
             tuple(_problems(store)),
         )
 
+    def findings(
+        self,
+        bounds: Mapping[Queue, range],
+        topics: Iterable[str],
+        is_known: Callable[[str], bool] = lambda topic: True,
+    ) -> Iterator[pa.RecordBatch]:
+        """What is wrong with the files.
+
+        Args:
+            bounds: The queue offsets of each queue that has messages or files.
+            topics: The topics that have messages or files.
+            is_known: Whether a queue of a topic that is not in `bounds` does not exist; else it is of another kind.
+        """
+        yield from self.problems
+        for offset in self.consumer_offsets:
+            queue = offset.topic, offset.queue_id
+            if queue not in bounds and not is_known(offset.topic):
+                continue
+            offsets = bounds.get(queue, range(0))
+            file, found = f"{CONFIG}/consumerOffset.json", f"offset {offset.offset} of group {offset.consumer_group}"
+            if offset.offset > offsets.stop:
+                yield findings("OFFSET_PAST_END", file, f"an offset up to {offsets.stop}", found, queue=queue)
+            elif offset.offset < offsets.start:
+                yield findings("OFFSET_BEFORE_MIN", file, f"{offsets.start} or more", found, queue=queue)
+        for level, number in sorted(self.delay_offsets.items()):
+            queue = SCHEDULE_TOPIC, level - 1
+            end = bounds.get(queue, range(0)).stop
+            if number > end and (queue in bounds or is_known(SCHEDULE_TOPIC)):
+                file, found = f"{CONFIG}/delayOffset.json", f"offset {number} of level {level}"
+                yield findings("DELAY_OFFSET_PAST_END", file, f"an offset up to {end}", found, queue=queue)
+        if self.topics is not None:
+            for topic in sorted(set(topics) - self.topics):
+                if not is_system_topic(topic):
+                    file = f"{CONFIG}/topics.json"
+                    yield findings("TOPIC_NOT_CONFIGURED", file, found="no such topic", queue=(topic, None))
+
 
 def _readable(load: Callable[[], _Content], otherwise: _Content) -> _Content:
     """What a file says; `otherwise` if it cannot be read, which is a finding of its own."""
@@ -164,13 +163,9 @@ def _problems(store: Location) -> Iterator[pa.RecordBatch]:
         has_backup = backup in names and (folder / backup).info().size > 0
         if problem == "" and not has_backup:
             continue
-        backup_problem = _unreadable(folder / backup) if has_backup else "there is none"
-        yield findings(
-            "CONFIG_FROM_BACKUP" if backup_problem is None else "CONFIG_BROKEN",
-            file=f"{CONFIG}/{name}",
-            expected="JSON",
-            found=problem or "an empty file",
-        )
+        is_replaced = has_backup and _unreadable(folder / backup) is None
+        code = "CONFIG_FROM_BACKUP" if is_replaced else "CONFIG_BROKEN"
+        yield findings(code, f"{CONFIG}/{name}", "JSON", problem or "an empty file")
 
 
 def _unreadable(file: Location) -> str | None:
@@ -183,52 +178,3 @@ def _unreadable(file: Location) -> str | None:
     except (ValueError, RecursionError) as error:
         return str(error)
     return None if isinstance(content, dict) else "no JSON object"
-
-
-def config_findings(
-    config: ConfigFiles,
-    bounds: Mapping[Queue, QueueBounds],
-    topics: Iterable[str],
-    is_known: Callable[[str], bool] = lambda topic: True,
-) -> Iterator[pa.RecordBatch]:
-    """What is wrong with the files.
-
-    Args:
-        bounds: The offsets of each queue that has messages or files.
-        is_known: Says whether a queue of a topic that is not in `bounds` does not exist; else it is of another kind.
-
-    Yields:
-        Findings.
-    """
-    yield from config.problems
-    for offset in config.consumer_offsets:
-        if (offset.topic, offset.queue_id) not in bounds and not is_known(offset.topic):
-            continue
-        queue = bounds.get((offset.topic, offset.queue_id), QueueBounds(0, 0))
-        columns: dict[str, Any] = {
-            "file": f"{CONFIG}/consumerOffset.json",
-            "topic": offset.topic,
-            "queue_id": offset.queue_id,
-        }
-        found = f"offset {offset.offset} of group {offset.consumer_group}"
-        if offset.offset > queue.max_offset:
-            yield findings("OFFSET_PAST_END", expected=f"an offset up to {queue.max_offset}", found=found, **columns)
-        elif offset.offset < queue.min_offset:
-            yield findings("OFFSET_BEFORE_MIN", expected=f"{queue.min_offset} or more", found=found, **columns)
-    for level, number in sorted(config.delay_offsets.items()):
-        if (SCHEDULE_TOPIC, level - 1) not in bounds and not is_known(SCHEDULE_TOPIC):
-            continue
-        queue = bounds.get((SCHEDULE_TOPIC, level - 1), QueueBounds(0, 0))
-        if number > queue.max_offset:
-            yield findings(
-                "DELAY_OFFSET_PAST_END",
-                file=f"{CONFIG}/delayOffset.json",
-                topic=SCHEDULE_TOPIC,
-                queue_id=level - 1,
-                expected=f"an offset up to {queue.max_offset}",
-                found=f"offset {number} of level {level}",
-            )
-    if config.topics is not None:
-        for topic in sorted(set(topics) - config.topics):
-            if not is_system_topic(topic):
-                yield findings("TOPIC_NOT_CONFIGURED", file=f"{CONFIG}/topics.json", topic=topic, found="no such topic")

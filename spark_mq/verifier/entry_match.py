@@ -1,4 +1,4 @@
-"""Which expected index entry each found entry is: found ones can be wrong, doubled, missing, or of expired messages.
+"""Flags expected index entry each found entry is: found ones can be wrong, doubled, missing, or of expired messages.
 
 Both kinds are in the order of the log, so almost always they are equal, one after the other. If they are not, an entry
 is found by its commit log offset and key hash, and an entry between two found ones takes the place between them.
@@ -18,19 +18,18 @@ from itertools import accumulate
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 
+from spark_mq.format.array_types import Flags, Int32s, Int64s
 from spark_mq.format.kernels.index_put import longest_ascending
 from spark_mq.indexer.staged_files import EntryBatch, EntryRange, StagedEntries
 from spark_mq.io.location import Location
 from spark_mq.verifier.log_bounds import LogBounds
 
-Numbers = npt.NDArray[np.int64]
-Which = npt.NDArray[np.bool_]
-
 NONE = -1
 _MAX_WINDOWS = 8
 """Parts of the log in which entries of one block are searched for: a block has few gaps, but can have any offsets."""
+_WINDOW = 1 << 20
+"""Entries that are read together if some of them are wanted."""
 
 
 @dataclass(frozen=True)
@@ -47,20 +46,16 @@ class ExpectedEntries:
 
     def save(self, file: Location) -> None:
         """Write the list of splits to a new file: a job of 75,000 splits must not send it with every task."""
-        splits = [
-            [split.location.name, split.count, start] for split, start in zip(self.splits, self.starts, strict=True)
-        ]
+        pairs = zip(self.splits, self.starts, strict=True)
         with file.open_output() as stream:
-            stream.write(json.dumps(splits).encode())
+            stream.write(json.dumps([[split.location.name, split.count, start] for split, start in pairs]).encode())
 
     @classmethod
     def load(cls, file: Location, folder: Location) -> Self:
         """The entries whose list `save` wrote."""
         splits = json.loads(file.read_bytes())
-        return cls(
-            tuple(StagedEntries(folder / name, count) for name, count, _ in splits),
-            tuple(start for _, _, start in splits),
-        )
+        staged = tuple(StagedEntries(folder / name, count) for name, count, _ in splits)
+        return cls(staged, tuple(start for _, _, start in splits))
 
     @cached_property
     def _firsts(self) -> list[int]:
@@ -91,19 +86,32 @@ class ExpectedEntries:
                 parts += EntryRange(self.splits[number], start - first, count).read()
                 start += count
             number += 1
-        return _joined(parts)
+        return parts[0] if len(parts) == 1 else _joined(parts)
+
+    def at(self, numbers: Int64s) -> EntryBatch:
+        """The entries with these numbers, in any order."""
+        order = np.argsort(numbers, kind="stable")
+        parts = []
+        for at in np.split(order, np.flatnonzero(np.diff(numbers[order] // _WINDOW)) + 1):
+            if at.size:
+                low = int(numbers[at[0]])
+                window = self.read(low, int(numbers[at[-1]]) + 1)
+                parts.append(_chosen(window, numbers[at] - low))
+        back = np.empty(order.size, np.int64)
+        back[order] = np.arange(order.size)
+        return _chosen(_joined(parts), back)
 
 
 def _joined(parts: Sequence[EntryBatch]) -> EntryBatch:
-    if len(parts) == 1:
-        return parts[0]
-    if not parts:
-        return EntryBatch(np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.int64))
-    return EntryBatch(
-        np.concatenate([part.key_hashes for part in parts]),
-        np.concatenate([part.commit_log_offsets for part in parts]),
-        np.concatenate([part.store_timestamps for part in parts]),
-    )
+    columns = zip(*((part.key_hashes, part.commit_log_offsets, part.store_timestamps) for part in parts), strict=True)
+    return EntryBatch(*map(np.concatenate, columns)) if parts else _NO_ENTRIES
+
+
+def _chosen(entries: EntryBatch, at: Int64s) -> EntryBatch:
+    return EntryBatch(entries.key_hashes[at], entries.commit_log_offsets[at], entries.store_timestamps[at])
+
+
+_NO_ENTRIES = EntryBatch(np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 @dataclass(frozen=True)
@@ -120,18 +128,18 @@ class EntryMatch:
         next_number: The number of the entry that is expected after the block.
     """
 
-    number: Numbers
-    is_same: Which
-    is_double: Which
-    key_hashes: npt.NDArray[np.int32]
-    store_timestamps: Numbers
-    missing: Numbers
+    number: Int64s
+    is_same: Flags
+    is_double: Flags
+    key_hashes: Int32s
+    store_timestamps: Int64s
+    missing: Int64s
     next_number: int | None
 
 
 def match_entries(
-    key_hashes: npt.NDArray[np.int32],
-    offsets: Numbers,
+    key_hashes: Int32s,
+    offsets: Int64s,
     expected: ExpectedEntries,
     next_number: int | None,
     bounds: LogBounds,
@@ -145,17 +153,10 @@ def match_entries(
     size = offsets.size
     if next_number is not None:
         same = expected.read(next_number, next_number + size)
-        if (
-            same.key_hashes.size == size
-            and (same.key_hashes == key_hashes).all()
-            and (same.commit_log_offsets == offsets).all()
-        ):
-            numbers = np.arange(next_number, next_number + size)
-            everything, nothing = np.ones(size, np.bool_), np.zeros(size, np.bool_)
-            empty = np.empty(0, np.int64)
-            return EntryMatch(
-                numbers, everything, nothing, key_hashes, same.store_timestamps, empty, next_number + size
-            )
+        if np.array_equal(same.key_hashes, key_hashes) and np.array_equal(same.commit_log_offsets, offsets):
+            stop = next_number + size
+            yes, no, nothing = np.ones(size, np.bool_), np.zeros(size, np.bool_), np.empty(0, np.int64)
+            return EntryMatch(np.arange(next_number, stop), yes, no, key_hashes, same.store_timestamps, nothing, stop)
     return _Search(key_hashes, offsets, expected, next_number, bounds).result()
 
 
@@ -164,14 +165,14 @@ class _Search:
 
     def __init__(
         self,
-        key_hashes: npt.NDArray[np.int32],
-        offsets: Numbers,
+        key_hashes: Int32s,
+        offsets: Int64s,
         expected: ExpectedEntries,
         next_number: int | None,
         bounds: LogBounds,
     ) -> None:
         self.key_hashes, self.offsets, self.expected, self.next_number = key_hashes, offsets, expected, next_number
-        self.in_log = (offsets >= bounds.start) & (offsets < bounds.end)
+        self.in_log = bounds.contain(offsets)
         self.is_lost = self.in_log & bounds.is_lost(offsets)
         self.number = np.full(offsets.size, NONE, np.int64)
         self.is_double = np.zeros(offsets.size, np.bool_)
@@ -186,32 +187,24 @@ class _Search:
         self._drop_displaced()
         is_same = self.number != NONE
         self._place_between()
-        matched = self.number[(self.number != NONE) & ~self.is_double]
+        placed = np.flatnonzero(self.number != NONE)
+        matched = self.number[placed[~self.is_double[placed]]]
         begin = self.next_number
-        if begin is None and (self.number != NONE).any():
-            begin = int(self.number[self.number != NONE][0])
+        if begin is None and placed.size:
+            begin = int(self.number[placed[0]])
         stop = begin
         missing = np.empty(0, np.int64)
         if matched.size and begin is not None:
             stop = max(begin, int(matched.max()) + 1)
-            is_there = np.zeros(max(stop - begin, 0), np.bool_)
+            is_there = np.zeros(stop - begin, np.bool_)
             is_there[matched[matched >= begin] - begin] = True
             missing = begin + np.flatnonzero(~is_there)
         hashes, times = self.key_hashes.copy(), np.full(self.offsets.size, -1, np.int64)
-        placed = np.flatnonzero(self.number != NONE)
-        if placed.size:
-            first, last = int(self.number[placed].min()), int(self.number[placed].max())
-            if last - first < 4 * self.offsets.size + (1 << 20):
-                window = self.expected.read(first, last + 1)
-                at = self.number[placed] - first
-                hashes[placed], times[placed] = window.key_hashes[at], window.store_timestamps[at]
-            else:
-                for index in placed.tolist():
-                    one = self.expected.read(int(self.number[index]), int(self.number[index]) + 1)
-                    hashes[index], times[index] = one.key_hashes[0], one.store_timestamps[0]
+        entries = self.expected.at(self.number[placed])
+        hashes[placed], times[placed] = entries.key_hashes, entries.store_timestamps
         return EntryMatch(self.number, is_same, self.is_double, hashes, times, missing, stop)
 
-    def _search_near(self, at: Numbers, offset: int) -> Which:
+    def _search_near(self, at: Int64s, offset: int) -> Flags:
         """Search for the entries `at` among those near a commit log offset; which of them are decided."""
         middle, size = self.expected.position_of(offset), self.offsets.size
         window = self.expected.read(max(middle - 2 * size, 0), middle + 2 * size + 1)
@@ -222,7 +215,7 @@ class _Search:
         first = self.expected.position_of(lowest)
         window = self.expected.read(first, self.expected.position_of(highest + 1))
         offsets = self.offsets[at]
-        decided: Which = (offsets >= lowest) & (offsets <= highest)
+        decided: Flags = (offsets >= lowest) & (offsets <= highest)
         if first == 0:
             decided |= offsets < lowest
         if first + window.key_hashes.size == self.expected.count:
@@ -231,7 +224,7 @@ class _Search:
         self._join(at[decided], window, first)
         return decided
 
-    def _join(self, at: Numbers, window: EntryBatch, first: int) -> None:
+    def _join(self, at: Int64s, window: EntryBatch, first: int) -> None:
         messages, message_of = np.unique(window.commit_log_offsets, return_inverse=True)
         want = message_of.astype(np.int64) << 32 | window.key_hashes.astype(np.int64)
         offsets = self.offsets[at]
@@ -267,7 +260,7 @@ class _Search:
             self.is_double |= (self.number != NONE) & (self.number < self.next_number)
         self._keep(np.where(self.is_double, NONE, self.number))
 
-    def _keep(self, values: Numbers) -> None:
+    def _keep(self, values: Int64s) -> None:
         """Forget the place of entries whose values are not in order with most; -1 is in order with all."""
         at = np.flatnonzero((self.number != NONE) & (values != NONE))
         is_kept = np.zeros(at.size, np.bool_)
@@ -277,35 +270,24 @@ class _Search:
     def _place_between(self) -> None:
         """Let entries that are not found take the places that are free between their neighbours."""
         unknown = (self.number == NONE) & ~self.is_lost
-        lost = np.flatnonzero(unknown & (self.in_log | (self.offsets < 0) | ~self._is_plausible()))
+        lost = np.flatnonzero(unknown & ~self._is_plausible())
         if not lost.size:
             return
         taken = np.flatnonzero((self.number != NONE) & ~self.is_double)
-        after = np.searchsorted(taken, lost)
-        has_before, has_after = after > 0, after < taken.size
-        before_at = np.where(has_before, taken[np.maximum(after - 1, 0)] if taken.size else 0, -1)
-        before_number = np.where(
-            has_before,
-            self.number[before_at] if self.number.size else 0,
-            (self.next_number if self.next_number is not None else -1 << 40) - 1,
-        )
-        after_at = taken[np.minimum(after, taken.size - 1)] if taken.size else np.zeros(lost.size, np.int64)
-        place = before_number + (lost - before_at)
-        fits = np.where(has_after, self.number[after_at] - before_number == after_at - before_at, True)
+        # By how much the number of an entry is larger than its index: no place is free between two that differ.
+        shift = np.concatenate(([self.next_number or 0], self.number[taken] - taken))
+        before = np.searchsorted(taken, lost)
+        place = lost + shift[before]
+        fits = shift[np.minimum(before + 1, taken.size)] == shift[before]
         if self.next_number is None:
-            fits &= has_before | (has_after & (self.number[after_at] >= after_at))
-            place = np.where(has_before, place, self.number[after_at] - (after_at - lost))
+            fits &= before > 0
         fits &= (place >= 0) & (place < self.expected.count)
         self.number[lost[fits]] = place[fits]
 
-    def _is_plausible(self) -> Which:
-        """Which offsets can be of expired messages or of messages after the log: those in the order of the block."""
-        running = np.maximum.accumulate(np.where(self.in_log, self.offsets, -1))
-        following = np.minimum.accumulate(np.where(self.in_log, self.offsets, np.iinfo(np.int64).max)[::-1])[::-1]
-        # Expired entries come before all others, entries after the log come after all others.
-        expired = (self.offsets >= 0) & ~self.in_log & (running < 0)
-        if self.next_number:
-            expired[:] = False
-        after = ~self.in_log & (following == np.iinfo(np.int64).max) & (self.offsets >= 0)
-        result: Which = expired | after
-        return result
+    def _is_plausible(self) -> Flags:
+        """Which offsets can be of expired messages or of messages after the log: before or after all others."""
+        inside = np.cumsum(self.in_log)
+        plausible: Flags = inside == inside[-1]
+        if not self.next_number:
+            plausible |= inside == 0
+        return plausible & ~self.in_log & (self.offsets >= 0)

@@ -1,4 +1,4 @@
-"""Findings: what is wrong at one place of a store, one row each.
+"""Findings: what is wrong at one point of a store, one row each.
 
 Checks return findings as Arrow batches, built from arrays: a log in which every record is damaged has as many findings
 as records, and none of them may be a Python object. `Finding` is one row of them, for a report.
@@ -33,11 +33,9 @@ FINDING_SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class Finding:
-    """What is wrong at one place. A field that does not apply is None.
+    """What is wrong at one point: the columns of `FINDING_SCHEMA`. A field that does not apply is None.
 
     Attributes:
-        code: The code (`spark_mq.verifier.codes`).
-        severity: `note`, `warning` or `error`.
         file: The file, as a path in the store, or the folder or file that is missing.
         position: The byte of the file.
     """
@@ -53,16 +51,24 @@ class Finding:
     found: str | None = None
 
 
-def findings(code: str, count: int = 1, **columns: Any) -> pa.RecordBatch:
-    """Findings with one code.
-
-    Args:
-        columns: Values of the other columns: an array or a list with a value for each finding, or one value for all. A
-            column that is not given is NULL.
-    """
-    columns |= {"code": code, "severity": CODES[code].severity}
-    arrays = [_column(columns.get(field.name), field.type, count) for field in FINDING_SCHEMA]
+def findings(
+    code: str,
+    file: Any,
+    expected: Any = None,
+    found: Any = None,
+    *,
+    queue: tuple[Any, Any] = (None, None),
+    position: Any = None,
+    commit_log_offset: Any = None,
+) -> pa.RecordBatch:
+    """Findings with one code: a value is an array or a list with a value for each finding, or one value for all."""
+    values = (code, CODES[code].severity, file, position, *queue, commit_log_offset, expected, found)
+    count = next((len(value) for value in values if isinstance(value, _ARRAYS)), 1)
+    arrays = [_column(value, field.type, count) for value, field in zip(values, FINDING_SCHEMA, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=FINDING_SCHEMA)
+
+
+_ARRAYS = (pa.ChunkedArray, pa.Array, np.ndarray, list)
 
 
 def _column(value: Any, kind: pa.DataType, count: int) -> pa.Array:

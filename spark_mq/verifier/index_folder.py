@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 from pyarrow import fs
 
 from spark_mq.errors import OptionError, SparkMqError
-from spark_mq.format.index_file import ENTRY, ENTRY_SIZE, HEADER, HEADER_SIZE, IndexHeader, IndexLayout
+from spark_mq.format.index_file import ENTRY, ENTRY_SIZE, IndexLayout
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
@@ -38,33 +38,34 @@ class IndexFolder:
 def list_index(store: Location, conf: BrokerConf) -> IndexFolder:
     """The index files of a store."""
     infos = index_files(store)
-    batches = list(_folders(store))
+    # A broker cannot open a folder with the name of an index file (`IndexService.load`@5.3.3).
+    batches = [
+        findings("FOLDER_SUBFOLDER", f"{INDEX}/{info.base_name}", "an index file", "a folder")
+        for info in (store / INDEX).entries()
+        if info.type == fs.FileType.Directory and info.base_name.isascii() and info.base_name.isdigit()
+    ]
     layout = _layout(store, infos, conf)
     if layout is None:
         found = f"{len(infos)} files; give --broker-conf with maxHashSlotNum and maxIndexNum"
-        return IndexFolder(None, (), (*batches, findings("NOT_CHECKED", file=INDEX, found=found)), len(infos))
-    wrong = [info for info in infos if info.size != layout.file_size]
-    kept = [info for info in infos if info.size == layout.file_size]
+        return IndexFolder(None, (), (*batches, findings("NOT_CHECKED", INDEX, found=found)), len(infos))
+    batches += [
+        findings("INDEX_FILE_SIZE", f"{INDEX}/{info.name}", f"{layout.file_size} bytes", f"{info.size} bytes")
+        for info in infos
+        if info.size != layout.file_size
+    ]
+    by_name = [info for info in infos if info.size == layout.file_size]
+    ordered = _ordered(by_name, layout)
     batches += [
         findings(
-            "INDEX_FILE_SIZE",
-            file=f"{INDEX}/{info.name}",
-            expected=f"{layout.file_size} bytes",
-            found=f"{info.size} bytes",
+            "INDEX_ORDER",
+            f"{INDEX}/{named.name}",
+            f"the entries of {is_there.name}",
+            "entries of another part of the log",
         )
-        for info in wrong
+        for named, is_there in zip(by_name, ordered, strict=True)
+        if named.name != is_there.name
     ]
-    ordered = _ordered(kept, layout)
-    batches += _order_findings(kept, ordered)
     return IndexFolder(layout, tuple(ordered), tuple(batches), len(infos))
-
-
-def _folders(store: Location) -> Iterator[pa.RecordBatch]:
-    """Folders with the name of an index file, which a broker cannot open (`IndexService.load`@5.3.3)."""
-    for info in (store / INDEX).entries():
-        if info.type == fs.FileType.Directory and info.base_name.isascii() and info.base_name.isdigit():
-            path = f"{INDEX}/{info.base_name}"
-            yield findings("FOLDER_SUBFOLDER", file=path, expected="an index file", found="a folder")
 
 
 def _layout(store: Location, infos: Sequence[IndexFileInfo], conf: BrokerConf) -> IndexLayout | None:
@@ -90,31 +91,14 @@ def _full_layout(info: IndexFileInfo) -> IndexLayout | None:
 
 
 def _ordered(infos: Sequence[IndexFileInfo], layout: IndexLayout) -> list[IndexFileInfo]:
-    """The files in the order of their entries. A file whose header contradicts its first entry stays in its place."""
-    begins: list[int] = []
+    """The files in the order of their entries. One whose header contradicts its first entry keeps its neighbour."""
+    begins: dict[str, int] = {}
+    begin = 0
     for info in infos:
-        begin = _begin(info, layout)
-        begins.append(begin if begin is not None else (begins[-1] if begins else 0))
-    return [info for _, info in sorted(zip(begins, infos, strict=True), key=lambda pair: pair[0])]
-
-
-def _begin(info: IndexFileInfo, layout: IndexLayout) -> int | None:
-    """The commit log offset of a file's first entry, if the header has it, too."""
-    with FileReader(info.location) as reader:
-        data = reader.read(0, HEADER_SIZE)
-        header = IndexHeader(*HEADER.unpack(data))
-        if header.next_entry == 1:
-            return None
-        first = ENTRY.unpack(reader.read(layout.entries_at + ENTRY_SIZE, ENTRY_SIZE))
-    return int(first[1]) if first[1] == header.begin_commit_log_offset else None
-
-
-def _order_findings(by_name: Sequence[IndexFileInfo], ordered: Sequence[IndexFileInfo]) -> Iterator[pa.RecordBatch]:
-    for named, is_there in zip(by_name, ordered, strict=True):
-        if named.name != is_there.name:
-            yield findings(
-                "INDEX_ORDER",
-                file=f"{INDEX}/{named.name}",
-                expected=f"the entries of {is_there.name}",
-                found="entries of another part of the log",
-            )
+        header = info.stored_header()
+        with FileReader(info.location) as reader:
+            first = ENTRY.unpack(reader.read(layout.entries_at + ENTRY_SIZE, ENTRY_SIZE))
+        if header.next_entry != 1 and first[1] == header.begin_commit_log_offset:
+            begin = int(first[1])
+        begins[info.name] = begin
+    return sorted(infos, key=lambda info: begins[info.name])

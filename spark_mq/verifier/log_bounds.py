@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from spark_mq.format.array_types import Flags, Int64s
 from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE, Queue, Units, is_live
 from spark_mq.format.timestamp import iso_text
 from spark_mq.io.file_reader import FileReader
@@ -18,71 +18,53 @@ from spark_mq.store.config.store_paths import ABORT
 from spark_mq.store.log.commit_log import CommitLog, Segment
 from spark_mq.store.queue.folders import QueueFolder
 from spark_mq.store.store_lock import is_locked
-from spark_mq.verifier.config_files import QueueBounds
 from spark_mq.verifier.finding import findings
 from spark_mq.verifier.index_folder import IndexFolder
-from spark_mq.verifier.sink import FindingSink
 
 _DISPATCH_SECONDS = 2.0
 _LOOK_SECONDS = 0.05
 _LOOK = 64
 """Bytes at the end of the log that change when a broker appends."""
-Offsets = npt.NDArray[np.int64]
-Which = npt.NDArray[np.bool_]
 
 
-def log_start_findings(
-    start: int, folders: Iterable[QueueFolder], bounds: Mapping[Queue, QueueBounds], index: IndexFolder
-) -> Iterator[pa.RecordBatch]:
-    """What the first unit of each queue and the headers of index files show.
+@dataclass(frozen=True)
+class LogBounds:
+    """Start and end of the log, and its damaged and missing parts.
 
-    Args:
-        start: The commit log offset at which the log starts.
-
-    Yields:
-        At most one finding.
+    Attributes:
+        is_clean: Whether the broker stopped cleanly: there is no file `abort`.
+        holes: Start and end of each part without a readable record, in order; they do not overlap.
     """
-    if start <= 0:
-        return
-    queues, units, files, oldest = 0, 0, 0, -1
-    for folder in folders:
-        count = _units_before(folder, start, bounds.get((folder.topic, folder.queue_id)))
-        queues, units = queues + (count > 0), units + count
-    for info in index.files:
-        header = info.stored_header()
-        if header.next_entry > 1 and 0 <= header.begin_commit_log_offset < start:
-            files += 1
-            oldest = header.begin_timestamp if oldest < 0 else min(oldest, header.begin_timestamp)
-    if queues or files:
-        since = f"; the oldest entry is of {iso_text(oldest)}" if files else ""
-        yield findings(
-            "LOG_BEFORE_START",
-            file=f"commitlog/{start:020d}",
-            commit_log_offset=start,
-            expected="the first message of queues and index",
-            found=f"{units} units of {queues} queues, and entries of {files} index files, before it{since}",
-        )
+
+    start: int
+    end: int
+    is_clean: bool
+    holes: tuple[tuple[int, int], ...] = ()
+
+    def is_lost(self, offsets: Int64s) -> Flags:
+        """Which commit log offsets are in a part without a readable record."""
+        if not self.holes:
+            return np.zeros(offsets.size, np.bool_)
+        starts, stops = np.array(self.holes, np.int64).T
+        at = np.searchsorted(starts, offsets, "right") - 1
+        lost: Flags = (at >= 0) & (offsets < stops[np.maximum(at, 0)])
+        return lost
+
+    def contain(self, offsets: Int64s) -> Flags:
+        """Which commit log offsets are in the log, or in a hole of it."""
+        inside: Flags = (offsets >= self.start) & (offsets < self.end)
+        return inside
 
 
-def _units_before(folder: QueueFolder, start: int, bounds: QueueBounds | None) -> int:
-    """The number of units before the first message of the log; of pre-blank units only those in the first file."""
-    first = folder.files[0]
-    count = 0 if bounds is None else bounds.min_offset - int(first.base_name) // UNIT_SIZE
-    if count <= 0:
-        return 0
-    with FileReader(folder.location / first.base_name) as file:
-        units = _units(file, 1)
-        if not is_live(units)[0]:  # a queue that does not begin with its file
-            units = _units(file, min(count, first.size // UNIT_SIZE))
-    live = is_live(units)
-    if not live.any() or units["commit_log_offset"][live][0] >= start:
-        return 0
-    return count - int(np.argmax(live))
-
-
-def _units(file: FileReader, count: int) -> Units:
-    """The first units of a file; zeros after its end."""
-    return np.frombuffer(file.read(0, UNIT_SIZE * count).ljust(UNIT_SIZE * count, b"\0"), UNIT_DTYPE)
+def merged(ranges: Iterable[tuple[int, int]], limit: int | None = None) -> tuple[tuple[int, int], ...]:
+    """The ranges in order, without overlaps; with a limit, all ranges after so many become one."""
+    result: list[tuple[int, int]] = []
+    for start, stop in sorted(ranges):
+        if result and (start <= result[-1][1] or (limit is not None and len(result) == limit)):
+            result[-1] = result[-1][0], max(result[-1][1], stop)
+        else:
+            result.append((start, stop))
+    return tuple(result)
 
 
 @dataclass
@@ -90,6 +72,7 @@ class LiveLog:
     """The log as it was when the check began; a broker may be appending to it.
 
     Attributes:
+        last: The last segment.
         end: The commit log offset at which the log ended.
         last_store_timestamp: The store time of the last message in the log, in milliseconds.
     """
@@ -109,9 +92,11 @@ class LiveLog:
         stale tail can cost the reading of a whole segment.
         """
         if not self._has_grown:
-            seen = self._look()
-            if seen != self._seen:
-                self._seen, self._has_grown = seen, self._has_live_records()
+            with FileReader(self.last.location) as file:
+                data = file.read(self.end - self.last.base, _LOOK)
+            now = data, (self.last.location.parent / f"{self.last.base + self.last.size:020d}").is_file
+            if now != self._seen:
+                self._seen, self._has_grown = now, self._has_live_records()
         return self._has_grown
 
     def wait_for_broker(self) -> None:
@@ -123,11 +108,6 @@ class LiveLog:
         deadline = time.monotonic() + _DISPATCH_SECONDS
         while is_locked(self.store) and not self.has_grown() and time.monotonic() < deadline:
             time.sleep(_LOOK_SECONDS)
-
-    def _look(self) -> tuple[bytes, bool]:
-        with FileReader(self.last.location) as file:
-            data = file.read(self.end - self.last.base, _LOOK)
-        return data, (self.last.location.parent / f"{self.last.base + self.last.size:020d}").is_file
 
     def _has_live_records(self) -> bool:
         from spark_mq.store.log.commit_log import SegmentSource
@@ -142,26 +122,59 @@ class LiveLog:
             return any(isinstance(part, RecordChunk) for part in reader.read(last.data_end))
 
 
-@dataclass(frozen=True)
-class LogEndCheck:
-    """The check of the bytes after the live end."""
+def log_start_findings(
+    start: int, folders: Iterable[QueueFolder], bounds: Mapping[Queue, range], index: IndexFolder
+) -> Iterator[pa.RecordBatch]:
+    """At most one finding: what the first unit of each queue and the headers of index files have before the log.
 
-    log: LiveLog
+    Args:
+        start: The commit log offset at which the log starts.
+        bounds: The queue offsets of each queue.
+    """
+    if start <= 0:
+        return
+    units = [_units_before(folder, start, bounds.get((folder.topic, folder.queue_id))) for folder in folders]
+    headers = [info.stored_header() for info in index.files]
+    older = [one for one in headers if one.next_entry > 1 and 0 <= one.begin_commit_log_offset < start]
+    if any(units) or older:
+        since = f"; the oldest entry is of {iso_text(min(one.begin_timestamp for one in older))}" if older else ""
+        queues = f"{sum(units)} units of {sum(map(bool, units))} queues"
+        yield findings(
+            "LOG_BEFORE_START",
+            f"commitlog/{start:020d}",
+            "the first message of queues and index",
+            f"{queues}, and entries of {len(older)} index files, before it{since}",
+            commit_log_offset=start,
+        )
 
-    def __call__(self, sink: FindingSink) -> None:
-        """Put what is wrong into `sink`."""
-        sink.add(log_end_findings(self.log.last, self.log.end, self.log.has_grown))
+
+def _units_before(folder: QueueFolder, start: int, bounds: range | None) -> int:
+    """The number of units before the first message of the log; of pre-blank units only those in the first file."""
+    first = folder.files[0]
+    count = 0 if bounds is None else bounds.start - int(first.base_name) // UNIT_SIZE
+    if count <= 0:
+        return 0
+    with FileReader(folder.location / first.base_name) as file:
+        units = _units(file, 1)
+        if not is_live(units)[0]:  # a queue that does not begin with its file
+            units = _units(file, min(count, first.size // UNIT_SIZE))
+    live = is_live(units)
+    if not live.any() or units["commit_log_offset"][live][0] >= start:
+        return 0
+    return count - int(np.argmax(live))
+
+
+def _units(file: FileReader, count: int) -> Units:
+    """The first units of a file; zeros after its end."""
+    return np.frombuffer(file.read(0, UNIT_SIZE * count).ljust(UNIT_SIZE * count, b"\0"), UNIT_DTYPE)
 
 
 def log_end_findings(last: Segment, end: int, has_grown: Callable[[], bool]) -> Iterator[pa.RecordBatch]:
-    """What is after the live end of the log.
+    """At most one finding: what is after the live end of the log.
 
     Args:
         end: The commit log offset at which the log ends.
         has_grown: Says whether a broker is appending; then nothing is wrong.
-
-    Yields:
-        At most one finding.
     """
     from spark_mq.format.kernels.recovery import ACCEPTS_V2, CHECKS_BODY_CRC
     from spark_mq.format.record import MIN_RECORD_SIZE
@@ -182,70 +195,16 @@ def log_end_findings(last: Segment, end: int, has_grown: Callable[[], bool]) -> 
                 stop = part.base + int(part.frames[-1].position) + int(part.frames[-1].store_size)
     if has_grown():
         return
-    file, is_clean = f"commitlog/{last.location.name}", not (last.location.parent.parent / ABORT).is_file
+    is_clean = not (last.location.parent.parent / ABORT).is_file
+    code, offset, expected = "LOG_UNFINISHED", end, f"zeros from the live end {end} on"
     # After a crash, only its time says of a record after other bytes that it is old, and a clock can be set back.
     if records and (is_clean or first == end):
-        yield findings(
-            "LOG_STALE_TAIL",
-            file=file,
-            position=position,
-            commit_log_offset=first,
-            expected=f"zeros from the live end {end} on",
-            found=f"{records} old records between {first} and {stop}",
-        )
+        code, offset, found = "LOG_STALE_TAIL", first, f"{records} old records between {first} and {stop}"
     elif accepts_record(last, ACCEPTS_V2 | CHECKS_BODY_CRC, position):
-        yield findings(
-            "LOG_CORRUPT",
-            file=file,
-            position=position,
-            commit_log_offset=end,
-            expected=f"zeros from the live end {end} on, or a record that states this offset",
-            found="a record that states another offset: a boot takes it for a live one",
-        )
+        code, expected = "LOG_CORRUPT", f"{expected}, or a record that states this offset"
+        found = "a record that states another offset: a boot takes it for a live one"
     else:
-        yield findings(
-            "LOG_UNFINISHED",
-            file=file,
-            position=position,
-            commit_log_offset=end,
-            expected=f"zeros from the live end {end} on",
-            found=f"{last.data_end - position} bytes that are not a whole record"
-            + (f", with {records} records after them that are older than the end" if records else ""),
-        )
-
-
-@dataclass(frozen=True)
-class LogBounds:
-    """Start and end of the log, and its damaged and missing parts.
-
-    Attributes:
-        start: The commit log offset at which the log starts.
-        end: The commit log offset at which it ends.
-        is_clean: Whether the broker stopped cleanly: there is no file `abort`.
-        holes: Start and end of each part without a readable record, in order; they do not overlap.
-    """
-
-    start: int
-    end: int
-    is_clean: bool
-    holes: tuple[tuple[int, int], ...] = ()
-
-    def is_lost(self, offsets: Offsets) -> Which:
-        """Which commit log offsets are in a part without a readable record."""
-        if not self.holes:
-            return np.zeros(offsets.size, np.bool_)
-        starts, stops = np.array(self.holes, np.int64).T
-        at = np.searchsorted(starts, offsets, "right") - 1
-        lost: Which = (at >= 0) & (offsets < stops[np.maximum(at, 0)])
-        return lost
-
-
-def merged(ranges: Iterable[tuple[int, int]], limit: int | None = None) -> tuple[tuple[int, int], ...]:
-    """The ranges in order, without overlaps; with a limit, all ranges after so many become one."""
-    result: list[tuple[int, int]] = []
-    for start, stop in sorted(ranges):
-        if result and (start <= result[-1][1] or (limit is not None and len(result) == limit)):
-            result[-1] = result[-1][0], max(result[-1][1], stop)
-        else:
-            result.append((start, stop))
-    return tuple(result)
+        found = f"{last.data_end - position} bytes that are not a whole record"
+        found += f", with {records} records after them that are older than the end" if records else ""
+    file = f"commitlog/{last.location.name}"
+    yield findings(code, file, expected, found, position=position, commit_log_offset=offset)

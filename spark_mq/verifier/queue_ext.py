@@ -7,23 +7,25 @@ because the broker evaluates the filter again with the record.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from spark_mq.errors import ConfigError
 from spark_mq.filters.arrays import matching_mask, of_columns
 from spark_mq.filters.consumer_filter import ConsumerFilter
 from spark_mq.format.array_types import Flags, Int64s
 from spark_mq.format.bloom_filter import bit_map
-from spark_mq.format.consume_queue import UNIT_SIZE
+from spark_mq.format.consume_queue import UNIT_SIZE, Queue
 from spark_mq.format.consume_queue_ext import MAX_ADDRESS, ExtUnits
+from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.format.kernels.columns import MessageColumns
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
+from spark_mq.store.config.consumer_filters import load_consumer_filters
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.queue.consume_queue import ConsumeQueue
@@ -31,7 +33,7 @@ from spark_mq.store.queue.folders import QueueFolder
 from spark_mq.store.queue.unit_cover import FoundUnits, cost_of
 from spark_mq.store.queue.unit_reader import records_of_units
 from spark_mq.verifier.finding import findings, text
-from spark_mq.verifier.sink import FindingSink
+from spark_mq.verifier.log_bounds import LogBounds
 
 _UNITS = 1 << 14
 
@@ -50,8 +52,8 @@ class QueueExtCheck:
     log: LogRange
     filters: tuple[ConsumerFilter, ...]
 
-    def __call__(self, sink: FindingSink) -> None:
-        """Put what is wrong into `sink`."""
+    def __call__(self) -> Iterator[pa.RecordBatch]:
+        """What is wrong, in the files of `consumequeue/`, as the other findings about units."""
         with closing(FileReaders()) as files:
             queue, records = ConsumeQueue(self.folder, files), RecordLookup(self.store, files)
             for start in range(queue.files[0].first, queue.written_end, _UNITS):
@@ -59,7 +61,7 @@ class QueueExtCheck:
                 units = FoundUnits.of_queue(0, start, block).in_ranges([self.log])
                 units = units.at(units.tags_codes <= MAX_ADDRESS)
                 if units.count:
-                    sink.add(self._findings(queue, records, units))
+                    yield from self._findings(queue, records, units)
 
     def _findings(self, queue: ConsumeQueue, records: RecordLookup, units: FoundUnits) -> Iterator[pa.RecordBatch]:
         units = units.at(np.argsort(units.offsets, kind="stable"))
@@ -68,45 +70,45 @@ class QueueExtCheck:
             found, own = queue.ext.units(units.tags_codes[which]), units.at(which)
             messages = MessageColumns(chunk.buffer, chunk.frames)
             times = messages.store_timestamp_millis()
-            other_time = found.is_found & (found.store_timestamp != times)
-            yield from self._batch(
-                queue,
-                own,
-                other_time,
-                "QUEUE_EXT_TIME",
-                text("store time ", times[other_time]),
-                text("store time ", found.store_timestamp[other_time]),
-            )
+            wrong = found.is_found & (found.store_timestamp != times)
+            texts = (text("store time ", numbers[wrong]) for numbers in (times, found.store_timestamp))
+            yield _batch("QUEUE_EXT_TIME", queue, own.at(wrong), *texts)
             for one in self.filters:
                 lacks = _lacks_bits(one, messages, found)
-                yield from self._batch(
-                    queue,
-                    own,
-                    lacks,
-                    "QUEUE_EXT_BITS",
-                    f"the bits {list(one.bit_positions or ())} of group {one.consumer_group}, whose filter is TRUE",
-                    pa.array([f"bit map {bits.hex()}" for bits in found.bit_map[lacks]], pa.string()),
-                )
+                bits = f"the bits {list(one.bit_positions or ())} of group {one.consumer_group}, whose filter is TRUE"
+                maps = [f"bit map {bits.hex()}" for bits in found.bit_map[lacks]]
+                yield _batch("QUEUE_EXT_BITS", queue, own.at(lacks), bits, maps)
 
-    def _batch(
-        self, queue: ConsumeQueue, units: FoundUnits, which: Flags, code: str, expected: pa.Array | str, found: pa.Array
-    ) -> Iterator[pa.RecordBatch]:
-        """Findings in the files of `consumequeue/`, as those of the other codes of units."""
-        numbers = units.queue_offsets[which]
-        for file in queue.files:
-            here: npt.NDArray[np.bool_] = (numbers >= file.first) & (numbers < file.first + file.count)
-            if here.any():
-                yield findings(
-                    code,
-                    int(here.sum()),
-                    file=f"consumequeue/{queue.topic}/{queue.queue_id}/{file.location.name}",
-                    position=(numbers[here] - file.first) * UNIT_SIZE,
-                    topic=queue.topic,
-                    queue_id=queue.queue_id,
-                    commit_log_offset=units.offsets[which][here],
-                    expected=expected if isinstance(expected, str) else expected.filter(pa.array(here)),
-                    found=found.filter(pa.array(here)),
-                )
+
+def extension_checks(
+    store: Location, folders: Iterable[QueueFolder], dispatched: Collection[Queue], bounds: LogBounds
+) -> Iterator[QueueExtCheck]:
+    """The checks of queues whose units can be addresses; without bit maps if the filters cannot be read."""
+    try:
+        filters = load_consumer_filters(store)
+    except ConfigError:
+        filters = []
+    for folder in folders:
+        if (folder.topic, folder.queue_id) not in dispatched and not folder.topic.startswith(LIGHT_PREFIX):
+            of_topic = tuple(one for one in filters if one.topic == folder.topic)
+            yield QueueExtCheck(store, folder, LogRange(bounds.start, bounds.end), of_topic)
+
+
+def _batch(
+    code: str, queue: ConsumeQueue, units: FoundUnits, expected: pa.Array | str, found: pa.Array | list[str]
+) -> pa.RecordBatch:
+    firsts = np.array([file.first for file in queue.files])
+    at = np.searchsorted(firsts, units.queue_offsets, "right") - 1
+    names = pa.array([file.location.name for file in queue.files])
+    return findings(
+        code,
+        text(f"consumequeue/{queue.topic}/{queue.queue_id}/", names.take(pa.array(at))),
+        expected,
+        found,
+        queue=(queue.topic, queue.queue_id),
+        position=(units.queue_offsets - firsts[at]) * UNIT_SIZE,
+        commit_log_offset=units.offsets,
+    )
 
 
 def _lacks_bits(one: ConsumerFilter, messages: MessageColumns, found: ExtUnits) -> Flags:

@@ -14,20 +14,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_mq.format.consume_queue import PRE_BLANK_SIZE, UNIT_DTYPE, UNIT_SIZE, Units, is_live, queue_file_name
+from spark_mq.format.array_types import Flags, Int64s
+from spark_mq.format.consume_queue import (
+    PRE_BLANK_SIZE,
+    UNIT_DTYPE,
+    UNIT_SIZE,
+    Queue,
+    Units,
+    is_live,
+    pre_blank,
+    queue_file_name,
+)
 from spark_mq.format.consume_queue_ext import MAX_ADDRESS
 from spark_mq.format.system_topic import SCHEDULE_TOPIC
+from spark_mq.indexer.queue_runs import StagedQueue
+from spark_mq.store.config.store_paths import CONSUME_QUEUE
 from spark_mq.verifier.finding import findings, text
 from spark_mq.verifier.log_bounds import LogBounds
-
-Which = npt.NDArray[np.bool_]
-Numbers = npt.NDArray[np.int64]
 
 
 @dataclass
@@ -39,6 +47,13 @@ class ExpectedFile:
         queue_min: The first queue offset of the queue that has a message; None if the log has none.
         queue_max: The queue offset after the last one that has a message; None if the log has none.
         stop: The queue offset after the last existing file of the queue that is not empty.
+        newest_unit: The commit log offset in the last unit of the queue's last file; -1 if no message of the queue is
+            there.
+        is_configured: Whether the topic is configured, or no file says which topics are.
+        last_store_timestamp: The store time of the last message of the file, in milliseconds; None without a message.
+        has_file: Whether the file exists, if it has no unit.
+        is_lost: Whether earlier and later files of the queue have messages in the log, and this one has none.
+        doubled: Queue offsets that earlier messages have already, and the units of their later messages.
     """
 
     topic: str
@@ -49,16 +64,24 @@ class ExpectedFile:
     queue_max: int | None
     stop: int
     newest_unit: int = -1
-    """The commit log offset in the last unit of the queue's last file; -1 if no message of the queue is there."""
     is_configured: bool = True
-    """Whether the topic is configured, or no file says which topics are."""
     last_store_timestamp: int | None = None
-    """The store time of the last message of the file, in milliseconds; None without a message."""
     has_file: bool = False
-    """Whether the file exists, if it has no unit."""
     is_lost: bool = False
-    """Whether earlier and later files of the queue have messages in the log, and this one has none."""
-    doubled: list[tuple[Numbers, Units]] = field(default_factory=list)
+    doubled: list[tuple[Int64s, Units]] = field(default_factory=list)
+
+    @classmethod
+    def without_message(
+        cls, queue: Queue, number: int, capacity: int, staged: StagedQueue | None, stop: int = 0, is_lost: bool = False
+    ) -> ExpectedFile:
+        """A file for which the log has no message; `staged` is the queue if the log has any message of it."""
+        low, high = (None, None) if staged is None else (staged.queue_min, staged.queue_max)
+        return cls(*queue, number, capacity, low, high, stop, is_lost=is_lost)
+
+    @property
+    def queue(self) -> Queue:
+        """Topic and queue id."""
+        return self.topic, self.queue_id
 
     @property
     def start(self) -> int:
@@ -68,8 +91,7 @@ class ExpectedFile:
     @property
     def path(self) -> str:
         """The file's path in the store."""
-        name = queue_file_name(self.number, self.capacity * UNIT_SIZE)
-        return f"consumequeue/{self.topic}/{self.queue_id}/{name}"
+        return f"{CONSUME_QUEUE}/{self.topic}/{self.queue_id}/{queue_file_name(self.number, self.capacity * UNIT_SIZE)}"
 
     @cached_property
     def units(self) -> Units:
@@ -79,11 +101,52 @@ class ExpectedFile:
     def put(self, first_queue_offset: int, units: Units) -> None:
         """Put units that come next in the log. The first message with a queue offset gets it."""
         first = first_queue_offset - self.start
-        place = self.units[first : first + units.size]
-        free = place["store_size"] == 0
-        place[free] = units[free]
+        target = self.units[first : first + units.size]
+        free = target["store_size"] == 0
+        target[free] = units[free]
         if not free.all():
             self.doubled.append((first_queue_offset + np.flatnonzero(~free), units[~free]))
+
+
+class UnitPairs:
+    """Expected and existing units side by side, `size` of them.
+
+    Attributes:
+        want: The units that the log says; zeros at a queue offset without a message.
+        have: The units of the file.
+        offsets: The commit log offsets of `have`.
+        before, inner, after: Queue offsets without a message: before the queue's first message, between two messages,
+            and after the last one; all are `after` if the log has no message of the queue.
+    """
+
+    def __init__(self, expected: ExpectedFile, existing: Units, size: int) -> None:
+        self.want, self.have = _resized(expected.units, size).copy(), _resized(existing, size)
+        for queue_offsets, units in expected.doubled:
+            # A queue that was deleted and created again has the later one of two messages.
+            at = queue_offsets - expected.start
+            is_later = bytes_of(units) == bytes_of(self.have[at])
+            self.want[at[is_later]] = units[is_later]
+        self.has_message: Flags = self.want["store_size"] != 0
+        self.offsets: Int64s = self.have["commit_log_offset"].astype(np.int64)
+        self.is_live: Flags = is_live(self.have)
+        numbers = expected.start + np.arange(size)
+        low, high = expected.queue_min or 0, expected.queue_max or 0
+        self.before: Flags = ~self.has_message & (numbers < low)
+        self.inner: Flags = ~self.has_message & (numbers >= low) & (numbers < high)
+        self.after: Flags = ~self.has_message & (numbers >= high)
+
+    @property
+    def is_same_record(self) -> Flags:
+        """Which existing units lead to the record of their message, whatever their tags codes are."""
+        same: Flags = self.has_message & (self.want["commit_log_offset"] == self.have["commit_log_offset"])
+        same &= self.want["store_size"] == self.have["store_size"]
+        return same
+
+    @property
+    def is_pre_blank(self) -> Flags:
+        """Which existing units are pre-blank."""
+        blank: Flags = bytes_of(self.have) == bytes_of(pre_blank(1))
+        return blank
 
 
 def queue_file_findings(
@@ -94,227 +157,163 @@ def queue_file_findings(
     Args:
         existing: The units of the file, at least those up to its last one that is not zeros; none if the file does not
             exist. Addresses are replaced by the tags codes to which they lead (`ConsumeQueueExt.resolved`).
-        bounds: Start and end of the log.
         has_extensions: Whether a tags code can be an address in `consumequeue_ext`, which then leads to nothing.
-
-    Yields:
-        Findings.
     """
     for queue_offsets, units in expected.doubled:
         yield findings(
             "QUEUE_OFFSET_TWICE",
-            units.size,
-            file=expected.path,
+            expected.path,
+            "a queue offset that no earlier message has",
+            text("queue offset ", queue_offsets),
+            queue=expected.queue,
             position=(queue_offsets - expected.start) * UNIT_SIZE,
-            topic=expected.topic,
-            queue_id=expected.queue_id,
             commit_log_offset=units["commit_log_offset"],
-            expected="a queue offset that no earlier message has",
-            found=text("queue offset ", queue_offsets),
         )
-    checked = _Comparison(expected, existing, bounds, has_extensions)
+    pairs = UnitPairs(expected, existing, max(expected.units.size, existing.size))
+    check = _Check(expected, pairs, bounds, has_extensions)
     if expected.is_lost:
-        yield from checked.lost_findings()
-    elif not checked.is_sound:
-        yield from checked.findings()
+        yield from check.lost_file()
+    elif not check.is_equal.all() or (expected.queue_min or 0) > expected.start:
+        yield from check.file()
 
 
-class _Comparison:
-    """Expected and found units side by side."""
+class _Check:
+    def __init__(self, expected: ExpectedFile, pairs: UnitPairs, bounds: LogBounds, has_extensions: bool) -> None:
+        self.expected, self.pairs, self.bounds, self.has_extensions = expected, pairs, bounds, has_extensions
+        self.is_equal: Flags = bytes_of(pairs.want) == bytes_of(pairs.have)
+        self.is_zero: Flags = bytes_of(pairs.have) == bytes_of(np.zeros(1, UNIT_DTYPE))
 
-    def __init__(self, expected: ExpectedFile, existing: Units, bounds: LogBounds, has_extensions: bool) -> None:
-        self.expected, self.bounds, self.has_extensions = expected, bounds, has_extensions
-        size = max(expected.units.size, existing.size)
-        self.want, self.have = _padded(expected.units, size).copy(), _padded(existing, size)
-        for queue_offsets, units in expected.doubled:
-            # A queue that was deleted and created again has the later one of two messages.
-            at = queue_offsets - expected.start
-            is_later = units.view((np.void, UNIT_SIZE)) == self.have[at].view((np.void, UNIT_SIZE))
-            self.want[at[is_later]] = units[is_later]
-        self.has_message = self.want["store_size"] != 0
-        self.is_equal: Which = self.want.view((np.void, UNIT_SIZE)) == self.have.view((np.void, UNIT_SIZE))
-
-    @property
-    def is_sound(self) -> bool:
-        """Whether every unit is equal: nothing is before the first message, or after the last one."""
-        return bool(self.is_equal.all()) and (self.expected.queue_min or 0) <= self.expected.start
-
-    def findings(self) -> Iterator[pa.RecordBatch]:
-        expected, have = self.expected, self.have
-        is_zero: Which = have.view((np.void, UNIT_SIZE)) == np.zeros(1, UNIT_DTYPE).view((np.void, UNIT_SIZE))
-        is_blank = (have["commit_log_offset"] == 0) & (have["store_size"] == PRE_BLANK_SIZE) & (have["tags_code"] == 0)
-        yield from self._wrong_units(self.has_message & ~self.is_equal, is_zero, is_blank)
-        numbers = expected.start + np.arange(have.size)
-        live = is_live(have)
-        is_expired = live & (have["commit_log_offset"] < self.bounds.start)
-        rest = ~self.has_message & ~is_zero
-        is_after = have["commit_log_offset"] > self.bounds.end - have["store_size"].astype(np.int64)
-        if expected.queue_min is None or expected.queue_max is None:
-            before: Which = np.zeros(have.size, np.bool_)
-            after = rest & ~is_blank & ~is_expired
-            inner = before
-        else:
-            before = ~self.has_message & (numbers < expected.queue_min) & ~is_blank & ~is_expired
-            if not have.size or (is_zero.all() and expected.units.size == 0):
-                before[:] = False
-            after = rest & (numbers >= expected.queue_max)
-            inner = ~self.has_message & (numbers >= expected.queue_min) & (numbers < expected.queue_max)
-        lost = live & self.bounds.is_lost(have["commit_log_offset"].astype(np.int64))
-        inner = inner | ((before | after) & lost)
+    def file(self) -> Iterator[pa.RecordBatch]:
+        pairs, bounds, have = self.pairs, self.bounds, self.pairs.have
+        yield from self._wrong_units()
+        is_expired = pairs.is_live & (pairs.offsets < bounds.start)
+        lost = pairs.is_live & bounds.is_lost(pairs.offsets)
+        before, after = pairs.before & ~pairs.is_pre_blank & ~is_expired, pairs.after & ~self.is_zero
+        if self.is_zero.all() and not self.expected.units.size:
+            before[:] = False
+        if self.expected.queue_min is None:
+            after &= ~pairs.is_pre_blank & ~is_expired
+        inner = pairs.inner | ((before | after) & lost)
         before, after = before & ~lost, after & ~lost
-        left_out = inner & self._is_left_out(have)
-        yield from self._batch("QUEUE_LEFT_OUT", left_out, "any unit", self._unit_text(have, left_out))
-        inner = inner & ~left_out
-        yield from self._batch("QUEUE_NO_MESSAGE", inner, "a message in the log", self._unit_text(have, inner))
-        yield from self._batch("QUEUE_PRE_BLANK", before, "a pre-blank unit", self._unit_text(have, before))
-        stale = after & live & is_after
-        yield from self._batch("QUEUE_UNIT_STALE", stale, "zeros", self._unit_text(have, stale))
-        extra = after & ~stale
-        yield from self._batch("QUEUE_UNIT_EXTRA", extra, "zeros", self._unit_text(have, extra))
-        yield from self._expired_order(is_expired & ~self.has_message)
+        # A restore marks messages that it leaves out (`indexer.queue_files.missing_offset`).
+        left_out = inner & (have["store_size"] == PRE_BLANK_SIZE) & (have["tags_code"] == 0)
+        left_out &= pairs.offsets > bounds.start
+        stale = after & pairs.is_live & (pairs.offsets > bounds.end - have["store_size"].astype(np.int64))
+        expired = np.flatnonzero(is_expired & ~pairs.has_message)
+        steps_back = np.zeros(have.size, np.bool_)
+        steps_back[expired[1:][np.diff(pairs.offsets[expired]) <= 0]] = True
+        yield from self._batch("QUEUE_LEFT_OUT", left_out, "any unit")
+        yield from self._batch("QUEUE_NO_MESSAGE", inner & ~left_out, "a message in the log")
+        yield from self._batch("QUEUE_PRE_BLANK", before, "a pre-blank unit")
+        yield from self._batch("QUEUE_UNIT_STALE", stale, "zeros")
+        yield from self._batch("QUEUE_UNIT_EXTRA", after & ~stale, "zeros")
+        yield from self._batch("QUEUE_EXPIRED_ORDER", steps_back, "an offset after that of the unit before")
 
-    def _is_left_out(self, have: Units) -> Which:
-        """Which units say that a message was left out of a restored log (`indexer.queue_files.missing_offset`)."""
-        is_marked = (have["store_size"] == PRE_BLANK_SIZE) & (have["tags_code"] == 0)
-        left_out: Which = is_marked & (have["commit_log_offset"] > self.bounds.start)
-        return left_out
-
-    def lost_findings(self) -> Iterator[pa.RecordBatch]:
+    def lost_file(self) -> Iterator[pa.RecordBatch]:
         """What is wrong with a file whose messages are all lost: only its units can be held against each other."""
-        have = self.have
-        offsets, ends = have["commit_log_offset"].astype(np.int64), _ends(have)
-        unit = is_live(have)
+        unit, offsets = self.pairs.is_live, self.pairs.offsets
+        ends = offsets + self.pairs.have["store_size"]
         leads_there = unit & self.bounds.is_lost(offsets) & self.bounds.is_lost(ends - 1)
         before = np.maximum.accumulate(np.concatenate(([0], np.where(leads_there, ends, 0)[:-1])))
         in_order = leads_there & (offsets >= before)
-        for code, which, expected in (
-            ("QUEUE_NO_MESSAGE", in_order, "a message in the log"),
-            ("QUEUE_UNIT_MISPLACED", leads_there & ~in_order, "an offset after that of the unit before"),
-            ("QUEUE_UNIT_WRONG", unit & ~leads_there, "a unit of a message in a lost part of the log"),
-            ("QUEUE_UNIT_MISSING", ~unit, "a unit of a message in a lost part of the log"),
+        of_lost = "a unit of a message in a lost part of the log"
+        yield from self._batch("QUEUE_NO_MESSAGE", in_order, "a message in the log")
+        out_of_order = leads_there & ~in_order
+        yield from self._batch("QUEUE_UNIT_MISPLACED", out_of_order, "an offset after that of the unit before")
+        yield from self._batch("QUEUE_UNIT_WRONG", unit & ~leads_there, of_lost)
+        yield from self._batch("QUEUE_UNIT_MISSING", ~unit, of_lost)
+
+    def _wrong_units(self) -> Iterator[pa.RecordBatch]:
+        """What is wrong with the units of messages."""
+        expected, pairs = self.expected, self.pairs
+        wrong = pairs.has_message & ~self.is_equal
+        if expected.start + expected.capacity >= expected.stop:  # else a later file has units
+            written = np.flatnonzero(~self.is_zero)
+            lag = wrong & self.is_zero
+            lag[: int(written[-1]) + 1 if written.size else 0] = False
+            if lag.any():
+                yield self._lag(np.flatnonzero(lag))
+            wrong &= ~lag
+        for code, which in (
+            ("QUEUE_UNIT_MISSING", self.is_zero | pairs.is_pre_blank),
+            (
+                "QUEUE_EXT_MISSING",
+                self.has_extensions & pairs.is_same_record & (pairs.have["tags_code"] <= MAX_ADDRESS),
+            ),
+            ("QUEUE_DUE_TIME", (expected.topic == SCHEDULE_TOPIC) & pairs.is_same_record),
+            ("QUEUE_UNIT_MISPLACED", self._is_of_another_offset()),
+            ("QUEUE_UNIT_WRONG", np.ones(wrong.size, np.bool_)),
         ):
-            yield from self._batch(code, which, expected, self._unit_text(have, which))
+            yield from self._batch(code, wrong & which)
+            wrong = wrong & ~which
 
-    def _wrong_units(self, wrong: Which, is_zero: Which, is_blank: Which) -> Iterator[pa.RecordBatch]:
-        expected, want, have = self.expected, self.want, self.have
-        written = np.flatnonzero(~is_zero)
-        end = int(written[-1]) + 1 if written.size else 0
-        lag = wrong & is_zero
-        lag[:end] = False
-        if expected.start + expected.capacity < expected.stop:
-            lag[:] = False  # a later file has units
-        if lag.any():
-            yield self._lag(np.flatnonzero(lag))
-        missing = wrong & (is_zero | is_blank) & ~lag
-        yield from self._batch(
-            "QUEUE_UNIT_MISSING", missing, self._unit_text(want, missing), self._unit_text(have, missing)
-        )
-        wrong = wrong & ~missing & ~lag
-        other_tags = wrong & (want["commit_log_offset"] == have["commit_log_offset"])
-        other_tags &= want["store_size"] == have["store_size"]
-        if self.has_extensions:
-            astray = wrong & other_tags & (have["tags_code"] <= MAX_ADDRESS)
-            yield from self._batch(
-                "QUEUE_EXT_MISSING", astray, self._unit_text(want, astray), self._unit_text(have, astray)
-            )
-            wrong = wrong & ~astray
-        if expected.topic == SCHEDULE_TOPIC:
-            due = wrong & other_tags
-            yield from self._batch("QUEUE_DUE_TIME", due, self._unit_text(want, due), self._unit_text(have, due))
-            wrong = wrong & ~due
-        misplaced = wrong & self._is_of_another_offset(wrong)
-        for code, which in (("QUEUE_UNIT_MISPLACED", misplaced), ("QUEUE_UNIT_WRONG", wrong & ~misplaced)):
-            yield from self._batch(code, which, self._unit_text(want, which), self._unit_text(have, which))
-
-    def _is_of_another_offset(self, wrong: Which) -> Which:
-        """Which found units are, among `wrong`, the units of another queue offset of this file."""
-        of_messages = self.want[self.has_message]
+    def _is_of_another_offset(self) -> Flags:
+        """Which existing units are those of a message of this file; those that are wrong have another queue offset."""
+        of_messages = self.pairs.want[self.pairs.has_message]
         offsets = of_messages["commit_log_offset"].astype(np.int64)
         order = np.argsort(offsets, kind="stable")
         if not order.size:
-            return np.zeros(wrong.size, np.bool_)
-        at = np.searchsorted(offsets[order], self.have["commit_log_offset"].astype(np.int64))
-        at = order[np.minimum(at, order.size - 1)]
-        same: Which = of_messages[at].view((np.void, UNIT_SIZE)) == self.have.view((np.void, UNIT_SIZE))
+            return np.zeros(self.is_zero.size, np.bool_)
+        at = order[np.minimum(np.searchsorted(offsets[order], self.pairs.offsets), order.size - 1)]
+        same: Flags = bytes_of(of_messages[at]) == bytes_of(self.pairs.have)
         return same
 
-    def _lag(self, lacking: Numbers) -> pa.RecordBatch:
-        expected, first = self.expected, int(lacking[0])
-        is_whole = expected.stop == 0
+    def _lag(self, lacking: Int64s) -> pa.RecordBatch:
+        expected, pairs, first = self.expected, self.pairs, int(lacking[0])
+        has_no_unit = expected.stop == 0
         # Other units can be those of another queue, or damaged.
-        is_there = self.has_message & (self.want["commit_log_offset"] == self.have["commit_log_offset"])
-        is_there &= self.want["store_size"] == self.have["store_size"]
-        newest = max(int(self.have["commit_log_offset"][is_there].max(initial=-1)), expected.newest_unit)
-        if int(self.want["commit_log_offset"][first]) < newest or (
-            is_whole and not expected.is_configured and not expected.has_file
-        ):
+        newest = max(int(pairs.offsets[pairs.is_same_record].max(initial=-1)), expected.newest_unit)
+        offset = int(pairs.want["commit_log_offset"][first])
+        if offset < newest or (has_no_unit and not expected.is_configured and not expected.has_file):
             code = "QUEUE_DELETED"
-        elif is_whole:
+        elif has_no_unit:
             code = "QUEUE_MISSING"
         else:
             code = "QUEUE_LAGS_CLEAN" if self.bounds.is_clean else "QUEUE_LAGS"
+        if has_no_unit:
+            found = "a file without units" if expected.has_file else "no file"
+        else:
+            found = f"units up to queue offset {expected.start + first - 1}"
         return findings(
             code,
-            file=expected.path,
+            expected.path,
+            f"units up to queue offset {expected.start + int(lacking[-1])}",
+            found,
+            queue=expected.queue,
             position=first * UNIT_SIZE,
-            topic=expected.topic,
-            queue_id=expected.queue_id,
-            commit_log_offset=int(self.want["commit_log_offset"][first]),
-            expected=f"units up to queue offset {expected.start + int(lacking[-1])}",
-            found=self._end_text(expected.start + first),
+            commit_log_offset=offset,
         )
 
-    def _end_text(self, end: int) -> str:
-        """The end of a queue that lags."""
-        if self.expected.stop:
-            return f"units up to queue offset {end - 1}"
-        return "a file without units" if self.expected.has_file else "no file"
-
-    def _expired_order(self, is_expired: Which) -> Iterator[pa.RecordBatch]:
-        at = np.flatnonzero(is_expired)
-        offsets = self.have["commit_log_offset"][at].astype(np.int64)
-        back = np.flatnonzero(np.diff(offsets) <= 0) + 1
-        which = np.zeros(self.have.size, np.bool_)
-        which[at[back]] = True
-        yield from self._batch(
-            "QUEUE_EXPIRED_ORDER", which, "an offset after that of the unit before", self._unit_text(self.have, which)
-        )
-
-    def _batch(self, code: str, which: Which, expected: Any, found: Any) -> Iterator[pa.RecordBatch]:
-        count = int(which.sum())
-        if not count:
+    def _batch(self, code: str, which: Flags, expected: str | None = None) -> Iterator[pa.RecordBatch]:
+        """Findings about units; what is expected are the units of the log, unless a text says something else."""
+        if not which.any():
             return
-        at = np.flatnonzero(which)
-        offsets = np.where(self.has_message, self.want["commit_log_offset"], self.have["commit_log_offset"])
+        want, have = self.pairs.want[which], self.pairs.have[which]
+        offsets = np.where(want["store_size"] != 0, want["commit_log_offset"], have["commit_log_offset"])
         yield findings(
             code,
-            count,
-            file=self.expected.path,
-            position=at * UNIT_SIZE,
-            topic=self.expected.topic,
-            queue_id=self.expected.queue_id,
-            commit_log_offset=offsets[which].astype(np.int64),
-            expected=expected,
-            found=found,
+            self.expected.path,
+            _text(want) if expected is None else expected,
+            _text(have),
+            queue=self.expected.queue,
+            position=np.flatnonzero(which) * UNIT_SIZE,
+            commit_log_offset=offsets.astype(np.int64),
         )
 
-    def _unit_text(self, units: Units, which: Which) -> pa.Array | None:
-        if not which.any():
-            return None
-        chosen = units[which]
-        numbers = [chosen[name].astype(np.int64) for name in ("commit_log_offset", "store_size", "tags_code")]
-        return text("offset ", numbers[0], ", size ", numbers[1], ", tags code ", numbers[2])
+
+def _text(units: Units) -> pa.Array:
+    offsets, sizes, codes = (units[name].astype(np.int64) for name in ("commit_log_offset", "store_size", "tags_code"))
+    return text("offset ", offsets, ", size ", sizes, ", tags code ", codes)
 
 
-def _ends(units: Units) -> Numbers:
-    """The commit log offset after the message of each unit; of a unit with an impossible offset, any number."""
-    ends: Numbers = units["commit_log_offset"].astype(np.int64) + units["store_size"]
-    return ends
+def bytes_of(units: Units) -> npt.NDArray[np.void]:
+    """Each unit as its bytes, which can be compared."""
+    return np.ascontiguousarray(units).view((np.void, UNIT_SIZE))
 
 
-def _padded(units: Units, size: int) -> Units:
-    if units.size == size:
-        return units
+def _resized(units: Units, size: int) -> Units:
+    if units.size >= size:
+        return units[:size]
     padded = np.zeros(size, UNIT_DTYPE)
     padded[: units.size] = units
     return padded

@@ -1,56 +1,76 @@
-"""Queue files against staged units, as tasks: files that have messages in the log, and files that have none."""
+"""Queue files against staged units: files that have messages in the log, and files that have none."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from itertools import groupby
+from functools import partial
+from itertools import groupby, islice, pairwise
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import fs
 
 from spark_mq.errors import CorruptLogError, StoreChangedError
-from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE, Units, queue_file_name
+from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE, Queue, Units, queue_file_name
+from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.format.java_text import decode_utf8
-from spark_mq.indexer.queue_runs import Run, runs_in
+from spark_mq.indexer.queue_runs import Run, Runs, StagedQueue
 from spark_mq.io.file_reader import FileReader, FileReaders
 from spark_mq.io.location import Location
 from spark_mq.store.config.config_file import is_configured
+from spark_mq.store.config.store_paths import CONSUME_QUEUE
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.log.segment_files import find_data_end
 from spark_mq.store.queue.consume_queue import ConsumeQueueExt
+from spark_mq.store.queue.folders import QueueFolder
 from spark_mq.verifier.finding import findings
 from spark_mq.verifier.log_bounds import LiveLog, LogBounds
 from spark_mq.verifier.queue_file import ExpectedFile, queue_file_findings
 from spark_mq.verifier.records import NOT_COMPARABLE
-from spark_mq.verifier.sink import FindingSink, summary_batch
+from spark_mq.verifier.sink import FindingSink, Summary
 
+_FILES_PER_CHECK = 64
 AFTER_THE_LOG = ("QUEUE_UNIT_STALE", "QUEUE_UNIT_EXTRA", "QUEUE_LAGS", "QUEUE_LAGS_CLEAN", "QUEUE_MISSING")
 """Findings that a broker causes while it appends: units of later messages, or units that are about to be written."""
 
 
 @dataclass(frozen=True)
 class QueueFiles:
-    """What is needed to check any queue file.
+    """What is needed to check any queue file of a store.
 
     Attributes:
-        folder: The folder `consumequeue`.
-        bounds: Start and end of the log.
         log: The log as it was when the check began.
         has_extensions: Whether tags codes can be addresses in `consumequeue_ext`.
         topics: The configured topics; None if no file names them.
-        dispatched: Queues with units of other queues' messages, which are not checked (`multi_dispatch`).
+        dispatched: Queues with units of other queues' messages, which are not checked (`records.dispatched_queues`).
     """
 
-    folder: Location
     file_size: int
     bounds: LogBounds
     log: LiveLog
     has_extensions: bool
     topics: frozenset[str] | None
-    dispatched: frozenset[tuple[str, int]] = frozenset()
+    dispatched: frozenset[Queue] = frozenset()
+
+    @property
+    def capacity(self) -> int:
+        """The number of units in a file."""
+        return self.file_size // UNIT_SIZE
+
+    def check_runs(self, runs: Iterable[Run], found: Location) -> Summary:
+        """Check the files of runs, which are sorted by file and then by commit log offset."""
+        with FindingSink(found) as sink:
+            for file in expected_files(runs, self.capacity):
+                file.is_configured = is_configured(file.topic, self.topics)
+                sink.add(self.findings(file))
+        return sink.summary
+
+    def check(self, files: Iterable[ExpectedFile]) -> Iterator[pa.RecordBatch]:
+        """What is wrong with files."""
+        for file in files:
+            yield from self.findings(file)
 
     def findings(self, expected: ExpectedFile) -> Iterator[pa.RecordBatch]:
         """What is wrong with a file; nothing if it has another size, which is a finding of its own."""
@@ -58,15 +78,23 @@ class QueueFiles:
         if existing is None:
             return
         if not existing.size:
-            expected.has_file = self._location(expected).is_file
+            expected.has_file = (self.log.store / expected.path).is_file
             expected.newest_unit = self._newest_unit(expected) if expected.stop else -1
         has_later = expected.start + expected.capacity < expected.stop
         if has_later and expected.units.size and not existing.size and not expected.has_file:
-            yield _missing_file(expected)
+            with_message = expected.units[expected.units["store_size"] != 0]
+            yield findings(
+                "QUEUE_FILE_MISSING",
+                expected.path,
+                f"a file with {with_message.size} units",
+                "no file, and later files of the queue",
+                queue=expected.queue,
+                commit_log_offset=int(with_message["commit_log_offset"][0]),
+            )
             return
         for batch in queue_file_findings(expected, existing, self.bounds, self.has_extensions):
             code = batch["code"][0].as_py()
-            if code in NOT_COMPARABLE and (expected.topic, expected.queue_id) in self.dispatched:
+            if code in NOT_COMPARABLE and expected.queue in self.dispatched:
                 continue
             if code not in AFTER_THE_LOG or not self.log.has_grown():
                 yield batch
@@ -83,18 +111,14 @@ class QueueFiles:
                 record = RecordLookup(self.log.store, files).record(offset)
             except CorruptLogError:
                 return -1
-        return offset if (decode_utf8(record.topic), record.queue_id) == (expected.topic, expected.queue_id) else -1
-
-    def _location(self, expected: ExpectedFile) -> Location:
-        name = queue_file_name(expected.number, self.file_size)
-        return self.folder / expected.topic / str(expected.queue_id) / name
+        return offset if (decode_utf8(record.topic), record.queue_id) == expected.queue else -1
 
     def _read(self, expected: ExpectedFile) -> Units | None:
         """The units up to the last one that is not zeros; none if the file does not exist, or is empty.
 
         Addresses in `consumequeue_ext` are replaced by the tags codes to which they lead.
         """
-        location = self._location(expected)
+        location = self.log.store / expected.path
         info = location.info()
         if info.type != fs.FileType.File or not info.size:
             return np.zeros(0, UNIT_DTYPE)
@@ -113,35 +137,6 @@ class QueueFiles:
             return ConsumeQueueExt.beside(location.parent, files).resolved(units)
 
 
-def _missing_file(expected: ExpectedFile) -> pa.RecordBatch:
-    with_message = np.flatnonzero(expected.units["store_size"])
-    return findings(
-        "QUEUE_FILE_MISSING",
-        file=expected.path,
-        topic=expected.topic,
-        queue_id=expected.queue_id,
-        commit_log_offset=int(expected.units["commit_log_offset"][with_message[0]]),
-        expected=f"a file with {with_message.size} units",
-        found="no file, and later files of the queue",
-    )
-
-
-@dataclass(frozen=True)
-class QueueChecker:
-    """The task that checks the files of its runs (`indexer/queue_runs`)."""
-
-    files: QueueFiles
-    findings: Location
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """As a task: runs sorted by file and then by commit log offset in, one summary out."""
-        with FindingSink(self.findings) as sink:
-            for file in expected_files(runs_in(batches), self.files.file_size // UNIT_SIZE):
-                file.is_configured = is_configured(file.topic, self.files.topics)
-                sink.add(self.files.findings(file))
-        yield summary_batch(sink.summary.to_json())
-
-
 def expected_files(runs: Iterable[Run], capacity: int) -> Iterator[ExpectedFile]:
     """The files of runs, with all units that the log has for them.
 
@@ -149,26 +144,97 @@ def expected_files(runs: Iterable[Run], capacity: int) -> Iterator[ExpectedFile]
         runs: Runs that are sorted by file and then by commit log offset.
         capacity: The number of units in a file.
     """
-    for (topic, queue_id, number), group in groupby(runs, lambda r: (r.topic, r.queue_id, r.file_number)):
+    for _, group in groupby(runs, lambda run: (run.topic, run.queue_id, run.file_number)):
         file: ExpectedFile | None = None
         for run in group:
             if file is None:
                 bounds = run.queue_min, run.queue_max, run.existing_end
-                file = ExpectedFile(topic, queue_id, number, capacity, *bounds)
+                file = ExpectedFile(run.topic, run.queue_id, run.file_number, capacity, *bounds)
             file.put(run.first_queue_offset, np.frombuffer(run.units, UNIT_DTYPE))
             file.last_store_timestamp = run.last_store_timestamp
         if file is not None:
             yield file
 
 
+def file_range(queue: StagedQueue | None, capacity: int) -> range:
+    """The numbers of a queue's files from the first to the last one that has messages in the log."""
+    return range(0) if queue is None else range(queue.queue_min // capacity, (queue.queue_max - 1) // capacity + 1)
+
+
+def written_stop(folder: QueueFolder, file_size: int) -> int:
+    """The queue offset after the last file of a queue that is not all zeros; 0 if there is none."""
+    for info in reversed(folder.files):
+        if find_data_end(folder.location / info.base_name, info.size):
+            return (int(info.base_name) // file_size + 1) * (file_size // UNIT_SIZE)
+    return 0
+
+
 @dataclass(frozen=True)
-class QueueFilesCheck:
-    """The check of queue files for which the log has no message."""
+class FilesWithoutMessages:
+    """The queue files that have no message in the log.
+
+    They are expired ones, later ones, those of other queues, and those whose messages are all lost: these are between
+    files with messages.
+
+    Attributes:
+        queues: The queues that have messages in the log.
+        stops: What `written_stop` says of each folder.
+        with_units: The numbers of the files with messages, of each queue that can have files without any between them.
+    """
 
     files: QueueFiles
-    expected: tuple[ExpectedFile, ...]
+    folders: Sequence[QueueFolder]
+    queues: Mapping[Queue, StagedQueue]
+    stops: Mapping[Queue, int]
+    with_units: Mapping[Queue, Collection[int]]
 
-    def __call__(self, sink: FindingSink) -> None:
-        """Put what is wrong into `sink`."""
-        for file in self.expected:
-            sink.add(self.files.findings(file))
+    @classmethod
+    def of(
+        cls, files: QueueFiles, folders: Sequence[QueueFolder], queues: Mapping[Queue, StagedQueue], runs: Runs
+    ) -> FilesWithoutMessages:
+        """The files of these folders."""
+        chosen = [
+            name
+            for name, queue in queues.items()
+            if len(file_range(queue, files.capacity)) > 2
+            and (files.bounds.holes or queue.staged_units < queue.queue_max - queue.queue_min)
+        ]
+        stops = {(folder.topic, folder.queue_id): written_stop(folder, files.file_size) for folder in folders}
+        return cls(files, folders, queues, stops, runs.file_numbers(chosen) if chosen else {})
+
+    def checks(self) -> Iterator[Callable[[], Iterator[pa.RecordBatch]]]:
+        """The checks of those that exist, some in each."""
+        existing = iter(self._existing())
+        while some := list(islice(existing, _FILES_PER_CHECK)):
+            yield partial(self.files.check, some)
+
+    def _existing(self) -> Iterator[ExpectedFile]:
+        for folder in self.folders:
+            if folder.topic.startswith(LIGHT_PREFIX):
+                continue
+            name = folder.topic, folder.queue_id
+            queue = self.queues.get(name)
+            checked = file_range(queue, self.files.capacity)
+            for info in folder.files:
+                number, rest = divmod(int(info.base_name), self.files.file_size)
+                is_lost = number in checked and number not in self.with_units.get(name, checked)
+                if not rest and (number not in checked or is_lost):
+                    capacity, stop = self.files.capacity, self.stops[name]
+                    yield ExpectedFile.without_message(name, number, capacity, queue, stop, is_lost)
+
+    def missing(self) -> Iterator[pa.RecordBatch]:
+        """Runs of files between others that do not exist, and whose messages are all lost."""
+        for folder in self.folders:
+            queue = folder.topic, folder.queue_id
+            numbers = self.with_units.get(queue, frozenset())
+            existing = {int(info.base_name) // self.files.file_size for info in folder.files}
+            for before, after in pairwise(sorted({*numbers, *existing})):
+                if after - before > 1 and before >= min(numbers, default=after) and after <= max(existing):
+                    name = queue_file_name(before + 1, self.files.file_size)
+                    yield findings(
+                        "QUEUE_FILE_MISSING",
+                        f"{CONSUME_QUEUE}/{folder.topic}/{folder.queue_id}/{name}",
+                        f"{after - before - 1} files, whose messages are lost, too",
+                        "no file, and later files of the queue",
+                        queue=queue,
+                    )

@@ -11,14 +11,12 @@ units of the queue's own messages are checked as in any queue.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_mq.format.array_types import Bytes
+from spark_mq.format.array_types import Bytes, Flags
 from spark_mq.format.consume_queue import Queue
 from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.format.kernels.big_endian import int32s_at, int64s_at
@@ -36,10 +34,6 @@ from spark_mq.format.record import (
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
 from spark_mq.verifier.finding import findings, text
 
-if TYPE_CHECKING:
-    from spark_mq.format.array_types import Bytes
-    from spark_mq.format.kernels.frames import Frames
-
 NOT_COMPARABLE = ("QUEUE_NO_MESSAGE", "QUEUE_PRE_BLANK", "QUEUE_UNIT_EXTRA")
 """Findings about units that are not of the queue's own messages."""
 KNOWN_FLAGS = 0x7FF
@@ -54,13 +48,7 @@ _CONTAINERS = (None, 0x04224D18, 0x28B52FFD, None)
 
 
 def dispatched_queues(buffer: Bytes, frames: Frames) -> set[Queue]:
-    """The queues that messages name, besides light message queues.
-
-    Args:
-        buffer: The bytes that contain the messages.
-    """
-    from spark_mq.format.kernels.columns import MessageColumns
-
+    """The queues that messages name, besides light message queues."""
     which = MessageColumns(buffer, frames).has_property(INNER_MULTI_DISPATCH)
     if not which.any():
         return set()
@@ -75,14 +63,9 @@ def dispatched_queues(buffer: Bytes, frames: Frames) -> set[Queue]:
 
 def not_checked_queues(queues: Iterable[Queue]) -> Iterator[pa.RecordBatch]:
     """A note for each of the queues."""
-    for topic, queue_id in sorted(queues):
-        yield findings(
-            "NOT_CHECKED",
-            file=f"{CONSUME_QUEUE}/{topic}/{queue_id}",
-            topic=topic,
-            queue_id=queue_id,
-            found="units of messages that name this queue in INNER_MULTI_DISPATCH are not checked",
-        )
+    found = "units of messages that name this queue in INNER_MULTI_DISPATCH are not checked"
+    for queue in sorted(queues):
+        yield findings("NOT_CHECKED", f"{CONSUME_QUEUE}/{queue[0]}/{queue[1]}", found=found, queue=queue)
 
 
 def record_findings(
@@ -91,72 +74,55 @@ def record_findings(
     """What is wrong with records.
 
     Args:
-        buffer: The bytes that contain the records.
         frames: The records, in the order of the log.
-        file: The name of the segment, for the findings.
+        file: The name of the segment.
         segment: The commit log offset at which the segment starts.
         newest: The store time of the record before the first one, in milliseconds; None if it is not known.
-
-    Yields:
-        Findings.
     """
-    found = _Found(buffer, frames, file, segment)
-    wrong = wrong_body_crcs(buffer, frames)
-    if wrong.any():
-        stored = int32s_at(buffer, frames.position[wrong] + BODY_CRC_AT)
-        yield found.batch("RECORD_BODY_CRC", wrong, expected=text("body CRC ", stored), found="a body with another CRC")
-    wrong = wrong_property_crcs(buffer, frames)
-    if wrong.any():
-        yield found.batch("RECORD_CRC", wrong, expected="the CRC in property __CRC32#", found="a record with another")
-    dropped = dropped_pieces(buffer, frames)
-    wrong = dropped > 0
-    if wrong.any():
-        yield found.batch(
-            "RECORD_PROPERTIES",
-            wrong,
-            expected="properties of the form name=value",
-            found=text(dropped[wrong], " pieces without a name or without a separator"),
-        )
-    wrong = frames.sys_flag & ~KNOWN_FLAGS != 0
-    if wrong.any():
-        yield found.batch(
-            "RECORD_SYS_FLAG", wrong, expected="bits 0x7ff", found=text("sysFlag ", frames.sys_flag[wrong])
-        )
-    wrong = _wrong_containers(buffer, frames)
-    if wrong.any():
-        yield found.batch(
-            "RECORD_COMPRESSION",
-            wrong,
-            expected="a body in the form that sysFlag names",
-            found=text("sysFlag ", frames.sys_flag[wrong], ", a body that does not begin so"),
-        )
-    yield from _time_findings(found, newest)
 
-
-class _Found:
-    """Findings about some of the records."""
-
-    def __init__(self, buffer: Bytes, frames: Frames, file: str, segment: int) -> None:
-        self.buffer, self.frames, self.file, self.segment = buffer, frames, file, segment
-
-    def batch(self, code: str, which: npt.NDArray[np.bool_], **texts: object) -> pa.RecordBatch:
-        """Findings with one code about the records `which`."""
-        frames = self.frames[which]
-        columns = MessageColumns(self.buffer, frames)
+    def batch(code: str, which: Flags, expected: pa.Array | str, found: pa.Array | str) -> pa.RecordBatch:
+        columns = MessageColumns(buffer, frames[which])
         offsets = columns.column("commit_log_offset").to_numpy()
         return findings(
             code,
-            frames.size,
-            file=f"commitlog/{self.file}",
-            position=offsets - self.segment,
-            topic=columns.column("topic"),
-            queue_id=columns.column("queue_id"),
+            f"commitlog/{file}",
+            expected,
+            found,
+            queue=(columns.column("topic"), columns.column("queue_id")),
+            position=offsets - segment,
             commit_log_offset=offsets,
-            **texts,
         )
 
+    wrong = wrong_body_crcs(buffer, frames)
+    if wrong.any():
+        stored = int32s_at(buffer, frames.position[wrong] + BODY_CRC_AT)
+        yield batch("RECORD_BODY_CRC", wrong, text("body CRC ", stored), "a body with another CRC")
+    wrong = wrong_property_crcs(buffer, frames)
+    if wrong.any():
+        yield batch("RECORD_CRC", wrong, "the CRC in property __CRC32#", "a record with another")
+    dropped = dropped_pieces(buffer, frames)
+    wrong = dropped > 0
+    if wrong.any():
+        found = text(dropped[wrong], " pieces without a name or without a separator")
+        yield batch("RECORD_PROPERTIES", wrong, "properties of the form name=value", found)
+    wrong = frames.sys_flag & ~KNOWN_FLAGS != 0
+    if wrong.any():
+        yield batch("RECORD_SYS_FLAG", wrong, "bits 0x7ff", text("sysFlag ", frames.sys_flag[wrong]))
+    wrong = _wrong_containers(buffer, frames)
+    if wrong.any():
+        found = text("sysFlag ", frames.sys_flag[wrong], ", a body that does not begin so")
+        yield batch("RECORD_COMPRESSION", wrong, "a body in the form that sysFlag names", found)
+    times = int64s_at(buffer, frames.store_timestamp_at)
+    before = np.concatenate((times[:1] if newest is None else [newest], times[:-1]))
+    back = before - times
+    far = back > FAR_BACK_MILLIS
+    for code, which in (("RECORD_TIME_BACK", (back > 0) & ~far), ("RECORD_TIME_FAR_BACK", far)):
+        if which.any():
+            expected = text("a store time of ", before[which], " or later")
+            yield batch(code, which, expected, text("store time ", times[which]))
 
-def _wrong_containers(buffer: Bytes, frames: Frames) -> npt.NDArray[np.bool_]:
+
+def _wrong_containers(buffer: Bytes, frames: Frames) -> Flags:
     """Which records have a body that does not begin as the compression of their sysFlag does."""
     wrong = np.zeros(frames.size, np.bool_)
     compressed = np.flatnonzero(frames.sys_flag & COMPRESSED_FLAG != 0)
@@ -174,20 +140,3 @@ def _wrong_containers(buffer: Bytes, frames: Frames) -> npt.NDArray[np.bool_]:
     # A compressed body shorter than four bytes cannot be: the shortest zlib stream has eight.
     wrong[compressed] = ~(known & long_enough & fits)
     return wrong
-
-
-def _time_findings(found: _Found, newest: int | None) -> Iterator[pa.RecordBatch]:
-    times = int64s_at(found.buffer, found.frames.store_timestamp_at)
-    if not times.size:
-        return
-    before = np.concatenate(([times[0] if newest is None else newest], times[:-1]))
-    back = before - times
-    far = back > FAR_BACK_MILLIS
-    for code, which in (("RECORD_TIME_BACK", (back > 0) & ~far), ("RECORD_TIME_FAR_BACK", far)):
-        if which.any():
-            yield found.batch(
-                code,
-                which,
-                expected=text("a store time of ", before[which], " or later"),
-                found=text("store time ", times[which]),
-            )

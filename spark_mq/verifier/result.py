@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,7 +13,6 @@ from spark_mq.errors import StorageError
 from spark_mq.io.location import Location
 from spark_mq.verifier.codes import CODES, Code, Severity
 from spark_mq.verifier.finding import FINDING_SCHEMA, Finding
-from spark_mq.verifier.sink import Summary
 
 _GRAVEST_FIRST = (Severity.ERROR, Severity.WARNING, Severity.NOTE)
 
@@ -91,12 +89,4 @@ class VerifyReport:
 
     def to_json(self) -> str:
         """One JSON object: the fields of this class, `verdict` and `is_sound`."""
-        values: dict[str, Any] = {**asdict(self), "verdict": self.verdict, "is_sound": self.is_sound}
-        return json.dumps(values)
-
-
-def report_of(
-    store: str, is_quick: bool, summary: Summary, seconds: float, stages: dict[str, float], **counts: Any
-) -> VerifyReport:
-    """The report of a check; `counts` are the other fields of `VerifyReport`."""
-    return VerifyReport(store, is_quick, summary.counts, summary.first, seconds=seconds, stages=stages, **counts)
+        return json.dumps({**asdict(self), "verdict": self.verdict, "is_sound": self.is_sound})

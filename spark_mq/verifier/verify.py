@@ -7,6 +7,7 @@ import time
 import uuid
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -19,9 +20,9 @@ from spark_mq.job.shared_storage import SharedStorageCheck
 from spark_mq.job.tasks import LocalTasks, SparkTasks, job_session
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE
-from spark_mq.verifier.check import FINDINGS, STAGED, CheckedStore, check_store
+from spark_mq.verifier.check import STAGED, check_store
 from spark_mq.verifier.finding import FINDING_SCHEMA
-from spark_mq.verifier.result import VerifyReport, report_of, write_findings
+from spark_mq.verifier.result import VerifyReport, write_findings
 from spark_mq.verifier.sink import TaskRunner, read_findings
 from spark_mq.verifier.verify_request import VerifyRequest
 
@@ -132,8 +133,6 @@ def run_verify(
     """Check what a request says; returns the result, and raises the errors, of `verify`.
 
     Args:
-        spark: The session.
-        request: What to check.
         progress: Is called when a stage begins, when it ends, and about once a second between.
     """
     started = time.monotonic()
@@ -142,29 +141,14 @@ def run_verify(
     try:
         with job_session(spark) as session:
             runner = spark_runner(session, request, work, stages)
-            checked = check_store(request.store, request.conf, work, runner, request.split_size)
+            checked = check_store(request, work, runner)
     except BaseException:
         discard_folder(work)
         raise
     for name in (STAGED, "progress"):
         discard_folder(work / name)
-    report = verify_report(request, checked, round(time.monotonic() - started, 3), stages.seconds)
-    return VerifyResult(report, [work / FINDINGS / name for name in checked.summary.files], work, spark)
-
-
-def verify_report(
-    request: VerifyRequest, checked: CheckedStore, seconds: float, stages: dict[str, float]
-) -> VerifyReport:
-    """The report of a check.
-
-    Args:
-        request: What was checked.
-        checked: The result.
-        seconds: The duration.
-        stages: The duration of each stage.
-    """
-    counts = {name: value for name, value in vars(checked).items() if name not in ("summary", "evidence")}
-    return report_of(str(request.store), False, checked.summary, seconds, stages, **counts)
+    report = replace(checked.report, seconds=round(time.monotonic() - started, 3), stages=stages.seconds)
+    return VerifyResult(report, checked.files, work, spark)
 
 
 def work_folder(scratch: Location | None) -> Location:
@@ -180,15 +164,7 @@ def work_folder(scratch: Location | None) -> Location:
 
 
 def spark_runner(session: SparkSession, request: VerifyRequest, work: Location, progress: Progress) -> TaskRunner:
-    """The place where the parts of a job run: as tasks of Spark, or in this process if the log is empty.
-
-    Args:
-        session: The job's session.
-        request: What is checked.
-        work: The folder into which tasks write.
-        progress: The stages of the job.
-    """
+    """Runs the parts of a job, which write into `work`, as tasks of Spark; in this process if the log is empty."""
     log = CommitLog.open(request.store)
-    if not log.segments:
-        return TaskRunner(LocalTasks(), progress)
-    return TaskRunner(SparkTasks(session, SharedStorageCheck.record(log, work)), progress)
+    tasks = SparkTasks(session, SharedStorageCheck.record(log, work)) if log.segments else LocalTasks()
+    return TaskRunner(tasks, progress)

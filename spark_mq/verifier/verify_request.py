@@ -14,12 +14,7 @@ from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE
 
 @dataclass(frozen=True)
 class VerifyRequest:
-    """What to check.
-
-    Attributes:
-        scratch: The folder for staged files and findings; None for a temporary folder of this machine.
-        split_size: Bytes of the log for a task.
-    """
+    """What to check; see `spark_mq.verify` for the arguments."""
 
     store: Location
     conf: BrokerConf

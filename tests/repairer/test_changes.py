@@ -12,7 +12,7 @@ import pytest
 from spark_mq.errors import OptionError, StorageError
 from spark_mq.format.record import encode_blank
 from spark_mq.io.location import Location
-from spark_mq.repairer.changes import CHANGES, Backup, Change, ChangeKind, undo_plan, undo_repair
+from spark_mq.repairer.changes import CHANGES, Backup, Change, ChangeKind, undo_repair
 from tests.support.stores import tree_of
 
 LOG = bytes(range(1, 101))
@@ -65,7 +65,7 @@ def test_changes_are_made_and_undone(store: Path) -> None:
     before = files_of(store)
     backup = apply(store)
     assert files_of(store) == NEW
-    folder, plan = undo_plan(str(store))
+    folder, plan = undo_repair(str(store), apply=False)
     assert (folder, plan) == (str(backup.folder), ALL[::-1])
     assert files_of(store) == NEW
     assert undo_repair(str(store)) == (folder, ALL[::-1])
@@ -175,9 +175,9 @@ def test_a_file_that_a_broker_wrote_since_is_not_put_back(change: Change, store:
     apply(store)
     written = files_of(store) | {change.file: b"x" + NEW[change.file]}
     (store / change.file).write_bytes(written[change.file])
-    for undo in (undo_plan, undo_repair):
+    for is_applied in (False, True):
         with pytest.raises(StorageError, match="has changed since the repair"):
-            undo(str(store))
+            undo_repair(str(store), apply=is_applied)
     assert files_of(store) == written
 
 

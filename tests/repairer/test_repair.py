@@ -182,7 +182,7 @@ def test_a_report_never_calls_a_store_sound_that_has_findings(bench: Bench, tmp_
 def test_a_repair_that_has_the_lock_does_not_wait_for_a_broker(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its own lock looks like that of a broker, which it would give time to write units and to size new files."""
     monkeypatch.setattr("spark_mq.verifier.log_bounds.is_locked", Mock(side_effect=AssertionError("waits")))
-    monkeypatch.setattr("spark_mq.verifier.segments.is_locked", Mock(side_effect=AssertionError("waits")))
+    monkeypatch.setattr("spark_mq.verifier.folders.is_locked", Mock(side_effect=AssertionError("waits")))
     for folder in ("commitlog", "consumequeue/RetryDemo/0"):
         (bench.path / folder / f"{10**15:020d}").touch()
     report = repair_here(bench.path, bench.packed.broker_conf, apply=True)

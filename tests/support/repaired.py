@@ -13,6 +13,7 @@ from spark_mq.repairer.plan import RepairRequest
 from spark_mq.repairer.repair import repair_store
 from spark_mq.repairer.report import RepairReport
 from spark_mq.verifier.sink import TaskRunner
+from spark_mq.verifier.verify_request import VerifyRequest
 
 
 def repair_here(
@@ -21,7 +22,7 @@ def repair_here(
     """The report of a repair that runs in this process."""
     settings = None if conf is None else str(conf)
     where = None if output is None else str(output)
-    request = RepairRequest.of(str(store), where, broker_conf=settings, **options)
+    request = RepairRequest.of(VerifyRequest.of(str(store), settings), where, **options)
     with tempfile.TemporaryDirectory() as folder:
         return repair_store(request, Location.resolve(folder), lambda written: TaskRunner(LocalTasks(1)))
 

@@ -8,30 +8,30 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow.parquet as pq
-
 from spark_mq.format.record import Record, decode_record
 from spark_mq.io.location import Location
 from spark_mq.job.tasks import LocalTasks
 from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.verifier.check import FINDINGS, CheckedStore, check_store
-from spark_mq.verifier.finding import Finding
-from spark_mq.verifier.sink import TaskRunner
+from spark_mq.verifier.check import check_store
+from spark_mq.verifier.finding import Finding, rows
+from spark_mq.verifier.result import VerifyReport
+from spark_mq.verifier.sink import TaskRunner, read_findings
+from spark_mq.verifier.verify_request import VerifyRequest
 from tests.support.stores import OWN_STORES, Fact, RealStore
 
 
 def check(
     store: Path | str, conf: Path | str | None, split_size: int = 128 << 20
-) -> tuple[CheckedStore, list[Finding]]:
-    """The result of a check, and all findings."""
+) -> tuple[VerifyReport, list[Finding]]:
+    """The report of a check, and all findings."""
     with tempfile.TemporaryDirectory() as folder:
         work = Location.resolve(folder)
         settings = BrokerConf.of(None if conf is None else str(conf))
-        checked = check_store(Location.resolve(str(store)), settings, work, TaskRunner(LocalTasks(1)), split_size)
-        files = [Path(folder) / FINDINGS / name for name in checked.summary.files]
-        findings = [Finding(**row) for file in files for row in pq.read_table(file).to_pylist()]
-    assert sum(checked.summary.counts.values()) == len(findings)
-    return checked, findings
+        request = VerifyRequest(Location.resolve(str(store)), settings, split_size=split_size)
+        checked = check_store(request, work, TaskRunner(LocalTasks(1)))
+        findings = list(rows(read_findings(checked.files)))
+    assert sum(checked.report.counts.values()) == len(findings)
+    return checked.report, findings
 
 
 def grave(findings: list[Finding]) -> list[Finding]:

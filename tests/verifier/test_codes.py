@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from spark_mq.cli.main import main
-from spark_mq.verifier.code_page import filled
-from spark_mq.verifier.codes import CODES, Severity, Treatment
+from spark_mq.verifier.codes import CODES, Severity, Treatment, filled
 from tests.support.stores import PROJECT
 
 PAGE = PROJECT / "docs" / "verify.md"
@@ -17,7 +16,7 @@ PAGE = PROJECT / "docs" / "verify.md"
 
 def test_the_page_has_the_tables_of_the_code() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    assert filled(page) == page, "run python -m spark_mq.verifier.code_page docs/verify.md"
+    assert filled(page) == page, "run python -m spark_mq.verifier.codes docs/verify.md"
     assert page.count("\n### ") == len(CODES)
 
 

@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Timer
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -18,7 +19,8 @@ from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.store_lock import store_lock
 from spark_mq.verifier.check import check_store
 from spark_mq.verifier.codes import CODES, Severity
-from spark_mq.verifier.sink import TaskOf, TaskRunner
+from spark_mq.verifier.sink import TaskRunner
+from spark_mq.verifier.verify_request import VerifyRequest
 from tests.support.stores import OWN_STORES, RealStore
 from tests.support.verified import Bench
 
@@ -31,10 +33,8 @@ class Appending(TaskRunner):
 
     append: Callable[[], object] = list
 
-    def rows(
-        self, name: str, parts: str, task_of: TaskOf, count: int, schema: pa.Schema, size: int | None = None
-    ) -> pa.Table:
-        table = super().rows(name, parts, task_of, count, schema, size)
+    def rows(self, name: str, *arguments: Any, **named: Any) -> pa.Table:
+        table = super().rows(name, *arguments, **named)
         if name.startswith("check log"):
             self.append()
         return table
@@ -63,9 +63,9 @@ def test_what_is_newer_than_the_end_is_left_out(
     work = tmp_path / "work"
     work.mkdir()
     conf = BrokerConf.of(str(bench.packed.broker_conf))
-    store = Location.resolve(str(bench.path))
-    checked = check_store(store, conf, Location.resolve(str(work)), Appending(LocalTasks(1), append=append))
-    found = {code for code in checked.summary.counts if CODES[code].severity != Severity.NOTE}
+    request = VerifyRequest(Location.resolve(str(bench.path)), conf)
+    checked = check_store(request, Location.resolve(str(work)), Appending(LocalTasks(1), append=append))
+    found = {code for code in checked.report.counts if CODES[code].severity != Severity.NOTE}
     assert (found == set()) == is_silent, found
 
 
@@ -83,5 +83,5 @@ def test_a_broker_that_runs_has_time_to_write_units(is_running: bool, unpacked: 
     conf, store = BrokerConf.of(str(bench.packed.broker_conf)), Location.resolve(str(bench.path))
     runner = Appending(LocalTasks(1), append=timer.start if is_running else list)
     with store_lock(store) if is_running else nullcontext():
-        checked = check_store(store, conf, Location.resolve(str(work)), runner)
-    assert ("QUEUE_MISSING" in checked.summary.counts) != is_running
+        checked = check_store(VerifyRequest(store, conf), Location.resolve(str(work)), runner)
+    assert ("QUEUE_MISSING" in checked.report.counts) != is_running

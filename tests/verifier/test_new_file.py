@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from spark_mq.io.location import Location
-from spark_mq.verifier import segments as new_file
-from spark_mq.verifier.segments import settled
+from spark_mq.verifier import folders as new_file
+from spark_mq.verifier.folders import settled
 
 FOLDER = "commitlog"
 NAMES = [f"{base:020d}" for base in (0, 1000)]

@@ -1,0 +1,127 @@
+"""The folders `commitlog/` and `consumequeue/`: names and sizes. The bytes of the files are checked elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from pyarrow import fs
+
+from spark_mq.io.location import Location
+from spark_mq.store.boot import irregular_files
+from spark_mq.store.config.store_kind import Door, check_form
+from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE
+from spark_mq.store.log.commit_log import CommitLog
+from spark_mq.store.log.segment_files import is_segment_name, usual_size
+from spark_mq.store.queue.folders import queue_folders
+from spark_mq.store.store_lock import is_locked
+from spark_mq.verifier.finding import findings
+
+_SECONDS, _LOOK_SECONDS = 1.0, 0.01
+
+
+def form_findings(store: Location) -> Iterator[pa.RecordBatch]:
+    """What is of a form that is not checked, and what is not a file although a broker opens it as one."""
+    for note in check_form(store, Door.FILES):
+        yield findings("NOT_CHECKED", note.path, found=f"{note.text} ({note.setting})")
+    for path, kind in irregular_files(store):
+        yield findings("NOT_A_FILE", path, "a file", kind)
+
+
+def segment_findings(
+    store: Location, log: CommitLog, segment_size: int | None = None, *, has_lock: bool = False
+) -> Iterator[pa.RecordBatch]:
+    """What the names and sizes of the files in `commitlog/` show.
+
+    Args:
+        segment_size: Bytes of a segment by the broker's settings; None if they do not tell.
+        has_lock: Whether this job has the store's lock, so that no broker runs.
+    """
+    infos, foreign = _mapped_files(store, COMMIT_LOG)
+    yield from foreign
+    stray = {corrupt.file.rpartition("/")[2]: corrupt for corrupt in log.stray}
+    for name, corrupt in stray.items():
+        yield findings(
+            "SEGMENT_STRAY",
+            f"{COMMIT_LOG}/{name}",
+            "a record with the offset that the name says",
+            corrupt.reason,
+            commit_log_offset=corrupt.commit_log_offset,
+        )
+    infos = [info for info in infos if info.base_name not in stray]
+    infos = infos if has_lock else settled(store, COMMIT_LOG, infos)
+    size = segment_size or usual_size(infos)
+    for info in infos:
+        if info.size != size or not info.size:
+            yield findings(
+                "SEGMENT_SIZE" if info.size else "SEGMENT_EMPTY",
+                f"{COMMIT_LOG}/{info.base_name}",
+                f"{size} bytes",
+                f"{info.size} bytes",
+                commit_log_offset=int(info.base_name),
+            )
+    for gap in log.gaps:
+        yield findings(
+            "SEGMENT_GAP",
+            f"{COMMIT_LOG}/{gap.file.rpartition('/')[2]}",
+            f"{gap.length} bytes of the log",
+            "no segment",
+            commit_log_offset=gap.commit_log_offset,
+        )
+
+
+def queue_folder_findings(store: Location, file_size: int, *, has_lock: bool = False) -> Iterator[pa.RecordBatch]:
+    """What the names and sizes in queue folders show, also in those without queue files.
+
+    Args:
+        file_size: Bytes of a queue file; 0 if nothing shows it.
+        has_lock: Whether this job has the store's lock, so that no broker runs.
+    """
+    for folder in queue_folders(store / CONSUME_QUEUE, with_empty=True):
+        path = folder.location.path.removeprefix(f"{store.path}/")
+        queue = folder.topic, folder.queue_id
+        infos, foreign = _mapped_files(store, path)
+        yield from foreign
+        empty = [info for info in infos if not info.size]
+        if not has_lock:
+            empty = [info for info in settled(store, path, empty) if not info.size]
+        for info in [*empty, *(info for info in folder.files if info.size and file_size)]:
+            file = f"{path}/{info.base_name}"
+            if info.size != file_size or not info.size:
+                yield findings("QUEUE_FILE_SIZE", file, f"{file_size} bytes", f"{info.size} bytes", queue=queue)
+            if info.size and int(info.base_name) % file_size:
+                yield findings("QUEUE_FILE_NAME", file, f"a multiple of {file_size}", info.base_name, queue=queue)
+
+
+def _mapped_files(store: Location, folder: str) -> tuple[list[fs.FileInfo], list[pa.RecordBatch]]:
+    """The files of a folder whose names are 20 digits, and findings about files and folders that no broker made.
+
+    A folder whose name begins with a dot is skipped: this package's own work folder, or one of the filesystem.
+    """
+    files, foreign = [], []
+    for info in (store / folder).entries():
+        path = f"{folder}/{info.base_name}"
+        if is_segment_name(info):
+            files.append(info)
+        elif info.type == fs.FileType.File:
+            found = f"a file of {info.size} bytes"
+            foreign.append(findings("FOLDER_STRAY_FILE", path, "only files whose names are 20 digits", found))
+        elif info.type == fs.FileType.Directory and not info.base_name.startswith("."):
+            foreign.append(findings("FOLDER_SUBFOLDER", path, "only files whose names are 20 digits", "a folder"))
+    return files, foreign
+
+
+def settled(store: Location, folder: str, infos: Sequence[fs.FileInfo]) -> list[fs.FileInfo]:
+    """The files of a folder, with the sizes that a running broker gives to new ones.
+
+    A broker creates a file without bytes, and sets its size next (`DefaultMappedFile.init`@5.3.3, `MappedFile.init`
+    @4.9.7). So a file without bytes is looked at again for a second while a broker runs.
+    """
+    deadline = time.monotonic() + _SECONDS
+    found = list(infos)
+    for index, info in enumerate(infos):
+        while not found[index].size and time.monotonic() < deadline and is_locked(store):
+            time.sleep(_LOOK_SECONDS)
+            found[index] = (store / folder / info.base_name).info()
+    return [info for info in found if info.type == fs.FileType.File]

@@ -1,0 +1,195 @@
+"""The log, staged as for a rebuild; its records are checked while they are read."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from spark_mq.format.broker_version import INDEX_TAGS
+from spark_mq.format.consume_queue import Queue
+from spark_mq.format.index_file import IndexLayout
+from spark_mq.format.system_topic import DEFAULT_DELAY_LEVELS
+from spark_mq.indexer.rebuild_plan import DispatchTargets
+from spark_mq.indexer.stage import StagedLog, misaligned_segments
+from spark_mq.indexer.staged_files import SplitRow
+from spark_mq.indexer.tag_entries import TagRun, decide_tags
+from spark_mq.io.location import Location
+from spark_mq.store.broker_versions import find_broker_versions
+from spark_mq.store.config.store_paths import INDEX
+from spark_mq.store.log.commit_log import CommitLog, Segment
+from spark_mq.store.log.record_lookup import UNFINISHED
+from spark_mq.store.log.segment_files import CorruptRange
+from spark_mq.store.log.splits import Split, plan_splits
+from spark_mq.verifier.entry_match import ExpectedEntries
+from spark_mq.verifier.finding import findings
+from spark_mq.verifier.index_folder import IndexFolder
+from spark_mq.verifier.log_bounds import LogBounds, merged
+from spark_mq.verifier.records import FAR_BACK_MILLIS, dispatched_queues, record_findings
+from spark_mq.verifier.sink import FindingSink, Summary, TaskRunner
+from spark_mq.verifier.verify_request import VerifyRequest
+
+_MAX_HOLES = 256
+"""The limit of damaged ranges of a split that the driver gets; more of them become one range."""
+
+_EXPECTED = {
+    "RECORD_QUEUE_OFFSET": "a possible queue offset",
+    "SEGMENT_FILLER": "the filler of the segment",
+    "LOG_CORRUPT": "a record",
+}
+
+
+@dataclass(frozen=True)
+class CheckedLog:
+    """The log, staged, and what is wrong with its records.
+
+    Attributes:
+        staged: The staged log, without splits if the log has no segment.
+        named: The queues that its messages name (`records.dispatched_queues`).
+        doubtful_tags: Messages of which it is not certain whether entries for their tags are lost (`TaggedRanges`).
+    """
+
+    staged: StagedLog
+    summaries: tuple[Summary, ...] = ()
+    named: frozenset[Queue] = frozenset()
+    doubtful_tags: tuple[TagRun, ...] = ()
+
+    def bounds(self, log: CommitLog, is_clean: bool) -> LogBounds:
+        """Start and end of the log, and its damaged and missing parts."""
+        if not self.staged.splits:
+            return LogBounds(0, 0, is_clean)
+        damage = [*log.gaps, *(corrupt for split in self.staged.splits for corrupt in split.corrupt)]
+        holes = merged((one.commit_log_offset, one.commit_log_offset + one.length) for one in damage)
+        return LogBounds(self.staged.start, self.staged.end, is_clean, holes)
+
+    def expected_entries(self) -> ExpectedEntries:
+        """The index entries that the log has."""
+        splits, folder = self.staged.splits, self.staged.folder
+        return ExpectedEntries(
+            tuple(split.staged_entries(folder) for split in splits), tuple(split.start for split in splits)
+        )
+
+    def findings(self) -> Iterator[pa.RecordBatch]:
+        """What no task sees: times that step back between two splits, and notes about what is not checked."""
+        for run in self.doubtful_tags:
+            expected = f"entries for the tags of {run.messages} messages, unless a broker before {INDEX_TAGS.since} ran"
+            yield findings("NOT_CHECKED", INDEX, expected, "no such entries", commit_log_offset=run.first)
+        if self.staged.inner_batches:
+            units = f"the units of {self.staged.inner_batches} inner batches are not checked"
+            yield findings("NOT_CHECKED", "batchconsumequeue", found=units)
+        for before, after in pairwise(split for split in self.staged.splits if split.messages):
+            assert before.last_store_timestamp is not None
+            assert after.first_store_timestamp is not None
+            back = before.last_store_timestamp - after.first_store_timestamp
+            if back > 0:
+                yield findings(
+                    "RECORD_TIME_FAR_BACK" if back > FAR_BACK_MILLIS else "RECORD_TIME_BACK",
+                    f"commitlog/{after.segment:020d}",
+                    f"a store time of {before.last_store_timestamp} or later",
+                    f"store time {after.first_store_timestamp}",
+                    position=after.first_position,
+                    commit_log_offset=after.segment + after.first_position,
+                )
+
+
+@dataclass(frozen=True)
+class _CheckedSplit:
+    row: SplitRow
+    summary: Summary
+    named: frozenset[Queue]
+
+
+def check_log(
+    request: VerifyRequest,
+    log: CommitLog,
+    index: IndexFolder,
+    queue_file_size: int,
+    runner: TaskRunner,
+    staged: Location,
+    found: Location,
+) -> CheckedLog:
+    """The log, staged into the folder `staged`; findings are written into the folder `found`."""
+    staged.make_folder()
+    if not log.segments:
+        return CheckedLog(StagedLog(staged, (), 0, 0, ()))
+    levels = request.conf.message_delay_level or DEFAULT_DELAY_LEVELS
+    # Which tags have entries can be seen only after all of the log is staged.
+    targets = DispatchTargets(staged, queue_file_size, True, levels, index_tags=None)
+
+    def check(name: str, splits: Sequence[Split], exact: bool) -> list[_CheckedSplit]:
+        work = partial(_check_split, targets=targets, exact=exact, found=found)
+        return runner.each(name, "splits", splits, work, sum(split.stop - split.start for split in splits))
+
+    def in_order(splits: Iterable[_CheckedSplit]) -> list[_CheckedSplit]:
+        return sorted(splits, key=lambda split: (split.row.segment, split.row.split_start))
+
+    checked = in_order(check("check log", plan_splits(log, request.split_size), exact=False))
+    misaligned = misaligned_segments([split.row for split in checked], log.segments[-1].base)
+    if misaligned:
+        whole = [Split(segment, 0, segment.data_end) for segment in log.segments if segment.base in misaligned]
+        aligned = [split for split in checked if split.row.segment not in misaligned]
+        checked = in_order([*aligned, *check("check log again", whole, exact=True)])
+    rows = tuple(split.row for split in checked)
+    whole_log = StagedLog(staged, rows, 0, sum(row.bytes_read for row in rows), ())
+    layout, versions = index.layout or IndexLayout(), find_broker_versions(request.store)
+    tagged_log, tagged = decide_tags(whole_log, index.files, layout, versions, runner.rows)
+    named = frozenset[Queue]().union(*(split.named for split in checked))
+    return CheckedLog(tagged_log, tuple(split.summary for split in checked), named, tagged.doubtful)
+
+
+def _check_split(split: Split, targets: DispatchTargets, exact: bool, found: Location) -> _CheckedSplit:
+    """One split, staged and checked; `exact` says that it is a whole segment, which is read up to its live end."""
+    from spark_mq.format.kernels.big_endian import read_i64
+    from spark_mq.indexer.split_dispatch import dispatch_split
+    from spark_mq.store.log.record_reader import RecordChunk
+
+    name, segment = split.segment.location.name, split.segment.base
+    newest: int | None = None
+    queues: set[Queue] = set()
+    with FindingSink(found) as sink:
+
+        def check(chunk: RecordChunk) -> None:
+            nonlocal newest
+            sink.add(record_findings(chunk.buffer, chunk.frames, name, segment, newest))
+            queues.update(dispatched_queues(chunk.buffer, chunk.frames))
+            newest = int(read_i64(chunk.buffer, int(chunk.frames[-1].store_timestamp_at)))
+
+        row = dispatch_split(split, targets, exact, check)
+        sink.add(_corrupt_findings(split.segment, row.corrupt))
+    return _CheckedSplit(replace(row, corrupt=_few(row.corrupt)), sink.summary, frozenset(queues))
+
+
+def _few(corrupt: Sequence[CorruptRange]) -> tuple[CorruptRange, ...]:
+    """The same damage as at most `_MAX_HOLES` ranges."""
+    ranges = merged(((one.commit_log_offset, one.commit_log_offset + one.length) for one in corrupt), _MAX_HOLES)
+    return tuple(replace(corrupt[0], commit_log_offset=start, length=stop - start) for start, stop in ranges)
+
+
+def _corrupt_findings(segment: Segment, corrupt: Iterable[CorruptRange]) -> Iterator[pa.RecordBatch]:
+    """A finding for each damaged range, those with one code in one batch."""
+    ranges = defaultdict[str, list[CorruptRange]](list)
+    for one in corrupt:
+        ranges[_code_of(segment, one)].append(one)
+    for code, some in ranges.items():
+        offsets = np.array([one.commit_log_offset for one in some], np.int64)
+        yield findings(
+            code,
+            f"commitlog/{segment.location.name}",
+            _EXPECTED[code],
+            [f"{one.length} bytes: {one.reason}" for one in some],
+            position=offsets - segment.base,
+            commit_log_offset=offsets,
+        )
+
+
+def _code_of(segment: Segment, corrupt: CorruptRange) -> str:
+    if corrupt.code == "BAD_QUEUE_OFFSET":
+        return "RECORD_QUEUE_OFFSET"
+    reaches_end = corrupt.commit_log_offset + corrupt.length >= segment.end_offset
+    is_filler = reaches_end and not segment.is_last and corrupt.code != UNFINISHED
+    return "SEGMENT_FILLER" if is_filler else "LOG_CORRUPT"
