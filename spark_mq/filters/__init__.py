@@ -21,7 +21,7 @@ import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from spark_mq.filters.conditions import evaluate
+from spark_mq.filters.conditions import answers, evaluate
 from spark_mq.filters.parser import NEWEST, ParsedFilter, parse_sql92, parse_tags
 from spark_mq.filters.truth import Truth
 
@@ -78,10 +78,10 @@ def sql92(expression: str, properties: Column | str = "properties", version: str
     """
     from pyspark.sql import functions as sf
 
-    from spark_mq.filters.columns import column_of
+    from spark_mq.filters.columns import ColumnMessages
 
     column = sf.col(properties) if isinstance(properties, str) else properties
-    return column_of(_parsed(expression, version).condition, column)
+    return answers(_parsed(expression, version).condition, ColumnMessages(column)) == sf.lit(int(Truth.TRUE))
 
 
 def matches(expression: str, properties: Mapping[str, str], version: str = NEWEST) -> bool:

@@ -9,27 +9,11 @@ from __future__ import annotations
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
 
-from spark_mq.filters.conditions import answers
-from spark_mq.filters.expression import Constant, Expression, Kind, Search
+from spark_mq.filters.expression import Constant, Kind, Search
 from spark_mq.filters.java_number import ASCII_INTEGER, DOUBLE, java_digits
 from spark_mq.filters.truth import ERROR, FALSE, NULL, TRUE, Table1, Table2, Truth
 
 _TYPES = {Kind.INTEGER: "int", Kind.LONG: "bigint", Kind.DOUBLE: "double"}
-
-
-def column_of(condition: Expression, properties: Column) -> Column:
-    """A boolean column: whether each message matches; never NULL.
-
-    Args:
-        condition: The parsed expression.
-        properties: A column of type MAP<STRING, STRING>; NULL has no property.
-    """
-    return answers(condition, ColumnMessages(properties)) == sf.lit(int(TRUE))
-
-
-def answers_of(condition: Expression, properties: Column) -> Column:
-    """A column with the answer for each message, as a number of `truth.Truth`."""
-    return answers(condition, ColumnMessages(properties))
 
 
 class ColumnMessages:

@@ -175,20 +175,13 @@ def delayed_rows(store: MessageStore | LogSource, at: int | None = None, conf: B
     progress = DeliveryProgress.of(source)  # before the log, which is then at least as new
     (found,) = source.selections_of(RECORDS)
     sound, damaged = sound_messages(found)
-    records = DelayedRecords(_of_delays(sound))
+    # Half messages and commits have the property REAL_TOPIC, too: only those count that have the key of one that waits.
+    waits = pc.is_in(sound["topic"], pa.array([SCHEDULE_TOPIC, TIMER_TOPIC]))
+    keys = sound["unique_key"].filter(waits).combine_chunks()
+    records = DelayedRecords(sound.filter(pc.or_(waits, pc.is_in(sound["unique_key"], keys.unique()))))
     due = _level_due_times(source, records, conf or source.conf)
     log = ReadableLog.of(found, *damaged)
     return delayed(records, due, log, progress, source.lost_end(found.newest_timestamp), moment)
-
-
-def _of_delays(records: pa.Table) -> pa.Table:
-    """The records that wait or cancel, and those that have the unique key of one of them.
-
-    Half messages and commits have the property REAL_TOPIC, too: a log can have more of them than of delayed messages.
-    """
-    waits = pc.is_in(records["topic"], pa.array([SCHEDULE_TOPIC, TIMER_TOPIC]))
-    keys = records["unique_key"].filter(waits).combine_chunks()
-    return records.filter(pc.or_(waits, pc.is_in(records["unique_key"], keys.unique())))
 
 
 def _level_due_times(source: LogSource, records: DelayedRecords, conf: BrokerConf) -> Int64s:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -181,9 +181,12 @@ def retries(selected: SelectedMessages, facts: RetryFacts, at: int) -> pa.Table:
         (facts.lost_end is not None, _UNKNOWN, facts.lost_end),
         *_waiting(copies, np.where(delivered < 0, delayed, -1), due, facts.delay_offsets, at),
     ]
-    cases += _delivered(copies, delivered, _is_any(cases), facts)
+    is_known: Flags = np.logical_or.reduce(np.broadcast_arrays(*(condition for condition, _, _ in cases)))
+    cases += _delivered(copies, delivered, is_known, facts)
     state, reason = first_cases(cases)
     codes = integers(pc.index_in(state, pa.array(STATES)))
+    least, _ = extremes(chains[first], codes, copies.num_rows)
+    final_codes = np.where(has_chain[first], least[chains[first]], codes)
     levels = np.where(
         delayed >= 0, integers(copies["queue_id"])[delayed] + 1, numbers(copies["DELAY"], 9, -1, -1)[delivered]
     )
@@ -194,7 +197,7 @@ def retries(selected: SelectedMessages, facts: RetryFacts, at: int) -> pa.Table:
         "attempt": taken_first["reconsume_times"],
         "retry_max_times": by_value(taken_first["consumer_group"], facts.retry_max_times, pa.int32()),
         "state": state,
-        "final_state": pa.array(STATES).take(pa.array(_final_states(codes, chains[first], has_chain[first]))),
+        "final_state": pa.array(STATES).take(pa.array(final_codes)),
         "delay_level": pa.array(levels.astype(np.int32), mask=levels <= 0),
         "due_timestamp": timestamps(due, due >= 0),
         "unique_key": taken_first["unique_key"],
@@ -325,17 +328,5 @@ def _popped(copies: pa.Table, delivered: Int64s, passed: Flags, facts: RetryFact
     return [(is_before, _UNKNOWN, unread), (is_popped, "POPPED", None)]
 
 
-def _is_any(cases: Sequence[Case]) -> Flags:
-    """The rows for which some case is true."""
-    found: Flags = np.logical_or.reduce(np.broadcast_arrays(*(condition for condition, _, _ in cases)))
-    return found
-
-
 _UNREAD = "a later part of the log cannot be read"
 _OLD_OFFSETS = f"it was stored after the moment from which config/{CONSUMER_OFFSETS} is"
-
-
-def _final_states(codes: Int64s, chains: Int64s, has_chain: Flags) -> Int64s:
-    """The least number of a state of the attempts of each message, for each attempt."""
-    least, _ = extremes(chains, codes, chains.max(initial=-1) + 1)
-    return np.where(has_chain, least[chains], codes)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import spark_mq.filters
 from spark_mq.errors import FilterError
-from spark_mq.filters.columns import answers_of
-from spark_mq.filters.conditions import evaluate
+from spark_mq.filters.columns import ColumnMessages
+from spark_mq.filters.conditions import answers, evaluate
 from spark_mq.filters.parser import parse_sql92
 from tests.support.filter_cases import questions
 
@@ -31,11 +31,12 @@ def test_columns(spark: SparkSession) -> None:
     conditions = conditions[:EXPRESSIONS]
     messages = [message for _, many in asked for message in many]
     frame = spark.createDataFrame([(message,) for message in messages], "properties MAP<STRING, STRING>").coalesce(1)
-    answers = sf.array(*(answers_of(condition, sf.col("properties")) for condition in conditions))
+    asked_of = ColumnMessages(sf.col("properties"))
+    given = sf.array(*(answers(condition, asked_of) for condition in conditions))
     matches = spark_mq.filters.sql92("a >= 1 AND b IS NOT NULL")
     tags = sf.col("properties")["TAGS"]
     tagged = [spark_mq.filters.tag(text, tags) for text in ("eu || 1", " || ", "*")]
-    for message, row in zip(messages, frame.select(answers, matches, *tagged).collect(), strict=True):
+    for message, row in zip(messages, frame.select(given, matches, *tagged).collect(), strict=True):
         assert row[0] == [int(evaluate(condition, message)) for condition in conditions], message
         assert row[1] == spark_mq.filters.matches("a >= 1 AND b IS NOT NULL", message)
         assert row[2:] == (message.get("TAGS") in ("eu", "1"), False, True)

@@ -98,7 +98,8 @@ def copies_of(records: Sequence[tuple[Record, Situation]], store: str) -> list[C
             due_timestamp=situation.due,
         )
         copy = Copy(event, record=record, situation=situation, properties=text_properties(record))
-        _PAIRING.get(situation.kind, _as_other)(copy, copies)
+        if situation.kind in _NO_DELIVERY or not _as_delivery(copy, copies):
+            _PAIRING.get(situation.kind, _as_other)(copy, copies)
         copies.append(copy)
     return copies
 
@@ -171,16 +172,15 @@ def _half_of(copy: Copy, earlier: Sequence[Copy]) -> Copy | None:
 
 
 def _as_commit(copy: Copy, earlier: Sequence[Copy]) -> None:
-    if not _as_delivery(copy, earlier):
-        half = _half_of(copy, earlier)
-        offset = copy.record.prepared_transaction_offset
-        lacks = "" if half is not None else f"; half message at commit log offset {offset}"
-        copy.follows(half, EventKind.COMMITTED, f"committed: {place_text(copy.record)}{lacks}")
+    half = _half_of(copy, earlier)
+    offset = copy.record.prepared_transaction_offset
+    lacks = "" if half is not None else f"; half message at commit log offset {offset}"
+    copy.follows(half, EventKind.COMMITTED, f"committed: {place_text(copy.record)}{lacks}")
 
 
 def _as_delayed(copy: Copy, earlier: Sequence[Copy]) -> None:
     if copy.situation.consumer_group is not None or copy.situation.real_topic.startswith(RETRY_PREFIX):
-        _as_retried(copy, earlier, EventKind.RETRIED)
+        _as_retried(copy, earlier)
     else:
         _as_waiting(copy, earlier)
 
@@ -230,17 +230,9 @@ def cancels(properties: dict[str, str], timer: Copy) -> bool:
     return deleted in (unique_key, f"{timer.situation.real_topic}+{unique_key}")
 
 
-def _as_retry(copy: Copy, earlier: Sequence[Copy]) -> None:
-    if not _as_delivery(copy, earlier):
-        _as_retried(copy, earlier, EventKind.RETRIED)
-
-
-def _as_dead(copy: Copy, earlier: Sequence[Copy]) -> None:
-    _as_retried(copy, earlier, EventKind.DEAD)
-
-
-def _as_retried(copy: Copy, earlier: Sequence[Copy], kind: EventKind) -> None:
-    """Make the copy follow from the message that was delivered first."""
+def _as_retried(copy: Copy, earlier: Sequence[Copy]) -> None:
+    """Make a retry or a dead letter follow from the message that was delivered first."""
+    kind = EventKind.DEAD if copy.kind is Kind.DEAD_LETTER else EventKind.RETRIED
     origin_id, real_topic = copy.properties.get(ORIGIN_MESSAGE_ID), copy.situation.real_topic
 
     def is_origin(one: Copy) -> bool:
@@ -251,10 +243,14 @@ def _as_retried(copy: Copy, earlier: Sequence[Copy], kind: EventKind) -> None:
     copy.follows(_last(earlier, is_origin), kind, _what(copy))
 
 
-def _as_normal(copy: Copy, earlier: Sequence[Copy]) -> None:
-    if not _as_delivery(copy, earlier):
-        what = f"; {copy.situation.text}" if copy.situation.text else ""
-        copy.becomes(EventKind.SENT, f"{_sent_text(copy.record)}: {place_text(copy.record)}{what}")
+def _as_normal(copy: Copy, _: Sequence[Copy]) -> None:
+    what = f"; {copy.situation.text}" if copy.situation.text else ""
+    copy.becomes(EventKind.SENT, f"{_sent_text(copy.record)}: {place_text(copy.record)}{what}")
+
+
+def _as_other(copy: Copy, _: Sequence[Copy]) -> None:
+    """A note of the broker; it can have been delayed, too, such as a check point of popped messages."""
+    copy.becomes(EventKind.OTHER, _what(copy))
 
 
 def _as_delivery(copy: Copy, earlier: Sequence[Copy]) -> bool:
@@ -280,12 +276,6 @@ def _delivers(copy: Copy, before: Copy) -> bool:
     return is_there and copy.record.reconsume_times == before.record.reconsume_times
 
 
-def _as_other(copy: Copy, earlier: Sequence[Copy]) -> None:
-    """A note of the broker; it can have been delayed, too, such as a check point of popped messages."""
-    if not _as_delivery(copy, earlier):
-        copy.becomes(EventKind.OTHER, _what(copy))
-
-
 _PAIRING = {
     Kind.HALF: _as_half,
     Kind.DISCARDED: _as_discarded,
@@ -293,7 +283,9 @@ _PAIRING = {
     Kind.DELAYED: _as_delayed,
     Kind.TIMER: _as_timer,
     Kind.TIMER_DELETE: _as_timer_delete,
-    Kind.RETRY: _as_retry,
-    Kind.DEAD_LETTER: _as_dead,
+    Kind.RETRY: _as_retried,
+    Kind.DEAD_LETTER: _as_retried,
     Kind.NORMAL: _as_normal,
 }
+_NO_DELIVERY = (Kind.HALF, Kind.DISCARDED, Kind.DELAYED, Kind.TIMER, Kind.TIMER_DELETE, Kind.DEAD_LETTER)
+"""The kinds of records that are never the delivery of a delayed message."""
