@@ -84,12 +84,8 @@ message again after it was killed. A message that cancels another has no row. On
         Column("born_timestamp", "TIMESTAMP", "the time at which the producer made the message", 13),
         Column("store_timestamp", "TIMESTAMP", "the time at which the broker stored the message", 12),
         Column("waiting_queue_id", "INT", "the queue in which the message waits", 18),
-        Column(
-            "waiting_queue_offsets", "ARRAY<BIGINT>", "the queue offsets at which the message and its rolls wait", 10
-        ),
-        Column(
-            "waiting_offsets", "ARRAY<BIGINT>", "the commit log offsets at which the message and its rolls wait", 11
-        ),
+        Column("waiting_queue_offsets", "ARRAY<BIGINT>", "the queue offsets where the message and its rolls wait", 10),
+        Column("waiting_offsets", "ARRAY<BIGINT>", "the commit log offsets where the message and its rolls wait", 11),
         Column("slot_timestamp", "TIMESTAMP", "when the timer takes the newest of them", 15),
         Column("delivered_offsets", "ARRAY<BIGINT>", "the commit log offsets of the delivered message", 6),
         Column("cancel_offset", "BIGINT", "the commit log offset of the message that cancels it", 14),
@@ -135,9 +131,7 @@ whether the group acknowledged it or not. group_retries is the number in all ret
         Column("last_consumed_timestamp", "TIMESTAMP", "the latest store time of a message before an offset"),
         Column("oldest_queue_id", "INT", "the queue of the oldest message that is not consumed"),
         Column("oldest_queue_offset", "BIGINT", "the queue offset of the oldest message that is not consumed"),
-        Column(
-            "oldest_commit_log_offset", "BIGINT", "the commit log offset of the oldest message that is not consumed"
-        ),
+        Column("oldest_commit_log_offset", "BIGINT", "the commit log offset of the oldest message not consumed"),
         Column("oldest_store_timestamp", "TIMESTAMP", "the store time of the oldest message that is not consumed"),
         Column("group_retries", "BIGINT", "the number of the group's retries that it has not consumed", 6),
         Column("group_dead_letters", "BIGINT", "the number of the group's dead letters", 7),
@@ -265,9 +259,7 @@ read has only a problem.
         Column("return_type", "STRING", "what the consumer's listener returned"),
         Column("message_type", "STRING", "the type of the message, such as Normal_Msg"),
         Column("body_length", "INT", "bytes of the body"),
-        Column(
-            "offset_message_id", "STRING", "the message id that a broker makes of its address and the commit log offset"
-        ),
+        Column("offset_message_id", "STRING", "the id that a broker makes of its address and the commit log offset"),
         Column("store_host", "STRING", "the broker's address"),
         Column("client_host", "STRING", "the client's address, as it says"),
         Column("region_id", "STRING", "the broker's region"),

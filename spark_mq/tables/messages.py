@@ -97,9 +97,7 @@ still be writing it.
     columns=(
         Column("commit_log_offset", "BIGINT", "the commit log offset at which the message starts"),
         Column("store_size", "INT", "bytes of the record"),
-        Column(
-            "offset_message_id", "STRING", "the message id that a broker makes of its address and the commit log offset"
-        ),
+        Column("offset_message_id", "STRING", "the id that a broker makes of its address and the commit log offset"),
         Column("topic", "STRING", "the topic"),
         Column("queue_id", "INT", "the queue of the topic"),
         Column("queue_offset", "BIGINT", "the offset in the queue"),
@@ -114,9 +112,7 @@ still be writing it.
         Column("store_timestamp", "TIMESTAMP", "the time at which the broker stored the message"),
         Column("store_host", "STRING", "the broker's address"),
         Column("reconsume_times", "INT", "how often a consumer asked for the message again"),
-        Column(
-            "prepared_transaction_offset", "BIGINT", "of a transaction: the commit log offset of its prepared message"
-        ),
+        Column("prepared_transaction_offset", "BIGINT", "of a transaction: the commit log offset of its half message"),
         Column("body_crc", "INT", "the CRC-32 of the stored body"),
         Column("body", "BINARY", "the body, decompressed"),
         Column("properties", "MAP<STRING, STRING>", "all properties"),

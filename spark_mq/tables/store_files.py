@@ -32,9 +32,7 @@ address.
         Column("tags_code", "BIGINT", "the hash of the tags, or of a delayed message its delivery time"),
         Column("state", "STRING", "the state; help(spark_mq.RocketMQDataSource) explains the values"),
         Column(
-            "ext_address",
-            "BIGINT",
-            "the address of the unit's extension unit, which the file has in place of the tags code",
+            "ext_address", "BIGINT", "the address of the extension unit, which the file has instead of the tags code"
         ),
         Column("ext_store_timestamp", "TIMESTAMP", "the store time in the extension unit"),
         Column("filter_bit_map", "BINARY", "the bits of the groups whose SQL92 filter was TRUE for the message"),
@@ -102,21 +100,14 @@ retention` has more: who loses messages by that, and how full the disk is.
         Column("last_store_timestamp", "TIMESTAMP", "the store time of the last message", 5),
         Column("modification_timestamp", "TIMESTAMP", "the time at which the file was last written", 9),
         Column(
-            "expire_timestamp",
-            "TIMESTAMP",
-            "when the file expires: its last change plus the reserved time, not before older files",
-            2,
+            "expire_timestamp", "TIMESTAMP", "its last change plus the reserved time, but not before older files", 2
         ),
         Column("delete_timestamp", "TIMESTAMP", "the first time from then on in an hour of deleteWhen", 4),
-        Column(
-            "expire_by_store_timestamp", "TIMESTAMP", "the store time of its newest message plus the reserved time", 8
-        ),
+        Column("expire_by_store_timestamp", "TIMESTAMP", "its newest message's store time plus the reserved time", 8),
         Column("is_expired", "BOOLEAN", "whether expire_timestamp has come", 13),
         Column("queue_files", "BIGINT", "the number of queue files that are deleted with it", 6),
         Column("index_files", "BIGINT", "the number of index files that are deleted with it", 7),
-        Column(
-            "freed_bytes", "BIGINT", "bytes of the file and of those that are deleted with it; NULL for the newest", 3
-        ),
+        Column("freed_bytes", "BIGINT", "bytes of the file and those that are deleted with it; NULL for the newest", 3),
     ),
     options=(
         Option(
