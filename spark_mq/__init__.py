@@ -46,7 +46,7 @@ from spark_mq.errors import SparkMqError
 if TYPE_CHECKING:
     from spark_mq import filters
     from spark_mq.datasource import RocketMQDataSource, register
-    from spark_mq.expirer.expire import expire
+    from spark_mq.expirer import expire
     from spark_mq.indexer.rebuild import rebuild
     from spark_mq.lifecycle.life.life import life
     from spark_mq.lifecycle.why_not_consumed import why_not_consumed
@@ -80,7 +80,7 @@ __all__ = [
 _MODULES = {
     "MessageStore": "spark_mq.store.message_store",
     "RocketMQDataSource": "spark_mq.datasource",
-    "expire": "spark_mq.expirer.expire",
+    "expire": "spark_mq.expirer",
     "explain": "spark_mq.source.explain",
     "life": "spark_mq.lifecycle.life.life",
     "register": "spark_mq.datasource",

@@ -6,7 +6,7 @@ columns. The driver gets the selected messages, and nothing else of the table.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import datetime
 from functools import cached_property, reduce
 
@@ -15,10 +15,9 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity
+from spark_mq.archive.archive_tables import MESSAGES, ArchiveTables, StoreIdentity
 from spark_mq.archive.log_cover import LogCover, log_cover
-from spark_mq.archive.snapshot import NewestSnapshot, newest_snapshot, snapshot_location
-from spark_mq.archive.tables import MESSAGES
+from spark_mq.archive.small_tables import NewestSnapshot, newest_snapshot, snapshot_location
 from spark_mq.errors import OptionError
 from spark_mq.format.array_types import Flags, Int64s
 from spark_mq.format.broker_version import BrokerVersions
@@ -51,13 +50,7 @@ class ArchiveSource(LogSource):
     def __init__(
         self, spark: SparkSession, tables: ArchiveTables, identity: StoreIdentity, conf: BrokerConf | None = None
     ) -> None:
-        """Prepare the source; nothing is read yet.
-
-        Args:
-            spark: A session with Delta tables.
-            identity: The name of the store in the archive.
-            conf: The broker's settings, for `messageDelayLevel`.
-        """
+        """Prepare the source; nothing is read yet."""
         self.spark, self.tables, self.identity = spark, tables, identity
         self.conf = conf or BrokerConf.of(None)
 
@@ -146,9 +139,11 @@ class ArchiveSource(LogSource):
 
     def _selected(self, selection: Selection) -> pa.Table:
         rule = selection.rule
-        is_named = _is_selected(rule)
-        if rule.transaction_types:
-            is_named |= F.col("transaction_type").isin(sorted(rule.transaction_types))
+        conditions = [F.col("topic").startswith(prefix) for prefix in rule.prefixes]
+        for name, values in (("topic", rule.names), ("transaction_type", rule.transaction_types)):
+            if values:
+                conditions.append(F.col(name).isin(sorted(values)))
+        is_named = reduce(Column.__or__, conditions, F.lit(False))
         found = self._read(is_named, selection)
         if rule.properties:
             found = pa.concat_tables([found, self._read(self._with_properties(found, rule) & ~is_named, selection)])
@@ -163,7 +158,6 @@ class ArchiveSource(LogSource):
         return has_one & F.col("topic").isin(topics) if len(topics) <= _MAX_TOPICS else has_one
 
     def _read(self, condition: Column, selection: Selection) -> pa.Table:
-        """The messages for which a condition is true, with the columns of a selection."""
         schema = selection.schema
         if selection.rule.tags:
             is_damaged = F.contains(self.column("properties_bytes"), F.lit(b"\0"))
@@ -191,14 +185,3 @@ class ArchiveSource(LogSource):
         if name in self.messages.columns:
             return F.col(name)
         return F.lit(None).cast(MESSAGES.columns()[name].dataType).alias(name)
-
-
-def _is_selected(rule: TopicRule) -> Column:
-    """The condition that all messages of a topic are selected."""
-    conditions = [F.col("topic").isin(sorted(rule.names))] if rule.names else []
-    conditions += [F.col("topic").startswith(prefix) for prefix in rule.prefixes]
-    return _any_of(conditions)
-
-
-def _any_of(conditions: Sequence[Column]) -> Column:
-    return reduce(Column.__or__, conditions) if conditions else F.lit(False)

@@ -1,4 +1,12 @@
-"""The names of an archive's tables, of a store in them, and of its checkpoints; and one store with its archive."""
+"""The names of an archive's tables, of a store in them, and of its checkpoints; and one store with its archive.
+
+Files are clustered (Delta's liquid clustering, by OPTIMIZE) by the columns that look-ups compare: topic and time, topic
+and key. Statistics are limited to the clustering columns, the broker and the commit log offset. That lets queries skip
+newly written files, which cover a contiguous part of one log, before OPTIMIZE has clustered them. More statistics would
+slow writes. Bloom filters are for columns whose values spread over their whole range in every file, so that minima and
+maxima skip nothing. Parquet has one filter for each row group, so row groups are small: a look-up of one value reads
+one of them. Filters and row group sizes are table properties, which Delta passes to the Parquet writer of any session.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +22,138 @@ from typing import Any, Self
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 
 from spark_mq.archive.delta import connected
 from spark_mq.errors import OptionError
+from spark_mq.format.message_schema import MESSAGE_SCHEMA, TIMESTAMP
 from spark_mq.io.location import Location
 from spark_mq.io.s3 import hadoop_address, is_s3, shown, with_settings
 from spark_mq.store.config.named_stores import STORE_COLUMNS
 
+IDENTITY = STORE_COLUMNS
+"""The first columns of each table: the names of a store in the archive."""
+_IDENTITY = [(name, pa.string()) for name in IDENTITY]
+
+MESSAGES_SCHEMA = pa.schema(
+    [
+        *_IDENTITY,
+        *MESSAGE_SCHEMA,
+        ("properties_bytes", pa.binary()),
+        ("stored_body", pa.binary()),
+        ("born_timestamp_millis", pa.int64()),
+        ("store_timestamp_millis", pa.int64()),
+    ]
+)
+"""`stored_body` is NULL if it equals `body`; a time in milliseconds is NULL if the TIMESTAMP column has the time."""
+
+KEYS_SCHEMA = pa.schema(
+    [
+        *_IDENTITY,
+        ("topic", pa.string()),
+        ("key", pa.string()),
+        ("key_type", pa.string()),
+        ("store_timestamp", TIMESTAMP),
+        ("commit_log_offset", pa.int64()),
+        ("queue_id", pa.int32()),
+        ("queue_offset", pa.int64()),
+    ]
+)
+"""A row for each distinct key of a message; `key_type` is KEYS or UNIQ_KEY."""
+
+SEGMENTS_SCHEMA = pa.schema(
+    [
+        *_IDENTITY,
+        ("commit_log_offset", pa.int64()),
+        ("file_size", pa.int64()),
+        ("end_offset", pa.int64()),
+        ("state", pa.string()),
+        ("filler_offset", pa.int64()),
+        ("filler_bytes", pa.binary()),
+        ("modification_timestamp", TIMESTAMP),
+    ]
+)
+"""The columns of table `segments`, and the offset and bytes of the blank at a file's end, without trailing zeros."""
+
+SNAPSHOTS_SCHEMA = pa.schema(
+    [
+        *_IDENTITY,
+        ("snapshot_timestamp", TIMESTAMP),
+        ("log_start", pa.int64()),
+        ("log_end", pa.int64()),
+        ("file", pa.string()),
+        ("file_size", pa.int64()),
+        ("modification_timestamp", TIMESTAMP),
+        ("content", pa.binary()),
+    ]
+)
+"""The files of `config/`, `checkpoint`, and facts of queues and index files (`snapshot`), at the start of a run and
+after each hour of it, with the log's range."""
 _URI = re.compile(r"[A-Za-z][\w+.-]*:/")
 _CATALOG_NAME = re.compile(r"\w+(\.\w+){0,2}")
 
-IDENTITY = STORE_COLUMNS
-"""The first columns of each table: the names of a store in the archive."""
+
+@dataclass(frozen=True)
+class Layout:
+    """The layout of the files of one table.
+
+    Attributes:
+        statistics: The columns of which a file has minima and maxima.
+        blooms: The columns of which a row group has a Bloom filter.
+        row_group_size: Bytes; None for the writer's default, 128 MiB.
+    """
+
+    schema: pa.Schema
+    clustering: tuple[str, ...]
+    statistics: tuple[str, ...]
+    blooms: tuple[str, ...] = ()
+    row_group_size: int | None = None
+
+    def columns(self) -> StructType:
+        """The columns as a Spark schema."""
+        return from_arrow_schema(self.schema)
+
+    def create_sql(self, table: ArchiveTable) -> str:
+        """The statement that creates the table if it does not exist."""
+        columns = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in self.columns())
+        properties = {"delta.dataSkippingStatsColumns": ",".join(self.statistics)}
+        if self.row_group_size is not None:
+            properties["parquet.block.size"] = str(self.row_group_size)
+        if self.blooms:
+            # A filter is as large as the values of a file need, instead of the writer's default of 1 MiB.
+            properties["parquet.bloom.filter.adaptive.enabled"] = "true"
+        for column in self.blooms:
+            properties[f"parquet.bloom.filter.enabled#{column}"] = "true"
+        listed = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
+        clustering = ", ".join(self.clustering)
+        return (
+            f"CREATE TABLE IF NOT EXISTS {table.sql_name} ({columns}) USING DELTA "
+            f"CLUSTER BY ({clustering}) TBLPROPERTIES ({listed})"
+        )
+
+
+MESSAGES = Layout(
+    MESSAGES_SCHEMA,
+    clustering=("topic", "store_timestamp"),
+    statistics=("broker", "commit_log_offset", "topic", "store_timestamp"),
+    blooms=("unique_key",),
+    row_group_size=32 << 20,
+)
+KEYS = Layout(
+    KEYS_SCHEMA,
+    clustering=("topic", "key"),
+    statistics=("broker", "topic", "key", "store_timestamp"),
+    blooms=("key",),
+    row_group_size=8 << 20,
+)
+SEGMENTS = Layout(SEGMENTS_SCHEMA, clustering=("broker",), statistics=("broker", "commit_log_offset"))
+SNAPSHOTS = Layout(SNAPSHOTS_SCHEMA, clustering=("snapshot_timestamp",), statistics=("broker", "snapshot_timestamp"))
+
+
+def layouts(tables: ArchiveTables) -> dict[ArchiveTable, Layout]:
+    """The tables of an archive, and their layouts."""
+    return {tables.messages: MESSAGES, tables.keys: KEYS, tables.segments: SEGMENTS, tables.snapshots: SNAPSHOTS}
 
 
 @dataclass(frozen=True)
@@ -98,13 +226,7 @@ class ArchiveTable:
 
 @dataclass(frozen=True)
 class ArchiveTables:
-    """The tables of an archive: messages, keys, segments and snapshots.
-
-    Attributes:
-        name: The table of messages; the names of the others start with it.
-        is_path: Whether `name` is a path or URI, not a name in Spark's catalog.
-        addresses: Table and checkpoints with the settings of S3, which can be secrets.
-    """
+    """The tables of an archive: messages, keys, segments and snapshots."""
 
     name: str
     is_path: bool
@@ -118,7 +240,6 @@ class ArchiveTables:
         Args:
             table: A path (absolute or relative) or URI, which contains a `/`, or a name in Spark's catalog. Spark knows
                 a table on S3 as `s3a://BUCKET/PATH`, whatever its scheme and its settings.
-            checkpoint: The folder of the checkpoints; by default `<table>_checkpoints`, if `table` is a path.
         """
         if "/" in table:
             # Delta Lake's SQL takes a path for a name in the catalog unless it is absolute.
@@ -191,12 +312,7 @@ class ArchiveTables:
 
 @dataclass(frozen=True)
 class StoreArchive:
-    """A store, the tables of its archive, and the store's name there.
-
-    Attributes:
-        spark: A session with Delta tables and the `rocketmq` source.
-        identity: The name of the store in the rows of the archive.
-    """
+    """A store, the tables of its archive, and the store's name there."""
 
     spark: SparkSession
     store: Location

@@ -3,6 +3,10 @@
 An archived message and a message of the log are the same if the fields below are equal. These include the broker's
 address and the store time in milliseconds, so messages of two brokers always differ. A replica has the bytes of its
 master: both are the same log.
+
+Delta commits a change of one table at once, but a change of four tables in four commits. Every run learns from the
+messages table what is archived, and under which name, so a rename changes that table last. If a run is killed before,
+the next run repeats the whole rename.
 """
 
 from __future__ import annotations
@@ -17,9 +21,17 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_mq.archive.archive_tables import IDENTITY, ArchiveTables, StoreArchive, StoreIdentity
-from spark_mq.archive.delta_log import is_empty
-from spark_mq.archive.tables import MESSAGES
+from spark_mq.archive.archive_tables import (
+    IDENTITY,
+    MESSAGES,
+    ArchiveTable,
+    ArchiveTables,
+    StoreArchive,
+    StoreIdentity,
+    sql_text,
+)
+from spark_mq.archive.delta_log import CONFLICT, is_empty, retry
+from spark_mq.archive.last_run import KEYS_STREAM, MESSAGES_STREAM, Checkpoint
 from spark_mq.errors import CorruptLogError, OptionError
 from spark_mq.format.message_row import message_row
 from spark_mq.format.record import Record
@@ -46,11 +58,7 @@ _MAX_HALVINGS = 10
 
 
 def archived_stores(spark: SparkSession, tables: ArchiveTables) -> list[StoreIdentity]:
-    """The names of the stores in an archive, sorted.
-
-    Args:
-        spark: A session with Delta tables.
-    """
+    """The names of the stores in an archive, sorted."""
     found: set[StoreIdentity] = set()
     for table in (tables.segments, tables.snapshots):
         try:
@@ -70,20 +78,14 @@ def choose_store(
     """The one store of an archive that has these names.
 
     The names of a lost end of a log (`archive.archived_log.LOST`) count only if all three are given.
-
-    Args:
-        spark: A session with Delta tables.
-        cluster: The cluster; None for any.
-        broker: The broker; None for any.
-        store_name: The store's name in the archive; None for any.
     """
     given = dict(zip(IDENTITY, (cluster, broker, store_name), strict=True))
-    stores = archived_stores(spark, tables)
-    chosen = [store for store in stores if _matches(store, given)]
+    stores, wanted = archived_stores(spark, tables), {name: value for name, value in given.items() if value is not None}
+    chosen = [store for store in stores if wanted.items() <= dataclasses.asdict(store).items()]
     if len(chosen) == 1:
         return chosen[0]
-    if cluster is not None and broker is not None and store_name is not None:
-        identity = StoreIdentity(cluster, broker, store_name)
+    if len(wanted) == len(IDENTITY):
+        identity = StoreIdentity(*wanted.values())
         if not tables.messages.read(spark).where(identity.condition()).isEmpty():
             return identity
     if not stores:
@@ -92,12 +94,8 @@ def choose_store(
         raise OptionError(
             f"{tables.name} has messages of {len(chosen)} stores: choose one of them ({described(chosen)})"
         )
-    names = (f"{name} {value}" for name, value in given.items() if value is not None)
+    names = (f"{name} {value}" for name, value in wanted.items())
     raise OptionError(f"{tables.name} has no store with {', '.join(names)}; it has {described(stores)}")
-
-
-def _matches(store: StoreIdentity, given: dict[str, str | None]) -> bool:
-    return all(value is None or getattr(store, name) == value for name, value in given.items())
 
 
 def names_of_log(archive: StoreArchive) -> list[StoreIdentity]:
@@ -162,7 +160,6 @@ class LostEnd:
     """Archived messages that are no longer in the log.
 
     Attributes:
-        start: The commit log offset of the first of them.
         newest: The store time of the last of them, milliseconds.
     """
 
@@ -243,3 +240,62 @@ def _is_equal(row: Row, values: dict[str, Any]) -> bool:
 def described(identities: Iterable[StoreIdentity]) -> str:
     """The names, as arguments of the command."""
     return "; ".join(f"--cluster {i.cluster} --broker {i.broker} --store-name {i.store}" for i in identities)
+
+
+def settle_name(archive: StoreArchive, rename: bool) -> int:
+    """The number of renamed messages; afterwards the store's log is in the archive under its own name only."""
+    if is_empty(archive.tables.messages):
+        return 0
+    names = names_of_log(archive)
+    if not names:
+        return 0
+    problem = f"{archive.store}: the messages of this log are in {archive.tables.name} already, as {described(names)}"
+    if len(names) > 1 or not archive.rows(archive.tables.messages).isEmpty():
+        raise OptionError(
+            f"{problem}, and a message must be there once: keep one of the names, DELETE the rows of the others from "
+            "the four tables, and archive under that name"
+        )
+    (name,) = names
+    if not rename:
+        count = archive.tables.messages.read(archive.spark).where(name.condition()).count()
+        raise OptionError(
+            f"{problem}: archive it under this name, or give the {count:,} messages there the new name with --rename"
+        )
+    return _rename_all(archive, name)
+
+
+def _rename_all(archive: StoreArchive, old: StoreIdentity) -> int:
+    new, tables = archive.identity, archive.tables
+    for identity in (old, new):
+        for stream in (MESSAGES_STREAM, KEYS_STREAM):
+            Checkpoint(tables, identity, stream).retire()
+    condition = (
+        f"cluster = {sql_text(old.cluster)} AND broker = {sql_text(old.broker)} AND "
+        f"(store = {sql_text(old.store)} OR startswith(store, {sql_text(old.store + LOST)}))"
+    )
+    store = f"concat({sql_text(new.store)}, substr(store, {len(old.store) + 1}))"
+    changes = f"cluster = {sql_text(new.cluster)}, broker = {sql_text(new.broker)}, store = {store}"
+    for table in (tables.snapshots, tables.segments, tables.keys):
+        _update(archive.spark, table, changes, condition)
+    return _update(archive.spark, tables.messages, changes, condition)
+
+
+def rename_lost(archive: StoreArchive, lost: LostEnd) -> None:
+    """Give the messages that the broker lost, and their keys, another name; the stream will start where they start.
+
+    The keys of all messages must have been written before. The next run writes the segments of the lost part again.
+    """
+    tables, own = archive.tables, archive.identity.sql_condition()
+    Checkpoint(tables, archive.identity, MESSAGES_STREAM).retire()
+    changes = f"store = {sql_text(lost.name(archive.identity).store)}"
+    delete = f"DELETE FROM {tables.segments.sql_name} WHERE {own} AND end_offset > {lost.start}"
+    retry(CONFLICT, lambda: archive.spark.sql(delete).collect())
+    for table in (tables.keys, tables.messages):
+        _update(archive.spark, table, changes, f"{own} AND commit_log_offset >= {lost.start}")
+
+
+def _update(spark: SparkSession, table: ArchiveTable, changes: str, condition: str) -> int:
+    """The number of rows that were changed, in one commit."""
+    statement = f"UPDATE {table.sql_name} SET {changes} WHERE {condition}"
+    (row,) = retry(CONFLICT, lambda: spark.sql(statement).collect())
+    return int(row.num_affected_rows)

@@ -6,11 +6,12 @@ bodies are read of the messages that are asked for.
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 from urllib.parse import quote
 
@@ -86,7 +87,6 @@ def _host(text: str, is_v6: int) -> bytes:
 
 
 def _properties(properties: list[tuple[str, str]] | None) -> bytes:
-    """Properties as a record has them."""
     name_end, value_end = bytes((NAME_VALUE_SEPARATOR,)), bytes((PROPERTY_SEPARATOR,))
     pairs = ((name.encode(), value.encode()) for name, value in properties or ())
     return b"".join(name + name_end + value + value_end for name, value in pairs)
@@ -109,11 +109,7 @@ class ArchivedMessages:
     """
 
     def __init__(self, table: str) -> None:
-        """Name the archive; nothing is read yet.
-
-        Args:
-            table: The archive's table of messages: a path, or an address of S3.
-        """
+        """Name the archive; nothing is read yet."""
         self._tables = ArchiveTables.of(table if "/" in table else f"./{table}", checkpoint="")
         self._table = shown(table)
         if not (self._tables.messages.is_local or is_s3(table)):
@@ -122,53 +118,32 @@ class ArchivedMessages:
             )
 
     def with_key(self, key: str, topic: str | None = None, is_unique: bool = False) -> Iterator[ArchivedMessage]:
-        """The messages that have a key; as in the index, there is none of transaction type ROLLBACK.
-
-        Args:
-            topic: Only messages of this topic; None for all.
-            is_unique: Only messages whose unique key it is.
-        """
-        condition = ds.field("key") == key
-        if topic is not None:
-            condition &= ds.field("topic") == topic
-        if is_unique:
-            condition &= ds.field("key_type") == "UNIQ_KEY"
+        """The messages that have a key; as in the index, there is none of transaction type ROLLBACK."""
+        condition = _where(key=key, topic=topic, key_type="UNIQ_KEY" if is_unique else None)
         found = self._messages(self._positions(self._keys, condition))
         return (one for one in found if one.record.sys_flag & TRANSACTION_TYPE_MASK != TRANSACTION_ROLLBACK_TYPE)
 
     def with_id(self, offset_message_id: str, any_host: bool = False) -> Iterator[ArchivedMessage]:
         """The messages that have an offset message id, of the broker that it names or of any."""
         host, offset = decode_offset_message_id(offset_message_id)
-        condition = ds.field("commit_log_offset") == offset
-        if not any_host:
-            condition &= ds.field("store_host") == host_text(host)
-        return self._messages(self._positions(self._rows, condition))
-
-    def at_queue_offset(self, topic: str, queue_id: int, queue_offset: int) -> Iterator[ArchivedMessage]:
-        """The messages at a queue offset: one of each store, unless a log has the offset twice."""
-        condition = (ds.field("topic") == topic) & (ds.field("queue_id") == queue_id)
-        condition &= ds.field("queue_offset") == queue_offset
-        condition &= ds.field("transaction_type").isin(sorted(IN_QUEUES))
+        condition = _where(commit_log_offset=offset, store_host=None if any_host else host_text(host))
         return self._messages(self._positions(self._rows, condition))
 
     def of_topic(
         self,
         topic: str,
         queue_id: int | None = None,
+        queue_offset: int | None = None,
         begin: int | None = None,
         end: int | None = None,
         newest_first: bool = False,
     ) -> Iterator[ArchivedMessage]:
-        """The messages of a topic that are in queues, read as they are asked for.
+        """The messages of a topic that are in queues, read as they are asked for; `begin` and `end` are milliseconds.
 
-        Args:
-            queue_id: Only messages of queues with this id.
-            begin: The earliest store time, milliseconds since the epoch.
-            end: The latest store time, milliseconds since the epoch.
+        At a queue offset there is one of each store, unless a log has the offset twice.
         """
-        condition = (ds.field("topic") == topic) & ds.field("transaction_type").isin(sorted(IN_QUEUES))
-        if queue_id is not None:
-            condition &= ds.field("queue_id") == queue_id
+        condition = _where(topic=topic, queue_id=queue_id, queue_offset=queue_offset)
+        condition &= ds.field("transaction_type").isin(sorted(IN_QUEUES))
         if begin is not None:
             condition &= ds.field("store_timestamp") >= _moment(begin)
         if end is not None:
@@ -236,6 +211,12 @@ def _message(row: dict[str, Any]) -> ArchivedMessage:
         if row[name] is not None:
             known[f"{name}_millis"] = (row[name] - _EPOCH) // timedelta(milliseconds=1)
     return ArchivedMessage(StoreIdentity(row["cluster"], row["broker"], row["store"]), record_of(known))
+
+
+def _where(**values: Any) -> ds.Expression:
+    """The condition that columns have these values; None is any."""
+    given = (ds.field(name) == value for name, value in values.items() if value is not None)
+    return reduce(operator.and_, given)
 
 
 def _moment(millis: int) -> pa.Scalar:

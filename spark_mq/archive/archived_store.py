@@ -1,27 +1,219 @@
-"""One store of an archive, and its tables of what messages mean; and such tables of all stores as views of Spark."""
+"""One store of an archive, and its tables of what messages mean; and such tables of all stores as views of Spark.
+
+The keys table names the messages of a key. Of the table of messages, Delta reads the files whose statistics cover
+their topics, times and offsets. Only if a state depends on messages that can be missing, such as PENDING, sizes of all
+later rows are added up (`log_cover`).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Self
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
 from spark_mq.archive.archive_source import ArchiveSource
 from spark_mq.archive.archive_tables import IDENTITY, ArchiveTables
-from spark_mq.archive.archived_life import ArchivedLife, StoreAndArchive
 from spark_mq.archive.archived_log import archived_stores, choose_store
+from spark_mq.archive.archived_messages import ARCHIVED_COLUMNS, record_of
 from spark_mq.errors import OptionError, similar
-from spark_mq.format.system_topic import TRACE_TOPIC
+from spark_mq.format.message_id import decode_offset_message_id
+from spark_mq.format.message_row import host_text
+from spark_mq.format.record import Record
+from spark_mq.format.system_topic import REVIVE_PREFIX, TIMER_TOPIC, TRACE_TOPIC
 from spark_mq.lifecycle.life.life import DEFAULT_LIMIT, Lives, life
-from spark_mq.lifecycle.life.life_store import LifeStore
+from spark_mq.lifecycle.life.life_store import MAX_FOLLOWING, MAX_MESSAGES, Cut, FoundMessages, LifeStore, MessageExpiry
+from spark_mq.lifecycle.popped_messages import NOTE_TAGS
 from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.config.config_file import configured_topics
+from spark_mq.store.log.record_lookup import NoRecord
 from spark_mq.store.message_store import MessageStore
+from spark_mq.store.retention import moment_of
 from spark_mq.tables.all_tables import TABLES
 
+_PAGE = 1_000
+"""Messages of a queue that one query reads."""
 TABLE_NAMES = tuple(table.name for table in TABLES.values() if table.archived_rows)
 """The names of the tables of what messages mean."""
+
+
+class ArchivedLife(LifeStore):
+    """The look-ups of one store of an archive."""
+
+    def __init__(self, source: ArchiveSource) -> None:
+        self.source = source
+        self.location = source.location
+        self.broker_conf = source.conf
+        self.config_end = source.config_end
+
+    def moment(self, at: int | datetime | None) -> int:
+        """The time `at`; for None, that of the newest snapshot."""
+        snapshot = self.source.snapshot.timestamp
+        if snapshot is not None and (at is None or moment_of(at) <= snapshot):
+            return snapshot if at is None else moment_of(at)
+        return self.source.moment(at)
+
+    def find_record(self, commit_log_offset: int) -> Record | NoRecord:
+        """The archived record at an offset of the log, or why there is none."""
+        found = self._records(F.col("commit_log_offset") == commit_log_offset, 1)
+        if found:
+            return found[0]
+        return NoRecord(f"the archive has no message at commit log offset {commit_log_offset}")
+
+    def find_record_by_id(self, offset_message_id: str, any_host: bool = False) -> Record | NoRecord:
+        """The archived record with an offset message id, or why there is none."""
+        host, offset = decode_offset_message_id(offset_message_id)
+        record = self.find_record(offset)
+        if isinstance(record, NoRecord) or any_host or record.store_host == host:
+            return record
+        stored = host_text(record.store_host)
+        return NoRecord(f"it is an id of broker {host_text(host)}, but broker {stored} stored the message at {offset}")
+
+    def find_key(self, key: str, also: Iterable[str] = (), stop: int | None = None) -> FoundMessages:
+        """The archived messages of all topics that have a key, in KEYS or as unique key."""
+        keys = self.source.tables.keys.read(self.source.spark)
+        condition = self.source.identity.condition() & (F.col("key") == key)
+        condition &= F.lit(True) if stop is None else F.col("commit_log_offset") < stop
+        columns = ("commit_log_offset", "topic", "store_timestamp")
+        newest = keys.where(condition).select(*columns).distinct().orderBy(F.desc("commit_log_offset"))
+        rows = newest.limit(MAX_MESSAGES).collect()
+        if not rows:
+            return FoundMessages(())
+        offsets, topics = [row.commit_log_offset for row in rows], sorted({row.topic for row in rows})
+        is_one = F.col("topic").isin(topics) & F.col("commit_log_offset").isin(offsets)
+        times = [row.store_timestamp for row in rows if row.store_timestamp is not None]
+        if len(times) == len(rows):
+            is_one &= F.col("store_timestamp").between(F.lit(min(times)), F.lit(max(times)))
+        return FoundMessages(tuple(self._records(is_one, MAX_MESSAGES)), (), len(rows) == MAX_MESSAGES)
+
+    def known_topics(self) -> Iterable[str]:
+        """The topics that had a setting when the newest snapshot was made."""
+        return configured_topics(self.location) or ()
+
+    def due(self, record: Record) -> int | None:
+        """None: consume queues are not archived, so only the settings tell it."""
+        return None
+
+    def messages_after(
+        self, topic: str, queue_id: int, commit_log_offset: int, stop: int | None = None
+    ) -> Iterator[Record | Cut]:
+        """The archived messages of a queue after an offset of the log, and before `stop`."""
+        of_queue = (F.col("topic") == topic) & (F.col("queue_id") == queue_id)
+        return self._after(of_queue, f"{topic}/{queue_id}", commit_log_offset, stop)
+
+    def revive_messages(self, commit_log_offset: int, stop: int | None = None) -> Iterator[Record | Cut]:
+        """The archived notes about popped messages after an offset of the log, and before `stop`."""
+        topics = configured_topics(self.location)
+        if topics is not None and not any(name.startswith(REVIVE_PREFIX) for name in topics):
+            return iter(())
+        is_note = (F.col("topic") == TIMER_TOPIC) | F.col("topic").startswith(REVIVE_PREFIX)
+        is_note &= F.coalesce(F.col("tags").isin(sorted(NOTE_TAGS)), F.lit(False)) | F.contains(
+            self.source.column("properties_bytes"), F.lit(b"\0")
+        )
+        return self._after(is_note, f"{REVIVE_PREFIX}*", commit_log_offset, stop)
+
+    def _after(self, of_queue: Column, name: str, commit_log_offset: int, stop: int | None) -> Iterator[Record | Cut]:
+        of_queue &= F.lit(True) if stop is None else F.col("commit_log_offset") < stop
+        for _ in range(0, MAX_FOLLOWING, _PAGE):
+            page = self._records(of_queue & (F.col("commit_log_offset") > commit_log_offset), _PAGE)
+            yield from page
+            if len(page) < _PAGE:
+                return
+            commit_log_offset = page[-1].commit_log_offset
+        yield Cut(f"more than {MAX_FOLLOWING:,} messages of {name} follow")
+
+    def missing(self) -> str | None:
+        """Why messages can be missing from what was found; None if the archive lacks nothing."""
+        damage = self.source.cover.damage
+        if damage:
+            return damage[0].describe()
+        return self.source.lost_end(self.source.cover.newest_timestamp)
+
+    def expiry(self, commit_log_offset: int, conf: BrokerConf, name: str) -> MessageExpiry | None:
+        """None: an archive has no segments that expire."""
+        return None
+
+    def _records(self, condition: Column, limit: int) -> Sequence[Record]:
+        rows = self.source.messages.where(F.col("topic").isNotNull() & condition)
+        columns = [self.source.column(name).alias(name) for name in ARCHIVED_COLUMNS]
+        found = rows.select(*columns).orderBy("commit_log_offset").limit(limit).toArrow()
+        return [record_of(row) for row in found.to_pylist()]
+
+
+class StoreAndArchive(LifeStore):
+    """The look-ups of a store directory and of its archive: what expired comes from the archive, all else from the log.
+
+    Both have one log, so the store of the archive must be that of the directory.
+    """
+
+    def __init__(self, live: LifeStore, archived: ArchivedLife) -> None:
+        self._live, self._archived = live, archived
+        self._start = live.store.get_min_phy_offset()
+        self.location = live.location
+        self.broker_conf = live.broker_conf
+
+    def moment(self, at: int | datetime | None) -> int:
+        """The time `at`; now for None."""
+        return self._live.moment(at)
+
+    def find_record(self, commit_log_offset: int) -> Record | NoRecord:
+        """The record at an offset of the log, or why there is none."""
+        return (self._archived if self._is_expired(commit_log_offset) else self._live).find_record(commit_log_offset)
+
+    def find_record_by_id(self, offset_message_id: str, any_host: bool = False) -> Record | NoRecord:
+        """The record with an offset message id, or why there is none."""
+        _, offset = decode_offset_message_id(offset_message_id)
+        store = self._archived if self._is_expired(offset) else self._live
+        return store.find_record_by_id(offset_message_id, any_host)
+
+    def find_key(self, key: str, also: Iterable[str] = ()) -> FoundMessages:
+        """The messages of the log and, before its start, of the archive that have a key."""
+        live, archived = self._live.find_key(key, also), self._archived.find_key(key, also, self._start)
+        records = (*archived.records, *live.records)
+        return FoundMessages(records, (*archived.damage, *live.damage), archived.has_more or live.has_more)
+
+    def known_topics(self) -> Iterable[str]:
+        """The topics of both."""
+        return {*self._live.known_topics(), *self._archived.known_topics()}
+
+    def due(self, record: Record) -> int | None:
+        """When a delayed message is due by its unit; None if the unit has expired."""
+        return None if self._is_expired(record.commit_log_offset) else self._live.due(record)
+
+    def messages_after(self, topic: str, queue_id: int, commit_log_offset: int) -> Iterator[Record | Cut]:
+        """The messages of a queue after an offset of the log."""
+        if commit_log_offset < self._start:
+            yield from self._archived.messages_after(topic, queue_id, commit_log_offset, self._start)
+        yield from self._live.messages_after(topic, queue_id, max(commit_log_offset, self._start - 1))
+
+    def revive_messages(self, commit_log_offset: int) -> Iterator[Record | Cut]:
+        """The messages of the timer and of revive topics after an offset of the log."""
+        if commit_log_offset < self._start:
+            yield from self._archived.revive_messages(commit_log_offset, self._start)
+        yield from self._live.revive_messages(max(commit_log_offset, self._start - 1))
+
+    def missing(self) -> str | None:
+        """Why messages can be missing: in the archive before the start of the log, between both, or in the log."""
+        cover = self._archived.source.cover
+        damage = [one for one in cover.damage if one.commit_log_offset < self._start]
+        if damage:
+            return damage[0].describe()
+        if cover.log.stop < self._start:
+            return (
+                f"the archive ends at commit log offset {cover.log.stop}, and the log begins at {self._start}: "
+                "messages between them expired before they were archived"
+            )
+        return self._live.missing()
+
+    def expiry(self, commit_log_offset: int, conf: BrokerConf, name: str) -> MessageExpiry | None:
+        """When the segment of a message expires; None if it has expired."""
+        return self._live.expiry(commit_log_offset, conf, name)
+
+    def _is_expired(self, commit_log_offset: int) -> bool:
+        return commit_log_offset < self._start
 
 
 class ArchivedStore:

@@ -30,11 +30,7 @@ _VECTORED_READS: Final = "parquet.hadoop.vectored.io.enabled"
 
 
 def delta_settings() -> dict[str, str]:
-    """The settings of a session that starts in this process; it gets Delta Lake from Maven Central.
-
-    Raises:
-        UnsupportedSparkError: There is no such Delta Lake for the installed Spark.
-    """
+    """The settings of a session that starts in this process; it gets Delta Lake from Maven Central."""
     from pyspark import __version__
 
     spark_version = ".".join(__version__.split(".")[:2])
@@ -59,7 +55,10 @@ def delta_settings() -> dict[str, str]:
 
 def s3_packages() -> dict[str, str]:
     """The settings of a session that starts in this process and has tables on S3; none if Spark has no known Hadoop."""
-    version = _hadoop_version()
+    from pyspark.find_spark_home import _find_spark_home
+
+    jars = (Path(_find_spark_home()) / "jars").glob("hadoop-client-*")
+    version = next((match[1] for jar in jars if (match := _HADOOP_JAR.fullmatch(jar.name))), None)
     if version is None:
         return {}
     hadoop = f"org.apache.hadoop:hadoop-aws:{version}"
@@ -73,25 +72,11 @@ def s3_packages() -> dict[str, str]:
     }
 
 
-def _hadoop_version() -> str | None:
-    from pyspark.find_spark_home import _find_spark_home
-
-    found = [_HADOOP_JAR.fullmatch(file.name) for file in (Path(_find_spark_home()) / "jars").glob("hadoop-client-*")]
-    return next((match[1] for match in found if match), None)
-
-
 def connected(spark: SparkSession, uri: str) -> str:
     """The address with all settings, which Spark's Hadoop has from now on; any other path or URI as it is.
 
     Settings of Hadoop (`fs.s3a.*`) that the user gave count as options: the address wins over them, and they win over
     the environment. A server of Spark Connect keeps its own settings.
-
-    Args:
-        spark: The session.
-        uri: A path or URI.
-
-    Raises:
-        OptionError: A setting or the address is not valid.
     """
     if not is_s3(uri):
         return uri

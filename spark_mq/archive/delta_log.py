@@ -18,7 +18,7 @@ _Answer = TypeVar("_Answer")
 
 TRIES = 5
 _WAIT_SECONDS = 1.0
-_CONFLICT = re.compile(
+CONFLICT = re.compile(
     "DELTA_(CONCURRENT_[A-Z]+|METADATA_CHANGED|PROTOCOL_CHANGED|CREATE_TABLE_WITH_NON_EMPTY_LOCATION|TABLE_NOT_FOUND)"
     "|FIELD_ALREADY_EXISTS"
 )
@@ -27,15 +27,14 @@ _CONFLICT = re.compile(
 For a moment, a table that another run of the same session creates is not found, although its first commit is there:
 Delta takes a list of commits that another query began before.
 """
-
-
-_LATE_WORKER = "Python worker failed to connect back"
-"""Spark gives a new Python process ten seconds, which are not enough on a machine that is busy for a moment."""
+LATE_WORKER = re.compile("Python worker failed to connect back")
+"""Spark gives a new Python process ten seconds, which are not enough on a machine that is busy for a moment. A stream
+that is started again continues."""
 Commit = list[Any]
 """What tells one commit from all others: the version that it made, its time, and the id that Delta Lake gave it."""
 
 ENGINE_INFO = "spark-mq"
-"""How a commit of files names the program that made it (`file_commit`)."""
+"""How a commit of files names the program that made it (`table_file`)."""
 _APPENDS = ("WRITE", "STREAMING UPDATE")
 _KEEP_ROWS = ("OPTIMIZE", "VACUUM START", "VACUUM END")
 _CHANGE_ROWS = ("DELETE", "UPDATE")
@@ -50,33 +49,18 @@ _MAX_COMMITS = 500
 """Commits of other runs that are read; after more of them Spark starts."""
 
 
-def is_late_worker(error: BaseException) -> bool:
-    """Whether an error says only that a Python process started too late. A stream that is started again continues."""
-    return _LATE_WORKER in str(error)
+def retry(error: re.Pattern[str], call: Callable[[], _Answer]) -> _Answer:
+    """The result of `call`, which is called again, at most `TRIES` times, after such an error of Spark or Delta.
 
-
-def retry_late_worker(run: Callable[[], _Answer]) -> _Answer:
-    """The result of `run`, which is called again, at most `TRIES` times, if a Python process started too late."""
-    return _retry(run, is_late_worker, 0.0)
-
-
-def retry_on_conflict(write: Callable[[], _Answer]) -> _Answer:
-    """The result of `write`, which is called again, at most `TRIES` times, if another run committed meanwhile.
-
-    `write` must read the state of the table in each call.
+    After a `CONFLICT`, there are waits, which become longer. `call` must read the state of the table each time.
     """
-    return _retry(write, lambda error: _CONFLICT.search(str(error)) is not None, _WAIT_SECONDS)
-
-
-def _retry(call: Callable[[], _Answer], is_momentary: Callable[[BaseException], bool], wait_seconds: float) -> _Answer:
-    """The result of `call`, which is called at most `TRIES` times; the waits between become longer."""
     for number in range(1, TRIES):
         try:
             return call()
-        except SPARK_ERRORS as error:
-            if not is_momentary(error):
+        except SPARK_ERRORS as raised:
+            if not error.search(str(raised)):
                 raise
-            time.sleep(wait_seconds * number)
+            time.sleep(_WAIT_SECONDS * number if error is CONFLICT else 0)
     return call()
 
 
@@ -94,8 +78,7 @@ def is_empty(table: ArchiveTable) -> bool:
 
 def newest_commit(table: ArchiveTable) -> Commit | None:
     """The newest commit of a Delta table; None if it is unknown."""
-    found = _history(table, 1)
-    return _identity(found[0]) if found else None
+    return next(map(_identity, _history(table, 1)), None)
 
 
 def changes_no_row(
@@ -127,9 +110,9 @@ def _keeps_rows(info: dict[str, Any], reads_rows: bool) -> bool:
 def _is_merge(info: dict[str, Any]) -> bool:
     """Whether a commit is one of `write_segments`, which updates and inserts rows of one store."""
     parameters = info.get("operationParameters", {})
-    actions = {name: parameters.get(name) for name in _MERGE_ACTIONS}
     merged_by = _MERGED_BY.findall(parameters.get("predicate", ""))
-    return info.get("operation") == "MERGE" and actions == _MERGE_ACTIONS and set(merged_by) >= set(IDENTITY)
+    is_same = info.get("operation") == "MERGE" and parameters.items() >= _MERGE_ACTIONS.items()
+    return is_same and set(merged_by) >= set(IDENTITY)
 
 
 def _identity(info: dict[str, Any]) -> Commit:

@@ -1,7 +1,7 @@
 """A stream over a store whose tasks write messages and keys, which are rows of the tables, as files that its rows name.
 
 The offsets are those of the stream `rocketmq`, so both continue from the same checkpoint. A file is not in a table
-before a commit names it (`file_commit`). What a killed task leaves is no row of any table; VACUUM removes it.
+before a commit names it (`table_file`). What a killed task leaves is no row of any table; VACUUM removes it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from spark_mq.archive.archive_tables import StoreIdentity
+from spark_mq.archive.archive_tables import KEYS, KEYS_SCHEMA, MESSAGES, MESSAGES_SCHEMA, StoreIdentity
 from spark_mq.archive.table_file import TableFile, new_file_name
-from spark_mq.archive.tables import KEYS, KEYS_SCHEMA, MESSAGES, MESSAGES_SCHEMA
 from spark_mq.errors import SparkMqError
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, MESSAGE_SCHEMA
 from spark_mq.source.message_stream import MessagesStreamReader
@@ -49,8 +48,11 @@ def message_rows(messages: pa.RecordBatch, identity: StoreIdentity) -> pa.Record
 def key_rows(messages: pa.RecordBatch, identity: StoreIdentity) -> pa.RecordBatch:
     """The rows of the keys table: a row for each distinct key in KEYS, and a row for the unique key."""
     keys, unique_keys = messages.column("keys"), messages.column("unique_key")
-    first = _first_of_each(pc.list_parent_indices(keys).to_numpy().astype(np.int64), pc.list_flatten(keys))
-    pieces, rows = pc.list_flatten(keys).take(first), pc.list_parent_indices(keys).cast(pa.int64()).take(first)
+    pieces, rows = pc.list_flatten(keys), pc.list_parent_indices(keys).cast(pa.int64())
+    # The first piece of each key of each message.
+    codes = pieces.dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    _, first = np.unique(rows.to_numpy() * (int(codes.max(initial=0)) + 1) + codes, return_index=True)
+    pieces, rows = pieces.take(pa.array(first)), rows.take(pa.array(first))
     unique_rows = pc.indices_nonzero(pc.is_valid(unique_keys)).cast(pa.int64())
     types = [pa.repeat(pa.scalar(name), len(part)) for name, part in (("KEYS", rows), ("UNIQ_KEY", unique_rows))]
     all_rows = pa.concat_arrays([rows, unique_rows])
@@ -61,13 +63,6 @@ def key_rows(messages: pa.RecordBatch, identity: StoreIdentity) -> pa.RecordBatc
     columns["key"] = pa.concat_arrays([pieces, unique_keys.take(unique_rows)]).take(order)
     columns["key_type"] = pa.concat_arrays(types).take(order)
     return _batch(columns, len(all_rows), identity, KEYS_SCHEMA)
-
-
-def _first_of_each(rows: np.ndarray, keys: pa.Array) -> pa.Array:
-    """The positions of the first piece of each key of each message."""
-    codes = keys.dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    _, first = np.unique(rows * (int(codes.max(initial=0)) + 1) + codes, return_index=True)
-    return pa.array(first)
 
 
 def _batch(columns: dict[str, pa.Array], count: int, identity: StoreIdentity, schema: pa.Schema) -> pa.RecordBatch:

@@ -12,16 +12,14 @@ a killed run leaves the old state or the new one. The folders stay, because remo
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
-from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity
-from spark_mq.archive.delta_log import Commit, changes_no_row, newest_commit, version_of
-from spark_mq.archive.snapshot import small_files
-from spark_mq.archive.tables import layouts
+from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity, layouts
+from spark_mq.archive.delta_log import changes_no_row, newest_commit, version_of
+from spark_mq.archive.small_tables import small_files
 from spark_mq.errors import SparkMqError
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
@@ -32,120 +30,102 @@ from spark_mq.store.config.store_paths import COMMIT_LOG
 from spark_mq.store.log.log_range import is_lost
 from spark_mq.store.message_store import MessageStore
 
-MESSAGES, KEYS = "messages", "keys"
+MESSAGES_STREAM, KEYS_STREAM = "messages", "keys"
 """The two streams of a store."""
 _OFFSET_LOG_VERSION = "v1"
 _VERSION = 2
-
-
-def checkpoint_of(tables: ArchiveTables, identity: StoreIdentity, stream: str) -> str:
-    """The folder of the checkpoint that a stream uses now."""
-    retired = _retired(tables, identity, stream)
-    return tables.checkpoint(identity, f"{stream}-{retired}" if retired else stream)
-
-
-def retire_checkpoint(tables: ArchiveTables, identity: StoreIdentity, stream: str) -> None:
-    """Make the stream start with a new checkpoint, if it has used its present one."""
-    if has_begun(tables, checkpoint_of(tables, identity, stream)):
-        content = str(_retired(tables, identity, stream) + 1).encode()
-        publish(_retired_file(tables, identity, stream), content, len(content))
-
-
-def has_begun(tables: ArchiveTables, checkpoint: str) -> bool:
-    """Whether a stream has written an offset to this checkpoint; the stream then starts at that offset."""
-    return any(entry.base_name.isdigit() for entry in (tables.location(checkpoint) / "offsets").entries())
-
-
-def stream_id(tables: ArchiveTables, checkpoint: str) -> str:
-    """The id of the stream, which Spark writes before the first batch."""
-    return str(json.loads((tables.location(checkpoint) / "metadata").read_bytes())["id"])
-
-
-def finished_batch(tables: ArchiveTables, checkpoint: str) -> Location | None:
-    """The file with the offset of a stream's last batch; None if there is none, or the batch is not finished."""
-    folder = tables.location(checkpoint)
-    numbers = [int(entry.base_name) for entry in (folder / "offsets").entries() if entry.base_name.isdigit()]
-    if not numbers or not (folder / "commits" / str(max(numbers))).is_file:
-        return None
-    return folder / "offsets" / str(max(numbers))
-
-
-def source_offset(batch: Location) -> dict[str, Any] | None:
-    """The offset of the only source in a file of Spark's offset log; None for another form."""
-    lines = batch.read_bytes().decode().splitlines()
-    if len(lines) != 3 or lines[0] != _OFFSET_LOG_VERSION:
-        return None
-    values = json.loads(lines[2])
-    return values if isinstance(values, dict) else None
-
-
-def _retired(tables: ArchiveTables, identity: StoreIdentity, stream: str) -> int:
-    file = _retired_file(tables, identity, stream)
-    return int(file.read_bytes()) if file.is_file else 0
-
-
-def _retired_file(tables: ArchiveTables, identity: StoreIdentity, stream: str) -> Location:
-    return tables.location(tables.checkpoint(identity, f"{stream}.retired"))
+State = dict[str, Any]
+"""What a note has of a store or an archive, as JSON can express it."""
 
 
 @dataclass(frozen=True)
-class StoreState:
-    """The files of a store that a run archives.
+class Checkpoint:
+    """The checkpoint of one stream of a store, which it uses until a rename retires it."""
 
-    Attributes:
-        segments: Name and size of each file of `commitlog/`.
-        small_files: Name and digest of each file that a snapshot contains.
-    """
+    tables: ArchiveTables
+    identity: StoreIdentity
+    stream: str
 
-    path: str
-    segments: list[list[Any]]
-    small_files: list[list[Any]]
+    @property
+    def folder(self) -> str:
+        """The folder that the stream uses now."""
+        retired = self._retired
+        return self.tables.checkpoint(self.identity, f"{self.stream}-{retired}" if retired else self.stream)
 
-    @classmethod
-    def of(cls, store: Location) -> Self:
-        """The files as they are now."""
-        segments = [[info.base_name, info.size] for info in (store / COMMIT_LOG).entries()]
-        files = []
-        for row in small_files(store):
-            content = row["content"]
-            # Of a large file, a snapshot has only size and time.
-            part = str(row["modification_timestamp"]).encode() if content is None else content
-            files.append([row["file"], row["file_size"], _digest(part)])
-        return cls(str(store), segments, files)
+    @property
+    def has_begun(self) -> bool:
+        """Whether the stream has written an offset; it then starts at that offset."""
+        return bool(self._batches)
 
+    @property
+    def stream_id(self) -> str:
+        """The id of the stream, which Spark writes before the first batch."""
+        return str(json.loads((self.tables.location(self.folder) / "metadata").read_bytes())["id"])
 
-@dataclass(frozen=True)
-class ArchiveState:
-    """The tables and checkpoints of one store in an archive.
+    @property
+    def finished_batch(self) -> Location | None:
+        """The file with the offset of the stream's last batch; None if there is none, or the batch is not finished."""
+        folder, newest = self.tables.location(self.folder), max(self._batches, default=-1)
+        return folder / "offsets" / str(newest) if (folder / "commits" / str(newest)).is_file else None
 
-    Attributes:
-        layout: A digest of the statements that create the tables: this spark-mq may add columns.
-        streams: The folder, the last batch and the digest of its offset, of each stream's checkpoint.
-    """
+    def retire(self) -> None:
+        """Make the stream start with a new checkpoint, if it has used its present one."""
+        if self.has_begun:
+            content = str(self._retired + 1).encode()
+            publish(self._retired_file, content, len(content))
 
-    table: str
-    layout: str
-    commits: list[Commit]
-    streams: list[list[str]]
-
-    @classmethod
-    def of(cls, tables: ArchiveTables, identity: StoreIdentity) -> Self | None:
-        """The state now; None if it is unknown: a table is not local or not there, or a batch is not finished."""
-        if not tables.is_local:
+    @property
+    def last_offset(self) -> dict[str, Any] | None:
+        """The offset after the last batch; None if the batch is not finished, or of another form."""
+        batch = self.finished_batch
+        lines = [] if batch is None else batch.read_bytes().decode().splitlines()
+        if len(lines) != 3 or lines[0] != _OFFSET_LOG_VERSION:
             return None
-        commits = [newest_commit(table) for table in layouts(tables)]
-        batches = [finished_batch(tables, checkpoint_of(tables, identity, stream)) for stream in (MESSAGES, KEYS)]
-        known_commits = [commit for commit in commits if commit is not None]
-        known_batches = [file for file in batches if file is not None]
-        if len(known_commits) < len(commits) or len(known_batches) < len(batches):
-            return None
-        created = "\n".join(layout.create_sql(table) for table, layout in layouts(tables).items())
-        return cls(
-            tables.name,
-            _digest(created.encode()),
-            known_commits,
-            [[file.parent.parent.path, file.name, _digest(file.read_bytes())] for file in known_batches],
-        )
+        values = json.loads(lines[2])
+        return values if isinstance(values, dict) else None
+
+    @property
+    def _batches(self) -> list[int]:
+        entries = (self.tables.location(self.folder) / "offsets").entries()
+        return [int(entry.base_name) for entry in entries if entry.base_name.isdigit()]
+
+    @property
+    def _retired_file(self) -> Location:
+        return self.tables.location(self.tables.checkpoint(self.identity, f"{self.stream}.retired"))
+
+    @property
+    def _retired(self) -> int:
+        return int(self._retired_file.read_bytes()) if self._retired_file.is_file else 0
+
+
+def store_state(store: Location) -> State:
+    """The files of a store that a run archives: those of `commitlog/` with sizes, small files with digests."""
+    segments = [[info.base_name, info.size] for info in (store / COMMIT_LOG).entries()]
+    files = []
+    for row in small_files(store):
+        content = row["content"]
+        # Of a large file, a snapshot has only size and time.
+        part = str(row["modification_timestamp"]).encode() if content is None else content
+        files.append([row["file"], row["file_size"], _digest(part)])
+    return {"path": str(store), "segments": segments, "small_files": files}
+
+
+def archive_state(tables: ArchiveTables, identity: StoreIdentity) -> State | None:
+    """The tables and checkpoints of one store now; None if they are unknown.
+
+    A table is not local or not there, or a batch is not finished. `layout` is a digest of the statements that create
+    the tables: this spark-mq may add columns. `streams` has the folder, the last batch and the digest of its offset, of
+    each stream's checkpoint.
+    """
+    if not tables.is_local:
+        return None
+    commits = [newest_commit(table) for table in layouts(tables)]
+    batches = [Checkpoint(tables, identity, stream).finished_batch for stream in (MESSAGES_STREAM, KEYS_STREAM)]
+    streams = [[file.parent.parent.path, file.name, _digest(file.read_bytes())] for file in batches if file is not None]
+    if None in commits or len(streams) < len(batches):
+        return None
+    created = "\n".join(layout.create_sql(table) for table, layout in layouts(tables).items())
+    return {"table": tables.name, "layout": _digest(created.encode()), "commits": commits, "streams": streams}
 
 
 def versions(tables: ArchiveTables) -> tuple[int, int]:
@@ -153,18 +133,10 @@ def versions(tables: ArchiveTables) -> tuple[int, int]:
     return version_of(tables.messages), version_of(tables.segments)
 
 
-def write_note(
-    tables: ArchiveTables, identity: StoreIdentity, store: StoreState, archive: ArchiveState, archived_to: int
-) -> None:
-    """Write the note of a complete run.
-
-    Args:
-        identity: The name of the store in the archive.
-        store: The store as it was before the run read it.
-        archived_to: The commit log offset of the end of the last archived message.
-    """
-    states = {"store": dataclasses.asdict(store), "archive": dataclasses.asdict(archive)}
-    content = json.dumps({"version": _VERSION, "archived_to": archived_to, **states}).encode()
+def write_note(tables: ArchiveTables, identity: StoreIdentity, store: State, archive: State, archived_to: int) -> None:
+    """Write the note of a complete run; `store` is the state before the run read it."""
+    note = {"version": _VERSION, "archived_to": archived_to, "store": store, "archive": archive}
+    content = json.dumps(note).encode()
     publish(_note(tables, identity), content, len(content))
 
 
@@ -193,15 +165,17 @@ def end_if_nothing_is_new(store: Location, tables: ArchiveTables, identity: Stor
     if not tables.is_local:
         return None
     try:
-        note = _read_note(tables, identity)
-        if note is None:
+        note, archive = json.loads(_note(tables, identity).read_bytes()), archive_state(tables, identity)
+        if note["version"] != _VERSION or archive is None:
             return None
-        archive = ArchiveState.of(tables, identity)
-        if archive is None or not _has_only_harmless_commits(tables, note["archive"], archive):
+        if not _has_only_harmless_commits(tables, note["archive"], archive) or note["store"] != store_state(store):
             return None
-        if note["store"] != dataclasses.asdict(StoreState.of(store)) or not _is_at_end(store, tables, identity):
+        # The messages stream would find no new message, and its last message is still in the log.
+        values = Checkpoint(tables, identity, MESSAGES_STREAM).last_offset
+        if values is None or not StreamOffset.of_json(values).marks:
             return None
-        return int(note["archived_to"])
+        options = parse_stream_options({"path": store.uri, "failOnLogCut": "true"})
+        return int(note["archived_to"]) if MessagesStreamReader(options, []).latestOffset(values) == values else None
     except (SparkMqError, OSError, ValueError, LookupError, TypeError, AttributeError):
         return None  # files with other contents than expected: a run finds out what is wrong
 
@@ -211,15 +185,11 @@ def archived_to(store: MessageStore, tables: ArchiveTables, identity: StoreIdent
 
     It is unknown if the archive is not local, if no batch of this store under this name is finished, or if the archive
     has other messages than the log at the same offsets.
-
-    Args:
-        identity: The name of the store in the archive.
     """
     if not tables.is_local:
         return None
     try:
-        batch = finished_batch(tables, checkpoint_of(tables, identity, MESSAGES))
-        values = None if batch is None else source_offset(batch)
+        values = Checkpoint(tables, identity, MESSAGES_STREAM).last_offset
         offset = None if values is None else StreamOffset.of_json(values)
     except (SparkMqError, OSError, ValueError):
         return None
@@ -228,35 +198,17 @@ def archived_to(store: MessageStore, tables: ArchiveTables, identity: StoreIdent
     return offset.commit_log_offset
 
 
-def _has_only_harmless_commits(tables: ArchiveTables, noted: dict[str, Any], now: ArchiveState) -> bool:
+def _has_only_harmless_commits(tables: ArchiveTables, noted: dict[str, Any], now: State) -> bool:
     """Whether the archive is as noted, or other runs have only added rows of other stores to its smaller tables."""
-    if {**noted, "commits": None} != {**dataclasses.asdict(now), "commits": None}:
+    if {**noted, "commits": None} != {**now, "commits": None}:
         return False
-    messages, *others = zip(layouts(tables), noted["commits"], now.commits, strict=True)
+    messages, *others = zip(layouts(tables), noted["commits"], now["commits"], strict=True)
     # A run never reads the keys table.
     return messages[1] == messages[2] and all(
         before == after
         or changes_no_row(table, before, after, reads_rows=table != tables.keys, allows_merges=table == tables.segments)
         for table, before, after in others
     )
-
-
-def _is_at_end(store: Location, tables: ArchiveTables, identity: StoreIdentity) -> bool:
-    """Whether the messages stream would find no new message, and its last message is still in the log."""
-    batch = finished_batch(tables, checkpoint_of(tables, identity, MESSAGES))
-    values = None if batch is None else source_offset(batch)
-    if values is None or not StreamOffset.of_json(values).marks:
-        return False
-    options = parse_stream_options({"path": store.uri, "failOnLogCut": "true"})
-    return MessagesStreamReader(options, []).latestOffset(values) == values
-
-
-def _read_note(tables: ArchiveTables, identity: StoreIdentity) -> dict[str, Any] | None:
-    file = _note(tables, identity)
-    if not file.is_file:
-        return None
-    note = json.loads(file.read_bytes())
-    return note if isinstance(note, dict) and note.get("version") == _VERSION else None
 
 
 def _note(tables: ArchiveTables, identity: StoreIdentity) -> Location:

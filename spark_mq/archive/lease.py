@@ -93,7 +93,6 @@ def _wait_for_others(own: Location, tables: ArchiveTables) -> None:
 
 
 def _others(own: Location) -> dict[str, bytes]:
-    """The contents of the files of other runs."""
     found = {}
     for info in own.parent.entries():
         if info.base_name != own.name:

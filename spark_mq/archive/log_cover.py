@@ -27,13 +27,7 @@ _LONG_RANGE = re.compile(r": \d+ bytes, up to commit log offset (\d+)$")
 
 @dataclass(frozen=True)
 class LogCover:
-    """The log of a store as an archive has it.
-
-    Attributes:
-        log: From the first archived record to the end of the last one.
-        damage: Corrupt ranges of the store, and ranges of which the archive has no rows.
-        newest_timestamp: The newest store time, in milliseconds; 0 without messages.
-    """
+    """The log of a store as an archive has it."""
 
     log: LogRange
     damage: tuple[CorruptRange, ...]
@@ -50,14 +44,7 @@ class Part:
 
 
 def log_cover(messages: DataFrame, segments: DataFrame, stored: Column, name: str) -> LogCover:
-    """The part of the log that the archive has of a store.
-
-    Args:
-        messages: The store's rows of the table of messages.
-        segments: The store's rows of the table of segments.
-        stored: The store time of a message in milliseconds.
-        name: What damage calls the archive.
-    """
+    """The part of the log that the archive has of a store."""
     rows = messages.where(F.col("commit_log_offset").isNotNull())
     offset, size = F.col("commit_log_offset").alias("offset"), F.coalesce("store_size", F.lit(0)).cast("long")
     placed = rows.select(offset, size.alias("size"), F.when(F.col("topic").isNotNull(), stored).alias("stored"))
@@ -77,7 +64,13 @@ def log_cover(messages: DataFrame, segments: DataFrame, stored: Column, name: st
     others = [(one.commit_log_offset, one.length) for one in damage if one.length > _MAX_STORE_SIZE]
     start, end = min(part.first for part in parts.values()), max(part.stop for part in parts.values())
     end = max([end, *(offset + length for offset, length in others)])
-    others += [blank for blank in _blanks(segments) if start <= blank[0] < end]
+    columns = ("commit_log_offset", "file_size", "filler_offset")
+    blanks = segments.where(F.col("filler_offset").isNotNull()).select(*columns).toArrow().to_pylist()
+    others += [
+        (row["filler_offset"], row["commit_log_offset"] + row["file_size"] - row["filler_offset"])
+        for row in blanks
+        if start <= row["filler_offset"] < end
+    ]
     add_bytes(parts, others)
     holes, unclear = holes_between(parts)
     if unclear:
@@ -164,10 +157,3 @@ def _corrupt_ranges(rows: DataFrame, name: str) -> Iterator[CorruptRange]:
         if length is None:
             length = int(long_range[1]) - offset if long_range else 0
         yield CorruptRange(name, offset, length, code, reason)
-
-
-def _blanks(segments: DataFrame) -> Iterator[tuple[int, int]]:
-    """Offset and length of the blank at the end of each segment that has one."""
-    columns = ("commit_log_offset", "file_size", "filler_offset")
-    for row in segments.where(F.col("filler_offset").isNotNull()).select(*columns).toArrow().to_pylist():
-        yield row["filler_offset"], row["commit_log_offset"] + row["file_size"] - row["filler_offset"]

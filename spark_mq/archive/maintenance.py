@@ -25,7 +25,6 @@ class TableReport:
     """The counts of one table.
 
     Attributes:
-        table: The path of the table, or its name in the catalog.
         files, bytes: The files of the table's newest version before the run, and their bytes.
         files_after, bytes_after: The same after the run.
         expired_rows: Rows that were deleted; in a dry run, rows that would be deleted.
@@ -80,18 +79,11 @@ def maintain(
     """Maintain the archive whose messages are in `table`, and return what was done.
 
     Args:
-        spark: A session with Delta tables.
-        table: The table of messages, as in `archive`: a path or URI, or a name in the catalog.
         keep_days: Delete the rows of messages that were stored longer ago than this, and of snapshots that were taken
             longer ago. None: delete no row.
-        optimize: Join small files, and cluster them (Delta's OPTIMIZE).
-        file_size: The size of a joined file, about; bytes.
         vacuum_hours: Remove files that no version of the table in the last `vacuum_hours` hours uses (Delta's VACUUM).
             Delta refuses less than 168, unless its check is switched off. None: remove no file.
         dry_run: Change nothing, and report what `keep_days` and `vacuum_hours` would do. False makes the changes.
-
-    Returns:
-        The counts of each table.
     """
     tables = ArchiveTables.of(table, checkpoint="").connected(spark)
     times = {tables.messages: "store_timestamp", tables.keys: "store_timestamp", tables.snapshots: "snapshot_timestamp"}
@@ -99,23 +91,21 @@ def maintain(
     report = MaintenanceReport(dry_run)
     with nullcontext() if dry_run else lease(spark, tables):
         for delta_table in (*times, tables.segments):
-            counts = TableReport(delta_table.name)
-            counts.files, counts.bytes = _size(spark, delta_table)
+            before = _size(spark, delta_table)
+            counts = TableReport(delta_table.name, *before)
             if cutoff is not None and delta_table in times:
                 counts.expired_rows = _expire(spark, delta_table, times[delta_table], cutoff, dry_run)
             if optimize and not dry_run:
-                _optimize(spark, delta_table, file_size)
+                with _setting(spark, _FILE_SIZE_SETTING, str(file_size)):
+                    spark.sql(f"OPTIMIZE {delta_table.sql_name}").collect()
             if vacuum_hours is not None:
                 counts.vacuumed_files = _vacuum(spark, delta_table, vacuum_hours, dry_run)
-            counts.files_after, counts.bytes_after = (
-                (counts.files, counts.bytes) if dry_run else _size(spark, delta_table)
-            )
+            counts.files_after, counts.bytes_after = before if dry_run else _size(spark, delta_table)
             report.tables.append(counts)
     return report
 
 
 def _size(spark: SparkSession, table: ArchiveTable) -> tuple[int, int]:
-    """The number of files of the newest version, and their bytes."""
     (row,) = spark.sql(f"DESCRIBE DETAIL {table.sql_name}").select("numFiles", "sizeInBytes").collect()
     return row.numFiles, row.sizeInBytes
 
@@ -129,14 +119,8 @@ def _expire(spark: SparkSession, table: ArchiveTable, column: str, cutoff: datet
     return int(row.num_affected_rows)
 
 
-def _optimize(spark: SparkSession, table: ArchiveTable, file_size: int) -> None:
-    with _setting(spark, _FILE_SIZE_SETTING, str(file_size)):
-        spark.sql(f"OPTIMIZE {table.sql_name}").collect()
-
-
 @contextmanager
 def _setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
-    """A context in which a setting of the session has a value."""
     before = spark.conf.get(name, None)
     spark.conf.set(name, value)
     try:

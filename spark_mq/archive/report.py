@@ -94,8 +94,6 @@ class BatchProgress:
     """The last batch that contained messages.
 
     Attributes:
-        rows: The number of messages in the batch.
-        archived_to: The commit log offset at which the batch ended.
         log_end: The commit log offset of the end of the log when the batch was planned.
     """
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Set
+from collections.abc import Set
 from functools import partial
 from urllib.parse import unquote
 
@@ -24,15 +24,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from spark_mq._compat import register_source, session_has_read_limits
-from spark_mq.archive.archive_tables import ArchiveTable, StoreArchive, StoreIdentity
+from spark_mq.archive.archive_tables import KEYS, MESSAGES, ArchiveTable, StoreArchive, StoreIdentity
 from spark_mq.archive.delta_log import is_empty, version_of
-from spark_mq.archive.file_commit import KernelTable, find_kernel_table
 from spark_mq.archive.file_source import FORMAT, PLACE, ArchiveFilesSource, archive_keys, archive_rows, source_schema
-from spark_mq.archive.last_run import KEYS as KEYS_STREAM
-from spark_mq.archive.last_run import MESSAGES as MESSAGES_STREAM
-from spark_mq.archive.last_run import checkpoint_of, has_begun, stream_id
-from spark_mq.archive.table_file import WrittenFile, read_written_file
-from spark_mq.archive.tables import KEYS, MESSAGES
+from spark_mq.archive.last_run import KEYS_STREAM, MESSAGES_STREAM, Checkpoint
+from spark_mq.archive.table_file import KernelTable, WrittenFile, find_kernel_table, read_written_file
 from spark_mq.errors import StoreChangedError
 from spark_mq.store.message_store import MessageStore
 
@@ -59,20 +55,16 @@ class AppendedRows:
 
     def add_commits_of_spark(self) -> None:
         """Count the commits of Spark since the last call."""
-        new = self._new_commits()
+        limit, commits = _FIRST_LIMIT, self._history(_FIRST_LIMIT)
+        # Streams may add commits between two queries, so all of them come from one.
+        while len(commits) == limit and commits[-1].version > self._counted:
+            limit *= 10
+            commits = self._history(limit)
+        new = [commit for commit in commits if commit.version > self._counted]
         self._counted = max((commit.version for commit in new), default=self._counted)
         for commit in new:
             if {commit.userMetadata, (commit.operationParameters or {}).get("queryId")} & self._query_ids:
                 self.add(int((commit.operationMetrics or {}).get("numOutputRows", 0)))
-
-    def _new_commits(self) -> list[Row]:
-        """The commits after the counted ones, from one query, because streams may add commits between two queries."""
-        limit = _FIRST_LIMIT
-        while True:
-            commits = self._history(limit)
-            if len(commits) < limit or commits[-1].version <= self._counted:
-                return [commit for commit in commits if commit.version > self._counted]
-            limit *= 10
 
     def _history(self, limit: int) -> list[Row]:
         """The last `limit` commits, newest first. Without a limit, Delta reads all, and `--follow` makes thousands."""
@@ -95,7 +87,9 @@ class ArchiveStreams:
         """The keys that were appended."""
         self.batch_rows: dict[int, int] = {}
         """The messages of each batch whose files tasks wrote: Spark's progress counts files."""
-        self._kernel_tables = _kernel_tables(archive)
+        messages = find_kernel_table(archive.spark, archive.tables.messages, MESSAGES)
+        keys = find_kernel_table(archive.spark, archive.tables.keys, KEYS)
+        self._kernel_tables = None if messages is None or keys is None else (messages, keys)
         if self._kernel_tables is not None:
             register_source(archive.spark, ArchiveFilesSource)
 
@@ -111,29 +105,30 @@ class ArchiveStreams:
         if not session_has_read_limits(self._spark):
             options.pop("maxBytesPerTrigger", None)
         archive = self._archive
-        checkpoint = checkpoint_of(archive.tables, archive.identity, MESSAGES_STREAM)
-        if not has_begun(archive.tables, checkpoint) and (end := self.archived_end()) >= 0:
+        checkpoint = Checkpoint(archive.tables, archive.identity, MESSAGES_STREAM)
+        if not checkpoint.has_begun and (end := self.archived_end()) >= 0:
             options["startingOffsets"] = str(end)
         if self._kernel_tables is None:
             reader = self._spark.readStream.format("rocketmq").schema(source_schema()).options(**options)
             rows = archive_rows(reader.load(archive.store.uri), archive.identity)
-            return self._start(rows, archive.tables.messages, checkpoint, seconds)
+            writer = rows.writeStream.format("delta").outputMode("append")
+            return self._start(writer, checkpoint, seconds, archive.tables.messages)
         messages, keys = self._kernel_tables
         place = json.dumps([messages.folder, keys.folder, *dataclasses.astuple(archive.identity)])
         files = self._spark.readStream.format(FORMAT).options(**options).option(PLACE, place).load(archive.store.uri)
-        return self._start_batches(files, partial(self._append_messages, messages), checkpoint, seconds)
+        append = partial(self._append_messages, messages, checkpoint)
+        return self._start(files.writeStream.foreachBatch(append), checkpoint, seconds)
 
     def start_keys(self, seconds: float | None = None, renamed_to: StoreIdentity | None = None) -> StreamingQuery:
         """The running stream from the messages table into the keys table.
 
         Args:
-            seconds: A batch starts every `seconds` seconds; None for one run over what is there.
             renamed_to: The name that a killed run gave to keys, and to no message. If the keys are written again, the
                 rows with this name are deleted, too.
         """
         tables, identity = self._archive.tables, self._archive.identity
-        checkpoint = checkpoint_of(tables, identity, KEYS_STREAM)
-        if not has_begun(tables, checkpoint) and not is_empty(tables.keys):
+        checkpoint = Checkpoint(tables, identity, KEYS_STREAM)
+        if not checkpoint.has_begun and not is_empty(tables.keys):
             # The stream starts with the first message of the table.
             for name in (identity,) if renamed_to is None else (identity, renamed_to):
                 self._spark.sql(f"DELETE FROM {tables.keys.sql_name} WHERE {name.sql_condition()}")
@@ -141,24 +136,33 @@ class ArchiveStreams:
         stream = reader.load(tables.name) if tables.is_path else reader.table(tables.name)
         rows = stream.where(identity.condition())
         if self._kernel_tables is None:
-            return self._start(archive_keys(rows), tables.keys, checkpoint, seconds)
+            writer = archive_keys(rows).writeStream.format("delta").outputMode("append")
+            return self._start(writer, checkpoint, seconds, tables.keys)
         names = rows.select(F.input_file_name().alias("name"))
-        append = partial(self._append_keys, *self._kernel_tables)
-        return self._start_batches(names, append, checkpoint, seconds)
+        append = partial(self._append_keys, *self._kernel_tables, checkpoint)
+        return self._start(names.writeStream.foreachBatch(append), checkpoint, seconds)
 
-    def _append_messages(self, table: KernelTable, query_id: str, files: DataFrame, batch: int) -> None:
+    def _append_messages(self, table: KernelTable, checkpoint: Checkpoint, files: DataFrame, batch: int) -> None:
         """Commit the files of a batch, unless the table has the batch already; then it is not read."""
+        query_id = checkpoint.stream_id
         if table.has_committed(query_id, batch):
             return
-        written = [_written_file(f"{table.folder}/{row.name}") for row in files.collect()]
+        written = []
+        for row in files.collect():
+            path = f"{table.folder}/{row.name}"
+            file = read_written_file(path, MESSAGES)
+            if file is None:
+                raise StoreChangedError(f"{path}: the file was removed before it was committed: run again")
+            written.append(file)
         self.batch_rows[batch] = sum(file.rows for file in written)
         if written and table.commit(written, query_id, batch):
             self.messages.add(self.batch_rows[batch])
 
     def _append_keys(
-        self, messages: KernelTable, keys: KernelTable, query_id: str, names: DataFrame, batch: int
+        self, messages: KernelTable, keys: KernelTable, checkpoint: Checkpoint, names: DataFrame, batch: int
     ) -> None:
         """Commit the files of keys that belong to the batch's files of messages; without one, Spark writes the keys."""
+        query_id = checkpoint.stream_id
         if keys.has_committed(query_id, batch):
             return
         names_of_messages = sorted(unquote(row.name.rpartition("/")[2]) for row in names.distinct().collect())
@@ -176,21 +180,17 @@ class ArchiveStreams:
         archive_keys(read).write.format("delta").mode("append").options(**once).save(self._archive.tables.keys.name)
         self.keys.add_commits_of_spark()
 
-    def _start_batches(
-        self, rows: DataFrame, append: Callable[[str, DataFrame, int], None], checkpoint: str, seconds: float | None
+    def _start(
+        self, writer: DataStreamWriter, checkpoint: Checkpoint, seconds: float | None, table: ArchiveTable | None = None
     ) -> StreamingQuery:
-        """The running stream whose batches `append` gets, with the id of the stream, which its checkpoint has."""
-
-        def append_batch(frame: DataFrame, batch: int) -> None:
-            append(stream_id(self._archive.tables, checkpoint), frame, batch)
-
-        query = _triggered(rows.writeStream.foreachBatch(append_batch), checkpoint, seconds).start()
-        self._query_ids.add(str(query.id))
-        return query
-
-    def _start(self, rows: DataFrame, table: ArchiveTable, checkpoint: str, seconds: float | None) -> StreamingQuery:
-        writer = _triggered(rows.writeStream.format("delta").outputMode("append"), checkpoint, seconds)
-        query = writer.start(table.name) if table.is_path else writer.toTable(table.name)
+        """The running stream, which ends, or whose batches start every `seconds` seconds."""
+        writer = writer.option("checkpointLocation", checkpoint.folder)
+        often = {"availableNow": True} if seconds is None else {"processingTime": f"{seconds} seconds"}
+        writer = writer.trigger(**often)
+        if table is None:
+            query = writer.start()
+        else:
+            query = writer.start(table.name) if table.is_path else writer.toTable(table.name)
         self._query_ids.add(str(query.id))
         return query
 
@@ -210,27 +210,6 @@ class ArchiveStreams:
         end = F.max(F.col("commit_log_offset") + F.col("store_size")).alias("end")
         (row,) = rows.where(F.col("commit_log_offset") >= start).select(end).collect()
         return -1 if row.end is None else int(row.end)
-
-
-def _kernel_tables(archive: StoreArchive) -> tuple[KernelTable, KernelTable] | None:
-    """The tables of messages and keys, if files can be added to them without Spark."""
-    messages = find_kernel_table(archive.spark, archive.tables.messages, MESSAGES)
-    keys = find_kernel_table(archive.spark, archive.tables.keys, KEYS)
-    return None if messages is None or keys is None else (messages, keys)
-
-
-def _triggered(writer: DataStreamWriter, checkpoint: str, seconds: float | None) -> DataStreamWriter:
-    """The writer with a checkpoint, of a stream that ends, or whose batches start every `seconds` seconds."""
-    writer = writer.option("checkpointLocation", checkpoint)
-    return writer.trigger(availableNow=True) if seconds is None else writer.trigger(processingTime=f"{seconds} seconds")
-
-
-def _written_file(path: str) -> WrittenFile:
-    """The complete file of messages at `path`."""
-    file = read_written_file(path, MESSAGES)
-    if file is None:
-        raise StoreChangedError(f"{path}: the file was removed before it was committed: run again")
-    return file
 
 
 def _keys_file(messages: KernelTable, keys: KernelTable, name: str) -> WrittenFile | None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain
 
 from pyspark.errors import PySparkException
@@ -18,17 +19,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_mq._compat import SPARK_ERRORS
-from spark_mq.archive.archive_tables import ArchiveTables, StoreArchive, StoreIdentity
-from spark_mq.archive.archived_log import find_lost_end
-from spark_mq.archive.delta_log import TRIES, is_late_worker, retry_late_worker
-from spark_mq.archive.last_run import ArchiveState, StoreState, versions, write_note
+from spark_mq.archive.archive_tables import ArchiveTable, ArchiveTables, Layout, StoreArchive, StoreIdentity, layouts
+from spark_mq.archive.archived_log import find_lost_end, rename_lost, settle_name
+from spark_mq.archive.delta_log import CONFLICT, LATE_WORKER, TRIES, retry, version_of
+from spark_mq.archive.last_run import archive_state, store_state, versions, write_note
 from spark_mq.archive.lease import lease
-from spark_mq.archive.renaming import rename_lost, settle_name
 from spark_mq.archive.report import ArchiveReport, BatchProgress, stream_offset
-from spark_mq.archive.segments import write_segments
-from spark_mq.archive.snapshot import write_snapshot
+from spark_mq.archive.small_tables import write_segments, write_snapshot
 from spark_mq.archive.streams import ArchiveStreams
-from spark_mq.archive.tables import create_tables
 from spark_mq.errors import ArchiveInUseError, LogCutError
 from spark_mq.io.location import Location
 from spark_mq.job.task_errors import reraise_task_errors
@@ -50,48 +48,37 @@ _INTERRUPTED = re.compile("SPARK_JOB_CANCELLED|cancelled job group|java.lang.Int
 class Archiver:
     """One run that archives one store into existing tables. Every step can be repeated."""
 
-    def __init__(self, archive: StoreArchive, options: dict[str, str]) -> None:
-        """Prepare the run; `options` are further options of the stream over the store."""
-        self._archive = archive
-        self._fails_on_data_loss = options["failOnDataLoss"] == "true"
-        # The archive has the messages, so it handles a log that lost its end better than the stream does.
-        self._streams = ArchiveStreams(archive, {**options, "failOnLogCut": "true"})
-
-    def run(self) -> ArchiveReport:
-        """Append the new messages, and return the report.
-
-        Raises:
-            DataLossError: Segments expired before they were archived, and the options do not say to continue.
-            LogCutError: The broker lost the end of its log, and the options do not say to continue.
-        """
-        with self._reported() as report:
-            self._settle_lost_end(report)
-            with report.stage("messages"):
-                report.add_progress(retry_late_worker(lambda: _finish(self._streams.start_messages())))
-            with report.stage("keys"):
-                self._add_keys_and_segments(report)
-        return report
-
-    @property
-    def message_commits(self) -> int:
-        """The number of commits of the run to the messages table."""
-        return self._streams.messages.commits
-
-    def follow(
+    def __init__(
         self,
-        seconds: float,
+        archive: StoreArchive,
+        options: dict[str, str],
         stop: Callable[[], bool],
         on_batch: Callable[[BatchProgress], None],
         on_wait: Callable[[int], None],
-    ) -> ArchiveReport:
-        """Append the new messages every `seconds` seconds until `stop` returns true. Raises what `run` raises."""
+    ) -> None:
+        """Prepare the run; `options` are further options of the stream over the store."""
+        self._archive = archive
+        self._stop, self._on_batch, self._on_wait = stop, on_batch, on_wait
+        self._fails_on_data_loss = options["failOnDataLoss"] == "true"
+        # The archive has the messages, so it handles a log that lost its end better than the stream does.
+        self.streams = ArchiveStreams(archive, {**options, "failOnLogCut": "true"})
+
+    def run(self, report: ArchiveReport) -> None:
+        """Append the new messages."""
+        with self._reported(report):
+            with report.stage("messages"):
+                report.add_progress(retry(LATE_WORKER, lambda: _finish(self.streams.start_messages())))
+            with report.stage("keys"):
+                self._add_keys_and_segments(report)
+
+    def follow(self, report: ArchiveReport, seconds: float) -> None:
+        """Append the new messages every `seconds` seconds until `stop` returns true."""
         late_workers = 0
-        with self._reported() as report:
-            self._settle_lost_end(report)
+        with self._reported(report):
             while True:
-                messages, keys = self._streams.start_messages(seconds), self._streams.start_keys(seconds)
+                messages, keys = self.streams.start_messages(seconds), self.streams.start_keys(seconds)
                 try:
-                    self._watch(messages, keys, stop, on_batch, on_wait, report)
+                    self._watch(messages, keys, report)
                 finally:
                     messages.stop()
                     keys.stop()
@@ -104,13 +91,12 @@ class Archiver:
                     continue
                 except SPARK_ERRORS as error:
                     late_workers += 1
-                    if not is_late_worker(error) or late_workers == TRIES:
+                    if not LATE_WORKER.search(str(error)) or late_workers == TRIES:
                         raise
                     continue
                 break
             # The keys of the last messages are not written yet.
             self._add_keys_and_segments(report)
-        return report
 
     def _settle_lost_end(self, report: ArchiveReport) -> bool:
         """Whether the broker lost archived messages; their rows then have a store name of their own."""
@@ -124,29 +110,21 @@ class Archiver:
                 f"continue their rows stay, as store {lost.name(self._archive.identity).store}, and what the broker "
                 "wrote since is archived"
             )
-        _finish(self._streams.start_keys(renamed_to=lost.name(self._archive.identity)))
+        _finish(self.streams.start_keys(renamed_to=lost.name(self._archive.identity)))
         rename_lost(self._archive, lost)
         report.lost_messages += lost.count
         return True
 
-    def _watch(
-        self,
-        messages: StreamingQuery,
-        keys: StreamingQuery,
-        stop: Callable[[], bool],
-        on_batch: Callable[[BatchProgress], None],
-        on_wait: Callable[[int], None],
-        report: ArchiveReport,
-    ) -> None:
+    def _watch(self, messages: StreamingQuery, keys: StreamingQuery, report: ArchiveReport) -> None:
         """Wait until `stop` returns true or a stream ends, and report and write snapshots meanwhile."""
         shown, written = None, time.monotonic()
-        while messages.isActive and keys.isActive and not stop():
-            batch = BatchProgress.of(messages, self._streams.batch_rows)
+        while messages.isActive and keys.isActive and not self._stop():
+            batch = BatchProgress.of(messages, self.streams.batch_rows)
             if batch is not None and batch != shown:
-                on_batch(batch)
+                self._on_batch(batch)
                 shown = batch
             elif messages.lastProgress is not None and not messages.status["isDataAvailable"]:
-                on_wait(stream_offset(messages).get("commit_log_offset", report.archived_to))
+                self._on_wait(stream_offset(messages).get("commit_log_offset", report.archived_to))
             if time.monotonic() - written >= SNAPSHOT_SECONDS:
                 written = time.monotonic()
                 report.add_progress(stream_offset(messages))
@@ -156,41 +134,48 @@ class Archiver:
             time.sleep(_POLL_SECONDS)
 
     @contextmanager
-    def _reported(self) -> Iterator[ArchiveReport]:
-        """The report of a run, with the steps before and after the streams."""
-        store, tables, identity = self._archive.store, self._archive.tables, self._archive.identity
-        report = ArchiveReport(str(store), tables.name, identity.cluster, identity.broker)
+    def _reported(self, report: ArchiveReport) -> Iterator[None]:
+        """The steps before and after the streams."""
         with ThreadPoolExecutor(1) as threads:
             written = threads.submit(write_snapshot, self._archive)
-            yield report
+            self._settle_lost_end(report)
+            yield
             report.snapshot_files += written.result()
         self._add_counts(report)
 
     def _add_keys_and_segments(self, report: ArchiveReport) -> None:
         """Write the keys of the messages that are archived, and meanwhile the segments."""
-        keys = self._streams.start_keys()
+        keys = self.streams.start_keys()
         try:
             self._add_segments(report)
         except BaseException:
             keys.stop()
             raise
-        queries = chain([keys], iter(self._streams.start_keys, None))
-        retry_late_worker(lambda: _finish(next(queries)))
+        queries = chain([keys], iter(self.streams.start_keys, None))
+        retry(LATE_WORKER, lambda: _finish(next(queries)))
 
     def _add_segments(self, report: ArchiveReport) -> None:
         if report.archived_to < 0:
-            report.archived_to = self._streams.archived_end()
+            report.archived_to = self.streams.archived_end()
         report.segments += write_segments(self._archive, report.archived_to)
 
     def _add_counts(self, report: ArchiveReport) -> None:
-        self._streams.count()
-        report.rows, report.keys = self._streams.messages.rows, self._streams.keys.rows
+        self.streams.count()
+        report.rows, report.keys = self.streams.messages.rows, self.streams.keys.rows
 
 
 def _finish(query: StreamingQuery) -> dict[str, object]:
-    """The last offset of a query, after its end."""
-    with stream_errors():
-        query.awaitTermination()
+    """The last offset of a query, after its end; errors of this package have their own names."""
+    with reraise_task_errors():
+        try:
+            query.awaitTermination()
+        except PySparkException as error:
+            if not _TWO_RUNS.search(str(error)):
+                raise
+            raise ArchiveInUseError(
+                "another run archives this store into this table at the moment: wait until it has ended, or stop it, "
+                "and run again; what either has appended stays, each message once"
+            ) from error
     return stream_offset(query)
 
 
@@ -231,81 +216,56 @@ def archive(
     are appended.
 
     Args:
-        spark: A session with Delta tables.
-        store: The broker's store directory (`storePathRootDir`): a path, or a URI that pyarrow opens.
-        table: The table of messages: a path or URI, or a name in Spark's catalog. The names of the other tables start
-            with this one. Tables that do not exist are created.
-        cluster: `brokerClusterName` of the broker.
-        broker: `brokerName` of the broker.
-        store_name: The name of the store in column `store`; by default its path.
         rename: If the log is in the archive under another name, give the rows of that name the present one, in all
             four tables, and then append.
-        checkpoint: The folder of the streams' checkpoints; by default `<table>_checkpoints`, if `table` is a path.
         max_bytes: The bytes of the log that one batch reads (Spark 4.2 or later).
-        fail_on_data_loss: Stop if messages are lost; false continues and counts them.
         follow_seconds: Append every `follow_seconds` seconds, until `stop` returns true. None: append once.
-        stop: Whether to stop.
-        on_batch: Called after each batch that contained messages.
         on_wait: Called about twice a second while no message is new, with the commit log offset up to which all
             messages are archived; -1 if that is not known yet.
-
-    Returns:
-        The counts of the run.
-
-    Raises:
-        OptionError: The log is in the archive under another name, or `table` is neither a path nor a name.
-        DataLossError: Segments expired before they were archived, and `fail_on_data_loss` is true.
-        LogCutError: The broker lost the end of its log, and `fail_on_data_loss` is true.
-        ArchiveInUseError: Another run archives this store into this table.
-        StoreNotFoundError: `store` is not a store.
 
     Example:
         >>> print(archive(spark, "/data/store", "/lake/messages", broker="broker-a").to_text())
     """
-    options = {
-        "maxBytesPerTrigger": str(max_bytes),
-        "failOnDataLoss": str(fail_on_data_loss).lower(),
-    }
+    options = {"maxBytesPerTrigger": str(max_bytes), "failOnDataLoss": str(fail_on_data_loss).lower()}
     started = time.monotonic()
     location = Location.resolve(store)
     segment_files(location)  # a path that is not a store must not create tables
     identity = StoreIdentity(cluster, broker, store_name or str(location))
     tables = ArchiveTables.of(table, checkpoint).connected(spark)
+    report = ArchiveReport(str(location), tables.name, cluster, broker)
     with lease(spark, tables):
         create_tables(spark, tables)
         store_archive = StoreArchive(spark, location, tables, identity)
-        store_before = StoreState.of(location) if tables.is_local else None
+        store_before = store_state(location) if tables.is_local else None
         messages_before, segments_before = versions(tables)
-        renamed = settle_name(store_archive, rename)
-        archiver = Archiver(store_archive, options)
+        report.renamed_messages = settle_name(store_archive, rename)
+        archiver = Archiver(store_archive, options, stop, on_batch, on_wait)
         if follow_seconds is not None:
-            report = archiver.follow(follow_seconds, stop, on_batch, on_wait)
+            archiver.follow(report, follow_seconds)
         else:
-            report = archiver.run()
-            after = ArchiveState.of(tables, identity)
-            own_commits = (messages_before + archiver.message_commits, segments_before + (report.segments > 0))
+            archiver.run(report)
+            after = archive_state(tables, identity)
+            own_commits = (messages_before + archiver.streams.messages.commits, segments_before + (report.segments > 0))
             is_alone = versions(tables) == own_commits
             if store_before is not None and after is not None and is_alone:
                 write_note(tables, identity, store_before, after, report.archived_to)
-    report.renamed_messages = renamed
     report.seconds = time.monotonic() - started
     return report
 
 
-@contextmanager
-def stream_errors() -> Iterator[None]:
-    """A context that raises errors of this package under their own names if Spark passes them on from a stream.
+def create_tables(spark: SparkSession, tables: ArchiveTables) -> None:
+    """Create the tables that do not exist, and add the columns that older tables lack."""
+    created = layouts(tables)
+    with ThreadPoolExecutor(len(created)) as threads:
+        list(threads.map(lambda item: retry(CONFLICT, partial(_create, spark, *item)), created.items()))
 
-    Raises:
-        ArchiveInUseError: Another run uses the same checkpoint.
-    """
-    with reraise_task_errors():
-        try:
-            yield
-        except PySparkException as error:
-            if not _TWO_RUNS.search(str(error)):
-                raise
-            raise ArchiveInUseError(
-                "another run archives this store into this table at the moment: wait until it has ended, or stop it, "
-                "and run again; what either has appended stays, each message once"
-            ) from error
+
+def _create(spark: SparkSession, table: ArchiveTable, layout: Layout) -> None:
+    if version_of(table) < 0:
+        spark.sql(layout.create_sql(table))
+        if version_of(table) == 0:
+            return
+    present = set(table.read(spark).columns)
+    missing = [f"`{f.name}` {f.dataType.simpleString()}" for f in layout.columns() if f.name not in present]
+    if missing:
+        spark.sql(f"ALTER TABLE {table.sql_name} ADD COLUMNS ({', '.join(missing)})")

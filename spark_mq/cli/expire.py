@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     from spark_mq.cli.arguments import parse_moment
     from spark_mq.cli.output import visible
     from spark_mq.cli.output.terminal import print_report
-    from spark_mq.expirer.expire import expire
+    from spark_mq.expirer import expire
 
     at = None if arguments.at is None else parse_moment("--at", arguments.at, datetime.now().astimezone())
     deleted = ""

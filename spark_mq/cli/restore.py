@@ -97,7 +97,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 def run(arguments: argparse.Namespace) -> int:
     """Restore, and print the report; returns the exit status."""
     from spark_mq.restorer.offset_map import check_map_folder
-    from spark_mq.restorer.restore_request import RestoreRequest, check_source
+    from spark_mq.restorer.restore_request import RestoreRequest
 
     topics = dict(arguments.topic_map)
     if len(topics) < len(arguments.topic_map):
@@ -121,8 +121,8 @@ def run(arguments: argparse.Namespace) -> int:
     given = given_settings(arguments)
     chosen = {name: getattr(arguments, name) for name in ("cluster", "broker", "store_name")}
     settings = _settings(arguments.source, given)
-    check_source(arguments.source, request, chosen)
-    if (request.is_renumbered or request.store_host is not None) and not request.is_append:
+    request.check_source(arguments.source, chosen)
+    if (request.is_renumbered or request.store_host is not None) and not request.append:
         check_map_folder(request.offset_map_folder)
     with spark_errors(), ProgressPrinter(is_quiet=arguments.quiet) as progress:
         progress.announce("starting Spark")

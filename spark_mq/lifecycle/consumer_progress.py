@@ -51,7 +51,7 @@ class QueueMessage:
 
 
 class QueueSource:
-    """The consume queues of a store directory; an archive has them, too (`archived_queues`).
+    """The consume queues of a store directory; an archive has them, too (`archive.archived_tables`).
 
     `behind` says why any queue can lack messages.
     """

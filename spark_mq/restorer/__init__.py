@@ -4,14 +4,13 @@ Start with `restore`, `writer` (what Spark calls for a write of a DataFrame) and
 The way of a row:
 
 1. `restore_source`: which rows, and what else is known of their store (`source_facts`);
-2. `encode_messages`: rows become records (`source_columns`, `record_columns`, `properties_column`, `encoding_rules`);
-3. `stage`: a task writes its records as a `chunk`;
+2. `encode_messages`: rows become records (`source_columns`, `record_columns`);
+3. `chunk`: a task writes its records as chunks;
 4. `placement`: records get their offsets in segments; `segment_task`: one task writes one segment; `offset_map`: the
    old and the new offsets;
 5. `store_job` has these steps, which all runs share; `new_store` and `finish` make a whole store, which appears at
-   once, with the files of `config/` (`file_rules`, `config_files`). `report` says what was done.
+   once, with the files of `config/` (`config_files`). `report` says what was done.
 
 The way of an append (`appended_messages`): `append_target` says where a store ends, and whether it can be appended to.
-`append` makes queue files and index files for the new records, and `append_commit` puts everything in place, all or
-nothing.
+`append` makes queue files and index files for the new records, and puts everything in place, all or nothing.
 """

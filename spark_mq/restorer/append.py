@@ -3,22 +3,49 @@
 The caller writes the new records into the append's folder, as segments. The first one is the last segment of the store
 up to its live end, and then new records; zeros follow the last record of all. Everything else is made here, and only
 the new records are read for it.
+
+The new files are in `STORE/.spark_mq/append/`, under their paths in the store. The commit is:
+
+1. All of them are flushed to the disk.
+2. `commit.json` in that folder names all changes.
+3. The file `commitlog/append-unfinished` is created, in one step. From here on the append is decided. While this file
+   exists, no broker starts on the store, and this package does not read it: some files are old, others are new.
+4. Each new file takes the place of the old one by a rename. Files that have become needless are removed.
+5. `append-unfinished` is removed, then `commit.json`, then the rest of the folder.
+
+So a run that is killed, or a machine that fails, leaves one of these states, which `finish_append` tells apart:
+
+| `append-unfinished` | `commit.json` | new files in the folder | state |
+| --- | --- | --- | --- |
+| no | no | any | before step 2: the folder is removed, the store is as it was |
+| no | yes | all | before step 3: the same |
+| yes | yes | some | steps 3 and 4: the other files are put in place |
+| no | yes | none | step 5: everything is in place, only the folder is removed |
+
+`append-unfinished` is not empty: a broker from 5.1.3 on deletes an empty file that is the last one by its name
+(`MappedFileQueue.doLoad`@5.3.3). All functions need the store's lock (`store.store_lock`).
 """
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Self
 
 from spark_mq import __version__
-from spark_mq.errors import CorruptLogError, NoRoomError, SparkMqError, UnfinishedAppendError
+from spark_mq.errors import CorruptLogError, NoRoomError, SparkMqError, StorageError, UnfinishedAppendError
 from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.format.system_topic import DEFAULT_DELAY_LEVELS
 from spark_mq.indexer.rebuild_plan import RebuildPlan, Selection, StagingSettings
 from spark_mq.indexer.trees import WrittenTrees, extend_trees, rebuilt_checkpoint
+from spark_mq.io.local import sync_folder
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.job.output_committer import WORK_FOLDER, OutputCommitter
@@ -26,42 +53,227 @@ from spark_mq.job.progress import Progress, StageProgress
 from spark_mq.job.shared_storage import SharedStorageCheck
 from spark_mq.job.task_errors import JOB_ERRORS, is_full
 from spark_mq.job.tasks import JobContext, Tasks
-from spark_mq.restorer.append_commit import (
-    APPEND,
-    FinishedAppend,
-    begin_append,
-    commit_append,
-    discard_append,
-    finish_append,
-)
 from spark_mq.restorer.append_target import AppendTarget, not_local
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint
-from spark_mq.store.config.store_paths import COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX
+from spark_mq.store.config.store_paths import APPEND_UNFINISHED, APPENDS, COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE, list_offset_range
 from spark_mq.store.queue.folders import QueueFolder, queue_folders
 from spark_mq.store.store_lock import store_lock
 
+APPEND = "append"
+"""The name of an append's folder in `.spark_mq/`."""
+COMMIT = "commit.json"
+_SYNCED_AT_ONCE = 8
+_TREES = (CONSUME_QUEUE, INDEX, CONFIG, COMMIT_LOG)
+"""The folders whose files are put in place, in this order; the checkpoint and the list of appends follow."""
+_TEXT = (
+    "spark-mq is putting the files of an append into this store, or was interrupted while it did. No broker must start "
+    "on the store until then. Run the same `spark-mq restore --append` again: it finishes the append, and removes this "
+    "file. Do not remove it yourself.\n"
+)
+
+
+@dataclass(frozen=True)
+class NewFile:
+    """A new file: its path in the store, its bytes, and the time of its last change in nanoseconds.
+
+    A rename keeps all of these, so they tell a new file from an old one.
+    """
+
+    path: str
+    size: int
+    mtime_ns: int
+
+    @classmethod
+    def of(cls, folder: Path, path: str) -> Self:
+        """The file at a path in a folder."""
+        stat = (folder / path).stat()
+        return cls(path, stat.st_size, stat.st_mtime_ns)
+
+    def is_in_place(self, store: Path) -> bool:
+        """Whether the file is at its place in the store.
+
+        A broker that does not start can have written files of `config/`: it writes them when it stops.
+        """
+        is_of_config = self.path.startswith(f"{CONFIG}/")
+        return (store / self.path).is_file() and (is_of_config or self.of(store, self.path) == self)
+
+
+@dataclass(frozen=True)
+class Commit:
+    """The changes of an append; paths are relative to the store."""
+
+    files: tuple[NewFile, ...]
+    removed: tuple[str, ...]
+    about: Mapping[str, Any]
+
+    @classmethod
+    def load(cls, folder: Path) -> Self | None:
+        """The commit that `commit.json` in an append's folder describes; None without the file."""
+        try:
+            values = json.loads((folder / COMMIT).read_bytes())
+        except FileNotFoundError:
+            return None
+        return cls(tuple(NewFile(**file) for file in values["files"]), tuple(values["removed"]), values["about"])
+
+
+def append_folder(store: Location) -> Location:
+    """The folder in which an append makes its files, under their paths in the store."""
+    return store / WORK_FOLDER / APPEND
+
+
+def begin_append(store: Location) -> Location:
+    """Create the folder of an append, empty; returns it. What an interrupted append left must be finished before."""
+    folder = append_folder(store)
+    try:
+        os.makedirs(folder.path)
+    except OSError as error:
+        raise _storage_error(folder.path, "cannot be created", error) from error
+    return folder
+
+
+def discard_append(store: Location) -> None:
+    """Remove the folder of an append that is not decided; the store is as it was."""
+    folder = Path(append_folder(store).path)
+    if not _marker(store).exists():
+        _remove(folder)
+
+
+def commit_append(
+    store: Location,
+    removed: Iterable[str] = (),
+    about: Mapping[str, Any] | None = None,
+    then: Callable[[], None] = lambda: None,
+) -> None:
+    """Put the files in the folder of an append in place, all or none of them, and remove the folder."""
+    folder = Path(append_folder(store).path)
+    try:
+        commit = Commit(tuple(_new_files(folder)), tuple(removed), dict(about or {}))
+        paths = [folder / file.path for file in commit.files]
+        _sync(paths)
+        _sync({parent for path in paths for parent in path.parents if parent.is_relative_to(folder)})
+        _sync([folder.parent, folder.parent.parent])
+        content = json.dumps(asdict(commit)).encode()
+        publish(Location.resolve(str(folder / COMMIT)), content, len(content))
+        staged_marker = folder / APPEND_UNFINISHED
+        publish(Location.resolve(str(staged_marker)), _TEXT.encode(), len(_TEXT))
+        os.rename(staged_marker, _marker(store))
+    except OSError as error:
+        if is_full(error):
+            raise NoRoomError(f"{folder}: the disk is full; nothing was appended, the store is as it was") from error
+        raise _storage_error(str(error.filename or folder), "cannot be written; nothing was appended", error) from error
+    _put_in_place(store, folder, commit)
+    then()
+    _remove(folder)
+
+
+def finish_append(store: Location) -> Mapping[str, Any] | None:
+    """What the caller of `commit_append` said of an append that was interrupted, and is in place now; else None.
+
+    Such an append is finished, or what it left is removed, and the store is as it was before.
+    """
+    folder, marker = Path(append_folder(store).path), _marker(store)
+    commit = Commit.load(folder)
+    if marker.exists():
+        if commit is None:
+            raise UnfinishedAppendError(
+                f"{marker}: an append was interrupted while its files were put in place, and {folder} with the other "
+                "files is gone: put that folder back. Without it, take the store from a backup"
+            )
+        _put_in_place(store, folder, commit)
+        _remove(folder)
+        return commit.about
+    if not folder.exists():
+        return None
+    staged = [file for file in commit.files if (folder / file.path).is_file()] if commit is not None else []
+    if commit is not None and staged and len(staged) < len(commit.files):
+        raise UnfinishedAppendError(
+            f"{folder} has only {len(staged):,} of the {len(commit.files):,} files of an interrupted append, and "
+            f"{marker} was removed: if no broker has used the store since then, create an empty file of that name, and "
+            "run the append again; otherwise take the store from a backup"
+        )
+    _remove(folder)
+    return None if commit is None or staged else commit.about
+
+
+def _marker(store: Location) -> Path:
+    return Path(store.path, COMMIT_LOG, APPEND_UNFINISHED)
+
+
+def _new_files(folder: Path) -> Iterator[NewFile]:
+    """The new files in the folder. A name that begins with a dot is that of an unfinished file."""
+    for tree in _TREES:
+        for file in sorted((folder / tree).rglob("*")):
+            if file.is_file() and not file.name.startswith("."):
+                yield NewFile.of(folder, file.relative_to(folder).as_posix())
+    for name in (CHECKPOINT, APPENDS):
+        if (folder / name).is_file():
+            yield NewFile.of(folder, name)
+
+
+def _sync(paths: Iterable[Path]) -> None:
+    """Flush files or folders to the disk, several at once: a disk takes little more time for them than for one."""
+    with ThreadPoolExecutor(_SYNCED_AT_ONCE) as threads:
+        for _ in threads.map(sync_folder, map(str, paths)):
+            pass
+
+
+def _put_in_place(store: Location, folder: Path, commit: Commit) -> None:
+    """The steps after the decision. Each of them can have been done before."""
+    root, marker = Path(store.path), _marker(store)
+    try:
+        sync_folder(str(marker.parent))
+        changed: set[Path] = set()
+        for file in commit.files:
+            target = root / file.path
+            if (folder / file.path).is_file():
+                missing = [one for one in (target.parent, *target.parent.parents) if not one.exists()]
+                target.parent.mkdir(parents=True, exist_ok=True)
+                changed.update(one.parent for one in missing)
+                os.replace(folder / file.path, target)
+            elif not file.is_in_place(root):
+                raise UnfinishedAppendError(
+                    f"{target} is not the file of the interrupted append, and {folder} does not have it either: take "
+                    "the store from a backup"
+                )
+            changed.add(target.parent)
+        for path in commit.removed:
+            (root / path).unlink(missing_ok=True)
+            changed.add((root / path).parent)
+        _sync(changed)
+        marker.unlink()
+        sync_folder(str(marker.parent))
+    except OSError as error:
+        raise _storage_error(
+            str(error.filename or root),
+            "cannot be changed. The append is decided, and has to be finished: run it again",
+            error,
+        ) from error
+
+
+def _remove(folder: Path) -> None:
+    """Remove the folder of an append: first the file without which nothing in it counts."""
+    if (folder / COMMIT).exists():
+        (folder / COMMIT).unlink()
+        sync_folder(str(folder))
+    shutil.rmtree(folder, ignore_errors=True)
+    with suppress(OSError):  # a repair keeps its backups there
+        folder.parent.rmdir()
+
+
+def _storage_error(path: str, what: str, error: OSError) -> StorageError:
+    return StorageError(f"{path} {what}: {error.strerror or error}")
+
 
 @dataclass(frozen=True)
 class Append:
-    """An append that has begun.
-
-    Attributes:
-        target: Where the store ends.
-        folder: The folder that gets the new files, under their paths in the store.
-        interrupted: What has become of an append that was interrupted before; None if there was none. If it is in
-            place, and is the same append, it must not be run again.
-    """
+    """An append that has begun; `interrupted` is what one said that was interrupted before, and is in place now."""
 
     target: AppendTarget
     folder: Location
-    interrupted: FinishedAppend | None
-
-    def segment(self, base: int) -> Location:
-        """The place of the new segment that starts at commit log offset `base`. It is written whole (`published`)."""
-        return self.folder / COMMIT_LOG / f"{base:020d}"
+    interrupted: Mapping[str, Any] | None
 
     def write_trees(
         self,
@@ -70,17 +282,9 @@ class Append:
         split_size: int = DEFAULT_SPLIT_SIZE,
         on_progress: Callable[[StageProgress], None] | None = None,
     ) -> WrittenTrees:
-        """Write queue files, index files and the checkpoint for the new records, into the append's folder.
-
-        Args:
-            log_end: The commit log offset at which the last new record ends.
-            split_size: Bytes of the log for a task.
-            on_progress: Is called when a stage begins, when it ends, and about once a second between.
-
-        Returns:
-            What was written.
-        """
-        target, trees = self.target, self._trees
+        """Write queue files, index files and the checkpoint for the new records, into the append's folder."""
+        target = self.target
+        trees = (CONSUME_QUEUE, INDEX) if target.has_index else (CONSUME_QUEUE,)
         log_range = list_offset_range(self.folder, target.log_end, log_end)
         for missing in log_range.missing:
             raise CorruptLogError(f"{self.folder}: the new records are not all there: {missing.describe()}")
@@ -112,30 +316,27 @@ class Append:
             is_resumed=False,
         )
         extension = extend_trees(context, plan, log_range)
-        self._write_checkpoint(extension, log_end)
-        return self._without_stale_units(extension)
-
-    @property
-    def _trees(self) -> tuple[str, ...]:
-        return (CONSUME_QUEUE, INDEX) if self.target.has_index else (CONSUME_QUEUE,)
-
-    def _write_checkpoint(self, extension: WrittenTrees, log_end: int) -> None:
-        existing = replace(Checkpoint.load(self.target.store), written_end=log_end)
-        last = extension.staged.last_store_timestamp or self.target.last_store_timestamp
+        existing = replace(Checkpoint.load(target.store), written_end=log_end)
+        last = extension.staged.last_store_timestamp or target.last_store_timestamp
         index_end = max(existing.index_msg_timestamp, extension.index.end_timestamp)
         last_unit = extension.staged.last_unit_offset or existing.logics_physical_offset
-        checkpoint = rebuilt_checkpoint(existing, self._trees, last, index_end, last_unit, self.target.broker_versions)
+        checkpoint = rebuilt_checkpoint(existing, trees, last, index_end, last_unit, target.broker_versions)
         publish(self.folder / CHECKPOINT, checkpoint.encode(), CHECKPOINT_SIZE)
+        return self._without_stale_units(extension)
 
     def _without_stale_units(self, extension: WrittenTrees) -> WrittenTrees:
-        """Make the queues without new messages end where they end; their stale units could lead to new records."""
-        written = self.folder / CONSUME_QUEUE
-        ends = {
-            (topic, queue_id): self.target.next_offsets[topic, queue_id]
-            for topic, queue_id in self.target.stale_queues
-            if not (written / topic / str(queue_id)).is_directory
-        }
-        removed = write_without_stale_units(self.target.store, ends, written)
+        """Make the queues without new messages end where they end, with zeros after it; the time of a file stays.
+
+        A recovery that cuts the log leaves the units of the records that it cut off, and new records take their place.
+        Then a start of a broker takes the units for live ones (`ConsumeQueue.recover`@5.3.3 and @4.9.7 stop only at
+        zeros).
+        """
+        written, stale = self.folder / CONSUME_QUEUE, set(self.target.stale_queues)
+        removed: list[Location] = []
+        for folder in queue_folders(self.target.store / CONSUME_QUEUE) if stale else ():
+            queue, output = (folder.topic, folder.queue_id), written / folder.topic / str(folder.queue_id)
+            if queue in stale and not output.is_directory:
+                removed += _write_end(folder, self.target.next_offsets[queue] * UNIT_SIZE, output)
         queues = replace(extension.queues, stale_files=(*extension.queues.stale_files, *removed))
         return replace(extension, queues=queues)
 
@@ -149,12 +350,8 @@ class Append:
         """Put everything in place, all or nothing. Afterwards the append's folder is gone.
 
         Args:
-            extension: What `write_trees` wrote.
             config: New content of files of the store, by path, such as `config/topics.json`. As with a broker, the
                 previous content of a file of `config/` stays as `.bak` (`MixAll.string2File`@5.3.3).
-            about: What `finish_append` says of this append if it is interrupted: values that JSON can express.
-            then: Is called when everything is in place. If the process is killed before, `finish_append` still tells
-                of this append.
         """
         root = self.target.store
         for path, content in config.items():
@@ -176,7 +373,7 @@ def appending(store: Location, conf: BrokerConf) -> Iterator[Append]:
     An append that was interrupted is finished first.
     """
     with locked_store(store) as interrupted:
-        target = AppendTarget.open(store, conf, has_lock=True)
+        target = AppendTarget(store, conf)
         folder = begin_append(store)
         try:
             yield Append(target, folder, interrupted)
@@ -189,12 +386,8 @@ def appending(store: Location, conf: BrokerConf) -> Iterator[Append]:
 
 
 @contextmanager
-def locked_store(store: Location) -> Iterator[FinishedAppend | None]:
-    """A context in which the store's lock is held; an append that was interrupted is finished first.
-
-    Yields:
-        What has become of the interrupted append; None if there was none.
-    """
+def locked_store(store: Location) -> Iterator[Mapping[str, Any] | None]:
+    """A context in which the store's lock is held, with the result of `finish_append`."""
     if not store.is_local:
         raise not_local(store)
     with suppress(UnfinishedAppendError):
@@ -203,27 +396,7 @@ def locked_store(store: Location) -> Iterator[FinishedAppend | None]:
         yield finish_append(store)
 
 
-def write_without_stale_units(store: Location, ends: Mapping[tuple[str, int], int], output: Location) -> list[Location]:
-    """Write the files in which queues end, with zeros after the end. The time of a file stays.
-
-    A recovery that cuts the log leaves the units of the records that it cut off, and new records take their place. Then
-    a start of a broker takes the units for live ones (`ConsumeQueue.recover`@5.3.3 and @4.9.7 stop only at zeros).
-
-    Args:
-        ends: The next queue offset of each queue, by topic and queue id.
-        output: The `consumequeue` folder that gets the files.
-
-    Returns:
-        The files of the store that have only stale units.
-    """
-    removed: list[Location] = []
-    for folder in queue_folders(store / CONSUME_QUEUE) if ends else ():
-        if (folder.topic, folder.queue_id) in ends:
-            removed += _write(folder, ends[folder.topic, folder.queue_id] * UNIT_SIZE, output)
-    return removed
-
-
-def _write(folder: QueueFolder, end: int, output: Location) -> list[Location]:
+def _write_end(folder: QueueFolder, end: int, output: Location) -> list[Location]:
     """Write the file that contains byte `end` of the queue; returns the files after that one."""
     removed = []
     for number, info in enumerate(folder.files):
@@ -233,8 +406,7 @@ def _write(folder: QueueFolder, end: int, output: Location) -> list[Location]:
         # Without any file, a queue that begins above 0 would begin at 0 again.
         if end > start or (number == 0 and start > 0):
             content = (folder.location / info.base_name).read_bytes()[: end - start]
-            target = output / folder.topic / str(folder.queue_id) / info.base_name
-            publish(target, content, info.size, info.mtime_ns // 1_000_000)
+            publish(output / info.base_name, content, info.size, info.mtime_ns // 1_000_000)
         else:
             removed.append(folder.location / info.base_name)
     return removed

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from pyarrow import fs
 
 from spark_mq.errors import CorruptIndexError, UnsupportedStoreError
-from spark_mq.format.broker_version import BrokerVersions
 from spark_mq.format.consume_queue import Queue
 from spark_mq.format.index_file import ENTRY, ENTRY_SIZE, IndexLayout
 from spark_mq.format.record import FRAME
@@ -28,92 +26,62 @@ from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.store_kind import Door, check_form
 from spark_mq.store.config.store_paths import ABORT, COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX, is_rocksdb
 from spark_mq.store.file_states import queue_states
-from spark_mq.store.index.folder import IndexEnd, IndexFileInfo, index_end, index_files, index_layout
+from spark_mq.store.index.folder import IndexFileInfo, index_end, index_files, index_layout
 from spark_mq.store.lacking_messages import find_lacking_messages
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.log_range import newest_record
-from spark_mq.store.log.segment_files import DEFAULT_SEGMENT_SIZE, SegmentFile, is_segment_name, usual_size
+from spark_mq.store.log.segment_files import DEFAULT_SEGMENT_SIZE, is_segment_name, usual_size
 from spark_mq.store.log.splits import list_offset_range
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.folders import find_queue_file_size, listed
-from spark_mq.store.store_lock import LOCK, is_locked
 
 _TAIL = 1000
 """The last entries of an index that show whether tags have entries."""
 _REBUILD = "`spark-mq rebuild STORE --resume` completes queues and index that lack messages"
 
 
-@dataclass(frozen=True)
 class AppendTarget:
-    """Where a store ends.
+    """Where a store ends; an error says why nothing can be appended to it. Nothing is changed.
 
     Attributes:
-        broker_versions: The versions whose rules apply.
-        log_end: The commit log offset of the live end, at which the next record starts; 0 or more.
         last_segment: The file that contains `log_end`, and perhaps records before it; None if the next record starts in
             a file that does not exist yet.
         last_store_timestamp: The store time of the last record, in milliseconds; 0 for an empty log.
-        next_offsets: The next queue offset of each queue that has files; it is 0 for every other queue.
         stale_queues: The queues with units, after their end, of records that a recovery cut off.
-        index_layout: Slots and entries of an index file.
-        index_end: The end of the index; None if it has no file.
-        index_tags: Whether tags of new messages have index entries.
     """
 
-    store: Location
-    conf: BrokerConf
-    broker_versions: BrokerVersions
-    log_end: int
-    last_segment: SegmentFile | None
-    segment_size: int
-    last_store_timestamp: int
-    next_offsets: Mapping[Queue, int]
-    stale_queues: tuple[Queue, ...]
-    queue_file_size: int
-    has_index: bool
-    index_layout: IndexLayout
-    index_end: IndexEnd | None
-    index_tags: bool
-
-    @classmethod
-    def open(cls, store: Location, conf: BrokerConf, has_lock: bool = False) -> Self:
-        """The target, if messages can be appended to the store. Nothing is changed."""
-        check_appendable(store, has_lock)
+    def __init__(self, store: Location, conf: BrokerConf) -> None:
+        """Read and check the end of the log, of the queues and of the index."""
+        check_appendable(store)
+        self.store, self.conf = store, conf
         log = CommitLog.open(store)
         for problem in [*log.gaps, *log.stray]:
-            raise _refused(store, f"{problem.describe()}; `spark-mq verify {store}` says what to do")
+            raise _refused(store, f"{problem.describe()}; {_says_what_to_do(store)}")
         _check_filesystem(store)
         with MessageStore(str(store)) as opened:
-            _check_boots(opened, conf)
-            log_end = max(opened.get_max_phy_offset(), opened.get_min_phy_offset(), 0)
-            _check_end_of_files(opened, log_end)
-            last_timestamp = _last_store_timestamp(opened, log_end)
-            _check_queues(opened, log_end)
-            next_offsets = {queue: opened.get_max_offset_in_queue(*queue) for queue in opened.queues}
-            has_index = conf.is_enabled("messageIndexEnable", default=True)
-            layout = index_layout(store, conf) if has_index else IndexLayout()
-            index_tags = has_index and _has_tags(opened, layout, log_end)
-            end = _index_end(opened, layout, log_end, index_tags) if has_index else None
-            return cls(
-                store,
-                conf,
-                opened.broker_versions,
-                log_end,
-                opened.records.segment_of(log_end),
-                conf.commit_log_file_size or _segment_size(store) or DEFAULT_SEGMENT_SIZE,
-                last_timestamp,
-                next_offsets,
-                tuple(name for name, queue in opened.queues.items() if queue.written_end > next_offsets[name]),
-                find_queue_file_size(conf, listed([store / CONSUME_QUEUE])).value,
-                has_index,
-                layout,
-                end,
-                index_tags,
-            )
+            self.broker_versions = opened.broker_versions
+            for obstacle in boot_obstacles(store, conf, [queue.folder for queue in opened.queues.values()]):
+                raise _refused(store, f"no broker starts on it: {obstacle}")
+            self.log_end = max(opened.get_max_phy_offset(), opened.get_min_phy_offset(), 0)
+            self.last_segment = opened.records.segment_of(self.log_end)
+            self.last_store_timestamp = _last_store_timestamp(opened, self.log_end)
+            _check_queues(opened, self.log_end)
+            queues = opened.queues
+            self.next_offsets: Mapping[Queue, int] = {queue: opened.get_max_offset_in_queue(*queue) for queue in queues}
+            self.stale_queues = tuple(name for name in queues if queues[name].written_end > self.next_offsets[name])
+            self.has_index = conf.is_enabled("messageIndexEnable", default=True)
+            self.index_tags = self.has_index and _check_index(opened, index_layout(store, conf), self.log_end)
+        segments = [info for info in (store / COMMIT_LOG).entries() if is_segment_name(info)]
+        self.segment_size = conf.commit_log_file_size or usual_size(segments) or DEFAULT_SEGMENT_SIZE
+        self.queue_file_size = find_queue_file_size(conf, listed([store / CONSUME_QUEUE])).value
 
 
 def _refused(store: Location, why: str) -> UnsupportedStoreError:
     return UnsupportedStoreError(f"nothing can be appended to {store}: {why}")
+
+
+def _says_what_to_do(store: Location) -> str:
+    return f"`spark-mq verify {store}` says what to do"
 
 
 def not_local(store: Location) -> UnsupportedStoreError:
@@ -121,15 +89,13 @@ def not_local(store: Location) -> UnsupportedStoreError:
     return _refused(store, "it is not on a local filesystem, where a broker could lock it; append to a local copy")
 
 
-def check_appendable(store: Location, has_lock: bool) -> None:
+def check_appendable(store: Location) -> None:
     """Raise `UnsupportedStoreError` if a look at the store's files shows that nothing can be appended to it.
 
-    It is not local, its broker runs or crashed, or its queues are in RocksDB. `AppendTarget.open` looks further.
+    It is not local, its broker crashed, or its queues are in RocksDB. `AppendTarget` looks further.
     """
     if not store.is_local:
         raise not_local(store)
-    if not has_lock and is_locked(store):
-        raise _refused(store, f"{store / LOCK} is locked: a broker runs on it, or another job writes into it; stop it")
     if (store / ABORT).info().type != fs.FileType.NotFound:
         raise _refused(
             store,
@@ -142,7 +108,6 @@ def check_appendable(store: Location, has_lock: bool) -> None:
 
 
 def _check_filesystem(store: Location) -> None:
-    """Check that a file can be renamed from the store's own folder into each of its trees."""
     own = os.stat(store.path).st_dev
     for tree in (COMMIT_LOG, CONSUME_QUEUE, INDEX, CONFIG):
         folder = (store / tree).path
@@ -154,60 +119,37 @@ def _check_filesystem(store: Location) -> None:
             )
 
 
-def _check_boots(store: MessageStore, conf: BrokerConf) -> None:
-    folders = [queue.folder for queue in store.queues.values()]
-    for obstacle in boot_obstacles(store.location, conf, folders):
-        raise _refused(store.location, f"no broker starts on it: {obstacle}")
-
-
-def _check_end_of_files(store: MessageStore, log_end: int) -> None:
-    """Check that the files after the one with the live end contain zeros; a broker makes them in advance."""
-    for segment in store.records.segments:
+def _last_store_timestamp(store: MessageStore, log_end: int) -> int:
+    """The store time of the last record; 0 for an empty log. Files after it, made in advance, must have zeros."""
+    location, segments = store.location, store.records.segments
+    for segment in segments:
         if segment.base > log_end and store.records.read(segment.base, FRAME.size).strip(b"\0"):
             raise _refused(
-                store.location,
+                location,
                 f"the log ends at commit log offset {log_end}, but {segment.location}, which is after that, begins "
-                f"with other bytes than zeros; `spark-mq verify {store.location}` says what to do",
+                f"with other bytes than zeros; {_says_what_to_do(location)}",
             )
-
-
-def _segment_size(store: Location) -> int:
-    """The usual size of the store's segments, in bytes; 0 without a segment."""
-    return usual_size([info for info in (store / COMMIT_LOG).entries() if is_segment_name(info)])
-
-
-def _last_store_timestamp(store: MessageStore, log_end: int) -> int:
-    """The store time of the last record; 0 for an empty log."""
     if store.get_max_phy_offset() < 0 or log_end == store.get_min_phy_offset():
         return 0
-    before = [segment for segment in store.records.segments if segment.base < log_end]
-    record = newest_record(store.records, before[-1], log_end)
+    record = newest_record(store.records, [segment for segment in segments if segment.base < log_end][-1], log_end)
     if record is None:
-        raise _refused(
-            store.location,
-            f"no record ends at the end of the log, commit log offset {log_end}; `spark-mq verify {store.location}` "
-            "says what to do",
-        )
+        why = f"no record ends at the end of the log, commit log offset {log_end}; {_says_what_to_do(location)}"
+        raise _refused(location, why)
     return record.store_timestamp
 
 
 def _check_queues(store: MessageStore, log_end: int) -> None:
-    """Check that the queues end where the log ends."""
-    states = queue_states(store)
-    for (topic, queue_id), state in states.by_queue.items():
+    location = store.location
+    for (topic, queue_id), state in queue_states(store).by_queue.items():
         if state.problem is not None:
-            raise _refused(
-                store.location,
-                f"consume queue {topic}/{queue_id}: {state.problem}; `spark-mq verify {store.location}` says what to "
-                f"do ({_REBUILD})",
-            )
+            why = f"consume queue {topic}/{queue_id}: {state.problem}; {_says_what_to_do(location)} ({_REBUILD})"
+            raise _refused(location, why)
     found = find_lacking_messages(store)
     if found.is_complete:
         return
-    lacking = next(_with_units(store.location, max(found.dispatched_to, 0), log_end), None)
-    if lacking is not None:
+    for lacking in _with_units(location, max(found.dispatched_to, 0), log_end):
         raise _refused(
-            store.location,
+            location,
             f"the consume queues end before the log: no queue has the message at commit log offset {lacking}; "
             f"{_REBUILD}",
         )
@@ -221,20 +163,21 @@ def _with_units(store: Location, start: int, stop: int) -> Iterator[int]:
         yield from (chunk.base + chunk.frames.position[has_unit(chunk.frames)]).tolist()
 
 
-def _index_end(store: MessageStore, layout: IndexLayout, log_end: int, has_tags: bool) -> IndexEnd | None:
-    """The end of the index, which must be the end of the log."""
+def _check_index(store: MessageStore, layout: IndexLayout, log_end: int) -> bool:
+    """Check that the index ends where the log ends; returns whether tags of new messages have entries."""
     location, start = store.location, max(store.get_min_phy_offset(), 0)
+    has_tags = _has_tags(store, layout, log_end)
     try:
         end = index_end(index_files(location), layout)
     except CorruptIndexError as error:
         raise _refused(location, f"{error}") from error
-    if end is not None and end.commit_log_offset >= log_end:
+    indexed = -1 if end is None else end.commit_log_offset
+    if end is not None and indexed >= log_end:
         raise _refused(
             location,
-            f"{end.file.location} ends with the message at commit log offset {end.commit_log_offset}, but the log ends "
-            f"at {log_end}; `spark-mq verify {location}` says what to do",
+            f"{end.file.location} ends with the message at commit log offset {indexed}, but the log ends at {log_end}; "
+            f"{_says_what_to_do(location)}",
         )
-    indexed = -1 if end is None else end.commit_log_offset
     for offset, key_hashes in _with_keys(location, max(indexed, start), log_end, has_tags):
         known = 0 if end is None or offset > indexed else end.keys_in(key_hashes)
         is_deleted = end is not None and offset == indexed and not end.key_hashes
@@ -244,7 +187,7 @@ def _index_end(store: MessageStore, layout: IndexLayout, log_end: int, has_tags:
                 f"the index lacks the keys of the message at commit log offset {offset}: the index ends before the "
                 f"log; {_REBUILD} (or give --broker-conf with messageIndexEnable=false, if the broker keeps no index)",
             )
-    return end
+    return has_tags
 
 
 def _has_tags(store: MessageStore, layout: IndexLayout, log_end: int) -> bool:

@@ -13,25 +13,20 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Set
-from contextlib import nullcontext
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 from spark_mq.errors import OptionError, UnfinishedAppendError
 from spark_mq.format.system_topic import HALF_TOPIC, OP_TOPIC
 from spark_mq.io.location import Location
 from spark_mq.job.progress import Progress
 from spark_mq.restorer.append import Append, appending, locked_store
-from spark_mq.restorer.append_commit import FinishedAppend
 from spark_mq.restorer.append_target import AppendTarget
 from spark_mq.restorer.chunk import Chunk
-from spark_mq.restorer.config_files import (
-    TOPICS,
-    topics_json,
-)
+from spark_mq.restorer.config_files import TOPICS, topics_json
 from spark_mq.restorer.offset_map import complete_map
-from spark_mq.restorer.placement import NewLog, place_after
+from spark_mq.restorer.placement import place_after
 from spark_mq.restorer.report import RestoreReport
 from spark_mq.restorer.restore_request import CHUNKS, PROGRESS
 from spark_mq.restorer.store_job import Stage, StoreJob
@@ -47,7 +42,6 @@ class Appended:
     """An append that is in a store.
 
     Attributes:
-        identity: What tells it from other appends; None if only its rows do.
         state: The part of its source that it read, or a digest of its rows.
     """
 
@@ -55,29 +49,20 @@ class Appended:
     state: str
     report: RestoreReport
 
-    @classmethod
-    def of(cls, job: StoreJob, chunks: Iterable[Chunk], report: RestoreReport) -> Self:
-        """The append of a job, with the chunks of its rows."""
-        return cls(identity_of(job), _state(job) or _digest(chunks), report)
-
 
 def identity_of(job: StoreJob) -> str | None:
     """A text that two runs of the same append have in common; None for rows without an id."""
-    request, name = job.request, job.origin.name
+    request = job.request
     if request.append_id is not None:
         return f"id {request.append_id}"
-    if job.origin.facts is None:
+    if not job.source.is_store:
         return None
-    return repr((name, request.where, request.only_delivered, request.store_host, dict(request.topics)))
+    arguments = (request.where, request.only_delivered, request.store_host, dict(request.topic_map))
+    return repr((job.source.name, *arguments))
 
 
 def find_append(job: StoreJob, log_end: int, chunks: Iterable[Chunk] | None = None) -> RestoreReport | None:
-    """The report of the same append, if the store has it already; else None.
-
-    Args:
-        log_end: The commit log offset at which the store's log ends.
-        chunks: The rows, staged; None if they are not staged yet.
-    """
+    """The report of the same append, if the store has it already; else None."""
     identity = identity_of(job)
     done = [one for one in _load(job.request.store) if one.report.log_end <= log_end]
     if identity is None:
@@ -95,12 +80,6 @@ def find_append(job: StoreJob, log_end: int, chunks: Iterable[Chunk] | None = No
         )
     note = f"{_where(same)} are those of this append, which ran before: nothing was appended now; {_AGAIN}"
     return dataclasses.replace(same.report, notes=[note], seconds=0.0, stages={})
-
-
-def with_append(store: Location, appended: Appended) -> bytes:
-    """The content of the file with one more append."""
-    kept = [*_load(store), appended][-_MOST:]
-    return json.dumps({"appends": [dataclasses.asdict(one) for one in kept]}, indent=1).encode()
 
 
 def _load(store: Location) -> list[Appended]:
@@ -123,8 +102,8 @@ def _where(appended: Appended) -> str:
 
 
 def _state(job: StoreJob) -> str | None:
-    facts = job.origin.facts
-    return None if facts is None else f"log {facts.log_start} to {facts.log_end}"
+    source = job.source
+    return f"log {source.log_start} to {source.log_end}" if source.is_store else None
 
 
 def _digest(chunks: Iterable[Chunk]) -> str:
@@ -150,17 +129,17 @@ def check_append(job: StoreJob) -> None:
     """Raise an error if messages cannot be appended, before any row is read. An interrupted append is finished."""
     with locked_store(job.request.store) as interrupted:
         _report_of_same(job, interrupted)
-        AppendTarget.open(job.request.store, job.request.broker_conf, has_lock=True)
+        AppendTarget(job.request.store, job.request.broker_conf)
 
 
-def _report_of_same(job: StoreJob, interrupted: FinishedAppend | None) -> RestoreReport | None:
+def _report_of_same(job: StoreJob, interrupted: Mapping[str, Any] | None) -> RestoreReport | None:
     """The report of an interrupted append if it is now in place, and was the same; else None."""
-    if interrupted is None or not interrupted.is_in_place:
+    if interrupted is None:
         return None
-    _complete_map(interrupted.about)
-    if interrupted.about.get("request") != _fingerprint(job):
+    _complete_map(interrupted)
+    if interrupted.get("request") != (identity_of(job) or job.source.name):
         return None
-    report = RestoreReport(**interrupted.about["report"])
+    report = RestoreReport(**interrupted["report"])
     if identity_of(job) is None:
         raise UnfinishedAppendError(
             f"{job.request.store}: an append of {report.messages:,} messages of a DataFrame was interrupted, and is "
@@ -170,11 +149,6 @@ def _report_of_same(job: StoreJob, interrupted: FinishedAppend | None) -> Restor
     return report
 
 
-def _fingerprint(job: StoreJob) -> str:
-    """A text that two runs of the same append have in common."""
-    return identity_of(job) or job.origin.name
-
-
 def _append(job: StoreJob, append: Append, stage: Stage) -> RestoreReport:
     target, chunk_folder = append.target, append.folder / CHUNKS
     os.makedirs(chunk_folder.path)
@@ -182,55 +156,41 @@ def _append(job: StoreJob, append: Append, stage: Stage) -> RestoreReport:
     chunks = job.stage(stage, chunk_folder, progress)
     find_append(job, target.log_end, chunks)
     plan = place_after(chunks, target.segment_size, target.log_end, target.next_offsets)
-    _check_topics(plan.topics)
-    offset_map = job.offset_map(chunks, plan)
+    if transactional := plan.topics & {HALF_TOPIC, OP_TOPIC}:
+        raise OptionError(
+            f"messages of {', '.join(sorted(transactional))} cannot be appended: they name each other by their queue "
+            "offsets, which change; --only-delivered leaves them out"
+        )
+    notes = job.notes(plan, chunks)
+    folder, earliest = append.folder, target.last_store_timestamp
     previous = None if target.last_segment is None else target.last_segment.location
-    with nullcontext() if offset_map is None else offset_map.removed_on_error():
-        folder = append.folder
-        written = job.write_log(plan, folder, folder, offset_map, progress, previous, target.last_store_timestamp)
-        extension = append.write_trees(job.tasks, written["end"][-1].as_py(), on_progress=job.on_progress)
-    log = NewLog.of(plan, written)
-    report = RestoreReport.of(
-        job.origin.name,
-        str(job.request.store),
-        job.mode,
-        written,
+    with job.offset_map(chunks, plan) as offset_map:
+        log = job.write_log(plan, folder, folder, offset_map, progress, previous, earliest)
+        extension = append.write_trees(job.tasks, log.end, on_progress=job.on_progress)
+    report = job.report(
+        log,
+        offset_map,
+        notes=notes,
         queues=extension.queues.queues,
         queue_files=extension.queues.files,
         index_files=extension.index.index_files,
         index_entries=extension.index.index_entries,
-        notes=[*log.waiting_notes, *job.unmapped_notes(plan), *job.dispatched_notes(chunks)],
-        offset_map=None if offset_map is None else str(offset_map.folder),
         stages=progress.seconds,
     )
     shutil.rmtree(chunk_folder.path)
-    about = {"request": _fingerprint(job), "report": dataclasses.asdict(report)}
+    about = {"request": identity_of(job) or job.source.name, "report": dataclasses.asdict(report)}
+    topics = target.store / TOPICS
+    existing = topics.read_bytes() if topics.is_file else None
+    kept = [*_load(target.store), Appended(identity_of(job), _state(job) or _digest(chunks), report)][-_MOST:]
     config = {
-        TOPICS: _topics(target, log),
-        APPENDS: with_append(target.store, Appended.of(job, chunks, report)),
+        TOPICS: topics_json(existing, log.queue_counts, {}, target.broker_versions, log.last_store_timestamp),
+        APPENDS: json.dumps({"appends": [dataclasses.asdict(one) for one in kept]}, indent=1).encode(),
     }
     append.commit(extension, config, about, then=lambda: _complete_map(about))
     return report
 
 
 def _complete_map(about: Mapping[str, Any]) -> None:
-    """Mark the table of offsets of an append as complete, when the append is in place."""
     folder = about.get("report", {}).get("offset_map")
     if folder is not None:
         complete_map(Location.resolve(folder))
-
-
-def _check_topics(topics: Set[str]) -> None:
-    transactional = topics & {HALF_TOPIC, OP_TOPIC}
-    if transactional:
-        raise OptionError(
-            f"messages of {', '.join(sorted(transactional))} cannot be appended: they name each other by their queue "
-            "offsets, which change; --only-delivered leaves them out"
-        )
-
-
-def _topics(target: AppendTarget, log: NewLog) -> bytes:
-    """The store's `topics.json`, with the topics of the new messages."""
-    file = target.store / TOPICS
-    existing = file.read_bytes() if file.is_file else None
-    return topics_json(existing, log.queue_counts, {}, target.broker_versions, log.last_store_timestamp)

@@ -1,4 +1,4 @@
-"""A chunk: some ten megabytes of encoded records, staged as a few files.
+"""Rows become records, in chunks: some ten megabytes of encoded records each, staged as a few files.
 
 - `NAME.records`: the records, one after the other.
 - `NAME.rows`: an Arrow stream of `ROW_SCHEMA`, a row for each record.
@@ -12,35 +12,32 @@ parts that it needs.
 
 from __future__ import annotations
 
+import hashlib
+import pickle
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spark_mq.errors import StorageError
-from spark_mq.format.array_types import Bytes, Flags, Int32s, Int64s
+from spark_mq.format.array_types import Bytes, Int32s, Int64s
 from spark_mq.format.consume_queue import Queue
-from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
+from spark_mq.restorer.record_columns import ROW_SCHEMA, ChunkRows
+from spark_mq.restorer.source_columns import EncodingRules
 
-ROW_SCHEMA = pa.schema(
-    [
-        ("store_size", pa.int32()),
-        ("commit_log_offset", pa.int64()),
-        ("queue_offset", pa.int64()),
-        ("queue_number", pa.int32()),
-        ("has_unit", pa.bool_()),
-        ("store_timestamp", pa.int64()),
-    ]
-)
-"""The columns of a record: its size, the offsets that it had in its source (-1 for none), the number of its queue in
-the chunk, whether a consume queue has it, and its store time in milliseconds.
+if TYPE_CHECKING:
+    from spark_mq.restorer.encode_messages import EncodedMessages
 
-No queue has a prepared or rolled back message. Its queue offset is 0 (`MessageExtEncoder.encode`,
-`CommitLogDispatcherBuildConsumeQueue`@5.3.3)."""
+CHUNK_SIZE = 64 << 20
+"""Bytes of records after which a chunk ends."""
+_ROWS_AT_ONCE, _BYTES_AT_ONCE = 16 << 10, 16 << 20
 
 QUEUE_SCHEMA = pa.schema(
     [
@@ -51,41 +48,11 @@ QUEUE_SCHEMA = pa.schema(
         ("last_queue_offset", pa.int64()),
     ]
 )
-"""The columns of a queue: its messages in the chunk, and the smallest and largest queue offset that they had (-1 for
-none)."""
-
 DISPATCHED_SCHEMA = pa.schema([("topic", pa.string()), ("queue_id", pa.int32()), ("units", pa.int64())])
 """The columns of a queue that messages of other queues name, and the number of its units that they have."""
-
 _START_SCHEMA = pa.schema([("first_queue_offset", pa.int64())])
-
-
-@dataclass(frozen=True)
-class ChunkRows:
-    """The rows of a chunk as arrays, in the order of its records."""
-
-    store_size: Int32s
-    commit_log_offset: Int64s
-    queue_offset: Int64s
-    queue_number: Int32s
-    has_unit: Flags
-    store_timestamp: Int64s
-
-    @property
-    def starts(self) -> Int64s:
-        """The position of each record in the chunk's bytes, and the end of the last one."""
-        starts = np.zeros(self.store_size.size + 1, np.int64)
-        np.cumsum(self.store_size, out=starts[1:])
-        return starts
-
-    def take(self, order: Int64s) -> ChunkRows:
-        """The rows in another order."""
-        return ChunkRows(*(getattr(self, name)[order] for name in ROW_SCHEMA.names))
-
-    @classmethod
-    def concatenate(cls, parts: Sequence[ChunkRows]) -> ChunkRows:
-        """The rows of several parts, one after the other."""
-        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in ROW_SCHEMA.names))
+CHUNK_SCHEMA = pa.schema([("chunk", pa.binary())])
+"""The rows of `StageTask`: a pickled `Chunk` each."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +67,11 @@ class QueueCount:
     messages: int
     first_queue_offset: int
     last_queue_offset: int
+
+    @property
+    def queue(self) -> Queue:
+        """Topic and queue id."""
+        return self.topic, self.queue_id
 
 
 @dataclass(frozen=True)
@@ -125,46 +97,30 @@ class Chunk:
     dispatched_queues: int = 0
 
     @classmethod
-    def write(
-        cls,
-        folder: Location,
-        place: tuple[int, int],
-        data: Bytes,
-        rows: ChunkRows,
-        queues: Sequence[Queue],
-        segment_size: int | None,
-        dispatched: Mapping[Queue, int],
-        store_hosts: Sequence[str] = (),
-        digest: str = "",
-    ) -> Chunk:
-        """Write a new chunk into a folder.
-
-        Args:
-            place: The partition, and the number of the chunk in it.
-            data: The records; sorted by commit log offset if `segment_size` is given.
-            segment_size: Bytes of a segment, if records keep their offsets.
-            dispatched: The units that the messages have in other queues, by queue.
-            digest: A digest of the rows that became the records.
-        """
+    def write(cls, task: StageTask, partition: int, number: int, parts: _Parts) -> Chunk:
+        """Write a new chunk; sorted by commit log offset if records keep their offsets."""
         # Names are unique, so the file of a task that Spark ran again is never read.
-        records = folder / f"{uuid.uuid4().hex}.records"
-        _write(records, data.data)
-        segments = () if segment_size is None else _segments(rows, segment_size)
-        hosts = tuple(sorted(store_hosts)[:2])
-        chunk = cls(
-            *place, records, int(data.size), int(rows.store_size.size), segments, hosts, digest, len(dispatched)
-        )
+        location = task.folder / f"{uuid.uuid4().hex}.records"
+        records, rows, dispatched = np.concatenate(parts.records), ChunkRows.concatenate(parts.rows), parts.dispatched
+        segments: tuple[tuple[int, int, int], ...] = ()
+        if task.segment_size is not None:
+            records, rows = _sorted(records, rows)
+            segments = _segments(rows, task.segment_size)
+        _write(location, records.data)
+        hosts, digest = tuple(sorted(parts.store_hosts)[:2]), parts.digest.hexdigest()
+        size, count = int(records.size), int(rows.store_size.size)
+        chunk = cls(partition, number, location, size, count, segments, hosts, digest, len(dispatched))
         if dispatched:
             units = [(*queue, count) for queue, count in dispatched.items()]
             chunk._write_table("dispatched", pa.table(list(zip(*units, strict=True)), schema=DISPATCHED_SCHEMA))
         chunk._write_table("rows", pa.table([getattr(rows, name) for name in ROW_SCHEMA.names], schema=ROW_SCHEMA))
         queued = rows.has_unit
-        last = np.full(len(queues), -1, np.int64)
+        last = np.full(len(parts.queues), -1, np.int64)
         np.maximum.at(last, rows.queue_number[queued], rows.queue_offset[queued])
         first = last.copy()
         np.minimum.at(first, rows.queue_number[queued], rows.queue_offset[queued])
-        topics, ids = ([queue[part] for queue in queues] for part in (0, 1))
-        counts = np.bincount(rows.queue_number[queued], minlength=len(queues))
+        topics, ids = ([queue[part] for queue in parts.queues] for part in (0, 1))
+        counts = np.bincount(rows.queue_number[queued], minlength=len(parts.queues))
         chunk._write_table("queues", pa.table([topics, ids, counts, first, last], schema=QUEUE_SCHEMA))
         return chunk
 
@@ -197,10 +153,6 @@ class Chunk:
         starts: Int64s = self._read_table("starts")["first_queue_offset"].to_numpy()
         return starts
 
-    def open(self) -> FileReader:
-        """The file of the records, of which any range can be read."""
-        return FileReader(self.records)
-
     def _file(self, kind: str) -> Location:
         return self.records.parent / f"{self.records.name.removesuffix('.records')}.{kind}"
 
@@ -228,7 +180,104 @@ def _write(location: Location, content: memoryview) -> None:
         file.write(content)
 
 
+def _sorted(data: Bytes, rows: ChunkRows) -> tuple[Bytes, ChunkRows]:
+    if not (np.diff(rows.commit_log_offset) < 0).any():
+        return data, rows
+    from spark_mq.format.kernels.gather import scatter_bytes
+
+    order = np.argsort(rows.commit_log_offset, kind="stable")
+    ordered = rows.take(order)
+    targets = np.empty(order.size, np.int64)
+    targets[order] = ordered.starts[:-1]
+    out = np.empty(data.size, np.uint8)
+    scatter_bytes(data, rows.starts[:-1], rows.store_size, targets, out)
+    return out, ordered
+
+
 def _segments(rows: ChunkRows, segment_size: int) -> tuple[tuple[int, int, int], ...]:
     bases = rows.commit_log_offset // segment_size * segment_size
     first = np.concatenate((np.zeros(1, np.int64), np.flatnonzero(np.diff(bases)) + 1))
     return tuple(zip(bases[first].tolist(), first.tolist(), rows.store_timestamp[first].tolist(), strict=True))
+
+
+@dataclass
+class _Parts:
+    records: list[Bytes] = field(default_factory=list)
+    rows: list[ChunkRows] = field(default_factory=list)
+    queues: dict[Queue, int] = field(default_factory=dict)
+    dispatched: Counter[Queue] = field(default_factory=Counter)
+    store_hosts: set[str] = field(default_factory=set)
+    digest: hashlib.blake2b = field(default_factory=lambda: hashlib.blake2b(digest_size=16))
+    size: int = 0
+
+    def add(self, messages: EncodedMessages) -> None:
+        numbers = [self.queues.setdefault(queue, len(self.queues)) for queue in messages.queues]
+        queue_number: Int32s = np.array(numbers, np.int32)[messages.rows.queue_number]
+        self.records.append(messages.data)
+        self.rows.append(replace(messages.rows, queue_number=queue_number))
+        self.dispatched.update(messages.dispatched)
+        self.size += int(messages.data.size)
+
+
+@dataclass(frozen=True)
+class StageTask:
+    """For `mapInArrow`: rows of messages in, a row for each chunk (`CHUNK_SCHEMA`) out.
+
+    `segment_size` is None if records get new offsets. With `has_digest`, chunks get a digest of their rows.
+    """
+
+    rules: EncodingRules
+    folder: Location
+    segment_size: int | None
+    chunk_size: int = CHUNK_SIZE
+    has_digest: bool = False
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows of the chunks of a partition."""
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        yield from map(chunk_row, self.stage(batches, 0 if context is None else context.partitionId()))
+
+    def stage(self, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[Chunk]:
+        """The chunks of one partition, which are written."""
+        # This loads numba, which the driver does not need.
+        from spark_mq.restorer.encode_messages import encode_messages
+
+        number, first_row, parts = 0, 0, _Parts()
+        for batch in _joined(batches):
+            parts.add(encode_messages(batch, self.rules, partition, first_row))
+            if self.has_digest:
+                parts.digest.update(batch.serialize())
+            if "store_host" in batch.schema.names:
+                parts.store_hosts.update(pc.unique(batch["store_host"].drop_null()).to_pylist())
+            first_row += batch.num_rows
+            if parts.size >= self.chunk_size:
+                yield Chunk.write(self, partition, number, parts)
+                number, parts = number + 1, _Parts()
+        if parts.size:
+            yield Chunk.write(self, partition, number, parts)
+
+
+def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows in batches that are worth their encoding, whatever size Spark's batches have."""
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= _ROWS_AT_ONCE or size >= _BYTES_AT_ONCE:
+            yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
+            waiting, rows, size = [], 0, 0
+    if rows:
+        yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
+
+
+def chunk_row(chunk: Chunk) -> pa.RecordBatch:
+    """The row of a chunk, for Spark."""
+    return pa.RecordBatch.from_pydict({"chunk": [pickle.dumps(chunk)]}, schema=CHUNK_SCHEMA)
+
+
+def chunks_of(rows: pa.Table) -> list[Chunk]:
+    """The chunks of such rows."""
+    return [pickle.loads(row) for row in rows["chunk"].to_pylist()]

@@ -5,18 +5,15 @@ one line. So do the elements of a set (of a list they would not, but no file tha
 
 Pure functions: bytes in, bytes out. Files keep the form of the broker that wrote them: names, order, and fields that
 this package does not know.
-
-Pure functions: bytes in, bytes out. The file keeps the form of the broker that wrote it: names, order, and fields that
-this package does not know.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from spark_mq.errors import ConfigError
@@ -44,20 +41,166 @@ _ONE_QUEUE = ("%RETRY%", "%DLQ%", "RMQ_SYS_TRACE_TOPIC", "TRANS_CHECK_MAX_TIME_T
 `TopicConfigManager.createTopicOfTranCheckMaxTime`@5.3.3; the same in 4.9.7)."""
 
 _MADE_AT_BOOT = frozenset(
-    {
-        "SELF_TEST_TOPIC",
-        "TBW102",
-        "BenchmarkTest",
-        "OFFSET_MOVED_EVENT",
-        SCHEDULE_TOPIC,
-        HALF_TOPIC,
-        OP_TOPIC,
-    }
+    {"SELF_TEST_TOPIC", "TBW102", "BenchmarkTest", "OFFSET_MOVED_EVENT", SCHEDULE_TOPIC, HALF_TOPIC, OP_TOPIC}
 )
 _MADE_AT_BOOT_BY_5 = ("rmq_sys_",)
 """Topics that a broker adds to its table at each boot (`TopicConfigManager.init`@5.3.3, `TopicConfigManager`@4.9.7,
 `TransactionalMessageBridge.selectTopicConfig`@4.9.7). A broker of 5.x makes its own topics with the prefix `rmq_sys_`:
 those of the timers, of pop consumption and of its group."""
+
+
+class CopyType(StrEnum):
+    """What a new store is, compared with its source."""
+
+    WHOLE = "whole"
+    """All messages of a store directory, with their offsets."""
+    PARTIAL = "partial"
+    """Messages of an archive, or a part of the messages of a store directory, with their offsets."""
+    RENUMBERED = "renumbered"
+    """Messages with new offsets."""
+
+
+class Treatment(StrEnum):
+    """What becomes of a file."""
+
+    KEPT = "kept"
+    """The bytes of the source."""
+    TRANSLATED = "translated"
+    """The content of the source, as far as it fits the result; new offsets and topics instead of the old ones."""
+    LEFT_OUT = "left out"
+    """The new store does not have the file."""
+
+
+@dataclass(frozen=True)
+class FileRule:
+    """What becomes of a file, or of a folder, whose path ends with a slash.
+
+    Attributes:
+        treatments: What becomes of it in a whole copy, a partial one, and a renumbered one.
+        reason: Why, and what a broker does without the file.
+    """
+
+    path: str
+    treatments: tuple[Treatment, Treatment, Treatment]
+    reason: str
+
+    def treatment(self, copy_type: CopyType) -> Treatment:
+        """The treatment in a copy of this type."""
+        return self.treatments[list(CopyType).index(copy_type)]
+
+
+def _rules(treatments: tuple[Treatment, Treatment, Treatment], reasons: dict[str, str]) -> Iterator[FileRule]:
+    return (FileRule(path, treatments, reason) for path, reason in reasons.items())
+
+
+_KEPT, _TRANSLATED, _LEFT_OUT = Treatment.KEPT, Treatment.TRANSLATED, Treatment.LEFT_OUT
+
+_TIMERS = (
+    "it leads to timer messages by their commit log offsets; a left-out record there would stop all timers "
+    "(TimerDequeuePutMessageService). Without it a broker of 5.x reads the timer messages of the log again: one whose "
+    "time has passed is delivered at once, also if it was delivered before (--only-delivered leaves them out)"
+)
+_DATABASE = (
+    "it is a RocksDB database, which is not read here. The new store has topics.json only; export the database with "
+    "mqadmin rocksDBConfigToJson to have consumers' offsets and groups"
+)
+
+FILE_RULES = (
+    *_rules(
+        (_TRANSLATED, _TRANSLATED, _TRANSLATED),
+        {
+            TOPICS: "topics that lack an entry are added",
+            CONSUMER_OFFSETS: (
+                "offsets in queues that the result does not have are left out: a group begins there as a new group does"
+            ),
+            LMQ_CONSUMER_OFFSETS: (
+                "as consumerOffset.json; offsets in LMQ queues stay, because messages name their places in them"
+            ),
+            DELAY_OFFSETS: "without the offset of a level, a broker delivers all delayed messages of the level again",
+        },
+    ),
+    *_rules(
+        (_KEPT, _KEPT, _KEPT),
+        {
+            "config/subscriptionGroup.json": "it names neither offsets nor topics",
+            "config/consumerFilter.json": (
+                "it has filters of groups, without offsets; renamed topics have their old names in it"
+            ),
+            "config/messageRequestMode.json": (
+                "it has pull or pop modes of groups, without offsets; renamed topics have their old names in it"
+            ),
+        },
+    ),
+    *_rules(
+        (_KEPT, _KEPT, _LEFT_OUT),
+        {
+            "config/topicQueueMapping.json": (
+                "it maps queue offsets of static topics to offsets of this broker's queues, which are new. Without "
+                "it the topics are ordinary ones"
+            ),
+            "config/consumerOrderInfo.json": (
+                "it has queue offsets of messages that ordered pop consumers have not acknowledged. Without it they "
+                "are delivered again"
+            ),
+        },
+    ),
+    *_rules(
+        (_KEPT, _LEFT_OUT, _LEFT_OUT),
+        {
+            "config/transactionMetrics": (
+                "it counts half messages, which can be others now. A broker counts from 0; nothing else uses the "
+                "numbers"
+            ),
+            "config/tieredStoreMetadata.json": (
+                "it says which messages are in tiered storage. Without it a broker uploads messages again"
+            ),
+            "config/timercheck": _TIMERS,
+            "timerwheel": _TIMERS,
+            "timerlog/": _TIMERS,
+            "config/timermetrics": "it counts waiting timer messages. A broker counts them again when it reads them",
+            "compaction/": (
+                "it has compacted copies of messages with their offsets. Without it a broker with enableCompaction "
+                "compacts, and serves, only new messages of topics with cleanup.policy=COMPACTION"
+            ),
+            "batchconsumequeue/": (
+                "it has the queues of topics with queue.type=BatchCQ, which are not built here. A broker builds "
+                "them if the store has a file abort and neither checkpoint nor queues"
+            ),
+        },
+    ),
+    *_rules(
+        (_LEFT_OUT, _LEFT_OUT, _LEFT_OUT),
+        {
+            "consumequeue_ext/": "units of rebuilt queues have tags codes, and lead to no extension",
+            "epochFileCheckpoint": (
+                "it is the history of masters in a replica group (controller mode), of which a restored store is "
+                "not a replica"
+            ),
+            "brokerIdentity": (
+                "it is a replica's name in controller mode, which two brokers must not have. A broker registers again"
+            ),
+            "config/topics/": _DATABASE,
+            "config/subscriptionGroups/": _DATABASE,
+            "config/consumerOffsets/": _DATABASE,
+            "config/rdb/": _DATABASE,
+        },
+    ),
+)
+"""What becomes of each file and folder, except those that the job makes: commit log, queues, index and checkpoint, and
+except `abort` and `lock`, which a broker makes for itself."""
+
+_RULES = {rule.path: rule for rule in FILE_RULES}
+
+
+def rule_of(path: str) -> FileRule | None:
+    """The rule for a file of the source; None if this package does not know the file."""
+    folder = "/".join(path.split("/")[: 2 if path.startswith("config/") else 1]) + "/"
+    return _RULES.get(path) or _RULES.get(folder)
+
+
+def kept_paths(copy_type: CopyType) -> list[str]:
+    """The files and folders that the new store has as they are in the source."""
+    return [rule.path for rule in FILE_RULES if rule.treatment(copy_type) == Treatment.KEPT]
 
 
 def object_of(data: bytes | None, path: str) -> dict[str, Any]:
@@ -82,12 +225,7 @@ def object_in(content: Mapping[str, Any], name: str, path: str) -> dict[str, Any
 
 
 def fastjson_text(value: object, depth: int = 0) -> str:
-    r"""The JSON text of a value.
-
-    Args:
-        value: Objects as mappings, whose keys are text or integers; lists, text, numbers, booleans and None.
-        depth: The tabs before the line that the value begins in.
-    """
+    r"""The JSON text of a value."""
     if isinstance(value, str):
         return _quoted(value)
     if isinstance(value, Mapping):
@@ -110,45 +248,25 @@ def _object(value: Mapping[object, object], depth: int) -> str:
 
 
 def _quoted(text: str) -> str:
-    return f'"{_ESCAPED.sub(_escape, text)}"'
-
-
-def _escape(match: re.Match[str]) -> str:
-    return _SHORT.get(match[0]) or f"\\u{ord(match[0]):04X}"
-
-
-@dataclass(frozen=True)
-class TranslatedOffsets:
-    """Offsets of consumers, or of delay levels, in the new store.
-
-    Attributes:
-        dropped: The number of offsets that were left out, because the result has no such queue, by topic.
-    """
-
-    content: bytes
-    kept: int
-    dropped: Mapping[str, int]
+    escaped = _ESCAPED.sub(lambda match: _SHORT.get(match[0]) or f"\\u{ord(match[0]):04X}", text)
+    return f'"{escaped}"'
 
 
 def consumer_offsets_json(
     existing: bytes, translate: Translate, topics: Mapping[str, str] | None = None, path: str = CONSUMER_OFFSETS
-) -> TranslatedOffsets:
-    """The file `config/consumerOffset.json` of the new store; also `lmqConsumerOffset.json`, which has the same form.
+) -> tuple[bytes, int]:
+    """The file `config/consumerOffset.json` of the new store, and the number of offsets whose queues it lacks.
 
-    If two topics become one, a group continues at the smaller one of its two offsets, so that it misses no message.
-
-    Args:
-        translate: The new offset for topic, queue id and offset of the source.
-        topics: New names of topics, by their old names.
-        path: The path of the file, for error messages.
+    `lmqConsumerOffset.json` has the same form. If two topics become one, a group continues at the smaller one of its
+    two offsets, so that it misses no message.
     """
     content, names = object_of(existing, path), topics or {}
     kept: dict[str, dict[int, int]] = {}
-    dropped: Counter[str] = Counter()
+    dropped = 0
     for topic_and_group, offsets in object_in(content, "offsetTable", path).items():
         topic, mark, group = topic_and_group.partition(_GROUP_MARK)
         translated = _translated(offsets, topic, translate, path)
-        dropped[topic] += len(offsets) - len(translated)
+        dropped += len(offsets) - len(translated)
         if not translated and offsets:
             continue
         entry = kept.setdefault(f"{names.get(topic, topic)}{mark}{group}", {})
@@ -157,28 +275,16 @@ def consumer_offsets_json(
     new = {**content, "offsetTable": kept}
     if isinstance(content.get("groupTopicMap"), dict):
         new["groupTopicMap"] = _group_topics(content["groupTopicMap"], kept)
-    lost = {name: count for name, count in dropped.items() if count}
-    return TranslatedOffsets(_new_text(new, existing), sum(map(len, kept.values())), lost)
+    return _new_text(new, existing), dropped
 
 
-def delay_offsets_json(existing: bytes, translate: Translate, path: str = DELAY_OFFSETS) -> TranslatedOffsets:
-    """The file `config/delayOffset.json` of the new store.
-
-    Args:
-        translate: The new offset for topic (that of delayed messages), queue id and offset of the source.
-        path: The path of the file, for error messages.
-    """
-    content = object_of(existing, path)
-    kept: dict[int, int] = {}
-    dropped = 0
-    for level, offset in _numbers(object_in(content, "offsetTable", path), path).items():
-        new = translate(SCHEDULE_TOPIC, level - 1, offset)
-        if new is None:
-            dropped += 1
-        else:
-            kept[level] = new
-    text = _new_text({**content, "offsetTable": kept}, existing)
-    return TranslatedOffsets(text, len(kept), {SCHEDULE_TOPIC: dropped} if dropped else {})
+def delay_offsets_json(existing: bytes, translate: Translate) -> tuple[bytes, int]:
+    """The same for `config/delayOffset.json`, which has an offset for each delay level."""
+    content = object_of(existing, DELAY_OFFSETS)
+    levels = _numbers(object_in(content, "offsetTable", DELAY_OFFSETS), DELAY_OFFSETS)
+    new = {level: translate(SCHEDULE_TOPIC, level - 1, offset) for level, offset in levels.items()}
+    kept = {level: offset for level, offset in new.items() if offset is not None}
+    return _new_text({**content, "offsetTable": kept}, existing), len(new) - len(kept)
 
 
 def _new_text(content: Mapping[str, object], existing: bytes) -> bytes:
@@ -188,7 +294,6 @@ def _new_text(content: Mapping[str, object], existing: bytes) -> bytes:
 
 
 def _translated(offsets: object, topic: str, translate: Translate, path: str) -> dict[int, int]:
-    """The new offsets of the queues that the result has."""
     if not isinstance(offsets, dict):
         raise ConfigError(f"{path}: the offsets of topic {topic!r} are not a JSON object")
     new = {queue_id: translate(topic, queue_id, offset) for queue_id, offset in _numbers(offsets, path).items()}
@@ -234,9 +339,6 @@ def topics_json(
     Topics that a broker makes at its boot are not added.
 
     Args:
-        existing: The file of the source; None if there is none.
-        queues: The number of queues (the largest queue id and 1) of each topic that has messages, by its new name.
-        topics: New names of topics, by their old names.
         versions: The versions of the broker; where they differ, the newer form is written, which all can read.
         timestamp: The time of a new file in milliseconds. A file with other topics than before has another version, so
             that name servers take it over.
@@ -248,12 +350,16 @@ def topics_json(
         new_name = topics.get(name, name)
         if new_name in renamed and name != new_name:
             continue  # two topics become one; the entry of the topic that had the name counts
-        renamed[new_name] = entry if new_name == name else _named(entry, new_name)
+        is_same = new_name == name or not isinstance(entry, dict)
+        renamed[new_name] = entry if is_same else {**entry, "topicName": new_name}
+    at_boot = () if versions.decide(OWN_SYSTEM_TOPICS) is False else _MADE_AT_BOOT_BY_5
     for name, count in queues.items():
-        if name not in renamed and not _is_made_at_boot(name, versions):
+        entry = renamed.get(name)
+        if name not in renamed and not (name in _MADE_AT_BOOT or name.startswith(at_boot)):
             renamed[name] = _new_topic(name, count, versions)
-        elif name in topics.values():
-            renamed[name] = _with_queues(renamed[name], count)
+        elif name in topics.values() and isinstance(entry, dict) and isinstance(entry.get("readQueueNums"), int):
+            # A broker serves no message in a queue after these.
+            renamed[name] = {**entry, "readQueueNums": max(entry["readQueueNums"], count)}
     data_version = _data_version(content.get("dataVersion"), versions, timestamp, is_changed=renamed != table)
     new = {**content, "dataVersion": data_version, "topicConfigTable": renamed}
     return existing if existing is not None and new == content else fastjson_text(new).encode()
@@ -268,17 +374,6 @@ def _data_version(existing: object, versions: BrokerVersions, timestamp: int, *,
     if versions.decide(STATE_VERSION) is False:
         del new["stateVersion"]
     return new
-
-
-def _named(entry: object, name: str) -> object:
-    return {**entry, "topicName": name} if isinstance(entry, dict) else entry
-
-
-def _with_queues(entry: object, count: int) -> object:
-    """The entry with at least `count` queues to read: a broker serves no message in a queue after them."""
-    if isinstance(entry, dict) and isinstance(entry.get("readQueueNums"), int) and entry["readQueueNums"] < count:
-        return {**entry, "readQueueNums": count}
-    return entry
 
 
 def _new_topic(name: str, count: int, versions: BrokerVersions) -> dict[str, object]:
@@ -297,8 +392,3 @@ def _new_topic(name: str, count: int, versions: BrokerVersions) -> dict[str, obj
     if versions.decide(TOPIC_ATTRIBUTES) is False:
         del entry["attributes"]
     return entry
-
-
-def _is_made_at_boot(name: str, versions: BrokerVersions) -> bool:
-    makes_own = versions.decide(OWN_SYSTEM_TOPICS) is not False
-    return name in _MADE_AT_BOOT or (makes_own and name.startswith(_MADE_AT_BOOT_BY_5))

@@ -20,18 +20,33 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spark_mq.format.array_types import Bytes, Flags, Int32s, Int64s
 from spark_mq.format.consume_queue import Queue
+from spark_mq.format.dispatch import LIGHT_PREFIX
+from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.kernels.encode import NONE_WRONG, RecordFields, encode_records, renew_property_crcs
+from spark_mq.format.kernels.gather import gather_bytes
+from spark_mq.format.kernels.properties import find_values
+from spark_mq.format.kernels.property_writer import (
+    ListedPieces,
+    PropertyFault,
+    PropertySources,
+    replace_values,
+    with_property_crcs,
+    write_properties,
+)
 from spark_mq.format.message_id import parse_host
 from spark_mq.format.message_schema import CORRUPT_RECORD, MAX_TIMESTAMP_MILLIS
-from spark_mq.format.pieces import Pieces, no_pieces
+from spark_mq.format.pieces import Pieces, no_pieces, pieces_of_array, pieces_of_bytes
+from spark_mq.format.properties import INNER_MULTI_DISPATCH
 from spark_mq.format.record import (
     BORN_HOST_V6_FLAG,
     HOST_V4_SIZE,
@@ -42,11 +57,28 @@ from spark_mq.format.record import (
     TRANSACTION_COMMIT_TYPE,
     TRANSACTION_TYPE_MASK,
 )
-from spark_mq.restorer.encoding_rules import DEFAULT_BORN_HOST, DEFAULT_STORE_HOST, EncodingRules
-from spark_mq.restorer.properties_column import count_dispatched, read_properties
-from spark_mq.restorer.record_columns import Hosts, number_queues, one_host, read_bodies, read_hosts, read_topics
-from spark_mq.restorer.source_columns import SourceColumns, check_columns
+from spark_mq.restorer.record_columns import ChunkRows, one_host, read_bodies, read_hosts, read_queues
+from spark_mq.restorer.source_columns import (
+    DEFAULT_BORN_HOST,
+    DEFAULT_STORE_HOST,
+    EncodingRules,
+    SourceColumns,
+    check_columns,
+    is_list,
+)
 
+MAX_PROPERTIES_SIZE = 32_767
+
+_TOPIC_PROPERTIES = (b"REAL_TOPIC", b"RETRY_TOPIC")
+_FAULTS = {
+    PropertyFault.NAME_SEPARATOR: "the name of a property contains the character 1 or 2, which separates properties",
+    PropertyFault.VALUE_SEPARATOR: (
+        "a property, a tag or a key contains the character 1 or 2, which separates properties "
+        "(column properties_bytes can have such a value)"
+    ),
+    PropertyFault.EMPTY_NAME: "the name of a property is empty",
+    PropertyFault.KEY_WITH_SPACE: "a key in column keys contains a space, which separates keys",
+}
 _SIZE = 16
 _DIGITS = 2 * _SIZE
 _BLOCK_BITS = 16
@@ -64,16 +96,131 @@ _EXACT_COLUMNS = ("properties_bytes", "stored_body", "born_host", "store_host", 
 """The columns without which a record can have another size than it had."""
 
 
-def make_unique_keys(store_host: bytes, now: int, partition: int, first_row: int, born_timestamps: Int64s) -> Pieces:
-    """A unique key for each of the rows of a batch.
+def read_properties(columns: SourceColumns, rules: EncodingRules, made_keys: Pieces) -> Pieces:
+    """The properties of each row: `properties_bytes`, or else those of the other columns."""
+    properties = columns.pieces("properties_bytes")
+    if not properties.is_given().all():
+        properties = _written_properties(columns, properties, made_keys)
+    if rules.topics:
+        properties = _with_new_topics(properties, rules.topics)
+    if rules.properties_crc and not rules.is_faithful:
+        properties = with_property_crcs(properties)
+    columns.check(
+        properties.lengths > MAX_PROPERTIES_SIZE,
+        lambda row: (
+            f"the properties have {properties.lengths[row]} bytes: a message can have {MAX_PROPERTIES_SIZE} at most"
+        ),
+    )
+    return properties
 
-    Args:
-        store_host: The stored bytes of the store host.
-        now: The time of the restore, in milliseconds since the epoch.
-        partition: The number of the partition that contains the rows.
-        first_row: The number of the batch's first row in its partition.
-        born_timestamps: The born time of each row, in milliseconds since the epoch, of years 1970 to 9999.
+
+def count_dispatched(properties: Pieces, queue_ids: Int32s) -> Counter[Queue]:
+    """How often messages name other queues in INNER_MULTI_DISPATCH, by queue.
+
+    A light message queue has id 0, any other one that of the message (`ConsumeQueue.multiDispatchLmqQueue`@5.3.3).
     """
+    starts, lengths = _values_of(properties, INNER_MULTI_DISPATCH)
+    rows = np.flatnonzero(lengths > 0)
+    names = pc.split_pattern(_binary_array(Pieces(properties.buffer, starts, lengths).take(rows)), b",")
+    queues = pa.table([names.flatten(), pa.array(queue_ids[rows]).take(pc.list_parent_indices(names))], ["name", "id"])
+    counts: Counter[Queue] = Counter()
+    for row in queues.group_by(["name", "id"]).aggregate([([], "count_all")]).to_pylist():
+        topic = decode_utf8(row["name"])
+        counts[topic, 0 if topic.startswith(LIGHT_PREFIX) else row["id"]] += row["count_all"]
+    return counts
+
+
+def _written_properties(columns: SourceColumns, stored: Pieces, made_keys: Pieces) -> Pieces:
+    names, values = _no_lists(columns.size), no_pieces(0)
+    if columns.has("properties"):
+        maps, given = columns.array("properties"), columns.is_given("properties")
+        names, values = _listed(given, maps.offsets, maps.keys), _listed(given, maps.offsets, maps.items).pieces
+    unique_keys = columns.pieces("unique_key")
+    sources = PropertySources(
+        stored=stored,
+        names=names,
+        values=values,
+        tags=columns.pieces("tags"),
+        keys=_keys(columns),
+        keys_are_lists=columns.has("keys") and is_list(columns.array("keys").type),
+        unique_keys=_first_given(unique_keys, made_keys),
+    )
+    properties, faults = write_properties(sources)
+    columns.check(faults != PropertyFault.NONE, lambda row: _FAULTS[PropertyFault(int(faults[row]))])
+    return properties
+
+
+def _keys(columns: SourceColumns) -> ListedPieces:
+    if not columns.has("keys"):
+        return _no_lists(columns.size)
+    keys = columns.array("keys")
+    if is_list(keys.type):
+        return _listed(columns.is_given("keys"), keys.offsets, keys.values)
+    rows = np.arange(columns.size, dtype=np.int64)
+    return ListedPieces(rows, rows + 1, pieces_of_array(keys))
+
+
+def _listed(given: Flags, offsets: pa.Array, values: pa.Array) -> ListedPieces:
+    """The lists of the rows. `values` can have the elements of many more rows."""
+    ends = offsets.to_numpy().astype(np.int64)
+    start, stop = int(ends[0]), int(ends[-1])
+    ends = ends - start
+    pieces = pieces_of_array(values.slice(start, stop - start))
+    return ListedPieces(ends[:-1], np.where(given, ends[1:], ends[:-1]), pieces)
+
+
+def _no_lists(count: int) -> ListedPieces:
+    zeros = np.zeros(count, np.int64)
+    return ListedPieces(zeros, zeros, no_pieces(0))
+
+
+def _first_given(first: Pieces, second: Pieces) -> Pieces:
+    """The pieces of `first`, and those of `second` where `first` has none or an empty one."""
+    if not second.is_given().any():
+        return first
+    is_first = first.lengths > 0
+    starts = np.where(is_first, first.starts, second.starts + first.buffer.size)
+    lengths = np.where(is_first, first.lengths, second.lengths).astype(np.int32)
+    return Pieces(np.concatenate([first.buffer, second.buffer]), starts, lengths)
+
+
+def _with_new_topics(properties: Pieces, topics: Mapping[str, str]) -> Pieces:
+    new_names = {old.encode("utf-8"): new.encode("utf-8") for old, new in topics.items()}
+    for name in _TOPIC_PROPERTIES:
+        starts, lengths = _values_of(properties, name)
+        distinct = _binary_array(Pieces(properties.buffer, starts, lengths)).dictionary_encode()
+        found = [new_names.get(value) for value in distinct.dictionary.to_pylist()]
+        if any(new is not None for new in found):
+            renamed = pieces_of_bytes([new or b"" for new in found])
+            is_renamed = np.array([new is not None for new in found], np.bool_)
+            renamed = Pieces(renamed.buffer, renamed.starts, np.where(is_renamed, renamed.lengths, -1).astype(np.int32))
+            properties = replace_values(properties, starts, lengths, renamed.take(distinct.indices.to_numpy()))
+    return properties
+
+
+def _binary_array(pieces: Pieces) -> pa.Array:
+    """The pieces as an array; NULL is an empty value."""
+    out, offsets = np.empty(pieces.total(), np.uint8), np.empty(pieces.size + 1, np.int32)
+    gather_bytes(pieces.buffer, pieces.starts, pieces.lengths, out, offsets)
+    return pa.Array.from_buffers(pa.binary(), pieces.size, [None, pa.py_buffer(offsets), pa.py_buffer(out)])
+
+
+def _values_of(properties: Pieces, name: bytes) -> tuple[Int64s, Int32s]:
+    starts, lengths = np.empty(properties.size, np.int64), np.empty(properties.size, np.int32)
+    find_values(
+        properties.buffer,
+        properties.starts,
+        properties.lengths,
+        np.frombuffer(name, np.uint8),
+        np.array([len(name)], np.int64),
+        starts,
+        lengths,
+    )
+    return starts, lengths
+
+
+def make_unique_keys(store_host: bytes, now: int, partition: int, first_row: int, born_timestamps: Int64s) -> Pieces:
+    """A unique key for each of the rows of a batch."""
     count = born_timestamps.size
     rows = first_row + np.arange(count, dtype=np.int64)
     keys: npt.NDArray[np.uint8] = np.empty((count, _SIZE), np.uint8)
@@ -91,27 +238,10 @@ def make_unique_keys(store_host: bytes, now: int, partition: int, first_row: int
 
 @dataclass(frozen=True)
 class EncodedMessages:
-    """Records, in the order of their rows, and what decides about their places.
-
-    Attributes:
-        data: The bytes of all records, one after the other.
-        positions: Where each record starts in `data`.
-        sizes: The bytes of each record.
-        commit_log_offsets: The commit log offset of each row; `UNKNOWN` if it has none.
-        old_queue_offsets: The queue offset of each row; `UNKNOWN` if it has none.
-        store_timestamps: The store time of each record, in milliseconds since the epoch.
-        queue_numbers: The number of each record's queue in `queues`.
-        queues: The topic and the queue id of each distinct queue.
-        dispatched: How many units the messages have in other queues, which they name, by queue.
-    """
+    """Records, in the order of their rows; `dispatched` has their units in other queues, which they name, by queue."""
 
     data: Bytes
-    positions: Int64s
-    sizes: Int32s
-    commit_log_offsets: Int64s
-    old_queue_offsets: Int64s
-    store_timestamps: Int64s
-    queue_numbers: Int32s
+    rows: ChunkRows
     queues: tuple[Queue, ...]
     dispatched: Counter[Queue]
 
@@ -133,41 +263,49 @@ def encode_messages(
     | times | `*_timestamp_millis`; else `*_timestamp`; else the store time, which is by default `rules.now` |
     | version | V1, or V2 if a topic has more than 127 bytes; of a faithful message the one that fits `store_size` |
     | offsets, also of a prepared transaction | the row's if the message is faithful; else 0 |
-
-    Args:
-        rules: How rows become records.
-        partition: The number of the partition that contains the rows. With `first_row`, it decides about unique keys.
-        first_row: The number of the batch's first row in its partition.
     """
     check_columns(batch.schema, rules.is_faithful)
     columns = SourceColumns(batch, first_row)
-    _check_damage(columns)
-    if rules.is_faithful:
-        _check_offsets(columns)
+    reasons = columns.pieces(CORRUPT_RECORD)
+    columns.check(
+        reasons.is_given(),
+        lambda row: (
+            f"the row is damaged ({reasons.piece(row)[:200].decode('utf-8', 'replace')!r}), and damage cannot be "
+            f"restored: leave out the rows of which {CORRUPT_RECORD} is not NULL"
+        ),
+    )
+    for name in ("commit_log_offset", "queue_offset") if rules.is_faithful else ():
+        columns.check(
+            ~columns.is_given(name),
+            f"{name} is NULL, so the message cannot keep it: give messages new offsets (renumber)",
+        )
     commit_log_offsets = columns.numbers("commit_log_offset", 0, _MAX_COMMIT_LOG_OFFSET, UNKNOWN)
     queue_offsets = columns.numbers("queue_offset", 0, _MAX_QUEUE_OFFSET, UNKNOWN)
     is_from_source: Flags = commit_log_offsets >= 0
-    topics = read_topics(columns, rules, is_from_source)
-    queue_ids = columns.numbers("queue_id", 0, _MAX_INT32 - 1).astype(np.int32)
-    queue_numbers, queues = number_queues(topics, queue_ids)
+    topics, queue_ids, queue_numbers, queues = read_queues(columns, rules, is_from_source)
     sys_flags = _sys_flags(columns)
-    bodies = read_bodies(columns, rules, sys_flags, _int32s(columns, "body_crc"), is_from_source)
+    bodies = read_bodies(columns, rules, sys_flags, is_from_source)
     store_timestamps = _times(columns, "store_timestamp", 1, is_from_source, np.int64(rules.now))
     born_timestamps = _times(columns, "born_timestamp", 0, is_from_source, store_timestamps)
     was_v6 = sys_flags & BORN_HOST_V6_FLAG != 0
     born_hosts = read_hosts(columns, "born_host", DEFAULT_BORN_HOST, was_v6, is_from_source)
-    store_hosts = _store_hosts(columns, rules, sys_flags & STORE_HOST_V6_FLAG != 0, is_from_source)
+    if rules.store_host is not None:
+        store_hosts = one_host(rules.store_host, columns.size)
+    else:
+        was_v6 = sys_flags & STORE_HOST_V6_FLAG != 0
+        store_hosts = read_hosts(columns, "store_host", DEFAULT_STORE_HOST, was_v6, is_from_source)
     made_keys = _made_keys(rules, partition, first_row, born_timestamps, is_from_source)
     prepared_offsets = columns.numbers("prepared_transaction_offset", _MIN_INT64, _MAX_INT64)
     zeros = np.broadcast_to(np.int64(0), columns.size)
     properties = read_properties(columns, rules, made_keys)
+    host_bits = np.where(born_hosts.is_v6, BORN_HOST_V6_FLAG, 0) | np.where(store_hosts.is_v6, STORE_HOST_V6_FLAG, 0)
     fields = RecordFields(
-        is_v2=topics.pieces.lengths > _MAX_V1_TOPIC,
+        is_v2=topics.lengths > _MAX_V1_TOPIC,
         queue_ids=queue_ids,
         flags=_int32s(columns, "flag"),
         queue_offsets=queue_offsets if rules.is_faithful else zeros,
         commit_log_offsets=commit_log_offsets if rules.is_faithful else zeros,
-        sys_flags=_with_host_bits(bodies.sys_flags, born_hosts, store_hosts),
+        sys_flags=(bodies.sys_flags & ~(BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG) | host_bits).astype(np.int32),
         born_timestamps=born_timestamps,
         born_hosts=born_hosts.buffer,
         born_host_starts=born_hosts.starts,
@@ -179,28 +317,19 @@ def encode_messages(
         bodies=bodies.contents,
         stored_bodies=bodies.stored,
         has_stored_body=bodies.has_stored,
-        body_crcs=bodies.body_crcs,
+        body_crcs=_int32s(columns, "body_crc"),
         has_body_crc=bodies.has_body_crc,
-        topics=topics.pieces,
+        topics=topics,
         properties=properties,
     )
-    data, positions, sizes = _written(columns, rules, fields)
-    in_queues = np.flatnonzero(np.isin(sys_flags & TRANSACTION_TYPE_MASK, (0, TRANSACTION_COMMIT_TYPE)))
-    return EncodedMessages(
-        data,
-        positions,
-        sizes,
-        commit_log_offsets,
-        queue_offsets,
-        store_timestamps,
-        queue_numbers,
-        queues,
-        count_dispatched(properties.take(in_queues), queue_ids[in_queues]),
-    )
+    data, sizes = _written(columns, rules, fields)
+    has_unit: Flags = np.isin(sys_flags & TRANSACTION_TYPE_MASK, (0, TRANSACTION_COMMIT_TYPE))
+    in_queues = np.flatnonzero(has_unit)
+    rows = ChunkRows(sizes, commit_log_offsets, queue_offsets, queue_numbers, has_unit, store_timestamps)
+    return EncodedMessages(data, rows, queues, count_dispatched(properties.take(in_queues), queue_ids[in_queues]))
 
 
-def _written(columns: SourceColumns, rules: EncodingRules, fields: RecordFields) -> tuple[Bytes, Int64s, Int32s]:
-    """The bytes of the records, where each record starts, and its size."""
+def _written(columns: SourceColumns, rules: EncodingRules, fields: RecordFields) -> tuple[Bytes, Int32s]:
     if rules.is_faithful and columns.has("store_size"):
         fields = _with_stored_sizes(columns, rules, fields)
     columns.check(
@@ -223,27 +352,10 @@ def _written(columns: SourceColumns, rules: EncodingRules, fields: RecordFields)
                 "if bodies were changed"
             ),
         )
-    renew_property_crcs(data, positions, _is_changed(columns, rules))
-    return data, positions, sizes.astype(np.int32)
-
-
-def _check_damage(columns: SourceColumns) -> None:
-    reasons = columns.pieces(CORRUPT_RECORD)
-    columns.check(
-        reasons.is_given(),
-        lambda row: (
-            f"the row is damaged ({reasons.piece(row)[:200].decode('utf-8', 'replace')!r}), and damage cannot be "
-            f"restored: leave out the rows of which {CORRUPT_RECORD} is not NULL"
-        ),
-    )
-
-
-def _check_offsets(columns: SourceColumns) -> None:
-    for name in ("commit_log_offset", "queue_offset"):
-        columns.check(
-            ~columns.is_given(name),
-            f"{name} is NULL, so the message cannot keep it: give messages new offsets (renumber)",
-        )
+    keeps_bytes = rules.is_faithful and rules.store_host is None
+    is_changed = ~columns.is_given("properties_bytes") if keeps_bytes else np.ones(columns.size, np.bool_)
+    renew_property_crcs(data, positions, is_changed)
+    return data, sizes.astype(np.int32)
 
 
 def _int32s(columns: SourceColumns, name: str) -> Int32s:
@@ -275,22 +387,9 @@ def _times(
     return np.where(given, values, default)
 
 
-def _store_hosts(columns: SourceColumns, rules: EncodingRules, was_v6: Flags, is_from_source: Flags) -> Hosts:
-    if rules.store_host is not None:
-        return one_host(rules.store_host, columns.size)
-    return read_hosts(columns, "store_host", DEFAULT_STORE_HOST, was_v6, is_from_source)
-
-
-def _with_host_bits(sys_flags: Int32s, born_hosts: Hosts, store_hosts: Hosts) -> Int32s:
-    bits = np.where(born_hosts.is_v6, BORN_HOST_V6_FLAG, 0) | np.where(store_hosts.is_v6, STORE_HOST_V6_FLAG, 0)
-    flags: Int32s = (sys_flags & ~(BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG) | bits).astype(np.int32)
-    return flags
-
-
 def _made_keys(
     rules: EncodingRules, partition: int, first_row: int, born_timestamps: Int64s, is_from_source: Flags
 ) -> Pieces:
-    """The unique keys of the rows that were in no store."""
     if is_from_source.all():
         return no_pieces(is_from_source.size)
     store_host = parse_host(rules.store_host or DEFAULT_STORE_HOST)
@@ -317,7 +416,6 @@ def _with_stored_sizes(columns: SourceColumns, rules: EncodingRules, fields: Rec
 
 
 def _what_changed(columns: SourceColumns, rules: EncodingRules, more: int) -> str:
-    """Why a message takes `more` bytes than in its source, and what to do."""
     if rules.store_host is not None and abs(more) == HOST_V6_SIZE - HOST_V4_SIZE:
         old, new = ("IPv4", "IPv6") if more > 0 else ("IPv6", "IPv4")
         return f"store host {rules.store_host} is an {new} address, and the source has an {old} one: give one of these"
@@ -325,10 +423,3 @@ def _what_changed(columns: SourceColumns, rules: EncodingRules, more: int) -> st
     if not missing:
         return "a value was changed: restore the values of the source"
     return f"columns {', '.join(missing)} are missing, which have its exact bytes: read them, too"
-
-
-def _is_changed(columns: SourceColumns, rules: EncodingRules) -> Flags:
-    """Which records have other bytes than their source, so that their property CRC is computed again."""
-    if rules.is_faithful and rules.store_host is None:
-        return ~columns.is_given("properties_bytes")
-    return np.ones(columns.size, np.bool_)

@@ -20,8 +20,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -38,17 +38,14 @@ from spark_mq.restorer.config_files import (
     DELAY_OFFSETS,
     LMQ_CONSUMER_OFFSETS,
     TOPICS,
+    CopyType,
     Translate,
-    TranslatedOffsets,
+    Treatment,
     consumer_offsets_json,
     delay_offsets_json,
-    topics_json,
-)
-from spark_mq.restorer.file_rules import (
-    Situation,
-    Treatment,
     kept_paths,
     rule_of,
+    topics_json,
 )
 from spark_mq.restorer.offset_map import OffsetMap, QueueOffset
 from spark_mq.restorer.placement import NewLog
@@ -69,32 +66,8 @@ _FILES_OF_TOPICS = {
 _OFFSET_FILES = (CONSUMER_OFFSETS, LMQ_CONSUMER_OFFSETS, DELAY_OFFSETS)
 
 
-@dataclass(frozen=True)
-class EmptyQueueFile:
-    """The file of a queue without a message.
-
-    Attributes:
-        content: Its units; zeros follow them.
-    """
-
-    name: str
-    content: bytes
-
-
-@dataclass(frozen=True)
-class EmptyQueues:
-    """The queues without a message.
-
-    Attributes:
-        left_out: The queues that did not: their next message gets offset 0 again.
-    """
-
-    written: tuple[Queue, ...]
-    left_out: tuple[Queue, ...]
-
-
-def empty_queue_file(next_offset: int, file_size: int) -> EmptyQueueFile:
-    """The one file of a queue that has no message, and whose next message gets an offset."""
+def empty_queue_file(next_offset: int, file_size: int) -> tuple[str, bytes]:
+    """Name and units of the one file of a queue that has no message; zeros follow the units."""
     units_per_file, rest = divmod(file_size, UNIT_SIZE)
     if rest or units_per_file < 1:
         raise OptionError(f"mappedFileSizeConsumeQueue={file_size}: queue files consist of units of {UNIT_SIZE} bytes")
@@ -103,87 +76,78 @@ def empty_queue_file(next_offset: int, file_size: int) -> EmptyQueueFile:
         raise OptionError(f"a queue file cannot end at queue offset {next_offset}")
     units = pre_blank(next_offset - file_number * units_per_file)
     units[-1] = _LAST_UNIT
-    return EmptyQueueFile(queue_file_name(file_number, file_size), units.tobytes())
+    return queue_file_name(file_number, file_size), units.tobytes()
 
 
 def write_empty_queues(
     folder: Location, next_offsets: Mapping[Queue, int], file_size: int, log_start: int, modified_millis: int
-) -> EmptyQueues:
-    """Write the files of queues that have no message.
+) -> tuple[list[Queue], list[Queue]]:
+    """Write the files of queues that have no message, into the folder `consumequeue` of the new store.
 
-    Args:
-        folder: The folder `consumequeue` of the new store.
-        next_offsets: The next offset of each queue without a message, by topic and queue id. A queue with offset 0 is
-            no queue yet.
-        log_start: The commit log offset of the first segment of the new store.
-        modified_millis: The modification time of the files, in milliseconds: that of the last message, for example.
+    A queue whose next offset is 0 is no queue yet.
 
     Returns:
         The queues that were written, and those that were left out: the log begins at 0, or a name or an offset is not
-        valid.
+        valid. The next message of these gets offset 0 again.
     """
-    written, left_out = [], []
+    written, left_out = list[Queue](), list[Queue]()
     for (topic, queue_id), next_offset in sorted(next_offsets.items()):
         if next_offset == 0:
             continue
+        is_possible = sum(_LAST_UNIT[:2]) <= log_start and is_topic_name(topic) and 0 <= queue_id < 1 << 31
         try:
-            file = empty_queue_file(next_offset, file_size)
+            name, content = empty_queue_file(next_offset, file_size)
         except OptionError:
-            left_out.append((topic, queue_id))
-            continue
-        if sum(_LAST_UNIT[:2]) > log_start or not is_topic_name(topic) or not 0 <= queue_id < 1 << 31:
-            left_out.append((topic, queue_id))
-            continue
-        publish(folder / topic / str(queue_id) / file.name, file.content, file_size, modified_millis)
-        written.append((topic, queue_id))
-    return EmptyQueues(tuple(written), tuple(left_out))
+            is_possible = False
+        if is_possible:
+            publish(folder / topic / str(queue_id) / name, content, file_size, modified_millis)
+        (written if is_possible else left_out).append((topic, queue_id))
+    return written, left_out
 
 
 def finish_store(job: StoreJob, store: Location, log: NewLog, offset_map: OffsetMap | None) -> list[str]:
     """Write everything that is left into a new store; returns what a user has to know, a sentence each.
 
-    Args:
-        store: The new store, with log, queues, index, and the checkpoint of a rebuild.
-        offset_map: The old and the new offsets; None if offsets and ids stay.
+    The new store has log, queues, index, and the checkpoint of a rebuild.
     """
-    empty = _write_empty_queues(job, store, log)
-    notes = list(empty.notes)
-    next_offsets = {**log.next_offsets, **empty.next_offsets}
-    notes += _write_config(job, store, log, _translation(job, next_offsets, offset_map))
-    _write_checkpoint(job, store, log)
+    empty, notes = _write_empty_queues(job, store, log)
+    translate = _translation(job, {**log.plan.next_queue_offsets, **empty}, offset_map)
+    notes += _write_config(job, store, log, translate)
+    rebuilt = Checkpoint.load(store)
+    checkpoint = restored_checkpoint(
+        job.source.files.get(CHECKPOINT),
+        last_store_timestamp=log.last_store_timestamp,
+        index_end_timestamp=rebuilt.index_msg_timestamp,
+        last_unit_offset=rebuilt.logics_physical_offset,
+        versions=job.broker_versions,
+        log_end=log.end,
+        has_new_offsets=job.copy_type == CopyType.RENUMBERED,
+    )
+    publish(store / CHECKPOINT, checkpoint.encode(), CHECKPOINT_SIZE)
     return notes
 
 
-@dataclass(frozen=True)
-class _EmptyQueues:
-    next_offsets: Mapping[Queue, int]
-    notes: Sequence[str]
-
-
-def _write_empty_queues(job: StoreJob, store: Location, log: NewLog) -> _EmptyQueues:
-    """Make the files of queues whose messages have all expired, or were left out, if offsets stay."""
-    origin, facts, situation = job.origin, job.origin.facts, job.situation
-    if facts is None or situation == Situation.RENUMBERED:
-        return _EmptyQueues({}, ())
-    missing = {
-        queue: offset for queue, offset in facts.next_offsets.items() if queue not in log.next_offsets and offset
-    }
+def _write_empty_queues(job: StoreJob, store: Location, log: NewLog) -> tuple[dict[Queue, int], list[str]]:
+    """The next offsets of queues whose messages have all expired, or were left out, if offsets stay; and notes."""
+    source, known = job.source, log.plan.next_queue_offsets
+    if job.copy_type == CopyType.RENUMBERED:
+        return {}, []
+    missing = {queue: offset for queue, offset in source.next_offsets.items() if queue not in known and offset}
     folder = store / CONSUME_QUEUE
     file_size = job.request.broker_conf.consume_queue_file_size or DEFAULT_FILE_SIZE
-    if situation == Situation.WHOLE and origin.location is not None:
-        existing = queue_folders(origin.location / CONSUME_QUEUE)
-        kept, lost = carry_over(existing, log.next_offsets, folder, file_size)
+    if job.copy_type == CopyType.WHOLE and source.location is not None:
+        kept, lost = carry_over(queue_folders(source.location / CONSUME_QUEUE), known, folder, file_size)
         names = set(kept)
-        return _EmptyQueues({q: offset for q, offset in missing.items() if f"{q[0]}/{q[1]}" in names}, lost)
-    made = write_empty_queues(folder, missing, file_size, log.start, log.last_store_timestamp)
+        return {q: offset for q, offset in missing.items() if f"{q[0]}/{q[1]}" in names}, list(lost)
+    written, left_out = write_empty_queues(folder, missing, file_size, log.start, log.last_store_timestamp)
     notes = []
-    if made.left_out:
-        first = ", ".join(f"{topic}/{queue_id}" for topic, queue_id in made.left_out[:3])
+    if left_out:
+        first = ", ".join(f"{topic}/{queue_id}" for topic, queue_id in left_out[:3])
         notes.append(
-            f"{len(made.left_out):,} queues have no message left ({first}{', ...' if len(made.left_out) > 3 else ''}): "
-            "their next message gets offset 0 again. Only a log that does not start at 0 can keep such an offset"
+            f"{len(left_out):,} queues have no message left ({first}{', ...' if len(left_out) > 3 else ''}): their "
+            "next message gets offset 0 again. Only a log that does not start at 0 can keep such an offset"
         )
-    return _EmptyQueues({queue: missing[queue] for queue in made.written}, notes)
+    return {queue: missing[queue] for queue in written}, notes
 
 
 def _translation(job: StoreJob, next_offsets: Mapping[Queue, int], offset_map: OffsetMap | None) -> Translate:
@@ -191,21 +155,20 @@ def _translation(job: StoreJob, next_offsets: Mapping[Queue, int], offset_map: O
 
     An offset 0 is always right: a queue that does not exist begins there.
     """
-    origin, situation = job.origin, job.situation
-    if situation == Situation.WHOLE:
+    if job.copy_type == CopyType.WHOLE:
         return lambda topic, queue_id, offset: offset
-    if situation == Situation.PARTIAL:
+    if job.copy_type == CopyType.PARTIAL:
 
         def within(topic: str, queue_id: int, offset: int) -> int | None:
             end = next_offsets.get((topic, queue_id), 0)
             return min(offset, end) if end or offset == 0 else None
 
         return within
-    if offset_map is None or origin.facts is None:
+    if offset_map is None:
         return lambda topic, queue_id, offset: None
     wanted: list[QueueOffset] = []
     for path in _OFFSET_FILES:
-        content = origin.facts.files.get(path)
+        content = job.source.files.get(path)
         if content is not None:
             # The first pass only asks which offsets there are.
             _translated(path, content, lambda *offset: wanted.append(offset), {})
@@ -213,56 +176,48 @@ def _translation(job: StoreJob, next_offsets: Mapping[Queue, int], offset_map: O
     return lambda topic, queue_id, offset: found.get((topic, queue_id, offset), 0 if offset == 0 else None)
 
 
-def _translated(path: str, content: bytes, translate: Translate, topics: Mapping[str, str]) -> TranslatedOffsets:
+def _translated(path: str, content: bytes, translate: Translate, topics: Mapping[str, str]) -> tuple[bytes, int]:
     if path == DELAY_OFFSETS:
         return delay_offsets_json(content, translate)
     return consumer_offsets_json(content, translate, topics, path)
 
 
 def _write_config(job: StoreJob, store: Location, log: NewLog, translate: Translate) -> list[str]:
-    origin, request, situation, notes = job.origin, job.request, job.situation, []
-    facts = origin.facts
-    files = dict(facts.files) if facts is not None else {}
-    files.pop(CHECKPOINT, None)
-    new = {
-        TOPICS: topics_json(
-            files.pop(TOPICS, None), log.queue_counts, request.topics, job.broker_versions, log.last_store_timestamp
-        )
-    }
+    source, topics, copy_type, notes = job.source, job.request.topic_map, job.copy_type, list[str]()
+    files = {path: content for path, content in source.files.items() if path != CHECKPOINT}
+    existing, counts = files.pop(TOPICS, None), log.queue_counts
+    new = {TOPICS: topics_json(existing, counts, topics, job.broker_versions, log.last_store_timestamp)}
     for path, content in files.items():
         rule = rule_of(path)
         if rule is None:
             notes.append(f"{path} is left out: it is not known what a broker does with it")
-        elif rule.treatment(situation) == Treatment.LEFT_OUT:
-            if path not in _FILES_OF_TOPICS or _FILES_OF_TOPICS[path] in log.queue_counts:
+        elif rule.treatment(copy_type) == Treatment.LEFT_OUT:
+            if path not in _FILES_OF_TOPICS or _FILES_OF_TOPICS[path] in counts:
                 notes.append(f"{path} is left out: {rule.reason}")
         elif path in _OFFSET_FILES:
-            translated = _translated(path, content, translate, request.topics)
-            new[path] = translated.content
-            if translated.dropped:
-                count = sum(translated.dropped.values())
-                notes.append(f"{path}: offsets in queues without a message here are left out ({count:,})")
+            new[path], dropped = _translated(path, content, translate, topics)
+            if dropped:
+                notes.append(f"{path}: offsets in queues without a message here are left out ({dropped:,})")
         else:
             new[path] = content
-    if SCHEDULE_TOPIC in log.queue_counts and DELAY_OFFSETS not in new:
+    if SCHEDULE_TOPIC in counts and DELAY_OFFSETS not in new:
         notes.append(
             f"the source has no {DELAY_OFFSETS}: a broker delivers all messages in {SCHEDULE_TOPIC} again, also those "
             "that were delivered before (--only-delivered leaves them out)"
         )
     for path, content in new.items():
         publish(store / path, content, len(content))
-    for path in () if facts is None else facts.databases:
+    for path in source.databases:
         rule = rule_of(f"{path}/")
         notes.append(f"{path} is left out: {'it is not known' if rule is None else rule.reason}")
-    notes += () if facts is None else facts.form_notes
-    if origin.location is not None:
-        _copy_other_files(origin.location, store, situation)
-    return notes
+    if source.location is not None:
+        _copy_other_files(source.location, store, copy_type)
+    return [*notes, *source.form_notes]
 
 
-def _copy_other_files(source: Location, store: Location, situation: Situation) -> None:
+def _copy_other_files(source: Location, store: Location, copy_type: CopyType) -> None:
     """Copy the files and folders outside of `config/` that stay as they are; timerwheel is a sparse file."""
-    for path in kept_paths(situation):
+    for path in kept_paths(copy_type):
         if path.startswith(CONFIG):
             continue
         name = path.rstrip("/")
@@ -277,20 +232,6 @@ def _copy_other_files(source: Location, store: Location, situation: Situation) -
         elif (source / name).is_file:
             os.makedirs((store / name).parent.path, exist_ok=True)
             shutil.copy2((source / name).path, (store / name).path)
-
-
-def _write_checkpoint(job: StoreJob, store: Location, log: NewLog) -> None:
-    facts, rebuilt = job.origin.facts, Checkpoint.load(store)
-    checkpoint = restored_checkpoint(
-        None if facts is None else facts.files.get(CHECKPOINT),
-        last_store_timestamp=log.last_store_timestamp,
-        index_end_timestamp=rebuilt.index_msg_timestamp,
-        last_unit_offset=rebuilt.logics_physical_offset,
-        versions=job.broker_versions,
-        log_end=log.end,
-        has_new_offsets=job.situation == Situation.RENUMBERED,
-    )
-    publish(store / CHECKPOINT, checkpoint.encode(), CHECKPOINT_SIZE)
 
 
 def restored_checkpoint(
@@ -308,15 +249,6 @@ def restored_checkpoint(
     Its offsets matter in controller mode, where a broker dispatches the log again from `confirmPhyOffset` on
     (`DefaultMessageStore.start`, `CommitLog.getConfirmOffset`@5.3.3); other brokers replace it at their boot. With new
     offsets it is the end of the log if it was set, and `masterFlushedOffset` is unset: it is an offset of another log.
-
-    Args:
-        existing: The file of the source; None if there is none.
-        last_store_timestamp: The store time of the last message in the log, in milliseconds.
-        index_end_timestamp: The latest end timestamp of an index file, in milliseconds.
-        last_unit_offset: The commit log offset of the last message that has a unit; 0 if it is not written.
-        versions: The versions of the new broker that are possible.
-        log_end: The commit log offset after the last message.
-        has_new_offsets: Whether messages have other commit log offsets than in the source.
     """
     checkpoint = Checkpoint.decode(existing or b"")
     confirm, flushed = checkpoint.confirm_phy_offset, checkpoint.master_flushed_offset

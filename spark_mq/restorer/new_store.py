@@ -14,12 +14,12 @@ import errno
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import count
-from typing import Final, TypeVar
+from typing import Any, Final
 
 from spark_mq.errors import InvalidMessageError, StorageError
 from spark_mq.format.broker_version import MIN_OFFSET_BY_HALVING
@@ -36,14 +36,7 @@ from spark_mq.job.task_errors import reason_of
 from spark_mq.restorer.chunk import Chunk
 from spark_mq.restorer.finish import finish_store
 from spark_mq.restorer.offset_map import complete_map
-from spark_mq.restorer.placement import (
-    LEADING,
-    LogPlan,
-    NewLog,
-    place_after,
-    place_as_before,
-    with_leading_segments,
-)
+from spark_mq.restorer.placement import LEADING, LogPlan, place_after, place_as_before, with_leading_segments
 from spark_mq.restorer.report import RestoreReport
 from spark_mq.restorer.restore_request import CHUNKS, PROGRESS, STORE
 from spark_mq.restorer.store_job import Stage, StoreJob
@@ -59,7 +52,6 @@ _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 _NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)
 """Errors of a system, or of a filesystem such as NFS, that cannot exchange two names."""
-_Item = TypeVar("_Item")
 
 _MARK: Final = f"{COMMIT_LOG}/{RESTORE_UNFINISHED}"
 _COPIERS: Final = 8
@@ -73,20 +65,18 @@ def put_in_place(made: Location, store: Location, replaces: bool = False) -> str
 
     Nothing is deleted. On Linux, the final name is that of a whole store at every moment, also if the process is
     killed. A filesystem that cannot exchange two names has no store of that name for a moment.
-
-    Args:
-        made: The new store, on the same filesystem.
-        store: The final name; an empty folder may have it.
-        replaces: Whether a store that has the name is set aside.
     """
-    with _named(store):
-        _sync_folders(made.path)
+    try:
+        for folder, _, _ in os.walk(made.path):
+            sync_folder(folder)
         if not (replaces and store.entries()):
             os.rename(made.path, store.path)
             sync_folder(store.parent.path)
             return None
         with store_lock(store, or_else=None):
-            backup = _new_name(store)
+            name = f"{store.path}{BACKUP}{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+            names = (name if number == 1 else f"{name}-{number}" for number in count(1))
+            backup = next(path for path in names if not os.path.lexists(path))
             os.rename(made.path, backup)
             try:
                 is_exchanged = _exchange(backup, store.path)
@@ -99,26 +89,10 @@ def put_in_place(made: Location, store: Location, replaces: bool = False) -> str
                 os.rename(made.path, store.path)
             sync_folder(store.parent.path)
             return backup
-
-
-@contextmanager
-def _named(store: Location) -> Iterator[None]:
-    try:
-        yield
     except StorageError:
         raise
     except OSError as error:
         raise StorageError(f"{store}: the new store cannot be put there: {reason_of(error)}") from error
-
-
-def _sync_folders(path: str) -> None:
-    for folder, _, _ in os.walk(path):
-        sync_folder(folder)
-
-
-def _new_name(store: Location) -> str:
-    name = f"{store.path}{BACKUP}{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
-    return next(path for path in (name if n == 1 else f"{name}-{n}" for n in count(1)) if not os.path.lexists(path))
 
 
 def _exchange(one: str, other: str) -> bool:
@@ -135,15 +109,10 @@ def _exchange(one: str, other: str) -> bool:
 
 
 def copy_in_place(made: Location, store: Location) -> None:
-    """Copy a complete store to its final name, also over what a killed restore left there.
-
-    Args:
-        made: The new store, on the same filesystem.
-        store: The final name, which has no file, or those of an unfinished restore.
-    """
+    """Copy a complete store to its final name, also over what a killed restore left there."""
     note = f"a restore copies {made.name}/ to here\n".encode()
     publish(store / _MARK, note, len(note))
-    with _removed_on_error(store):
+    try:
         _remove_files(store)
         sizes = made.files_below()
         _each(sizes, lambda name: (made / name).copy_to(store / name))
@@ -153,6 +122,11 @@ def copy_in_place(made: Location, store: Location) -> None:
             differing = min(name for name in {*copied, *sizes} if copied.get(name) != sizes.get(name))
             raise StorageError(f"{store / differing}: the server did not copy the whole file: run the restore again")
         (store / _MARK).delete()
+    except Exception:
+        with suppress(OSError, StorageError):  # the mark stays then
+            _remove_files(store)
+            (store / _MARK).delete()
+        raise
 
 
 def _remove_files(store: Location) -> None:
@@ -160,20 +134,9 @@ def _remove_files(store: Location) -> None:
     _each((store / name for name in store.files_below() if name != _MARK), Location.delete)
 
 
-def _each(items: Iterable[_Item], action: Callable[[_Item], None]) -> None:
+def _each(items: Iterable[Any], action: Callable[[Any], None]) -> None:
     with ThreadPoolExecutor(_COPIERS) as threads:
         list(threads.map(action, items))
-
-
-@contextmanager
-def _removed_on_error(store: Location) -> Iterator[None]:
-    try:
-        yield
-    except Exception:
-        with suppress(OSError, StorageError):  # the mark stays then
-            _remove_files(store)
-            (store / _MARK).delete()
-        raise
 
 
 def make_store(job: StoreJob, stage: Stage) -> RestoreReport:
@@ -182,14 +145,13 @@ def make_store(job: StoreJob, stage: Stage) -> RestoreReport:
     work = job.request.work_folder
     with output_lock(work):
         try:
-            report, backup = _make(job, work, stage)
+            report = _make(job, work, stage)
         finally:
             discard_folder(work)
-    return dataclasses.replace(report, backup=backup, seconds=round(time.monotonic() - started, 3))
+    return dataclasses.replace(report, seconds=round(time.monotonic() - started, 3))
 
 
-def _make(job: StoreJob, work: Location, stage: Stage) -> tuple[RestoreReport, str | None]:
-    """Make the store, and put it in place; returns the report, and the new name of the store that was replaced."""
+def _make(job: StoreJob, work: Location, stage: Stage) -> RestoreReport:
     store, chunk_folder = work / STORE, work / CHUNKS
     for folder in (store, chunk_folder):
         discard_folder(folder)  # what a killed job left
@@ -197,39 +159,32 @@ def _make(job: StoreJob, work: Location, stage: Stage) -> tuple[RestoreReport, s
     progress = Progress(work / PROGRESS / uuid.uuid4().hex, job.on_progress)
     chunks = job.stage(stage, chunk_folder, progress)
     plan = _place(job, chunks)
-    of_units = job.dispatched_notes(chunks)
-    offset_map = job.offset_map(chunks, plan)
-    with nullcontext() if offset_map is None else offset_map.removed_on_error():
-        written = job.write_log(plan, work, store, offset_map, progress)
-        log = NewLog.of(plan, written)
+    notes = job.notes(plan, chunks)
+    with job.offset_map(chunks, plan) as offset_map:
+        log = job.write_log(plan, work, store, offset_map, progress)
         # All of the log is live, whatever its store times are, where messages are left out, too.
-        checkpoint = Checkpoint(written_end=log.end).encode()
-        publish(store / CHECKPOINT, checkpoint, CHECKPOINT_SIZE)
+        publish(store / CHECKPOINT, Checkpoint(written_end=log.end).encode(), CHECKPOINT_SIZE)
         rebuilt = _derive(job, store)
-        notes = finish_store(job, store, log, offset_map)
+        notes += [*_missing_notes(job, plan, rebuilt), *finish_store(job, store, log, offset_map), _EXPIRY_NOTE]
         backup = None
         if store.is_local:
-            backup = put_in_place(store, job.request.store, job.request.replaces)
+            backup = put_in_place(store, job.request.store, job.request.replace)
         else:
             copy_in_place(store, job.request.store)
     if offset_map is not None:
         complete_map(offset_map.folder)
-    notes += [_EXPIRY_NOTE, *([_ID_NOTE] if job.request.store_host is not None else [])]
-    report = RestoreReport.of(
-        job.origin.name,
-        str(job.request.store),
-        job.mode,
-        written,
+    return job.report(
+        log,
+        offset_map,
+        notes=notes if job.request.store_host is None else [*notes, _ID_NOTE],
         queues=rebuilt.queues,
         queue_files=rebuilt.files,
         index_files=rebuilt.index_files,
         index_entries=rebuilt.index_entries,
         settings=list(rebuilt.settings),
-        notes=[*log.waiting_notes, *_missing_notes(job, plan, rebuilt), *job.unmapped_notes(plan), *of_units, *notes],
-        offset_map=None if offset_map is None else str(offset_map.folder),
         stages={**progress.seconds, **rebuilt.stages},
+        backup=backup,
     )
-    return report, backup
 
 
 def _missing_notes(job: StoreJob, plan: LogPlan, rebuilt: RebuildReport) -> list[str]:
@@ -249,11 +204,10 @@ def _missing_notes(job: StoreJob, plan: LogPlan, rebuilt: RebuildReport) -> list
 
 
 def _place(job: StoreJob, chunks: Sequence[Chunk]) -> LogPlan:
-    """The places of all records."""
-    size, facts = job.request.segment_size, job.origin.facts
+    size = job.request.segment_size
     if job.is_faithful:
-        is_whole = facts is not None and job.is_whole
-        plan = place_as_before(chunks, size, facts.log_end if facts is not None and is_whole else None)
+        is_whole = job.source.is_store and job.is_whole
+        plan = place_as_before(chunks, size, job.source.log_end if is_whole else None)
         # An archive can lack messages that expired before they were archived.
         return plan if is_whole and not plan.lacks_messages else with_leading_segments(plan)
     if any(queue.topic == HALF_TOPIC for chunk in chunks for queue in chunk.queues()):
@@ -263,27 +217,24 @@ def _place(job: StoreJob, chunks: Sequence[Chunk]) -> LogPlan:
 
 
 def _derive(job: StoreJob, store: Location) -> RebuildReport:
-    """Make queues and index out of the new log."""
-    facts = job.origin.facts
-    zone = job.request.time_zone or (None if facts is None else facts.time_zone)
     # Queue offsets without a message are no reason to stop: their messages were left out.
     request = dataclasses.replace(
         RebuildRequest.of(store.uri, mode=PERMISSIVE, assume_defaults=True),
         broker_conf=job.request.broker_conf,
-        time_zone=zone,
+        time_zone=job.request.time_zone or job.source.time_zone,
         broker_versions=job.broker_versions,
-        tags_shown_by=job.tags_shown_by,
-        tagged=job.tagged,
+        tags_shown_by=job.source.location if job.keeps_tags else None,
+        tagged=job.source.tagged if job.keeps_tags else None,
     )
     report = rebuild_with(job.tasks, request, job.on_progress)
     doubled = [damage for damage in report.corrupt if damage.code == "DOUBLED_UNITS"]
-    if doubled and job.origin.location is None:
+    if doubled and job.source.location is None:
         raise InvalidMessageError(
             f"consume queue {doubled[0].file}: {doubled[0].reason}; leave out one of the messages, or give new offsets "
             "(--renumber)"
         )
-    if job.is_faithful and facts is not None:
-        restore_index_names(store, facts.index_names)
+    if job.is_faithful:
+        restore_index_names(store, job.source.index_names)
     return report
 
 
@@ -295,9 +246,6 @@ def restore_index_names(store: Location, names: Mapping[int, str]) -> int:
 
     Brokers read index files in the order of their names. If the names of the source would give another order, because
     only some of the files have one, no file is renamed.
-
-    Args:
-        names: Names by the commit log offset at which a file begins.
     """
     files = index_files(store)
     known = [names.get(file.stored_header().begin_commit_log_offset, file.name) for file in files]
@@ -306,8 +254,7 @@ def restore_index_names(store: Location, names: Mapping[int, str]) -> int:
     renamed = [(file.name, name) for file, name in zip(files, known, strict=True) if file.name != name]
     folder = store / INDEX
     # A new name can be the old name of a later file.
-    for step in (lambda old, new: (old, f"{new}.new"), lambda old, new: (f"{new}.new", new)):
-        for old, new in renamed:
-            before, after = step(old, new)
-            folder.storage.rename((folder / before).path, (folder / after).path)
+    steps = [(old, f"{new}.new") for old, new in renamed] + [(f"{new}.new", new) for _, new in renamed]
+    for before, after in steps:
+        folder.storage.rename((folder / before).path, (folder / after).path)
     return len(renamed)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -21,10 +21,13 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from spark_mq.errors import OutputExistsError
-from spark_mq.format.array_types import Bytes, Flags, Int32s, Int64s
+from spark_mq.format.array_types import Bytes, Int64s
+from spark_mq.format.consume_queue import Queue
 from spark_mq.format.system_topic import HALF_TOPIC
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
+from spark_mq.restorer.chunk import QueueCount
+from spark_mq.restorer.record_columns import ChunkRows
 
 OFFSET_MAP_SCHEMA = pa.schema(
     [
@@ -52,52 +55,12 @@ _COMPLETE = "_SUCCESS"
 _FILE = re.compile(r"[0-9]{20}\.parquet")
 _UNFINISHED = re.compile(r"\.\w+(\.parquet)?\.[0-9a-f]{32}\.tmp")
 """The name of a file that was being written when the job was killed (`io.publish`)."""
-_BATCH_ROWS = 256 << 10
 _QUEUE_OFFSETS = ["old_topic", "queue_id", "old_queue_offset", "queue_offset"]
 _HEX = np.frombuffer(b"0123456789ABCDEF", np.uint8)
 _NOTHING_AFTER = np.iinfo(np.int64).max
 
 QueueOffset = tuple[str, int, int]
 """A topic, a queue id and a queue offset of the source."""
-
-
-class NamedQueue(Protocol):
-    """A queue of the new store."""
-
-    @property
-    def topic(self) -> str:
-        """The topic, by its new name."""
-
-    @property
-    def queue_id(self) -> int:
-        """The queue id."""
-
-
-class StagedChunk(Protocol):
-    """A chunk of staged messages."""
-
-    def queues(self) -> Sequence[NamedQueue]:
-        """The queues of its messages."""
-
-
-class StagedRows(Protocol):
-    """The rows of staged messages, with the offsets of their source; an offset is -1 if the source had none."""
-
-    @property
-    def commit_log_offset(self) -> Int64s:
-        """The commit log offsets in the source."""
-
-    @property
-    def queue_offset(self) -> Int64s:
-        """The queue offsets in the source."""
-
-    @property
-    def queue_number(self) -> Int32s:
-        """The number of each row's queue in `StagedChunk.queues()`."""
-
-    @property
-    def has_unit(self) -> Flags:
-        """Whether a queue has the message."""
 
 
 @dataclass(frozen=True)
@@ -107,8 +70,6 @@ class OffsetMap:
     Attributes:
         old_topics: The old name of each topic that has another new name. None if it is not the only one that gets the
             new name.
-        old_store_host: The store host of all messages in the source, as stored; None if it is unknown.
-        store_host: The store host of all messages in the new store, as stored; None if it is unknown.
     """
 
     folder: Location
@@ -126,28 +87,19 @@ class OffsetMap:
         old_store_host: bytes | None = None,
         store_host: bytes | None = None,
     ) -> Self:
-        """A new, empty table. What a killed job left in the folder is removed.
-
-        Args:
-            topics: New names of topics, by their old names.
-            source_topics: The topics of the source, as far as they are known.
-            old_store_host: The store host of all messages in the source, as stored (`format.record`).
-        """
+        """A new, empty table. What a killed job left in the folder is removed."""
         check_map_folder(folder)
         _remove_files(folder)
         folder.make_folder()
         return cls(folder, _old_topics(topics, source_topics), old_store_host, store_host)
 
-    def write(self, chunk: StagedChunk, rows: StagedRows, offsets: Int64s, queue_offsets: Int64s | None) -> None:
-        """Write the file of some messages of a chunk. A task that runs again writes the same file.
-
-        Args:
-            offsets: Their commit log offsets in the new store, ascending.
-            queue_offsets: Their queue offsets in the new store; None if these are as in the source.
-        """
+    def write(
+        self, queues: Sequence[QueueCount], rows: ChunkRows, offsets: Int64s, queue_offsets: Int64s | None
+    ) -> None:
+        """Write the file of some messages of a chunk. A task that runs again writes the same file."""
         if not offsets.size:
             return
-        table = self._table(chunk, rows, offsets, rows.queue_offset if queue_offsets is None else queue_offsets)
+        table = self._table(queues, rows, offsets, rows.queue_offset if queue_offsets is None else queue_offsets)
         sink = pa.BufferOutputStream()
         pq.write_table(table, sink, compression="zstd")
         content = sink.getvalue()
@@ -166,22 +118,12 @@ class OffsetMap:
             raise
 
     def new_offsets(self, wanted: Collection[QueueOffset]) -> dict[QueueOffset, int]:
-        """The new queue offsets for some old ones, which consumers hold; see `find_new_offsets`.
+        """The new queue offsets for some old ones, which consumers hold; see `find_new_offsets`."""
+        files = [self.folder / info.base_name for info in self.folder.entries() if _FILE.fullmatch(info.base_name)]
+        return find_new_offsets(_batches(files), wanted) if files and wanted else {}
 
-        Args:
-            wanted: Topic, queue id and offset of the source.
-
-        Returns:
-            The new offsets. An offset in a queue of which no message was kept is left out.
-        """
-        files = [self.folder / info.base_name for info in self.folder.entries() if _is_file(info.base_name)]
-        if not files or not wanted:
-            return {}
-        batches = _local_batches(files) if self.folder.is_local else _remote_batches(files)
-        return find_new_offsets(batches, wanted)
-
-    def _table(self, chunk: StagedChunk, rows: StagedRows, offsets: Int64s, queue_offsets: Int64s) -> pa.Table:
-        numbers, queues = pa.array(rows.queue_number), chunk.queues()
+    def _table(self, queues: Sequence[QueueCount], rows: ChunkRows, offsets: Int64s, queue_offsets: Int64s) -> pa.Table:
+        numbers = pa.array(rows.queue_number)
         new = [queue.topic for queue in queues]
         old = [self.old_topics.get(topic, topic) for topic in new]
         ids = pa.array([queue.queue_id for queue in queues], pa.int32())
@@ -199,18 +141,13 @@ class OffsetMap:
         return pa.Table.from_arrays(columns, schema=OFFSET_MAP_SCHEMA)
 
 
-def _local_batches(files: Sequence[Location]) -> Iterator[pa.RecordBatch]:
+def _batches(files: Sequence[Location]) -> Iterator[pa.RecordBatch]:
     """The queue offsets in these files."""
-    paths = [file.path for file in files]
-    dataset = ds.dataset(paths, OFFSET_MAP_SCHEMA, format="parquet")
-    yield from dataset.to_batches(
-        columns=_QUEUE_OFFSETS, batch_size=_BATCH_ROWS, batch_readahead=4, fragment_readahead=2
-    )
-
-
-def _remote_batches(files: Sequence[Location]) -> Iterator[pa.RecordBatch]:
-    """The same of files that are not local: each is read whole, because Arrow repeats no request that failed."""
-    for file in files:
+    if files[0].is_local:
+        dataset = ds.dataset([file.path for file in files], OFFSET_MAP_SCHEMA, format="parquet")
+        yield from dataset.to_batches(_QUEUE_OFFSETS, batch_size=256 << 10, batch_readahead=4, fragment_readahead=2)
+        return
+    for file in files:  # read whole, because Arrow repeats no request that failed
         yield from pq.read_table(pa.BufferReader(file.read_bytes()), columns=_QUEUE_OFFSETS).to_batches()
 
 
@@ -241,18 +178,13 @@ def find_new_offsets(batches: Iterable[pa.RecordBatch], wanted: Collection[Queue
     queue had. So no message is missed, also if two queues become one, or if their order changes. Offsets in the queue
     of half messages stay (`HALF_TOPIC`).
 
-    Args:
-        batches: Rows of the table, in any order.
-        wanted: Topic, queue id and offset of the source.
-
     Returns:
         The new offsets. An offset in a queue without a row is left out.
     """
-    searches: dict[tuple[str, int], _Search] = {}
+    by_queue: dict[Queue, list[int]] = {}
     for topic, queue_id, offset in sorted(wanted):
-        searches.setdefault((topic, queue_id), _Search([])).wanted.append(offset)
-    for search in searches.values():
-        search.start()
+        by_queue.setdefault((topic, queue_id), []).append(offset)
+    searches = {queue: _Search(offsets) for queue, offsets in by_queue.items()}
     for batch in batches:
         for queue, old, new in _rows_by_queue(batch, {topic for topic, _ in searches}):
             if queue in searches:
@@ -261,25 +193,16 @@ def find_new_offsets(batches: Iterable[pa.RecordBatch], wanted: Collection[Queue
         (*queue, offset): offset if queue[0] == HALF_TOPIC else new
         for queue, search in searches.items()
         if search.last >= 0
-        for offset, new in zip(search.wanted, search.result(), strict=True)
+        for offset, new in zip(by_queue[queue], search.result(), strict=True)
     }
 
 
-@dataclass
 class _Search:
-    """The search for new offsets in one queue.
+    """The search for new offsets in one queue; `last` is the largest one of its messages, -1 if it has none."""
 
-    Attributes:
-        wanted: The old offsets, ascending.
-        last: The largest new offset of the queue's messages; -1 if it has none.
-    """
-
-    wanted: list[int]
-    last: int = -1
-
-    def start(self) -> None:
-        """Begin, when all wanted offsets are there."""
-        self._offsets = np.array(self.wanted, np.int64)
+    def __init__(self, wanted: Sequence[int]) -> None:
+        self.last = -1
+        self._offsets = np.array(wanted, np.int64)
         self._next = np.full(self._offsets.size, _NOTHING_AFTER)
 
     def add(self, old: Int64s, new: Int64s) -> None:
@@ -297,8 +220,7 @@ class _Search:
         return result
 
 
-def _rows_by_queue(batch: pa.RecordBatch, topics: Collection[str]) -> Iterator[tuple[tuple[str, int], Int64s, Int64s]]:
-    """The old and new offsets of the rows of each queue of these topics."""
+def _rows_by_queue(batch: pa.RecordBatch, topics: Collection[str]) -> Iterator[tuple[Queue, Int64s, Int64s]]:
     names = batch.column("old_topic").dictionary_encode()
     is_wanted = pc.is_in(names.dictionary, pa.array(list(topics), pa.string()))
     chosen = pc.and_(is_wanted.take(names.indices), batch.column("old_queue_offset").is_valid()).fill_null(False)
@@ -318,11 +240,7 @@ def _rows_by_queue(batch: pa.RecordBatch, topics: Collection[str]) -> Iterator[t
 
 
 def offset_message_ids(store_host: bytes | None, offsets: Int64s) -> pa.Array:
-    """The offset message ids of messages that one broker stored; NULL for an offset below 0, or without a host.
-
-    Args:
-        store_host: Address and port as stored; None if there is no such broker.
-    """
+    """The offset message ids of messages that one broker stored; NULL for an offset below 0, or without a host."""
     if store_host is None:
         return pa.nulls(offsets.size, pa.string())
     size = len(store_host) + 8
@@ -342,10 +260,6 @@ def _old_topics(topics: Mapping[str, str], source_topics: Collection[str]) -> di
     return {new: old if counts[new] == 1 else None for old, new in topics.items()}
 
 
-def _is_file(name: str) -> bool:
-    return _FILE.fullmatch(name) is not None
-
-
 def _is_left(name: str) -> bool:
     """Whether a killed job can have left a file of this name."""
-    return _is_file(name) or _UNFINISHED.fullmatch(name) is not None
+    return (_FILE.fullmatch(name) or _UNFINISHED.fullmatch(name)) is not None

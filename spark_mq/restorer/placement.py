@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -35,58 +34,8 @@ KEPT = -1
 
 
 @dataclass(frozen=True)
-class NewLog:
-    """The new log.
-
-    Attributes:
-        start: The commit log offset of the first segment.
-        end: The commit log offset after the last record.
-        last_store_timestamp: The store time of the last message in the log, in milliseconds.
-    """
-
-    start: int
-    end: int
-    messages: Mapping[Queue, int]
-    next_offsets: Mapping[Queue, int]
-    last_store_timestamp: int
-
-    @classmethod
-    def of(cls, plan: LogPlan, written: pa.Table) -> Self:
-        """The new log of a plan; `written` are the rows of its segments."""
-        return cls(
-            plan.segments[0].base,
-            written["end"][-1].as_py(),
-            plan.messages,
-            plan.next_queue_offsets,
-            written["last_store_timestamp"][-1].as_py(),
-        )
-
-    @property
-    def queue_counts(self) -> dict[str, int]:
-        """The largest queue id and 1, for each topic."""
-        counts: dict[str, int] = {}
-        for topic, queue_id in self.next_offsets:
-            counts[topic] = max(counts.get(topic, 0), queue_id + 1)
-        return counts
-
-    @property
-    def waiting_notes(self) -> list[str]:
-        """A sentence for each kind of messages that a broker may deliver when it starts."""
-        counts: dict[str, int] = {}
-        for (topic, _), count in self.messages.items():
-            counts[topic] = counts.get(topic, 0) + count
-        texts = (f"{counts[topic]:,} {text}" for topic, text in _WAITING.items() if counts.get(topic))
-        return [f"{text} (--only-delivered leaves them out)" for text in texts]
-
-
-@dataclass(frozen=True)
 class Piece:
-    """Consecutive records of one chunk that are in one segment.
-
-    Attributes:
-        stop_row: The record after the last one.
-        offset: The commit log offset of the first record; None if records keep their offsets.
-    """
+    """Consecutive records of one chunk that are in one segment."""
 
     chunk: Chunk
     first_row: int
@@ -99,8 +48,6 @@ class SegmentPlan:
     """What a segment contains.
 
     Attributes:
-        base: The commit log offset of its first byte.
-        pieces: The records, in any order if they keep their offsets.
         start: The commit log offset before which the file has the content of another one; `base` if it has none.
         store_timestamp: The store time of left-out records if the segment has no message, in milliseconds.
     """
@@ -118,7 +65,6 @@ class LogPlan:
     """The new log, or the new part of a log.
 
     Attributes:
-        segments: The segments, in order, without a gap.
         lacks_messages: Whether a queue has offsets without a message between those of its messages.
     """
 
@@ -131,6 +77,46 @@ class LogPlan:
     def topics(self) -> set[str]:
         """The topics that get messages."""
         return {topic for topic, _ in self.messages}
+
+    @property
+    def waiting_notes(self) -> list[str]:
+        """A sentence for each kind of messages that a broker may deliver when it starts."""
+        counts: Counter[str] = Counter()
+        for (topic, _), count in self.messages.items():
+            counts[topic] += count
+        texts = (f"{counts[topic]:,} {text}" for topic, text in _WAITING.items() if counts[topic])
+        return [f"{text} (--only-delivered leaves them out)" for text in texts]
+
+
+@dataclass(frozen=True)
+class NewLog:
+    """The new log: its plan, and the rows of its segments (`segment_task.WRITTEN_SCHEMA`), in order."""
+
+    plan: LogPlan
+    segments: pa.Table
+
+    @property
+    def start(self) -> int:
+        """The commit log offset of the first segment."""
+        return self.plan.segments[0].base
+
+    @property
+    def end(self) -> int:
+        """The commit log offset after the last record."""
+        return int(self.segments["end"][-1].as_py())
+
+    @property
+    def last_store_timestamp(self) -> int:
+        """The store time of the last message in the log, in milliseconds."""
+        return int(self.segments["last_store_timestamp"][-1].as_py())
+
+    @property
+    def queue_counts(self) -> dict[str, int]:
+        """The largest queue id and 1, for each topic."""
+        counts: dict[str, int] = {}
+        for topic, queue_id in self.plan.next_queue_offsets:
+            counts[topic] = max(counts.get(topic, 0), queue_id + 1)
+        return counts
 
 
 LEADING = 2
@@ -156,7 +142,6 @@ def place_as_before(chunks: Iterable[Chunk], segment_size: int, log_end: int | N
     """The log in which every record has the offset that it had.
 
     Args:
-        chunks: The chunks, each sorted by commit log offset.
         log_end: Where the log of the source ended. If it ended with a blank, so does the new one.
     """
     pieces: dict[int, list[Piece]] = defaultdict(list)
@@ -170,7 +155,7 @@ def place_as_before(chunks: Iterable[Chunk], segment_size: int, log_end: int | N
             pieces[base].append(Piece(chunk, first_row, stop_row))
             times[base] = min(times.get(base, time), time)
         for queue in chunk.queues():
-            name = (queue.topic, queue.queue_id)
+            name = queue.queue
             messages[name] += queue.messages
             queues[name] = max(queues.get(name, 0), queue.last_queue_offset + 1)
             if queue.messages:
@@ -187,18 +172,9 @@ def place_as_before(chunks: Iterable[Chunk], segment_size: int, log_end: int | N
 
 
 def place_after(
-    chunks: Sequence[Chunk],
-    segment_size: int,
-    start: int = 0,
-    next_queue_offsets: Mapping[Queue, int] | None = None,
+    chunks: Sequence[Chunk], segment_size: int, start: int = 0, next_queue_offsets: Mapping[Queue, int] | None = None
 ) -> LogPlan:
-    """The log in which the records of all chunks follow each other, with dense queues.
-
-    Args:
-        chunks: The chunks, in the order that their records get.
-        start: The commit log offset at which the first record is appended.
-        next_queue_offsets: The next offset of each queue that has messages before `start`.
-    """
+    """The log in which the records of all chunks follow each other, with dense queues."""
     next_offsets = dict(next_queue_offsets or {})
     messages: Counter[Queue] = Counter()
     pieces: dict[int, list[Piece]] = {}
@@ -206,7 +182,7 @@ def place_after(
     for chunk in chunks:
         firsts = []
         for queue in chunk.queues():
-            name = (queue.topic, queue.queue_id)
+            name = queue.queue
             messages[name] += queue.messages
             if queue.topic == HALF_TOPIC and queue.last_queue_offset >= 0:
                 firsts.append(KEPT)

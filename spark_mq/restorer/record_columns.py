@@ -1,7 +1,8 @@
-"""Topics, queues, hosts and bodies of rows, as the bytes that records have."""
+"""Topics, queues, hosts and bodies of rows, as the bytes that records have; and what decides about their places."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,32 +10,64 @@ import pyarrow as pa
 
 from spark_mq.errors import UnsafeNameError
 from spark_mq.format.array_types import Bytes, Flags, Int32s, Int64s
+from spark_mq.format.consume_queue import Queue
 from spark_mq.format.message_id import V4_MAPPED, host_fault, parse_host
 from spark_mq.format.pieces import Pieces, pieces_of_bytes
 from spark_mq.format.record import COMPRESSED_FLAG, COMPRESSION_TYPE_MASK, HOST_V4_SIZE, HOST_V6_SIZE
-from spark_mq.restorer.encoding_rules import EncodingRules
-from spark_mq.restorer.source_columns import SourceColumns, is_fault
+from spark_mq.restorer.source_columns import EncodingRules, SourceColumns, is_fault
 from spark_mq.store.config.config_file import check_topic_name, new_topic_fault
 
 _REPLACED = "\ufffd"
+_MAX_QUEUE_ID = (1 << 31) - 2
+ROW_SCHEMA = pa.schema(
+    [
+        ("store_size", pa.int32()),
+        ("commit_log_offset", pa.int64()),
+        ("queue_offset", pa.int64()),
+        ("queue_number", pa.int32()),
+        ("has_unit", pa.bool_()),
+        ("store_timestamp", pa.int64()),
+    ]
+)
+"""The columns of a record: its size, the offsets that it had in its source (-1 for none), the number of its queue in
+the chunk, whether a consume queue has it, and its store time in milliseconds.
+
+No queue has a prepared or rolled back message. Its queue offset is 0 (`MessageExtEncoder.encode`,
+`CommitLogDispatcherBuildConsumeQueue`@5.3.3)."""
 
 
 @dataclass(frozen=True)
-class Topics:
-    """The topics of many messages.
+class ChunkRows:
+    """The columns of `ROW_SCHEMA` as arrays, in the order of the records."""
 
-    Attributes:
-        numbers: The number of each message's topic in `names`.
-        pieces: The bytes of each message's topic.
-    """
+    store_size: Int32s
+    commit_log_offset: Int64s
+    queue_offset: Int64s
+    queue_number: Int32s
+    has_unit: Flags
+    store_timestamp: Int64s
 
-    names: tuple[str, ...]
-    numbers: Int64s
-    pieces: Pieces
+    @property
+    def starts(self) -> Int64s:
+        """The position of each record in the chunk's bytes, and the end of the last one."""
+        starts = np.zeros(self.store_size.size + 1, np.int64)
+        np.cumsum(self.store_size, out=starts[1:])
+        return starts
+
+    def take(self, order: Int64s) -> ChunkRows:
+        """The rows in another order."""
+        return ChunkRows(*(getattr(self, name)[order] for name in ROW_SCHEMA.names))
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[ChunkRows]) -> ChunkRows:
+        """The rows of several parts, one after the other."""
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in ROW_SCHEMA.names))
 
 
-def read_topics(columns: SourceColumns, rules: EncodingRules, is_from_source: Flags) -> Topics:
-    """The topics of the rows, under their new names.
+def read_queues(
+    columns: SourceColumns, rules: EncodingRules, is_from_source: Flags
+) -> tuple[Pieces, Int32s, Int32s, tuple[Queue, ...]]:
+    """The new name of each row's topic, its queue id, the number of its queue, and the queues in the order of the rows.
 
     Args:
         is_from_source: Which rows were in a store before: a topic that a store had needs only be the name of a folder.
@@ -55,16 +88,12 @@ def read_topics(columns: SourceColumns, rules: EncodingRules, is_from_source: Fl
     )
     names = [rules.topics.get(topic, topic) for topic in old]
     numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
-    of_names = np.array([numbers[name] for name in names], np.int64)[indices]
-    pieces = pieces_of_bytes([name.encode("utf-8") for name in numbers])
-    return Topics(tuple(numbers), of_names, pieces.take(of_names))
-
-
-def number_queues(topics: Topics, queue_ids: Int32s) -> tuple[Int32s, tuple[tuple[str, int], ...]]:
-    """The number of each message's queue, and the topic and queue id of each queue, in the order of first messages."""
-    distinct = pa.array((topics.numbers << 32) | queue_ids).dictionary_encode()
-    queues = tuple((topics.names[queue >> 32], queue & 0xFFFFFFFF) for queue in distinct.dictionary.to_pylist())
-    return distinct.indices.to_numpy(), queues
+    topics: Int64s = np.array([numbers[name] for name in names], np.int64)[indices]
+    queue_ids: Int32s = columns.numbers("queue_id", 0, _MAX_QUEUE_ID).astype(np.int32)
+    distinct, known = pa.array((topics << 32) | queue_ids).dictionary_encode(), list(numbers)
+    queues = tuple((known[queue >> 32], queue & 0xFFFFFFFF) for queue in distinct.dictionary.to_pylist())
+    pieces = pieces_of_bytes([name.encode("utf-8") for name in known])
+    return pieces.take(topics), queue_ids, distinct.indices.to_numpy(), queues
 
 
 def _folder_fault(topic: str) -> str | None:
@@ -79,13 +108,7 @@ def _folder_fault(topic: str) -> str | None:
 
 @dataclass(frozen=True)
 class Hosts:
-    """The stored hosts of many messages.
-
-    Attributes:
-        buffer: The bytes of all hosts.
-        starts: Where the host of a message starts in `buffer`.
-        is_v6: Whether the host has 20 bytes instead of 8.
-    """
+    """The stored hosts of many messages."""
 
     buffer: Bytes
     starts: Int64s
@@ -102,11 +125,8 @@ def read_hosts(columns: SourceColumns, name: str, default: str, was_v6: Flags, i
     """The hosts of a column. Hosts are few, so each one is parsed once.
 
     Args:
-        name: The column: `born_host` or `store_host`.
-        default: The host of a row without one.
         was_v6: Which rows say in their sysFlag that the host has an IPv6 address. If the text is an IPv4 address, the
             host was an IPv4-mapped address, which Java prints so.
-        is_from_source: Which rows were in a store before; their ports may be any number.
     """
     if not columns.has(name):
         return one_host(default, columns.size)
@@ -132,24 +152,18 @@ class BodyColumns:
     """The bodies of many messages.
 
     Attributes:
-        contents: The values of column `body`.
         sys_flags: The sysFlag of each message. The bits of compression are cleared where the content of a compressed
             body is what is written.
-        body_crcs: Column `body_crc`.
-        has_body_crc: Which messages keep this CRC.
     """
 
     contents: Pieces
     stored: Pieces
     has_stored: Flags
     sys_flags: Int32s
-    body_crcs: Int32s
     has_body_crc: Flags
 
 
-def read_bodies(
-    columns: SourceColumns, rules: EncodingRules, sys_flags: Int32s, body_crcs: Int32s, is_from_source: Flags
-) -> BodyColumns:
+def read_bodies(columns: SourceColumns, rules: EncodingRules, sys_flags: Int32s, is_from_source: Flags) -> BodyColumns:
     """The bodies of the rows: `stored_body`, or else `body`, or else none.
 
     Column `encoded_body` is used if there is no `stored_body`.
@@ -157,7 +171,6 @@ def read_bodies(
     Args:
         sys_flags: The sysFlag of each row. A body of which bit 0x1 is set, and of which there is only the content, was
             compressed.
-        is_from_source: Which rows were in a store before.
     """
     contents = columns.pieces("body")
     stored = columns.pieces("stored_body" if columns.has("stored_body") else "encoded_body")
@@ -181,6 +194,5 @@ def read_bodies(
         stored,
         has_stored,
         np.where(was_compressed, sys_flags & ~(COMPRESSED_FLAG | COMPRESSION_TYPE_MASK), sys_flags).astype(np.int32),
-        body_crcs,
         columns.is_given("body_crc") & kept,
     )

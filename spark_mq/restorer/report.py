@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spark_mq.store.disk_use import size_text
 
@@ -51,11 +52,11 @@ class RestoreReport:
     stages: dict[str, float] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, source: str, store: str, mode: str, written: pa.Table, **fields: Any) -> Self:
-        """The report of a log whose segments have these rows (`segment_task.WRITTEN_SCHEMA`), in order."""
-        sums = {name: sum(written[name].to_pylist()) for name in ("messages", "gaps", "gap_bytes", "raised")}
-        start, end = written["base"][0].as_py(), written["end"][-1].as_py()
-        return cls(source, store, mode, **sums, log_start=start, log_end=end, segments=written.num_rows, **fields)
+    def of(cls, source: str, store: str, mode: str, segments: pa.Table, **fields: Any) -> Self:
+        """The report of a log with these segments (`segment_task.WRITTEN_SCHEMA`), in order."""
+        sums = {name: pc.sum(segments[name]).as_py() for name in ("messages", "gaps", "gap_bytes", "raised")}
+        start, end = segments["base"][0].as_py(), segments["end"][-1].as_py()
+        return cls(source, store, mode, **sums, log_start=start, log_end=end, segments=segments.num_rows, **fields)
 
     def to_json(self) -> str:
         """One JSON object with the fields of this class."""

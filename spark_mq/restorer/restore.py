@@ -6,16 +6,13 @@ from collections.abc import Callable, Mapping
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_mq.io.location import Location
 from spark_mq.job.progress import StageProgress
 from spark_mq.job.tasks import SparkTasks, job_session
 from spark_mq.restorer.appended_messages import append_messages
-from spark_mq.restorer.chunk import Chunk
 from spark_mq.restorer.new_store import make_store
 from spark_mq.restorer.report import RestoreReport
-from spark_mq.restorer.restore_request import RestoreRequest, check_source
+from spark_mq.restorer.restore_request import RestoreRequest
 from spark_mq.restorer.restore_source import open_source
-from spark_mq.restorer.stage import StageTask
 from spark_mq.restorer.store_job import StoreJob
 
 _ROWS_PER_BATCH = "8192"
@@ -121,25 +118,13 @@ def run_restore(
     names: Mapping[str, str | None],
     progress: Callable[[StageProgress], None] | None = None,
 ) -> RestoreReport:
-    """Restore what a request says; returns the report, and raises the errors, of `restore`.
-
-    Args:
-        spark: The session.
-        source: The source.
-        request: What to restore.
-        names: `cluster`, `broker` and `store_name` of the store in an archive.
-        progress: Is called when a stage begins, when it ends, and about once a second between.
-    """
+    """Restore what a request says; `names` are `cluster`, `broker` and `store_name` of the store in an archive."""
     if isinstance(source, str):
-        check_source(source, request, names)
+        request.check_source(source, names)
     with job_session(spark) as session:
         session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", _ROWS_PER_BATCH)
-        opened = open_source(session, source, request, **names)
-        settled = request.with_settings(opened.origin.settings)
+        origin, rows = open_source(session, source, request, names)
         tasks = SparkTasks(session)
-        job = StoreJob(tasks, opened.origin, settled, progress)
-
-        def stage(folder: Location, task: StageTask) -> list[Chunk]:
-            return opened.rows.stage(tasks, folder, task)
-
-        return append_messages(job, stage) if settled.is_append else make_store(job, stage)
+        job = StoreJob(tasks, origin, request.with_settings(origin.settings), progress)
+        run = append_messages if request.append else make_store
+        return run(job, lambda folder, task: rows.stage(tasks, folder, task))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import tzinfo
 from pathlib import Path, PurePosixPath
-from typing import Self
+from typing import Any, Self
 
 from spark_mq.errors import (
     EmptyStoreError,
@@ -48,113 +48,87 @@ def is_store(source: str) -> bool:
     return (Location.resolve(source) / COMMIT_LOG).is_directory
 
 
-def check_source(source: str, request: RestoreRequest, names: Mapping[str, str | None]) -> None:
-    """Raise `OptionError` if a request does not fit its source; nothing but the kind of the source is looked at.
-
-    Args:
-        source: A store directory, or the table of an archive.
-        names: `cluster`, `broker` and `store_name` of the store in an archive.
-    """
-    given = [name for name, value in names.items() if value is not None]
-    if given and is_store(source):
-        option = f"--{given[0].replace('_', '-')}"
-        raise OptionError(f"{option} has no effect: SOURCE {source} is a store, not an archive of several stores")
-    if "/" in source or is_store(source):
-        request.check_source(Location.resolve(source))
+_PARSERS: dict[str, Callable[[Any], Any]] = {
+    "broker_conf": BrokerConf.of,
+    "broker_version": BrokerVersions.parse,
+    "time_zone": parse_time_zone,
+    "offset_map": Location.resolve,
+}
+"""What makes a field of a request of an argument that is text."""
 
 
 @dataclass(frozen=True)
 class RestoreRequest:
-    """What to restore, and how; see `spark_mq.restore` for the arguments.
+    """What to restore, and how: the arguments of `spark_mq.restore`, parsed and checked.
 
-    Attributes:
-        is_append: Whether messages are appended to the store.
-        replaces: Whether a store that exists is set aside under another name.
-        is_renumbered: Whether messages get new offsets even if the source has offsets.
-        where: The condition of the messages that are restored, as Spark SQL; None for all.
-        only_delivered: Whether messages that wait in a broker's own topics are left out.
-        store_host: The address that messages get as that of their broker; None to keep it.
-        topics: New names of topics, by their old names.
-        broker_conf: The settings of the broker of the new store.
-        broker_versions: That broker's versions; None if the source shows them.
-        time_zone: The zone of the names of index files; None if the source shows it.
-        offset_map: The folder for the table of old and new offsets.
-        append_id: The identity of an append: one of the same identity is not run twice. None to take its source.
+    With `replace`, a store that exists is set aside under another name.
     """
 
     store: Location
-    is_append: bool = False
-    replaces: bool = False
-    is_renumbered: bool = False
     where: str | None = None
+    renumber: bool = False
+    append: bool = False
+    replace: bool = False
     only_delivered: bool = False
     store_host: str | None = None
-    topics: Mapping[str, str] = field(default_factory=dict)
+    topic_map: Mapping[str, str] = field(default_factory=dict)
     broker_conf: BrokerConf = field(default_factory=lambda: BrokerConf.of(None))
-    broker_versions: BrokerVersions | None = None
+    broker_version: BrokerVersions | None = None
     time_zone: tzinfo | None = None
     offset_map: Location | None = None
     append_id: str | None = None
 
     @classmethod
-    def of(
-        cls,
-        store: str,
-        *,
-        where: str | None = None,
-        renumber: bool = False,
-        append: bool = False,
-        replace: bool = False,
-        only_delivered: bool = False,
-        store_host: str | None = None,
-        topic_map: Mapping[str, str] | None = None,
-        broker_conf: str | None = None,
-        broker_version: str | None = None,
-        time_zone: str | None = None,
-        offset_map: str | None = None,
-        append_id: str | None = None,
-    ) -> Self:
-        """The request with these arguments."""
-        location = Location.resolve(store)
-        if not location.is_local:
-            _check_remote(location, append, replace)
-        if location.is_bucket:
-            raise OptionError(f"{location} is a bucket: give a folder in it, such as {location}/store")
-        if topic_map and not (renumber or append):
+    def of(cls, store: str, **arguments: Any) -> Self:
+        """The request with these arguments of `spark_mq.restore`, as a user gives them; None counts as not given."""
+        given = {name: value for name, value in arguments.items() if value is not None}
+        parsed = {name: _PARSERS[name](value) if name in _PARSERS else value for name, value in given.items()}
+        request = cls(Location.resolve(store), **parsed)
+        request._check_arguments()
+        request.check_target()
+        return request
+
+    def _check_arguments(self) -> None:
+        if not self.store.is_local:
+            self._check_remote()
+        if self.store.is_bucket:
+            raise OptionError(f"{self.store} is a bucket: give a folder in it, such as {self.store}/store")
+        if self.topic_map and not self.is_renumbered:
             raise OptionError("--topic-map changes the sizes of messages, so they need new offsets: add --renumber")
-        for old, new in (topic_map or {}).items():
+        for old, new in self.topic_map.items():
             if fault := new_topic_fault(new):
                 raise OptionError(f"--topic-map {old}={new[:80]}: the new name {fault}")
-        if where is not None:
-            _check_condition(where)
-        if store_host is not None:
+        if self.where is not None:
+            problem = certain_syntax_error(f"SELECT {self.where}") if self.where.strip() else "it is empty"
+            if problem is not None:  # Spark finds all other errors
+                raise OptionError(f"--where {self.where!r} is not a condition: {problem}")
+        if self.store_host is not None:
             try:
-                parse_host(store_host)
+                parse_host(self.store_host)
             except ValueError as error:
                 raise OptionError(f"--store-host: {error}") from error
-        if offset_map is not None and not (renumber or append or store_host):
+        if self.offset_map is not None and not (self.is_renumbered or self.store_host):
             raise OptionError(
                 "--offset-map has no effect: offsets and ids change only with --renumber, --append or --store-host"
             )
-        if append_id is not None and not append:
+        if self.append_id is not None and not self.append:
             raise OptionError("--append-id has no effect without --append: only an append to a store needs an identity")
-        request = cls(
-            location,
-            append,
-            replace,
-            renumber or append,
-            where,
-            only_delivered,
-            store_host,
-            dict(topic_map or {}),
-            BrokerConf.of(broker_conf),
-            None if broker_version is None else BrokerVersions.parse(broker_version),
-            None if time_zone is None else parse_time_zone(time_zone),
-            None if offset_map is None else Location.resolve(offset_map),
-            append_id,
-        )
-        request.check_target()
-        return request
+
+    def _check_remote(self) -> None:
+        if self.store.renames:
+            raise OptionError(f"{self.store} is not local, and not on S3: restore to a folder, and copy it from there")
+        if self.append:
+            raise OptionError(
+                f"{self.store}: nothing can be appended on S3, which has no rename, and no lock against a broker and "
+                "other jobs: append to a local copy"
+            )
+        if self.replace:
+            raise OptionError(f"{self.store}: no store can be replaced on S3, which has no rename: give a new folder")
+
+    @property
+    def is_renumbered(self) -> bool:
+        """Whether messages get new offsets even if the source has offsets."""
+        return self.renumber or self.append
 
     @property
     def work_folder(self) -> Location:
@@ -171,18 +145,18 @@ class RestoreRequest:
         for folder in (self.store, self.work_folder):
             if self.offset_map is not None and _is_within(self.offset_map, folder):
                 raise OptionError(f"--offset-map {self.offset_map} is in the folder {folder}: give another folder")
-        if self.is_append:
+        if self.append:
             with suppress(UnfinishedAppendError):  # the job finishes that append
                 CommitLog.open(self.store)
             self._check_lock()
-            check_appendable(self.store, has_lock=True)
+            check_appendable(self.store)
             return
         self.store.check_bucket()
         if self.store.is_local and os.path.islink(self.store.path):
             raise OutputExistsError(f"{self.store} is a symbolic link: give the folder to which it leads")
         if self.store.is_file:
             raise OutputExistsError(f"{self.store} is a file: give a new folder")
-        if self.replaces and (self.store / COMMIT_LOG).is_directory:
+        if self.replace and (self.store / COMMIT_LOG).is_directory:
             self._check_lock()
         elif self.store.entries() and not (self.store / COMMIT_LOG / RESTORE_UNFINISHED).is_file:
             raise OutputExistsError(
@@ -208,7 +182,6 @@ class RestoreRequest:
             )
 
     def _check_parent(self) -> None:
-        """Raise `StorageError` if nothing can be created in the folder that gets the new store."""
         parent = Path(self.store.path).parent
         while not os.path.lexists(parent):
             parent = parent.parent
@@ -217,12 +190,18 @@ class RestoreRequest:
         if not os.access(parent, os.W_OK | os.X_OK):
             raise StorageError(f"{self.store} cannot be made: {parent} cannot be written; give a folder elsewhere")
 
-    def check_source(self, source: Location) -> None:
-        """Raise `OptionError` if the job would change its own source.
+    def check_source(self, text: str, names: Mapping[str, str | None]) -> None:
+        """Raise `OptionError` if the source does not fit, or if the job would change it; it is not opened.
 
-        Args:
-            source: The folder of the store, or of the table.
+        `names` are `cluster`, `broker` and `store_name` of the store in an archive.
         """
+        given = [name for name, value in names.items() if value is not None]
+        if given and is_store(text):
+            option = f"--{given[0].replace('_', '-')}"
+            raise OptionError(f"{option} has no effect: SOURCE {text} is a store, not an archive of several stores")
+        if "/" not in text and not is_store(text):
+            return
+        source = Location.resolve(text)
         if _is_within(self.store, source):
             raise OptionError(
                 f"SOURCE and STORE are the same folder, {source}"
@@ -252,26 +231,6 @@ class RestoreRequest:
     def segment_size(self) -> int:
         """Bytes of a segment."""
         return self.broker_conf.commit_log_file_size or DEFAULT_SEGMENT_SIZE
-
-
-def _check_condition(where: str) -> None:
-    """Raise `OptionError` if a condition is certainly not one; Spark finds all other errors."""
-    problem = certain_syntax_error(f"SELECT {where}") if where.strip() else "it is empty"
-    if problem is not None:
-        raise OptionError(f"--where {where!r} is not a condition: {problem}")
-
-
-def _check_remote(store: Location, append: bool, replace: bool) -> None:
-    """Raise `OptionError` if a store that is not local cannot be made, or not in this way."""
-    if store.renames:
-        raise OptionError(f"{store} is not local, and not on S3: restore to a folder, and copy it from there")
-    if append:
-        raise OptionError(
-            f"{store}: nothing can be appended on S3, which has no rename, and no lock against a broker and "
-            "other jobs: append to a local copy"
-        )
-    if replace:
-        raise OptionError(f"{store}: no store can be replaced on S3, which has no rename: give a new folder")
 
 
 def _is_within(inner: Location, outer: Location) -> bool:

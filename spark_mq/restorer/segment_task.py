@@ -20,9 +20,9 @@ from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.io.publish import FileInParts, published
 from spark_mq.job.task_items import TaskItems
-from spark_mq.restorer.chunk import ChunkRows
 from spark_mq.restorer.offset_map import OffsetMap
 from spark_mq.restorer.placement import KEPT, Piece, SegmentPlan
+from spark_mq.restorer.record_columns import ChunkRows
 
 PART_SIZE = 32 << 20
 """Bytes of a segment that are assembled at once; a part ends before a record, so it can be longer."""
@@ -60,9 +60,6 @@ class SegmentTask:
     Attributes:
         blanks: The blanks that have more than zeros after their first eight bytes, by commit log offset.
         previous: The file with the bytes before `SegmentPlan.start`, for a log that is continued; else None.
-        earliest: Store times before this one are raised to it, in milliseconds; None to keep all.
-        offset_map: Writes the old and the new offsets of messages; None if offsets do not change.
-        done: The folder in which the task marks its segments as done.
     """
 
     plans: TaskItems[SegmentPlan]
@@ -85,15 +82,18 @@ class SegmentTask:
         with published(self.folder / f"{plan.base:020d}", plan.size) as file:
             segment = _File(file, plan.base)
             if self.previous is not None and plan.start > plan.base:
-                _copy(self.previous, plan.start - plan.base, file)
+                with FileReader(self.previous) as reader:
+                    size = plan.start - plan.base
+                    for start in range(0, size, PART_SIZE):
+                        file.write(start, reader.read(start, min(PART_SIZE, size - start)))
             with ExitStack() as stack:
-                readers = [stack.enter_context(piece.chunk.open()) for piece in plan.pieces]
+                readers = [stack.enter_context(FileReader(piece.chunk.records)) for piece in plan.pieces]
                 for first, stop in places.parts():
                     segment.write_part(places, first, stop, list(zip(pieces, readers, strict=True)))
             end = self._write_end(plan, places, segment)
         if self.offset_map is not None:
             for piece in pieces:
-                self.offset_map.write(piece.piece.chunk, piece.rows, piece.offsets, piece.queue_offsets)
+                self.offset_map.write(piece.piece.chunk.queues(), piece.rows, piece.offsets, piece.queue_offsets)
         return {
             "base": plan.base,
             "messages": places.offsets.size,
@@ -120,16 +120,6 @@ class SegmentTask:
 
 @dataclass(frozen=True)
 class _PieceRows:
-    """The rows of a piece.
-
-    Attributes:
-        rows: Its rows, with the offsets that they had in their source.
-        starts: The position of each record in the chunk, and the end of the last one.
-        offsets: The commit log offsets that the records get, in order.
-        queue_offsets: The queue offsets that they get; None if records stay as they are.
-        raised: Messages whose store time was raised.
-    """
-
     piece: Piece
     rows: ChunkRows
     starts: Int64s
@@ -168,15 +158,6 @@ def _queue_offsets(rows: ChunkRows, first_offsets: Int64s) -> Int64s:
 
 @dataclass(frozen=True)
 class _Places:
-    """The places of all records of a segment, by offset.
-
-    Attributes:
-        start: The commit log offset at which the first record could be.
-        offsets: The commit log offset of each record.
-        ends: The commit log offset after each record.
-        times: The store time of each record, in milliseconds.
-    """
-
     start: int
     offsets: Int64s
     ends: Int64s
@@ -230,8 +211,6 @@ class _Places:
 
 
 class _File:
-    """A segment that is being written."""
-
     def __init__(self, file: FileInParts, base: int) -> None:
         self.file = file
         self.gaps = 0
@@ -290,10 +269,3 @@ class _File:
             for edge, at in zip(edges, (start, end - _EDGE), strict=False):
                 self.file.write(at - self._base, edge.data)
             start = end
-
-
-def _copy(source: Location, size: int, file: FileInParts) -> None:
-    """Copy the first `size` bytes of a file."""
-    with FileReader(source) as reader:
-        for start in range(0, size, PART_SIZE):
-            file.write(start, reader.read(start, min(PART_SIZE, size - start)))

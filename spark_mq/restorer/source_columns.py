@@ -5,11 +5,12 @@ This module imports no numba, so that a driver can check columns before tasks st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+from pyarrow import types
 
 from spark_mq.errors import InvalidMessageError, similar
 from spark_mq.format.array_types import Flags, Int64s
@@ -24,72 +25,48 @@ _UNITS_IN_A_MILLISECOND = {"ms": 1, "us": 1000, "ns": 1_000_000}
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    if pa.types.is_dictionary(kind):
+    if types.is_dictionary(kind):
         return _is_text(kind.value_type)
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
 
 
 def _is_binary(kind: pa.DataType) -> bool:
-    return (
-        _is_text(kind)
-        or pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-        or pa.types.is_binary_view(kind)
-        or pa.types.is_fixed_size_binary(kind)
-    )
-
-
-def _is_integer(kind: pa.DataType) -> bool:
-    return pa.types.is_integer(kind) and not pa.types.is_uint64(kind)
-
-
-def _is_time(kind: pa.DataType) -> bool:
-    return pa.types.is_timestamp(kind) and kind.tz is not None
+    checks = (types.is_binary, types.is_large_binary, types.is_binary_view, types.is_fixed_size_binary)
+    return _is_text(kind) or any(check(kind) for check in checks)
 
 
 def is_list(kind: pa.DataType) -> bool:
     """Whether values of an Arrow type are lists."""
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+    return bool(types.is_list(kind) or types.is_large_list(kind))
 
 
 def _is_keys(kind: pa.DataType) -> bool:
-    return _is_text(kind) or (is_list(kind) and (_is_text(kind.value_type) or pa.types.is_null(kind.value_type)))
+    return _is_text(kind) or (is_list(kind) and (_is_text(kind.value_type) or types.is_null(kind.value_type)))
 
 
 def _is_map(kind: pa.DataType) -> bool:
-    return pa.types.is_map(kind) and _is_text(kind.key_type) and _is_text(kind.item_type)
+    return types.is_map(kind) and _is_text(kind.key_type) and _is_text(kind.item_type)
 
 
 _TEXT = (_is_text, "STRING")
 _BINARY = (_is_binary, "BINARY or STRING")
-_INTEGER = (_is_integer, "INT or BIGINT")
-_TIME = (_is_time, "TIMESTAMP (a time zone is needed; a column of the same name and _millis has milliseconds)")
+_INTEGER = (lambda kind: types.is_integer(kind) and not types.is_uint64(kind), "INT or BIGINT")
+_TIME = (
+    lambda kind: types.is_timestamp(kind) and kind.tz is not None,
+    "TIMESTAMP (a time zone is needed; a column of the same name and _millis has milliseconds)",
+)
 _TYPES: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
-    "topic": _TEXT,
-    "tags": _TEXT,
+    **dict.fromkeys(("topic", "tags", "unique_key", "born_host", "store_host", CORRUPT_RECORD), _TEXT),
+    **dict.fromkeys(("body", "stored_body", "encoded_body", "properties_bytes"), _BINARY),
+    **dict.fromkeys(("born_timestamp", "store_timestamp"), _TIME),
     "keys": (_is_keys, "ARRAY<STRING> or STRING"),
-    "unique_key": _TEXT,
-    "born_timestamp": _TIME,
-    "born_host": _TEXT,
-    "store_timestamp": _TIME,
-    "store_host": _TEXT,
-    "body": _BINARY,
-    "stored_body": _BINARY,
-    "encoded_body": _BINARY,
-    "properties_bytes": _BINARY,
     "properties": (_is_map, "MAP<STRING, STRING>"),
-    CORRUPT_RECORD: _TEXT,
 }
 """Which types a column may have, and how an error names them; a column that is not in the table has integers."""
 
 
 def check_columns(schema: pa.Schema, is_faithful: bool = False) -> None:
-    """Check that rows with these columns can become messages.
-
-    Args:
-        schema: The columns. A column of type NULL is as good as none.
-        is_faithful: Whether the messages keep their offsets, which then are needed.
-    """
+    """Check that rows with these columns can become messages."""
     for name in schema.names:
         if name not in _KNOWN:
             raise InvalidMessageError(f"column {name!r} is not a column of messages{similar(name, _KNOWN)}")
@@ -99,7 +76,7 @@ def check_columns(schema: pa.Schema, is_faithful: bool = False) -> None:
             continue
         kind = schema.field(name).type
         is_right, expected = _TYPES.get(name, _INTEGER)
-        if not (pa.types.is_null(kind) or is_right(kind)):
+        if not (types.is_null(kind) or is_right(kind)):
             raise InvalidMessageError(f"column {name!r} has type {kind}: it must be {expected}")
     if "topic" not in schema.names:
         raise InvalidMessageError("column 'topic' is missing: every message needs a topic")
@@ -111,13 +88,36 @@ def check_columns(schema: pa.Schema, is_faithful: bool = False) -> None:
         )
 
 
+DEFAULT_STORE_HOST, DEFAULT_BORN_HOST = "127.0.0.1:10911", "127.0.0.1:0"
+
+
 @dataclass(frozen=True)
-class SourceColumns:
-    """The columns of a batch of rows that `check_columns` accepts.
+class EncodingRules:
+    """How rows become records: what a restore decides about all messages, before it reads one.
 
     Attributes:
-        first_row: The number of the batch's first row, for errors.
+        is_faithful: Whether each record has the offsets of its row, and the bytes that it had. Else both offsets are
+            written as 0, and the record is one that a broker could get today.
+        now: The store time, in milliseconds since the epoch, of a row without one. It is also the born time of a row
+            that has neither.
+        max_body_size: The largest body in bytes, for a body that did not have this length in a store before.
+        properties_crc: Whether each record gets the property CRC of a broker with `enabledAppendPropCRC`. A faithful
+            record never gets one that it did not have.
+        allows_v2: Whether the broker can read records of version 2, which long topics need: brokers from 5.1.0 on can.
     """
+
+    is_faithful: bool
+    now: int
+    store_host: str | None = None
+    topics: Mapping[str, str] = field(default_factory=dict)
+    max_body_size: int = 4 << 20
+    properties_crc: bool = False
+    allows_v2: bool = True
+
+
+@dataclass(frozen=True)
+class SourceColumns:
+    """The columns of a batch of rows that `check_columns` accepts."""
 
     batch: pa.RecordBatch
     first_row: int = 0
@@ -129,7 +129,7 @@ class SourceColumns:
 
     def has(self, name: str) -> bool:
         """Whether the column is there."""
-        return name in self.batch.schema.names and not pa.types.is_null(self.batch.schema.field(name).type)
+        return name in self.batch.schema.names and not types.is_null(self.batch.schema.field(name).type)
 
     def array(self, name: str) -> pa.Array:
         """The column, which must be there."""
@@ -150,8 +150,7 @@ class SourceColumns:
         """The integers of the column, with `default` for NULL."""
         if not self.has(name):
             return np.broadcast_to(np.int64(default), self.size)
-        array = self.array(name)
-        array = array.cast(pa.int64())
+        array = self.array(name).cast(pa.int64())
         numbers: Int64s = (array.fill_null(default) if array.null_count else array).to_numpy()
         outside = (numbers < first) | (numbers > last)
         if outside.any():
@@ -171,9 +170,8 @@ class SourceColumns:
         values = self.numbers(exact, first, last)
         if not self.has(name) or given.all():
             return values, given
-        array = self.array(name)
-        times = array.cast(pa.int64()).fill_null(0).to_numpy()
-        unit = array.type.unit
+        times = self.array(name).cast(pa.int64()).fill_null(0).to_numpy()
+        unit = self.array(name).type.unit
         times = times * 1000 if unit == "s" else times // _UNITS_IN_A_MILLISECOND[unit]
         present = self.is_given(name)
         outside = ~given & present & ((times < first) | (times > last))
@@ -181,11 +179,7 @@ class SourceColumns:
         return np.where(given, values, times), given | present
 
     def check(self, faults: Flags, reason: str | Callable[[int], str]) -> None:
-        """Raise the error of the first row that has a fault.
-
-        Args:
-            reason: The text of the error, of any row or for a row.
-        """
+        """Raise the error of the first row that has a fault."""
         if faults.any():
             row = int(np.argmax(faults))
             raise InvalidMessageError(f"{self.name_of(row)}: {reason if isinstance(reason, str) else reason(row)}")

@@ -9,13 +9,14 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import tzinfo
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from spark_mq.errors import ConfigError
 from spark_mq.format.broker_version import ALL_VERSIONS, INDEX_TAGS, BrokerVersions
+from spark_mq.format.consume_queue import Queue
 from spark_mq.format.index_file import IndexHeader, IndexLayout
 from spark_mq.format.record import BLANK_SIZE, MAGIC_AT, MAGIC_BLANK, is_blank
 from spark_mq.indexer.tag_entries import MANY, TaggedRanges, TagRun, tagged_ranges
@@ -46,54 +47,36 @@ _BLANK_LOOK = 4 << 20
 
 
 @dataclass(frozen=True)
-class Origin:
-    """The origin of messages.
+class Source:
+    """Where messages come from, and what else is known of their store.
 
     Attributes:
-        facts: What else is known of that store; None if nothing is.
-        settings: Sizes of that store's files, as a broker's settings.
-        location: The store itself, if it is a directory; else None.
-    """
-
-    name: str
-    has_offsets: bool
-    facts: SourceFacts | None = None
-    settings: Mapping[str, str] = field(default_factory=dict)
-    location: Location | None = None
-
-
-@dataclass(frozen=True)
-class SourceFacts:
-    """Facts of the store that messages come from.
-
-    Attributes:
-        segment_size: Bytes of a segment; None if it is unknown.
-        queue_file_size: Bytes of a queue file; None if it is unknown.
+        is_store: Whether they are of a store, or of the archive of one; of a DataFrame nothing else is known.
+        location: The store itself, if it is a directory.
         blanks: The blanks that have more than zeros after their first eight bytes, without the zeros at their end, by
             commit log offset.
         files: The files of `config/`, and `checkpoint`, by their path in the store. The content of a file that a broker
-            cannot read is that of its backup; backups themselves are left out, and so are folders, which are RocksDB
-            databases.
-        index_layout: Slots and entries of an index file; None if there is none, or if nothing shows them.
+            cannot read is that of its backup; backups themselves are left out, and so are folders.
         index_names: The names of index files, by the commit log offset at which a file begins.
-        next_offsets: The offset that the next message of each queue gets, by topic and queue id.
-        log_start: The commit log offset of the first segment; None if there is no message.
-        log_end: The commit log offset after the last message; None if there is no message.
-        broker_versions: The versions that are possible; None if nothing shows them.
-        time_zone: The zone of the names of index files; None if nothing shows it.
+        log_end: The commit log offset after the last message; None if there is no message, as `log_start`.
+        time_zone: The zone of the names of index files.
         databases: The folders in `config/`, which are RocksDB databases.
         tagged: Where tags have index entries, by the snapshots of an archive; None if they do not show it, and for a
             store, whose index shows it.
         form_notes: What the new store lacks because of the form of its source (`check_form`), a sentence each.
     """
 
+    name: str
+    has_offsets: bool = True
+    is_store: bool = True
+    location: Location | None = None
     segment_size: int | None = None
     queue_file_size: int | None = None
     blanks: Mapping[int, bytes] = field(default_factory=dict)
     files: Mapping[str, bytes] = field(default_factory=dict)
     index_layout: IndexLayout | None = None
     index_names: Mapping[int, str] = field(default_factory=dict)
-    next_offsets: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    next_offsets: Mapping[Queue, int] = field(default_factory=dict)
     log_start: int | None = None
     log_end: int | None = None
     broker_versions: BrokerVersions | None = None
@@ -102,61 +85,89 @@ class SourceFacts:
     tagged: TaggedRanges | None = None
     form_notes: tuple[str, ...] = ()
 
+    @classmethod
+    def of_rows(cls, has_offsets: bool) -> Self:
+        """The rows of a DataFrame."""
+        return cls("a DataFrame", has_offsets, is_store=False)
 
-def facts_of_store(store: Location) -> SourceFacts:
-    """The facts of a store directory.
+    @property
+    def settings(self) -> dict[str, str]:
+        """The sizes of the store's files, as a broker's settings."""
+        sizes = {"mappedFileSizeCommitLog": self.segment_size, "mappedFileSizeConsumeQueue": self.queue_file_size}
+        if self.index_layout is not None:
+            sizes |= {"maxHashSlotNum": self.index_layout.hash_slot_num, "maxIndexNum": self.index_layout.index_num}
+        return {name: str(size) for name, size in sizes.items() if size}
 
-    Only names, sizes and edges of large files are read.
-    """
+
+def facts_of_store(store: Location) -> Source:
+    """The facts of a store directory, of which only names, sizes and edges of large files are read."""
     forms = check_form(store, Door.FILES)
     with MessageStore(store.uri) as opened:
         log_start, log_end = opened.get_min_phy_offset(), opened.get_max_phy_offset()
         has_messages = 0 <= log_start < log_end
         queues = queue_facts(opened)
         ended = [segment for segment in opened.records.segments if segment.base + segment.size <= log_end]
-        blanks = dict(_odd_blanks(store, opened, ended))
-    infos = (store / CONFIG).entries()
+        blanks = dict(_odd_blanks(opened, ended))
+    infos, index = (store / CONFIG).entries(), index_facts(store)
     paths = [f"{CONFIG}/{info.base_name}" for info in infos if info.is_file]
     paths += [CHECKPOINT] if (store / CHECKPOINT).is_file else []
-    files = readable_files({path: (store / path).read_bytes() for path in sorted(paths)}, str(store))
-    index = index_facts(store)
-    return SourceFacts(
+    return _source(
+        str(store),
+        forms,
+        queues,
+        index,
+        index["files"] if index is not None else [],
+        location=store,
         segment_size=usual_size(segment_files(store)) or None,
-        queue_file_size=None if queues is None else queues["file_size"],
         blanks=blanks,
-        files=files,
-        index_layout=_index_layout(index),
-        index_names=_index_names([] if index is None else index["files"]),
-        next_offsets=next_offsets(queues),
+        files=readable_files({path: (store / path).read_bytes() for path in sorted(paths)}, str(store)),
         log_start=log_start if has_messages else None,
         log_end=log_end if has_messages else None,
         broker_versions=_versions_of(store),
-        time_zone=_time_zone([] if index is None else index["files"]),
         databases=tuple(sorted(f"{CONFIG}/{info.base_name}" for info in infos if not info.is_file)),
-        form_notes=tuple(map(str, forms)),
     )
 
 
-def facts_of_archive(spark: SparkSession, tables: ArchiveTables, identity: StoreIdentity) -> SourceFacts:
+def _source(
+    name: str,
+    forms: Iterable[object],
+    queues: Mapping[str, Any] | None,
+    index: Mapping[str, Any] | None,
+    index_files: Sequence[Mapping[str, Any]],
+    **facts: Any,
+) -> Source:
+    """A source with these facts of its queues, its index and its index files (`derived_facts`)."""
+    begins = [(file["begin_commit_log_offset"], file["name"]) for file in index_files]
+    counts = Counter(begin for begin, _ in begins)
+    return Source(
+        name,
+        queue_file_size=None if queues is None else queues["file_size"],
+        index_layout=_index_layout(index),
+        # Offsets at which two files begin are left out.
+        index_names={begin: file_name for begin, file_name in begins if counts[begin] == 1},
+        next_offsets=next_offsets(queues),
+        time_zone=zone_of_names((file["name"], file["begin_timestamp"]) for file in index_files),
+        form_notes=tuple(map(str, forms)),
+        **facts,
+    )
+
+
+def facts_of_archive(spark: SparkSession, tables: ArchiveTables, identity: StoreIdentity) -> Source:
     """The facts of one store in an archive, from its segments and its newest whole snapshot.
 
     A snapshot is not whole if a file was too large for it, or was removed while it was made. If no snapshot is whole,
     the newest one counts, without such files. Names of index files come from all snapshots: a broker deletes old files.
-
-    Args:
-        spark: A session with Delta tables.
-        identity: The name of the store in the archive.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
-    from spark_mq.archive.snapshot import newest_snapshot, snapshot_location
+    from spark_mq.archive.small_tables import newest_snapshot, snapshot_location
 
     condition = identity.condition()
     columns = ("commit_log_offset", "file_size", "end_offset", "filler_offset", "filler_bytes")
     segments = tables.segments.read(spark).where(condition & F.col("commit_log_offset").isNotNull())
     rows = segments.select(*columns).toArrow().to_pylist()
     files = dict(newest_snapshot(spark, tables, identity).files)
-    queues, newest_index = (_json_of(files.pop(name, None)) for name in (CONSUME_QUEUE, INDEX))
+    queues, newest_index = (json.loads(files.pop(name, b"null")) for name in (CONSUME_QUEUE, INDEX))
     index = _archived_index_files(spark, tables, identity)
     tagged = tags_of_files(index)
     forms = check_form(snapshot_location(files, tables.name), Door.FILES)
@@ -164,25 +175,24 @@ def facts_of_archive(spark: SparkSession, tables: ArchiveTables, identity: Store
     readable = readable_files({path: files[path] for path in files if path not in nested}, tables.name)
     sizes = Counter(row["file_size"] for row in rows if row["file_size"])
     ends = [row["end_offset"] for row in rows if row["end_offset"] > row["commit_log_offset"]]
-    return SourceFacts(
+    return _source(
+        f"{tables.name} ({identity.broker} of {identity.cluster})",
+        forms,
+        queues,
+        newest_index,
+        index,
         segment_size=max(sizes, key=lambda size: (sizes[size], size), default=None),
-        queue_file_size=None if queues is None else queues["file_size"],
         blanks={
             row["filler_offset"]: row["filler_bytes"]
             for row in rows
             if row["filler_offset"] is not None and len(row["filler_bytes"]) > BLANK_SIZE
         },
         files=readable,
-        index_layout=_index_layout(newest_index),
-        index_names=_index_names(index),
-        next_offsets=next_offsets(queues),
         log_start=min(row["commit_log_offset"] for row in rows) if ends else None,
         log_end=max(ends, default=None),
         broker_versions=_versions_of(snapshot_location(readable, tables.name), tagged),
-        time_zone=_time_zone(index),
         tagged=tagged,
         databases=tuple(sorted({path.rsplit("/", path.count("/") - 1)[0] for path in nested})),
-        form_notes=tuple(map(str, forms)),
     )
 
 
@@ -192,18 +202,18 @@ def readable_files(files: Mapping[str, bytes], source: str) -> dict[str, bytes]:
     The order of the two is that of `ConfigManager.load`@5.3.3. Only files that contain JSON have backups.
     """
     read: dict[str, bytes] = {}
-    paths = {path.removesuffix(BACKUP) for path in files}
-    for path in sorted(path for path in paths if not path.endswith(("/", BACKUP))):
-        choices = [name for name in (path, path + BACKUP) if files.get(name, b"").strip()]
-        if not _is_json(path, files):
-            choices = choices[:1] if choices[:1] == [path] else []
+    for path in sorted({path.removesuffix(BACKUP) for path in files}):
+        if path.endswith(("/", BACKUP)):
+            continue
         problems = []
-        for name in choices:
-            problem = _problem(files[name]) if _is_json(path, files) else None
-            if problem is None:
-                read[path] = files[name]
+        for name in (path, path + BACKUP) if _is_json(path, files) else (path,):
+            content = files.get(name, b"")
+            problem = _problem(content) if _is_json(path, files) and content.strip() else None
+            if problem is not None:
+                problems.append(f"{name}: {problem}")
+            elif content.strip():
+                read[path] = content
                 break
-            problems.append(f"{name}: {problem}")
         if problems and path not in read:
             raise ConfigError(
                 f"{source}: {'; '.join(problems)}. Put a readable copy in its place, or remove it with its {BACKUP}"
@@ -262,31 +272,23 @@ def tags_of_files(files: Iterable[Mapping[str, Any]]) -> TaggedRanges | None:
     return dataclasses.replace(tagged, source="the archived index shows it") if runs else None
 
 
-def _index_names(files: Iterable[Mapping[str, Any]]) -> dict[int, str]:
-    """The name of each file by its begin offset. Offsets at which two files begin are left out."""
-    begins = [(file["begin_commit_log_offset"], file["name"]) for file in files]
-    counts = Counter(begin for begin, _ in begins)
-    return {begin: name for begin, name in begins if counts[begin] == 1}
-
-
-def _time_zone(files: Iterable[Mapping[str, Any]]) -> tzinfo | None:
-    return zone_of_names((file["name"], file["begin_timestamp"]) for file in files)
-
-
-def _odd_blanks(store: Location, opened: MessageStore, segments: Iterable[SegmentFile]) -> Iterable[tuple[int, bytes]]:
+def _odd_blanks(store: MessageStore, segments: Iterable[SegmentFile]) -> Iterable[tuple[int, bytes]]:
     """The blanks of these segments that have more than zeros after their first eight bytes, with their offsets.
 
     Most segments end with eight bytes and zeros, which their last bytes show. Of any other segment, the last record is
     searched for: bytes in a blank are those of an older segment, and can look like the start of a blank themselves.
     """
+    from spark_mq.store.log.split_reader import last_record
+
     for segment in segments:
         end = segment.base + segment.size
         data_end = segment.base + find_data_end(segment.location, segment.size)
-        if _is_plain_blank(opened.records.read, segment.base, data_end, end):
+        if _is_plain_blank(store.records.read, segment.base, data_end, end):
             continue
-        start = _blank_start(store, opened, segment.base, end)
-        if is_blank(opened.records.read(start, BLANK_SIZE), end - start):
-            content = opened.records.read(start, data_end - start)
+        last = last_record(store.location, segment.base, end)
+        start = segment.base if last is None else last + store.records.record(last).size
+        if is_blank(store.records.read(start, BLANK_SIZE), end - start):
+            content = store.records.read(start, data_end - start)
             if len(content) > BLANK_SIZE:
                 yield start, content
 
@@ -306,14 +308,6 @@ def _is_plain_blank(read: Callable[[int, int], bytes], base: int, data_end: int,
     return True
 
 
-def _blank_start(store: Location, opened: MessageStore, base: int, end: int) -> int:
-    """The commit log offset after the last record of a segment."""
-    from spark_mq.store.log.split_reader import last_record
-
-    offset = last_record(store, base, end)
-    return base if offset is None else offset + opened.records.record(offset).size
-
-
 def _archived_index_files(spark: SparkSession, tables: ArchiveTables, identity: StoreIdentity) -> list[dict[str, Any]]:
     """The index files of all snapshots of a store; of files with one name, the newest."""
     from pyspark.sql import functions as F  # noqa: N812
@@ -327,7 +321,3 @@ def _archived_index_files(spark: SparkSession, tables: ArchiveTables, identity: 
     files = rows.select("snapshot_timestamp", F.explode(content["files"]).alias("file"))
     newest = F.max_by("file", "snapshot_timestamp").alias("file")
     return [row["file"] for row in files.groupBy("file.name").agg(newest).select("file").toArrow().to_pylist()]
-
-
-def _json_of(content: bytes | None) -> dict[str, Any] | None:
-    return None if content is None else json.loads(content)

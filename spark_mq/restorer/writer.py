@@ -19,18 +19,16 @@ from pyspark.sql.types import StructType
 
 from spark_mq._compat import arrow_schema
 from spark_mq.errors import OptionError, StorageError
-from spark_mq.io.location import Location
 from spark_mq.io.publish import discard_folder
 from spark_mq.job.shared_storage import SharedStorageCheck
 from spark_mq.job.task_errors import reason_of
 from spark_mq.job.tasks import LocalTasks, job_errors
 from spark_mq.restorer.appended_messages import append_messages, check_append
-from spark_mq.restorer.chunk import Chunk
+from spark_mq.restorer.chunk import Chunk, StageTask
 from spark_mq.restorer.new_store import make_store
 from spark_mq.restorer.restore_request import RestoreRequest, is_store
 from spark_mq.restorer.source_columns import check_columns
-from spark_mq.restorer.source_facts import OFFSET_COLUMNS, Origin
-from spark_mq.restorer.stage import StageTask
+from spark_mq.restorer.source_facts import OFFSET_COLUMNS, Source
 from spark_mq.restorer.store_job import StoreJob
 
 if TYPE_CHECKING:
@@ -49,13 +47,7 @@ class StagedChunks(WriterCommitMessage):
 
 @dataclass(frozen=True)
 class StoreWriter(DataSourceArrowWriter):
-    """Writes the rows of one DataFrame.
-
-    Attributes:
-        job: The restore that makes the store.
-        task: Encodes rows, and writes chunks into `task.folder`.
-        check: The check that a task sees the folder that the driver made.
-    """
+    """Writes the rows of one DataFrame."""
 
     job: StoreJob
     task: StageTask
@@ -69,31 +61,19 @@ class StoreWriter(DataSourceArrowWriter):
             return StagedChunks(tuple(self.task.stage(iterator, 0 if context is None else context.partitionId())))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Make the store of all chunks, and put it in place.
-
-        Args:
-            messages: What the tasks returned, by partition.
-        """
+        """Make the store of all chunks, and put it in place."""
         chunks = [chunk for message in messages if isinstance(message, StagedChunks) for chunk in message.chunks]
-        chunks.sort(key=lambda chunk: (chunk.partition, chunk.number))
         try:
-            if chunks or not self.job.request.is_append:
+            if chunks or not self.job.request.append:
                 self.job.request.check_target()
                 with job_errors():
-                    run = append_messages if self.job.request.is_append else make_store
+                    run = append_messages if self.job.request.append else make_store
                     run(self.job, lambda folder, task: chunks)
         finally:
-            self._remove_chunks()
+            discard_folder(self.task.folder)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Remove what the tasks wrote; the store is as it was.
-
-        Args:
-            messages: What the tasks returned; None for those that failed.
-        """
-        self._remove_chunks()
-
-    def _remove_chunks(self) -> None:
+        """Remove what the tasks wrote; the store is as it was."""
         discard_folder(self.task.folder)
 
 
@@ -101,40 +81,21 @@ def store_writer(options: WriteOptions, schema: StructType, overwrite: bool) -> 
     """The writer of a DataFrame; makes the folder for its chunks.
 
     A store that exists is appended to, or set aside under another name if `overwrite` is true.
-
-    Args:
-        overwrite: Whether the save mode is `overwrite`; else it is `append`.
     """
     columns = arrow_schema(schema)
     appends = not overwrite and is_store(options.path)
     has_offsets = set(columns.names) >= OFFSET_COLUMNS and not (options.renumber or appends)
     if options.topic_map and has_offsets:
         raise OptionError("option topicMap changes messages, so they need new offsets: add option renumber=true")
-    request = RestoreRequest.of(
-        options.path,
-        renumber=not has_offsets,
-        append=appends,
-        replace=overwrite,
-        store_host=options.store_host,
-        topic_map=options.topic_map,
-        broker_conf=options.broker_conf,
-        broker_version=options.broker_version,
-        time_zone=options.time_zone,
-        offset_map=options.offset_map,
-        append_id=options.append_id if appends else None,
-    )
+    given = vars(options) | {"renumber": not has_offsets, "append_id": options.append_id if appends else None}
+    request = RestoreRequest.of(given.pop("path"), append=appends, replace=overwrite, **given)
     check_columns(columns, has_offsets)
-    job = StoreJob(LocalTasks(), Origin("a DataFrame", has_offsets), request)
+    job = StoreJob(LocalTasks(), Source.of_rows(has_offsets), request)
     if appends:
         check_append(job)
-    folder = _make_folder(request.store)
-    return StoreWriter(job, job.stage_task(folder), SharedStorageCheck.of_folder(folder))
-
-
-def _make_folder(store: Location) -> Location:
-    folder = store.parent / f"{store.name}{WRITING}{uuid.uuid4().hex}"
+    folder = request.store.parent / f"{request.store.name}{WRITING}{uuid.uuid4().hex}"
     try:
         folder.make_folder()
     except OSError as error:
         raise StorageError(f"{folder}: the folder of the write cannot be created: {reason_of(error)}") from error
-    return folder
+    return StoreWriter(job, job.stage_task(folder), SharedStorageCheck.of_folder(folder))

@@ -139,7 +139,7 @@ whether the group acknowledged it or not. group_retries is the number in all ret
     ),
     options=(TOPIC, CONSUMER_GROUP, at("to which lag_millis refers"), BROKER_VERSION),
     rows="spark_mq.lifecycle.consumer_progress.consumer_progress_rows",
-    archived_rows="spark_mq.archive.archived_queues.archived_progress",
+    archived_rows="spark_mq.archive.archived_tables.archived_progress",
     noun="consumer group",
     example="""\
 +--------------+---------+---------+---+----------+-------------+------------------+
@@ -312,7 +312,7 @@ DEAD_LETTER, it did so too often. The log is read twice.
         Column("reconsume_times", "INT", "how often a consumer asked for the message again"),
     ),
     rows="spark_mq.lifecycle.statistics.duplicates_rows",
-    archived_rows="spark_mq.archive.statistics.duplicates_of",
+    archived_rows="spark_mq.archive.archived_tables.duplicates_of",
     noun="duplicate",
     example="""\
 +-----------+----------+--------------+------------------------+------------+
@@ -344,7 +344,7 @@ topics do not count, except one that is given.
         Option("mostKeys", "how many keys of most messages, and of most bytes, 1,000 by default; 0 is all keys", "N"),
     ),
     rows="spark_mq.lifecycle.statistics.hot_keys_rows",
-    archived_rows="spark_mq.archive.statistics.hot_keys_of",
+    archived_rows="spark_mq.archive.archived_tables.hot_keys_of",
     noun="key",
     example="""\
 +-----------+-------+-------------+---------+
@@ -372,7 +372,7 @@ log count: a delayed message in SCHEDULE_TOPIC_XXXX, and in its topic when it wa
     ),
     options=(TOPIC,),
     rows="spark_mq.lifecycle.statistics.rates_rows",
-    archived_rows="spark_mq.archive.statistics.rates_of",
+    archived_rows="spark_mq.archive.archived_tables.rates_of",
     noun="message",
     example="""\
 +-----------------+----+-------------------+-------------+---------+
@@ -402,7 +402,7 @@ the log count; a queue without a message in a minute has no row.
     ),
     options=(TOPIC,),
     rows="spark_mq.lifecycle.statistics.skew_rows",
-    archived_rows="spark_mq.archive.statistics.skew_of",
+    archived_rows="spark_mq.archive.archived_tables.skew_of",
     noun="message",
     example="""\
 >>> spark.read.format("rocketmq").option("table", "skew").option("topic", "OrderEvents").load(store).show()

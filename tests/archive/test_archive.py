@@ -19,16 +19,14 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_mq.archive import file_commit, renaming, writer
-from spark_mq.archive.archive_tables import ArchiveTables, StoreArchive, StoreIdentity
-from spark_mq.archive.archived_log import choose_store
+from spark_mq.archive import archived_log, table_file, writer
+from spark_mq.archive.archive_tables import MESSAGES, ArchiveTables, StoreArchive, StoreIdentity
+from spark_mq.archive.archived_log import choose_store, settle_name
 from spark_mq.archive.last_run import end_if_nothing_is_new
 from spark_mq.archive.lookup import query_message
 from spark_mq.archive.maintenance import maintain
-from spark_mq.archive.renaming import settle_name
 from spark_mq.archive.report import ArchiveReport, BatchProgress
-from spark_mq.archive.tables import MESSAGES, _create
-from spark_mq.archive.writer import archive
+from spark_mq.archive.writer import _create, archive
 from spark_mq.errors import DataLossError, LogCutError, OptionError
 from spark_mq.format.record import FRAME, HOST_V4_SIZE, MAGIC_V1, MAGIC_V2, Record, encode_blank
 from spark_mq.io.location import Location
@@ -141,7 +139,7 @@ def test_nothing_is_lost_or_doubled_whatever_happens_between_runs(
     shutil.move(store / "consumequeue", hidden / "consumequeue")
     shutil.copy(hidden / segments[4].name, log)
     # Spark writes these rows, as older versions did; the other runs continue with files that tasks write.
-    monkeypatch.setattr(file_commit, "writes_bloom_filters", lambda: False)
+    monkeypatch.setattr(table_file, "writes_bloom_filters", lambda: False)
     with pytest.raises(DataLossError, match=f"from commit log offset {int(segments[3].name)}"):
         lake.run(store, max_bytes=segments[0].stat().st_size)
     monkeypatch.undo()
@@ -326,7 +324,7 @@ def test_an_archive_has_the_same_facts_as_the_store(filled: Archive, unpacked: C
     of_archive = facts_of_archive(filled.spark, tables, chosen)
     assert of_archive.tagged is not None  # a store's index shows it itself
     assert of_archive.tagged.ranges == ()
-    assert replace(of_archive, tagged=None) == of_store
+    assert replace(of_archive, tagged=None, name=of_store.name, location=of_store.location) == of_store
     with pytest.raises(OptionError, match=r"3 stores: choose one of them .*--broker x --store-name s; .*--broker y"):
         choose_store(filled.spark, tables, None, None, "s")
     with pytest.raises(OptionError, match=r"no store with broker w; it has .*--broker z"):
@@ -469,7 +467,7 @@ def test_a_log_gets_its_new_name_once_wherever_the_run_is_killed(
     for file in hidden.glob("0*"):
         shutil.copy(file, store / "commitlog")
     # It is killed when the other three tables have the new name.
-    update, left = renaming._update, 3
+    update, left = archived_log._update, 3
 
     def killed(*arguments: Any) -> int:
         nonlocal left
@@ -478,10 +476,10 @@ def test_a_log_gets_its_new_name_once_wherever_the_run_is_killed(
         left -= 1
         return update(*arguments)
 
-    monkeypatch.setattr(renaming, "_update", killed)
+    monkeypatch.setattr(archived_log, "_update", killed)
     with pytest.raises(Killed):
         lake.run(store, "right", rename=True)
-    monkeypatch.setattr(renaming, "_update", update)
+    monkeypatch.setattr(archived_log, "_update", update)
     assert (len(lake.messages("misspelt")), lake.messages("right")) == (begin, [])
     report = lake.run(store, "right", rename=True)
     assert (report.renamed_messages, report.rows) == (begin, len(facts_of(B)) - begin)
@@ -550,11 +548,11 @@ def test_what_the_broker_lost_and_wrote_since_is_archived_beside_each_other(
 
     # The log ends before what was archived; the run is killed between two tables, and the checkpoints are lost.
     third = put(log_with(120, 60), store)
-    update = renaming._update
-    monkeypatch.setattr(renaming, "_update", lambda *arguments: (update(*arguments), exit_by(Killed))[0])
+    update = archived_log._update
+    monkeypatch.setattr(archived_log, "_update", lambda *arguments: (update(*arguments), exit_by(Killed))[0])
     with pytest.raises(Killed):
         lake.run(store, fail_on_data_loss=False)
-    monkeypatch.setattr(renaming, "_update", update)
+    monkeypatch.setattr(archived_log, "_update", update)
     shutil.rmtree(lake.folder / "messages_checkpoints")
     assert lake.run(store, fail_on_data_loss=False).rows == 60
     assert (times(lake), key_offsets(lake)) == (third, [offset for offset, _ in third])

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_mq.archive import last_run as checkpoints
 from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity
+from spark_mq.archive.last_run import KEYS_STREAM, MESSAGES_STREAM, Checkpoint
 from spark_mq.errors import OptionError
 
 
@@ -48,21 +48,22 @@ def test_a_table_of_the_catalog_needs_a_checkpoint() -> None:
 
 def test_a_retired_checkpoint_is_not_used_again(tmp_path: Path) -> None:
     place, identity = ArchiveTables.of(str(tmp_path / "messages")), StoreIdentity("c", "b", "s")
-    folders = []
+    folders: list[str] = []
     for _ in range(3):
-        folder = checkpoints.checkpoint_of(place, identity, checkpoints.MESSAGES)
-        checkpoints.retire_checkpoint(place, identity, checkpoints.MESSAGES)
+        checkpoint = Checkpoint(place, identity, MESSAGES_STREAM)
+        folder = checkpoint.folder
+        checkpoint.retire()
         # A stream that never noted an offset has none to be retired.
-        assert checkpoints.checkpoint_of(place, identity, checkpoints.MESSAGES) == folder
+        assert checkpoint.folder == folder
         (Path(folder) / "offsets").mkdir(parents=True)
         (Path(folder) / "metadata").touch()
-        assert not checkpoints.has_begun(place, folder)
+        assert not checkpoint.has_begun
         (Path(folder) / "offsets" / "0").touch()
-        assert checkpoints.has_begun(place, folder)
+        assert checkpoint.has_begun
         folders.append(folder)
-        checkpoints.retire_checkpoint(place, identity, checkpoints.MESSAGES)
+        checkpoint.retire()
     assert len(set(folders)) == 3
-    assert checkpoints.checkpoint_of(place, identity, checkpoints.KEYS) == place.checkpoint(identity, "keys")
+    assert Checkpoint(place, identity, KEYS_STREAM).folder == place.checkpoint(identity, "keys")
 
 
 def test_stores_do_not_share_checkpoints() -> None:

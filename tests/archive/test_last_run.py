@@ -13,11 +13,11 @@ import pytest
 
 from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity
 from spark_mq.archive.last_run import (
-    MESSAGES,
-    ArchiveState,
-    StoreState,
+    MESSAGES_STREAM,
+    Checkpoint,
+    archive_state,
     end_if_nothing_is_new,
-    retire_checkpoint,
+    store_state,
     write_note,
 )
 from spark_mq.archive.report import ArchiveReport
@@ -97,9 +97,9 @@ class Archived:
             (self.stream(stream) / "commits" / str(number)).write_text("v1\n{}")
 
     def note(self) -> None:
-        after = ArchiveState.of(self.tables, IDENTITY)
+        after = archive_state(self.tables, IDENTITY)
         assert after is not None
-        write_note(self.tables, IDENTITY, StoreState.of(Location.resolve(str(self.store))), after, self.end)
+        write_note(self.tables, IDENTITY, store_state(Location.resolve(str(self.store))), after, self.end)
 
     def end_if_nothing_is_new(self, identity: StoreIdentity = IDENTITY, store: Path | None = None) -> int | None:
         return end_if_nothing_is_new(Location.resolve(str(store or self.store)), self.tables, identity)
@@ -215,7 +215,7 @@ CHANGES: dict[str, Callable[[Archived], object]] = {
     "no checkpoint of messages": lambda a: shutil.rmtree(a.stream("messages")),
     "no checkpoint of keys": lambda a: shutil.rmtree(a.stream("keys")),
     "no commits of messages": lambda a: shutil.rmtree(a.stream("messages") / "commits"),
-    "a retired checkpoint": lambda a: retire_checkpoint(a.tables, IDENTITY, MESSAGES),
+    "a retired checkpoint": lambda a: Checkpoint(a.tables, IDENTITY, MESSAGES_STREAM).retire(),
     "an offset without marks": without_marks,
     "no note": lambda a: a.stream("last_run.json").unlink(),
     "a note that is not JSON": lambda a: a.stream("last_run.json").write_text("{"),
@@ -261,7 +261,7 @@ def test_another_name_or_path_is_another_run(archived: Archived, tmp_path: Path)
     assert archived.end_if_nothing_is_new(store=Path(shutil.copytree(archived.store, tmp_path / "copy"))) is None
     catalog = ArchiveTables.of("lake.messages", str(tmp_path / "lake" / "messages_checkpoints"))
     assert end_if_nothing_is_new(Location.resolve(str(archived.store)), catalog, IDENTITY) is None
-    assert ArchiveState.of(ArchiveTables.of("s3a://lake/messages"), IDENTITY) is None
+    assert archive_state(ArchiveTables.of("s3a://lake/messages"), IDENTITY) is None
 
 
 def test_the_command_starts_spark_only_if_it_must(

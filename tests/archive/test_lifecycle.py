@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_mq.archive.archived_store import ArchivedStore
-from spark_mq.archive.snapshot import NewestSnapshot
+from spark_mq.archive.small_tables import NewestSnapshot
 from spark_mq.archive.writer import archive
 from spark_mq.cli.main import main
 from spark_mq.errors import CorruptLogError, OptionError

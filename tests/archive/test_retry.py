@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from spark_mq.archive.delta_log import TRIES, retry_late_worker
+from spark_mq.archive.delta_log import LATE_WORKER, TRIES, retry
 
 LATE = "[STREAM_FAILED] terminated with exception: Python worker failed to connect back. SQLSTATE: XXKST"
 
@@ -26,19 +26,19 @@ def failing(times: int, message: str) -> tuple[Callable[[], str], list[int]]:
 
 def test_a_late_worker_is_tried_again() -> None:
     run, calls = failing(TRIES - 1, LATE)
-    assert retry_late_worker(run) == "done"
+    assert retry(LATE_WORKER, run) == "done"
     assert len(calls) == TRIES
 
 
 def test_a_worker_that_is_always_late_ends_the_run() -> None:
     run, calls = failing(TRIES, LATE)
     with pytest.raises(StreamingQueryException):
-        retry_late_worker(run)
+        retry(LATE_WORKER, run)
     assert len(calls) == TRIES
 
 
 def test_another_error_ends_the_run_at_once() -> None:
     run, calls = failing(1, "a segment expired")
     with pytest.raises(StreamingQueryException):
-        retry_late_worker(run)
+        retry(LATE_WORKER, run)
     assert len(calls) == 1

@@ -54,7 +54,6 @@ def test_an_append_that_is_interrupted_and_finished(tmp_path: Path, version: str
     assert trees_of(begun, *LOG_AND_QUEUES, "index") == half
     with locked_store(Location.resolve(str(begun))) as finished:
         assert finished is not None
-        assert finished.is_in_place
     assert trees_of(begun, *LOG_AND_QUEUES) == trees_of(original, *LOG_AND_QUEUES)
     assert index_of(begun) == index_of(original)
     assert grave(check(begun, store.broker_conf)[1]) == []

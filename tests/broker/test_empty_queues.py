@@ -46,8 +46,8 @@ def test_a_queue_without_messages_goes_on_at_its_next_offset(version: str, name:
     shutil.rmtree(store / "consumequeue" / TOPIC)
     folder = Location.resolve(str(store / "consumequeue"))
     assert said["mappedFileSizeConsumeQueue"] == 20 * UNITS_PER_FILE
-    written = write_empty_queues(folder, NEXT_OFFSETS, 20 * UNITS_PER_FILE, log_start, 0)
-    assert set(written.written) == set(NEXT_OFFSETS)
+    written, _ = write_empty_queues(folder, NEXT_OFFSETS, 20 * UNITS_PER_FILE, log_start, 0)
+    assert set(written) == set(NEXT_OFFSETS)
 
     def ends(facts: dict[str, list[dict[str, Any]]]) -> dict[tuple[str, int], tuple[int, int]]:
         queues = {(fact["topic"], fact["queueId"]): (fact["min"], fact["max"]) for fact in facts["queue"]}

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_mq.expirer.expire import expire
+from spark_mq.expirer import expire
 from tests.broker import harness
 from tests.support.stores import RealStore
 
@@ -138,7 +138,7 @@ def test_a_broker_serves_what_a_killed_run_leaves(version: str, name: str, tmp_p
     stop = trees.index("consumequeue") + trees.count("consumequeue") // 2
     assert 0 < stop < len(files) - trees.count("index")
     for file in files[:stop]:
-        os.unlink(file.location.path)
+        (store / file.path).unlink()
     kept = [fact for fact in RealStore(name, harness.STORES).facts("msg") if fact["offset"] >= 3 * 131_072]
     report = harness.check_served(store, harness.STORES / f"{name}.conf", index=True, version=version)
     assert (report["problemCount"], report["messages"]) == (0, len(kept))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_mq.archive.tables import SEGMENTS_SCHEMA
+from spark_mq.archive.archive_tables import SEGMENTS_SCHEMA
 from spark_mq.archive.writer import archive
 from spark_mq.cli.main import main
 from spark_mq.cli.sql import command

@@ -14,7 +14,7 @@ import pytest
 
 import spark_mq
 from spark_mq.errors import OptionError, StorageError, StoreLockedError, StoreNotFoundError, UnsupportedStoreError
-from spark_mq.expirer.plan import PlannedFile
+from spark_mq.expirer import PlannedFile
 from spark_mq.io.location import Location
 from spark_mq.store.store_lock import LOCK, store_lock
 from tests.support.stores import OWN_STORES, RealStore, stores_in, tree_of
@@ -43,7 +43,7 @@ def test_the_files_of_the_plan_are_deleted_and_no_other(store: Path) -> None:
 
     def note(file: PlannedFile, number: int, total: int) -> None:
         deleted.append(file.path)
-        assert not os.path.exists(file.location.path)
+        assert not (store / file.path).exists()
         assert (number, total) == (len(deleted), len(planned))
 
     report = spark_mq.expire(str(store), min_offset=300_000, apply=True, progress=note)

@@ -35,7 +35,6 @@ def test_modules_of_plain_python_load_neither_numba_nor_spark() -> None:
     [
         "spark_mq.indexer.index_files",
         "spark_mq.indexer.rebuild",
-        "spark_mq.restorer.encoding_rules",
         "spark_mq.restorer.source_columns",
         "spark_mq.restorer.restore",
         "spark_mq.restorer.writer",

@@ -185,7 +185,7 @@ def test_the_rest_of_a_log(
 
 def test_where_a_store_ends(unpacked: Unpack) -> None:
     for store in (WORKLOAD, WORKLOAD_4, CRC):
-        target = AppendTarget.open(Location.resolve(str(unpacked(store))), BrokerConf.of(str(store.broker_conf)))
+        target = AppendTarget(Location.resolve(str(unpacked(store))), BrokerConf.of(str(store.broker_conf)))
         last = max(store.facts("msg"), key=lambda fact: int(fact["offset"]))
         assert target.log_end == last["offset"] + last["size"]
         assert target.last_store_timestamp == last["storeTimestamp"]
@@ -264,7 +264,7 @@ def test_a_stale_tail(name: str, unpacked: Unpack, tmp_path: Path) -> None:
     """New records overwrite old ones, and old units lead to none of the new records, also in queues that get none."""
     store = RealStore(name, OWN_STORES)
     path = Path(shutil.copytree(unpacked(store), tmp_path / "store"))
-    target = AppendTarget.open(Location.resolve(str(path)), BrokerConf.of(str(store.broker_conf)))
+    target = AppendTarget(Location.resolve(str(path)), BrokerConf.of(str(store.broker_conf)))
     queue = ("SequenceDemo", 1)
     assert target.stale_queues == tuple(("SequenceDemo", number) for number in range(3))
     assert target.last_segment is not None

@@ -17,8 +17,8 @@ import pytest
 
 from spark_mq.errors import NoRoomError, StorageError, UnfinishedAppendError
 from spark_mq.io.location import Location
-from spark_mq.restorer import append_commit
-from spark_mq.restorer.append_commit import FinishedAppend, append_folder, commit_append, discard_append, finish_append
+from spark_mq.restorer import append
+from spark_mq.restorer.append import append_folder, commit_append, discard_append, finish_append
 from spark_mq.store.log.segment_files import list_segment_files
 from tests.support.committed import ABOUT, AFTER, NEW, OLD, REMOVED, prepare
 from tests.support.paused_process import paused
@@ -77,8 +77,7 @@ def test_killed_at_a_step_and_finished(moment: Moment, tmp_path: Path) -> None:
         list_segment_files(location)
         assert left in (OLD, AFTER)
         assert (left == AFTER) == (moment.staged == 0)
-    about = ABOUT if moment.has_commit else {}
-    assert finish_append(location) == FinishedAppend(moment.is_in_place, about)
+    assert finish_append(location) == (ABOUT if moment.is_in_place else None)
     assert files_of(store) == (OLD if moment.staged and not moment.has_marker else AFTER)
     assert not (store / ".spark_mq").exists()
     assert finish_append(location) is None
@@ -122,7 +121,7 @@ def failing(owner: object, name: str, number: int, code: int) -> Iterator[None]:
 
 
 def test_an_error_before_the_decision_changes_nothing(store: Location) -> None:
-    with failing(append_commit, "publish", 1, errno.ENOSPC), pytest.raises(NoRoomError, match="nothing was appended"):
+    with failing(append, "publish", 1, errno.ENOSPC), pytest.raises(NoRoomError, match="nothing was appended"):
         commit_append(store)
     with failing(os, "rename", 1, errno.EACCES), pytest.raises(StorageError, match="nothing was appended"):
         commit_append(store)
@@ -142,7 +141,7 @@ def interrupt(store: Location, in_place: int = 2) -> None:
 def test_an_error_after_the_decision_is_finished_later(store: Location) -> None:
     interrupt(store)
     discard_append(store)
-    assert finish_append(store) == FinishedAppend(True, ABOUT)
+    assert finish_append(store) == ABOUT
     assert files_of(Path(store.path)) == AFTER
 
 
@@ -151,7 +150,7 @@ def test_a_broker_that_does_not_start_can_write_config_files(store: Location) ->
     root = Path(store.path)
     assert (root / "config" / "topics.json").read_bytes() == NEW["config/topics.json"]
     (root / "config" / "topics.json").write_bytes(b"of the broker")
-    assert finish_append(store) == FinishedAppend(True, ABOUT)
+    assert finish_append(store) == ABOUT
     assert files_of(root) == {**AFTER, "config/topics.json": b"of the broker"}
 
 
@@ -166,7 +165,7 @@ def test_what_a_person_removed_is_named(store: Location) -> None:
     with pytest.raises(UnfinishedAppendError, match="checkpoint is not the file of the interrupted append"):
         finish_append(store)
     shutil.move(kept, root / ".spark_mq" / "append" / "checkpoint")
-    assert finish_append(store) == FinishedAppend(True, ABOUT)
+    assert finish_append(store) == ABOUT
     assert files_of(root) == AFTER
 
 

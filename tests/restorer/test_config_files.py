@@ -11,17 +11,15 @@ from hypothesis import strategies as st
 from spark_mq.errors import ConfigError
 from spark_mq.format.broker_version import BrokerVersions
 from spark_mq.restorer.config_files import (
+    FILE_RULES,
+    CopyType,
+    Treatment,
     consumer_offsets_json,
     delay_offsets_json,
     fastjson_text,
-    topics_json,
-)
-from spark_mq.restorer.file_rules import (
-    FILE_RULES,
-    Situation,
-    Treatment,
     kept_paths,
     rule_of,
+    topics_json,
 )
 from spark_mq.restorer.finish import restored_checkpoint
 from spark_mq.store.config.checkpoint import Checkpoint
@@ -60,9 +58,9 @@ def test_files_of_real_brokers_stay_as_they_are(store: RealStore, unpacked: Call
     assert known
     for name, translate in (("consumerOffset.json", consumer_offsets_json), ("delayOffset.json", delay_offsets_json)):
         if name in files:
-            translated = translate(files[name], same)
-            assert translated.content is files[name]
-            assert translated.dropped == {}
+            content, dropped = translate(files[name], same)
+            assert content is files[name]
+            assert dropped == 0
 
 
 @pytest.mark.parametrize("store", usual_stores(), ids=str)
@@ -76,12 +74,12 @@ def test_each_file_of_a_store_has_a_rule(store: RealStore, unpacked: Callable[[R
 
 def test_rules_differ_by_situation() -> None:
     assert len({rule.path for rule in FILE_RULES}) == len(FILE_RULES)
-    assert set(kept_paths(Situation.RENUMBERED)) < set(kept_paths(Situation.PARTIAL)) < set(kept_paths(Situation.WHOLE))
+    assert set(kept_paths(CopyType.RENUMBERED)) < set(kept_paths(CopyType.PARTIAL)) < set(kept_paths(CopyType.WHOLE))
     for path in ("config/timercheck", "timerlog/00000000000000000000", "config/timermetrics"):
         rule = rule_of(path)
         assert rule is not None
-        assert rule.treatment(Situation.WHOLE) == Treatment.KEPT
-        assert rule.treatment(Situation.PARTIAL) == Treatment.LEFT_OUT
+        assert rule.treatment(CopyType.WHOLE) == Treatment.KEPT
+        assert rule.treatment(CopyType.PARTIAL) == Treatment.LEFT_OUT
     assert rule_of("config/rdb/CURRENT") is not None
     assert rule_of("config/own.json") is None
 
@@ -168,9 +166,9 @@ def test_offsets_of_consumers_are_translated() -> None:
     def translate(topic: str, queue_id: int, offset: int) -> int | None:
         return None if topic == "gone" or queue_id == 1 else 10 * offset
 
-    translated = consumer_offsets_json(FILE_OF_OFFSETS.encode(), translate, {"a": "c"})
-    assert (translated.kept, translated.dropped) == (2, {"a": 1, "gone": 2})
-    assert translated.content.decode() == FILE_OF_OFFSETS.replace('"gone","b","a"', '"b","c"').replace(
+    content, dropped = consumer_offsets_json(FILE_OF_OFFSETS.encode(), translate, {"a": "c"})
+    assert dropped == 3
+    assert content.decode() == FILE_OF_OFFSETS.replace('"gone","b","a"', '"b","c"').replace(
         ',\n\t\t"h":["gone"]', ""
     ).replace('"a@g":{0:5,1:7', '"c@g":{0:50').replace("{0:2", "{0:20").replace(
         ',\n\t\t"gone@g":{0:1\n\t\t},\n\t\t"gone@h":{3:1\n\t\t}', ""
@@ -179,8 +177,8 @@ def test_offsets_of_consumers_are_translated() -> None:
 
 def test_a_group_of_two_topics_that_become_one_misses_no_message() -> None:
     existing = FILE_OF_OFFSETS.replace('"b@g":{0:2', '"b@g":{0:2,1:9')
-    translated = consumer_offsets_json(existing.encode(), same, {"a": "b"})
-    assert b'"b@g":{0:2,1:7\n' in translated.content
+    content, _ = consumer_offsets_json(existing.encode(), same, {"a": "b"})
+    assert b'"b@g":{0:2,1:7\n' in content
 
 
 def test_offsets_of_delay_levels_are_translated() -> None:
@@ -191,11 +189,9 @@ def test_offsets_of_delay_levels_are_translated() -> None:
         return None if queue_id == 17 else offset - 1
 
     existing = b'{\n\t"offsetTable":{1:14,2:4,18:9\n\t}\n}'
-    translated = delay_offsets_json(existing, translate)
-    assert translated.content == b'{\n\t"offsetTable":{1:13,2:3\n\t}\n}'
-    assert translated.dropped == {"SCHEDULE_TOPIC_XXXX": 1}
+    assert delay_offsets_json(existing, translate) == (b'{\n\t"offsetTable":{1:13,2:3\n\t}\n}', 1)
     assert queues == [("SCHEDULE_TOPIC_XXXX", 0), ("SCHEDULE_TOPIC_XXXX", 1), ("SCHEDULE_TOPIC_XXXX", 17)]
-    assert delay_offsets_json(existing, lambda *_: None).content == b'{\n\t"offsetTable":{}\n}'
+    assert delay_offsets_json(existing, lambda *_: None)[0] == b'{\n\t"offsetTable":{}\n}'
 
 
 @pytest.mark.parametrize(

@@ -56,12 +56,12 @@ def test_a_check_of_the_store_finds_nothing(tmp_path: Path) -> None:
 
 @given(st.integers(1, 2**40), st.integers(1, 300))
 def test_there_is_one_file_with_units_up_to_the_next_offset(next_offset: int, units: int) -> None:
-    file = empty_queue_file(next_offset, 20 * units)
-    assert len(file.name) == 20
-    assert int(file.name) % (20 * units) == 0
-    assert int(file.name) + len(file.content) == 20 * next_offset
-    assert 0 < len(file.content) <= 20 * units
-    *blank, last = struct.iter_unpack(">qiq", file.content)
+    name, content = empty_queue_file(next_offset, 20 * units)
+    assert len(name) == 20
+    assert int(name) % (20 * units) == 0
+    assert int(name) + len(content) == 20 * next_offset
+    assert 0 < len(content) <= 20 * units
+    *blank, last = struct.iter_unpack(">qiq", content)
     assert last == (1, 1, 0)
     assert set(blank) <= {(0, 0x7FFFFFFF, 0)}
 
@@ -75,13 +75,12 @@ def test_other_offsets_and_sizes_are_errors(next_offset: int, size: int) -> None
 def test_queues_that_cannot_be_kept_are_left_out(tmp_path: Path) -> None:
     folder = Location.resolve(str(tmp_path / "consumequeue"))
     names = {("../x", 0): 5, ("T" * 300, 0): 5, ("T", -1): 5, ("T", 1): 1 << 62, ("T", 2): 5, ("T", 3): 0}
-    queues = write_empty_queues(folder, names, FILE_SIZE, LOG_START, MILLIS)
-    assert queues.written == (("T", 2),)
-    assert set(queues.left_out) == set(names) - {("T", 2), ("T", 3)}
+    written, left_out = write_empty_queues(folder, names, FILE_SIZE, LOG_START, MILLIS)
+    assert written == [("T", 2)]
+    assert set(left_out) == set(names) - {("T", 2), ("T", 3)}
     assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()] == [
         f"consumequeue/T/2/{0:020d}"
     ]
-    written = tmp_path / "consumequeue" / "T" / "2" / f"{0:020d}"
-    assert (written.stat().st_size, written.stat().st_mtime_ns) == (FILE_SIZE, MILLIS * 1_000_000)
-    from_zero = write_empty_queues(folder, {("U", 0): 5}, FILE_SIZE, 0, MILLIS)
-    assert (from_zero.written, from_zero.left_out) == ((), (("U", 0),))
+    file = tmp_path / "consumequeue" / "T" / "2" / f"{0:020d}"
+    assert (file.stat().st_size, file.stat().st_mtime_ns) == (FILE_SIZE, MILLIS * 1_000_000)
+    assert write_empty_queues(folder, {("U", 0): 5}, FILE_SIZE, 0, MILLIS) == ([], [("U", 0)])

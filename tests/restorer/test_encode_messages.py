@@ -19,7 +19,7 @@ from spark_mq.format.message_row import message_row
 from spark_mq.format.message_schema import CORRUPT_RECORD, MESSAGE_SCHEMA
 from spark_mq.format.record import MAGIC_V1, MAGIC_V2, Record, decode_record
 from spark_mq.restorer.encode_messages import UNKNOWN, encode_messages
-from spark_mq.restorer.encoding_rules import EncodingRules
+from spark_mq.restorer.source_columns import EncodingRules
 from tests.support.in_process import message_batches
 from tests.support.kernels import examples
 from tests.support.message_rows import EXACT_COLUMNS, NO_CRC, batch_of, encoded_records, plain_record, sealed
@@ -67,11 +67,11 @@ def test_every_message_of_a_store_gets_the_bytes_that_it_had(
     for read in sound_batches(folder, list(READ_COLUMNS) if is_archived else EXACT_COLUMNS):
         batch = message_rows(read, StoreIdentity("c", "b", "s")) if is_archived else read
         encoded = encode_messages(batch, FAITHFUL)
-        rows = zip(encoded.commit_log_offsets.tolist(), encoded_records(encoded), strict=True)
+        rows = zip(encoded.rows.commit_log_offset.tolist(), encoded_records(encoded), strict=True)
         assert all(record == record_in(log, offset, len(record)) for offset, record in rows)
-        offsets += encoded.commit_log_offsets.tolist()
-        assert encoded.old_queue_offsets.tolist() == batch.column("queue_offset").to_pylist()
-        queues = [encoded.queues[number] for number in encoded.queue_numbers.tolist()]
+        offsets += encoded.rows.commit_log_offset.tolist()
+        assert encoded.rows.queue_offset.tolist() == batch.column("queue_offset").to_pylist()
+        queues = [encoded.queues[number] for number in encoded.rows.queue_number.tolist()]
         columns = (batch.column("topic").to_pylist(), batch.column("queue_id").to_pylist())
         assert queues == list(zip(*columns, strict=True))
     assert set(offsets) >= {fact["offset"] for fact in store.facts("msg")}
@@ -85,7 +85,7 @@ def test_default_columns_are_enough_for_what_a_reader_shows(
     changed = {"commit_log_offset", "queue_offset", "offset_message_id", "store_size", "prepared_transaction_offset"}
     for batch in sound_batches(unpacked(store), MESSAGE_SCHEMA.names):
         encoded = encode_messages(batch, COMPACT)
-        assert encoded.commit_log_offsets.tolist() == batch.column("commit_log_offset").to_pylist()
+        assert encoded.rows.commit_log_offset.tolist() == batch.column("commit_log_offset").to_pylist()
         for row, data in zip(batch.to_pylist(), encoded_records(encoded), strict=True):
             record = decode_record(data)
             assert (record.commit_log_offset, record.queue_offset, record.prepared_transaction_offset) == (0, 0, 0)
@@ -118,7 +118,7 @@ def test_a_faithful_message_without_its_stored_bytes_is_exact_or_an_error(
             except InvalidMessageError:
                 continue
             (record,) = encoded_records(encoded)
-            assert record == record_in(log, int(encoded.commit_log_offsets[0]), len(record))
+            assert record == record_in(log, int(encoded.rows.commit_log_offset[0]), len(record))
             exact += 1
     assert exact > len(store.facts("msg")) // 2  # the others lack the last separator, or are compressed
 
@@ -194,7 +194,7 @@ def test_any_row_is_what_the_plain_twin_makes_of_it(rows: list[dict[str, Any]], 
     expected = [plain_record(row, NOW).encode() for row in rows]
     encoded = encode_messages(batch_of(rows), COMPACT)
     assert encoded_records(encoded) == expected
-    assert encoded.commit_log_offsets.tolist() == encoded.old_queue_offsets.tolist() == [UNKNOWN] * len(rows)
+    assert encoded.rows.commit_log_offset.tolist() == encoded.rows.queue_offset.tolist() == [UNKNOWN] * len(rows)
     assert encoded_records(encode_messages(batch_of(rows).slice(start, 2), COMPACT)) == expected[start : start + 2]
 
 
@@ -300,7 +300,7 @@ def test_topics_get_their_new_names_also_in_properties() -> None:
         b"RETRY_TOPIC\1S",
     ]
     assert encoded.queues == (("new-and-longer", 0), ("other", 0), ("S", 0))
-    assert encoded.queue_numbers.tolist() == [0, 1, 0, 2]
+    assert encoded.rows.queue_number.tolist() == [0, 1, 0, 2]
 
 
 def test_property_crcs_are_added_if_asked_and_always_right_at_the_end() -> None:
@@ -364,7 +364,7 @@ def test_no_rows_are_no_records() -> None:
     for rules in (COMPACT, FAITHFUL):
         batch = batch_of([message_row(decode_record(Record(b"T").encode()))]).slice(0, 0)
         encoded = encode_messages(batch, rules)
-        assert (encoded.data.size, encoded.positions.size, encoded.queues) == (0, 0, ())
+        assert (encoded.data.size, encoded.rows.store_size.size, encoded.queues) == (0, 0, ())
     assert encode_messages(batch_of([{"topic": "T"}]).slice(0, 0), COMPACT).data.size == 0
 
 

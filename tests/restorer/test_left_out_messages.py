@@ -9,7 +9,7 @@ import pyarrow as pa
 from spark_mq.format.kernels.encode import fill_gaps
 from spark_mq.format.system_topic import LEFT_OUT_TOPIC
 from spark_mq.restorer.encode_messages import encode_messages
-from spark_mq.restorer.encoding_rules import EncodingRules
+from spark_mq.restorer.source_columns import EncodingRules
 from spark_mq.testing import write_store
 from tests.support.in_process import message_batches
 from tests.support.message_rows import EXACT_COLUMNS, encoded_records
@@ -42,7 +42,7 @@ def test_a_log_of_which_every_second_message_is_left_out_has_the_others_and_no_d
             at = int(offsets[row]) - base
             buffer[at : at + sizes[row]] = np.frombuffer(records[row], np.uint8)
         gone = here[1::2]
-        fill_gaps(buffer, base, offsets[gone], offsets[gone] + sizes[gone], encoded.store_timestamps[gone])
+        fill_gaps(buffer, base, offsets[gone], offsets[gone] + sizes[gone], encoded.rows.store_timestamp[gone])
         segments[base] = buffer.tobytes()
     store = write_store(tmp_path / "store", segments)
     read = pa.Table.from_batches(message_batches(EXACT_COLUMNS, path=store.path)).combine_chunks().to_batches()[0]

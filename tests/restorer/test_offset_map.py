@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -12,45 +11,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_mq.errors import OutputExistsError
-from spark_mq.format.array_types import Flags, Int32s, Int64s
 from spark_mq.format.message_id import encode_offset_message_id
 from spark_mq.format.system_topic import HALF_TOPIC
 from spark_mq.io.location import Location
+from spark_mq.restorer.chunk import QueueCount
 from spark_mq.restorer.offset_map import OFFSET_MAP_SCHEMA, OffsetMap, complete_map, find_new_offsets
+from spark_mq.restorer.record_columns import ChunkRows
 
 HOST = bytes([127, 0, 0, 1, 0, 0, 42, 159])
 
 
-@dataclass(frozen=True)
-class Queue:
-    topic: str
-    queue_id: int
+QUEUES = [QueueCount(topic, queue_id, 1, 0, 0) for topic, queue_id in (("b", 0), ("b", 1), (HALF_TOPIC, 0))]
 
 
-@dataclass(frozen=True)
-class Chunk:
-    all_queues: tuple[Queue, ...]
-
-    def queues(self) -> tuple[Queue, ...]:
-        return self.all_queues
-
-
-@dataclass(frozen=True)
-class Rows:
-    commit_log_offset: Int64s
-    queue_offset: Int64s
-    queue_number: Int32s
-    has_unit: Flags
-
-
-CHUNK = Chunk((Queue("b", 0), Queue("b", 1), Queue(HALF_TOPIC, 0)))
-
-
-def rows_of(*rows: tuple[int, int, int], has_unit: bool = True) -> Rows:
+def rows_of(*rows: tuple[int, int, int], has_unit: bool = True) -> ChunkRows:
     """Rows of old commit log offset, old queue offset and number of the queue."""
     columns = list(zip(*rows, strict=True))
     numbers = np.array(columns[2], np.int32)
-    return Rows(np.array(columns[0]), np.array(columns[1]), numbers, np.full(numbers.size, has_unit))
+    zeros = np.zeros(numbers.size, np.int64)
+    has_units = np.full(numbers.size, has_unit)
+    return ChunkRows(numbers, np.array(columns[0]), np.array(columns[1]), numbers, has_units, zeros)
 
 
 def new_map(folder: Path, **topics: str) -> OffsetMap:
@@ -60,9 +40,9 @@ def new_map(folder: Path, **topics: str) -> OffsetMap:
 def test_rows_have_old_and_new_offsets(tmp_path: Path) -> None:
     table = pickle.loads(pickle.dumps(new_map(tmp_path, a="b")))
     rows = rows_of((500, 7, 0), (900, 3, 1), (-1, -1, 0), (700, 44, 2))
-    table.write(CHUNK, rows, np.array([4096, 4300, 4500, 4700]), np.array([0, 0, 1, 44]))
-    table.write(CHUNK, rows, np.array([4096, 4300, 4500, 4700]), np.array([0, 0, 1, 44]))
-    table.write(CHUNK, rows_of((1, 1, 0)), np.array([9000]), None)
+    table.write(QUEUES, rows, np.array([4096, 4300, 4500, 4700]), np.array([0, 0, 1, 44]))
+    table.write(QUEUES, rows, np.array([4096, 4300, 4500, 4700]), np.array([0, 0, 1, 44]))
+    table.write(QUEUES, rows_of((1, 1, 0)), np.array([9000]), None)
     complete_map(table.folder)
     written = pq.read_table(tmp_path / "map")
     assert written.schema.equals(OFFSET_MAP_SCHEMA)
@@ -91,7 +71,7 @@ def test_rows_have_old_and_new_offsets(tmp_path: Path) -> None:
 
 def test_a_prepared_message_is_in_no_queue(tmp_path: Path) -> None:
     table = new_map(tmp_path)
-    table.write(CHUNK, rows_of((500, 0, 0), has_unit=False), np.array([4096]), np.array([0]))
+    table.write(QUEUES, rows_of((500, 0, 0), has_unit=False), np.array([4096]), np.array([0]))
     (row,) = pq.read_table(tmp_path / "map").to_pylist()
     assert (row["old_queue_offset"], row["queue_offset"], row["commit_log_offset"]) == (None, None, 4096)
     assert table.new_offsets([("b", 0, 0), ("b", 0, 5)]) == {}
@@ -101,7 +81,7 @@ def test_ids_of_ipv6_hosts_and_of_messages_without_an_old_offset(tmp_path: Path)
     host = bytes(range(16)) + HOST[4:]
     folder = Location.resolve(str(tmp_path / "map"))
     table = OffsetMap.create(folder, {}, (), old_store_host=HOST, store_host=host)
-    table.write(CHUNK, rows_of((500, 7, 0), (-1, -1, 0)), np.array([1 << 40, (1 << 40) + 1]), np.array([0, 1]))
+    table.write(QUEUES, rows_of((500, 7, 0), (-1, -1, 0)), np.array([1 << 40, (1 << 40) + 1]), np.array([0, 1]))
     first, second = pq.read_table(folder.path).sort_by("commit_log_offset").to_pylist()
     assert first["old_offset_message_id"] == encode_offset_message_id(HOST, 500)
     assert second["old_offset_message_id"] is None
@@ -112,13 +92,13 @@ def test_a_topic_that_gets_the_messages_of_two_has_no_old_name(tmp_path: Path) -
     topics = {"a": "x", "b": "x", "c": "d", "e": "f", "f": "e", "g": "a"}
     table = OffsetMap.create(Location.resolve(str(tmp_path / "map")), topics, {"a", "b", "c", "d", "e", "f", "g"})
     assert table.old_topics == {"x": None, "d": None, "f": "e", "e": "f", "a": "g"}
-    table.write(Chunk((Queue("x", 0),)), rows_of((1, 1, 0)), np.array([0]), np.array([0]))
+    table.write([QueueCount("x", 0, 1, 0, 0)], rows_of((1, 1, 0)), np.array([0]), np.array([0]))
     assert table.new_offsets([("a", 0, 0), ("x", 0, 0)]) == {}
 
 
 def test_files_of_a_killed_job_are_removed_and_no_others(tmp_path: Path) -> None:
     table = new_map(tmp_path)
-    table.write(CHUNK, rows_of((1, 1, 0)), np.array([300]), np.array([0]))
+    table.write(QUEUES, rows_of((1, 1, 0)), np.array([300]), np.array([0]))
     assert [path.name for path in (tmp_path / "map").iterdir()] == [f"{300:020d}.parquet"]
     new_map(tmp_path)
     complete_map(table.folder)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from spark_mq.archive.tables import KEYS_SCHEMA, MESSAGES_SCHEMA
+from spark_mq.archive.archive_tables import KEYS_SCHEMA, MESSAGES_SCHEMA
 from spark_mq.errors import InvalidMessageError
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, MESSAGE_BY_KEY_SCHEMA
 from spark_mq.restorer.source_columns import check_columns

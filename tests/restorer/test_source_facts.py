@@ -10,7 +10,6 @@ from spark_mq import MessageStore
 from spark_mq.errors import ConfigError
 from spark_mq.format.record import encode_blank
 from spark_mq.io.location import Location
-from spark_mq.restorer.restore_source import settings_of
 from spark_mq.restorer.source_facts import _index_layout, facts_of_store, readable_files
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.derived_facts import index_facts
@@ -65,7 +64,7 @@ def test_the_slots_and_entries_of_index_files_are_those_of_the_broker(
     found, settings = _index_layout(facts), BrokerConf.of(str(store.broker_conf))
     assert found == settings.index_layout or (found is None and len(facts["files"]) == 1)
     assert found is not None or store.name != "workload-533"
-    restored = settings_of(facts_of_store(location))
+    restored = facts_of_store(location).settings
     assert archived != "now" or restored.get("maxIndexNum") == (None if found is None else str(found.index_num))
 
 

@@ -115,9 +115,9 @@ def test_a_rebuild_writes_the_offset_of_the_checkpoint(tmp_path: Path) -> None:
 def test_the_end_of_the_index_says_what_an_append_indexes(tmp_path: Path) -> None:
     path, conf = UPGRADED.unpack(tmp_path), BrokerConf.of(str(UPGRADED.broker_conf))
     location = Location.resolve(str(path))
-    assert AppendTarget.open(location, conf).index_tags
+    assert AppendTarget(location, conf).index_tags
     rebuild_here(path, None, broker_conf=str(UPGRADED.broker_conf), broker_version="5.3.3", only="index", replace=True)
-    assert not AppendTarget.open(location, conf).index_tags
+    assert not AppendTarget(location, conf).index_tags
     shutil.rmtree(path / "index")
     conf_without_index = BrokerConf({**conf.settings, "messageIndexEnable": "false"})
-    assert not AppendTarget.open(location, conf_without_index).index_tags
+    assert not AppendTarget(location, conf_without_index).index_tags

@@ -123,7 +123,7 @@ def test_an_interrupted_append_of_rows_is_finished_and_named(tmp_path: Path, con
     """Nobody can know whether the rows of the next write are the same: they are neither lost nor doubled silently."""
     store = tmp_path / "store"
     save(store, [rows("orders", 3)], brokerConf=conf)
-    killed = mock.patch("spark_mq.restorer.append_commit._put_in_place", side_effect=KeyboardInterrupt)
+    killed = mock.patch("spark_mq.restorer.append._put_in_place", side_effect=KeyboardInterrupt)
     with killed, pytest.raises(KeyboardInterrupt):
         save(store, [rows("orders", 2)], brokerConf=conf)
     with pytest.raises(UnfinishedAppendError, match=r"of 2 messages .* is complete now"):

@@ -20,7 +20,7 @@ def write_segments(append: Append, segments: dict[int, bytes], log_end: int) -> 
     """Put the bytes of a log up to an offset into the folder of an append; `segments` are those of the whole log."""
     for base, data in segments.items():
         if base + len(data) > append.target.log_end and base < log_end:
-            publish(append.segment(base), data[: log_end - base], len(data))
+            publish(append.folder / "commitlog" / f"{base:020d}", data[: log_end - base], len(data))
 
 
 def segments_of(store: Path) -> dict[int, bytes]:
@@ -38,8 +38,8 @@ def append_here(
     """What was written; None if this append was interrupted, and now is in place."""
     config = {} if topics is None else {TOPICS: topics}
     with appending(Location.resolve(str(store)), BrokerConf.of(str(conf))) as append:
-        if append.interrupted is not None and append.interrupted.is_in_place:
-            assert append.interrupted.about == {"log_end": log_end}
+        if append.interrupted is not None:
+            assert append.interrupted == {"log_end": log_end}
             return None
         write_segments(append, segments, log_end)
         extension = append.write_trees(tasks or LocalTasks(), log_end, SPLIT_SIZE)

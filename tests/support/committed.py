@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from spark_mq.io.location import Location
-from spark_mq.restorer.append_commit import commit_append
+from spark_mq.restorer.append import commit_append
 
 OLD = {
     "commitlog/00000000000000000000": b"old log",

@@ -29,11 +29,10 @@ def batch_of(rows: list[dict[str, Any]]) -> pa.RecordBatch:
 
 def encoded_records(encoded: EncodedMessages) -> list[bytes]:
     """The bytes of each record, which must lie one after the other."""
-    sizes = encoded.sizes.tolist()
-    assert [sum(sizes[:row]) for row in range(len(sizes))] == encoded.positions.tolist()
+    sizes, starts = encoded.rows.store_size.tolist(), encoded.rows.starts.tolist()
     assert encoded.data.size == sum(sizes)
     data = encoded.data.tobytes()
-    return [data[at : at + size] for at, size in zip(encoded.positions.tolist(), sizes, strict=True)]
+    return [data[at : at + size] for at, size in zip(starts, sizes, strict=False)]
 
 
 def sealed(record: Record) -> bytes:

@@ -21,14 +21,12 @@ from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, RECORD_COLUMNS
 from spark_mq.io.location import Location
 from spark_mq.job.tasks import LocalTasks
 from spark_mq.restorer.appended_messages import append_messages
-from spark_mq.restorer.chunk import Chunk
+from spark_mq.restorer.chunk import Chunk, StageTask
 from spark_mq.restorer.new_store import make_store
 from spark_mq.restorer.placement import WAITING_TOPICS
 from spark_mq.restorer.report import RestoreReport
 from spark_mq.restorer.restore_request import RestoreRequest
-from spark_mq.restorer.restore_source import settings_of
-from spark_mq.restorer.source_facts import Origin, facts_of_store, tags_of_files
-from spark_mq.restorer.stage import StageTask
+from spark_mq.restorer.source_facts import facts_of_store, tags_of_files
 from spark_mq.restorer.store_job import StoreJob
 from spark_mq.store.derived_facts import index_facts
 
@@ -71,17 +69,17 @@ def restore_here(
     """
     request = RestoreRequest.of(str(store), broker_conf=str(conf), **options)
     location = Location.resolve(str(source))
-    facts = facts_of_store(location)
+    origin = facts_of_store(location)
     if archived:
-        facts = replace(facts, tagged=tags_of_files((index_facts(location) or {"files": []})["files"]))
-    origin = Origin(str(source), True, facts, settings_of(facts), None if archived else location)
+        tagged = tags_of_files((index_facts(location) or {"files": []})["files"])
+        origin = replace(origin, tagged=tagged, location=None)
 
     def stage(folder: Location, task: StageTask) -> Sequence[Chunk]:
         smaller = StageTask(task.rules, folder, task.segment_size, chunk_size)
         return list(smaller.stage(map(keep, message_batches(source)), 0))
 
     job = StoreJob(LocalTasks(), origin, request.with_settings(origin.settings))
-    return append_messages(job, stage) if request.is_append else make_store(job, stage)
+    return append_messages(job, stage) if request.append else make_store(job, stage)
 
 
 if __name__ == "__main__":

@@ -283,7 +283,7 @@ def _find_archived(archive: ArchivedMessages, arguments: argparse.Namespace) -> 
     begin, end = begin_and_end(arguments)
     matching = _filter(arguments, begin, end)
     is_backwards = arguments.newest_first or arguments.last is not None
-    messages = archive.of_topic(arguments.topic, arguments.queue_id, begin, end, newest_first=is_backwards)
+    messages = archive.of_topic(arguments.topic, arguments.queue_id, None, begin, end, is_backwards)
     found = (one for one in messages if matching.matches(one.record))
     if arguments.last is None:
         return found

@@ -91,4 +91,4 @@ def _no_offset(store: MessageStore, arguments: argparse.Namespace) -> tuple[int,
 
 def _find_archived(archive: ArchivedMessages, arguments: argparse.Namespace) -> Iterator[ArchivedMessage]:
     """The messages at a queue offset."""
-    return archive.at_queue_offset(arguments.topic, arguments.queue_id, arguments.offset)
+    return archive.of_topic(arguments.topic, arguments.queue_id, arguments.offset)

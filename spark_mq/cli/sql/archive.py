@@ -116,7 +116,7 @@ def _view_name(archive: str, table: str) -> str:
 
 def archive_columns(table: str) -> list[str]:
     """The columns of a table of an archive."""
-    from spark_mq.archive.tables import KEYS, MESSAGES, SEGMENTS, SNAPSHOTS
+    from spark_mq.archive.archive_tables import KEYS, MESSAGES, SEGMENTS, SNAPSHOTS
 
     if table in _meanings():
         from spark_mq.archive.archive_tables import IDENTITY

@@ -68,7 +68,7 @@ class FoundMessages:
 
 
 class LifeStore:
-    """The look-ups of a store directory; `spark_mq.archive.archived_life` has those of an archive.
+    """The look-ups of a store directory; `spark_mq.archive.archived_store` has those of an archive.
 
     The index knows a key only together with its topic. So each known topic is looked up: those of queues and settings,
     and those that the messages which were found name in REAL_TOPIC and RETRY_TOPIC.

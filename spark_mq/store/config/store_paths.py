@@ -31,7 +31,7 @@ APPENDS = "spark_mq_appends.json"
 """Which appends a store has (`restorer.appended_messages`). Brokers ignore the file."""
 
 APPEND_UNFINISHED = "append-unfinished"
-"""A file in `commitlog/` that exists while the files of an append are put in place (`restorer/append_commit`). A broker
+"""A file in `commitlog/` that exists while the files of an append are put in place (`restorer/append`). A broker
 does not load a folder of segments with such a file (`MappedFileQueue.doLoad`@5.3.3 and @4.9.7)."""
 RESTORE_UNFINISHED = "restore-unfinished"
 """A file in `commitlog/` that exists while the files of a new store are put in place on S3, for the same purpose

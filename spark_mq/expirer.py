@@ -1,4 +1,8 @@
-"""Old files of a stopped store deleted, in the broker's order and by its rules, and a report.
+"""The files that are deleted, in the order in which a broker deletes them.
+
+First segments, the oldest first; then queue files, each queue from its oldest file on; then index files. Whatever the
+number of files that are gone already, a broker boots from the rest: units and entries of messages before the log are
+usual in a store, because a broker deletes them later, too. Files that a killed run has left are in the next plan.
 
 Nothing except these files changes, as with a broker: it keeps the first offset of the log and of each queue in memory,
 and finds them again at its start (`CommitLog.getMinOffset`, `ConsumeQueue.correctMinOffset`@5.3.3). It deletes a file
@@ -9,55 +13,161 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from datetime import datetime
 
-from spark_mq.errors import OptionError, StorageError, UnsupportedStoreError
-from spark_mq.expirer.plan import ByOffset, ByTime, ExpirePlan, PlannedFile, plan_expiry
+from spark_mq.errors import ConfigError, CorruptLogError, OptionError, StorageError, UnsupportedStoreError
 from spark_mq.io.local import sync_folder
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX
 from spark_mq.store.disk_use import size_text
-from spark_mq.store.expiry import MILLIS_PER_HOUR
+from spark_mq.store.expiry import (
+    MILLIS_PER_HOUR,
+    LiveSegment,
+    OldFile,
+    count_before,
+    count_expired,
+    expire_times,
+    live_segments,
+    max_offset,
+    old_files,
+)
 from spark_mq.store.log.segment_files import list_segment_files
 from spark_mq.store.message_store import MessageStore
-from spark_mq.store.retention import UnreadMessages, moment_of, reserved_time
+from spark_mq.store.retention import UnreadMessages, moment_of, reserved_time, unread_before
 from spark_mq.store.store_lock import is_locked, store_lock
 
 _KINDS = {COMMIT_LOG: "segments", CONSUME_QUEUE: "queue files", INDEX: "index files"}
 _SHOWN = 10
 """Files of a kind that the text names."""
+
+
+@dataclass(frozen=True)
+class ByOffset:
+    """Delete the segments that end at or before `min_offset`."""
+
+    min_offset: int
+
+    def count(self, segments: Sequence[LiveSegment]) -> int:
+        """The number of these segments that are deleted."""
+        return count_before([segment.file.end_offset for segment in segments], self.min_offset)
+
+
+@dataclass(frozen=True)
+class ByTime:
+    """Delete the segments that have not changed for `reserved` milliseconds at the time `at`."""
+
+    reserved: int
+    at: int
+
+    def count(self, segments: Sequence[LiveSegment]) -> int:
+        """The number of these segments that are deleted."""
+        times = [segment.modification_timestamp for segment in segments]
+        return count_expired(expire_times(times, self.reserved), self.at)
+
+
+@dataclass(frozen=True)
+class PlannedFile:
+    """A file that is deleted, by its path in the store; `tree` is `commitlog`, `consumequeue` or `index`."""
+
+    tree: str
+    path: str
+    size: int
+
+
 Progress = Callable[[PlannedFile, int, int], None]
 """Called with a file that was deleted, the number of files deleted so far, and the number of all."""
 
 
-@dataclass(frozen=True)
-class ExpireReport:
-    """What was deleted; if `dry_run` is true, what would be deleted.
+@dataclass(frozen=True, kw_only=True)
+class ExpirePlan:
+    """What is deleted.
 
     Attributes:
-        dry_run: Whether nothing was changed.
         log_start: The first offset of the log before.
         new_log_start: The first offset of the log after; -1 for an empty log.
-        problems: Why other files were kept, as text for a person.
+        files: The files that are deleted, in this order.
+        problems: Why other files are kept, as text for a person.
         unread: The deleted messages that groups have not read; None if that is not known. A group that has no offset in
             a queue is not known.
         unread_problem: Why it is not known who has read the messages.
-        is_running: Whether a broker runs on the store now, or another job writes into it; None if that is not known.
     """
 
-    store: str
-    dry_run: bool
     log_start: int
     new_log_start: int
     log_end: int
     files: tuple[PlannedFile, ...]
     problems: tuple[str, ...]
-    is_running: bool | None = None
     unread: tuple[UnreadMessages, ...] | None = ()
     unread_problem: str = ""
+
+
+def plan_expiry(store: MessageStore, rule: ByOffset | ByTime) -> ExpirePlan:
+    """The plan for a store.
+
+    Each queue file in the plan is read whole: it must not have a unit of a message that is kept. A sound store has no
+    such file.
+    """
+    for stray in store.records.stray:
+        raise CorruptLogError(f"{stray.describe()}; move it out of {store.location / COMMIT_LOG}, nothing was deleted")
+    log_start, log_end = store.get_min_phy_offset(), store.get_max_phy_offset()
+    if isinstance(rule, ByOffset) and rule.min_offset > max(log_end, 0):
+        raise OptionError(f"--min-offset {rule.min_offset} is after the end of the log, which is {max(log_end, 0)}")
+    segments = live_segments(store)
+    count = rule.count(segments[:-1])
+    new_log_start = segments[count].file.base if segments else log_start
+    found = old_files(store)
+    problems = list(found.problems)
+    old = [file for file in found.files if file.release_offset < new_log_start]
+    planned = [PlannedFile(COMMIT_LOG, f"{COMMIT_LOG}/{one.file.location.name}", one.size) for one in segments[:count]]
+    planned += [PlannedFile(one.tree, one.path, one.size) for one in _deletable(old, new_log_start, problems)]
+    unread: tuple[UnreadMessages, ...] | None = ()
+    unread_problem = ""
+    try:
+        unread = tuple(unread_before(store, new_log_start)) if count else ()
+    except (ConfigError, UnsupportedStoreError) as error:
+        unread, unread_problem = None, str(error)
+    return ExpirePlan(
+        log_start=log_start,
+        new_log_start=new_log_start,
+        log_end=log_end,
+        files=tuple(planned),
+        problems=tuple(problems),
+        unread=unread,
+        unread_problem=unread_problem,
+    )
+
+
+def _deletable(files: Sequence[OldFile], log_start: int, problems: list[str]) -> Iterator[OldFile]:
+    """The files without queue files that have a unit of a message at `log_start` or later, and those after them."""
+    kept_queues: set[str] = set()
+    for file in files:
+        queue = file.path.rpartition("/")[0]
+        if file.tree == CONSUME_QUEUE and queue not in kept_queues:
+            largest = max_offset(file.location)
+            if largest >= log_start:
+                problems.append(f"{file.path} has a unit of the message at commit log offset {largest}, out of order")
+                kept_queues.add(queue)
+        if file.tree != CONSUME_QUEUE or queue not in kept_queues:
+            yield file
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpireReport(ExpirePlan):
+    """What was deleted; if `dry_run` is true, what would be deleted. `files`, `unread` and more are as in the plan.
+
+    Attributes:
+        dry_run: Whether nothing was changed.
+        is_running: Whether a broker runs on the store now, or another job writes into it; None if that is not known.
+    """
+
+    store: str
+    dry_run: bool
+    is_running: bool | None = None
 
     @property
     def freed_bytes(self) -> int:
@@ -66,18 +176,8 @@ class ExpireReport:
 
     def to_json(self) -> str:
         """The report as one JSON object, with all files."""
-        fields = {
-            "store": self.store,
-            "dry_run": self.dry_run,
-            "log_start": self.log_start,
-            "new_log_start": self.new_log_start,
-            "log_end": self.log_end,
-            "freed_bytes": self.freed_bytes,
-            "files": [{"tree": file.tree, "path": file.path, "size": file.size} for file in self.files],
-            "problems": list(self.problems),
-            "unread": None if self.unread is None else [asdict(one) for one in self.unread],
-            "is_running": self.is_running,
-        }
+        fields = asdict(self) | {"freed_bytes": self.freed_bytes}
+        del fields["unread_problem"]
         return json.dumps(fields, ensure_ascii=False)
 
     def to_text(self) -> str:
@@ -87,12 +187,17 @@ class ExpireReport:
     def _lines(self) -> Iterator[str]:
         would = "would be " if self.dry_run else ""
         if not self.files:
-            yield f"{self.store}: no file {'would be' if self.dry_run else 'was'} deleted"
+            yield f"{self.store}: no file {would or 'was '}deleted"
         else:
             count = f"{len(self.files):,} file{'' if len(self.files) == 1 else 's'}"
             yield f"{self.store}: {count} {would}deleted, {size_text(self.freed_bytes)}"
-        for tree, kind in _KINDS.items():
-            yield from _kind(f"{kind}", [file for file in self.files if file.tree == tree])
+        for tree, name in _KINDS.items():
+            files = [file for file in self.files if file.tree == tree]
+            if files:
+                yield f"  {name:<12} {len(files):,}, {size_text(sum(file.size for file in files))}"
+            yield from (f"    {file.path}" for file in files[:_SHOWN])
+            if len(files) > _SHOWN:
+                yield f"    ... and {len(files) - _SHOWN:,} more, the last is {files[-1].path}"
         if self.new_log_start != self.log_start:
             yield f"  log begins   at commit log offset {self.new_log_start:,}, before at {self.log_start:,}"
         elif self.log_start >= 0:
@@ -112,22 +217,13 @@ def unread_lines(unread: Sequence[UnreadMessages] | None, problem: str) -> Itera
     if unread is None:
         yield f"it is not known which groups lose unread messages: {problem}"
         return
-    groups: dict[str, int] = {}
+    groups: Counter[str] = Counter()
     for one in unread:
-        groups[one.consumer_group] = groups.get(one.consumer_group, 0) + one.count
+        groups[one.consumer_group] += one.count
     for group, count in list(groups.items())[:_SHOWN]:
         yield f"consumer group {group} loses {count:,} unread message{'' if count == 1 else 's'}"
     if len(groups) > _SHOWN:
         yield f"{len(groups) - _SHOWN:,} more groups lose {sum(list(groups.values())[_SHOWN:]):,} unread messages"
-
-
-def _kind(name: str, files: Sequence[PlannedFile]) -> Iterator[str]:
-    if files:
-        yield f"  {name:<12} {len(files):,}, {size_text(sum(file.size for file in files))}"
-    for file in files[:_SHOWN]:
-        yield f"    {file.path}"
-    if len(files) > _SHOWN:
-        yield f"    ... and {len(files) - _SHOWN:,} more, the last is {files[-1].path}"
 
 
 def expire(
@@ -174,15 +270,16 @@ def expire(
     if not store.is_local:
         raise UnsupportedStoreError(f"{store} is not local: files are deleted only where a broker could lock the store")
     list_segment_files(store)  # a path that is not a store gets no lock file
-    if not apply:
-        return _report(store, _plan(path, rule), is_dry_run=True)
-    with store_lock(store, or_else=None):
-        plan = _plan(path, rule)
+    with nullcontext() if not apply else store_lock(store, or_else=None):
+        with MessageStore(path) as opened:
+            plan = plan_expiry(opened, rule)
         lines = list(unread_lines(plan.unread, plan.unread_problem))
-        if lines and not even_if_unread:
+        if apply and lines and not even_if_unread:
             raise OptionError(f"nothing was deleted: {'; '.join(lines)}. --even-if-unread deletes the messages")
-        _delete(plan, progress)
-    return _report(store, plan, is_dry_run=False)
+        if apply:
+            _delete(store, plan, progress)
+    is_running = None if apply else is_locked(store)
+    return ExpireReport(**vars(plan), store=str(store), dry_run=not apply, is_running=is_running)
 
 
 def _rule(
@@ -202,35 +299,16 @@ def _rule(
     return ByTime(round(reserved_time(reserved_hours, BrokerConf.of(None)).value * MILLIS_PER_HOUR), moment)
 
 
-def _plan(path: str, rule: ByOffset | ByTime) -> ExpirePlan:
-    with MessageStore(path) as store:
-        return plan_expiry(store, rule)
-
-
-def _report(store: Location, plan: ExpirePlan, *, is_dry_run: bool) -> ExpireReport:
-    return ExpireReport(
-        str(store),
-        is_dry_run,
-        plan.log_start,
-        plan.new_log_start,
-        plan.log_end,
-        plan.files,
-        plan.problems,
-        is_locked(store) if is_dry_run else None,
-        plan.unread,
-        plan.unread_problem,
-    )
-
-
-def _delete(plan: ExpirePlan, progress: Progress | None) -> None:
+def _delete(store: Location, plan: ExpirePlan, progress: Progress | None) -> None:
     """Delete the files one by one; each deletion is on the disk before the next one begins."""
     for number, file in enumerate(plan.files, 1):
+        location = store / file.path
         try:
-            os.unlink(file.location.path)
-            sync_folder(os.path.dirname(file.location.path))
+            os.unlink(location.path)
+            sync_folder(os.path.dirname(location.path))
         except OSError as error:
             raise StorageError(
-                f"{file.location} cannot be deleted: {error.strerror or error}; {number - 1:,} of {len(plan.files):,} "
+                f"{location} cannot be deleted: {error.strerror or error}; {number - 1:,} of {len(plan.files):,} "
                 "files are deleted, and a broker can start on the store. The same command deletes the rest"
             ) from error
         if progress is not None:
