@@ -161,13 +161,12 @@ class StoreAndArchive(LifeStore):
 
     def find_record(self, commit_log_offset: int) -> Record | NoRecord:
         """The record at an offset of the log, or why there is none."""
-        return (self._archived if self._is_expired(commit_log_offset) else self._live).find_record(commit_log_offset)
+        return self._store_of(commit_log_offset).find_record(commit_log_offset)
 
     def find_record_by_id(self, offset_message_id: str, any_host: bool = False) -> Record | NoRecord:
         """The record with an offset message id, or why there is none."""
         _, offset = decode_offset_message_id(offset_message_id)
-        store = self._archived if self._is_expired(offset) else self._live
-        return store.find_record_by_id(offset_message_id, any_host)
+        return self._store_of(offset).find_record_by_id(offset_message_id, any_host)
 
     def find_key(self, key: str, also: Iterable[str] = ()) -> FoundMessages:
         """The messages of the log and, before its start, of the archive that have a key."""
@@ -181,7 +180,7 @@ class StoreAndArchive(LifeStore):
 
     def due(self, record: Record) -> int | None:
         """When a delayed message is due by its unit; None if the unit has expired."""
-        return None if self._is_expired(record.commit_log_offset) else self._live.due(record)
+        return self._store_of(record.commit_log_offset).due(record)
 
     def messages_after(self, topic: str, queue_id: int, commit_log_offset: int) -> Iterator[Record | Cut]:
         """The messages of a queue after an offset of the log."""
@@ -212,8 +211,8 @@ class StoreAndArchive(LifeStore):
         """When the segment of a message expires; None if it has expired."""
         return self._live.expiry(commit_log_offset, conf, name)
 
-    def _is_expired(self, commit_log_offset: int) -> bool:
-        return commit_log_offset < self._start
+    def _store_of(self, commit_log_offset: int) -> LifeStore:
+        return self._archived if commit_log_offset < self._start else self._live
 
 
 class ArchivedStore:

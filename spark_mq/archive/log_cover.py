@@ -72,12 +72,12 @@ def log_cover(messages: DataFrame, segments: DataFrame, stored: Column, name: st
         if start <= row["filler_offset"] < end
     ]
     add_bytes(parts, others)
-    holes, unclear = holes_between(parts)
+    ranges, unclear = missing_between(parts)
     if unclear:
-        holes += _holes_within(placed, unclear, others)
+        ranges += _missing_within(placed, unclear, others)
     missing = [
         CorruptRange(name, first, stop - first, MISSING, f"the archive lacks {count} bytes of the log here")
-        for first, stop, count in holes
+        for first, stop, count in ranges
     ]
     return LogCover(LogRange(start, end), (*damage, *missing), max(newest, 0))
 
@@ -97,22 +97,22 @@ def add_bytes(parts: dict[int, Part], others: Sequence[tuple[int, int]]) -> None
         part.bytes += length
 
 
-def holes_between(parts: dict[int, Part]) -> tuple[list[tuple[int, int, int]], list[int]]:
+def missing_between(parts: dict[int, Part]) -> tuple[list[tuple[int, int, int]], list[int]]:
     """The missing ranges between parts, as start, stop and bytes; and the parts within which rows are missing.
 
     A part whose rows have more bytes than its range is also among the latter: its rows overlap.
     """
-    holes, unclear = [], []
+    missing, unclear = [], []
     stop = None
     for number, part in sorted(parts.items()):
         if stop is not None and part.first > stop:
-            holes.append((stop, part.first, part.first - stop))
+            missing.append((stop, part.first, part.first - stop))
         elif stop is not None and part.first < stop:
             raise _overlap(part.first)
         if part.bytes != part.stop - part.first:
             unclear.append(number)
         stop = part.stop
-    return holes, unclear
+    return missing, unclear
 
 
 def _overlap(offset: int) -> CorruptLogError:
@@ -122,7 +122,7 @@ def _overlap(offset: int) -> CorruptLogError:
     )
 
 
-def _holes_within(
+def _missing_within(
     placed: DataFrame, parts: Sequence[int], others: Sequence[tuple[int, int]]
 ) -> list[tuple[int, int, int]]:
     """One missing range for each of the parts, with the number of missing bytes in it."""
@@ -134,12 +134,12 @@ def _holes_within(
     before = Window.partitionBy("part").orderBy("offset").rowsBetween(Window.unboundedPreceding, -1)
     stop = F.max(F.col("offset") + F.col("size")).over(before)
     gaps = rows.withColumn("part", _part()).withColumn("stop", stop).where(F.col("stop") != F.col("offset"))
-    is_hole = F.col("offset") > F.col("stop")
+    is_missing = F.col("offset") > F.col("stop")
     sums = (
         F.min("stop").alias("first"),
         F.max("offset").alias("last"),
         F.sum(F.col("offset") - F.col("stop")).alias("bytes"),
-        F.min(F.when(~is_hole, F.col("offset"))).alias("overlap"),
+        F.min(F.when(~is_missing, F.col("offset"))).alias("overlap"),
     )
     found = gaps.groupBy("part").agg(*sums).toArrow().to_pylist()
     for row in found:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spark_mq.archive.log_cover import Part, add_bytes, holes_between
+from spark_mq.archive.log_cover import Part, add_bytes, missing_between
 from spark_mq.errors import CorruptLogError
 
 PART = 1 << 28
@@ -40,18 +40,18 @@ def test_each_missing_row_is_noticed(start: int, layout: list[tuple[int, str]]) 
     parts = summed(rows)
     first, end = rows[0][0], rows[-1][0] + rows[-1][1]
     add_bytes(parts, [one for one in found["blank"] if first <= one[0] < end])
-    holes, unclear = holes_between(parts)
+    missing, unclear = missing_between(parts)
     lost = [one for one in found["missing"] if first <= one[0] < end]
     for offset, size in lost:
-        is_between = any(hole <= offset and offset + size <= stop for hole, stop, _ in holes)
+        is_between = any(start <= offset and offset + size <= stop for start, stop, _ in missing)
         assert is_between or any(
             part.first <= offset < part.stop for number, part in parts.items() if number in unclear
         )
     if not lost:
-        assert (holes, unclear) == ([], [])
+        assert (missing, unclear) == ([], [])
 
 
 def test_rows_that_overlap_are_an_error() -> None:
     with pytest.raises(CorruptLogError, match=f"near commit log offset {PART}"):
-        holes_between(summed([(0, PART + 50), (PART, 100)]))
-    assert holes_between(summed([(0, 100), (50, 100)])) == ([], [0])
+        missing_between(summed([(0, PART + 50), (PART, 100)]))
+    assert missing_between(summed([(0, 100), (50, 100)])) == ([], [0])
