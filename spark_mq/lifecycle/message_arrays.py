@@ -154,8 +154,8 @@ def by_value(column: Column, values: Mapping[str, Any], kind: pa.DataType) -> pa
 
 def by_number(numbers: Int64s, values: Mapping[int, int], absent: int) -> Int64s:
     """For each number, the value of a mapping; `absent` for a number that the mapping lacks."""
-    unique, codes = np.unique(numbers, return_inverse=True)
-    return np.array([values.get(number, absent) for number in unique.tolist()], np.int64)[codes]
+    found = pc.index_in(pa.array(numbers), pa.array(list(values), pa.int64()))
+    return integers(pa.array(list(values.values()), pa.int64()).take(found), absent)
 
 
 Case: TypeAlias = "tuple[Flags | bool, str, pa.Array | str | None]"

@@ -193,28 +193,28 @@ class PoppedMessages:
     ) -> None:
         """The pops that notes tell of; only those of messages for which `is_wanted` is true."""
         self.damage = damage
-        found: dict[tuple[str, Position], list[PopNote]] = {}
+        self._notes: dict[tuple[str, Position], list[PopNote]] = {}
         for note in notes:
             for offset in note.popped | note.acknowledged:
                 position = note.topic, note.queue_id, offset
                 if is_wanted(position):
-                    found.setdefault((note.consumer_group, position), []).append(note)
-        self._last = {(group, position): _last_pop(position[2], of) for (group, position), of in found.items()}
+                    self._notes.setdefault((note.consumer_group, position), []).append(note)
 
     def last(self, consumer_group: str, position: Position) -> Popped | None:
         """The last pop of a message by a group; None if no note tells of one."""
-        return self._last.get((consumer_group, position))
+        notes = self._notes.get((consumer_group, position))
+        return None if notes is None else _last_pop(position[2], notes)
 
     def only_acknowledged(self) -> PoppedMessages:
         """The pops that were acknowledged: later notes can add to them, and cannot contradict them."""
         result = PoppedMessages(damage=self.damage)
-        result._last = {name: pop for name, pop in self._last.items() if pop.is_acknowledged}
+        result._notes = {name: of for name, of in self._notes.items() if _last_pop(name[1][2], of).is_acknowledged}
         return result
 
     @property
     def are_acknowledged(self) -> bool:
         """Whether all pops were acknowledged."""
-        return all(pop.is_acknowledged for pop in self._last.values())
+        return all(_last_pop(name[1][2], of).is_acknowledged for name, of in self._notes.items())
 
 
 def unread_pops(store: Location) -> str | None:

@@ -255,9 +255,9 @@ class TransactionRecords:
         self.halves: Int64s = halves[np.lexsort((self.queue_offset[halves], self.queue_id[halves], number[halves]))]
         self.first_half, self.newest_half = groups.first(self.halves), groups.last(self.halves)
         self.has_half: Flags = self.newest_half >= 0
-        everything = np.ones(number.size, np.bool_)
+        is_used = number >= 0
         self.first_record, self.commit, self.discard = (
-            groups.first(groups.members(chosen)) for chosen in (everything, self.is_commit, self.is_discard)
+            groups.first(np.flatnonzero(chosen & is_used)) for chosen in (is_used, self.is_commit, self.is_discard)
         )
         self._pair_ops(ops)
 

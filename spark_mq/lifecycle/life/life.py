@@ -34,7 +34,6 @@ from spark_mq.lifecycle.life.pairing import Copy, copies_of
 from spark_mq.lifecycle.life.situation import KEYS, ORIGIN_MESSAGE_ID, TAGS, UNIQUE_KEY, Kind
 from spark_mq.lifecycle.popped_messages import PoppedMessages
 from spark_mq.lifecycle.retry_topic import RETRY_PREFIX
-from spark_mq.lifecycle.traces import event_text, parse_trace_body
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.config_file import CONSUMER_OFFSETS
 from spark_mq.store.log.record_lookup import NoRecord
@@ -59,6 +58,8 @@ class TracedStep(Step):
 
 def traced_steps(record: Record, store: str) -> Iterator[TracedStep]:
     """The events in the body of a trace message. What cannot be read is left out."""
+    from spark_mq.lifecycle.traces import event_text, parse_trace_body  # few messages are traced
+
     for event in parse_trace_body(body_of(record) or b""):
         if event.problem is None and event.unique_key is not None:
             traced = record_event(
