@@ -20,7 +20,7 @@ from spark_mq.format.record import Record
 from spark_mq.indexer.rebuild import rebuild_with
 from spark_mq.indexer.rebuild_request import RebuildRequest
 from spark_mq.job.tasks import LocalTasks
-from spark_mq.source import key_plan
+from spark_mq.source import planner as key_plan
 from spark_mq.source.topic_messages import Part, topic_messages
 from spark_mq.store.message_selection import select_messages
 from tests.support.in_process import message_batches

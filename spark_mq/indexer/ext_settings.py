@@ -7,28 +7,14 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from spark_mq.errors import OptionError
 from spark_mq.filters.consumer_filter import ConsumerFilter, usable_filters
 from spark_mq.format.consume_queue_ext import END_BLANK_SIZE, HEADER_SIZE, MAX_UNIT_SIZE, ExtLayout
 from spark_mq.io.location import Location
+from spark_mq.job.task_items import row_schema
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.consumer_filters import CONSUMER_FILTERS, load_consumer_filters
-
-STAGED_EXT_SCHEMA = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("queue_id", pa.int32()),
-        ("file", pa.string()),
-        ("position", pa.int64()),
-        ("count", pa.int64()),
-        ("first", pa.int64()),
-        ("last", pa.int64()),
-    ]
-)
-"""A row for each queue of a segment: where its staged values are, and its first and last queue offset there."""
-
 
 Values = npt.NDArray[Any]
 """Staged values of messages: `queue_offset`, `tags_code`, `store_timestamp`, `bit_map` (`ExtSettings.staged_dtype`)."""
@@ -36,6 +22,22 @@ Values = npt.NDArray[Any]
 
 STAGED_EXT_SIZE = 24
 """Bytes that are staged for a message, besides its bit map: queue offset, tags code and store time."""
+
+
+@dataclass(frozen=True)
+class StagedExt:
+    """The staged values of a queue's messages in a segment, and the first and last queue offset among them."""
+
+    topic: str
+    queue_id: int
+    file: str
+    position: int
+    count: int
+    first: int
+    last: int
+
+
+STAGED_EXT_SCHEMA = row_schema(StagedExt)
 
 
 @dataclass(frozen=True)
@@ -54,9 +56,8 @@ class ExtSettings:
     def of(cls, store: Location, conf: BrokerConf) -> Self:
         """The settings of a broker that starts on a store."""
         bloom = conf.bloom_filter
-        filters: tuple[ConsumerFilter, ...] = ()
-        if conf.is_enabled("enableCalcFilterBitMap"):
-            filters = usable_filters(load_consumer_filters(store), bloom)
+        calculates = conf.is_enabled("enableCalcFilterBitMap")
+        filters = usable_filters(load_consumer_filters(store), bloom) if calculates else ()
         outside = [one for one in filters for bit in one.bit_positions or () if not 0 <= bit < bloom.bit_count]
         if outside:
             raise OptionError(

@@ -15,7 +15,7 @@ from spark_mq.format.bloom_filter import bit_map
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.kernels.columns import MessageColumns
 from spark_mq.format.kernels.dispatch import QueueTable, dispatch_units, has_unit, parse_delay_levels
-from spark_mq.indexer.ext_settings import STAGED_EXT_SCHEMA, ExtSettings, Values
+from spark_mq.indexer.ext_settings import STAGED_EXT_SCHEMA, ExtSettings, StagedExt, Values
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.store.log.commit_log import Segment, SegmentSource
@@ -25,18 +25,13 @@ from spark_mq.store.log.segment_files import CorruptRange
 
 
 def stage_segment(segment: Segment, folder: Location, ext: ExtSettings, delay_levels: str) -> pa.RecordBatch:
-    """The rows (`STAGED_EXT_SCHEMA`) of one segment, whose values are staged in a file.
-
-    Args:
-        ext: How extension units are made.
-        delay_levels: The delays of the delay levels, `messageDelayLevel`.
-    """
+    """The rows (`STAGED_EXT_SCHEMA`) of one segment, whose values are staged in a file."""
     values_of = _Values(ext, parse_delay_levels(delay_levels))
     parts = [values_of(chunk) for chunk in _chunks(segment)]
     numbers = np.concatenate([number for number, _ in parts]) if parts else np.zeros(0, np.int32)
     order = np.argsort(numbers, kind="stable")
     starts = np.flatnonzero(np.diff(numbers[order], prepend=-1))
-    rows = []
+    rows: list[StagedExt] = []
     if numbers.size:
         values = np.concatenate([value for _, value in parts])[order]
         file = f"{segment.base:020d}-{uuid.uuid4().hex}"
@@ -44,12 +39,11 @@ def stage_segment(segment: Segment, folder: Location, ext: ExtSettings, delay_le
         ids = values_of.queues.queue_ids()
         for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), numbers.size], strict=True):
             number, offsets = int(numbers[order[start]]), values["queue_offset"][start:stop]
-            ends = int(offsets.min()), int(offsets.max())
-            place = file, start * values.itemsize, stop - start
-            rows.append((values_of.topics[number], int(ids[number]), *place, *ends))
-    columns = zip(*rows, strict=True) if rows else [()] * len(STAGED_EXT_SCHEMA)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, STAGED_EXT_SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=STAGED_EXT_SCHEMA)
+            where = file, start * values.itemsize, stop - start
+            rows.append(
+                StagedExt(values_of.topics[number], int(ids[number]), *where, int(offsets.min()), int(offsets.max()))
+            )
+    return pa.RecordBatch.from_pylist(list(map(vars, rows)), schema=STAGED_EXT_SCHEMA)
 
 
 def _chunks(segment: Segment) -> Iterator[RecordChunk]:

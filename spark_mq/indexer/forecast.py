@@ -39,9 +39,6 @@ def room_needed(request: RebuildRequest, log: CommitLog) -> int | None:
     """The approximate number of bytes that a rebuild needs, from a sample of the log; None if the log cannot be read.
 
     Each unit and each index entry is stored twice, staged and in its file. Files are sparse after their last entry.
-
-    Args:
-        log: The store's log, with at least one segment.
     """
     step = max(1, len(log.segments) // _SAMPLES)
     try:
@@ -91,7 +88,6 @@ def no_room_error(output: Location, needed: int | None, scratch: Sequence[str]) 
 
     Args:
         needed: Bytes that the job needs there in all; None if unknown.
-        scratch: The folders in which Spark sorts (`spark.local.dir`).
     """
     free = free_bytes(output.path) if output.is_local else None
     about = "" if needed is None else f"; the job needs about {size_text(needed)} there in all"
@@ -145,14 +141,8 @@ class Forecast:
     """What a rebuild would do.
 
     Attributes:
-        store: The store whose log would be read.
-        output: The folder in which the trees would be written.
-        replaced: Existing trees that would be replaced.
-        continued: Existing trees that would be continued.
         segments_staged_before: Segments that a killed job has staged, and that would not be read again.
-        settings: The broker's settings that shape the files, with their sources.
         room_needed: The approximate number of bytes that the job needs in the output; None if unknown.
-        room_free: The free bytes of the output's disk; None if unknown.
         damage: Damage that the names and sizes of the log's files show, and that would be skipped.
     """
 
@@ -180,17 +170,19 @@ class Forecast:
 
     def to_text(self) -> str:
         """Lines for a terminal; a row that does not apply is left out."""
+        before = self.segments_staged_before
         rows = [
             ("reads", self.log_text()),
             ("writes", ", ".join(f"{self.output}/{tree}" for tree in self.trees)),
             *(("replaces", f"{self.output}/{tree}") for tree in self.replaced),
             *(("continues", f"{self.output}/{tree}") for tree in self.continued),
-            *_row_if(self.segments_staged_before, "continues", "a killed job, which has staged {:,} segments"),
+            *([("continues", f"a killed job, which has staged {before:,} segments")] if before else []),
             *(("skips", text) for text in self.damage),
             *(("assumes", setting) for setting in self.settings),
             ("needs", self.room_text()),
         ]
-        return "\n".join([f"rebuild of {self.store}: a dry run, nothing is changed", *map(_line, rows)])
+        lines = [f"  {name:<10} {text}" for name, text in rows]
+        return "\n".join([f"rebuild of {self.store}: a dry run, nothing is changed", *lines])
 
     def log_text(self) -> str:
         """The part of the log that is read."""
@@ -230,11 +222,3 @@ def _segments_staged(request: RebuildRequest, log: CommitLog) -> int:
     if left is None or (left.settings.store, left.settings.trees) != (str(request.store), request.committer.names):
         return 0
     return len(left.fitting(segments_now(request.store, log)).bases)
-
-
-def _row_if(number: int, name: str, text: str) -> list[tuple[str, str]]:
-    return [(name, text.format(number))] if number else []
-
-
-def _line(row: tuple[str, str]) -> str:
-    return f"  {row[0]:<10} {row[1]}"

@@ -56,7 +56,6 @@ class PendingEntries:
 
     Attributes:
         trailing_messages: For each range, the number of messages of its split after the last entry.
-        contradictions: Where log and index contradict each other.
     """
 
     ranges: tuple[EntryRange, ...]
@@ -81,9 +80,6 @@ def pending_entries(splits: Sequence[SplitRow], folder: Location, end: IndexEnd 
 
     A message before the end is in the index. A kill can have cut the keys of the message at the end: the missing keys
     are pending. If the log starts after the end, all entries are pending.
-
-    Args:
-        splits: The splits of the log, or of its last part, in the order of the log.
     """
     ranges = [split.staged_entries(folder).all() for split in splits]
     if end is None or end.commit_log_offset < splits[0].start:
@@ -123,8 +119,6 @@ class IndexFilePlan:
 
     Attributes:
         end_before: Store time (ms) and commit log offset with which the file before it ends: a new file starts there.
-        continued: The existing file that is completed; None for a new file.
-        entries_before: The number of entries in the existing file.
     """
 
     name: str
@@ -148,7 +142,6 @@ def plan_index_files(
     before it, or else after the first message of the log. The last existing file is not planned if it gets no entry.
 
     Args:
-        end: The end of the existing index; None if there is none.
         first_timestamp: The store time of the log's first message, in milliseconds.
     """
     last = None if end is None else end.header
@@ -201,7 +194,6 @@ class IndexWriter:
 
     Attributes:
         empty_index_count: The index count in the header of a file without an entry.
-        done: The folder in which the task marks each file as done.
     """
 
     folder: Location

@@ -30,13 +30,7 @@ STAGED = "staged"
 MANIFEST = "manifest.json"
 
 
-def staged_names(splits: Iterable[SplitRow]) -> set[str]:
-    """The names of all files that these splits staged."""
-    units = {split.units_file for split in splits if split.units_file is not None}
-    return units | set(_entry_sizes(splits))
-
-
-def are_complete(folder: Location, splits: Sequence[SplitRow]) -> bool:
+def _are_complete(folder: Location, splits: Sequence[SplitRow]) -> bool:
     """Whether every staged file of these splits exists, with its size, and units with their directory."""
     sizes = {info.base_name: info.size for info in folder.entries() if info.type == fs.FileType.File}
     if any(sizes.get(name) != size for name, size in _entry_sizes(splits).items()):
@@ -68,11 +62,7 @@ class StagedSegment:
 
 @dataclass(frozen=True)
 class Manifest:
-    """Everything that a job has staged so far.
-
-    Attributes:
-        settings: The settings on which staged files depend.
-    """
+    """Everything that a job has staged so far."""
 
     settings: StagingSettings
     segments: tuple[StagedSegment, ...] = ()
@@ -94,7 +84,7 @@ class Manifest:
             splits = tuple(SplitRow.of(split) for split in values["splits"])
         except (ValueError, KeyError, TypeError):
             return None
-        return cls(settings, segments, splits) if are_complete(folder / STAGED, splits) else None
+        return cls(settings, segments, splits) if _are_complete(folder / STAGED, splits) else None
 
     def save(self, folder: Location) -> None:
         """Write the manifest into the job's folder, as a whole file."""
@@ -122,9 +112,6 @@ class Manifest:
         """The part of the manifest that still counts.
 
         Expired segments count if they are directly before the log's first segment, without a gap.
-
-        Args:
-            log: The segments of the log now (`segments_now`).
         """
         staged = {segment.base: segment for segment in self.segments}
         kept = {now.base for now in log if now.mtime_ns is not None and staged.get(now.base) == now}
@@ -137,7 +124,7 @@ class Manifest:
 
     def unlisted(self, folder: Location) -> list[str]:
         """The staged files in a job's folder that the manifest does not name, as paths in it."""
-        listed = staged_names(self.splits)
+        listed = {split.units_file for split in self.splits} | _entry_sizes(self.splits).keys()
         return [f"{STAGED}/{file.base_name}" for file in (folder / STAGED).entries() if file.base_name not in listed]
 
     @property

@@ -16,11 +16,7 @@ _STORE_TREES = (COMMIT_LOG, CONSUME_QUEUE, INDEX, "consumequeue_ext", "batchcons
 
 
 def check_output(output: Location, store: Location, trees: tuple[str, ...]) -> None:
-    """Raise an error if the trees cannot be written in `output`. The check creates and changes nothing.
-
-    Args:
-        output: The folder that gets the trees; it need not exist.
-    """
+    """Raise an error if the trees cannot be written in `output`. The check creates and changes nothing."""
     output.check_bucket()
     if (output / COMMIT_LOG / APPEND_UNFINISHED).is_file:
         raise unfinished_append(output)

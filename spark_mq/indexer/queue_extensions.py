@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from spark_mq.format.consume_queue import Queue
 from spark_mq.format.consume_queue_ext import END_MARK
-from spark_mq.indexer.ext_settings import STAGED_EXT_SCHEMA, ExtSettings, Values
+from spark_mq.indexer.ext_settings import STAGED_EXT_SCHEMA, ExtSettings, StagedExt, Values
 from spark_mq.indexer.queue_plan import PlannedQueue, QueuePlan
 from spark_mq.indexer.rebuild_plan import RebuildPlan
 from spark_mq.io.file_reader import FileReader
@@ -44,9 +43,9 @@ def write_extensions(context: JobContext, plan: RebuildPlan, queue_plan: QueuePl
         len(segments),
         STAGED_EXT_SCHEMA,
     )
-    staged: dict[Queue, list[dict[str, Any]]] = {}
-    for row in rows.to_pylist():
-        staged.setdefault((row["topic"], row["queue_id"]), []).append(row)
+    staged: dict[Queue, list[StagedExt]] = {}
+    for row in (StagedExt(**values) for values in rows.to_pylist()):
+        staged.setdefault((row.topic, row.queue_id), []).append(row)
     files = [file for queue in queue_plan.queues for file in _files_of(queue, ext, staged.get(queue.key, []))]
     items = TaskItems.of(files)
     context.rows(
@@ -56,7 +55,7 @@ def write_extensions(context: JobContext, plan: RebuildPlan, queue_plan: QueuePl
 
 @dataclass(frozen=True)
 class _ExtFile:
-    """One file: its queue, the numbers of its units, and the staged values that can be in it."""
+    """One file: its queue, the queue offsets of its units, and the staged values that can be in it."""
 
     topic: str
     queue_id: int
@@ -64,18 +63,17 @@ class _ExtFile:
     first_queue_offset: int
     stop_queue_offset: int
     is_last: bool
-    staged: tuple[tuple[str, int, int], ...]
+    staged: tuple[StagedExt, ...]
 
 
-def _files_of(queue: PlannedQueue, ext: ExtSettings, staged: list[dict[str, Any]]) -> Iterator[_ExtFile]:
+def _files_of(queue: PlannedQueue, ext: ExtSettings, staged: list[StagedExt]) -> Iterator[_ExtFile]:
     capacity = ext.layout(queue.topic).units_per_file
     count = -(-(queue.queue_max - queue.queue_min) // capacity)
     for number in range(count):
         first = queue.queue_min + number * capacity
         stop = min(first + capacity, queue.queue_max)
-        runs = [row for row in staged if row["first"] < stop and row["last"] >= first]
-        places = tuple((row["file"], row["position"], row["count"]) for row in runs)
-        yield _ExtFile(queue.topic, queue.queue_id, number, first, stop, number == count - 1, places)
+        parts = tuple(part for part in staged if part.first < stop and part.last >= first)
+        yield _ExtFile(queue.topic, queue.queue_id, number, first, stop, number == count - 1, parts)
 
 
 @dataclass(frozen=True)
@@ -121,8 +119,10 @@ class _WriteFile:
         units["size"], units["bit_map_size"] = layout.unit_size, units["bit_map"].shape[1]
         taken = np.zeros(units.size, np.bool_)
         modified = 0
-        for name, position, count in file.staged:
-            values = self._read(name, position, count)
+        for part in file.staged:
+            dtype = self.ext.staged_dtype
+            with FileReader(self.staged / part.file) as reader:
+                values: Values = np.frombuffer(reader.read(part.position, part.count * dtype.itemsize), dtype)
             at = values["queue_offset"] - file.first_queue_offset
             inside = np.flatnonzero((at >= 0) & (at < units.size))
             # The first message with a queue offset gets it, as in the queue.
@@ -136,8 +136,3 @@ class _WriteFile:
             modified = max(modified, int(values["store_timestamp"][inside].max(initial=0)))
         mark = b"" if file.is_last else END_MARK.to_bytes(2, "big", signed=True)
         return units.tobytes() + mark, modified
-
-    def _read(self, name: str, position: int, count: int) -> Values:
-        dtype = self.ext.staged_dtype
-        with FileReader(self.staged / name) as reader:
-            return np.frombuffer(reader.read(position, count * dtype.itemsize), dtype)

@@ -57,11 +57,7 @@ def unit_findings(plan: QueuePlan, written: Sequence[WrittenFile]) -> Iterator[C
 
 
 def missing_ranges(files: Sequence[WrittenFile], units_per_file: int) -> list[range]:
-    """The queue offsets of a queue that have no message, as ranges that do not touch; of many only the first ones.
-
-    Args:
-        files: The queue's files with units, by file number.
-    """
+    """The queue offsets of a queue that have no message, as ranges that do not touch; of many only the first ones."""
     ranges: list[range] = []
     end = files[0].file_number * units_per_file
     for file in files:
@@ -179,11 +175,7 @@ def _refuse_unknown_topic(plan: RebuildPlan, queues: Sequence[StagedQueue]) -> N
 
 
 def _lost_offsets(plan: RebuildPlan, next_offsets: Mapping[Queue, int], kept: Collection[str]) -> Iterator[str]:
-    """A text for each selected queue whose consumers are past its end: its next offset falls back.
-
-    Args:
-        kept: The names of queues whose files were kept.
-    """
+    """A text for each selected queue whose consumers are past its end: its next offset falls back."""
     for queue, offset in sorted(consumed_offsets(plan.store).items()):
         name = "{}/{}".format(*queue)
         next_offset = next_offsets.get(queue, 0)

@@ -71,11 +71,7 @@ class ExistingQueues:
         return [folder for folder in self.of_store if (folder.topic, folder.queue_id) not in self.continued]
 
     def stale_files(self, file_ranges: Mapping[Queue, range], file_size: int) -> list[Location]:
-        """The files of continued queues that are after the end of their queue: their units are stale.
-
-        Args:
-            file_ranges: The numbers of the files that each queue has; a queue without an entry has no stale file.
-        """
+        """The files of continued queues that are after the end of their queue: their units are stale."""
         return [
             folder.location / info.base_name
             for queue, folder in self.continued.items()
@@ -128,8 +124,6 @@ class QueuePlan:
 
     Attributes:
         topics_left_out: Topics whose names are not safe as names of folders; one entry for each of their queues.
-        notes: What the report says of these topics.
-        corrupt: Queues that the log contradicts.
     """
 
     queues: tuple[PlannedQueue, ...]
@@ -169,7 +163,6 @@ def plan_queues(
     """The plan of every selected queue that has messages in the log.
 
     Args:
-        staged_queues: The queues that have messages in the log, by topic and queue id.
         log_end: The commit log offset up to which units of existing queues can lead to messages.
     """
     unsafe: list[tuple[str, str]] = []

@@ -80,7 +80,6 @@ class StagedQueue:
     """A queue that has units in the log.
 
     Attributes:
-        queue_min: The first queue offset in the log.
         queue_max: The queue offset after the last one in the log.
         commit_log_offset: The offset of the queue's first message.
     """

@@ -63,9 +63,7 @@ class WrittenFile:
     Attributes:
         missing_starts: The starts of the first ranges of queue offsets, between the queue's first and last message,
             that have no message.
-        doubled: Units whose position was taken.
         first_doubled: The queue offset of the first of them.
-        contradicted: Units of a continued file that the log contradicts.
         first_contradicted: The commit log offset of the first of them.
         state: NEW; STAGED, a killed job wrote the file; UNTOUCHED, a continued file was correct; COMPLETED, it was not.
     """
@@ -92,10 +90,8 @@ class QueueWriter:
     """The task that writes the files of its runs.
 
     Attributes:
-        growing: The `consumequeue` folder in which files are written.
         continued: The `consumequeue` folder whose files are continued; None if no file is continued.
         is_resumed: Whether a killed job can have written some of the files.
-        done: The folder in which the task marks itself as done.
         missing_offset: The commit log offset in units between the messages of a queue that have no message.
         ext: How extension units are made, whose addresses take the place of tags codes; None if none is made.
     """

@@ -170,9 +170,6 @@ def rebuild_with(
     The files are the same wherever the tasks run. Without Spark (`LocalTasks`), all runs are in the memory of this
     process, about 500 bytes each.
 
-    Args:
-        progress: Is called when a stage begins, when it ends, and about once a second between.
-
     Example:
         >>> rebuild_with(LocalTasks(), RebuildRequest.of("/data/store", "/data/rebuilt")).messages
         1510

@@ -105,8 +105,6 @@ class RebuildPlan:
 
     Attributes:
         time_zone: The zone of the names of index files; None if existing names decide.
-        split_size: Bytes of the log for a task.
-        is_permissive: Whether damage is skipped and reported.
         continued: The trees (`Selection.trees`) that are continued: existing files stay in place.
         is_resumed: Whether a killed job can have written some of the files.
     """

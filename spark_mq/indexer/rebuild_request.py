@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Self
@@ -36,14 +35,6 @@ class RebuildRequest:
     """What to rebuild, from where, and how; see `spark_mq.rebuild` for the arguments.
 
     Attributes:
-        store: The store whose log is read.
-        committer: The output, and the trees that are written into it.
-        broker_versions: The versions whose rules apply.
-        time_zone: The zone of the names of index files; None if existing names decide.
-        is_permissive: Whether damage is skipped and reported.
-        replace: Whether existing trees may be replaced.
-        resume: Whether to continue a killed job, or existing trees.
-        split_size: Bytes of the log for a task.
         tags_shown_by: The store whose index shows which tags have index entries; None if the version says it.
         tagged: Where tags have index entries, if that is known without an index; `tags_shown_by` is None then.
         assume_defaults: Whether index files are made with the broker's defaults if nothing tells their settings.
@@ -84,7 +75,8 @@ class RebuildRequest:
     ) -> Self:
         """The request with these arguments."""
         selection = Selection.of(only, topic, queue_id)
-        _check_choice("--mode", mode, (FAILFAST, PERMISSIVE))
+        if mode not in (FAILFAST, PERMISSIVE):
+            raise OptionError(f"--mode {mode!r} is none of {FAILFAST}, {PERMISSIVE}")
         if resume and replace:
             raise OptionError("--resume continues with existing files, --replace rebuilds them: give one of them")
         zone = None if time_zone is None else parse_time_zone(time_zone)
@@ -135,8 +127,3 @@ class RebuildRequest:
         if self.selection.has_index and not self.assume_defaults:
             check_layout_is_known(self.store, self.broker_conf)
         return log, damage
-
-
-def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
-    if value not in choices:
-        raise OptionError(f"{name} {value!r} is none of {', '.join(choices)}")

@@ -14,12 +14,7 @@ from spark_mq.store.log.segment_files import CorruptRange
 
 
 def raise_or_report(damage: Iterable[CorruptRange], is_permissive: bool) -> tuple[CorruptRange, ...]:
-    """The damage for the report, if the mode is permissive or there is none.
-
-    Args:
-        damage: Damaged ranges of the log, and queues or index files that the log contradicts.
-        is_permissive: Whether the job skips damage and reports it (`--mode permissive`).
-    """
+    """The damage for the report, if the mode is permissive or there is none."""
     ranges = tuple(damage)
     if ranges and not is_permissive:
         more = f" ({len(ranges)} such places in all)" if len(ranges) > 1 else ""
@@ -32,20 +27,13 @@ class RebuildReport:
     """Counts of one rebuild. It is built once, when the rebuild is done.
 
     Attributes:
-        store: The store whose log was read.
-        output: The folder in which the trees were written.
-        trees: The names of the trees: `consumequeue`, `index`.
-        bytes_read: Bytes of the log that this job read.
         files: Queue files that contain messages of the log.
         bytes_written: Bytes of queue files and index files that were written.
         segments_staged_before: Segments that a killed job had staged.
         files_untouched: Existing files that were already complete.
-        stages: The duration of each Spark stage, in seconds.
-        corrupt: Damage that was skipped.
         topics_left_out: Topics whose names are not safe as names of folders.
         carried_over: Queues without a live message, whose files were kept.
         lost_queues: Queues whose next offset falls back.
-        settings: The broker's settings that shape the files, with their sources, a text each.
         backup: The folder with the trees that were replaced; None if nothing was replaced and kept.
         next_boot: What a broker does when it next starts on the store.
     """

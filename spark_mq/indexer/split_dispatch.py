@@ -56,7 +56,6 @@ def dispatch_split(
     Args:
         exact: Whether a record or a blank starts where the split starts. In the last segment, the split is the whole
             segment, which is read up to its live end.
-        on_chunk: Is called with all records of the split, chunk by chunk.
     """
     writer = StagedEntriesWriter(targets.folder) if targets.has_index else None
     found = _Dispatched(split, targets, writer)

@@ -30,7 +30,6 @@ def misaligned_segments(rows: Iterable[SplitRow], last_segment: int | None = Non
     """The base offsets of segments that must be read again.
 
     Args:
-        rows: The splits, in the order of the log.
         last_segment: The base offset of the log's last segment; None if the end of the log is known.
     """
     misaligned = []
@@ -74,8 +73,6 @@ class StagedLog:
     Attributes:
         splits: The rows of the splits, in the order of the log. There is at least one.
         segments_staged_before: The number of segments that a killed job had staged.
-        bytes_read: Bytes of the log that this job read.
-        corrupt: Damage of the log that was skipped.
         follows_trees: Whether the existing trees end where the staged part starts.
     """
 

@@ -119,7 +119,6 @@ def tagged_ranges(runs: Iterable[TagRun], versions: BrokerVersions) -> TaggedRan
     """The parts of a log in which tags have entries.
 
     Args:
-        runs: What the index shows, in the order of the log.
         versions: The versions of the broker, which decide if the index shows nothing.
     """
     merged = list(_merged(runs))
@@ -163,9 +162,7 @@ def decide_tags(
     """The staged log with those entries for tags that belong into the index; and where that is.
 
     Args:
-        staged: The log, whose entries for tags are marked.
         files: The files of the index, in the order of their entries. Their size is that of the layout.
-        versions: The versions of the broker, which decide if the index shows nothing.
     """
     items = TaskItems.of(enumerate(staged.splits))
     table = run(
@@ -251,7 +248,6 @@ def find_runs(expected: EntryBatch, files: Sequence[IndexFileInfo], layout: Inde
 
     Args:
         expected: The entries of the messages, in the order of the log; those of tags are marked.
-        layout: Slots and entries of a file.
     """
     first, last = int(expected.commit_log_offsets[0]), int(expected.commit_log_offsets[-1])
     hashes, offsets = [np.empty(0, np.int32)], [np.empty(0, np.int64)]

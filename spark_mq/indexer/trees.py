@@ -54,7 +54,6 @@ def extend_trees(context: JobContext, plan: RebuildPlan, log_range: OffsetRange)
     """Write the queue files and index files that the records of a range change; nothing is put in place.
 
     Args:
-        plan: What a rebuild of the store would have, with both trees continued.
         log_range: The range. It starts with a record or a blank, and stops at the end of one.
     """
     existing = ExistingTrees.find(plan, plan.store)
@@ -100,7 +99,6 @@ def rebuilt_checkpoint(
     `IndexService.load`@5.3.3 and @4.9.7).
 
     Args:
-        trees: The names of the rebuilt trees, which are flushed.
         last_store_timestamp: The store time of the last message in the log, in milliseconds. A broker writes that of
             the last message that it flushed, which is not the latest one if its clock was set back; readers take older
             messages after it for stale ones. With an earlier time a recovery begins at an earlier segment.

@@ -77,7 +77,6 @@ class HdfsStorage(NetworkStorage):
         return storage, path
 
     def uri(self, path: str) -> str:
-        """The address of a path."""
         return f"{self.address}{path}"
 
     @property
@@ -86,14 +85,12 @@ class HdfsStorage(NetworkStorage):
         return _client(self.address, os.getpid())
 
     def info(self, path: str) -> fs.FileInfo:
-        """Type, size and time of a file or folder."""
         try:
             return _as_info(self._request(path, lambda: self._client.get_file_info(path)))
         except FileNotFoundError:
             return fs.FileInfo(path, fs.FileType.NotFound)
 
     def entries(self, path: str, recursive: bool = False) -> list[fs.FileInfo]:
-        """The entries of a folder; a file has none."""
         try:
             found = self._request(path, lambda: list(self._client.list_status(path, recursive)))
         except FileNotFoundError:
@@ -106,7 +103,6 @@ class HdfsStorage(NetworkStorage):
         return _File(self._request(path, lambda: self._client.read(path)))
 
     def write(self, path: str, content: Buffer) -> None:
-        """Write a file; a file of this name is replaced at once."""
         from hdfs_native import WriteOptions
 
         data = memoryview(content)
@@ -120,20 +116,16 @@ class HdfsStorage(NetworkStorage):
         self._request(path, write, "written")
 
     def make_folder(self, path: str) -> None:
-        """Create a folder, and those above it."""
         with _errors():
             self._client.mkdirs(path, 0o755, True)
 
     def rename(self, source: str, target: str) -> None:
-        """Give a file or folder another name in one step; a file, or an empty folder, of this name is replaced."""
         self._request(target, lambda: self._client.rename(source, target, True), "written")
 
     def delete(self, path: str) -> None:
-        """Remove a file. Raises `FileNotFoundError` if it does not exist."""
         self._delete(path, recursive=False)
 
     def delete_folder(self, path: str) -> None:
-        """Remove a folder and everything in it; it need not exist."""
         with suppress(FileNotFoundError):
             self._delete(path, recursive=True)
 

@@ -37,11 +37,9 @@ class LocalStorage(Storage):
     locks: ClassVar[bool] = True
 
     def uri(self, path: str) -> str:
-        """The path."""
         return path
 
     def info(self, path: str) -> fs.FileInfo:
-        """Type, size and modification time of a file or folder."""
         return _FILES.get_file_info(path)
 
     def entries(self, path: str, recursive: bool = False) -> list[fs.FileInfo]:
@@ -66,15 +64,12 @@ class LocalStorage(Storage):
         return names
 
     def make_folder(self, path: str) -> None:
-        """Create a folder, and those above it."""
         _FILES.create_dir(path, recursive=True)
 
     def rename(self, source: str, target: str) -> None:
-        """Give a file or a folder another name. `publish.rename` also flushes the folder of the new name."""
         os.rename(source, target)
 
     def delete(self, path: str) -> None:
-        """Remove a file."""
         _FILES.delete_file(path)
 
     def delete_folder(self, path: str) -> None:
@@ -110,11 +105,7 @@ def sync_folder(path: str) -> None:
 
 
 def open_regular(path: str, flags: int = os.O_RDONLY) -> int:
-    """The descriptor of a regular file, or of one to which links lead.
-
-    Args:
-        flags: As for `os.open`; a file that `os.O_CREAT` makes can be read by everybody.
-    """
+    """The descriptor of a regular file, or of one to which links lead."""
     try:
         _check(path, os.stat(path))
     except FileNotFoundError:

@@ -53,11 +53,7 @@ class Location:
 
     @classmethod
     def resolve(cls, uri: str) -> Self:
-        """The location that `uri` names.
-
-        Args:
-            uri: A path, absolute or relative to the working directory, or a URI.
-        """
+        """The location that `uri` names."""
         if not uri:
             raise OptionError("the path is empty")
         path = local_path(uri)
@@ -189,11 +185,7 @@ class Location:
         return file.read(0, file.size)
 
     def open_remote(self, size: int | None = None) -> RemoteFile:
-        """The file, for reading, if it is not local; a snapshot opens each file once.
-
-        Args:
-            size: The bytes of the file that are used, if they are known.
-        """
+        """The file, for reading, if it is not local; a snapshot opens each file once."""
         if self._snapshot is None:
             return RemoteFile(self.over_network(), self.path, size)
         return self._snapshot.file(self.path, size)

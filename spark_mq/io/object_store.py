@@ -15,7 +15,7 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar
 from pyarrow import fs
 
 from spark_mq.errors import MissingPackageError, StorageError
-from spark_mq.io.s3 import DEFAULT_REGION, Settings, address, flag, parse, shown, with_settings
+from spark_mq.io.s3 import DEFAULT_REGION, Settings, address, endpoint, is_set, parse, shown, with_settings
 from spark_mq.io.storage import NetworkStorage, Page, StoredFile
 
 if TYPE_CHECKING:
@@ -89,7 +89,6 @@ class ObjectStore(NetworkStorage):
         return cls(bucket, tuple(sorted(settings.items()))), f"{bucket}{path}"
 
     def uri(self, path: str) -> str:
-        """The address of a path, with the settings."""
         return address(path, self.settings)
 
     @property
@@ -107,21 +106,19 @@ class ObjectStore(NetworkStorage):
     def delta_options(self) -> dict[str, str]:
         """The settings by their names in the package `deltalake`."""
         values = dict(self.settings)
-        is_virtual = flag("force_virtual_addressing", values.get("force_virtual_addressing", "false"))
         options = {
             "AWS_REGION": _region(self.bucket, values),
-            "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": str(is_virtual).lower(),
-            "AWS_SKIP_SIGNATURE": str(flag("anonymous", values.get("anonymous", "false"))).lower(),
+            "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": str(is_set(values, "force_virtual_addressing")).lower(),
+            "AWS_SKIP_SIGNATURE": str(is_set(values, "anonymous")).lower(),
         }
         options |= {name: values[ours] for ours, name in _DELTA_NAMES.items() if ours in values}
-        if "endpoint_override" in values:
-            host, scheme = values["endpoint_override"], values.get("scheme", "https")
-            options["AWS_ENDPOINT_URL"] = f"{scheme}://{self.bucket}.{host}" if is_virtual else f"{scheme}://{host}"
-            options["AWS_ALLOW_HTTP"] = str(scheme == "http").lower()
+        service = endpoint(values, self.bucket)
+        if service is not None:
+            options["AWS_ENDPOINT_URL"] = service
+            options["AWS_ALLOW_HTTP"] = str(service.startswith("http:")).lower()
         return options
 
     def info(self, path: str) -> fs.FileInfo:
-        """Type, size and modification time of a file or folder; also of the bucket."""
         return self._request(path, lambda: self._info(path))
 
     def _info(self, path: str) -> fs.FileInfo:
@@ -138,7 +135,6 @@ class ObjectStore(NetworkStorage):
         return fs.FileInfo(path, fs.FileType.NotFound) if found is None else self._file_info(found)
 
     def check(self, path: str) -> None:
-        """Raise `StorageError` if the bucket does not exist, as far as the user may ask."""
         try:
             with self._errors(path):
                 self._info(self.bucket)
@@ -148,7 +144,6 @@ class ObjectStore(NetworkStorage):
             return
 
     def entries(self, path: str, recursive: bool = False) -> list[fs.FileInfo]:
-        """The entries of a folder, also those of the folders below if `recursive`."""
         obstore = _obstore()
 
         def listed() -> list[fs.FileInfo]:
@@ -238,12 +233,10 @@ class ObjectStore(NetworkStorage):
         self._request(target, lambda: obstore.copy(self._client, _key(source), _key(target)), "written")
 
     def delete(self, path: str) -> None:
-        """Remove an object, which need not exist."""
         obstore = _obstore()
         self._request(path, lambda: obstore.delete(self._client, _key(path)), "removed")
 
     def delete_folder(self, path: str) -> None:
-        """Remove all objects below a folder."""
         obstore = _obstore()
         keys = [_key(info.path) for info in self.entries(path, recursive=True) if info.type == fs.FileType.File]
         if keys:
@@ -320,25 +313,27 @@ def _client(bucket: str, settings: Settings) -> S3Store:
     from obstore.store import S3Store
 
     values = dict(settings)
-    is_anonymous = flag("anonymous", values.get("anonymous", "false"))
-    is_virtual = flag("force_virtual_addressing", values.get("force_virtual_addressing", "false"))
-    host, scheme = values.get("endpoint_override"), values.get("scheme", "https")
-    region = _region(bucket, values)
+    is_anonymous, region = is_set(values, "anonymous"), _region(bucket, values)
     how: dict[str, Any] = {} if is_anonymous else _credentials(values)
     domain = next((name for start, name in _OTHER_DOMAINS.items() if region.startswith(start)), None)
-    if host is None and domain is not None:
-        host = f"s3.{region}.{domain}"
-    if host is not None:
-        how["endpoint"] = f"{scheme}://{bucket}.{host}" if is_virtual else f"{scheme}://{host}"
+    if domain is not None:
+        values.setdefault("endpoint_override", f"s3.{region}.{domain}")
+    service = endpoint(values, bucket)
+    if service is not None:
+        how["endpoint"] = service
     with _certificates(values.get("tls_ca_file_path")):
         return S3Store(
             bucket,
             **how,
             region=region,
             skip_signature=is_anonymous,
-            virtual_hosted_style_request=is_virtual,
+            virtual_hosted_style_request=is_set(values, "force_virtual_addressing"),
             s3_express=bucket.endswith(_EXPRESS),
-            client_options={"allow_http": scheme == "http", "connect_timeout": _CONNECT_TIME, "timeout": _REQUEST_TIME},
+            client_options={
+                "allow_http": values.get("scheme") == "http",
+                "connect_timeout": _CONNECT_TIME,
+                "timeout": _REQUEST_TIME,
+            },
             retry_config={"max_retries": ATTEMPTS - 1},
         )
 
@@ -359,23 +354,20 @@ def _credentials(settings: dict[str, str]) -> dict[str, Any]:
     With `boto3`, all places are known that the tools of AWS know, such as a single sign-on.
     """
     if "access_key" not in settings:
-        try:
+        with suppress(ImportError):
             from obstore.auth.boto3 import Boto3CredentialProvider
-        except ImportError:
-            from configparser import ConfigParser
 
-            profile = os.environ.get("AWS_PROFILE", "default")
-            file = os.environ.get("AWS_SHARED_CREDENTIALS_FILE", os.path.expanduser("~/.aws/credentials"))
-            parser = ConfigParser(interpolation=None)
-            parser.read(file)
-            if not parser.has_option(profile, "aws_access_key_id"):
-                return {}
-            given = parser[profile]
-            names = {"access_key": "aws_access_key_id", "secret_key": "aws_secret_access_key"}
-            names["session_token"] = "aws_session_token"
-            settings = {name: given[theirs] for name, theirs in names.items() if theirs in given}
-        else:
             return {"credential_provider": Boto3CredentialProvider()}
+        from configparser import ConfigParser
+
+        profile = os.environ.get("AWS_PROFILE", "default")
+        file = os.environ.get("AWS_SHARED_CREDENTIALS_FILE", os.path.expanduser("~/.aws/credentials"))
+        parser = ConfigParser(interpolation=None)
+        parser.read(file)
+        if not parser.has_option(profile, "aws_access_key_id"):
+            return {}
+        given = parser[profile]
+        settings = {ours: given[name.lower()] for ours, name in _DELTA_NAMES.items() if name.lower() in given}
     credentials = {
         "access_key_id": settings["access_key"],
         "secret_access_key": settings["secret_key"],
@@ -418,10 +410,6 @@ def tells_only_zeros(etag: str, size: int) -> bool:
 
     For most objects the ETag is the MD5 of the bytes. For an upload in parts it is the MD5 of the MD5s of the parts,
     and the number of parts. It is something else for some kinds of encryption, and then it tells nothing.
-
-    Args:
-        etag: The ETag, with or without quotation marks.
-        size: The size of the object in bytes.
     """
     found = _ETAG.fullmatch(etag)
     if found is None:

@@ -41,7 +41,6 @@ def publish(location: Location, content: bytes | memoryview, size: int, modified
     Missing folders are created. A file that exists is replaced.
 
     Args:
-        content: The first bytes of the file, at most `size`.
         size: The length of the file in bytes. On a local filesystem the zeros after `content` can be a hole.
         modified_millis: The file's modification time in milliseconds since the epoch, limited to the years 1970 to
             2106. None keeps the time of writing. Only local filesystems can set a time.
@@ -55,9 +54,6 @@ def published(location: Location, size: int, modified_millis: int | None = None)
     """A context for a file of `size` bytes that is written in parts, whole or not at all: it appears at the end.
 
     An error in the context leaves the file as it was. Arguments and errors are those of `publish`.
-
-    Yields:
-        The file, which takes bytes at any position.
     """
     if location.is_local:
         with _published_locally(location.path, size, modified_millis) as file:
@@ -95,7 +91,6 @@ def rename(source: Location, target: Location) -> None:
     """Give a file or folder another name, in one step; folders above `target` are created.
 
     Args:
-        source: The file or folder, on a storage that renames (`Location.renames`).
         target: Its new name; a file of this name is replaced, a folder of this name must not exist.
     """
     target.parent.make_folder()

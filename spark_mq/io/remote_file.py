@@ -92,7 +92,6 @@ class Snapshot:
         """The file at a path, which stays open until 64 other files were opened.
 
         Args:
-            path: The path of a file below the root.
             size: The bytes of the file that are used, if they are known; what was listed counts more.
         """
         listed = self.listed_size(path)

@@ -27,17 +27,9 @@ Settings: TypeAlias = tuple[tuple[str, str], ...]
 """Names and values of settings."""
 
 _SCHEMES: Final = ("s3://", "s3a://", "s3n://")
-_TEXTS: Final = (
-    "access_key",
-    "secret_key",
-    "session_token",
-    "region",
-    "scheme",
-    "endpoint_override",
-    "tls_ca_file_path",
-)
-_FLAGS: Final = ("anonymous", "force_virtual_addressing")
 _SECRETS: Final = ("access_key", "secret_key", "session_token")
+_FLAGS: Final = ("anonymous", "force_virtual_addressing")
+_ALL: Final = (*_SECRETS, "region", "scheme", "endpoint_override", "tls_ca_file_path", *_FLAGS)
 _PROVIDER: Final = "aws.credentials.provider"
 DEFAULT_REGION: Final = "us-east-1"
 """The region of a service other than Amazon's, if none is given."""
@@ -99,10 +91,6 @@ def with_settings(
     Args:
         uri: An address of S3; any other path or URI is returned as it is.
         options: Options by their names in Hadoop, see `OPTIONS`.
-        environment: Variables, see `docs/object-storage.md`; by default those of this process.
-
-    Returns:
-        An address, which can contain secrets.
     """
     if not is_s3(uri):
         if options:
@@ -135,21 +123,17 @@ def hadoop_address(uri: str) -> str:
 
 
 def hadoop_settings(uri: str) -> dict[str, str]:
-    """The settings of an address by their names in Hadoop, for its bucket only; they can be secrets.
-
-    Args:
-        uri: An address of S3 with all settings (`with_settings`).
-    """
+    """The settings of an address by their names in Hadoop, for its bucket only; they can be secrets."""
     bucket, _, settings = parse(uri)
     names = {name: option.removeprefix("fs.s3a.") for option, name in OPTIONS.items()}
     values = {names[name]: settings[name] for name in (*_SECRETS, "endpoint_override", "region") if name in settings}
     if "endpoint_override" in settings:
         # As `object_store` does, which writes the bucket into the host name only if told so.
         virtual = "force_virtual_addressing"
-        values[names[virtual]] = _opposite(virtual, settings.get(virtual, "false"))
+        values[names[virtual]] = str(not is_set(settings, virtual)).lower()
         values[names["scheme"]] = str(settings.get("scheme", "https") == "https").lower()
         values.setdefault(names["region"], DEFAULT_REGION)
-    if flag("anonymous", settings.get("anonymous", "false")):
+    if is_set(settings, "anonymous"):
         values[_PROVIDER] = "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider"
     elif "session_token" in settings:
         values[_PROVIDER] = "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider"
@@ -184,10 +168,10 @@ def parse(uri: str) -> tuple[str, str, dict[str, str]]:
         )
     for setting in filter(None, query.split("&")):
         name, _, value = setting.partition("=")
-        if name not in (*_TEXTS, *_FLAGS):
+        if name not in _ALL:
             raise OptionError(
                 f"{redacted(uri)!r}: unknown setting {name}; settings follow the first '?', which no path can have; "
-                f"an address of S3 has {', '.join((*_TEXTS, *_FLAGS))}"
+                f"an address of S3 has {', '.join(_ALL)}"
             )
         settings[name] = unquote(value)
         if name in _FLAGS:
@@ -205,7 +189,7 @@ def _of_options(options: Mapping[str, str]) -> dict[str, str]:
         if name == "scheme":
             value = "https" if flag(option, value) else "http"
         elif name == "force_virtual_addressing":
-            value = _opposite(option, value)
+            value = str(not flag(option, value)).lower()
         settings[name] = value.strip()
     if ("access_key" in settings) != ("secret_key" in settings):
         raise OptionError("options fs.s3a.access.key and fs.s3a.secret.key are needed together")
@@ -253,8 +237,17 @@ def _split_endpoint(settings: dict[str, str]) -> None:
         )
 
 
-def _opposite(name: str, value: str) -> str:
-    return str(not flag(name, value)).lower()
+def is_set(settings: Mapping[str, str], name: str) -> bool:
+    """Whether a setting that is `true` or `false` is given, and true."""
+    return flag(name, settings.get(name, "false"))
+
+
+def endpoint(settings: Mapping[str, str], bucket: str) -> str | None:
+    """The address of the service for a bucket, if it is not Amazon's."""
+    host, scheme = settings.get("endpoint_override"), settings.get("scheme", "https")
+    if host is None:
+        return None
+    return f"{scheme}://{bucket}.{host}" if is_set(settings, "force_virtual_addressing") else f"{scheme}://{host}"
 
 
 def flag(name: str, value: str) -> bool:

@@ -127,7 +127,6 @@ class NetworkStorage(Storage):
         """The result of `request`, which is called again if it fails.
 
         Args:
-            request: The request, whose errors are `OSError`.
             done: What the request does with the file, for errors: `read`, `written` or `removed`.
         """
         name = shown(self.uri(path))

@@ -39,7 +39,7 @@ from spark_mq.io.location import Location
 from spark_mq.io.publish import publish, remove_folder, rename
 from spark_mq.job.task_errors import is_full, reason_of
 
-NAMES: Final = "unfinished.json"
+_NAMES: Final = "unfinished.json"
 """The file in the job's folder."""
 _REMOVERS: Final = 8
 """Threads that remove files: each removal is a request or two."""
@@ -54,31 +54,27 @@ BACKUP = "backup-"
 
 @dataclass(frozen=True)
 class UnfinishedTrees:
-    """The unfinished trees of an output.
-
-    Attributes:
-        output: The folder that gets the trees.
-    """
+    """The unfinished trees of an output."""
 
     output: Location
     folder: Location
 
     def names(self) -> tuple[str, ...]:
         """The trees, as paths relative to the output; empty if the job's folder names none."""
-        file = self.folder / NAMES
+        file = self.folder / _NAMES
         if not file.is_file:
             return ()
         try:
             names = json.loads(file.read_bytes())
         except ValueError:
             return ()
-        return tuple(filter(_is_tree, names)) if isinstance(names, list) else ()
+        texts = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+        return tuple(name for name in texts if not {"", ".", ".."} & set(name.split("/")))  # none leaves the output
 
     def add(self, names: Iterable[str]) -> None:
         """Name these trees as unfinished, besides those that are named already."""
-        known = self.names()
-        content = json.dumps([*dict.fromkeys((*known, *names))]).encode()
-        publish(self.folder / NAMES, content, len(content))
+        content = json.dumps([*dict.fromkeys((*self.names(), *names))]).encode()
+        publish(self.folder / _NAMES, content, len(content))
 
     def remove(self) -> None:
         """Remove all files of the trees."""
@@ -86,20 +82,11 @@ class UnfinishedTrees:
             if (self.output / name).is_directory:
                 remove_folder(self.output / name)
 
-    def finish(self) -> None:
-        """Make the trees finished."""
-        if (self.folder / NAMES).is_file:
-            (self.folder / NAMES).delete()
-
 
 def keep_only(tree: Location, is_planned: Callable[[str], bool]) -> None:
     """Remove the files of a tree that are not planned.
 
     A task of the failed job can still run, and remove its own temporary file at the same time.
-
-    Args:
-        tree: The folder; it need not exist.
-        is_planned: Whether the job writes the file with this path in the tree.
     """
     others = [tree / path for path in tree.files_below() if not is_planned(path)]
 
@@ -111,11 +98,6 @@ def keep_only(tree: Location, is_planned: Callable[[str], bool]) -> None:
         list(removers.map(remove, others))
 
 
-def _is_tree(name: object) -> bool:
-    """Whether a value of the file is a path that does not leave the output."""
-    return isinstance(name, str) and not {"", ".", ".."} & set(name.split("/"))
-
-
 @contextmanager
 def output_lock(output: Location) -> Iterator[None]:
     """A context in which no other job on this machine can write into the folder. The folder is created if needed.
@@ -125,38 +107,33 @@ def output_lock(output: Location) -> Iterator[None]:
     if not output.locks:
         yield
         return
-    descriptor = _open(output)
+    step, descriptor = "created", -1
     try:
-        _lock(descriptor, output)
+        os.makedirs(output.path, exist_ok=True)
+        step = "opened"
+        descriptor = os.open(output.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        step = "locked"
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if step != "locked" or error.errno not in _NOT_SUPPORTED:
+            if descriptor >= 0:
+                os.close(descriptor)
+            if is_full(error):
+                raise
+            raise _lock_error(output, step, error) from error
+    try:
         yield
     finally:
         os.close(descriptor)  # which ends the lock
 
 
-def _open(output: Location) -> int:
-    step = "created"
-    try:
-        os.makedirs(output.path, exist_ok=True)
-        step = "opened"
-        return os.open(output.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as error:
-        if is_full(error):
-            raise
-        raise StorageError(
-            f"--output {output}: the folder cannot be {step}: {reason_of(error)}; give a folder that can be written"
-        ) from error
-
-
-def _lock(descriptor: int, output: Location) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise OutputInUseError(
+def _lock_error(output: Location, step: str, error: OSError) -> OutputInUseError | StorageError:
+    if isinstance(error, BlockingIOError):
+        return OutputInUseError(
             f"--output {output}: another job writes into this folder: wait until it has ended, or give another --output"
-        ) from error
-    except OSError as error:
-        if error.errno not in _NOT_SUPPORTED:
-            raise StorageError(f"--output {output}: the folder cannot be locked: {reason_of(error)}") from error
+        )
+    remedy = "" if step == "locked" else "; give a folder that can be written"
+    return StorageError(f"--output {output}: the folder cannot be {step}: {reason_of(error)}{remedy}")
 
 
 @dataclass(frozen=True)
@@ -164,12 +141,8 @@ class OutputCommitter:
     """The output of a job.
 
     Attributes:
-        output: The folder that gets the trees.
-        names: The trees, as paths relative to the output.
         removed_first: The name of the file in the job's folder without which nothing in the folder counts; None if
             there is no such file.
-        keeps_replaced: Whether replaced trees are kept, in a folder `backup-TIME` of the output.
-        work_folder: The job's folder, as a path in the output.
     """
 
     output: Location
@@ -195,17 +168,8 @@ class OutputCommitter:
         """The location at which a tree is written: in the job's folder if a tree can be renamed, else its target."""
         return self.folder / name if self.output.renames else self.target(name)
 
-    def replaced(self, name: str) -> Location:
-        """The location to which a tree is set aside while it is replaced."""
-        kind = _KEPT if self.keeps_replaced else _REMOVED
-        return self.folder / f"{kind}{name.count('/') + 1}" / name
-
     def setup(self, replace: bool) -> None:
-        """Remove what a killed job left, and create the job's folder.
-
-        Args:
-            replace: Whether existing trees may be replaced.
-        """
+        """Remove what a killed job left, and create the job's folder."""
         self._put_back()
         self.check_targets(replace)
         self._retire()
@@ -213,8 +177,14 @@ class OutputCommitter:
 
     def check_targets(self, replace: bool) -> None:
         """Raise `OutputExistsError` if a target exists and `replace` is false, or if it cannot be replaced."""
-        for name in self.existing():
-            self._check_replaceable(self.target(name), replace)
+        for target in map(self.target, self.existing()):
+            if not self.output.renames:
+                raise OutputExistsError(f"{target} exists, and no tree can be renamed there: give another --output")
+            if not replace:
+                raise OutputExistsError(
+                    f"{target} exists: give another --output, or --replace to put the rebuilt tree in its place, or "
+                    "--only the other one"
+                )
 
     def resume(self) -> tuple[str, ...]:
         """The names of the existing trees, which are to be continued. The job's folder keeps what a killed job left."""
@@ -230,13 +200,13 @@ class OutputCommitter:
 
     def clear(self) -> None:
         """Empty the job's folder; trees that a killed job left unfinished under their final names are removed, too."""
-        self._remove_unfinished()
-        self._remove()
+        self._remove_all()
         self._make()
 
-    def _remove_unfinished(self) -> None:
+    def _remove_all(self) -> None:
         if not self.output.renames:
             self._unfinished.remove()
+        self._remove()
 
     def _make(self) -> None:
         try:
@@ -261,7 +231,11 @@ class OutputCommitter:
         if not self.folder.is_directory:
             return
         if self.removed_first is not None and (self.folder / self.removed_first).is_file:
-            self._remove_file(self.folder / self.removed_first)
+            if self.output.is_local:
+                os.unlink((self.folder / self.removed_first).path)
+                sync_folder(self.folder.path)
+            else:
+                (self.folder / self.removed_first).delete()
         others = [info for info in self.folder.entries() if not info.base_name.startswith(BACKUP)]
         is_link = self.output.is_local and os.path.islink(self.folder.path)
         if is_link or len(others) == len(self.folder.entries()):
@@ -273,24 +247,13 @@ class OutputCommitter:
             else:
                 (self.folder / info.base_name).delete()
 
-    def _remove_file(self, file: Location) -> None:
-        if not self.output.is_local:
-            file.delete()
-            return
-        os.unlink(file.path)
-        sync_folder(self.folder.path)
-
     def existing(self) -> tuple[str, ...]:
         """The names of the existing trees; unfinished trees of a killed job do not count."""
         unfinished = () if self.output.renames else self._unfinished.names()
         return tuple(name for name in self.names if name not in unfinished and self.target(name).entries())
 
     def _set_aside(self) -> Iterator[tuple[Location, str, bool]]:
-        """Each tree that is set aside, by this job or a killed one.
-
-        Yields:
-            Its place now, its path in the output, and whether it is kept.
-        """
+        """Each tree that is set aside, by this job or a killed one."""
         for entry in self.folder.entries() if self.output.renames else ():
             kind, _, depth = entry.base_name.rpartition("-")
             if f"{kind}-" in (_REMOVED, _KEPT) and depth.isdecimal():
@@ -311,33 +274,14 @@ class OutputCommitter:
             if not is_kept:
                 remove_folder(tree)
                 continue
-            backup = backup or self._new_backup()
+            backup = backup or _unused(self.output, f"{BACKUP}{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
             rename(tree, backup / name)
             if self.output.is_local:
                 sync_folder(self.output.path)
         return None if backup is None else str(backup)
 
-    def _new_backup(self) -> Location:
-        """A folder for a backup, which does not exist yet."""
-        name = f"{BACKUP}{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
-        places = (self.output / (name if number == 1 else f"{name}-{number}") for number in count(1))
-        return next(place for place in places if place.info().type == fs.FileType.NotFound)
-
-    def _check_replaceable(self, target: Location, replace: bool) -> None:
-        if not self.output.renames:
-            raise OutputExistsError(f"{target} exists, and no tree can be renamed there: give another --output")
-        if not replace:
-            raise OutputExistsError(
-                f"{target} exists: give another --output, or --replace to put the rebuilt tree in its place, or --only "
-                "the other one"
-            )
-
     def keep_only(self, name: str, is_planned: Callable[[str], bool]) -> None:
-        """Remove the files that a killed job left in an unfinished tree, except planned files.
-
-        Args:
-            is_planned: Whether the job writes the file with this path in the tree.
-        """
+        """Remove the files that a killed job left in an unfinished tree, except planned files."""
         keep_only(self.staging_path(name), is_planned)
 
     def commit(self, continued: Collection[str] = (), stale: Iterable[Location] = ()) -> str | None:
@@ -345,7 +289,6 @@ class OutputCommitter:
 
         Args:
             continued: The names of existing trees that only get the new files.
-            stale: Files that are removed after that.
 
         Returns:
             The folder with the trees that were replaced; None if no tree was replaced and kept.
@@ -353,30 +296,34 @@ class OutputCommitter:
         for name in self.names if self.output.renames else ():
             self.staging_path(name).make_folder()
             if name in continued:
-                self._merge(name)
+                growing = self.staging_path(name)
+                for path in sorted(growing.files_below(), key=lambda path: path.split("/")):
+                    rename(growing / path, self.target(name) / path)
                 continue
             if self.target(name).is_directory:
-                rename(self.target(name), self.replaced(name))
+                kind = _KEPT if self.keeps_replaced else _REMOVED
+                rename(self.target(name), self.folder / f"{kind}{name.count('/') + 1}" / name)
             rename(self.staging_path(name), self.target(name))
         for file in stale:
             file.delete()
         if not self.output.renames:
-            self._unfinished.finish()
+            with suppress(FileNotFoundError):
+                (self.folder / _NAMES).delete()
         backup = self._retire()
         self._remove()
         return backup
-
-    def _merge(self, name: str) -> None:
-        growing = self.staging_path(name)
-        for file in sorted(growing.files_below(), key=lambda path: path.split("/")):
-            rename(growing / file, self.target(name) / file)
 
     def abort(self) -> None:
         """Remove the job's folder and unfinished trees; a tree that was set aside and has no successor is put back."""
         self._put_back()
         self._retire()
-        self._remove_unfinished()
-        self._remove()
+        self._remove_all()
+
+
+def _unused(folder: Location, name: str) -> Location:
+    """What does not exist yet in a folder: the name, or the name with a number."""
+    choices = (folder / (name if number == 1 else f"{name}-{number}") for number in count(1))
+    return next(choice for choice in choices if choice.info().type == fs.FileType.NotFound)
 
 
 def _names(folder: Location, depth: int) -> list[str]:

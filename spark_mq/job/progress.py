@@ -18,12 +18,7 @@ _LISTING_SHARE = 20
 
 
 def mark_done(folder: Location, name: str) -> None:
-    """Mark a part of a stage as done; for tasks.
-
-    Args:
-        folder: The folder of the stage (`Progress.stage`).
-        name: A name that no other part of the stage has.
-    """
+    """Mark a part of a stage as done; for tasks."""
     with (folder / name).open_output():
         pass
 
@@ -35,7 +30,6 @@ class StageProgress:
     Attributes:
         what: What a part is, in the plural: `splits`.
         size: Bytes that the stage reads; None if the parts are no measure of bytes.
-        seconds: The time since the stage began.
     """
 
     name: str
@@ -69,9 +63,6 @@ class Progress:
     """Counts the parts that tasks mark as done.
 
     `on_progress` is called when a stage begins, when it ends, and between once a second if the count has changed.
-
-    Attributes:
-        seconds: The duration of each stage that has ended.
     """
 
     def __init__(self, folder: Location, on_progress: Callable[[StageProgress], None] | None) -> None:

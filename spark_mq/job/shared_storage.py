@@ -36,12 +36,7 @@ class SharedStorageCheck:
 
     @classmethod
     def record(cls, log: CommitLog, work_folder: Location) -> Self:
-        """The check for what this machine sees.
-
-        Args:
-            log: The log, with at least one segment; the head of the last one is noted.
-            work_folder: The job's folder, into which a new nonce is written.
-        """
+        """The check for what this machine sees."""
         last = log.segments[-1]
         # A running broker may still be writing the head: only the bytes before the end of the data count.
         head = _read(last.location, min(last.data_end, _MAX_HEAD))
@@ -50,14 +45,14 @@ class SharedStorageCheck:
     @classmethod
     def of_folder(cls, work_folder: Location) -> Self:
         """The check for a job that reads no store: only its folder, into which a new nonce is written."""
-        nonce = uuid.uuid4().hex
-        file = work_folder / f"{NONCE}{nonce}"
+        nonce = uuid.uuid4().hex.encode()
+        file = work_folder / f"{NONCE}{nonce.decode()}"
         if file.is_local:  # under its own name, by which the next job knows what a killed one left
             with file.open_output() as stream:
-                stream.write(nonce.encode("ascii"))
+                stream.write(nonce)
         else:
-            publish(file, nonce.encode("ascii"), len(nonce))
-        return cls(((file, nonce.encode("ascii")),))
+            publish(file, nonce, len(nonce))
+        return cls(((file, nonce),))
 
     def check(self) -> None:
         """Raise `NotSharedError` if this machine sees other files or bytes."""
@@ -68,10 +63,6 @@ class SharedStorageCheck:
                 raise _not_shared(location, "cannot open it") from error
             if seen != head:
                 raise _not_shared(location, "sees another file there")
-
-    def wrap(self, task: ArrowTask) -> CheckedTask:
-        """`task`, preceded by the check on the machine that runs it."""
-        return CheckedTask(self, task)
 
 
 @dataclass(frozen=True)

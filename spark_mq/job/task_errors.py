@@ -51,11 +51,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def storage_problem(error: BaseException) -> str | None:
-    """A line that names the file or filesystem that failed, and what to do; None for an error about neither.
-
-    Args:
-        error: An error of the driver, or Spark's error with the text of the error that ended a task.
-    """
+    """A line that names the file or filesystem that failed, and what to do; None for an error about neither."""
     text = str(error)
     if isinstance(error, OSError):
         return text.partition("\n")[0]
@@ -73,9 +69,6 @@ def parse_task_error(text: str) -> SparkMqError | None:
     r"""The error of this package that ended a task; None if the text names no such error.
 
     A traceback can contain a chain of errors. The last error of the chain is the one that the task raised.
-
-    Args:
-        text: The text of Spark's error, with the traceback of the task.
 
     >>> parse_task_error("Traceback ...\nspark_mq.errors.CorruptLogError: commitlog/0: the file ended at 7")
     CorruptLogError('commitlog/0: the file ended at 7')

@@ -38,7 +38,6 @@ class TaskItems(Generic[Item]):
         """The items whose numbers a task gets. Each is marked as done when the next one is asked for.
 
         Args:
-            batches: What a task gets: the numbers in the first column.
             done: The folder of the stage (`Progress.stage`); None if nobody looks.
         """
         for batch in batches:

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from spark_mq.errors import StorageError
 from spark_mq.job.output_committer import OutputCommitter
 from spark_mq.job.progress import Progress
-from spark_mq.job.shared_storage import SharedStorageCheck
+from spark_mq.job.shared_storage import CheckedTask, SharedStorageCheck
 from spark_mq.job.task_errors import JOB_ERRORS, storage_problem, unwrap_task_error
 from spark_mq.job.task_items import ArrowTask, TaskOf
 
@@ -51,11 +51,12 @@ def job_session(spark: SparkSession) -> Iterator[SparkSession]:
     before = {key: session.conf.get(key) or "" for key in _SETTINGS}
     try:
         with job_errors():
-            _configure(session, _SETTINGS)
+            for key, value in _SETTINGS.items():
+                session.conf.set(key, value)
             yield session
     finally:
-        if not is_own:
-            _configure(session, before)
+        for key, value in before.items() if not is_own else ():
+            session.conf.set(key, value)
 
 
 @contextmanager
@@ -64,64 +65,12 @@ def job_errors() -> Iterator[None]:
     try:
         yield
     except JOB_ERRORS as error:
-        named = unwrap_task_error(error) or _storage_error(error)
-        if named is None or named is error:
-            raise
-        raise named from error
-
-
-def _configure(session: SparkSession, settings: Mapping[str, str]) -> None:
-    for key, value in settings.items():
-        session.conf.set(key, value)
-
-
-def _storage_error(error: BaseException) -> StorageError | None:
-    problem = storage_problem(error)
-    return None if problem is None else StorageError(problem)
-
-
-def scratch_folders(spark: SparkSession) -> list[str]:
-    """The folders in which Spark sorts, as far as this process can know them."""
-    named = spark.conf.get("spark.local.dir", None) or os.environ.get("SPARK_LOCAL_DIRS") or tempfile.gettempdir()
-    return named.split(",")
-
-
-@dataclass(frozen=True)
-class JobContext:
-    """What a job of this package works with: where its tasks run, its stages, and its output."""
-
-    tasks: Tasks
-    progress: Progress
-    committer: OutputCommitter
-
-    def rows(
-        self, name: str, parts: str, task_of: TaskOf, count: int, schema: pa.Schema, size: int | None = None
-    ) -> pa.Table:
-        """The rows of a stage, whose task gets the numbers from 0 to `count` - 1.
-
-        Args:
-            parts: What a part is, in the plural: `splits`.
-            size: Bytes that the stage reads; None if that is not known.
-        """
-        with self.progress.stage(name, count, parts, size) as done:
-            return self.tasks.rows(task_of(done), count, schema)
-
-
-class Tasks(Protocol):
-    """Runs tasks."""
-
-    def rows(self, task: ArrowTask, count: int, schema: pa.Schema) -> pa.Table:
-        """The rows of a task for the numbers from 0 to `count` - 1, in the order of the numbers.
-
-        Args:
-            task: The task. It can be called several times, each time with some of the numbers in a column `id`.
-        """
-
-    def checked(self, check: SharedStorageCheck) -> Tasks:
-        """The same, with a check that each task runs before it starts if it can run on another machine."""
-
-    def scratch_folders(self) -> list[str]:
-        """The folders in which rows are sorted, as far as this process can know them."""
+        named, problem = unwrap_task_error(error), storage_problem(error)
+        if named is not None and named is not error:
+            raise named from error
+        if named is None and problem is not None:
+            raise StorageError(problem) from error
+        raise
 
 
 def cores() -> int:
@@ -146,7 +95,11 @@ class LocalTasks:
     threads: int = field(default_factory=cores)
 
     def rows(self, task: ArrowTask, count: int, schema: pa.Schema) -> pa.Table:
-        """The rows of a task; see `Tasks.rows`. An error of a part ends the others before they start."""
+        """The rows of a task for the numbers from 0 to `count` - 1, in their order.
+
+        The task can be called several times, each time with some of the numbers in a column `id`. An error of a part
+        ends the others before they start.
+        """
         if min(self.threads, count) <= 1:
             return pa.Table.from_batches(task([_numbers(0, count)]), schema)
         with ThreadPoolExecutor(min(self.threads, count)) as executor:
@@ -164,18 +117,13 @@ class LocalTasks:
 
 @dataclass(frozen=True)
 class SparkTasks:
-    """Runs each part as a task of Spark.
-
-    Attributes:
-        session: The job's own session (`job_session`).
-        check: The check that each task runs before it starts; None without a check.
-    """
+    """Runs each part as a task of Spark."""
 
     session: SparkSession
     check: SharedStorageCheck | None = None
 
     def rows(self, task: ArrowTask, count: int, schema: pa.Schema) -> pa.Table:
-        """The rows of a task; see `Tasks.rows`."""
+        """The rows of a task for the numbers from 0 to `count` - 1, in their order."""
         return self.of_numbers(count, task, schema).toArrow()
 
     def of_numbers(self, count: int, task: ArrowTask, schema: pa.Schema) -> DataFrame:
@@ -195,7 +143,7 @@ class SparkTasks:
         return rows.mapInArrow(self._checked(task), from_arrow_schema(schema))
 
     def _checked(self, task: ArrowTask) -> ArrowTask:
-        return task if self.check is None else self.check.wrap(task)
+        return task if self.check is None else CheckedTask(self.check, task)
 
     def checked(self, check: SharedStorageCheck) -> SparkTasks:
         """The same, with a check that each task runs before it starts."""
@@ -203,7 +151,31 @@ class SparkTasks:
 
     def scratch_folders(self) -> list[str]:
         """The folders in which Spark sorts, as far as this process can know them."""
-        return scratch_folders(self.session)
+        named = self.session.conf.get("spark.local.dir", None) or os.environ.get("SPARK_LOCAL_DIRS")
+        return (named or tempfile.gettempdir()).split(",")
+
+
+Tasks = LocalTasks | SparkTasks
+
+
+@dataclass(frozen=True)
+class JobContext:
+    """What a job of this package works with: where its tasks run, its stages, and its output."""
+
+    tasks: Tasks
+    progress: Progress
+    committer: OutputCommitter
+
+    def rows(
+        self, name: str, parts: str, task_of: TaskOf, count: int, schema: pa.Schema, size: int | None = None
+    ) -> pa.Table:
+        """The rows of a stage, whose task gets the numbers from 0 to `count` - 1.
+
+        Args:
+            size: Bytes that the stage reads; None if that is not known.
+        """
+        with self.progress.stage(name, count, parts, size) as done:
+            return self.tasks.rows(task_of(done), count, schema)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ Read in this order:
 1. `datasource` (which reader a read gets; `spark_mq.tables` has the tables, options and columns), `options`,
    `write_options`, `schema`;
 2. `predicate` (what options and arguments of commands ask for);
-3. `planner` (the access path), with `key_plan`, `topic_plan`, `queue_order` and `time_window`; `explain`;
+3. `planner` (the access path of a `read_plan`), with `topic_plan` and `time_window`; `explain`;
 4. the readers: `messages`, with `row_filter` and `topic_messages`; `table_readers`;
 5. the stream: `message_stream`, `stream_offset`;
 6. several stores: `store_choice`, `several_stores`, `several_stores_stream`.

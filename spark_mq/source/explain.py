@@ -6,7 +6,8 @@ from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.format.index_file import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE
 from spark_mq.format.record import MAX_RECORD_SIZE
 from spark_mq.source.options import parse_options
-from spark_mq.source.planner import AccessPath, ReadPlan, plan_messages
+from spark_mq.source.planner import plan_messages
+from spark_mq.source.read_plan import AccessPath, ReadPlan
 from spark_mq.store.message_store import MessageStore
 
 

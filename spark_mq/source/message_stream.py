@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -29,9 +29,8 @@ from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.source.messages import GapPartition, LookUpPartition, MessagesReader, SplitPartition
 from spark_mq.source.options import EARLIEST, LATEST, Mode, StreamOptions
-from spark_mq.source.planner import LookUp
 from spark_mq.source.stream_offset import NOTHING_YET, StreamOffset
-from spark_mq.source.topic_plan import plan_topics_within
+from spark_mq.source.topic_plan import plan_topics
 from spark_mq.store.live_end import LiveEndFinder
 from spark_mq.store.log.log_range import LiveEnd, LogRange, RecordMark, is_lost, mark_of, thin_out
 from spark_mq.store.log.record_lookup import RecordLookup
@@ -113,7 +112,9 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # An earlier run planned the batch. Records that the broker wrote since there are for the next batch.
             stop = max(min(stop, _retry_on_expiry(lambda: self._kept_end(last, self._find_end().offset))), begin)
         self._last = last
-        listed = _retry_on_expiry(lambda: self._range(begin, stop))
+        listed = _retry_on_expiry(lambda: self._list(begin, stop))
+        if listed.missing and self._options.fail_on_data_loss:
+            raise _data_loss(listed.missing[0])
         self._newly_lost += max(listed.missing_bytes - (last.lost_bytes - first.lost_bytes), 0)
         if not listed.missing:
             by_units = self._by_units(LogRange(self._log_start() if begin == NOTHING_YET else begin, stop))
@@ -130,56 +131,46 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         try:
             live = replace(self._seen_end or self._find_end(), offset=log.stop)
             with MessageStore(options.path, broker_conf=options.broker_conf, live_end=live) as store:
-                plan = plan_topics_within(options, store, log)
+                plan = plan_topics(options, store, log)
         except (StoreChangedError, FileNotFoundError):
             return None  # the broker deletes old files: a scan says which
         if isinstance(plan, str):
             return None
         others = (LogRange(0, log.start), *plan.uncovered, LogRange(log.stop, FOREVER))
-        splits = [
-            split
-            for part in plan.uncovered
-            for split in self._list(part.start, part.stop).splits(options.split_size, is_end_known=False)
-        ]
         return [
-            *(LookUpPartition(LookUp(units=read), others, live, None) for read in plan.reads),
-            *(SplitPartition(split) for split in splits),
+            *(LookUpPartition(look_up, others, live, None) for look_up in plan.look_ups),
+            *(SplitPartition(split) for split in plan.splits),
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition. Raises `DataLossError` if its segment expired since the batch was planned."""
         if isinstance(partition, GapPartition):
             yield from self._lost_rows(partition.gap)
-        elif isinstance(partition, LookUpPartition):
-            yield from self._read_units(partition)
-        elif isinstance(partition, SplitPartition):
-            batches = self._rows.read(partition)
-            try:
-                first = next(batches, None)
-            except (StoreChangedError, FileNotFoundError):
-                yield from self._lost_rows(_lost(partition))
-                return
-            if first is not None:
-                yield first
-            yield from batches
-
-    def _read_units(self, partition: LookUpPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of messages that units lead to. A scan gives them if units or a segment expired since the plan."""
+            return
         batches = self._rows.read(partition)
         try:
             first = next(batches, None)
         except (StoreChangedError, FileNotFoundError):
-            units = partition.look_up.units
-            for piece in () if units is None else units.pieces:
+            yield from self._expired(partition)
+            return
+        if first is not None:
+            yield first
+        yield from batches
+
+    def _expired(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """What is left of a partition whose segments, or units that lead to its messages, expired since the plan."""
+        if isinstance(partition, SplitPartition):
+            split = partition.split
+            start, length = split.segment.base + split.start, split.stop - split.start
+            reason = "the segment expired before it was read"
+            yield from self._lost_rows(CorruptRange(str(split.segment.location), start, length, EXPIRED, reason))
+        elif isinstance(partition, LookUpPartition) and partition.look_up.units is not None:
+            for piece in partition.look_up.units.pieces:  # a scan finds the messages of those that are there
                 listed = self._list(piece.start, piece.stop)
                 for lost in listed.missing:
                     yield from self._lost_rows(lost)
                 for split in listed.splits(self._options.read.split_size, is_end_known=False):
                     yield from self.read(SplitPartition(split))
-            return
-        if first is not None:
-            yield first
-        yield from batches
 
     def _find_end(self) -> LiveEnd:
         self._seen_end = self._live_end.find_end_now()
@@ -222,14 +213,15 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end = self._limited(start, end)
         listed = self._list(start, end)
         read_from = start if goes_back else None
+        lost = begin.lost_bytes
         if listed.missing and self._options.fail_on_data_loss:
             # The messages before the missing range are read first.
             end = listed.missing[0].commit_log_offset
             if end <= start:
                 raise _data_loss(listed.missing[0])
-            return StreamOffset(end, begin.lost_bytes, read_from, self._marks(begin.marks, start, end, live))
-        lost = begin.lost_bytes + listed.missing_bytes + self._newly_lost
-        self._newly_lost = 0
+        else:
+            lost += listed.missing_bytes + self._newly_lost
+            self._newly_lost = 0
         return StreamOffset(end, lost, read_from, self._marks(begin.marks, start, end, live))
 
     def _kept_end(self, offset: StreamOffset, live_end: int) -> int:
@@ -243,7 +235,8 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if live_end < read_to:
                 self._check_cut(read_to, f"the log ends at commit log offset {live_end}")
             return min(live_end, read_to) if live_end >= 0 else read_to
-        with self._records() as records:
+        with closing(FileReaders()) as files:
+            records = RecordLookup(self._store, files)
             newest, *_ = offset.marks
             if not is_lost(records, newest, live_end):
                 # After the newest record there was a blank or damage, which the broker may have overwritten.
@@ -284,14 +277,6 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 "continues with what the broker wrote since"
             )
 
-    @contextmanager
-    def _records(self) -> Iterator[RecordLookup]:
-        files = FileReaders()
-        try:
-            yield RecordLookup(self._store, files)
-        finally:
-            files.close()
-
     def _marks(self, before: Sequence[RecordMark], start: int, end: int, live: LiveEnd) -> tuple[RecordMark, ...]:
         """The marks of an offset at `end`: the marks before `start`, and the last record before `end`."""
         kept = [mark for mark in before if mark.end_offset <= start]
@@ -304,8 +289,8 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             last = last_record(self._store, first, end)
         if last is None:
             return tuple(kept)
-        with self._records() as records:
-            mark = mark_of(records, last)
+        with closing(FileReaders()) as files:
+            mark = mark_of(RecordLookup(self._store, files), last)
         return thin_out([*([] if mark is None else [mark]), *kept], end)
 
     def _limited(self, start: int, end: int) -> int:
@@ -320,26 +305,16 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end = boundary_after(self._store, first, end, self._options.max_messages)
         return end
 
-    def _range(self, start: int, end: int) -> OffsetRange:
-        """The segments of a range. Raises `DataLossError` if a part is missing, unless the options say to continue."""
-        listed = self._list(start, end)
-        for missing in listed.missing[: 1 if self._options.fail_on_data_loss else 0]:
-            raise _data_loss(missing)
-        return listed
-
     def _list(self, start: int, end: int) -> OffsetRange:
+        """The segments of a range. A file that is not a valid segment is an error if the mode is FAILFAST."""
         listed = list_offset_range(self._store, self._log_start() if start == NOTHING_YET else start, end)
         for stray in listed.stray:
-            self._report_stray(stray)
+            if self._options.read.mode == Mode.FAILFAST:
+                raise CorruptLogError(stray.describe())
+            if stray.file not in self._reported:
+                self._reported.add(stray.file)
+                _LOG.warning("%s; the stream does not read it", stray.describe())
         return listed
-
-    def _report_stray(self, stray: CorruptRange) -> None:
-        """Raise an error for a file that is not a valid segment if the mode is FAILFAST; else log one warning."""
-        if self._options.read.mode == Mode.FAILFAST:
-            raise CorruptLogError(stray.describe())
-        if stray.file not in self._reported:
-            self._reported.add(stray.file)
-            _LOG.warning("%s; the stream does not read it", stray.describe())
 
     def _lost_rows(self, lost: CorruptRange) -> Iterator[pa.RecordBatch]:
         if self._options.fail_on_data_loss:
@@ -352,12 +327,6 @@ def _data_loss(lost: CorruptRange) -> DataLossError:
     return DataLossError(
         f"{lost.describe()}. With failOnDataLoss=false the stream continues at {lost.commit_log_offset + lost.length}"
     )
-
-
-def _lost(partition: SplitPartition) -> CorruptRange:
-    split = partition.split
-    start, length = split.segment.base + split.start, split.stop - split.start
-    return CorruptRange(str(split.segment.location), start, length, EXPIRED, "the segment expired before it was read")
 
 
 def _retry_on_expiry(read: Callable[[], _Answer]) -> _Answer:

@@ -32,8 +32,8 @@ from spark_mq.io.location import Location
 from spark_mq.io.s3 import shown
 from spark_mq.source.explain import explain_plan
 from spark_mq.source.options import Mode, ReadOptions
-from spark_mq.source.planner import LookUp, plan_messages
-from spark_mq.source.queue_order import OrderedRead
+from spark_mq.source.planner import plan_messages
+from spark_mq.source.read_plan import LookUp, OrderedRead
 from spark_mq.source.row_filter import filter_frames, keeps_corrupt_range, matches_predicate, without_queues
 from spark_mq.store.index.coverage import CheckedIndex
 from spark_mq.store.log.log_range import LiveEnd, LogRange
@@ -58,25 +58,23 @@ _MAX_STORE_SIZE = (1 << 31) - 1
 _LOG = logging.getLogger(__name__)
 
 
-class _Frozen:
-    """How many modules this process had when it last froze their objects."""
-
-    modules = 0
+_seen_modules = 0
+"""How many modules this process had when it last froze their objects."""
 
 
 @contextmanager
 def frozen_modules() -> Iterator[None]:
-    """A context of a task. When it ends, the objects of modules that were imported in it are frozen.
+    """A context of a task. When it ends, the garbage collector leaves out the modules that were imported in it.
 
-    Garbage is collected before, once for these modules, so that it does not stay. Outside of a Spark task nothing is
-    frozen: the process belongs to a user, whose objects can become garbage.
+    Outside of a Spark task it does not: the process belongs to a user, whose objects can become garbage.
     """
+    global _seen_modules
     try:
         yield
     finally:
-        if len(sys.modules) != _Frozen.modules and TaskContext.get() is not None:
-            _Frozen.modules = len(sys.modules)
-            gc.collect()
+        if len(sys.modules) != _seen_modules and TaskContext.get() is not None:
+            _seen_modules = len(sys.modules)
+            gc.collect()  # garbage would stay for ever
             gc.freeze()
 
 
@@ -114,6 +112,9 @@ class OrderedPartition(InputPartition):
 
 class MessagesReader(DataSourceReader):
     """The reader of messages; `columns` are the columns that the query reads."""
+
+    shows_damage = True
+    """Whether the table has rows for damage."""
 
     def __init__(self, options: ReadOptions, columns: list[str]) -> None:
         self._options = options
@@ -225,7 +226,13 @@ class MessagesReader(DataSourceReader):
             if partition.look_up.queue is not None:
                 yield from self._record_batches(self._find_in_queue(store, partition.look_up.queue, partition))
                 return
-            yield from self._record_batches(self._find_by_keys(store, partition))
+            times = options.predicate.store_timestamp.bounds
+            found = (
+                (record, key)
+                for topic, key in partition.look_up.keys
+                for record in store.index.find_messages(topic, key, *times, partition.uncovered)
+            )
+            yield from self._record_batches(found)
             for problem in store.index.problems:
                 _LOG.warning("%s; that part of the log was read instead", problem)
 
@@ -247,12 +254,6 @@ class MessagesReader(DataSourceReader):
         if self._options.mode == Mode.FAILFAST:
             raise CorruptLogError(f"{corrupt.describe()}; read with mode PERMISSIVE to get it as a row")
 
-    def _find_by_keys(self, store: MessageStore, partition: LookUpPartition) -> Iterator[tuple[Record, str | None]]:
-        begin, end = self._options.predicate.store_timestamp.bounds
-        for topic, key in partition.look_up.keys:
-            for record in store.index.find_messages(topic, key, begin, end, partition.uncovered):
-                yield record, key
-
     def _record_batches(self, found: Iterable[tuple[Record, str | None]]) -> Iterator[pa.RecordBatch]:
         """Small batches of the looked-up messages that match the predicate."""
         rows: list[Row] = []
@@ -269,24 +270,21 @@ class MessagesReader(DataSourceReader):
             rows += self.rows(record, row, key)
             size += len(row["body"] or b"")
             if len(rows) >= _MAX_LOOK_UP_ROWS or size >= _MAX_LOOK_UP_BYTES:
-                yield from message_table(rows, pa.schema(self.fields())).to_batches()
+                yield from self._batches(rows)
                 rows, size = [], 0
+        yield from self._batches(rows)
+
+    def _batches(self, rows: list[Row]) -> Iterator[pa.RecordBatch]:
         if rows:
             yield from message_table(rows, pa.schema(self.fields())).to_batches()
 
     def _corrupt_rows(self, damage: Sequence[CorruptRange]) -> Iterator[pa.RecordBatch]:
         """The rows of corrupt ranges, nothing, or an error, by the mode. Conditions on other columns remove rows."""
         self._fail_on_damage(damage[0])
-        if self._options.mode == Mode.DROPMALFORMED or not self.shows_damage():
-            return
-        rows = map(_row_of_damage, damage)
-        kept = [row for row in rows if keeps_corrupt_range(self._options.predicate, row["commit_log_offset"])]
-        if kept:
-            yield from message_table(kept, pa.schema(self.fields())).to_batches()
-
-    def shows_damage(self) -> bool:
-        """Whether the table has rows for damage."""
-        return True
+        if self._options.mode != Mode.DROPMALFORMED and self.shows_damage:
+            rows = map(_row_of_damage, damage)
+            predicate = self._options.predicate
+            yield from self._batches([row for row in rows if keeps_corrupt_range(predicate, row["commit_log_offset"])])
 
 
 def _up_to_damage(parts: Iterable[RecordChunk | CorruptRange]) -> Iterator[RecordChunk | CorruptRange]:
@@ -319,7 +317,9 @@ def _fail_on_body(file: Location, messages: MessageColumns) -> None:
 
 
 class MessagesByKeyReader(MessagesReader):
-    """The reader of keys and their messages; `columns` are the columns that the query reads."""
+    """The reader of keys and their messages; damage has no key, and so no row."""
+
+    shows_damage = False
 
     def batch(self, messages: MessageColumns) -> pa.RecordBatch:
         """A row for each requested key of the messages."""
@@ -343,7 +343,3 @@ class MessagesByKeyReader(MessagesReader):
     def fields(self) -> list[pa.Field]:
         """The columns that the query reads."""
         return [(KEY_FIELDS | ALL_MESSAGE_FIELDS)[name] for name in self._columns]
-
-    def shows_damage(self) -> bool:
-        """False: damage has no key, and so no row."""
-        return False

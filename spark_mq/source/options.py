@@ -43,13 +43,20 @@ def parse_boolean(name: str, given: Mapping[str, str], default: bool = False) ->
     return parse_choice(name, given.get(name, str(default)).lower(), ("true", "false")) == "true"
 
 
-def parse_optional_integer(name: str, given: Mapping[str, str]) -> int | None:
-    """The value of an option that is an integer; None if it is not given. Raises `OptionError` for another text."""
+def _parse_optional(
+    name: str, given: Mapping[str, str], pattern: str, what: str, convert: Callable[[str], _T]
+) -> _T | None:
+    """The value of an option whose text matches; None if it is not given. `what` it is not if it does not match."""
     if name not in given:
         return None
-    if not re.fullmatch(r"-?\d{1,18}", given[name].strip()):
-        raise OptionError(f"option {name}={given[name]!r} is not an integer of at most 18 digits")
-    return int(given[name])
+    if not re.fullmatch(pattern, given[name].strip()):
+        raise OptionError(f"option {name}={given[name]!r} is not {what}")
+    return convert(given[name])
+
+
+def parse_optional_integer(name: str, given: Mapping[str, str]) -> int | None:
+    """The value of an option that is an integer; None if it is not given."""
+    return _parse_optional(name, given, r"-?\d{1,18}", "an integer of at most 18 digits", int)
 
 
 def parse_optional_timestamp(name: str, given: Mapping[str, str]) -> int | None:
@@ -58,12 +65,7 @@ def parse_optional_timestamp(name: str, given: Mapping[str, str]) -> int | None:
 
 
 def parse_size(name: str, text: str, least: int = 1) -> int:
-    """The bytes of a size: a number with an optional unit (k, m, g; powers of 1024).
-
-    Args:
-        name: The name of the option or argument, for errors.
-        least: The smallest valid size, bytes.
-    """
+    """The bytes of a size: a number with an optional unit (k, m, g; powers of 1024)."""
     match = _SIZE.fullmatch(text.strip())
     size = int(match[1]) * _SIZE_UNITS[match[2].lower()] if match else 0
     if size < least:
@@ -146,11 +148,7 @@ def names_of(table: str) -> tuple[str, ...]:
 
 
 def parse_options(options: Mapping[str, str]) -> ReadOptions:
-    """The options of a batch read.
-
-    Args:
-        options: Names and values, as Spark passes them; names are not case-sensitive.
-    """
+    """The options of a batch read, as Spark passes them; names are not case-sensitive."""
     given = _given(options)
     table = _parse_table(given)
     for name in given:
@@ -181,17 +179,14 @@ def parse_stream_options(options: Mapping[str, str]) -> StreamOptions:
         _parse_starting_offsets(given) if starting_timestamp is None else None,
         starting_timestamp,
         parse_size("option maxBytesPerTrigger", given["maxBytesPerTrigger"]) if "maxBytesPerTrigger" in given else None,
-        _parse_max_messages(given),
+        _parse_optional("maxMessagesPerTrigger", given, r"(?=\d{1,18}$)0*[1-9]\d*", "a number of at least 1", int),
         fail_on_data_loss,
         parse_boolean("failOnLogCut", given, default=fail_on_data_loss),
     )
 
 
 def parse_table(options: Mapping[str, str]) -> str:
-    """The table of a batch read or a stream of one store.
-
-    An option that only streams have shows which of the two it is. Raises the errors of that parser.
-    """
+    """The table of a batch read, or of a stream if an option is given that only streams have."""
     stream_names = {name.lower() for name in STREAM_ONLY}
     if any(key.lower() in stream_names for key in options):
         return parse_stream_options(options).read.table
@@ -207,7 +202,9 @@ def _given(options: Mapping[str, str]) -> dict[str, str]:
     for key, value in options.items():
         name = known.get(key.lower())
         if name is None:
-            raise OptionError(_unknown_option(key))
+            near = difflib.get_close_matches(key.lower(), known, n=1)
+            hint = f"; did you mean {known[near[0]]}?" if near else ""
+            raise OptionError(f"unknown option {key}{hint} Options: {', '.join(OPTION_NAMES)}")
         given[name] = value
     for name in SELECTION:
         if name in given:
@@ -227,6 +224,11 @@ def _parse_table(given: Mapping[str, str]) -> str:
 
 def _read_options(given: Mapping[str, str], table: str) -> ReadOptions:
     predicate = _parse_predicate(given)
+    most_keys = parse_optional_integer("mostKeys", given)
+    if most_keys is not None and most_keys < 0:
+        raise OptionError(f"option mostKeys={most_keys} is not a number of at least 0")
+    if "brokerVersion" in given:
+        BrokerVersions.parse(given["brokerVersion"], "option brokerVersion")
     return ReadOptions(
         path=with_settings(given["path"], {name: given[name] for name in S3_OPTIONS if name in given}),
         table=table,
@@ -234,15 +236,19 @@ def _read_options(given: Mapping[str, str], table: str) -> ReadOptions:
         queue_id=parse_optional_integer("queueId", given),
         consumer_group=given.get("consumerGroup"),
         predicate=predicate,
-        split_size=_parse_split_size(given.get("splitSize")),
+        split_size=parse_size("option splitSize", given["splitSize"], MIN_SPLIT_SIZE)
+        if "splitSize" in given
+        else DEFAULT_SPLIT_SIZE,
         split_by_queue=_parse_split_by(given, predicate),
         mode=Mode(parse_choice("mode", given.get("mode", "PERMISSIVE").upper(), tuple(Mode))),
         check_crc=parse_boolean("checkCrc", given),
-        broker_version=_parse_optional_broker_version(given),
+        broker_version=given.get("brokerVersion"),
         broker_conf=given.get("brokerConf"),
-        reserved_hours=_parse_optional_hours(given),
+        reserved_hours=_parse_optional(
+            "reservedHours", given, r"[0-9]{1,7}(\.[0-9]{1,6})?", "a number of hours, such as 72", float
+        ),
         at=parse_optional_timestamp("at", given),
-        most_keys=_parse_optional_number("mostKeys", given),
+        most_keys=most_keys,
         from_where=_parse_from_where(given),
     )
 
@@ -254,38 +260,24 @@ def _parse_split_by(given: Mapping[str, str], predicate: Predicate) -> bool:
     return by_queue
 
 
-def _parse_optional_number(name: str, given: Mapping[str, str]) -> int | None:
-    number = parse_optional_integer(name, given)
-    if number is not None and number < 0:
-        raise OptionError(f"option {name}={number} is not a number of at least 0")
-    return number
-
-
 def _parse_from_where(given: Mapping[str, str]) -> str | int | None:
     word = given.get("fromWhere", "").strip().lower()
     return word if word in ("first", "last") else parse_optional_timestamp("fromWhere", given)
 
 
-def _parse_optional_hours(given: Mapping[str, str]) -> float | None:
-    text = given.get("reservedHours")
-    if text is None:
-        return None
-    if not re.fullmatch(r"[0-9]{1,7}(\.[0-9]{1,6})?", text.strip()):
-        raise OptionError(f"option reservedHours={text!r} is not a number of hours, such as 72")
-    return float(text)
-
-
 def _parse_predicate(given: Mapping[str, str]) -> Predicate:
+    message_id = given.get("offsetMessageId")
+    integer, time = parse_optional_integer, parse_optional_timestamp
     predicate = Predicate(
-        topics=_parse_one("topic", given),
+        topics=_as_set(given.get("topic")),
         queue_ids=_as_set(parse_optional_integer("queueId", given)),
         tags=_parse_tags(given.get("tag")),
-        keys=_parse_one("key", given),
-        unique_keys=_parse_one("uniqueKey", given),
-        offset_message_ids=_parse_optional_message_id(given),
-        commit_log_offset=_parse_range("startOffset", "endOffset", given, parse_optional_integer),
-        queue_offset=_parse_range("startQueueOffset", "endQueueOffset", given, parse_optional_integer),
-        store_timestamp=_parse_range("startTimestamp", "endTimestamp", given, parse_optional_timestamp),
+        keys=_as_set(given.get("key")),
+        unique_keys=_as_set(given.get("uniqueKey")),
+        offset_message_ids=None if message_id is None else frozenset((normalize_offset_message_id(message_id),)),
+        commit_log_offset=IntegerSet(integer("startOffset", given), integer("endOffset", given)),
+        queue_offset=IntegerSet(integer("startQueueOffset", given), integer("endQueueOffset", given)),
+        store_timestamp=IntegerSet(time("startTimestamp", given), time("endTimestamp", given)),
         filters=_parse_filter(given.get("filter")),
     )
     if predicate.unique_keys is not None:
@@ -310,23 +302,8 @@ def _parse_tags(text: str | None) -> frozenset[str] | None:
     return parse_tags(text)
 
 
-def _parse_one(name: str, given: Mapping[str, str]) -> frozenset[str] | None:
-    return _as_set(given.get(name))
-
-
 def _as_set(value: _T | None) -> frozenset[_T] | None:
     return None if value is None else frozenset((value,))
-
-
-def _parse_range(
-    start: str, end: str, given: Mapping[str, str], parse: Callable[[str, Mapping[str, str]], int | None]
-) -> IntegerSet:
-    return IntegerSet(parse(start, given), parse(end, given))
-
-
-def _parse_optional_message_id(given: Mapping[str, str]) -> frozenset[str] | None:
-    text = given.get("offsetMessageId")
-    return None if text is None else frozenset((normalize_offset_message_id(text),))
 
 
 def _parse_starting_offsets(given: Mapping[str, str]) -> int | str:
@@ -336,30 +313,3 @@ def _parse_starting_offsets(given: Mapping[str, str]) -> int | str:
     if not re.fullmatch(r"\d{1,19}", text) or int(text) >= 1 << 63:
         raise OptionError(f"option startingOffsets={text!r} is not {EARLIEST}, {LATEST} or a commit log offset")
     return int(text)
-
-
-def _parse_max_messages(given: Mapping[str, str]) -> int | None:
-    text = given.get("maxMessagesPerTrigger")
-    if text is None:
-        return None
-    if not re.fullmatch(r"\d{1,18}", text.strip()) or int(text) < 1:
-        raise OptionError(f"option maxMessagesPerTrigger={text!r} is not a number of at least 1")
-    return int(text)
-
-
-def _parse_optional_broker_version(given: Mapping[str, str]) -> str | None:
-    text = given.get("brokerVersion")
-    if text is not None:
-        BrokerVersions.parse(text, "option brokerVersion")
-    return text
-
-
-def _unknown_option(key: str) -> str:
-    lowered = {name.lower(): name for name in OPTION_NAMES}
-    near = difflib.get_close_matches(key.lower(), lowered, n=1)
-    hint = f"; did you mean {lowered[near[0]]}?" if near else ""
-    return f"unknown option {key}{hint} Options: {', '.join(OPTION_NAMES)}"
-
-
-def _parse_split_size(text: str | None) -> int:
-    return DEFAULT_SPLIT_SIZE if text is None else parse_size("option splitSize", text, MIN_SPLIT_SIZE)

@@ -8,35 +8,57 @@ cover are read too. So a plan saves work, never rows. This module runs while Spa
 If a topic is deleted, its queues are deleted, and its messages stay in the log. A topic that is created again begins at
 queue offset 0 (`DefaultMessageStore.deleteTopics`@5.3.3). So two messages can have the same topic, queue id and queue
 offset. A unit leads only to the newer one, and the older one is before the first message of the queue.
+
+The messages of a queue are in the log in the order of the queue (`CommitLog.asyncPutMessage`@5.3.3 assigns queue offset
+and position under one lock). So a task reads the messages of its queue in the order of the log: by units in the parts
+for which units account, and by a scan in all others. Messages of transaction types PREPARED and ROLLBACK are in no
+queue, but they name one: they are among its rows, at their places in the log.
+
+The index knows a key only together with its topic. Without a topic, each topic that has a queue is looked up. A log can
+also have messages whose topic has no queue any more, and messages of transaction type ROLLBACK, which are in no index.
+Both are in no queue. So the units of all queues are read, 20 bytes for each message, and the parts of the log for which
+they do not account are scanned (`store.queue.unit_cover`).
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
+from itertools import groupby, product
+
+import numpy as np
 
 from spark_mq.errors import CorruptLogError, UnsupportedStoreError
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE
+from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.format.java_text import decode_utf8
-from spark_mq.source.key_plan import plan_keys
 from spark_mq.source.options import ReadOptions
 from spark_mq.source.predicate import IntegerSet, Predicate
-from spark_mq.source.queue_order import OrderedRead, plan_by_queue
-from spark_mq.source.time_window import open_log, time_window
-from spark_mq.source.topic_plan import parts_without_units, plan_topics
-from spark_mq.store.index.coverage import CheckedIndex
-from spark_mq.store.log.commit_log import CommitLog
-from spark_mq.store.log.log_range import LiveEnd, LogRange, iterate_records
-from spark_mq.store.log.scan import FOREVER, splits_of
-from spark_mq.store.log.segment_files import CorruptRange
+from spark_mq.source.read_plan import AccessPath, LookUp, OrderedRead, ReadPlan, splits_within
+from spark_mq.source.time_window import live_log, open_log, time_window
+from spark_mq.source.topic_plan import (
+    TopicCover,
+    parts_without_units,
+    plan_topics,
+    queued_parts,
+    topic_cover,
+    unit_reads,
+)
+from spark_mq.store.index.coverage import IndexedRange
+from spark_mq.store.log.log_range import LogRange, iterate_records
+from spark_mq.store.log.scan import FOREVER
 from spark_mq.store.log.splits import Split, plan_splits, within_offsets, within_time
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue
-from spark_mq.store.queue.lookup import ProvenUnit, QueueRange, UnitsRead
+from spark_mq.store.queue.lookup import ProvenUnit, UnitsRead
+from spark_mq.store.queue.unit_cover import CLEARLY_LESS, cost_of
 from spark_mq.store.queue.unit_tiles import joined
 
+_MAX_KEYS = 10_000
+_KEYS_OF_A_TASK = 500
+_READS_OF_A_LOOK_UP = 2
+"""Reads of an index file for a key that it does not have: the slot, and the header of a file that is not full."""
 _FEW_BYTES = 256 << 10
 """Bytes of the log that are read here, record by record: a task with its kernels would take longer."""
 _LOG = logging.getLogger(__name__)
@@ -46,8 +68,107 @@ _QUEUE_OFFSETS_OF_A_TASK = 1 << 12
 _MAX_OFFSETS = 16
 """More commit log offsets are read as one range, from the first to the last: each single offset costs 16 MiB."""
 
-_NO_END = LiveEnd(-1)
 _NO_CONDITION = "nothing limits the read: give a key, a time, offsets, or a queue with its offsets"
+
+
+def plan_by_queue(options: ReadOptions, store: MessageStore) -> ReadPlan:
+    """One partition for each queue that has files, and one for each topic's messages of other queues.
+
+    If the queues would have to scan more than the log together, there is only one partition, which scans the log once.
+    """
+    cover = topic_cover(options, store, None)
+    if isinstance(cover, str):
+        whole = plan_splits(open_log(store), options.split_size)
+        reads = [OrderedRead(tuple(within_time(whole, *options.predicate.store_timestamp.bounds)))]
+        path, note = AccessPath.WHOLE_LOG, f"one partition with all queues: {cover}"
+    else:
+        path, note = AccessPath.CONSUME_QUEUE, cover.note
+        everything, splits = (splits_within(options, store, parts) for parts in ([cover.window], cover.uncovered))
+        if cover.scanned * len(cover.queues) > live_log(store).size:
+            parts = _parts(cover, range(len(cover.queues)), splits, everything, options.split_size)
+            reads, note = [OrderedRead(parts)], f"one partition with all queues: {cover.note}"
+        else:
+            reads = [
+                OrderedRead(
+                    _parts(cover, [index], splits, everything, options.split_size),
+                    Predicate(topics=frozenset((queue.topic,)), queue_ids=frozenset((queue.queue_id,))),
+                )
+                for index, queue in enumerate(cover.queues)
+            ]
+            for topic in sorted(options.predicate.topics or ()) if splits else ():
+                known = frozenset(queue.queue_id for queue in cover.queues if queue.topic == topic)
+                reads.append(OrderedRead(tuple(splits), Predicate(topics=frozenset((topic,))), known))
+    return ReadPlan(path, ordered=tuple(reads), live_end=store.live_end, notes=(note,))
+
+
+def _parts(
+    cover: TopicCover, indexes: Sequence[int], splits: Sequence[Split], everything: Sequence[Split], split_size: int
+) -> tuple[UnitsRead | Split, ...]:
+    """The units of some queues and the splits, in the order of the log.
+
+    If the units of a queue are not in its order, the whole part of the log is scanned for it.
+    """
+    units = cover.units.at(np.isin(cover.units.queues, indexes))
+    if not all((np.diff(units.queue_offsets[units.queues == index]) > 0).all() for index in indexes):
+        return tuple(everything)
+    pieces: list[LogRange | Split] = [*cover.covered, *splits]
+    pieces.sort(key=lambda piece: piece.start if isinstance(piece, LogRange) else piece.segment.base + piece.start)
+    parts: list[UnitsRead | Split] = []
+    for is_split, group in groupby(pieces, key=lambda piece: isinstance(piece, Split)):
+        if is_split:
+            parts += [piece for piece in group if isinstance(piece, Split)]
+        else:
+            ranges = [piece for piece in group if isinstance(piece, LogRange)]
+            parts += unit_reads(cover, ranges, units.in_ranges(ranges), split_size)
+    return tuple(parts)
+
+
+def plan_keys(options: ReadOptions, store: MessageStore) -> ReadPlan | str:
+    """A plan that looks keys up; or why the index is not used, an empty text if the predicate requests no keys."""
+    predicate = options.predicate
+    keys = predicate.unique_keys if predicate.keys is None else predicate.keys
+    if keys is None:
+        return ""
+    is_proven = predicate.topics is not None and predicate.is_indexed
+    if not is_proven and not predicate.offsets.is_all:
+        return _why_not_alone(predicate)
+    topics = predicate.topics or _queued_topics(store)
+    pairs = sorted(product(topics, keys))
+    if len(pairs) > _MAX_KEYS:
+        return f"{len(pairs):,} keys are more than {_MAX_KEYS:,}: reading the log costs less"
+    window = store.index.window(*predicate.store_timestamp.bounds)
+    spans = [part for part in window.parts if isinstance(part, IndexedRange)]
+    if not spans and window.log.size:
+        nothing = "the store has no index file with entries" + (
+            "" if predicate.store_timestamp.is_all else " of that time"
+        )
+        return "; ".join(store.index.problems) or nothing
+    uncovered = [part for part in window.parts if isinstance(part, LogRange)]
+    notes = list(store.index.problems)
+    if not is_proven:
+        price = cost_of(store.location)
+        cost = price.of(0, jumps=_READS_OF_A_LOOK_UP * len(pairs) * len(spans))
+        parts = queued_parts(options, store, window.log, cost + sum(part.size for part in uncovered), CLEARLY_LESS)
+        if isinstance(parts, str):
+            return f"{parts}; {_why_not_alone(predicate)}"
+        without_units, note = parts
+        uncovered = joined([*uncovered, *without_units])
+        notes.append(f"{len(topics):,} topics are looked up; {note}")
+    look_ups = [LookUp(tuple(pairs[at : at + _KEYS_OF_A_TASK])) for at in range(0, len(pairs), _KEYS_OF_A_TASK)]
+    index = store.index.checked(*predicate.store_timestamp.bounds)
+    return ReadPlan.of_look_ups(AccessPath.INDEX, options, store, look_ups, uncovered, notes, index)
+
+
+def _queued_topics(store: MessageStore) -> frozenset[str]:
+    """The topics that have a queue. Light message queues contain messages of other topics."""
+    return frozenset(topic for topic, _ in store.queue_names if not topic.startswith(LIGHT_PREFIX))
+
+
+def _why_not_alone(predicate: Predicate) -> str:
+    """Why the index alone does not find all messages."""
+    if predicate.topics is None:
+        return "the index finds a key only together with its topic: give the topic"
+    return "messages of transaction type ROLLBACK can match, and are in no index"
 
 
 def log_of_earlier_topic(options: ReadOptions, store: MessageStore, queue: ConsumeQueue) -> list[LogRange]:
@@ -55,9 +176,6 @@ def log_of_earlier_topic(options: ReadOptions, store: MessageStore, queue: Consu
 
     They are empty if a unit of the queue leads to a message that has expired: everything older has expired, too. Parts
     for which the units of all queues account are left out.
-
-    Args:
-        options: The options of the read, whose times limit the log.
     """
     first = store.queue_cover(queue.topic, queue.queue_id).first_proven()
     if first is None or _is_after_expired(store, queue, first):
@@ -89,53 +207,6 @@ def _can_have_messages(store: MessageStore, part: LogRange, queue: ConsumeQueue)
         return True
 
 
-class AccessPath(StrEnum):
-    """The ways to read messages."""
-
-    NOTHING = "nothing"
-    """No message can match the predicate."""
-    WHOLE_LOG = "whole log"
-    TIME_RANGE = "time range"
-    OFFSETS = "list of offsets"
-    CONSUME_QUEUE = "consume queue"
-    INDEX = "index"
-
-
-@dataclass(frozen=True)
-class LookUp:
-    """The look-ups of one task: pairs of topic and key in the index, queue offsets of one queue, or units of queues."""
-
-    keys: tuple[tuple[str, str], ...] = ()
-    queue: QueueRange | None = None
-    units: UnitsRead | None = None
-
-
-@dataclass(frozen=True)
-class ReadPlan:
-    """The parts of a read.
-
-    Attributes:
-        splits: The parts of the log that tasks scan.
-        gaps: Missing ranges between segments, and stray files; each is a row.
-        uncovered: The ranges of the log that the index or the queue does not cover. The splits give their messages, so
-            a look-up leaves them out.
-        ordered: The partitions of a read with `splitBy=queue`; then there are no splits and look-ups.
-        live_end: Where the log ended when the read was planned; only look-ups need it.
-        index: The index files of the look-ups, which were checked.
-        notes: Remarks for `explain`.
-    """
-
-    path: AccessPath
-    splits: tuple[Split, ...] = ()
-    gaps: tuple[CorruptRange, ...] = ()
-    look_ups: tuple[LookUp, ...] = ()
-    uncovered: tuple[LogRange, ...] = ()
-    ordered: tuple[OrderedRead, ...] = ()
-    live_end: LiveEnd = _NO_END
-    index: CheckedIndex | None = None
-    notes: tuple[str, ...] = ()
-
-
 def plan_messages(options: ReadOptions, store: MessageStore) -> ReadPlan:
     """The plan for a table of messages. Raises `StoreNotFoundError` if the path is not a store."""
     plan = _plan(options, store)
@@ -159,19 +230,17 @@ def _plan(options: ReadOptions, store: MessageStore) -> ReadPlan:
     if predicate.is_empty or predicate.offsets.is_empty:
         return ReadPlan(AccessPath.NOTHING)
     if options.split_by_queue:
-        ordered = plan_by_queue(options, store)
-        path = AccessPath.CONSUME_QUEUE if ordered.is_by_units else AccessPath.WHOLE_LOG
-        return ReadPlan(path, ordered=ordered.reads, live_end=store.live_end, notes=(ordered.note,))
+        return plan_by_queue(options, store)
     reasons: list[str] = []
     if options.check_crc:
         reasons.append("checkCrc is on, and look-ups do not check CRCs")
-    for by in () if options.check_crc else (_by_index, _by_queue, _by_topic):
+    for by in () if options.check_crc else (plan_keys, _by_queue, plan_topics):
         plan = by(options, store)
         if isinstance(plan, ReadPlan):
             return plan
         reasons.append(plan)
     log = open_log(store)
-    splits = _splits(options, log)
+    splits = tuple(within_time(plan_splits(log, options.split_size), *predicate.store_timestamp.bounds))
     notes = (*(f"why: {reason}" for reason in filter(None, reasons)), *(stray.describe() for stray in log.stray))
     gaps = (*log.gaps, *log.stray) if predicate.only_constrains_offset else ()
     if not predicate.offsets.is_all:
@@ -183,26 +252,12 @@ def _plan(options: ReadOptions, store: MessageStore) -> ReadPlan:
     return ReadPlan(AccessPath.WHOLE_LOG, splits, gaps, notes=notes)
 
 
-def _splits(options: ReadOptions, log: CommitLog) -> tuple[Split, ...]:
-    return tuple(within_time(plan_splits(log, options.split_size), *options.predicate.store_timestamp.bounds))
-
-
 def _at_offsets(splits: Sequence[Split], offsets: IntegerSet) -> list[Split]:
     if offsets.values is not None and len(offsets.values) <= _MAX_OFFSETS:
         single = sorted(offset for offset in offsets.values if offset in offsets)
         return [split for offset in single for split in within_offsets(splits, offset, offset + 1)]
     first, last = offsets.bounds
     return within_offsets(splits, 0 if first is None else first, 1 << 63 if last is None else last + 1)
-
-
-def _by_index(options: ReadOptions, store: MessageStore) -> ReadPlan | str:
-    """A plan that looks keys up; or why the index is not used, an empty text if the predicate requests no keys."""
-    plan = plan_keys(options, store)
-    if isinstance(plan, str):
-        return plan
-    look_ups = [LookUp(keys) for keys in plan.keys]
-    read = _with_uncovered(AccessPath.INDEX, options, store, look_ups, plan.uncovered, plan.notes)
-    return replace(read, index=plan.index)
 
 
 def _by_queue(options: ReadOptions, store: MessageStore) -> ReadPlan | str:
@@ -234,27 +289,5 @@ def _by_queue(options: ReadOptions, store: MessageStore) -> ReadPlan | str:
     uncovered = joined([*plan.uncovered, *earlier])
     size = sum(part.size for part in earlier)
     note = f"{size:,} bytes before the queue's first message can have messages of a deleted topic of this name"
-    return _with_uncovered(AccessPath.CONSUME_QUEUE, options, store, look_ups, uncovered, (note,) if earlier else ())
-
-
-def _by_topic(options: ReadOptions, store: MessageStore) -> ReadPlan | str:
-    """A plan by the units of all queues; or why they are not used, an empty text if no topic is requested."""
-    plan = plan_topics(options, store)
-    if isinstance(plan, str):
-        return plan
-    look_ups = [LookUp(units=read) for read in plan.reads]
-    return _with_uncovered(AccessPath.CONSUME_QUEUE, options, store, look_ups, plan.uncovered, (plan.note,))
-
-
-def _with_uncovered(
-    path: AccessPath,
-    options: ReadOptions,
-    store: MessageStore,
-    look_ups: Sequence[LookUp],
-    uncovered: Sequence[LogRange],
-    notes: tuple[str, ...] = (),
-) -> ReadPlan:
-    """The plan of look-ups, with splits for the ranges that the index or the queue does not cover."""
-    splits = [split for part in uncovered for split in splits_of(store.location, part, options.split_size)]
-    splits = within_time(splits, *options.predicate.store_timestamp.bounds)
-    return ReadPlan(path, tuple(splits), (), tuple(look_ups), tuple(uncovered), live_end=store.live_end, notes=notes)
+    notes = [note] if earlier else []
+    return ReadPlan.of_look_ups(AccessPath.CONSUME_QUEUE, options, store, look_ups, uncovered, notes)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Self, TypeVar
@@ -59,12 +59,7 @@ class Condition:
 
 def encode_conditions(conditions: Iterable[Condition]) -> str:
     """The JSON text of conditions, which `decode_conditions` reads."""
-    return json.dumps(
-        [
-            [condition.column, condition.operator, [_as_json(value) for value in condition.values]]
-            for condition in conditions
-        ]
-    )
+    return json.dumps([[one.column, one.operator, list(map(_as_json, one.values))] for one in conditions])
 
 
 def decode_conditions(text: str) -> list[Condition]:
@@ -117,12 +112,8 @@ class IntegerSet:
     def __and__(self, other: Self) -> Self:
         firsts = [first for first in (self.first, other.first) if first is not None]
         lasts = [last for last in (self.last, other.last) if last is not None]
-        return replace(
-            self,
-            first=max(firsts, default=None),
-            last=min(lasts, default=None),
-            values=intersection(self.values, other.values),
-        )
+        values = _both(self.values, other.values)
+        return replace(self, first=max(firsts, default=None), last=min(lasts, default=None), values=values)
 
     @property
     def is_all(self) -> bool:
@@ -148,8 +139,10 @@ class IntegerSet:
 ALL = IntegerSet()
 
 
-def intersection(left: frozenset[_T] | None, right: frozenset[_T] | None) -> frozenset[_T] | None:
-    """The elements of both sets; None is the set of everything."""
+def _both(left: Any, right: Any) -> Any:
+    """The condition that both are met; None and an empty tuple are conditions that everything meets."""
+    if isinstance(left, tuple):
+        return tuple(dict.fromkeys((*left, *right)))
     if left is None or right is None:
         return right if left is None else left
     return left & right
@@ -162,8 +155,7 @@ class Predicate:
     Attributes:
         topics, queue_ids, tags, unique_keys, transaction_types: The column has one of the values.
         keys: One of the values is one of the message's KEYS or its unique key, and the message does not have
-        transaction
-            type ROLLBACK, because the index does not contain such messages.
+            transaction type ROLLBACK, because the index does not contain such messages.
         offset_message_ids: The column has one of the values, which are normalized.
         commit_log_offset, queue_offset: The column has one of the integers.
         store_timestamp: The store time, in milliseconds since the epoch, is one of the integers.
@@ -183,20 +175,8 @@ class Predicate:
     filters: tuple[Expression, ...] = ()
 
     def __and__(self, other: Self) -> Self:
-        return replace(
-            self,
-            topics=intersection(self.topics, other.topics),
-            queue_ids=intersection(self.queue_ids, other.queue_ids),
-            tags=intersection(self.tags, other.tags),
-            keys=intersection(self.keys, other.keys),
-            unique_keys=intersection(self.unique_keys, other.unique_keys),
-            offset_message_ids=intersection(self.offset_message_ids, other.offset_message_ids),
-            transaction_types=intersection(self.transaction_types, other.transaction_types),
-            commit_log_offset=self.commit_log_offset & other.commit_log_offset,
-            queue_offset=self.queue_offset & other.queue_offset,
-            store_timestamp=self.store_timestamp & other.store_timestamp,
-            filters=tuple(dict.fromkeys((*self.filters, *other.filters))),
-        )
+        names = (field.name for field in fields(self))
+        return replace(self, **{name: _both(getattr(self, name), getattr(other, name)) for name in names})
 
     @classmethod
     def of(cls, conditions: Iterable[Condition]) -> Self:
@@ -214,17 +194,8 @@ class Predicate:
     @property
     def is_empty(self) -> bool:
         """Whether no message can match."""
-        sets = (
-            self.topics,
-            self.queue_ids,
-            self.tags,
-            self.keys,
-            self.unique_keys,
-            self.offset_message_ids,
-            self.transaction_types,
-        )
-        ranges = (self.commit_log_offset, self.queue_offset, self.store_timestamp)
-        return any(values == frozenset() for values in sets) or any(values.is_empty for values in ranges)
+        values = [getattr(self, field.name) for field in fields(self)]
+        return any(one.is_empty if isinstance(one, IntegerSet) else one == frozenset() for one in values)
 
     @property
     def is_indexed(self) -> bool:
@@ -309,13 +280,13 @@ def _range(operator: Operator, values: list[tuple[int, int]]) -> IntegerSet:
     if operator == Operator.IN:
         return IntegerSet(values=frozenset(below for below, above in values if below == above))
     ((below, above),) = values
-    if operator == Operator.LESS:
-        return IntegerSet(last=above - 1)
-    if operator == Operator.LESS_OR_EQUAL:
-        return IntegerSet(last=below)
-    if operator == Operator.GREATER:
-        return IntegerSet(first=below + 1)
-    return IntegerSet(first=above)
+    ends = {
+        Operator.LESS: IntegerSet(last=above - 1),
+        Operator.LESS_OR_EQUAL: IntegerSet(last=below),
+        Operator.GREATER: IntegerSet(first=below + 1),
+        Operator.GREATER_OR_EQUAL: IntegerSet(first=above),
+    }
+    return ends[operator]
 
 
 _BUILDERS: dict[str, tuple[str, Callable[[Condition], Any]]] = {

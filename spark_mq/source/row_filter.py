@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +15,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spark_mq.filters.conditions import evaluate
-from spark_mq.filters.expression import Expression
 from spark_mq.filters.truth import Truth
 from spark_mq.format.message_row import Row
 from spark_mq.format.record import TRANSACTION_TYPE_MASK, TRANSACTION_TYPE_NAMES
@@ -27,26 +27,42 @@ if TYPE_CHECKING:
 
 _INT64 = np.iinfo(np.int64)
 
+_INTEGERS: dict[str, Callable[[Predicate], IntegerSet]] = {
+    "commit_log_offset": attrgetter("commit_log_offset"),
+    "queue_offset": attrgetter("queue_offset"),
+    "queue_id": lambda predicate: IntegerSet(values=predicate.queue_ids),
+    "store_timestamp_millis": attrgetter("store_timestamp"),
+}
+_TEXTS: dict[str, Callable[[Predicate], frozenset[str] | None]] = {
+    "topic": attrgetter("topics"),
+    "tags": attrgetter("tags"),
+    "unique_key": attrgetter("unique_keys"),
+    "offset_message_id": attrgetter("offset_message_ids"),
+}
+"""The conditions of a predicate by the column that they are about, cheap comparisons first."""
+
 
 def filter_frames(predicate: Predicate, messages: MessageColumns) -> Frames:
     """The frames of the messages that match the predicate; cheap comparisons come first."""
-    for name in ("commit_log_offset", "queue_offset", "queue_id", "store_timestamp_millis"):
-        matching = _INTEGERS[name](predicate)
+    for name, integers in _INTEGERS.items():
+        matching = integers(predicate)
         if not matching.is_all and messages.frames.size:
             messages = _kept(messages, _is_in(messages.column(name).to_numpy(), matching))
     if predicate.transaction_types is not None or predicate.keys is not None:
         types = [predicate.allows_transaction_type(name) for name in TRANSACTION_TYPE_NAMES]
         types[TRANSACTION_TYPE_NAMES.index(ROLLBACK)] &= predicate.keys is None
         messages = _kept(messages, np.array(types)[(messages.frames.sys_flag & TRANSACTION_TYPE_MASK) >> 2])
-    for name in ("topic", "tags", "unique_key", "offset_message_id"):
-        texts = _TEXTS[name](predicate)
-        if texts is not None and messages.frames.size:
-            messages = _kept(messages, _is_one_of(messages, name, texts))
+    for name, texts in _TEXTS.items():
+        wanted = texts(predicate)
+        if wanted is not None and messages.frames.size:
+            messages = _kept(messages, _is_one_of(messages, name, wanted))
     if predicate.keys is not None and messages.frames.size:
         messages = _kept(messages, _has_key(messages, predicate.keys))
     for condition in predicate.filters:
         if messages.frames.size:
-            messages = _kept(messages, _matching(condition, messages))
+            from spark_mq.filters.arrays import matching_mask, of_columns
+
+            messages = _kept(messages, matching_mask(condition, of_columns(messages)))
     return messages.frames
 
 
@@ -87,20 +103,6 @@ def keeps_corrupt_range(predicate: Predicate, commit_log_offset: int | None) -> 
     return predicate.only_constrains_offset and commit_log_offset in predicate.commit_log_offset
 
 
-_INTEGERS: dict[str, Callable[[Predicate], IntegerSet]] = {
-    "commit_log_offset": lambda predicate: predicate.commit_log_offset,
-    "queue_offset": lambda predicate: predicate.queue_offset,
-    "queue_id": lambda predicate: IntegerSet(values=predicate.queue_ids),
-    "store_timestamp_millis": lambda predicate: predicate.store_timestamp,
-}
-_TEXTS: dict[str, Callable[[Predicate], frozenset[str] | None]] = {
-    "topic": lambda predicate: predicate.topics,
-    "tags": lambda predicate: predicate.tags,
-    "unique_key": lambda predicate: predicate.unique_keys,
-    "offset_message_id": lambda predicate: predicate.offset_message_ids,
-}
-
-
 def _kept(messages: MessageColumns, mask: npt.NDArray[np.bool_]) -> MessageColumns:
     return messages if mask.all() else messages.with_frames(messages.frames[mask])
 
@@ -134,13 +136,6 @@ def _has_key(messages: MessageColumns, keys: frozenset[str]) -> npt.NDArray[np.b
     result = _to_numpy(pc.is_in(messages.column("unique_key"), value_set=key_array))
     result[pc.list_parent_indices(pieces).filter(pc.is_in(pieces.flatten(), value_set=key_array)).to_numpy()] = True
     return result
-
-
-def _matching(condition: Expression, messages: MessageColumns) -> npt.NDArray[np.bool_]:
-    """Which messages match a filter, which names properties in ASCII only."""
-    from spark_mq.filters.arrays import matching_mask, of_columns
-
-    return matching_mask(condition, of_columns(messages))
 
 
 def _text_array(texts: frozenset[str]) -> pa.Array:

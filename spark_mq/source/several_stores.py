@@ -6,9 +6,9 @@ The stores are looked for once, when Spark asks for the reader. Each partition s
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -16,9 +16,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from spark_mq.errors import SparkMqError
 from spark_mq.store.config.named_stores import STORE_COLUMNS, NamedStore, is_unreadable, named_error
 
-if TYPE_CHECKING:
-    pass
-
+_Answer = TypeVar("_Answer")
 _LOG = logging.getLogger(__name__)
 
 
@@ -36,12 +34,7 @@ class SeveralStoresReader(DataSourceReader):
     def __init__(
         self, readers: Sequence[tuple[NamedStore, DataSourceReader]], columns: Sequence[str], skips_unreadable: bool
     ) -> None:
-        """Read several stores.
-
-        Args:
-            columns: The columns that the query reads, in order, with those that name the store.
-            skips_unreadable: Whether a store that cannot be read is left out with a warning.
-        """
+        """`columns` are those that the query reads, in order, with those that name the store."""
         self._readers = list(readers)
         self._columns = list(columns)
         self._skips_unreadable = skips_unreadable
@@ -51,13 +44,8 @@ class SeveralStoresReader(DataSourceReader):
         found: list[InputPartition] = []
         skipped: list[Exception] = []
         for number, (store, reader) in enumerate(self._readers):
-            try:
-                found += [StorePartition(number, partition) for partition in reader.partitions()]
-            except (SparkMqError, OSError) as error:
-                if not self._skips_unreadable or not is_unreadable(error):
-                    raise named_error(error, store) from error
-                skipped.append(error)
-                warn_of_skipped(store, error)
+            partitions = answer_of(store, reader.partitions, self._skips_unreadable, skipped)
+            found += [StorePartition(number, partition) for partition in partitions or ()]
         if skipped and len(skipped) == len(self._readers):
             raise type(skipped[0])(f"none of the {len(skipped)} stores can be read; the first: {skipped[0]}")
         return found
@@ -79,7 +67,7 @@ class SeveralStoresReader(DataSourceReader):
         except (SparkMqError, OSError) as error:
             if not (is_whole_table and self._skips_unreadable and is_unreadable(error)) or has_rows:
                 raise named_error(error, store) from error
-            warn_of_skipped(store, error)
+            _warn_of_skipped(store, error)
 
 
 def named_batch(batch: pa.RecordBatch, store: NamedStore, columns: Sequence[str]) -> pa.RecordBatch:
@@ -96,6 +84,20 @@ def named_batch(batch: pa.RecordBatch, store: NamedStore, columns: Sequence[str]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
-def warn_of_skipped(store: NamedStore, error: Exception) -> None:
-    """Log that a store is left out."""
+def answer_of(
+    store: NamedStore, ask: Callable[[], _Answer], skips_unreadable: bool, skipped: list[Exception] | None = None
+) -> _Answer | None:
+    """The answer of a store, whose errors name it; None if it cannot be read, and is left out with a warning."""
+    try:
+        return ask()
+    except (SparkMqError, OSError) as error:
+        if not skips_unreadable or not is_unreadable(error):
+            raise named_error(error, store) from error
+        if skipped is not None:
+            skipped.append(error)
+        _warn_of_skipped(store, error)
+        return None
+
+
+def _warn_of_skipped(store: NamedStore, error: Exception) -> None:
     _LOG.warning("store %s is left out: %s", store, error)

@@ -20,10 +20,10 @@ from spark_mq.errors import DataLossError, OptionError, SparkMqError
 from spark_mq.source.message_stream import MessagesStreamReader
 from spark_mq.source.options import StreamOptions, parse_stream_options
 from spark_mq.source.schema import columns_of_one_store
-from spark_mq.source.several_stores import StorePartition, named_batch, warn_of_skipped
+from spark_mq.source.several_stores import StorePartition, answer_of, named_batch
 from spark_mq.source.store_choice import StoreChoice
-from spark_mq.source.stream_offset import StreamOffset
-from spark_mq.store.config.named_stores import STORE_COLUMNS, NamedStore, is_unreadable, named_error
+from spark_mq.source.stream_offset import StreamOffset, not_ours
+from spark_mq.store.config.named_stores import STORE_COLUMNS, NamedStore, named_error
 from spark_mq.tables.messages import MESSAGES
 
 _Answer = TypeVar("_Answer")
@@ -46,12 +46,9 @@ class SeveralStoresStreamReader(DataSourceStreamReader, SupportsTriggerAvailable
         columns: Sequence[str],
         skips_unreadable: bool = False,
     ) -> None:
-        """Read several stores.
+        """Read several stores, each with its options; the limits of a batch are those of all stores together.
 
-        Args:
-            stores: The stores, each with its options. The limits of a batch are those of all stores together.
-            columns: The columns that the query reads, in order, with those that name the store.
-            skips_unreadable: Whether a store that cannot be read is left out with a warning.
+        `columns` are those that the query reads, in order, with those that name the store.
         """
         if not stores:
             raise OptionError("the stream has no store: give at least one path")
@@ -70,7 +67,7 @@ class SeveralStoresStreamReader(DataSourceStreamReader, SupportsTriggerAvailable
         if not self._readers:
             raise OptionError("none of the stream's stores can be read")
         self._last: SeveralOffset | None = None
-        self._removed: set[tuple[str, str, str]] = set()
+        self._removed: set[Names] = set()
         """Stores that the checkpoint has, and that are not given; of each, this was logged once."""
 
     @classmethod
@@ -100,8 +97,8 @@ class SeveralStoresStreamReader(DataSourceStreamReader, SupportsTriggerAvailable
         known = {} if before is None else before.offsets
         self._check_removed(known)
         # The offsets of stores that are not given, or cannot be read now, are kept.
-        offsets: dict[tuple[str, str, str], OneOffset] = dict(known)
-        begins: dict[tuple[str, str, str], OneOffset] = {}
+        offsets: dict[Names, OneOffset] = dict(known)
+        begins: dict[Names, OneOffset] = {}
         for store, reader in self._all():
             found = self._of_store(store, partial(_next, reader, known.get(store.names), limit))
             if found is None:
@@ -166,15 +163,9 @@ class SeveralStoresStreamReader(DataSourceStreamReader, SupportsTriggerAvailable
 
     def _of_store(self, store: NamedStore, ask: Callable[[], _Answer]) -> _Answer | None:
         """The answer of a store; None if it cannot be read and is left out."""
-        try:
-            return ask()
-        except (SparkMqError, OSError) as error:
-            if not self._skips_unreadable or not is_unreadable(error):
-                raise named_error(error, store) from error
-            warn_of_skipped(store, error)
-            return None
+        return answer_of(store, ask, self._skips_unreadable)
 
-    def _check_removed(self, known: Mapping[tuple[str, str, str], OneOffset]) -> None:
+    def _check_removed(self, known: Mapping[Names, OneOffset]) -> None:
         given = {store.names for store in self._stores}
         for names in sorted(known.keys() - given - self._removed):
             cluster, broker, store = names
@@ -213,7 +204,6 @@ class SeveralOffset:
     offset before it does not have the store, and the batch may be repeated when the log starts elsewhere.
 
     Attributes:
-        offsets: The end of a batch, by the names of the store.
         begins: The begin of the batch, of stores that are new in it.
     """
 
@@ -232,36 +222,30 @@ class SeveralOffset:
 
     @classmethod
     def of_json(cls, values: Mapping[str, Any], first: Names) -> Self:
-        """The offset of a checkpoint.
-
-        Args:
-            first: The names of the store to which an offset of versions 1 and 2 belongs.
-        """
+        """The offset of a checkpoint."""
         if values.get("version") != VERSION:
             return cls({first: StreamOffset.of_json(values).to_json()})
         listed = values.get("stores")
         if not isinstance(listed, list):
-            raise _not_ours(values)
+            raise not_ours(values)
         offsets: dict[Names, OneOffset] = {}
         begins: dict[Names, OneOffset] = {}
         for entry in listed:
-            if not isinstance(entry, Mapping):
-                raise _not_ours(values)
-            cluster, broker, store = (entry.get(name) for name in STORE_COLUMNS)
-            if not isinstance(cluster, str) or not isinstance(broker, str) or not isinstance(store, str):
-                raise _not_ours(values)
-            names = (cluster, broker, store)
+            found = [entry.get(name) for name in STORE_COLUMNS] if isinstance(entry, Mapping) else []
+            texts = [name for name in found if isinstance(name, str)]
+            if len(texts) != len(STORE_COLUMNS):
+                raise not_ours(values)
+            names = (texts[0], texts[1], texts[2])
             if names in offsets:
-                raise _not_ours(values)
-            for name, found in (("offset", offsets), ("begin", begins)):
-                one = entry.get(name)
-                if one is None and name == "begin":
-                    continue
-                if not isinstance(one, Mapping):
-                    raise _not_ours(values)
-                found[names] = StreamOffset.of_json(one).to_json()
+                raise not_ours(values)
+            offsets[names] = _one(values, entry.get("offset"))
+            if entry.get("begin") is not None:
+                begins[names] = _one(values, entry["begin"])
         return cls(offsets, begins)
 
 
-def _not_ours(values: Mapping[str, Any]) -> OptionError:
-    return OptionError(f"the checkpoint's offset {dict(values)} was not written by this source: use its own checkpoint")
+def _one(values: Mapping[str, Any], offset: object) -> OneOffset:
+    """The offset of one store, one of the `values` of a checkpoint."""
+    if not isinstance(offset, Mapping):
+        raise not_ours(values)
+    return StreamOffset.of_json(offset).to_json()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from spark_mq.errors import OptionError, similar
 from spark_mq.io.s3 import OPTIONS as S3_OPTIONS
@@ -22,22 +22,27 @@ from spark_mq.source.options import (
     parse_table,
 )
 from spark_mq.source.predicate import Operator, decode_conditions
-from spark_mq.store.config.named_stores import STORE_COLUMNS, NamedStore, check_stores, is_pattern, matching_stores
+from spark_mq.store.config.named_stores import (
+    STORE_COLUMNS,
+    NamedStore,
+    check_stores,
+    is_pattern,
+    load_stores,
+    matching_stores,
+)
 
 _PATH, _PATHS, _STORES, _SKIP = "path", *SELECTION
 _CONF, _CONDITIONS = "brokerConf", "conditions"
 _NOT_OF_ONE_STORE = (*SELECTION, _PATH, "table", _CONDITIONS, *STREAM_ONLY)
 """Options that the entry of a store in a file of stores cannot have."""
-_S3_NAMES = {name.lower(): name for name in S3_OPTIONS}
+_KNOWN = {name.lower(): name for name in OPTION_NAMES}
 
 
 @dataclass(frozen=True)
 class StoreChoice:
     """The options of a read that say which stores it has, and the other options.
 
-    Attributes:
-        selection: The options that select stores, by name.
-        others: The other options as they were given, without `path`.
+    Their names are those of `OPTION_NAMES`, whatever the case in which they were given. Unknown ones stay.
     """
 
     selection: Mapping[str, str]
@@ -45,19 +50,14 @@ class StoreChoice:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Self:
-        """The choice that the options make.
-
-        Args:
-            options: Names and values, as Spark passes them; names are not case-sensitive.
-        """
-        known = {name.lower(): name for name in (_PATH, *SELECTION)}
-        selection = {known[key.lower()]: value for key, value in options.items() if key.lower() in known}
-        others = {key: value for key, value in options.items() if key.lower() not in known}
+        """The choice that the options make, as Spark passes them."""
+        named = {_KNOWN.get(key.lower(), key): value for key, value in options.items()}
+        selection = {name: named.pop(name) for name in (_PATH, *SELECTION) if name in named}
         given = [name for name in (_PATH, _PATHS, _STORES) if selection.get(name)]
         if len(given) > 1:
             what = "load with a path" if _STORES in given else "option path"
             raise OptionError(f"{what} and option {given[1]} both select stores: give one of them")
-        choice = cls(selection, others)
+        choice = cls(selection, named)
         if _SKIP in selection:
             parse_boolean(_SKIP, selection)
             if not choice.is_of_several:
@@ -67,10 +67,8 @@ class StoreChoice:
     @property
     def is_of_several(self) -> bool:
         """Whether the options can select several stores, whatever the number of those that there are."""
-        return bool(
-            {_PATHS, _STORES} & {name for name, value in self.selection.items() if value}
-            or is_pattern(self.selection.get(_PATH, ""))
-        )
+        given = self.selection.get
+        return bool(given(_PATHS) or given(_STORES) or is_pattern(given(_PATH, "")))
 
     @property
     def skips_unreadable(self) -> bool:
@@ -79,11 +77,10 @@ class StoreChoice:
 
     def table(self) -> str:
         """The table of the read; no store is looked for. Raises the errors of `parse_table`."""
-        path = "several stores" if self.is_of_several else self.selection.get(_PATH, "")
-        others = self.others
         if self.is_of_several:
-            others = {key: value for key, value in others.items() if key.lower() not in _S3_NAMES}
-        return parse_table({**others, **({_PATH: path} if path else {})})
+            others = {name: value for name, value in self.others.items() if name not in S3_OPTIONS}
+            return parse_table({**others, _PATH: "several stores"})
+        return parse_table({**self.others, _PATH: self.selection.get(_PATH, "")})
 
     def stores(self) -> list[NamedStore]:
         """The stores, in the order in which they are given; those of a pattern are sorted by path.
@@ -91,25 +88,24 @@ class StoreChoice:
         A store is left out if none of its rows can match, because of a condition on its names.
         """
         if self.selection.get(_STORES):
-            from spark_mq.store.config.named_stores import load_stores
-
             return self._matching(load_stores(self.selection[_STORES]))
         paths = self._paths()
         # The settings of one broker say nothing of the names of the others.
-        conf = self._other(_CONF) if len(paths) == 1 else None
+        conf = self.others.get(_CONF) if len(paths) == 1 else None
         return self._matching(check_stores(NamedStore.of(path, conf) for path in paths))
 
     def _paths(self) -> list[str]:
         """The paths, with the stores that match in the place of each pattern."""
         text = self.selection.get(_PATHS)
-        try:
-            given = [self.selection.get(_PATH, "")] if not text else json.loads(text)
-        except ValueError as error:
-            raise OptionError(
-                f"option {_PATHS}={redacted(text or '')!r} is not a JSON list of paths: {error}"
-            ) from error
-        if not isinstance(given, list) or not all(isinstance(path, str) for path in given):
-            raise OptionError(f"option {_PATHS}={redacted(text or '')!r} is not a JSON list of paths")
+        given: Any = [self.selection.get(_PATH, "")]
+        reason = ""
+        if text:
+            try:
+                given = json.loads(text)
+            except ValueError as error:
+                given, reason = [None], f": {error}"
+            if not isinstance(given, list) or not all(isinstance(path, str) for path in given):
+                raise OptionError(f"option {_PATHS}={redacted(text)!r} is not a JSON list of paths{reason}")
         if not given or not all(given):
             raise OptionError(NO_PATH)
         return [
@@ -120,16 +116,13 @@ class StoreChoice:
 
     def _with_settings(self, pattern: str) -> str:
         """The pattern with the settings that are needed to look for the paths that it matches."""
-        given = {_S3_NAMES[key.lower()]: value for key, value in self.others.items() if key.lower() in _S3_NAMES}
+        given = {name: value for name, value in self.others.items() if name in S3_OPTIONS}
         return with_settings(pattern, given) if is_s3(pattern) else pattern
-
-    def _other(self, name: str) -> str | None:
-        return next((value for key, value in self.others.items() if key.lower() == name.lower()), None)
 
     def _matching(self, stores: list[NamedStore]) -> list[NamedStore]:
         conditions = [
             condition
-            for condition in decode_conditions(self._other(_CONDITIONS) or "[]")
+            for condition in decode_conditions(self.others.get(_CONDITIONS) or "[]")
             if condition.column in STORE_COLUMNS and condition.operator == Operator.IN
         ]
         return [
@@ -147,7 +140,7 @@ class StoreChoice:
 
     def _options_of(self, store: NamedStore, names: Sequence[str], any_is_s3: bool) -> dict[str, str]:
         """The options of a read of one store; those of its own that the table or stream does not have are left out."""
-        known = {name.lower(): name for name in OPTION_NAMES if name not in _NOT_OF_ONE_STORE}
+        known = {key: name for key, name in _KNOWN.items() if name not in _NOT_OF_ONE_STORE}
         own = {} if store.broker_conf is None else {_CONF: store.broker_conf}
         for name, value in store.options.items():
             if name.lower() not in known:
@@ -156,10 +149,8 @@ class StoreChoice:
                 )
             own[known[name.lower()]] = value
         own = {name: value for name, value in own.items() if name in names or name in S3_OPTIONS}
-        left_out = {name.lower() for name in own}
-        if any_is_s3 and not is_s3(store.path):
-            left_out |= _S3_NAMES.keys()
-        options = {name: value for name, value in self.others.items() if name.lower() not in left_out}
+        left_out = S3_OPTIONS if any_is_s3 and not is_s3(store.path) else ()
+        options = {name: value for name, value in self.others.items() if name not in left_out}
         return {**options, **own, _PATH: store.path}
 
 

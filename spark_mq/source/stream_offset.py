@@ -71,23 +71,23 @@ class StreamOffset:
 def _marks(values: Mapping[str, Any]) -> tuple[RecordMark, ...]:
     listed = values.get("marks")
     if not isinstance(listed, list):
-        raise _not_ours(values)
-    marks = []
+        raise not_ours(values)
     for items in listed:
         if not isinstance(items, list) or len(items) != 4 or not all(type(item) is int for item in items):
-            raise _not_ours(values)
-        marks.append(RecordMark(*items))
+            raise not_ours(values)
+    marks = tuple(RecordMark(*items) for items in listed)
     if not all(mark.is_valid() for mark in marks):
-        raise _not_ours(values)
-    return tuple(marks)
+        raise not_ours(values)
+    return marks
 
 
 def _integer(values: Mapping[str, Any], name: str, least: int) -> int:
     value = values.get(name)
     if type(value) is not int or value < least:
-        raise _not_ours(values)
+        raise not_ours(values)
     return value
 
 
-def _not_ours(values: Mapping[str, Any]) -> OptionError:
+def not_ours(values: Mapping[str, Any]) -> OptionError:
+    """The error for an offset that no version of this source wrote."""
     return OptionError(f"the checkpoint's offset {dict(values)} was not written by this source: use its own checkpoint")

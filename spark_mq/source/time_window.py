@@ -17,7 +17,7 @@ from spark_mq.store.log.splits import CLOCK_TOLERANCE_MILLIS, DEFAULT_SPLIT_SIZE
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.lookup import QueueCover
-from spark_mq.store.queue.unit_cover import LogCover, ReadCost, cost_of, log_cover
+from spark_mq.store.queue.unit_cover import LogCover, cost_of, log_cover
 from spark_mq.store.settled_files import StateMemory
 
 _MERGE_DISTANCE = 256 << 10
@@ -33,7 +33,6 @@ class QueueComparison:
     Attributes:
         state: The state of the files of the store, as in `MessageStore.state_of_files`. All files count: the end of a
             queue depends on segments outside the part, too.
-        known: What an earlier comparison of the same files showed; None if there is none.
     """
 
     store: MessageStore
@@ -53,8 +52,12 @@ class QueueComparison:
         """What it costs, in bytes that are read in order; or that there are too many units."""
         if self.known is not None:
             return 0
-        part = self.log.size / max(live_log(self.store).size, 1)
-        return _cost_of_all(self.everything, cost_of(self.store.location), part)
+        price, part = cost_of(self.store.location), self.log.size / max(live_log(self.store).size, 1)
+        units = int(part * unit_count(self.everything))
+        if units > price.most_units:
+            most = f"{price.most_units:,} to compare with the log: limit the time"
+            return f"the queues have {units:,} units, more than {most}"
+        return price.of(0, unit_bytes=units * UNIT_SIZE, queues=len(self.everything))
 
     def result(self) -> LogCover:
         """What the units of all queues show about the part of the log."""
@@ -77,14 +80,17 @@ def with_covers(store: MessageStore, queues: Iterable[ConsumeQueue]) -> list[tup
     return [(queue, store.queue_cover(queue.topic, queue.queue_id)) for queue in queues]
 
 
-def _cost_of_all(everything: Sequence[ConsumeQueue], price: ReadCost, part: float) -> int | str:
-    """What it costs to compare the units of all queues with a part of the log; or that they are too many."""
-    units = int(part * sum(queue.written_end - queue.files[0].first for queue in everything))
-    if units > price.most_units:
-        return (
-            f"the queues have {units:,} units, more than {price.most_units:,} to compare with the log: limit the time"
-        )
-    return price.of(0, unit_bytes=units * UNIT_SIZE, queues=len(everything))
+def unit_count(queues: Iterable[ConsumeQueue]) -> int:
+    """The number of units in the files of queues."""
+    return sum(queue.written_end - queue.files[0].first for queue in queues)
+
+
+def queues_of(store: MessageStore, predicate: Predicate | None = None) -> list[ConsumeQueue]:
+    """The store's queues, or those whose topic and queue id can match."""
+    topics, queue_ids = (None, None) if predicate is None else (predicate.topics, predicate.queue_ids)
+    names = (name for name in store.queue_names if topics is None or name[0] in topics)
+    found = (store.find_queue(*name) for name in names if queue_ids is None or name[1] in queue_ids)
+    return [queue for queue in found if queue is not None]
 
 
 def open_log(store: MessageStore) -> CommitLog:

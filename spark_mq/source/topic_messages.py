@@ -18,7 +18,7 @@ from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.format.record import Record
 from spark_mq.source.predicate import IntegerSet, Predicate
-from spark_mq.source.time_window import time_window
+from spark_mq.source.time_window import live_log, queues_of, time_window, unit_count, with_covers
 from spark_mq.store.log.log_range import LogRange, iterate_records
 from spark_mq.store.log.scan import InQueue, scan, scan_backwards
 from spark_mq.store.log.segment_files import CorruptRange
@@ -59,11 +59,6 @@ def topic_messages(
     """The messages of a topic, and the damaged ranges of what is scanned.
 
     All messages stored from `begin` to `end` are in the result; others can be, too.
-
-    Args:
-        begin: The earliest store time in milliseconds, included; None for any.
-        end: The latest store time in milliseconds, included; None for any.
-        newest_first: Whether the newest messages come first; else in the order of the log.
     """
     if not store.queue_names or topic.startswith(LIGHT_PREFIX) or "\ufffd" in topic:
         return select_messages(store, topic, None, begin, end, newest_first)
@@ -80,7 +75,7 @@ class _TopicMessages:
     end: int | None
 
     def parts(self, newest_first: bool) -> Iterator[Part]:
-        covers = self._covers()
+        covers = with_covers(self.store, queues_of(self.store))
         own = [queue for queue, _ in covers if queue.topic == self.topic]
         times = Predicate(store_timestamp=IntegerSet(self.begin, self.end))
         log = time_window(times, self.store, own or [covers[0][0]])
@@ -91,10 +86,12 @@ class _TopicMessages:
                 log = LogRange(log.start, starts[-1])
         else:
             reached = log.start
-            for record in self._first_records(log):
-                reached = record.commit_log_offset + record.size
-                if self._filter.matches(record):
-                    yield record
+            first = LogRange(log.start, min(log.start + _FIRST_BYTES, log.stop))
+            with suppress(CorruptLogError):  # the reader of splits handles damage
+                for record in iterate_records(self.store.records, first):
+                    reached = record.commit_log_offset + record.size
+                    if self._filter.matches(record):
+                        yield record
             log = LogRange(reached, log.stop)
         if cost_of(self.store.location).of(0, queues=len(covers)) > CLEARLY_LESS * log.size:
             yield from self._scan(log, newest_first)
@@ -103,28 +100,15 @@ class _TopicMessages:
         for part in reversed(ranges) if newest_first else ranges:
             yield from self._of_range(part, own, covers, newest_first)
 
-    def _first_records(self, log: LogRange) -> Iterator[Record]:
-        """The records at the start of the log, up to the first damage."""
-        first = LogRange(log.start, min(log.start + _FIRST_BYTES, log.stop))
-        with suppress(CorruptLogError):  # the reader of splits handles damage
-            yield from iterate_records(self.store.records, first)
-
     @property
     def _filter(self) -> InQueue:
         return InQueue(self.topic)
 
-    def _covers(self) -> list[tuple[ConsumeQueue, QueueCover]]:
-        """All queues of the store, and what their units prove."""
-        found = ((name, self.store.find_queue(*name)) for name in self.store.queue_names)
-        return [(queue, self.store.queue_cover(*name)) for name, queue in found if queue is not None]
-
     def _ranges(self, log: LogRange, everything: Sequence[ConsumeQueue]) -> list[LogRange]:
         """Parts of a log in its order: each has segments with about `_MOST_UNITS` units in all, or one segment."""
-        store = self.store
-        live = max(store.get_max_phy_offset() - store.get_min_phy_offset(), 1)
-        most = _MOST_UNITS * live // max(_unit_count(everything), 1)
+        most = _MOST_UNITS * max(live_log(self.store).size, 1) // max(unit_count(everything), 1)
         bounds = [log.start]
-        for segment in store.records.segments:
+        for segment in self.store.records.segments:
             if log.start < segment.base < log.stop and segment.base + segment.size - bounds[-1] > most:
                 bounds.append(segment.base)
         return [LogRange(start, stop) for start, stop in pairwise([*bounds, log.stop]) if start < stop]
@@ -141,9 +125,7 @@ class _TopicMessages:
         if self._cost(part, own, [queue for queue, _ in covers], price) > CLEARLY_LESS * part.size:
             return self._scan(part, newest_first)
         cover = log_cover(covers, self.store.records, part, _MERGE_DISTANCE)
-        units = units_within(
-            [(queue, self.store.queue_cover(queue.topic, queue.queue_id)) for queue in own], part, cover.covered
-        )
+        units = units_within(with_covers(self.store, own), part, cover.covered)
         if sum(piece.size for piece in cover.uncovered) + units.count * _RECORD > CLEARLY_LESS * part.size:
             return self._scan(part, newest_first)
         return self._by_units(cover, units, own, newest_first)
@@ -152,8 +134,7 @@ class _TopicMessages:
         self, part: LogRange, own: Sequence[ConsumeQueue], everything: Sequence[ConsumeQueue], price: ReadCost
     ) -> float:
         """What it costs to read the units of all queues, and the records of the topic, in bytes of a scan."""
-        live = max(self.store.get_max_phy_offset() - self.store.get_min_phy_offset(), 1)
-        units = _unit_count(everything) * part.size // live
+        units = unit_count(everything) * part.size // max(live_log(self.store).size, 1)
         of_all = price.of(0, unit_bytes=units * UNIT_SIZE, queues=len(everything))
         if of_all > part.size:
             return of_all
@@ -205,7 +186,3 @@ class _TopicMessages:
         if newest_first:
             return scan_backwards(store.location, store.records, part, self._filter, self.begin, self.end, starts)
         return scan(store.location, store.records, part, self._filter, self.begin, self.end)
-
-
-def _unit_count(queues: Sequence[ConsumeQueue]) -> int:
-    return sum(queue.written_end - queue.files[0].first for queue in queues)

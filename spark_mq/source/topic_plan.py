@@ -17,7 +17,8 @@ from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.format.system_topic import SCHEDULE_TOPIC
 from spark_mq.source.options import Mode, ReadOptions
 from spark_mq.source.predicate import Predicate
-from spark_mq.source.time_window import QueueComparison, live_log, time_window, with_covers
+from spark_mq.source.read_plan import AccessPath, LookUp, ReadPlan
+from spark_mq.source.time_window import QueueComparison, live_log, queues_of, time_window, with_covers
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue, can_have_tags, tags_codes_of
@@ -44,12 +45,8 @@ class TopicCover:
     """Where the messages of the requested topics are.
 
     Attributes:
-        queues: The queues that can have matching messages.
-        window: The part of the live log that can have messages of the requested times.
         covered: The ranges of the log in which the units lead to all messages of these queues, in order.
         tags_codes: The tags codes of the units, if tags are requested; None for any.
-        uncovered: The ranges of the log to scan.
-        note: The work in words, for `explain`.
     """
 
     queues: tuple[ConsumeQueue, ...]
@@ -67,49 +64,25 @@ class TopicCover:
         return sum(part.size for part in self.uncovered)
 
 
-@dataclass(frozen=True)
-class TopicPlan:
-    """How to read the messages of topics by queues.
+def plan_topics(options: ReadOptions, store: MessageStore, within: LogRange | None = None) -> ReadPlan | str:
+    """A plan by the queues of the requested topics; or why they are not used, an empty text if no topic is requested.
 
-    Attributes:
-        reads: The records that tasks read by units.
-        uncovered: The parts of the log to scan.
-        note: The work in words, for `explain`.
-    """
-
-    reads: tuple[UnitsRead, ...]
-    uncovered: tuple[LogRange, ...]
-    note: str
-
-
-def plan_topics(options: ReadOptions, store: MessageStore) -> TopicPlan | str:
-    """A plan by the queues of the requested topics; or why the queues are not used.
-
-    An empty text if no topic is requested.
+    Args:
+        within: A part of the live log, which the times of the predicate do not limit further. Then each read is of one
+            piece, so that it has all messages of its part of the log.
     """
     if options.predicate.topics is None or not options.predicate.offsets.is_all:
         return ""
-    return _plan_of(topic_cover(options, store, CLEARLY_LESS), options)
-
-
-def plan_topics_within(options: ReadOptions, store: MessageStore, log: LogRange) -> TopicPlan | str:
-    """As `plan_topics`, for a part of the live log; the times of the predicate do not limit it further."""
-    if options.predicate.topics is None or not options.predicate.offsets.is_all:
-        return ""
-    return _plan_of(topic_cover(options, store, CLEARLY_LESS, log), options, are_single=True)
-
-
-def _plan_of(cover: TopicCover | str, options: ReadOptions, are_single: bool = False) -> TopicPlan | str:
-    """The plan; `are_single`: each read is of one piece, so that it has all messages of its part of the log."""
+    cover = topic_cover(options, store, CLEARLY_LESS, within)
     if isinstance(cover, str):
         return cover
-    groups = [[piece] for piece in cover.covered] if are_single else [cover.covered]
-    reads = [
-        read
+    groups = [cover.covered] if within is None else [[piece] for piece in cover.covered]
+    look_ups = [
+        LookUp(units=read)
         for pieces in groups
         for read in unit_reads(cover, pieces, cover.units.in_ranges(pieces), options.split_size)
     ]
-    return TopicPlan(tuple(reads), cover.uncovered, cover.note)
+    return ReadPlan.of_look_ups(AccessPath.CONSUME_QUEUE, options, store, look_ups, cover.uncovered, [cover.note])
 
 
 def topic_cover(
@@ -126,10 +99,10 @@ def topic_cover(
         return _FAILS
     if any("\ufffd" in topic for topic in predicate.topics or ()):
         return "a topic with U+FFFD can be text that is not UTF-8"
-    everything = _queues_of(store, Predicate())
+    everything = queues_of(store)
     if not everything:
         return _NO_QUEUES
-    requested = _queues_of(store, predicate)
+    requested = queues_of(store, predicate)
     price, tags_codes = cost_of(store.location), _tags_codes(predicate)
     files = within or LogRange(store.records.min_offset, store.records.max_offset)
     is_all = within is not None or predicate.store_timestamp.is_all
@@ -159,32 +132,18 @@ def topic_cover(
     return TopicCover(tuple(requested), log, cover.covered, units, tags_codes, cover.uncovered, price, note)
 
 
-@dataclass(frozen=True)
-class QueuedParts:
-    """The part of the log whose messages are all in queues.
-
-    Attributes:
-        uncovered: The ranges of the log for which the units of queues do not account.
-        note: The work in words, for `explain`.
-    """
-
-    uncovered: tuple[LogRange, ...]
-    note: str
-
-
 def queued_parts(
     options: ReadOptions, store: MessageStore, within: LogRange, other_cost: int, most: float
-) -> QueuedParts | str:
-    """Which messages of a part of the log are in queues, whatever their topics; or why units do not show it.
+) -> tuple[tuple[LogRange, ...], str] | str:
+    """The ranges of a part of the log with messages in no queue, and the work in words; or why units do not show it.
 
     Args:
-        within: The part of the live log, which starts at a boundary.
         other_cost: What it costs to find the messages that are in queues, in bytes that are read in order.
         most: What all of it may cost at most, as a part of what a scan costs.
     """
     if options.mode == Mode.FAILFAST:
         return _FAILS
-    everything = _queues_of(store, Predicate())
+    everything = queues_of(store)
     if not everything:
         return _NO_QUEUES
     longest = sorted(everything, key=lambda queue: queue.files[0].first - queue.written_end)[:_CLOCKS]
@@ -200,7 +159,7 @@ def queued_parts(
     scanned = sum(part.size for part in cover.uncovered)
     if of_all + other_cost + scanned > most * log.size:
         return f"units do not account for {scanned:,} bytes of the log: reading the log costs less"
-    return QueuedParts(cover.uncovered, comparison.note(cover))
+    return cover.uncovered, comparison.note(cover)
 
 
 def parts_without_units(store: MessageStore, log: LogRange, queue: ConsumeQueue) -> list[LogRange]:
@@ -209,10 +168,9 @@ def parts_without_units(store: MessageStore, log: LogRange, queue: ConsumeQueue)
     The range itself, if reading the units of all queues costs as much as reading the range.
 
     Args:
-        log: A range of the live log, which starts at a boundary and ends at one.
         queue: A queue whose messages are requested; a unit of it in the range makes the whole range one part.
     """
-    everything = _queues_of(store, Predicate())
+    everything = queues_of(store)
     comparison = QueueComparison.of(store, everything, log)
     cost = comparison.cost()
     if isinstance(cost, str) or cost > CLEARLY_LESS * log.size:
@@ -220,18 +178,6 @@ def parts_without_units(store: MessageStore, log: LogRange, queue: ConsumeQueue)
     cover = comparison.result()
     units = units_within(with_covers(store, [queue]), log, cover.covered)
     return [log] if units.count else list(cover.uncovered)
-
-
-def _queues_of(store: MessageStore, predicate: Predicate) -> list[ConsumeQueue]:
-    """The store's queues whose topic and queue id can match."""
-    found = []
-    for topic, queue_id in store.queue_names:
-        if predicate.topics is not None and topic not in predicate.topics:
-            continue
-        queue = store.find_queue(topic, queue_id)
-        if queue is not None and (predicate.queue_ids is None or queue_id in predicate.queue_ids):
-            found.append(queue)
-    return found
 
 
 def _own_cost(
@@ -273,7 +219,6 @@ def unit_reads(cover: TopicCover, covered: Sequence[LogRange], units: FoundUnits
     """The reads of some of the cover's units, in parts of about the same cost, in the order of the log.
 
     Args:
-        covered: Some of its covered ranges, in order.
         units: Some of its units, which lead into these ranges.
         split_size: What a part costs at most, in bytes that are read in order, if that is less than what is usual.
     """

@@ -17,9 +17,6 @@ class WriteOptions:
     """The options of a write; the arguments of `spark_mq.restore` have the same names.
 
     Attributes:
-        broker_conf: The settings file of the store's broker.
-        time_zone: The zone of the names of index files.
-        renumber: Whether messages get new offsets even if the rows have offsets.
         store_host: The address that messages get as that of their broker.
         topic_map: New names of topics, by their old names.
         offset_map: The folder for the table of old and new offsets.
@@ -38,11 +35,7 @@ class WriteOptions:
 
 
 def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
-    """The options of a write.
-
-    Args:
-        options: Names and values, as Spark passes them; names are not case-sensitive.
-    """
+    """The options of a write."""
     given: dict[str, str] = {}
     for key, value in options.items():
         name = next((known for known in WRITE_NAMES if known.lower() == key.lower()), None)

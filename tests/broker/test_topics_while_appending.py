@@ -16,7 +16,8 @@ import pytest
 from spark_mq.source import messages, topic_plan
 from spark_mq.source import time_window as queue_comparison
 from spark_mq.source.options import parse_options
-from spark_mq.source.planner import AccessPath, plan_messages
+from spark_mq.source.planner import plan_messages
+from spark_mq.source.read_plan import AccessPath
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.unit_cover import ReadCost
 from tests.broker import harness

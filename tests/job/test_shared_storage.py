@@ -11,7 +11,7 @@ import pytest
 
 from spark_mq.errors import NotSharedError
 from spark_mq.io.location import Location
-from spark_mq.job.shared_storage import SharedStorageCheck
+from spark_mq.job.shared_storage import CheckedTask, SharedStorageCheck
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.testing import LogWriter
 from tests.support.stores import tree_of
@@ -43,7 +43,7 @@ def check(tmp_path: Path, work_folder: Path) -> SharedStorageCheck:
 
 
 def test_a_task_that_sees_the_same_begins(check: SharedStorageCheck) -> None:
-    checked = pickle.loads(pickle.dumps(check)).wrap(lambda batches: (batch.slice(1) for batch in batches))
+    checked = CheckedTask(pickle.loads(pickle.dumps(check)), lambda batches: (batch.slice(1) for batch in batches))
     assert [batch.to_pylist() for batch in checked([NUMBERS, NUMBERS])] == [[{"id": 2}], [{"id": 2}]]
 
 
@@ -97,5 +97,5 @@ def test_a_task_does_not_begin_where_it_sees_something_else(check: SharedStorage
     (nonce,) = work_folder.iterdir()
     nonce.unlink()
     with pytest.raises(NotSharedError):
-        list(check.wrap(task)([NUMBERS]))
+        list(CheckedTask(check, task)([NUMBERS]))
     assert begun == []

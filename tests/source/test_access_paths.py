@@ -21,8 +21,9 @@ from hypothesis import strategies as st
 from spark_mq.errors import CorruptLogError
 from spark_mq.source.lookup_function import RocketMQLookup
 from spark_mq.source.options import parse_options
-from spark_mq.source.planner import AccessPath, ReadPlan, plan_messages
+from spark_mq.source.planner import plan_messages
 from spark_mq.source.predicate import Condition, Operator, Predicate, decode_conditions, encode_conditions
+from spark_mq.source.read_plan import AccessPath, ReadPlan
 from spark_mq.store.message_store import MessageStore
 from tests.support.in_process import read_rows
 from tests.support.kernels import examples

@@ -20,10 +20,11 @@ from pyspark.sql.datasource import InputPartition
 from spark_mq.datasource import RocketMQDataSource
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
-from spark_mq.source import key_plan, time_window, topic_plan
+from spark_mq.source import planner, time_window, topic_plan
 from spark_mq.source import time_window as queue_comparison
 from spark_mq.source.options import parse_options
-from spark_mq.source.planner import AccessPath, ReadPlan, plan_messages
+from spark_mq.source.planner import plan_messages
+from spark_mq.source.read_plan import AccessPath, ReadPlan
 from spark_mq.store.index import coverage, key_index
 from spark_mq.store.index import folder as file_times
 from spark_mq.store.message_store import MessageStore
@@ -45,9 +46,9 @@ Unpack = Callable[[RealStore], Path]
 @pytest.fixture(autouse=True)
 def prices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Prices with which the planner uses the index if it can; no clock of these stores was set back."""
-    for module in (key_plan, topic_plan, queue_comparison):
+    for module in (planner, topic_plan, queue_comparison):
         monkeypatch.setattr(module, "cost_of", lambda location: ReadCost(jump=0, queue=0))
-    monkeypatch.setattr(key_plan, "CLEARLY_LESS", 10)
+    monkeypatch.setattr(planner, "CLEARLY_LESS", 10)
     monkeypatch.setattr(queue_comparison, "_MERGE_DISTANCE", 1)
     for clocked in (coverage, file_times, key_index, time_window):
         monkeypatch.setattr(clocked, "CLOCK_TOLERANCE_MILLIS", 0)

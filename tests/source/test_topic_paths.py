@@ -34,7 +34,8 @@ from spark_mq.source import time_window as queue_comparison
 from spark_mq.source.message_stream import MessagesStreamReader
 from spark_mq.source.messages import LookUpPartition, SplitPartition
 from spark_mq.source.options import parse_options, parse_stream_options
-from spark_mq.source.planner import AccessPath, ReadPlan, plan_messages
+from spark_mq.source.planner import plan_messages
+from spark_mq.source.read_plan import AccessPath, ReadPlan
 from spark_mq.store import settled_files
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.message_store import MessageStore
