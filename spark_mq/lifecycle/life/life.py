@@ -31,7 +31,7 @@ from spark_mq.lifecycle.life.event import (
 from spark_mq.lifecycle.life.life_store import FoundMessages, LifeStore, MessageExpiry, life_store
 from spark_mq.lifecycle.life.message_consumers import ConsumerState, MessageConsumer, find_pops, pop_text
 from spark_mq.lifecycle.life.outcome import LifeState, Outcome, Outcomes, Source
-from spark_mq.lifecycle.life.pairing import Copy, copies_of
+from spark_mq.lifecycle.life.pairing import RETRIES, Copy, copies_of, join_retries
 from spark_mq.lifecycle.life.situation import KEYS, ORIGIN_MESSAGE_ID, TAGS, UNIQUE_KEY, Kind
 from spark_mq.lifecycle.popped_messages import PoppedMessages
 from spark_mq.lifecycle.retry_topic import RETRY_PREFIX
@@ -48,7 +48,6 @@ _MAX_COPIES = 1_000
 """Records of one message that are told; a message with more is not an ordinary one."""
 _MAX_CONSUMED = 10
 """Copies of a message for which consumer groups are told: a key can be sent many times."""
-_RETRIES = (EventKind.RETRIED, EventKind.DEAD)
 DEFAULT_LIMIT = 10
 
 
@@ -135,7 +134,7 @@ def message_life(found: Sequence[FoundMessage], record: Record | None = None) ->
     """
     parts = [_LifeInStore(one) for one in (found if record is None else _connected(found, record))]
     copies = [copy for part in parts for copy in part.copies]
-    _join(copies)
+    join_retries(copies)
     for part in parts:
         part.note_what_is_not_known()
     outcomes = [part.outcome for part in parts if part.outcome is not None]
@@ -156,7 +155,7 @@ def message_life(found: Sequence[FoundMessage], record: Record | None = None) ->
         events=numbered([step for part in parts for step in part.steps]),
         consumers=tuple(one for part in parts for one in part.consumers()),
         expiries=tuple(expiries),
-        next=(*coming, *map(_expiry_text, expiries)),
+        next=(*coming, *(expiry.text for expiry in expiries)),
         unknown=tuple(dict.fromkeys(text for part in parts for text in part.unknown)),
     )
 
@@ -184,7 +183,7 @@ class _LifeInStore:
             kind = copy.event.kind
             if kind is EventKind.RETRIED and copy.kind is Kind.DELAYED:
                 self._add(copy, outcomes.delivery(copy))
-            elif copy.parent is None and kind not in _RETRIES:
+            elif copy.parent is None and kind not in RETRIES:
                 outcome = outcomes.of(copy)
                 if kind is not EventKind.OTHER:
                     self._add(copy, outcome)
@@ -195,7 +194,7 @@ class _LifeInStore:
 
     def _add(self, copy: Copy, outcome: Outcome) -> None:
         if outcome.reason is not None:
-            self.unknown.append(f"what became of {_name(copy)}: {outcome.reason}")
+            self.unknown.append(f"what became of {copy.name}: {outcome.reason}")
         self.waiting.append((copy, outcome))
 
     def _note_retries(self) -> None:
@@ -222,8 +221,8 @@ class _LifeInStore:
                 half = self.source.store.find_record(copy.record.prepared_transaction_offset)
                 reason = half.reason if isinstance(half, NoRecord) else "the record there is another one"
                 self.unknown.append(f"when its half message was stored: {reason}")
-            elif kind in _RETRIES:
-                self.unknown.append(f"when {_name(copy)} was delivered first: {self._why_no_origin(copy)}")
+            elif kind in RETRIES:
+                self.unknown.append(f"when {copy.name} was delivered first: {self._why_no_origin(copy)}")
             elif kind is EventKind.SENT and copy.situation.text:
                 self.unknown.append("when it was sent: the log does not have the delayed message")
             elif kind is EventKind.DISCARDED:
@@ -297,9 +296,9 @@ class _LifeInStore:
         for copy, outcome in self.waiting:
             due = copy.situation.due
             if outcome.state is LifeState.WAITING and due is not None:
-                yield f"{_name(copy)} is delivered at {time_text(due)}"
+                yield f"{copy.name} is delivered at {time_text(due)}"
             elif outcome.state is LifeState.OVERDUE:
-                yield f"{_name(copy)} is delivered as soon as its broker runs"
+                yield f"{copy.name} is delivered as soon as its broker runs"
             elif outcome.state is LifeState.PENDING:
                 group = copy.properties.get("PGROUP")
                 yield f"the broker asks producer group {group} about the transaction, or gives it up"
@@ -313,7 +312,7 @@ def _copies(found: FoundMessage) -> list[Copy]:
 def _connected(found: Sequence[FoundMessage], record: Record) -> list[FoundMessage]:
     """What was found, without messages that only have the same unique key as a record."""
     copies = [copy for one in found for copy in _copies(one)]
-    _join(copies)
+    join_retries(copies)
     start = next((copy for copy in copies if copy.record == record), None)
     if start is None:
         return list(found)
@@ -328,33 +327,6 @@ def _connected(found: Sequence[FoundMessage], record: Record) -> list[FoundMessa
         replace(one, records=[each for each in one.records if (one.source.name, each.commit_log_offset) in kept])
         for one in found
     ]
-
-
-def _name(copy: Copy) -> str:
-    if copy.kind in (Kind.HALF, Kind.COMMIT):
-        return "the transaction"
-    if copy.situation.attempt and copy.situation.consumer_group is not None:
-        return f"retry {copy.situation.attempt} of group {copy.situation.consumer_group}"
-    return "the message"
-
-
-def _join(copies: Sequence[Copy]) -> None:
-    """Let retries in one store follow from the message that was delivered first in another one."""
-    by_id = {copy.event.offset_message_id: copy for copy in copies}
-    for copy in copies:
-        origin = by_id.get(copy.properties.get(ORIGIN_MESSAGE_ID, "").upper())
-        is_retry = copy.event.kind in _RETRIES and copy.parent is None
-        if is_retry and origin is not None and origin.event.kind not in _RETRIES:
-            copy.follows(origin, copy.event.kind, copy.event.text)
-
-
-def _expiry_text(expiry: MessageExpiry) -> str:
-    of_store = f" of {expiry.store}" if expiry.store else ""
-    if expiry.expire_timestamp is None:
-        return f"segment {expiry.segment}{of_store} is the newest one, which does not expire"
-    hours = f"{expiry.reserved_hours:g} hours, {expiry.reserved_hours_source}"
-    deleted = "" if expiry.delete_timestamp is None else f", and is deleted at {time_text(expiry.delete_timestamp)}"
-    return f"segment {expiry.segment}{of_store} expires at {time_text(expiry.expire_timestamp)}{deleted} ({hours})"
 
 
 @dataclass(frozen=True)

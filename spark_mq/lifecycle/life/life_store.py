@@ -15,7 +15,7 @@ from itertools import islice
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE
 from spark_mq.format.record import Record
 from spark_mq.format.system_topic import REVIVE_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
-from spark_mq.lifecycle.life.event import text_properties
+from spark_mq.lifecycle.life.event import text_properties, time_text
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.checkpoint import lost_end
 from spark_mq.store.config.config_file import configured_topics, consumed_offsets
@@ -56,6 +56,16 @@ class MessageExpiry:
     reserved_hours: float
     reserved_hours_source: str
     store: str = ""
+
+    @property
+    def text(self) -> str:
+        """The times in a few words."""
+        segment = f"segment {self.segment} of {self.store}" if self.store else f"segment {self.segment}"
+        if self.expire_timestamp is None:
+            return f"{segment} is the newest one, which does not expire"
+        hours = f"{self.reserved_hours:g} hours, {self.reserved_hours_source}"
+        deleted = "" if self.delete_timestamp is None else f", and is deleted at {time_text(self.delete_timestamp)}"
+        return f"{segment} expires at {time_text(self.expire_timestamp)}{deleted} ({hours})"
 
 
 @dataclass(frozen=True)

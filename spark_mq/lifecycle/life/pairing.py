@@ -32,6 +32,7 @@ from spark_mq.lifecycle.life.situation import (
 from spark_mq.lifecycle.popped_messages import Position
 from spark_mq.lifecycle.retry_topic import RETRY_PREFIX
 
+RETRIES = (EventKind.RETRIED, EventKind.DEAD)
 _LATE = 1000
 """Milliseconds after which a message is called late."""
 
@@ -54,6 +55,15 @@ class Copy(Step):
     def position(self) -> Position:
         """The topic, the queue id and the queue offset of the record."""
         return decode_utf8(self.record.topic), self.record.queue_id, self.record.queue_offset
+
+    @property
+    def name(self) -> str:
+        """What the record is of, in a few words."""
+        if self.kind in (Kind.HALF, Kind.COMMIT):
+            return "the transaction"
+        if self.situation.attempt and self.situation.consumer_group is not None:
+            return f"retry {self.situation.attempt} of group {self.situation.consumer_group}"
+        return "the message"
 
     @property
     def is_commit(self) -> bool:
@@ -102,6 +112,16 @@ def copies_of(records: Sequence[tuple[Record, Situation]], store: str) -> list[C
             _PAIRING.get(situation.kind, _as_other)(copy, copies)
         copies.append(copy)
     return copies
+
+
+def join_retries(copies: Sequence[Copy]) -> None:
+    """Let retries in one store follow from the message that was delivered first in another one."""
+    by_id = {copy.event.offset_message_id: copy for copy in copies}
+    for copy in copies:
+        origin = by_id.get(copy.properties.get(ORIGIN_MESSAGE_ID, "").upper())
+        is_retry = copy.event.kind in RETRIES and copy.parent is None
+        if is_retry and origin is not None and origin.event.kind not in RETRIES:
+            copy.follows(origin, copy.event.kind, copy.event.text)
 
 
 def place_text(record: Record) -> str:
