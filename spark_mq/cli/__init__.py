@@ -3,13 +3,14 @@
 Read `entry` and `main` (the entry point and how errors end) and `commands` (their names) first, then the commands:
 
 - find: `messages`, `tables` (the commands of tables), `sql`, `archive`;
-- understand: `life`, `why_not_consumed`, `retention`, `allocate`;
-- check and mend: `check`, `state`, `recover`, `verify`, `repair`, `rebuild`, `restore`, `expire`;
-- of the program: `paths`, `compile`, `completion`.
+- understand: `life` (also why-not-consumed), `retention` (also expire), `allocate`;
+- check and mend: `check`, `state`, `recover`, `verify`, `repair`, `rebuild`, `restore`;
+- of the program itself: `program`.
 
 What they share:
 
-- What a person types: `arguments` (those of several commands, times, the broker's settings file), `several_stores`.
+- What a person types: `command` (how a command and its arguments are declared), `arguments` (their values),
+  `several_stores`, `archive_source`.
 - What a person sees: `output` (rows and messages), `progress_printer`, `verdict` (sound or not, in one word).
 - `spark` gives a command its Spark session, which `launch` starts. `interrupt` handles Ctrl-C, and `exit_status` has
   the exit statuses.

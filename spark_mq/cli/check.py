@@ -9,42 +9,33 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from spark_mq.cli.arguments import add_next_boot
+from spark_mq.cli.arguments import broker_conf_path
+from spark_mq.cli.command import command
 from spark_mq.cli.exit_status import DAMAGED, FAILED, FOUND
+from spark_mq.cli.output.terminal import print_answer
+from spark_mq.cli.output.value_text import size_text
+from spark_mq.cli.verdict import messages
+from spark_mq.format.broker_version import BrokerVersions, versions_text
+from spark_mq.io.location import Location
+from spark_mq.store.broker_versions import find_broker_versions
+from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.store_state import store_state
+from spark_mq.verifier.codes import Severity
 
 if TYPE_CHECKING:
     from spark_mq.store.boot import Boot
     from spark_mq.store.store_state import StoreState
     from spark_mq.verifier.result import VerifyReport
 
-_EPILOG = """\
-The answer is that of the next boot of a broker (`spark-mq state --full`) and of a quick check (`spark-mq verify
---quick`). The whole log is read: about a second for 1 GiB that is in memory. Each line says how sure it is: `certain`,
-`at least`, or `not known`. Without --expect-version, it is the answer of all versions that the files of the store
-allow.
-
-What is not read: the bodies of messages before the first segment that the boot checks, and the middle of index files.
-`spark-mq verify` reads everything.
-
-exit status: 0 yes; 1 no, or the check failed; 2 an argument or its value is wrong; 4 yes, but with the losses that are
-named; 130 interrupted (Ctrl-C).
-"""
 _CERTAIN, _AT_LEAST, _NOT_KNOWN = "certain", "at least", "not known"
 _YES, _LOSSES, _NO = "yes", "yes, with losses", "no"
 _STATUS = {_YES: FOUND, _LOSSES: DAMAGED, _NO: FAILED}
 _SHOWN = 5
-_OF_BOOT = (
-    "LOG_STALE_TAIL",
-    "SEGMENT_GAP",
-    "QUEUE_LAGS",
-    "QUEUE_LAGS_CLEAN",
-    "QUEUE_MISSING",
-    "QUEUE_UNIT_STALE",
-    "INDEX_LAGS",
-    "INDEX_MISSING",
-    "INDEX_ENTRY_STALE",
-    "CONFIG_BROKEN",
+_CODES_OF_BOOT = (
+    "LOG_STALE_TAIL SEGMENT_GAP QUEUE_LAGS QUEUE_LAGS_CLEAN QUEUE_MISSING QUEUE_UNIT_STALE INDEX_LAGS INDEX_MISSING "
+    "INDEX_ENTRY_STALE CONFIG_BROKEN"
 )
+_OF_BOOT = _CODES_OF_BOOT.split()
 """Codes of which the model of a boot says what comes of them."""
 _LOST_MESSAGES = ("OFFSET_PAST_END", "DELAY_OFFSET_PAST_END", "CHECKPOINT_AHEAD")
 """Warnings that can show that messages were lost."""
@@ -52,12 +43,7 @@ _LOST_MESSAGES = ("OFFSET_PAST_END", "DELAY_OFFSET_PAST_END", "CHECKPOINT_AHEAD"
 
 @dataclass(frozen=True)
 class Fact:
-    """One thing that the answer rests on.
-
-    Attributes:
-        certainty: `certain`, `at least` or `not known`.
-        until: For how long, of a loss; empty for other facts.
-    """
+    """One thing that the answer rests on."""
 
     certainty: str
     text: str
@@ -66,12 +52,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer for some versions.
-
-    Attributes:
-        answer: `yes`, `yes, with losses` or `no`.
-        losses: Why the answer is not `yes`.
-    """
+    """The answer for some versions."""
 
     versions: str
     answer: str
@@ -80,49 +61,43 @@ class Answer:
     next: str
 
 
-def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command and its arguments."""
-    what = "whether a broker may be started on a store, and what is lost then"
-    command = commands.add_parser(
-        "check",
-        help=what,
-        description=f"Print {what}.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    add_next_boot(command, "--expect-version")
-    command.set_defaults(run=run)
+@command(
+    "check",
+    """
+    STORE
+    --expect-version V  the version of the broker that starts next, such as 5.3.3 (default: all that the files allow)
+    --broker-conf FILE  the broker's settings file, for file sizes, and settings of the index and of recovery
+    --json
+    """,
+    epilog="""
+    The answer is that of the next boot of a broker (`spark-mq state --full`) and of a quick check (`spark-mq verify
+    --quick`). The whole log is read: about a second for 1 GiB that is in memory. Each line says how sure it is:
+    `certain`, `at least`, or `not known`. Without --expect-version, it is the answer of all versions that the files of
+    the store allow.
 
+    What is not read: the bodies of messages before the first segment that the boot checks, and the middle of index
+    files. `spark-mq verify` reads everything.
 
-def run(arguments: argparse.Namespace) -> int:
+    exit status: 0 yes; 1 no, or the check failed; 2 an argument or its value is wrong; 4 yes, but with the losses that
+    are named; 130 interrupted (Ctrl-C).
+    """,
+)
+def check(arguments: argparse.Namespace) -> int:
     """Print the answer; returns the exit status."""
-    import json
-
-    from spark_mq.cli.arguments import broker_conf_path
-    from spark_mq.cli.output.terminal import print_report
-    from spark_mq.cli.output.value_text import visible
-
-    conf = broker_conf_path(arguments.broker_conf, arguments.store)
-    found = check_store(arguments.store, arguments.broker_version, conf)
+    found = check_store(
+        arguments.store, arguments.expect_version, broker_conf_path(arguments.broker_conf, arguments.store)
+    )
     worst = max((one.answer for one in found), key=list(_STATUS).index)
-    if arguments.json:
-        print(json.dumps({"store": arguments.store, "answer": worst, "answers": [asdict(one) for one in found]}))
-    else:
-        print_report("\n".join(visible(line) for line in _lines(found)))
+    print_answer(
+        arguments.json,
+        lambda: {"store": arguments.store, "answer": worst, "answers": [asdict(one) for one in found]},
+        lambda: _lines(found),
+    )
     return _STATUS[worst]
 
 
 def check_store(store: str, expect_version: str | None, conf: str | None) -> list[Answer]:
-    """The answers for a store: one for each group of versions whose answer is another one.
-
-    Args:
-        store: The store directory, a path or a URI.
-        expect_version: The version of the broker that starts next; None for all that the files allow.
-        conf: The file of the broker's settings; None for defaults.
-    """
-    from spark_mq.store.config.broker_conf import BrokerConf
-    from spark_mq.store.store_state import store_state
+    """The answers for a store: one for each group of versions whose answer is another one."""
     from spark_mq.verifier.quick import quick_check
 
     state = store_state(store, expect_version, conf, full=True)
@@ -130,14 +105,7 @@ def check_store(store: str, expect_version: str | None, conf: str | None) -> lis
 
 
 def answers_of(state: StoreState, report: VerifyReport, expect_version: str | None) -> list[Answer]:
-    """The answers for a store, from its state and the report of a quick check.
-
-    Args:
-        state: The state, of which the whole log was read.
-        expect_version: The version for which the state was asked.
-    """
-    from spark_mq.format.broker_version import versions_text
-
+    """The answers for a store, from its state with the whole log, and the report of a quick check."""
     shared = [*_before_any_boot(state), *_damage(report)]
     downgrade = [] if expect_version is None else list(_downgrade(state.store, expect_version))
     by_answer: dict[Answer, list[Boot]] = {}
@@ -165,10 +133,6 @@ def _why_not(state: StoreState, boot: Boot) -> Iterator[Fact]:
 
 
 def _of_boot(state: StoreState, boot: Boot) -> Iterator[Fact]:
-    """What the boot loses."""
-    from spark_mq.cli.output.value_text import size_text
-    from spark_mq.cli.verdict import messages
-
     sure = _CERTAIN if boot.is_full else _AT_LEAST
     repair = f"`spark-mq repair {shlex.quote(state.store)} --apply` adds"
     if not boot.is_full and not boot.deletes_queues:
@@ -206,10 +170,6 @@ def _topics(counts: Mapping[str, int]) -> str:
 
 
 def _before_any_boot(state: StoreState) -> Iterator[Fact]:
-    """What is lost already."""
-    from spark_mq.cli.output.value_text import size_text
-    from spark_mq.cli.verdict import messages
-
     if state.gone.count:
         counts: Counter[str] = Counter()
         for (topic, _), count in state.gone.by_queue.items():
@@ -231,8 +191,6 @@ def _before_any_boot(state: StoreState) -> Iterator[Fact]:
 
 def _damage(report: VerifyReport) -> Iterator[Fact]:
     """Findings of the quick check of which no boot says what comes."""
-    from spark_mq.verifier.codes import Severity
-
     for name, code in report.codes():
         is_grave = code.severity == Severity.ERROR and name not in _OF_BOOT
         if is_grave or name in _LOST_MESSAGES:
@@ -241,10 +199,6 @@ def _damage(report: VerifyReport) -> Iterator[Fact]:
 
 
 def _downgrade(store: str, version: str) -> Iterator[Fact]:
-    from spark_mq.format.broker_version import BrokerVersions
-    from spark_mq.io.location import Location
-    from spark_mq.store.broker_versions import find_broker_versions
-
     shown, given = find_broker_versions(Location.resolve(store)), BrokerVersions.parse(version, "--expect-version")
     if given.last < shown.first:
         text = f"a downgrade to {given}: a broker of {shown.first} or later wrote here ({shown.evidence})"
@@ -252,9 +206,6 @@ def _downgrade(store: str, version: str) -> Iterator[Fact]:
 
 
 def _come_back(state: StoreState, boot: Boot) -> Iterator[Fact]:
-    from spark_mq.cli.output.value_text import size_text
-    from spark_mq.cli.verdict import messages
-
     stop = "stopped cleanly" if state.last_stop.is_clean else "not stopped cleanly: the file abort is there"
     yield Fact(_CERTAIN, stop)
     if boot.recovers_from is not None:

@@ -52,9 +52,6 @@ def ends_on_interrupt(spark: SparkSession, hint: Callable[[], str] = str) -> Ite
     """A context in which Ctrl-C stops Spark quietly, and ends the process with one line and exit status 130.
 
     Only a command that can be killed at any moment may use it, because no `finally` block runs.
-
-    Args:
-        hint: Returns the end of the line: what the user can do next.
     """
 
     def end(number: int, frame: FrameType | None) -> None:

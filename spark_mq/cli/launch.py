@@ -1,4 +1,6 @@
-"""The start of this process's JVM. What spark-submit prints about packages is shown only if it cannot get them.
+"""The start of this process's JVM, and the kernels that are compiled meanwhile.
+
+What spark-submit prints about packages is shown only if it cannot get them.
 
 spark-submit gets the packages of a session (Ivy) before the JVM can be asked for anything, and prints some twenty lines
 about that on stderr. So the JVM's stderr is a pipe: its lines are held back until the JVM has started, and then those
@@ -9,8 +11,10 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 
 from spark_mq.cli.output import visible
@@ -37,11 +41,7 @@ HINT = (
 
 
 def start_jvm(packages: str) -> None:
-    """Start the JVM of this process's Spark, if it does not run yet.
-
-    Args:
-        packages: The Maven coordinates of the packages that the session needs, for errors.
-    """
+    """Start the JVM of this process's Spark, if it does not run yet."""
     from pyspark import SparkContext
     from pyspark.errors import PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway
@@ -69,11 +69,7 @@ def start_jvm(packages: str) -> None:
 
 
 class _Errors:
-    """What a JVM prints on its stderr: held back until `release`, and then passed on.
-
-    Attributes:
-        ended: Set when the JVM has closed its stderr.
-    """
+    """What a JVM prints on its stderr: held back until `release`, and then passed on."""
 
     def __init__(self, packages: str) -> None:
         self.ended = threading.Event()
@@ -139,3 +135,27 @@ def _write(content: bytes) -> None:
     with suppress(OSError):  # stderr may be closed
         while content:
             content = content[os.write(_STDERR, content) :]
+
+
+def compile_in_background(modules: Sequence[str] = ()) -> None:
+    """Start a process that compiles kernels, if some are missing in the cache.
+
+    A JVM takes seconds to start, and uses one core. A task that needs a kernel in the meantime waits for it, or
+    compiles another one.
+    """
+    from spark_mq.format.kernels.cache import cache_folder, is_compiled
+
+    if not is_compiled(modules) and cache_folder() is not None and "NUMBA_DISABLE_JIT" not in os.environ:
+        threading.Thread(target=_compile_elsewhere, args=(modules,), daemon=True).start()
+
+
+def _compile_elsewhere(modules: Sequence[str]) -> None:
+    with suppress(OSError):
+        subprocess.run(
+            [sys.executable, "-m", "spark_mq.format.kernels.compile", *modules],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C ends the command; the kernels are there for the next one
+            check=False,
+        )

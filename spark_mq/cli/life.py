@@ -1,97 +1,86 @@
-"""`spark-mq life STORE KEY-OR-ID`: all that happened to a message, in the order of time; an archive needs Spark."""
+"""`spark-mq life`: all that happened to a message; and `why-not-consumed`: why a group did not get it."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
-from spark_mq.cli.archive.source import add_archive_names
-from spark_mq.cli.arguments import add_broker_conf, add_json_report, add_stores_file, count
+from spark_mq.cli.archive_source import (
+    STORE_OF_ARCHIVE,
+    archived_store,
+    is_named_archive,
+    refuse_archive_options,
+)
+from spark_mq.cli.arguments import ROWS, broker_conf_path
+from spark_mq.cli.command import command
 from spark_mq.cli.exit_status import FOUND, NOT_FOUND
-from spark_mq.cli.messages.arguments import add_any_host, refuse_any_host
+from spark_mq.cli.messages.message_filter import why_no_key_or_id
+from spark_mq.cli.messages.shared import print_index_problems, refuse_any_host
+from spark_mq.cli.output import say
+from spark_mq.cli.output.json_lines import print_json, with_times
+from spark_mq.cli.output.tree import Node, print_tree
+from spark_mq.cli.output.value_text import local_time_of
+from spark_mq.cli.several_stores import opened_stores
 from spark_mq.errors import OptionError
+from spark_mq.format.system_topic import TRACE_TOPIC
+from spark_mq.io.s3 import shown
+from spark_mq.lifecycle.life.life import life
+from spark_mq.lifecycle.why_not_consumed import why_not_consumed
+from spark_mq.store.message_store import MessageStore
 
 if TYPE_CHECKING:
-    from spark_mq.lifecycle.life.event import Event
-    from spark_mq.lifecycle.life.life import Lives, MessageLife
+    from spark_mq.lifecycle.life.life import MessageLife
     from spark_mq.lifecycle.life.life_store import LifeStore
+    from spark_mq.lifecycle.why_not_consumed import WhyNotConsumed
     from spark_mq.store.message_store import MessageStore
 
 _DEFAULT_LIMIT = 10
-_EPILOG = """\
-A message is stored several times if it is delayed, retried, or part of a transaction. This command looks up all its
-copies, and what the broker noted about them. Each line has the store time of a record; lines below it follow from it.
-
-A state that the store does not prove is UNKNOWN, and the last lines say why.
-
-A consumer can have a limit of retries of its own, which no store knows: "retry 2 of 16" is the limit of the group's
-settings. Groups that consume in broadcast mode keep their offsets themselves, so nothing is said of them.
-
-STORE can be an archive (the TABLE of `spark-mq archive`): then Spark starts, and states are those of the newest
-snapshot. With the store and its archive, what expired comes from the archive, and all else from the store.
-"""
 
 
-def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command and its arguments."""
-    what = "what happened to a message: transaction, delays, retries, dead letters, consumers"
-    command = commands.add_parser(
-        "life",
-        usage="spark-mq life [OPTION]... STORE... KEY_OR_ID\n       spark-mq life [OPTION]... --stores FILE KEY_OR_ID",
-        help=what,
-        description="Print all that happened to the messages with a key or an id, in the order of time.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    command.add_argument(
-        "stores",
-        metavar="STORE",
-        nargs="+",
-        help="the broker's store directory; several: the stores of a cluster; an archive's table of messages, alone or "
-        "with the store that was archived",
-    )
-    add_stores_file(command)
-    command.add_argument(
-        "key", metavar="KEY_OR_ID", help="a unique key, one of the keys in KEYS, or an offset message id"
-    )
-    command.add_argument("--topic", metavar="TOPIC", help="only messages that belong to this topic")
-    command.add_argument(
-        "--limit",
-        metavar="N",
-        type=count,
-        default=_DEFAULT_LIMIT,
-        help=f"tell of at most N messages ({_DEFAULT_LIMIT})",
-    )
-    command.add_argument("--at", metavar="TIME", help="the time for which the question is answered (default: now)")
-    add_any_host(command)
-    command.add_argument("--trace-topic", metavar="TOPIC", help="the topic of trace messages (RMQ_SYS_TRACE_TOPIC)")
-    add_broker_conf(command, "delay levels, fileReservedTime, deleteWhen and the sizes of index files")
-    add_archive_names(command)
-    add_json_report(command)
-    command.set_defaults(run=run)
+@command(
+    "life",
+    f"""
+    STORE...             the broker's store directory; several: the stores of a cluster; an archive's table of messages,
+                         alone or with the store that was archived
+    --stores FILE
+    --skip-unreadable
+    KEY_OR_ID            a unique key, one of the keys in KEYS, or an offset message id
+    --topic TOPIC        only messages that belong to this topic
+    --limit N            tell of at most N messages ({_DEFAULT_LIMIT})
+    --at TIME
+    --any-host
+    --trace-topic TOPIC  the topic of trace messages (RMQ_SYS_TRACE_TOPIC)
+    --broker-conf FILE   the broker's settings file, for delay levels, fileReservedTime, deleteWhen and the sizes of
+                         index files
+    --json
+    """,
+    STORE_OF_ARCHIVE,
+    usage="spark-mq life [OPTION]... STORE... KEY_OR_ID\n       spark-mq life [OPTION]... --stores FILE KEY_OR_ID",
+    description="Print all that happened to the messages with a key or an id, in the order of time.",
+    epilog="""
+    A message is stored several times if it is delayed, retried, or part of a transaction. This command looks up all its
+    copies, and what the broker noted about them. Each line has the store time of a record; lines below it follow from
+    it.
 
+    A state that the store does not prove is UNKNOWN, and the last lines say why.
 
-def run(arguments: argparse.Namespace) -> int:
+    A consumer can have a limit of retries of its own, which no store knows: "retry 2 of 16" is the limit of the group's
+    settings. Groups that consume in broadcast mode keep their offsets themselves, so nothing is said of them.
+
+    STORE can be an archive (the TABLE of `spark-mq archive`): then Spark starts, and states are those of the newest
+    snapshot. With the store and its archive, what expired comes from the archive, and all else from the store.
+    """,
+    kinds={"limit": ROWS},
+    limit=_DEFAULT_LIMIT,
+)
+def print_lives(arguments: argparse.Namespace) -> int:
     """Print the lives of the messages; stderr gets the reason if there is none, and damage of the index."""
-    from datetime import datetime
-
-    from spark_mq.cli.arguments import broker_conf_path, parse_moment
-    from spark_mq.cli.messages.query_by_key import print_index_problems
-    from spark_mq.cli.output.value_text import visible
-    from spark_mq.format.system_topic import TRACE_TOPIC
-    from spark_mq.lifecycle.life.life import life
-    from spark_mq.store.message_store import MessageStore
-
-    at = None if arguments.at is None else parse_moment("--at", arguments.at, datetime.now().astimezone())
     with ExitStack() as opened:
         archive: str | None = None
-        paths: list[str] = []
-        if arguments.stores_file is not None:
-            stores = opened.enter_context(_of_file(arguments))
+        if arguments.stores is not None:
+            stores = _stores_of_file(arguments, opened)
         else:
             paths, archive = _paths_and_archive(arguments)
             stores = {}
@@ -100,51 +89,49 @@ def run(arguments: argparse.Namespace) -> int:
                 stores[path if len(paths) > 1 else ""] = opened.enter_context(MessageStore(path, broker_conf=conf))
         sources: dict[str, MessageStore | LifeStore] = {**stores}
         if archive is not None:
-            sources[""] = opened.enter_context(_with_archive(archive, paths, stores.get(""), arguments))
+            archived = archived_store(archive, arguments, "life", paths[0] if paths else None)
+            sources[""] = opened.enter_context(archived).looked_up(stores.get(""))
         found = life(
             sources,
-            arguments.key,
+            arguments.key_or_id,
             arguments.topic,
             arguments.limit,
-            at,
+            arguments.at,
             any_host=arguments.any_host,
             trace_topic=arguments.trace_topic or TRACE_TOPIC,
         )
         nothing = not found.lives and not found.more
         reason = _why_nothing(stores, arguments, archive) if nothing else ""
         problems = [problem for store in stores.values() for problem in store.index.problems]
-    if found.lives:
-        _print(found, arguments)
+    if found.lives and arguments.json:
+        fields = found.to_dict()
+        print_json([with_times({"key": arguments.key_or_id, "messages": fields.pop("lives"), **fields})])
+    else:
+        for number, one in enumerate(found.lives):
+            if number:
+                print()
+            print_tree(_tree(one))
     sys.stdout.flush()
     print_index_problems(problems)
     if found.more or found.has_even_more:
         at_least = "at least " if found.has_even_more else ""
-        many = f"{at_least}{found.more} more message{'' if found.more == 1 else 's'}"
-        print(f"spark-mq: {many} with this key: --limit, --topic", file=sys.stderr)
+        say(f"{at_least}{found.more} more message{'' if found.more == 1 else 's'} with this key: --limit, --topic")
     if reason:
-        print(f"spark-mq: {visible(f'no message {arguments.key}: {reason}')}", file=sys.stderr)
+        say(f"no message {arguments.key_or_id}: {reason}")
     return FOUND if found.lives else NOT_FOUND
 
 
-@contextmanager
-def _of_file(arguments: argparse.Namespace) -> Iterator[dict[str, MessageStore]]:
-    """A context with the stores of `--stores`, by the names that events give them."""
-    from spark_mq.cli.archive.source import refuse_archive_options
-    from spark_mq.cli.several_stores import opened_stores
-
-    if arguments.stores != [arguments.stores_file]:
+def _stores_of_file(arguments: argparse.Namespace, opened: ExitStack) -> dict[str, MessageStore]:
+    """The stores of `--stores`, by the names that events give them."""
+    if arguments.store != [arguments.stores]:
         raise OptionError("give STORE or --stores FILE, not both")
-    refuse_archive_options(arguments.stores_file, arguments)
+    refuse_archive_options(arguments.stores, arguments)
     refuse_any_host(arguments)
-    with opened_stores(arguments) as stores:
-        yield {str(of.named): store for of, store in stores}
+    return {str(of.named): store for of, store in opened.enter_context(opened_stores(arguments))}
 
 
 def _paths_and_archive(arguments: argparse.Namespace) -> tuple[list[str], str | None]:
-    """The store directories, and the archive; None if there is no archive."""
-    from spark_mq.cli.archive.source import is_named_archive, refuse_archive_options
-
-    given = list(dict.fromkeys(arguments.stores))
+    given = list(dict.fromkeys(arguments.store))
     archives = [path for path in given if is_named_archive(path, arguments)]
     paths = [path for path in given if path not in archives]
     if not archives:
@@ -155,52 +142,17 @@ def _paths_and_archive(arguments: argparse.Namespace) -> tuple[list[str], str | 
     return paths, archives[0]
 
 
-@contextmanager
-def _with_archive(
-    archive: str, paths: Sequence[str], store: MessageStore | None, arguments: argparse.Namespace
-) -> Iterator[LifeStore]:
-    """A context with the look-ups of an archive, and of its store if it is given."""
-    from spark_mq.cli.archive.source import archived_store
-
-    with archived_store(archive, arguments, "life", paths[0] if paths else None) as archived:
-        yield archived.looked_up(store)
-
-
 def _why_nothing(stores: dict[str, MessageStore], arguments: argparse.Namespace, archive: str | None) -> str:
-    from spark_mq.cli.messages.message_filter import why_no_key_or_id
-    from spark_mq.io.s3 import shown
-
     reasons = []
     for name, store in stores.items():
-        reason = why_no_key_or_id(store, arguments.topic, arguments.key)
+        reason = why_no_key_or_id(store, arguments.topic, arguments.key_or_id)
         reasons.append(f"{name}: {reason}" if name else reason)
     if archive is not None:
-        reasons.append(f"the archive {shown(archive)} has no key and no id {arguments.key}")
+        reasons.append(f"the archive {shown(archive)} has no key and no id {arguments.key_or_id}")
     return "; ".join(reasons)
 
 
-def _print(found: Lives, arguments: argparse.Namespace) -> None:
-    if arguments.json:
-        import json
-
-        from spark_mq.cli.output.json_lines import with_times
-
-        fields = found.to_dict()
-        report: dict[str, Any] = {"key": arguments.key, "messages": fields.pop("lives"), **fields}
-        print(json.dumps(with_times(report), ensure_ascii=False))
-        return
-    from spark_mq.cli.output.tree import print_tree
-
-    for number, one in enumerate(found.lives):
-        if number:
-            print()
-        print_tree(_tree(one))
-
-
-def _tree(told: MessageLife) -> Any:
-    """The lines of one message's life."""
-    from spark_mq.cli.output.tree import Node
-
+def _tree(told: MessageLife) -> Node:
     where = "" if told.topic is None else f" of {told.topic}"
     queue = "" if told.queue_id is None else f", queue {told.queue_id}"
     reason = "" if told.reason is None else f": {told.reason}"
@@ -212,9 +164,10 @@ def _tree(told: MessageLife) -> Any:
     for event in told.events:
         parent = root if event.parent is None else below[event.parent]
         group = event.consumer_group
-        if group is not None and not _is_of_group(told.events, event.parent, group):
+        if group is not None and (event.parent is None or told.events[event.parent].consumer_group != group):
             parent = groups.setdefault(group, Node(f"group {group}"))
-        node = parent.add(_line(event))
+        store = f"[{event.store}] " if event.store else ""
+        node = parent.add(f"{local_time_of(event.timestamp)}  {store}{event.text}")
         below[event.number] = parent if event.kind == "CHECKED" else node
     texts: dict[str, list[str]] = {}
     for consumer in told.consumers:
@@ -229,12 +182,56 @@ def _tree(told: MessageLife) -> Any:
     return root
 
 
-def _is_of_group(events: Sequence[Event], number: int | None, group: str) -> bool:
-    return number is not None and events[number].consumer_group == group
+@command(
+    "why-not-consumed",
+    """
+    STORE
+    GROUP               the consumer group
+    TOPIC
+    QUEUE
+    OFFSET
+    --tag TAGS          the tags to which the group subscribed: 'a || b'
+    --filter SQL92      the SQL92 expression with which the group subscribed; by default the one in config/
+    --at TIME
+    --broker-conf FILE  the broker's settings file, for delay levels and the sizes of index files
+    --json
+    """,
+    description="Print why a consumer group did not consume a message.",
+    epilog="""
+    The first reason that holds is printed, with its evidence: OUT_OF_RANGE, EXPIRED, DEAD, IN_RETRY, NOT_YET,
+    FILTERED_BY_TAG_HASH and FILTERED_BY_SQL (by the broker), FILTERED_BY_TAG (by the client), FILTERED_BY_BIT_MAP,
+    POPPED, NO_OFFSET, CONSUMED or UNKNOWN.
+
+    A store has the SQL92 expressions of groups (`spark-mq consumer-filters`), but not their subscriptions to tags:
+    --tag gives them. Groups that consume in broadcast mode keep their offsets themselves.
+
+    Exit status 3 if the store does not have the message.
+    """,
+)
+def print_reason(arguments: argparse.Namespace) -> int:
+    """Print the reason; returns the exit status."""
+    if arguments.tag is not None and arguments.filter is not None:
+        raise OptionError("--tag and --filter are two kinds of subscriptions: give one of them")
+    conf = broker_conf_path(arguments.broker_conf, arguments.store)
+    with MessageStore(arguments.store, broker_conf=conf) as store:
+        message = arguments.topic, arguments.queue, arguments.offset
+        found = why_not_consumed(store, arguments.group, *message, arguments.tag, arguments.filter, arguments.at)
+    if arguments.json:
+        print_json([with_times(found.to_dict())])
+    else:
+        print_tree(_reason_tree(found))
+    return NOT_FOUND if found.commit_log_offset is None else FOUND
 
 
-def _line(event: Event) -> str:
-    from spark_mq.cli.output.value_text import local_time_of
-
-    store = f"[{event.store}] " if event.store else ""
-    return f"{local_time_of(event.timestamp)}  {store}{event.text}"
+def _reason_tree(found: WhyNotConsumed) -> Node:
+    root = Node(f"{found.reason}: {found.text}")
+    if found.store_timestamp is not None:
+        tags = "" if found.tags is None else f", tags {found.tags}"
+        place = f"{found.topic}/{found.queue_id} offset {found.queue_offset}"
+        stored = local_time_of(found.store_timestamp)
+        root.add(f"message {found.unique_key or 'without a unique key'}{tags}, {place}, stored at {stored}")
+    for text in found.evidence:
+        root.add(text)
+    for text in found.unknown:
+        root.add(f"not known: {text}")
+    return root

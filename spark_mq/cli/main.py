@@ -39,11 +39,7 @@ _PYSPARK_LACKS = re.compile(r"\[PACKAGE_NOT_INSTALLED\] (\S+)")
 
 
 def missing_package(error: ImportError) -> MissingPackageError | None:
-    """The error to print, with the `pip install` that helps; None if the package is there, but broken or too old.
-
-    Args:
-        error: The error of the `import`, or PySpark's error for it.
-    """
+    """The error to print, with the `pip install` that helps; None if the package is there, but broken or too old."""
     lacks = _PYSPARK_LACKS.search(str(error))
     if lacks is None and not isinstance(error, ModuleNotFoundError):
         return None
@@ -56,14 +52,7 @@ def missing_package(error: ImportError) -> MissingPackageError | None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command.
-
-    Args:
-        arguments: The command and its arguments; by default those of the process.
-
-    Returns:
-        The exit status.
-    """
+    """Run one command."""
     if sys.stdout is None:  # `spark-mq ... >&-`
         print("spark-mq: stdout is closed", file=sys.stderr)
         return FAILED

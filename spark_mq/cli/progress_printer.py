@@ -19,12 +19,7 @@ _CLEAR_LINE = "\r\033[K"
 
 
 class ProgressPrinter:
-    """Prints the progress of stages, which can run at the same time. Its context ends with a clear line.
-
-    Args:
-        stream: Where to print; stderr by default.
-        clock: Seconds, of a clock that never goes back.
-    """
+    """Prints the progress of stages, which can run at the same time. Its context ends with a clear line."""
 
     def __init__(
         self, is_quiet: bool = False, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic

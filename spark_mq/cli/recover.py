@@ -8,29 +8,53 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from spark_mq.cli.arguments import add_next_boot
+from spark_mq.cli.arguments import broker_conf_path
+from spark_mq.cli.command import command
 from spark_mq.cli.exit_status import FOUND
-from spark_mq.cli.output.value_text import size_text, visible
-from spark_mq.cli.verdict import joined, losses, lost_before
+from spark_mq.cli.output.terminal import print_answer
+from spark_mq.cli.output.value_text import counted, size_text
+from spark_mq.cli.verdict import joined, losses, lost_before, obstacle_text, setting_line
 
 if TYPE_CHECKING:
-    from spark_mq.store.config.broker_conf import FileSetting
     from spark_mq.store.recovery import Recovery
 
 _SHOWN = 8
 """Rows of one kind that are printed; the rest is a number."""
 
-_NOUNS = {"log": "message", "queue": "message", "index": "entry"}
-_PLURALS = {"entry": "entries"}
 _WIDTH = 10
-_EPILOG = """\
-Nothing is changed. The command reads and checks the records that the broker would check: from the segment on with which
-the recovery begins, which is the first one after a crash without a checkpoint. `spark-mq state` answers in a fraction
-of a second, but does not notice damage in the middle of files.
+_COUNTS_OF_BOOT = {
+    **{name: name for name in ("cut_bytes", "cut_messages", "damaged_bytes")},
+    **{"revived": "revived_records", "gone": "gone_messages", "deleted": "deleted_messages"},
+    **{name: name for name in ("completed", "shifted", "lost", "doubled_entries")},
+}
+"""By name of a number of a boot: its name in JSON."""
 
---as needs a version that tells which rules apply, such as 4.9.7, 5.3.1 or 5.3.3: brokers recover by other rules since
-5.0.0, and again since 5.3.2.
-"""
+
+@command(
+    "recover",
+    """
+    STORE
+    ! --as V            the version of the broker that starts next, such as 5.3.3
+    --broker-conf FILE  the broker's settings file, for file sizes, and settings of the index and of recovery
+    --json
+    """,
+    epilog="""
+    Nothing is changed. The command reads and checks the records that the broker would check: from the segment on with
+    which the recovery begins, which is the first one after a crash without a checkpoint. `spark-mq state` answers in a
+    fraction of a second, but does not notice damage in the middle of files.
+
+    --as needs a version that tells which rules apply, such as 4.9.7, 5.3.1 or 5.3.3: brokers recover by other rules
+    since 5.0.0, and again since 5.3.2.
+    """,
+)
+def recover(arguments: argparse.Namespace) -> int:
+    """Print what the broker does; returns the exit status."""
+    from spark_mq.store.recovery import next_recovery
+
+    conf = broker_conf_path(arguments.broker_conf, arguments.store)
+    recovery = next_recovery(arguments.store, vars(arguments)["as"], conf)
+    print_answer(arguments.json, lambda: recovery_fields(recovery), lambda: recovery_lines(recovery))
+    return FOUND
 
 
 def recovery_lines(recovery: Recovery) -> list[str]:
@@ -38,19 +62,11 @@ def recovery_lines(recovery: Recovery) -> list[str]:
     sections = [
         verdict(recovery),
         [f"a start of {recovery.release}", *_rows(recovery)],
-        ["assumed", *map(_setting, recovery.settings)],
+        ["assumed", *(setting_line(setting, _WIDTH + 2) for setting in recovery.settings)],
         ["what to do", *(f"  - {remedy}" for remedy in _remedies(recovery))],
     ]
-    lines = [
-        visible(line) for section in sections if len(section) > 1 or section[0][-1:] == "." for line in (*section, "")
-    ]
-    return lines[:-1]
-
-
-def _setting(setting: FileSetting) -> str:
-    if setting.name.islower():
-        return f"  {setting.name:<{_WIDTH + 2}} {setting.value} ({setting.source})"
-    return f"  {setting.name}={setting.value} ({setting.source})"
+    shown = [section for section in sections if len(section) > 1 or section[0][-1:] == "."]
+    return [line for section in shown for line in (*section, "")][:-1]
 
 
 def verdict(recovery: Recovery) -> list[str]:
@@ -69,22 +85,16 @@ def _stop(recovery: Recovery) -> str:
 def _outcome(recovery: Recovery) -> Iterator[str]:
     broker, boot = f"A broker of {recovery.release}", recovery.boot
     if recovery.obstacles:
-        more = f" ({len(recovery.obstacles) - 1:,} more below)" if len(recovery.obstacles) > 1 else ""
-        yield f"{broker} does not start: {recovery.obstacles[0]}{more}."
+        yield f"{broker} does not start: {obstacle_text(recovery.obstacles)}."
     if boot is None:
         return
     if boot.deletes_queues:
-        deletes = recovery.rows.num_rows > 0
-        yield (
-            f"{broker} finds no segment, and deletes all consume queues."
-            if deletes
-            else f"{broker} finds an empty log."
-        )
+        has_queues = recovery.rows.num_rows > 0
+        yield f"{broker} finds {'no segment, and deletes all consume queues' if has_queues else 'an empty log'}."
         return
-    checked = _counted(recovery.checked, "record")
     yield (
-        f"{broker} checks {checked} from segment {boot.recovers_from or 0:020d} on, and ends the log at commit log "
-        f"offset {recovery.log_end:,} ({recovery.end_reason})."
+        f"{broker} checks {counted(recovery.checked, 'record')} from segment {boot.recovers_from or 0:020d} on, and "
+        f"ends the log at commit log offset {recovery.log_end:,} ({recovery.end_reason})."
     )
     said = losses(boot)
     if said:
@@ -134,24 +144,17 @@ def _row_text(row: Mapping[str, Any]) -> str:
     if row["commit_log_offset"] is not None:
         parts.append(f"commit log offset {row['commit_log_offset']:,}")
     if row["count"] is not None:
-        parts.append(_counted(row["count"], _noun(row)))
+        noun = "entry" if row["target"] == "index" else "message"
+        if row["action"] in ("check", "revive"):
+            noun = "record"
+        elif row["target"] == "queue" and row["action"] in ("truncate", "add"):
+            noun = "unit"
+        parts.append(counted(row["count"], noun, "entries" if noun == "entry" else ""))
     if row["bytes"]:
         parts.append(size_text(row["bytes"]))
     text = ", ".join(parts)
     reason = row["reason"]
     return text if reason is None else f"{text}: {reason}" if text else reason
-
-
-def _noun(row: Mapping[str, Any]) -> str:
-    if row["action"] in ("check", "revive"):
-        return "record"
-    if row["target"] == "queue" and row["action"] in ("truncate", "add"):
-        return "unit"
-    return _NOUNS.get(row["target"], "message")
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun if count == 1 else _PLURALS.get(noun, f'{noun}s')}"
 
 
 def recovery_fields(recovery: Recovery) -> dict[str, Any]:
@@ -171,44 +174,7 @@ def recovery_fields(recovery: Recovery) -> dict[str, Any]:
         "log_end": recovery.log_end,
         "live_end": recovery.live_end,
         "end_reason": recovery.end_reason,
-        "cut_bytes": 0 if boot is None else boot.cut_bytes,
-        "cut_messages": 0 if boot is None else boot.cut_messages,
-        "revived_records": 0 if boot is None else boot.revived,
-        "gone_messages": 0 if boot is None else boot.gone,
-        "deleted_messages": 0 if boot is None else boot.deleted,
-        "damaged_bytes": 0 if boot is None else boot.damaged_bytes,
-        "completed": 0 if boot is None else boot.completed,
-        "shifted": 0 if boot is None else boot.shifted,
-        "lost": 0 if boot is None else boot.lost,
-        "doubled_entries": 0 if boot is None else boot.doubled_entries,
+        **{field: 0 if boot is None else getattr(boot, name) for name, field in _COUNTS_OF_BOOT.items()},
         "rows": recovery.rows.to_pylist(),
         "settings": [asdict(setting) for setting in recovery.settings],
     }
-
-
-def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command and its arguments."""
-    what = "what a broker would do to a store at its next start: a dry run over the records that it would check"
-    command = commands.add_parser(
-        "recover", help=what, description=f"Print {what}.", epilog=_EPILOG, allow_abbrev=False
-    )
-    add_next_boot(command, "--as", is_required=True)
-    command.set_defaults(run=run)
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Print what the broker does; returns the exit status."""
-    import json
-
-    from spark_mq.cli.arguments import broker_conf_path
-    from spark_mq.cli.output.terminal import print_report
-    from spark_mq.cli.recover import recovery_fields, recovery_lines
-    from spark_mq.store.recovery import next_recovery
-
-    conf = broker_conf_path(arguments.broker_conf, arguments.store)
-    recovery = next_recovery(arguments.store, arguments.broker_version, conf)
-    if arguments.json:
-        print(json.dumps(recovery_fields(recovery), ensure_ascii=False))
-    else:
-        print_report("\n".join(recovery_lines(recovery)))
-    return FOUND

@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from spark_mq.cli.arguments import add_assume_defaults, add_check_settings, add_store, broker_conf_path
+from spark_mq.cli.arguments import broker_conf_path, picked
+from spark_mq.cli.command import command
 from spark_mq.cli.exit_status import DAMAGED, FOUND
-from spark_mq.cli.output import visible
-from spark_mq.cli.output.terminal import print_report
+from spark_mq.cli.output.terminal import print_answer
 from spark_mq.cli.progress_printer import ProgressPrinter
 from spark_mq.cli.spark import given_settings, spark_errors, spark_session
+from spark_mq.cli.verdict import verdict
 from spark_mq.errors import OptionError
+from spark_mq.store.store_state import store_state
+from spark_mq.verifier.codes import CODES
 
 if TYPE_CHECKING:
+    from spark_mq.repairer.changes import Change
     from spark_mq.repairer.plan import Action
     from spark_mq.repairer.report import RepairReport
-
-EPILOG = """\
-Without --apply, nothing is changed: the plan is printed. The broker must not run: the command takes its file `lock`,
-and refuses if it has it. Sound files keep every byte. What is replaced is kept in STORE/.spark_mq/backup-TIME until you
-remove it. Records of the log are never changed. --cut-log-at and --blank-range take records out of the log, with a
-copy; run the command again after them.
-
-exit status: 0 nothing is wrong, or all of it is, or would be, repaired; 1 failed; 2 an argument or its value is wrong;
-4 something cannot be repaired from this store; 130 interrupted (Ctrl-C).
-"""
 
 _KERNELS = (
     "frames", "big_endian", "dispatch", "index_keys", "crc", "properties", "fields", "columns", "index_put",
@@ -37,47 +31,40 @@ _SHOWN = 20
 """Files of a plan that are printed for each kind of change."""
 
 
-def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command and its arguments."""
-    command = commands.add_parser(
-        "repair",
-        help="repair queues, index, checkpoint and config from the commit log; a plan first",
-        description="Check a store, and make again from its log what is wrong with it. A plan, without --apply.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    add_store(command)
-    command.add_argument(
-        "--output", metavar="DIR", help="write the repaired files into this new folder, instead of into the store"
-    )
-    command.add_argument("--in-place", action="store_true", help="repair the store itself (the default)")
-    mode = command.add_mutually_exclusive_group()
-    mode.add_argument("--apply", action="store_true", help="make the changes")
-    mode.add_argument("--dry-run", action="store_true", help="change nothing; print the plan (the default)")
-    command.add_argument("--undo", action="store_true", help="put back what the newest repair replaced")
-    command.add_argument(
-        "--offsets",
-        action="store_true",
-        help="also set offsets of consumers and delay levels after the end of a queue to that end",
-    )
-    command.add_argument(
-        "--cut-log-at",
-        metavar="OFFSET",
-        type=int,
-        help="end the log at this commit log offset: later records are taken out; a copy is kept",
-    )
-    command.add_argument(
-        "--blank-range",
-        metavar="START:END",
-        help="make these bytes of the log a blank, so that no boot cuts the log there; a copy is kept",
-    )
-    add_assume_defaults(command)
-    add_check_settings(command)
-    command.set_defaults(run=run)
+@command(
+    "repair",
+    """
+    STORE
+    --output DIR             write the repaired files into this new folder, instead of into the store
+    --in-place               repair the store itself (the default)
+    --apply
+    | --dry-run              change nothing; print the plan (the default)
+    --undo                   put back what the newest repair replaced
+    --offsets                also set offsets of consumers and delay levels after the end of a queue to that end
+    --cut-log-at OFFSET      end the log at this commit log offset: later records are taken out; a copy is kept
+    --blank-range START:END  make these bytes of the log a blank, so that no boot cuts the log there; a copy is kept
+    --assume-defaults
+    --broker-conf FILE       the broker's settings file, for file sizes, slots and entries, and delay levels
+    --scratch DIR
+    --split-size SIZE
+    --json
+    --quiet
+    --spark-conf KEY=VALUE
+    --packages COORDINATES
+    """,
+    description="Check a store, and make again from its log what is wrong with it. A plan, without --apply.",
+    epilog="""
+    Without --apply, nothing is changed: the plan is printed. The broker must not run: the command takes its file
+    `lock`, and refuses if it has it. Sound files keep every byte. What is replaced is kept in
+    STORE/.spark_mq/backup-TIME until you remove it. Records of the log are never changed. --cut-log-at and
+    --blank-range take records out of the log, with a copy; run the command again after them.
 
-
-def run(arguments: argparse.Namespace) -> int:
+    exit status: 0 nothing is wrong, or all of it is, or would be, repaired; 1 failed; 2 an argument or its value is
+    wrong; 4 something cannot be repaired from this store; 130 interrupted (Ctrl-C).
+    """,
+    split_size="128m",
+)
+def repair(arguments: argparse.Namespace) -> int:
     """Repair the store, or undo a repair, and print the report; returns the exit status."""
     _check_arguments(arguments)
     if arguments.undo:
@@ -86,10 +73,11 @@ def run(arguments: argparse.Namespace) -> int:
         return _edit_log(arguments)
     conf = broker_conf_path(arguments.broker_conf, arguments.store)
     report = _repair(arguments, conf)
-    if arguments.json:
-        print(report.to_json())
-    else:
-        print_report("\n".join([*report_lines(report), *_boot_lines(arguments.store, conf, report)]))
+    print_answer(
+        arguments.json,
+        report.to_json,
+        lambda: [*report_lines(report), *_boot_lines(arguments.store, conf, report)],
+    )
     return FOUND if report.is_complete else DAMAGED
 
 
@@ -105,17 +93,13 @@ def _check_arguments(arguments: argparse.Namespace) -> None:
 
 def _repair(arguments: argparse.Namespace, conf: str | None) -> RepairReport:
     from spark_mq.repairer.plan import RepairRequest
-    from spark_mq.source.options import MIN_SPLIT_SIZE, parse_size
     from spark_mq.verifier.verify_request import VerifyRequest
 
     # Wrong arguments, and a path that is not a store, are found before a JVM starts.
-    split_size = parse_size("--split-size", arguments.split_size, MIN_SPLIT_SIZE)
     request = RepairRequest.of(
-        VerifyRequest.of(arguments.store, conf, arguments.scratch, split_size),
+        VerifyRequest.of(arguments.store, conf, arguments.scratch, arguments.split_size),
         arguments.output,
-        apply=arguments.apply,
-        offsets=arguments.offsets,
-        assume_defaults=arguments.assume_defaults,
+        **picked(arguments, "apply", "offsets", "assume_defaults"),
     )
     with spark_errors(), ProgressPrinter(is_quiet=arguments.quiet) as progress:
         progress.announce("starting Spark")
@@ -126,19 +110,21 @@ def _repair(arguments: argparse.Namespace, conf: str | None) -> RepairReport:
 
 
 def _undo(arguments: argparse.Namespace) -> int:
-    import json
-
     from spark_mq.repairer.changes import undo_repair
 
     folder, changes = undo_repair(arguments.store, apply=arguments.apply)
-    if arguments.json:
-        rows = [{"kind": change.kind, "file": change.file} for change in changes]
-        print(json.dumps({"backup": folder, "is_applied": arguments.apply, "changes": rows}))
-        return FOUND
+    rows = [{"kind": change.kind, "file": change.file} for change in changes]
     what = "put back" if arguments.apply else "would be put back; nothing was changed (--apply puts it back)"
-    lines = [f"{change.kind:12} {visible(change.file)}" for change in changes]
-    print_report("\n".join([*lines, f"{len(changes):,} changes of {visible(folder)} {what}"]))
+    print_answer(
+        arguments.json,
+        lambda: {"backup": folder, "is_applied": arguments.apply, "changes": rows},
+        lambda: [*_change_lines(changes), f"{len(changes):,} changes of {folder} {what}"],
+    )
     return FOUND
+
+
+def _change_lines(changes: Sequence[Change]) -> list[str]:
+    return [f"{change.kind:12} {change.file}" for change in changes]
 
 
 def _edit_log(arguments: argparse.Namespace) -> int:
@@ -148,17 +134,15 @@ def _edit_log(arguments: argparse.Namespace) -> int:
         edit = cut_log(arguments.store, arguments.cut_log_at, apply=arguments.apply)
     else:
         edit = blank_range(arguments.store, *_range(arguments.blank_range), apply=arguments.apply)
-    if arguments.json:
-        print(edit.to_json())
-        return FOUND
-    lines = [f"{change.kind:12} {visible(change.file)}" for change in edit.changes]
     what = f"{edit.size:,} bytes of the log, from commit log offset {edit.start} on,"
     if edit.backup is None:
-        lines.append(f"{what} would be moved into a backup; nothing was changed (--apply does it)")
+        said = [f"{what} would be moved into a backup; nothing was changed (--apply does it)"]
     else:
-        lines.append(f"{what} are in the backup {visible(edit.backup)}")
-        lines.append("queues and index still have these messages: run `spark-mq repair STORE --apply` now")
-    print_report("\n".join(lines))
+        said = [
+            f"{what} are in the backup {edit.backup}",
+            "queues and index still have these messages: run `spark-mq repair STORE --apply` now",
+        ]
+    print_answer(arguments.json, edit.to_json, lambda: [*_change_lines(edit.changes), *said])
     return FOUND
 
 
@@ -171,9 +155,7 @@ def _range(text: str) -> tuple[int, int]:
 
 def report_lines(report: RepairReport) -> Iterator[str]:
     """The lines of a report: the plan by file, what is left, and the verdict in the last line."""
-    from spark_mq.verifier.codes import CODES
-
-    yield f"repair of {visible(report.store)}"
+    yield f"repair of {report.store}"
     yield f"  check           {report.before.verdict}"
     if report.actions:
         yield "  keep            all files that are not named here, byte for byte"
@@ -185,25 +167,25 @@ def report_lines(report: RepairReport) -> Iterator[str]:
         yield f"{kind}: {len(actions):,}"
         for action in actions[:_SHOWN]:
             codes = ", ".join(f"{code} {count:,}" for code, count in action.codes)
-            yield f"  {visible(action.change.file)}"
+            yield f"  {action.change.file}"
             yield f"    why           {codes}"
             yield f"    how           {action.treatment}"
         if len(actions) > _SHOWN:
             yield f"  more            {len(actions) - _SHOWN:,}; --json prints all of them"
     for setting in report.assumed:
         yield ""
-        yield f"assumed: {visible(str(setting))}"
+        yield f"assumed: {setting!s}"
         yield "  do              check it; --broker-conf gives the broker's settings"
     for left in report.left:
         yield ""
         yield f"not repaired: {left.code} {left.count:,}"
-        yield f"  why             {visible(left.reason)}"
+        yield f"  why             {left.reason}"
         yield f"  do              {CODES[left.code].remedy}"
     yield ""
     if report.backup is not None:
-        yield f"backup            {visible(report.backup)} (--undo puts it back; remove it when you are sure)"
+        yield f"backup            {report.backup} (--undo puts it back; remove it when you are sure)"
     if report.output is not None and report.is_applied:
-        yield f"output            {visible(report.output)}: copy its files over those of the store"
+        yield f"output            {report.output}: copy its files over those of the store"
     if report.after is not None:
         yield f"check             {report.after.verdict}; records were read before the repair, which changes none"
     if report.actions and not report.is_applied:
@@ -213,9 +195,6 @@ def report_lines(report: RepairReport) -> Iterator[str]:
 
 def _boot_lines(store: str, conf: str | None, report: RepairReport) -> Iterator[str]:
     """What the next boot of each version does with the store as it is now."""
-    from spark_mq.cli.verdict import verdict
-    from spark_mq.store.store_state import store_state
-
     if report.output is not None:
         return
     yield ""
@@ -224,5 +203,4 @@ def _boot_lines(store: str, conf: str | None, report: RepairReport) -> Iterator[
         if report.is_applied or not report.actions
         else ("the next boot, if nothing is repaired:")
     )
-    for line in verdict(store_state(store, None, conf)):
-        yield f"  {visible(line)}"
+    yield from (f"  {line}" for line in verdict(store_state(store, None, conf)))

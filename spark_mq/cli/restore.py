@@ -6,95 +6,57 @@ import argparse
 import os
 from collections.abc import Mapping
 
-from spark_mq.cli.arguments import (
-    add_broker_conf,
-    add_broker_version,
-    add_json_report,
-    add_spark_settings,
-    broker_conf_path,
-    pair,
-)
+from spark_mq.cli.arguments import broker_conf_path, picked
+from spark_mq.cli.command import command
 from spark_mq.cli.exit_status import FOUND
-from spark_mq.cli.output.terminal import print_report
+from spark_mq.cli.output.terminal import print_answer
 from spark_mq.cli.progress_printer import ProgressPrinter
 from spark_mq.cli.spark import given_settings, spark_errors, spark_session
 from spark_mq.errors import OptionError
-
-EPILOG = """\
-STORE appears when it is complete. A job that is killed leaves only a folder STORE.restoring, and files of the table of
-offsets; the next job removes both. With --append, a job that is killed leaves the store as it was, or the next one
-completes it.
-
-exit status: 0 done; 1 failed; 2 an argument or its value is wrong; 130 interrupted (Ctrl-C).
-"""
 
 _KERNELS = ("encode", "gather", "gaps", "frames", "big_endian", "dispatch", "index_keys", "index_put")
 """The modules of the kernels that a restore calls, in the order in which it needs them."""
 
 
-def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command and its arguments."""
-    command = commands.add_parser(
-        "restore",
-        help="make a store out of an archive or another store, or append to one",
-        description="Make a store that a broker boots from, out of the messages of an archive or of another store: "
-        "commit log, consume queues, index files, checkpoint and config/. Messages keep their offsets and bytes.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    command.add_argument(
-        "source",
-        metavar="SOURCE",
-        help="a store directory, or an archive's table of messages: a path, or a catalog name",
-    )
-    command.add_argument("store", metavar="STORE", help="the store directory to make: missing or empty")
-    command.add_argument("--where", metavar="SQL", help="restore only messages for which this condition is true")
-    command.add_argument(
-        "--renumber", action="store_true", help="give messages new offsets without gaps; consumers' offsets follow"
-    )
-    command.add_argument(
-        "--append", action="store_true", help="append to STORE, which exists; its broker must be stopped"
-    )
-    command.add_argument(
-        "--only-delivered", action="store_true", help="leave out delayed messages, timers and half messages"
-    )
-    command.add_argument(
-        "--store-host", metavar="HOST:PORT", help="the new broker's address; offset message ids change with it"
-    )
-    command.add_argument(
-        "--topic-map",
-        metavar="OLD=NEW",
-        action="append",
-        type=pair("orders=orders_2025"),
-        default=[],
-        help="rename a topic; can be repeated; needs --renumber or --append",
-    )
-    add_broker_conf(command, "file sizes and delay levels of the new store (default: the source's own)")
-    add_broker_version(command)
-    command.add_argument(
-        "--time-zone",
-        metavar="ZONE",
-        help="the time zone of index files' names (default: as the source shows, else UTC)",
-    )
-    command.add_argument(
-        "--offset-map", metavar="DIR", help="the folder for old and new offsets, if they change (STORE_offsets)"
-    )
-    command.add_argument(
-        "--append-id",
-        metavar="ID",
-        help="with --append: nothing is appended if STORE has an append of this id (default: SOURCE and the options)",
-    )
-    command.add_argument("--cluster", metavar="NAME", help="the store's cluster, in an archive of several stores")
-    command.add_argument("--broker", metavar="NAME", help="the store's broker, in an archive of several stores")
-    command.add_argument("--store-name", metavar="NAME", help="the store's name, in an archive of several stores")
-    add_json_report(command)
-    command.add_argument("--quiet", action="store_true", help="print no progress")
-    add_spark_settings(command)
-    command.set_defaults(run=run)
+@command(
+    "restore",
+    """
+    SOURCE                  a store directory, or an archive's table of messages: a path, or a catalog name
+    STORE                   the store directory to make: missing or empty
+    --where SQL             restore only messages for which this condition is true
+    --renumber              give messages new offsets without gaps; consumers' offsets follow
+    --append                append to STORE, which exists; its broker must be stopped
+    --only-delivered        leave out delayed messages, timers and half messages
+    --store-host HOST:PORT  the new broker's address; offset message ids change with it
+    --topic-map OLD=NEW     rename a topic; can be repeated; needs --renumber or --append
+    --broker-conf FILE      the broker's settings file, for file sizes and delay levels of the new store (default: the
+                            source's own)
+    --broker-version V
+    --time-zone ZONE        the time zone of index files' names (default: as the source shows, else UTC)
+    --offset-map DIR        the folder for old and new offsets, if they change (STORE_offsets)
+    --append-id ID          with --append: nothing is appended if STORE has an append of this id (default: SOURCE and
+                            the options)
+    --cluster NAME
+    --broker NAME
+    --store-name NAME
+    --json
+    --quiet
+    --spark-conf KEY=VALUE
+    --packages COORDINATES
+    """,
+    description="""
+    Make a store that a broker boots from, out of the messages of an archive or of another store: commit log, consume
+    queues, index files, checkpoint and config/. Messages keep their offsets and bytes.
+    """,
+    epilog="""
+    STORE appears when it is complete. A job that is killed leaves only a folder STORE.restoring, and files of the table
+    of offsets; the next job removes both. With --append, a job that is killed leaves the store as it was, or the next
+    one completes it.
 
-
-def run(arguments: argparse.Namespace) -> int:
+    exit status: 0 done; 1 failed; 2 an argument or its value is wrong; 130 interrupted (Ctrl-C).
+    """,
+)
+def restore(arguments: argparse.Namespace) -> int:
     """Restore, and print the report; returns the exit status."""
     from spark_mq.restorer.offset_map import check_map_folder
     from spark_mq.restorer.restore_request import RestoreRequest
@@ -104,22 +66,15 @@ def run(arguments: argparse.Namespace) -> int:
         names = [old for old, _ in arguments.topic_map]
         raise OptionError(f"--topic-map: topic {next(old for old in names if names.count(old) > 1)} has two new names")
     # Wrong arguments, and a store that cannot be made, are found before a JVM starts.
+    same = ("where", "renumber", "append", "only_delivered", "store_host", "broker_version", "time_zone", "offset_map")
     request = RestoreRequest.of(
         arguments.store,
-        where=arguments.where,
-        renumber=arguments.renumber,
-        append=arguments.append,
-        only_delivered=arguments.only_delivered,
-        store_host=arguments.store_host,
         topic_map=topics,
         broker_conf=broker_conf_path(arguments.broker_conf, arguments.store),
-        broker_version=arguments.broker_version,
-        time_zone=arguments.time_zone,
-        offset_map=arguments.offset_map,
-        append_id=arguments.append_id,
+        **picked(arguments, *same, "append_id"),
     )
     given = given_settings(arguments)
-    chosen = {name: getattr(arguments, name) for name in ("cluster", "broker", "store_name")}
+    chosen = picked(arguments, "cluster", "broker", "store_name")
     settings = _settings(arguments.source, given)
     request.check_source(arguments.source, chosen)
     if (request.is_renumbered or request.store_host is not None) and not request.append:
@@ -132,14 +87,14 @@ def run(arguments: argparse.Namespace) -> int:
 
             register(spark)
             report = run_restore(spark, arguments.source, request, chosen, progress)
-    print_report(report.to_json() if arguments.json else report.to_text())
+    print_answer(arguments.json, report.to_json, report.to_text)
     return FOUND
 
 
 def _settings(source: str, given: Mapping[str, str]) -> dict[str, str]:
     """The settings of Spark that the source needs: those of Delta tables, unless it is a store."""
     from spark_mq.archive.archive_tables import ArchiveTables
-    from spark_mq.cli.archive.arguments import check_is_archive
+    from spark_mq.cli.archive_source import check_is_archive
     from spark_mq.cli.spark import delta_session_settings, has_empty_catalog
     from spark_mq.restorer.restore_request import is_store
 

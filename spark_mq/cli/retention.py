@@ -1,74 +1,113 @@
-"""`spark-mq retention STORE`: when segments expire, and who loses messages by that. Without Spark or a JVM."""
+"""`spark-mq retention` and `expire`: when segments expire, who loses messages by that; and their deletion. No Spark."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from spark_mq.cli.arguments import add_broker_conf, add_json_report, add_store, hours
-from spark_mq.cli.exit_status import FOUND
+from spark_mq.cli.arguments import broker_conf_path, picked, whole
+from spark_mq.cli.command import command
+from spark_mq.cli.exit_status import FOUND, INTERRUPTED, INTERRUPTED_LINE
+from spark_mq.cli.output.json_lines import plain_rows
+from spark_mq.cli.output.terminal import print_answer
+from spark_mq.cli.output.text_table import TableStyle, print_lines
+from spark_mq.cli.output.value_text import local_time_of, size_text
+from spark_mq.expirer import expire
+from spark_mq.format.timestamp import micros, of_micros
+from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.config.named_stores import DEFAULT_BROKER, DEFAULT_CLUSTER
+from spark_mq.store.disk_use import Deletion
+from spark_mq.store.expiry import retention_table
+from spark_mq.store.message_store import MessageStore
+from spark_mq.store.retention import retention
+from spark_mq.tables.store_files import RETENTION
 
 if TYPE_CHECKING:
     from spark_mq.store.retention import Retention
 
-_EPILOG = """\
-A broker deletes a segment when its file has not changed for fileReservedTime hours, in an hour of deleteWhen; oldest
-first, and never the newest. Then it deletes the queue files and index files that only have messages before the log.
-Times do not consider a full disk: then a broker deletes at any hour, and above diskSpaceCleanForciblyRatio it also
-deletes segments that have not expired. The answer says whether the disk is that full now.
-
-The hours of deleteWhen are in the time zone of the broker, which the names of index files show; else in that of this
-machine. `spark-mq expire` deletes what has expired, while the broker is stopped.
-"""
-_LEAST_WIDTH = {"topic": 16, "consumer_group": 12}
 _NEAR = 3_600_000
 """Milliseconds: a broker flushes a message long before."""
-_SHOWN = 20
-"""Rows of a table; the rest is a number. `--json` has all."""
 
 
-def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command and its arguments."""
-    what = "when segments expire, what is deleted with them, and who loses unread messages"
-    command = commands.add_parser(
-        "retention", help=what, description=f"Print {what}.", epilog=_EPILOG, allow_abbrev=False
-    )
-    add_store(command)
-    command.add_argument(
-        "--reserved-hours",
-        metavar="H",
-        type=hours,
-        help="hours for which a segment is kept (default: fileReservedTime of --broker-conf, else 72)",
-    )
-    command.add_argument("--at", metavar="TIME", help="the time for which the question is answered (default: now)")
-    add_broker_conf(command, "fileReservedTime, deleteWhen and the limits of disk use")
-    command.add_argument(
-        "--by-topic", action="store_true", help="also print bytes by topic: reads 20 bytes for each message"
-    )
-    command.add_argument(
-        "--archive", metavar="TABLE", help="also print what is not archived yet in this archive (spark-mq archive)"
-    )
-    add_json_report(command)
-    command.set_defaults(run=run)
+@command(
+    "retention",
+    """
+    STORE
+    --reserved-hours H  hours for which a segment is kept (default: fileReservedTime of --broker-conf, else 72)
+    --at TIME
+    --broker-conf FILE  the broker's settings file, for fileReservedTime, deleteWhen and the limits of disk use
+    --by-topic          also print bytes by topic: reads 20 bytes for each message
+    --archive TABLE     also print what is not archived yet in this archive (spark-mq archive)
+    --json
+    """,
+    epilog="""
+    A broker deletes a segment when its file has not changed for fileReservedTime hours, in an hour of deleteWhen;
+    oldest first, and never the newest. Then it deletes the queue files and index files that only have messages before
+    the log. Times do not consider a full disk: then a broker deletes at any hour, and above diskSpaceCleanForciblyRatio
+    it also deletes segments that have not expired. The answer says whether the disk is that full now.
 
-
-def run(arguments: argparse.Namespace) -> int:
+    The hours of deleteWhen are in the time zone of the broker, which the names of index files show; else in that of
+    this machine. `spark-mq expire` deletes what has expired, while the broker is stopped.
+    """,
+)
+def print_retention(arguments: argparse.Namespace) -> int:
     """Print when segments expire; returns the exit status."""
-    from datetime import datetime
-
-    from spark_mq.cli.arguments import broker_conf_path, parse_moment
-    from spark_mq.store.retention import retention
-
     conf = broker_conf_path(arguments.broker_conf, arguments.store)
-    at = None if arguments.at is None else parse_moment("--at", arguments.at, datetime.now().astimezone())
-    found = retention(arguments.store, arguments.reserved_hours, at, conf, arguments.by_topic)
+    found = retention(arguments.store, arguments.reserved_hours, arguments.at, conf, arguments.by_topic)
     archived_to = None if arguments.archive is None else _archived_to(arguments.store, arguments.archive, conf)
-    if arguments.json:
-        _print_json(found, arguments.archive, archived_to)
-    else:
-        _print_text(found, arguments.archive, archived_to)
+    print_answer(
+        arguments.json,
+        lambda: _fields(found, arguments.archive, archived_to),
+        lambda: _lines(found, arguments.archive, archived_to),
+    )
+    if not arguments.json:
+        _print_tables(found)
+    return FOUND
+
+
+@command(
+    "expire",
+    """
+    STORE
+    ! --min-offset N      delete segments that end at or before this commit log offset
+    | --reserved-hours H  delete segments whose files have not changed for H hours, as a broker with fileReservedTime=H
+    --at TIME             with --reserved-hours: the time that counts as now
+    --apply
+    | --dry-run           change nothing; print what would be deleted (the default)
+    --even-if-unread      also delete messages that a consumer group has not read
+    --json
+    """,
+    description="""
+    Delete old segments of a stopped store, and the queue files and index files that go with them. Without --apply this
+    is a dry run: the command changes nothing, and prints what would be deleted.
+    """,
+    epilog="""
+    The rules and the order are those of a broker: first segments, then queue files, then index files; whole files, the
+    oldest first; never the newest file of the log, of a queue or of the index. The broker must not be running: with
+    --apply, the command has the store's lock while it deletes. It can be killed at any moment: a broker boots from the
+    rest, and the same command deletes what is left.
+
+    exit status: 0 done; 1 failed; 2 an argument or its value is wrong; 130 interrupted (Ctrl-C).
+    """,
+    kinds={"min_offset": whole("a commit log offset")},
+)
+def delete_expired(arguments: argparse.Namespace) -> int:
+    """Delete, or show what would be deleted; returns the exit status."""
+    deleted = ""
+
+    def count(_: object, number: int, total: int) -> None:
+        nonlocal deleted
+        deleted = f"; {number:,} of {total:,} files are deleted, and the same command deletes the rest"
+
+    chosen = picked(arguments, "min_offset", "reserved_hours", "at", "apply", "even_if_unread")
+    try:
+        report = expire(arguments.store, **chosen, progress=count)
+    except KeyboardInterrupt:
+        print(f"{INTERRUPTED_LINE}{deleted}", file=sys.stderr)
+        return INTERRUPTED
+    print_answer(arguments.json, report.to_json, lambda: report.to_text().split("\n"))
     return FOUND
 
 
@@ -76,9 +115,6 @@ def _archived_to(store: str, table: str, conf: str | None) -> int | None:
     """The commit log offset up to which the store is archived; None if that is not known without Spark."""
     from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity
     from spark_mq.archive.last_run import archived_to
-    from spark_mq.store.config.broker_conf import BrokerConf
-    from spark_mq.store.config.named_stores import DEFAULT_BROKER, DEFAULT_CLUSTER
-    from spark_mq.store.message_store import MessageStore
 
     settings = BrokerConf.of(conf).settings
     with MessageStore(store) as opened:
@@ -90,20 +126,16 @@ def _archived_to(store: str, table: str, conf: str | None) -> int | None:
         return archived_to(opened, ArchiveTables.of(table), identity)
 
 
-def _print_json(found: Retention, archive: str | None, archived_to: int | None) -> None:
-    import json
+def _fields(found: Retention, archive: str | None, archived_to: int | None) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from spark_mq.cli.output.json_lines import with_times
-
-    expired = [segment.file for segment in found.expired]
     fields: dict[str, Any] = {
         "store": found.store,
         "verdict": " ".join(_verdict(found)),
         "at_timestamp": found.at,
         "reserved_hours": found.reserved_hours.value,
         "delete_when_hours": sorted(found.delete_when.hours),
-        "expired": expired,
+        "expired": [segment.file for segment in found.expired],
         "segments": [
             {
                 **{name: value for name, value in asdict(segment).items() if name != "files"},
@@ -127,53 +159,43 @@ def _print_json(found: Retention, archive: str | None, archived_to: int | None) 
             "archived_to": archived_to,
             "not_archived": None if archived_to is None else [one.file for one in _not_archived(found, archived_to)],
         }
-    print(json.dumps(with_times(fields), ensure_ascii=False))
+    return fields
 
 
-def _print_text(found: Retention, archive: str | None, archived_to: int | None) -> None:
-    from spark_mq.cli.output import visible
-    from spark_mq.cli.output.terminal import print_report
-
-    lines = [*_verdict(found), "", "rules", *_rules(found)]
+def _lines(found: Retention, archive: str | None, archived_to: int | None) -> Iterator[str]:
+    yield from (*_verdict(found), "", "rules", *_rules(found))
     if archive is not None:
-        lines += ["", "archive", *_archive(found, archive, archived_to)]
-    print_report("\n".join(map(visible, lines)))
+        yield from ("", "archive", *_archive(found, archive, archived_to))
+
+
+def _print_tables(found: Retention) -> None:
     if found.segments:
-        print("\nsegments")
-        _print_segments(found)
+        segments = [row.values() for row in plain_rows(retention_table(found.segments))]
+        _print_table("segments", RETENTION.names, segments, RETENTION.importance)
     if found.unread:
-        print("\nunread messages that groups lose")
-        losses = [
-            (
-                loss.delete_timestamp and _moment(loss.delete_timestamp),
-                loss.consumer_group,
-                loss.topic,
-                loss.queue_id,
-                loss.unread,
-                loss.loses,
-                loss.lost,
-            )
-            for loss in found.unread
-        ]
         columns = ("delete_timestamp", "consumer_group", "topic", "queue_id", "unread", "loses", "lost")
-        _print_table(columns, losses, (), ("delete_timestamp", "consumer_group", "topic", "queue_id", "loses"))
-    print("\nbytes by age of the newest message of a segment")
+        losses = [[getattr(loss, name) for name in columns] for loss in found.unread]
+        losses = [[time and _moment(time), *rest] for time, *rest in losses]
+        _print_table("unread messages that groups lose", columns, losses, (*columns[:4], "loses"))
     ages = [(_age(one.from_hours, one.to_hours), one.segments, one.log_bytes) for one in found.ages]
-    _print_table(("age", "segments", "log_bytes"), ages, ("log_bytes",))
+    _print_table("bytes by age of the newest message of a segment", ("age", "segments", "log_bytes"), ages)
     if found.topics is not None:
-        print("\nbytes by topic")
-        topics = [
-            (one.topic, one.messages, one.log_bytes, one.expired_messages, one.expired_bytes) for one in found.topics
-        ]
         names = ("topic", "messages", "log_bytes", "expired_messages", "expired_bytes")
-        _print_table(names, topics, ("log_bytes", "expired_bytes"), ("topic", "log_bytes", "expired_bytes"))
+        topics = [[getattr(one, name) for name in names] for one in found.topics]
+        _print_table("bytes by topic", names, topics, ("topic", "log_bytes", "expired_bytes"))
+
+
+def _print_table(
+    title: str, columns: Sequence[str], rows: Sequence[Iterable[object]], importance: Sequence[str] = ()
+) -> None:
+    print(f"\n{title}")
+    sizes = ("file_size", "freed_bytes", "log_bytes", "expired_bytes")
+    least = {"topic": 16, "consumer_group": 12}
+    style = TableStyle(importance, least, whole=("file",), sizes=sizes, hint="--json prints everything")
+    print_lines(map(tuple, rows), columns, style, most=20)
 
 
 def _verdict(found: Retention) -> Iterator[str]:
-    """The answer, a sentence a line."""
-    from spark_mq.cli.output.value_text import local_time_of, size_text
-    from spark_mq.store.disk_use import Deletion
-
     if not found.segments:
         yield "The log has no message."
         return
@@ -208,17 +230,12 @@ def _verdict(found: Retention) -> Iterator[str]:
 
 
 def _deletion(found: Retention) -> str:
-    """When the broker deletes the segments that have expired."""
-    from spark_mq.store.disk_use import Deletion
-
     if found.disk is not None and found.disk.deletion != Deletion.NONE:
         return f"A broker deletes them at once, because the disk is {found.disk.used_percent} % full."
     return _deletes("them", found.delete_when.next_time(found.at))
 
 
 def _deletes(what: str, millis: int | None) -> str:
-    from spark_mq.cli.output.value_text import local_time_of
-
     if millis is None:
         return f"A broker never deletes {what}: deleteWhen names no hour of a day."
     return f"A broker that runs deletes {what} at {local_time_of(millis)}."
@@ -227,8 +244,9 @@ def _deletes(what: str, millis: int | None) -> str:
 def _rules(found: Retention) -> Iterator[str]:
     hours_kept = found.reserved_hours
     yield f"  kept for        {hours_kept.value:g} hours after the last change of a segment ({hours_kept.source})"
-    named = ", ".join(f"{hour:02}" for hour in sorted(found.delete_when.hours))
-    yield f"  deleted in      hour {named} of a day ({found.delete_when_source}), in {_zone(found)}"
+    named, zone = ", ".join(f"{hour:02}" for hour in sorted(found.delete_when.hours)), found.delete_when.zone
+    in_zone = found.zone_source if zone is None else f"{zone} ({found.zone_source})"
+    yield f"  deleted in      hour {named} of a day ({found.delete_when_source}), in {in_zone}"
     disk = found.disk
     if disk is not None:
         forcibly = f"; above {disk.forcibly_percent} % any segments" if disk.is_forcible else ""
@@ -236,7 +254,11 @@ def _rules(found: Retention) -> Iterator[str]:
             f"  disk            {disk.used_percent} % used; above {disk.max_used_percent} % expired segments are "
             f"deleted at any hour{forcibly}"
         )
-    copied = [one for one in found.segments[:-1] if _is_off(one.modification_timestamp, one.last_store_timestamp)]
+    copied = [
+        one
+        for one in found.segments[:-1]
+        if one.last_store_timestamp is not None and abs(one.modification_timestamp - one.last_store_timestamp) > _NEAR
+    ]
     if copied:
         are = "segment was" if len(copied) == 1 else "segments were"
         yield (
@@ -247,19 +269,7 @@ def _rules(found: Retention) -> Iterator[str]:
         yield f"  kept            {problem}"
 
 
-def _is_off(modified: int, stored: int | None) -> bool:
-    """Whether the last change of a segment is not about the store time of its newest message."""
-    return stored is not None and abs(modified - stored) > _NEAR
-
-
-def _zone(found: Retention) -> str:
-    zone = found.delete_when.zone
-    return found.zone_source if zone is None else f"{zone} ({found.zone_source})"
-
-
 def _archive(found: Retention, table: str, archived_to: int | None) -> Iterator[str]:
-    from spark_mq.cli.output.value_text import local_time_of, size_text
-
     if archived_to is None:
         yield f"  {table}: not known without Spark. `spark-mq archive {found.store} {table}` archives what is missing."
         return
@@ -292,37 +302,5 @@ def _age(low: int, high: int | None) -> str:
 
 
 def _moment(millis: int) -> Any:
-    from spark_mq.format.timestamp import micros, of_micros
-
     value = micros(millis)
     return None if value is None else of_micros(value)
-
-
-def _print_segments(found: Retention) -> None:
-    from spark_mq.cli.output.json_lines import plain_rows
-    from spark_mq.store.expiry import retention_table
-    from spark_mq.tables.store_files import RETENTION
-
-    rows = plain_rows(retention_table(found.segments))
-    _print_table(
-        RETENTION.names, [tuple(row.values()) for row in rows], ("file_size", "freed_bytes"), RETENTION.importance
-    )
-
-
-def _print_table(
-    names: Sequence[str],
-    rows: Sequence[Sequence[object]],
-    sizes: Sequence[str],
-    importance: Sequence[str] = (),
-) -> None:
-    from spark_mq.cli.output.terminal import terminal_width
-    from spark_mq.cli.output.text_table import TableStyle, TextTable, print_notes
-
-    width = terminal_width()
-    style = TableStyle(importance, _LEAST_WIDTH, whole=("file",), sizes=sizes, hint="--json prints everything")
-    table = TextTable(names, style, width)
-    shown = rows if width is None else rows[:_SHOWN]
-    table.write(shown)
-    print_notes(table)
-    if len(shown) < len(rows):
-        print(f"spark-mq: {len(rows) - len(shown):,} more rows; --json prints all", file=sys.stderr)

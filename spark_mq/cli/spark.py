@@ -9,12 +9,12 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spark_mq.cli.compile import compile_in_background
 from spark_mq.cli.interrupt import ends_on_interrupt, interrupts_later
-from spark_mq.cli.launch import start_jvm
+from spark_mq.cli.launch import compile_in_background, start_jvm
 from spark_mq.cli.output import visible
 from spark_mq.errors import OptionError, SparkMqError, SparkNotReachedError, UnsupportedSparkError
 from spark_mq.io.s3 import is_s3, shown
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 _NO_FILESYSTEM = re.compile(r"No FileSystem for scheme|Class org\.apache\.hadoop\.fs\.\S+ not found")
 _SETTINGS_OF_CATALOGS = ("catalog", "extensions", "warehouse", "hive", "metastore")
-_FILES = ("spark-defaults.conf", "hive-site.xml")
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """Loggers with which PySpark prints every error that it raises, as JSON."""
 _JAVA_ERROR = re.compile(r"^: (.+)", re.MULTILINE)
@@ -38,12 +37,7 @@ _LISTS = (_PACKAGES, "spark.jars.excludes")
 
 
 def delta_session_settings(given: Mapping[str, str], *tables: str) -> dict[str, str]:
-    """The settings of a session with Delta Lake, and with S3 if a table is there, without packages that the user gives.
-
-    Args:
-        given: The settings that the user gave.
-        tables: The tables and checkpoints of archives, as the user named them.
-    """
+    """The settings of a session with Delta Lake, and S3 for a table there, without packages that the user gives."""
     from spark_mq.archive.delta import delta_settings, s3_packages
 
     settings = delta_settings()
@@ -53,22 +47,6 @@ def delta_session_settings(given: Mapping[str, str], *tables: str) -> dict[str, 
     if any(map(is_s3, tables)) and not has_s3:
         settings = joined_settings(settings, s3_packages())
     return settings
-
-
-@contextmanager
-def known_filesystem(table: str) -> Iterator[None]:
-    """A context in which an error about a missing filesystem of the table's URI names the remedy."""
-    try:
-        yield
-    except SparkMqError as error:
-        if not _NO_FILESYSTEM.search(str(error)):
-            raise
-        scheme = table.partition(":")[0]
-        raise UnsupportedSparkError(
-            f"{shown(table)}: this Spark has no filesystem for {scheme}: ({error}). For S3, give the library to "
-            "spark-submit or to the Spark Connect server: --packages org.apache.hadoop:hadoop-aws:VERSION, where "
-            "VERSION is that of Spark's Hadoop jars"
-        ) from error
 
 
 def is_on_server() -> bool:
@@ -81,12 +59,13 @@ def has_empty_catalog(settings: Mapping[str, str]) -> bool:
 
     A session that starts in this process has a catalog in memory, unless settings give it another one.
     """
-    launched = ("SPARK_ENV_LOADED", "PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS")
-    if is_on_server() or any(name in os.environ for name in launched):
+    if is_launched() or "PYSPARK_SUBMIT_ARGS" in os.environ:
         return False
     if any(word in name.lower() for name in settings for word in _SETTINGS_OF_CATALOGS):
         return False
-    return not any((folder / file).exists() for folder in _conf_folders() for file in _FILES)
+    return not any(
+        (folder / file).exists() for folder in _conf_folders() for file in ("spark-defaults.conf", "hive-site.xml")
+    )
 
 
 def _conf_folders() -> list[Path]:
@@ -120,14 +99,6 @@ def spark_session(
         hint: Returns what the user can do after Ctrl-C.
         kernels: The modules of the kernels that are compiled while a JVM starts; all if empty, none if None.
 
-    Yields:
-        The session.
-
-    Raises:
-        OptionError: `SPARK_REMOTE` is not a valid address, or there are settings for a session that exists already.
-        SparkNotReachedError: No server answers at `SPARK_REMOTE`.
-        PackagesNotFetchedError: Spark cannot get a Maven package.
-        SparkMqError: Spark cannot start.
     """
     from pyspark.sql import SparkSession
     from pyspark.util import is_remote_only
@@ -152,6 +123,36 @@ def spark_session(
                 stack.enter_context(ends_on_interrupt(spark, hint))
         stack.callback(spark.stop)
         yield spark
+
+
+@contextmanager
+def delta_session(
+    name: str, given: Mapping[str, str], tables: Sequence[str], kernels: Sequence[str] | None = ()
+) -> Iterator[SparkSession]:
+    """A context with a session as that of `spark_session`, which can open archives; errors are one line.
+
+    Args:
+        tables: The tables and checkpoints of archives, as the user named them.
+    """
+    settings = partial(delta_session_settings, given, *tables)
+    with _known_filesystem(tables[0]), spark_errors(), spark_session(name, settings, given, kernels=kernels) as spark:
+        yield spark
+
+
+@contextmanager
+def _known_filesystem(table: str) -> Iterator[None]:
+    """A context in which an error about a missing filesystem of the table's URI names the remedy."""
+    try:
+        yield
+    except SparkMqError as error:
+        if not _NO_FILESYSTEM.search(str(error)):
+            raise
+        scheme = table.partition(":")[0]
+        raise UnsupportedSparkError(
+            f"{shown(table)}: this Spark has no filesystem for {scheme}: ({error}). For S3, give the library to "
+            "spark-submit or to the Spark Connect server: --packages org.apache.hadoop:hadoop-aws:VERSION, where "
+            "VERSION is that of Spark's Hadoop jars"
+        ) from error
 
 
 def given_settings(arguments: argparse.Namespace) -> dict[str, str]:
@@ -240,5 +241,4 @@ def _own_settings() -> dict[str, str]:
 
 def is_launched() -> bool:
     """Whether the session is set up elsewhere: by spark-submit, or on a Spark Connect server."""
-    is_elsewhere = not os.environ.get("SPARK_REMOTE", "local").startswith("local")
-    return is_elsewhere or "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
+    return is_on_server() or "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ

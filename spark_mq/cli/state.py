@@ -8,33 +8,54 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from spark_mq.cli.arguments import add_next_boot
+from spark_mq.cli.arguments import broker_conf_path
+from spark_mq.cli.command import command
 from spark_mq.cli.exit_status import FOUND
-from spark_mq.cli.output.json_lines import with_times
-from spark_mq.cli.output.value_text import local_time_of, size_text, visible
-from spark_mq.cli.verdict import at_least, messages, remedies, stale_count, verdict
+from spark_mq.cli.output.terminal import print_answer
+from spark_mq.cli.output.value_text import counted, local_time_of, size_text
+from spark_mq.cli.verdict import at_least, messages, remedies, setting_line, stale_count, verdict
 from spark_mq.format.broker_version import DISPATCHES_AFTER_QUEUE_END, BrokerVersions, versions_text
+from spark_mq.store.store_state import store_state
 
 if TYPE_CHECKING:
     from spark_mq.store.boot import Boot, QueueOutcome
-    from spark_mq.store.config.broker_conf import FileSetting
     from spark_mq.store.log.log_range import LogRange
     from spark_mq.store.store_state import StoreState
 
 _SHOWN = 5
 """Queues and files that are named; the rest is a number."""
-_EPILOG = """\
-The first lines are the answer: whether the broker was stopped cleanly, whether it starts, and what it loses. Then come
-the details, and what to do.
 
-A log of at most 1 GiB, and with --full any log, is read whole: then the boots are those of `spark-mq recover`, record
-by record. Otherwise few bytes are read: names, sizes and times of files, the last units of queues, the ends of index
-files, and at most 256 KiB of the log. Then "at least" is in front of the numbers, and what was not read is not known.
-`spark-mq verify` checks everything.
 
-Brokers recover by other rules since 5.0.0, 5.1.0, 5.3.2, 5.4.0 and 5.5.0. The files of a store do not show which of
-them it was: without --broker-version, all possible ones are printed.
-"""
+@command(
+    "state",
+    """
+    STORE
+    --broker-version V  the version of the broker that starts next, such as 5.3.3 (default: all that the files allow)
+    --broker-conf FILE  the broker's settings file, for file sizes, and settings of the index and of recovery
+    --json
+    --full              read the whole log (the default up to 1 GiB)
+    | --quick           read at most 256 KiB of the log
+    """,
+    epilog="""
+    The first lines are the answer: whether the broker was stopped cleanly, whether it starts, and what it loses. Then
+    come the details, and what to do.
+
+    A log of at most 1 GiB, and with --full any log, is read whole: then the boots are those of `spark-mq recover`,
+    record by record. Otherwise few bytes are read: names, sizes and times of files, the last units of queues, the ends
+    of index files, and at most 256 KiB of the log. Then "at least" is in front of the numbers, and what was not read is
+    not known. `spark-mq verify` checks everything.
+
+    Brokers recover by other rules since 5.0.0, 5.1.0, 5.3.2, 5.4.0 and 5.5.0. The files of a store do not show which of
+    them it was: without --broker-version, all possible ones are printed.
+    """,
+)
+def print_state(arguments: argparse.Namespace) -> int:
+    """Print the state; returns the exit status."""
+    conf = broker_conf_path(arguments.broker_conf, arguments.store)
+    full = True if arguments.full else False if arguments.quick else None
+    state = store_state(arguments.store, arguments.broker_version, conf, full)
+    print_answer(arguments.json, lambda: state_fields(state), lambda: state_lines(state))
+    return FOUND
 
 
 def state_lines(state: StoreState) -> list[str]:
@@ -45,22 +66,15 @@ def state_lines(state: StoreState) -> list[str]:
         ["commit log", *_log(state)],
         ["lag", *_lag(state)],
         *_boots(state),
-        ["assumed", *map(_setting, state.settings)],
+        ["assumed", *map(setting_line, state.settings)],
         ["disk", *_disk(state)],
         ["what to do", *(f"  - {remedy}" for remedy in remedies(state))],
     ]
-    lines = [visible(line) for section in sections for line in (*section, "")]
-    return lines[:-1]
+    return [line for section in sections for line in (*section, "")][:-1]
 
 
 def _row(name: str, text: str) -> str:
     return f"  {name:<15} {text}"
-
-
-def _setting(setting: FileSetting) -> str:
-    if setting.name.islower():
-        return _row(setting.name, f"{setting.value} ({setting.source})")
-    return f"  {setting.name}={setting.value} ({setting.source})"
 
 
 def _last_stop(state: StoreState) -> Iterator[str]:
@@ -162,7 +176,6 @@ def _duration(seconds: float) -> str:
 
 
 def _boots(state: StoreState) -> Iterator[list[str]]:
-    """A section for each different boot."""
     by_lines: dict[tuple[str, ...], list[BrokerVersions]] = {}
     for boot in state.boots:
         if not boot.deletes_queues:
@@ -226,14 +239,13 @@ def _outcome(boot: Boot, outcome: QueueOutcome) -> str:
 def _disk(state: StoreState) -> Iterator[str]:
     for use in state.disk:
         allocated = "" if use.allocated is None else f", {size_text(use.allocated)} on the disk"
-        files = f"{use.files:,} file{'' if use.files == 1 else 's'}"
-        yield _row(use.tree, f"{size_text(use.size)} in {files}{allocated}")
+        yield _row(use.tree, f"{size_text(use.size)} in {counted(use.files, 'file')}{allocated}")
 
 
 def state_fields(state: StoreState) -> dict[str, Any]:
     """The fields; names ending in `timestamp` are times in ISO 8601, and NULL if they were never set."""
     lacking, index = state.lacking, state.index
-    fields = {
+    return {
         "store": state.store,
         "verdict": " ".join(verdict(state)),
         "what_to_do": remedies(state),
@@ -264,39 +276,8 @@ def state_fields(state: StoreState) -> dict[str, Any]:
         "boots_with_abort": [_boot_fields(boot) for boot in state.forced_boots],
         "disk": [asdict(use) for use in state.disk],
     }
-    return {name: with_times(value) for name, value in fields.items()}
 
 
 def _boot_fields(boot: Boot) -> dict[str, Any]:
     counts = {"completed": boot.completed, "shifted": boot.shifted, "lost": boot.lost}
     return asdict(boot) | {"rules": str(boot.rules)} | counts | {"loses_nothing": boot.loses_nothing}
-
-
-def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command and its arguments."""
-    what = "whether the broker was stopped cleanly, what lags, and what the next boot does"
-    command = commands.add_parser("state", help=what, description=f"Print {what}.", epilog=_EPILOG, allow_abbrev=False)
-    add_next_boot(command, "--broker-version")
-    depth = command.add_mutually_exclusive_group()
-    depth.add_argument("--full", action="store_true", help="read the whole log (the default up to 1 GiB)")
-    depth.add_argument("--quick", action="store_true", help="read at most 256 KiB of the log")
-    command.set_defaults(run=run)
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Print the state; returns the exit status."""
-    import json
-
-    from spark_mq.cli.arguments import broker_conf_path
-    from spark_mq.cli.output.terminal import print_report
-    from spark_mq.cli.state import state_fields, state_lines
-    from spark_mq.store.store_state import store_state
-
-    conf = broker_conf_path(arguments.broker_conf, arguments.store)
-    full = True if arguments.full else False if arguments.quick else None
-    state = store_state(arguments.store, arguments.broker_version, conf, full)
-    if arguments.json:
-        print(json.dumps(state_fields(state), ensure_ascii=False))
-    else:
-        print_report("\n".join(state_lines(state)))
-    return FOUND

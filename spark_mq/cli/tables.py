@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from spark_mq.cli.archive_source import ARCHIVE_EPILOG, STORE_OF_ARCHIVE, archived_store, is_archive
+from spark_mq.cli.arguments import picked, whole
+from spark_mq.cli.command import STORES, Command
 from spark_mq.cli.exit_status import FOUND, NOT_FOUND
-from spark_mq.errors import OptionError
-from spark_mq.tables.all_tables import COMMANDS
+from spark_mq.cli.output import say
+from spark_mq.cli.output.terminal import terminal_width
+from spark_mq.cli.output.text_table import RowPrinter, TableStyle, TextTable
+from spark_mq.cli.several_stores import answers, is_of_several
+from spark_mq.errors import OptionError, first_names, similar
+from spark_mq.format.system_topic import is_system_topic
+from spark_mq.io.location import Location
+from spark_mq.io.s3 import shown as shown_path
+from spark_mq.store.config.named_stores import STORE_COLUMNS
+from spark_mq.store.config.store_paths import ABORT
+from spark_mq.tables.all_tables import COMMANDS as TABLES
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from spark_mq.cli.output.row_printer import RowPrinter
+    from spark_mq.cli.output.text_table import RowPrinter
     from spark_mq.cli.several_stores import CommandStore
     from spark_mq.store.message_store import MessageStore
     from spark_mq.tables.table import Table
@@ -32,6 +42,12 @@ _LEAST_WIDTH = {
 _WHOLE = ("file", "state")
 _SIZES = ("file_size",)
 _HINT = "--columns chooses columns, --full prints every field"
+_FORM = """
+--json         print one JSON object per row, bytes in Base64
+--columns A,B,C
+--full
+--sort COLUMN  sort the rows by COLUMN, or by -COLUMN from the largest value on; NULL is last
+"""
 
 _EPILOG = """\
 On a terminal, the table is cut to its width, and sizes have units. Otherwise all columns, whole values and exact
@@ -49,49 +65,31 @@ With --stores, these are the sums over all brokers.
 }
 
 
-def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the commands and their arguments."""
-    for name, table in COMMANDS.items():
-        _add_arguments(commands.add_parser(name, help=table.summary, allow_abbrev=False), table)
-
-
-def _add_arguments(command: argparse.ArgumentParser, table: Table) -> None:
-    from spark_mq.cli.archive.source import ARCHIVE_EPILOG, add_store_or_archive
-    from spark_mq.cli.arguments import add_json_rows, add_store
-    from spark_mq.cli.output.row_printer import add_columns, add_sort
-
-    command.description = f"Print {table.summary}. One row is {table.row}."
-    parts = [table.about, _EPILOG.format(columns=", ".join(table.names)), _MORE_EPILOG.get(table.name, "")]
-    if table.archived_rows:
-        add_store_or_archive(command)
-        parts.append(ARCHIVE_EPILOG)
-    else:
-        add_store(command, with_several=True)
-    command.epilog = "\n".join(parts)
-    add_json_rows(command)
-    add_columns(command)
-    add_sort(command)
-    for option in table.options:
-        kind = _number if option.value == "N" else str
-        command.add_argument(_flag(option.argument), metavar=option.value, type=kind, help=option.effect)
+def _command(table: Table) -> Command:
+    options = [f"{_flag(option.argument)} {option.value or 'V'}  {option.effect}" for option in table.options]
     if table.name in _OWN_TOPICS:
-        command.add_argument(
-            "--all",
-            action="store_true",
-            help="also print the broker's own topics, such as SCHEDULE_TOPIC_XXXX; --json always does",
-        )
-    command.set_defaults(run=partial(run, table))
+        options.append("--all  also print the broker's own topics, such as SCHEDULE_TOPIC_XXXX; --json always does")
+    about = [table.about, _EPILOG.format(columns=", ".join(table.names)), _MORE_EPILOG.get(table.name, "")]
+    store: tuple[str, ...] = ("STORE", STORES)
+    if table.archived_rows:
+        store = ("STORE  the broker's store directory, or an archive's table of messages", STORES, STORE_OF_ARCHIVE)
+        about.append(ARCHIVE_EPILOG)
+    return Command(
+        table.command,
+        (*store, _FORM, *options),
+        partial(_print_table, table),
+        description=f"Print {table.summary}. One row is {table.row}.",
+        epilog="\n".join(about),
+        kinds={option.argument: whole("a number") for option in table.options if option.value == "N"},
+    )
 
 
-def run(table: Table, arguments: argparse.Namespace) -> int:
-    """Print the table; returns the exit status."""
+def _print_table(table: Table, arguments: argparse.Namespace) -> int:
     import pyarrow as pa
 
-    from spark_mq.cli.output.row_printer import RowPrinter
-    from spark_mq.cli.several_stores import columns_of, place_of
-
-    printer = RowPrinter.of(arguments, columns_of(arguments, table.names))
-    chosen = {option.argument: _chosen(option.argument, arguments) for option in table.row_options}
+    is_several = is_of_several(arguments)
+    printer = RowPrinter.of(arguments, [*(STORE_COLUMNS if is_several else ()), *table.names])
+    chosen = picked(arguments, *(option.argument for option in table.row_options))
     answers = _answers(table, chosen, arguments)
     rows = printer.rows(pa.concat_tables([found for found, _ in answers]))
     shown = rows if arguments.json else [row for row in rows if not _is_hidden(table, arguments, row)]
@@ -100,11 +98,13 @@ def run(table: Table, arguments: argparse.Namespace) -> int:
     if len(shown) < len(rows):
         hidden = len(rows) - len(shown)
         what = str(hidden) if table.name == "topics" else f"{hidden} {table.noun}s"
-        print(f"spark-mq: {what} of the broker's own topics are not shown; --all shows them", file=sys.stderr)
+        say(f"{what} of the broker's own topics are not shown; --all shows them")
     if not shown:
+        where = f"the stores of {shown_path(arguments.stores)}" if is_several else shown_path(arguments.store)
+        asked = ((what, chosen.get(name)) for what, name in (("topic", "topic"), ("group", "consumer_group")))
+        of = " and ".join(f"{what} {name}" for what, name in asked if name is not None)
         why = "; ".join(why for _, why in answers if why and not rows)
-        text = f"no {table.noun} in {place_of(arguments)}{_of(chosen)}{why and f' ({why})'}"
-        _say(text)
+        say(f"no {table.noun} in {where}{of and f' of {of}'}{why and f' ({why})'}")
     return FOUND if shown else NOT_FOUND
 
 
@@ -112,31 +112,7 @@ def _flag(argument: str) -> str:
     return f"--{argument.replace('_', '-')}"
 
 
-def _number(text: str) -> int:
-    if not text.isascii() or not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number: give 0 or more")
-    return int(text)
-
-
-def _chosen(argument: str, arguments: argparse.Namespace) -> Any:
-    """The value of an option that chooses rows; None if it is not given."""
-    from spark_mq.cli.arguments import parse_moment
-    from spark_mq.sharing.topic_queues import FIRST, LAST
-
-    value = getattr(arguments, argument)
-    if value is None or argument not in ("at", "from_where"):
-        return value
-    word = value.strip().lower()
-    if argument == "from_where" and word in (FIRST, LAST):
-        return word
-    return parse_moment(_flag(argument), value, datetime.now().astimezone())
-
-
 def _answers(table: Table, chosen: Mapping[str, Any], arguments: argparse.Namespace) -> list[tuple[pa.Table, str]]:
-    """The rows of each store, or those of the archive, and why there is none."""
-    from spark_mq.cli.archive.source import archived_store, is_archive
-    from spark_mq.cli.several_stores import answers
-
     version = getattr(arguments, "broker_version", None)
     if table.archived_rows and is_archive(arguments.store, arguments):
         if version is not None:
@@ -153,33 +129,25 @@ def _answers(table: Table, chosen: Mapping[str, Any], arguments: argparse.Namesp
         return of.with_columns(found), of.say(why) if why else ""
 
     how = {} if version is None else {"broker_version": version}
-    return [answer for _, answer in answers(arguments, ask, **how)]
+    return answers(arguments, ask, **how)
 
 
 def _print_cut(found: pa.Table, store: str) -> None:
-    """Print a line on stderr if a table does not have all keys."""
     all_keys = int((found.schema.metadata or {}).get(b"all_keys", found.num_rows))
     if all_keys > found.num_rows:
-        _say(
+        say(
             f"{store}{found.num_rows:,} of {all_keys:,} keys are printed, those of most messages and of most bytes; "
             "--most-keys 0 prints all"
         )
 
 
 def _is_hidden(table: Table, arguments: argparse.Namespace, row: Mapping[str, Any]) -> bool:
-    """Whether the row is one of the broker's own topics that nobody asked for."""
-    from spark_mq.format.system_topic import is_system_topic
-
     if table.name not in _OWN_TOPICS or arguments.all or getattr(arguments, "topic", None) is not None:
         return False
     return is_system_topic(row["topic"])
 
 
 def _print_rows(table: Table, arguments: argparse.Namespace, printer: RowPrinter, rows: _Rows) -> None:
-    from spark_mq.cli.output.terminal import terminal_width
-    from spark_mq.cli.output.text_table import TableStyle, TextTable
-    from spark_mq.cli.several_stores import importance_of, is_of_several
-
     is_several = is_of_several(arguments)
     sums: tuple[Sequence[str], Sequence[Sequence[Any]]] | None = None
     if table.name == "consumer_offsets":
@@ -195,18 +163,13 @@ def _print_rows(table: Table, arguments: argparse.Namespace, printer: RowPrinter
             print()
             TextTable(sums[0], width=terminal_width()).write(sums[1])
 
-    importance = importance_of(arguments, table.importance)
+    importance = ("broker", *table.importance, "store", "cluster") if is_several else table.importance
     style = TableStyle(importance, _LEAST_WIDTH, whole=_WHOLE, sizes=_SIZES, hint=_HINT)
     printer.print(rows, style, print_sums if printer.columns is None else None)
 
 
 def sums_of_topics(rows: _Rows) -> list[tuple[str, int, int, int | None]]:
-    """A line for each topic of several stores, by name.
-
-    Returns:
-        The topic, the number of stores that have it, and the sums of its queues and messages; NULL if the messages of
-        a store are not known.
-    """
+    """A line for each topic of several stores, by name."""
     topics: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         topics.setdefault(row["topic"], []).append(row)
@@ -219,11 +182,7 @@ def sums_of_topics(rows: _Rows) -> list[tuple[str, int, int, int | None]]:
 
 
 def sums_of_lags(rows: _Rows, *names: str) -> list[tuple[Any, ...]]:
-    """A line for all rows that have the same values in columns `names`, by these values.
-
-    Returns:
-        The values, the number of rows, the sum of the lags that are known, and the number of rows whose lag is unknown.
-    """
+    """A line for all rows that have the same values in columns `names`, by these values."""
     lags: dict[tuple[Any, ...], list[int | None]] = {}
     for row in rows:
         lags.setdefault(tuple(row[name] for name in names), []).append(row["lag"])
@@ -233,17 +192,8 @@ def sums_of_lags(rows: _Rows, *names: str) -> list[tuple[Any, ...]]:
     ]
 
 
-def _of(chosen: Mapping[str, Any]) -> str:
-    """The names that were asked for, as the end of a sentence."""
-    named = {"topic": chosen.get("topic"), "group": chosen.get("consumer_group")}
-    given = [f"{what} {name}" for what, name in named.items() if name is not None]
-    return f" of {' and '.join(given)}" if given else ""
-
-
 def _why_no_row(table: Table, chosen: Mapping[str, Any], store: MessageStore) -> str:
     """Similar names, or the names that there are; or what a store without any row lacks."""
-    from spark_mq.errors import first_names, similar
-
     if not table.rows.startswith("spark_mq.store."):
         return ""  # the log would be read again
     every = table.read(store, {}).to_pylist()
@@ -262,13 +212,10 @@ def _why_no_row(table: Table, chosen: Mapping[str, Any], store: MessageStore) ->
 
 def _print_problems(table: Table, arguments: argparse.Namespace, rows: _Rows) -> None:
     """Print one line on stderr, if rows have a problem, or what they say is not known."""
-    from spark_mq.io.location import Location
-    from spark_mq.store.config.store_paths import ABORT
-
     unknown = [row for row in rows if row.get("reason") is not None]
     if unknown:
         name = f"{unknown[0][table.importance[0]]}: {unknown[0]['reason']}"
-        _say(f"the state of {len(unknown)} of {len(rows)} {table.noun}s is UNKNOWN; the first is {name}")
+        say(f"the state of {len(unknown)} of {len(rows)} {table.noun}s is UNKNOWN; the first is {name}")
     found = [row for row in rows if row.get("problem") is not None]
     if not found:
         return
@@ -281,11 +228,10 @@ def _print_problems(table: Table, arguments: argparse.Namespace, rows: _Rows) ->
         may_recover = table.name != "segments" and (Location.resolve(arguments.store) / ABORT).is_file
         broker = "; a broker that runs, or starts again, may complete them itself" if may_recover else ""
         problem = f"{problem}; `spark-mq rebuild` {table.remedy}{broker}"
-    _say(problem)
+    say(problem)
 
 
 def _name_of(row: Mapping[str, Any]) -> str:
-    """Which row it is, and its problem."""
     names = [row.get("file"), row.get("topic"), row.get("commit_log_offset")]
     name = next(str(name) for name in names if name is not None)
     name = f"{name}/{row['queue_id']}" if row.get("topic") == name and "queue_id" in row else name
@@ -293,7 +239,4 @@ def _name_of(row: Mapping[str, Any]) -> str:
     return f"{name}: {row['problem']}"
 
 
-def _say(text: str) -> None:
-    from spark_mq.cli.output.value_text import visible
-
-    print(f"spark-mq: {visible(text)}", file=sys.stderr)
+COMMANDS = tuple(map(_command, TABLES.values()))

@@ -6,17 +6,37 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from spark_mq.cli.output.value_text import size_text
+from spark_mq.cli.output.value_text import counted, size_text
 from spark_mq.format.broker_version import MESSAGE_VERSION_2, BrokerVersions, versions_text
 
 if TYPE_CHECKING:
     from spark_mq.store.boot import Boot
+    from spark_mq.store.config.broker_conf import FileSetting
     from spark_mq.store.store_state import StaleTail, StoreState
 
 
 def verdict(state: StoreState) -> list[str]:
     """The answer, a sentence each: how the broker stopped, whether it starts, what is lost, and what a boot loses."""
-    return [_stop(state), *_starts(state), *_missing(state), *_boots(state)]
+    said = [_stop(state)]
+    if state.obstacles:
+        said.append(f"A broker may not start: {obstacle_text(state.obstacles)}.")
+    missing = sum(gap.size for gap in state.log.gaps)
+    if missing:
+        lost = "the messages in it are lost, unless the files are elsewhere"
+        said.append(f"No segment has {size_text(missing)} of the log: {lost}.")
+    return [*said, *lost_before(state.boots, missing), *_boots(state)]
+
+
+def obstacle_text(obstacles: Sequence[str]) -> str:
+    """The first reason for which a broker does not start, and the number of the others."""
+    return obstacles[0] + (f" ({len(obstacles) - 1:,} more below)" if len(obstacles) > 1 else "")
+
+
+def setting_line(setting: FileSetting, width: int = 15) -> str:
+    """The line of a setting that was assumed, in the details of a report."""
+    if setting.name.islower():
+        return f"  {setting.name:<{width}} {setting.value} ({setting.source})"
+    return f"  {setting.name}={setting.value} ({setting.source})"
 
 
 def _stop(state: StoreState) -> str:
@@ -27,20 +47,6 @@ def _stop(state: StoreState) -> str:
         return "Stopped cleanly."
     locked = "whether a broker runs on the store is not known" if stop.is_running is None else "no broker runs on it"
     return f"Not stopped cleanly: the file abort is there, and {locked}."
-
-
-def _starts(state: StoreState) -> Iterator[str]:
-    if state.obstacles:
-        more = f" ({len(state.obstacles) - 1:,} more below)" if len(state.obstacles) > 1 else ""
-        yield f"A broker may not start: {state.obstacles[0]}{more}."
-
-
-def _missing(state: StoreState) -> Iterator[str]:
-    """What is lost before any boot."""
-    if state.log.gaps:
-        size = size_text(sum(gap.size for gap in state.log.gaps))
-        yield f"No segment has {size} of the log: the messages in it are lost, unless the files are elsewhere."
-    yield from lost_before(state.boots, sum(gap.size for gap in state.log.gaps))
 
 
 def lost_before(boots: Sequence[Boot], missing_bytes: int = 0) -> Iterator[str]:
@@ -93,8 +99,7 @@ def losses(boot: Boot) -> list[str]:
     if boot.shifted:
         said.append(f"gives {least}{messages(boot.shifted)} a wrong queue offset")
     if boot.revived:
-        records = f"{boot.revived:,} record{'' if boot.revived == 1 else 's'}"
-        said.append(f"takes {records} after the live end, old or damaged, for live ones")
+        said.append(f"takes {counted(boot.revived, 'record')} after the live end, old or damaged, for live ones")
     if boot.unindexed is not None:
         said.append("leaves messages without index entries")
     return said
@@ -107,20 +112,25 @@ def _no_loss(state: StoreState, boot: Boot) -> str:
         return "is not known to lose messages"
     if state.obstacles:
         return "what it loses is not known before it can start"
-    return f"what it loses is not known without `spark-mq state {_path(state)} --full`: a quick look saw no loss"
+    path = shlex.quote(state.store)
+    return f"what it loses is not known without `spark-mq state {path} --full`: a quick look saw no loss"
 
 
 def remedies(state: StoreState) -> list[str]:
     """What to do, a paragraph each."""
     said = [f"Repair this first, or the broker may not start: {obstacle}" for obstacle in state.obstacles]
+    path, log = shlex.quote(state.store), shlex.quote(f"{state.store}/commitlog")
     if state.log.gaps:
-        said.append(f"Put the missing segments into {shlex.quote(f'{state.store}/commitlog')} if they are elsewhere.")
+        said.append(f"Put the missing segments into {log} if they are elsewhere.")
     if state.log.stale_tail is not None:
-        said.append(_without_tail(state, state.log.stale_tail))
+        said.append(
+            f"Old records follow the live end at commit log offset {state.log.stale_tail.start:,}. First `spark-mq "
+            f"repair {path} --apply`, which zeroes them, and keeps a copy."
+        )
     if any(boot.gone for boot in state.boots):
         said.append(
             "The log is older than its queues or its index: if there is a newer copy of the last segment, put it into "
-            f"{shlex.quote(f'{state.store}/commitlog')} before a broker starts."
+            f"{log} before a broker starts."
         )
     cutting = [boot for boot in state.boots if boot.cut_bytes]
     if cutting:
@@ -132,11 +142,10 @@ def remedies(state: StoreState) -> list[str]:
         said.append("If the segments are in another folder (storePathCommitLog), link them into commitlog/ first.")
     if any(boot.unindexed for boot in state.boots):
         said.append(
-            f"For the index: `spark-mq rebuild {_path(state)} --only index --replace` while no broker runs. It builds "
-            "all index files from the log, and writes a checkpoint with which a recovery keeps them."
+            f"For the index: `spark-mq rebuild {path} --only index --replace` while no broker runs. It builds all "
+            "index files from the log, and writes a checkpoint with which a recovery keeps them."
         )
-    if not said:
-        said.append(_nothing(state))
+    said = said or [_nothing(state)]
     if len({(boot.cut_bytes, boot.lost, boot.shifted, boot.unindexed) for boot in state.boots}) > 1:
         said.append("The versions differ: --broker-version V prints only the one that starts next.")
     return said
@@ -146,19 +155,19 @@ def _nothing(state: StoreState) -> str:
     if state.last_stop.is_running:
         return "Nothing. After the broker has stopped, ask again."
     if not all(boot.is_full for boot in state.boots):
-        return f"Before a broker starts: `spark-mq check {_path(state)}`, which reads the whole log."
+        return f"Before a broker starts: `spark-mq check {shlex.quote(state.store)}`, which reads the whole log."
     if any(boot.damaged_bytes for boot in state.boots):
-        return f"`spark-mq verify {_path(state)}` names the damage of the log. The broker can start."
+        return f"`spark-mq verify {shlex.quote(state.store)}` names the damage of the log. The broker can start."
     if state.last_stop.is_clean:
         return "Nothing. Start the broker."
     return "Start the broker, and keep the file abort: because of it, the broker completes queues and index."
 
 
 def _of_losses(state: StoreState, losing: Sequence[Boot]) -> Iterator[str]:
-    names = versions_text(boot.rules for boot in losing)
+    names, path = versions_text(boot.rules for boot in losing), shlex.quote(state.store)
     yield (
-        f"Do not start a broker of {names} on the store as it is. First `spark-mq repair {_path(state)} --apply`, "
-        "which adds the missing units and index entries from the log."
+        f"Do not start a broker of {names} on the store as it is. First `spark-mq repair {path} --apply`, which adds "
+        "the missing units and index entries from the log."
     )
     forced = [boot for boot in state.forced_boots if boot.rules in {one.rules for one in losing}]
     if forced and all(boot.is_full and not (boot.lost or boot.shifted or boot.cut_bytes) for boot in forced):
@@ -170,26 +179,15 @@ def _of_losses(state: StoreState, losing: Sequence[Boot]) -> Iterator[str]:
 
 
 def _of_cuts(state: StoreState, cutting: Sequence[Boot]) -> str:
-    names = versions_text(boot.rules for boot in cutting)
+    names, path = versions_text(boot.rules for boot in cutting), shlex.quote(state.store)
     if len(cutting) < len(state.boots) or not any(boot.rules.decide(MESSAGE_VERSION_2) for boot in cutting):
         others = "a version that does not cut it, or find out why"
     else:
         others = "a copy of the segment from a replica, or find out why"
     return (
-        f"Do not start a broker of {names}: it cuts the log. Use {others}: `spark-mq recover {_path(state)} --as V` "
-        f"says where, and `spark-mq verify {_path(state)}` names the damage."
+        f"Do not start a broker of {names}: it cuts the log. Use {others}: `spark-mq recover {path} --as V` "
+        f"says where, and `spark-mq verify {path}` names the damage."
     )
-
-
-def _without_tail(state: StoreState, tail: StaleTail) -> str:
-    return (
-        f"Old records follow the live end at commit log offset {tail.start:,}. First `spark-mq repair {_path(state)} "
-        "--apply`, which zeroes them, and keeps a copy."
-    )
-
-
-def _path(state: StoreState) -> str:
-    return shlex.quote(state.store)
 
 
 def at_least(boot: Boot) -> str:
@@ -199,12 +197,12 @@ def at_least(boot: Boot) -> str:
 
 def messages(count: int) -> str:
     """A number of messages as text."""
-    return f"{count:,} message{'' if count == 1 else 's'}"
+    return counted(count, "message")
 
 
 def stale_count(tail: StaleTail) -> str:
     """A number of stale records as text."""
-    return f"{tail.count:,} old record{'' if tail.count == 1 else 's'} ({size_text(tail.stop - tail.start)})"
+    return f"{counted(tail.count, 'old record')} ({size_text(tail.stop - tail.start)})"
 
 
 def joined(parts: Sequence[str]) -> str:

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from spark_mq.cli.arguments import add_check_settings, broker_conf_path
+from spark_mq.cli.arguments import broker_conf_path
+from spark_mq.cli.command import command
 from spark_mq.cli.exit_status import COULD_NOT_RUN, SOUND, UNSOUND
-from spark_mq.cli.output import visible
-from spark_mq.cli.output.terminal import print_report
+from spark_mq.cli.output import say
+from spark_mq.cli.output.terminal import print_answer, print_report
 from spark_mq.cli.progress_printer import ProgressPrinter
 from spark_mq.cli.spark import given_settings, spark_errors, spark_session
-from spark_mq.errors import OptionError, SparkMqError
+from spark_mq.errors import OptionError, SparkMqError, similar_names
+from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.disk_use import size_text
+from spark_mq.verifier.codes import CODES
 
 if TYPE_CHECKING:
     from spark_mq.verifier.finding import Finding
     from spark_mq.verifier.result import VerifyReport
-
-EPILOG = """\
-A store that is checked is never changed, and its broker can run: what is newer than the end of the log at the start is
-left out. --explain lists all codes if CODE is `all`.
-
-exit status: 0 sound: nothing, or only notes; 1 not sound: findings from warning up; 2 could not run: an argument or its
-value is wrong, or a file cannot be read; 130 interrupted (Ctrl-C).
-"""
 
 _KERNELS = (
     "frames", "big_endian", "dispatch", "index_keys", "crc", "properties", "fields", "columns", "index_put",
@@ -33,44 +28,44 @@ _KERNELS = (
 """The modules of the kernels that a check calls, in the order in which it needs them."""
 
 
-def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command and its arguments."""
-    command = commands.add_parser(
-        "verify",
-        help="check everything in a store against its commit log",
-        description="Check everything in a store against its commit log: records, segments, queues, index, config/.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    command.add_argument("store", metavar="STORE", nargs="?", help="the broker's store directory (storePathRootDir)")
-    command.add_argument(
-        "--quick",
-        action="store_true",
-        help="do not read the whole log, and start no Spark: check names, sizes, headers, both ends of files, config/",
-    )
-    command.add_argument(
-        "--report", metavar="FILE", help="write all findings to FILE: JSON lines, or Parquet if it ends with .parquet"
-    )
-    command.add_argument("--explain", metavar="CODE", help="explain a code of a finding; without STORE")
-    add_check_settings(command)
-    command.set_defaults(run=run)
+@command(
+    "verify",
+    """
+    [STORE]             the broker's store directory (storePathRootDir)
+    --quick             do not read the whole log, and start no Spark: check names, sizes, headers, both ends of files,
+                        config/
+    --report FILE       write all findings to FILE: JSON lines, or Parquet if it ends with .parquet
+    --explain CODE      explain a code of a finding; without STORE
+    --broker-conf FILE  the broker's settings file, for file sizes, slots and entries, and delay levels
+    --scratch DIR
+    --split-size SIZE
+    --json
+    --quiet
+    --spark-conf KEY=VALUE
+    --packages COORDINATES
+    """,
+    description="""
+    Check everything in a store against its commit log: records, segments, queues, index, config/.
+    """,
+    epilog="""
+    A store that is checked is never changed, and its broker can run: what is newer than the end of the log at the start
+    is left out. --explain lists all codes if CODE is `all`.
 
-
-def run(arguments: argparse.Namespace) -> int:
+    exit status: 0 sound: nothing, or only notes; 1 not sound: findings from warning up; 2 could not run: an argument or
+    its value is wrong, or a file cannot be read; 130 interrupted (Ctrl-C).
+    """,
+    split_size="128m",
+)
+def verify(arguments: argparse.Namespace) -> int:
     """Check the store, and print the report; returns the exit status."""
     try:
         return _explain(arguments.explain) if arguments.explain is not None else _verify(arguments)
     except (SparkMqError, OSError) as error:
-        text = str(error) if isinstance(error, SparkMqError) else visible(str(error))
-        print(f"spark-mq: {text}", file=sys.stderr)
+        say(str(error))
         return COULD_NOT_RUN
 
 
 def _explain(name: str) -> int:
-    from spark_mq.errors import similar_names
-    from spark_mq.verifier.codes import CODES
-
     if name == "all":
         for each, code in CODES.items():
             print(f"{code.severity:8}{each:24}{code.meaning}")
@@ -86,8 +81,6 @@ def _explain(name: str) -> int:
 
 
 def _verify(arguments: argparse.Namespace) -> int:
-    from spark_mq.store.config.broker_conf import BrokerConf
-
     if arguments.store is None:
         raise OptionError("verify needs a STORE, or --explain CODE")
     conf = broker_conf_path(arguments.broker_conf, arguments.store)
@@ -101,20 +94,15 @@ def _verify(arguments: argparse.Namespace) -> int:
             write_findings(arguments.report, found.to_batches())
     else:
         report = _verify_with_spark(arguments, conf)
-    if arguments.json:
-        print(report.to_json())
-    else:
-        print_report("\n".join(report_lines(report, arguments.report)))
+    print_answer(arguments.json, report.to_json, lambda: report_lines(report, arguments.report))
     return SOUND if report.is_sound else UNSOUND
 
 
 def _verify_with_spark(arguments: argparse.Namespace, conf: str | None) -> VerifyReport:
-    from spark_mq.source.options import MIN_SPLIT_SIZE, parse_size
     from spark_mq.verifier.verify_request import VerifyRequest
 
-    # Wrong arguments, and a path that is not a store, are found before a JVM starts.
-    split_size = parse_size("--split-size", arguments.split_size, MIN_SPLIT_SIZE)
-    request = VerifyRequest.of(arguments.store, conf, arguments.scratch, split_size)
+    # A path that is not a store is found before a JVM starts.
+    request = VerifyRequest.of(arguments.store, conf, arguments.scratch, arguments.split_size)
     with spark_errors(), ProgressPrinter(is_quiet=arguments.quiet) as progress:
         progress.announce("starting Spark")
         with spark_session("spark-mq verify", given=given_settings(arguments), kernels=_KERNELS) as spark:
@@ -130,14 +118,8 @@ def _verify_with_spark(arguments: argparse.Namespace, conf: str | None) -> Verif
 
 
 def report_lines(report: VerifyReport, report_file: str | None = None) -> Iterator[str]:
-    """The lines of a report: counts, then each code with its first findings, and the verdict in the last line.
-
-    Args:
-        report_file: The file that has all findings; None if there is none.
-    """
-    from spark_mq.store.disk_use import size_text
-
-    yield f"check of {visible(report.store)}"
+    """The lines of a report: counts, then each code with its first findings, and the verdict in the last line."""
+    yield f"check of {report.store}"
     if report.messages is None:
         yield f"  log             {size_text(report.log_bytes)}, not read"
         yield f"  queues          {report.queues:,}, of which both ends were checked"
@@ -155,11 +137,11 @@ def report_lines(report: VerifyReport, report_file: str | None = None) -> Iterat
         for finding in shown:
             yield f"  where           {_place(finding)}"
             if finding.expected is not None:
-                yield f"    expected      {visible(finding.expected)}"
+                yield f"    expected      {finding.expected}"
             if finding.found is not None:
-                yield f"    found         {visible(finding.found)}"
+                yield f"    found         {finding.found}"
         if count > len(shown):
-            where = f"{visible(report_file)} has all of them" if report_file else "--report FILE writes all of them"
+            where = f"{report_file} has all of them" if report_file else "--report FILE writes all of them"
             yield f"  more            {count - len(shown):,}; {where}"
         yield f"  do              {code.remedy}"
     if report.counts:
@@ -169,13 +151,12 @@ def report_lines(report: VerifyReport, report_file: str | None = None) -> Iterat
 
 
 def _place(finding: Finding) -> str:
-    """Where a finding is, in one line."""
-    parts = [visible(finding.file)] if finding.file is not None else []
+    parts = [finding.file] if finding.file is not None else []
     if finding.position is not None:
         parts.append(f"byte {finding.position}")
     if finding.topic is not None and (finding.file is None or finding.topic not in finding.file):
         queue = "" if finding.queue_id is None else f" queue {finding.queue_id}"
-        parts.append(f"topic {visible(finding.topic)}{queue}")
+        parts.append(f"topic {finding.topic}{queue}")
     if finding.commit_log_offset is not None:
         parts.append(f"commit log offset {finding.commit_log_offset}")
     return ", ".join(parts)

@@ -31,9 +31,6 @@ def with_all(stores: Mapping[str, Store]) -> Mapping[str, Store]:
     """The stores, and if there are several, the store `all`, whose tables are the unions of theirs.
 
     There is no such store if one of the stores is called so, or is several stores itself.
-
-    Args:
-        stores: The stores, by name. In column `store` of the union, they have these names.
     """
     if len(stores) < 2 or ALL in map(str.lower, stores) or any(map(is_of_several, stores.values())):
         return stores

@@ -39,12 +39,7 @@ _DESCRIBE = re.compile(
 
 @dataclass(frozen=True)
 class CatalogAnswer:
-    """The rows of an answer.
-
-    Attributes:
-        columns: The names of the columns, which are all of type STRING.
-        with_session_tables: If not None, the rows of this statement of Spark belong to the answer, too.
-    """
+    """The rows of an answer."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str | None, ...], ...]
@@ -61,10 +56,6 @@ def answer_statement(
 
     `SHOW TABLES [IN store] [LIKE 'pattern']` has Spark's patterns: `*` is any text, `|` means or. Without `IN`, the
     answer also has the tables of the session. `DESCRIBE [TABLE] [EXTENDED] store.table [column]` has Spark's columns.
-
-    Args:
-        named: Tables that Spark knows under another name.
-        is_taken: Whether the session has a table or view of this name.
     """
     plain = without_comments(text)
     show = _SHOW.fullmatch(plain)
@@ -75,11 +66,7 @@ def answer_statement(
 
 
 def with_spark_names(text: str, stores: Collection[str], named: NamedTables) -> str:
-    """The text of a `DESCRIBE` of a table that Spark knows under another name, with that name; else the text itself.
-
-    Args:
-        named: Tables that Spark knows under another name.
-    """
+    """The text of a `DESCRIBE` of a table that Spark knows under another name, with that name; else the text itself."""
     plain = without_comments(text)
     describe = _DESCRIBE.fullmatch(plain)
     if describe is None:
@@ -95,7 +82,10 @@ def _tables(show: re.Match[str], stores: Mapping[str, Store], named: NamedTables
     comments: dict[str, dict[str, str]] = {
         store: {table.name: table.summary for table in TABLES.values()} for store in stores
     }
-    comments |= {owner: {table: _archive_comment(table) for table in named[owner]} for owner in named}
+    comments |= {
+        owner: {table: _ARCHIVE_COMMENTS.get(table) or TABLES[table].summary for table in named[owner]}
+        for owner in named
+    }
     columns = ("namespace", "tableName", "description")
     session_tables = None
     if show["store"] is None:
@@ -114,11 +104,6 @@ def _tables(show: re.Match[str], stores: Mapping[str, Store], named: NamedTables
         if matches(table)
     ]
     return CatalogAnswer(columns, tuple(rows), session_tables)
-
-
-def _archive_comment(table: str) -> str:
-    """What the rows of an archive's table are; those of what messages mean are as those of a store."""
-    return _ARCHIVE_COMMENTS.get(table) or TABLES[table].summary
 
 
 def _matcher(literal: str | None) -> Callable[[str], bool]:
@@ -167,13 +152,14 @@ def _description(
 
 
 def _details(name: str, store: Store, table: str) -> list[tuple[str, str, str]]:
-    """The rows that EXTENDED adds, in Spark's form."""
     options = options_of(store, table)
     others = ", ".join(
         f"{key}={'***' if key in SECRET_OPTIONS else value}"
         for key, value in options.items()
         if key not in ("path", "table", "paths", "stores")
     )
+    location = options.get("stores", options.get("paths", options.get("path", "")))
+    is_list = "path" not in options and location.lstrip().startswith("[")
     return [
         ("", "", ""),
         ("# Detailed Table Information", "", ""),
@@ -181,17 +167,9 @@ def _details(name: str, store: Store, table: str) -> list[tuple[str, str, str]]:
         ("Table", table, ""),
         ("Comment", TABLES[table].summary, ""),
         ("Provider", "rocketmq", ""),
-        ("Location", _location(options), ""),
+        ("Location", "the stores of this query" if is_list else shown(location), ""),
         *([("Options", others, "")] if others else []),
     ]
-
-
-def _location(options: Mapping[str, str]) -> str:
-    """The path of a store, or where several stores are named."""
-    several = options.get("stores", options.get("paths"))
-    if several is None:
-        return shown(options["path"])
-    return "the stores of this query" if several.lstrip().startswith("[") else shown(several)
 
 
 def _column_comment(table: str, column: str, columns: TableColumns) -> str:

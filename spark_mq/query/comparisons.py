@@ -43,14 +43,13 @@ _OPERATORS: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*
 def constant(statement: Statement, node: exp.Expr) -> str | None:
     """The SQL text of a constant; None if the node is not certainly a constant."""
     if isinstance(node, exp.Literal):
-        return _literal(statement, node)
+        text = statement.source(node)
+        return text if text is not None and (_QUOTED if node.is_string else _DIGITS).fullmatch(text) else None
     if isinstance(node, exp.Placeholder):
-        name = node.this
-        return f":{name}" if isinstance(name, str) and name else None
-    if isinstance(node, exp.Paren):
-        return _within("({})", statement, node.this)
-    if isinstance(node, exp.Neg):
-        return _within("(-{})", statement, node.this)
+        return f":{node.this}" if isinstance(node.this, str) and node.this else None
+    if isinstance(node, exp.Paren | exp.Neg):
+        text = constant(statement, node.this)
+        return None if text is None else f"({text})" if isinstance(node, exp.Paren) else f"(-{text})"
     if isinstance(node, exp.Cast):
         return _cast(statement, node)
     if isinstance(node, exp.Interval):
@@ -59,18 +58,6 @@ def constant(statement: Statement, node: exp.Expr) -> str | None:
         left, right = constant(statement, node.left), constant(statement, node.right)
         return None if left is None or right is None else f"({left} {_OPERATORS[type(node)]} {right})"
     return None
-
-
-def _within(template: str, statement: Statement, node: exp.Expr) -> str | None:
-    text = constant(statement, node)
-    return None if text is None else template.format(text)
-
-
-def _literal(statement: Statement, node: exp.Literal) -> str | None:
-    text = statement.source(node)
-    if text is None or not (_QUOTED if node.is_string else _DIGITS).fullmatch(text):
-        return None
-    return text
 
 
 def _cast(statement: Statement, node: exp.Cast) -> str | None:
@@ -87,7 +74,7 @@ def _cast(statement: Statement, node: exp.Cast) -> str | None:
         return None if before is None else statement.text[before.start() : span[1]]
     if not node.this.is_string and literal[-1] in _LITERAL_SUFFIX:
         return literal if _DIGITS.fullmatch(literal[:-1]) else None
-    text = _literal(statement, node.this)
+    text = constant(statement, node.this)
     return None if text is None else f"try_cast({text} AS {type_name})"
 
 
@@ -137,13 +124,7 @@ _LISTS = (Comparator.IN, Comparator.NOT_IN, Comparator.CONTAINS)
 
 @dataclass(frozen=True)
 class Comparison:
-    """A comparison that is never true for NULL.
-
-    Attributes:
-        column: The column's name, in lower case.
-        comparator: How the column is compared.
-        values: The constants, as SQL text; several only for IN, NOT IN and CONTAINS.
-    """
+    """A comparison that is never true for NULL."""
 
     column: str
     comparator: Comparator
@@ -156,12 +137,8 @@ class Comparison:
         return f"{self.column} {self.comparator} ({', '.join(self.values)})"
 
 
-@dataclass(frozen=True, eq=False)
-class ColumnComparison:
-    """A comparison, and the node of the column that it compares."""
-
-    node: exp.Column
-    comparison: Comparison
+ColumnComparison = tuple[exp.Column, Comparison]
+"""A comparison, after the node of the column that it compares."""
 
 
 def comparisons(statement: Statement, condition: exp.Expr) -> Iterator[ColumnComparison]:
@@ -197,18 +174,13 @@ def _alternatives(statement: Statement, condition: exp.Or) -> ColumnComparison |
     alternatives = [item for item in found if item is not None]
     if len(alternatives) < len(found):
         return None
-    first = alternatives[0]
-    if first.comparison.comparator not in (Comparator.IN, Comparator.CONTAINS) or any(
-        item.comparison.comparator != first.comparison.comparator or not _is_same(item.node, first.node)
-        for item in alternatives
-    ):
+    kinds = {
+        (comparison.comparator, tuple(part.name.lower() for part in node.parts)) for node, comparison in alternatives
+    }
+    node, first = alternatives[0]
+    if len(kinds) > 1 or first.comparator not in (Comparator.IN, Comparator.CONTAINS):
         return None
-    values = tuple(value for item in alternatives for value in item.comparison.values)
-    return replace(first, comparison=replace(first.comparison, values=values))
-
-
-def _is_same(left: exp.Column, right: exp.Column) -> bool:
-    return [part.name.lower() for part in left.parts] == [part.name.lower() for part in right.parts]
+    return node, replace(first, values=tuple(value for _, item in alternatives for value in item.values))
 
 
 def _between(statement: Statement, condition: exp.Between) -> Iterator[ColumnComparison]:
@@ -221,25 +193,21 @@ def _between(statement: Statement, condition: exp.Between) -> Iterator[ColumnCom
 
 
 def _comparison(statement: Statement, condition: exp.Expr) -> ColumnComparison | None:
+    comparator = _COMPARATORS.get(type(condition))
     if isinstance(condition, exp.Not) and isinstance(condition.this, exp.In):
-        return _membership(statement, condition.this, Comparator.NOT_IN)
+        condition, comparator = condition.this, Comparator.NOT_IN
     if isinstance(condition, exp.In):
-        return _membership(statement, condition, Comparator.IN)
+        is_list = not any(value for name, value in condition.args.items() if name not in ("this", "expressions"))
+        comparator = comparator or Comparator.IN
+        return _column_comparison(statement, condition.this, comparator, condition.expressions) if is_list else None
     if isinstance(condition, exp.ArrayContains):
         return _column_comparison(statement, condition.this, Comparator.CONTAINS, [condition.expression])
-    comparator = _COMPARATORS.get(type(condition))
     if comparator is None:
         return None
     left, right = condition.this, condition.expression
     if isinstance(_without_parentheses(left), exp.Column):
         return _column_comparison(statement, left, comparator, [right])
     return _column_comparison(statement, right, _MIRRORED[comparator], [left])
-
-
-def _membership(statement: Statement, condition: exp.In, comparator: Comparator) -> ColumnComparison | None:
-    if any(value for name, value in condition.args.items() if name not in ("this", "expressions")):
-        return None
-    return _column_comparison(statement, condition.this, comparator, condition.expressions)
 
 
 def _column_comparison(
@@ -252,7 +220,7 @@ def _column_comparison(
     values = tuple(text for text in texts if text is not None)
     if not values or len(values) < len(texts):
         return None
-    return ColumnComparison(column, Comparison(column.name.lower(), comparator, values))
+    return column, Comparison(column.name.lower(), comparator, values)
 
 
 def _without_parentheses(node: exp.Expr) -> exp.Expr:

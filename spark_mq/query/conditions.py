@@ -30,14 +30,6 @@ KNOWN_VALUES = {TRANSACTION_TYPE: TRANSACTION_TYPE_NAMES}
 ELEMENT_COLUMNS = {KEYS: KEY}
 """By column that is an array: the column of conditions on its elements."""
 
-_OPERATORS = {
-    Comparator.IN: Operator.IN,
-    Comparator.LESS: Operator.LESS,
-    Comparator.LESS_OR_EQUAL: Operator.LESS_OR_EQUAL,
-    Comparator.GREATER: Operator.GREATER,
-    Comparator.GREATER_OR_EQUAL: Operator.GREATER_OR_EQUAL,
-}
-
 
 @dataclass(frozen=True)
 class Constant:
@@ -119,7 +111,7 @@ def _condition(comparison: Comparison, values: tuple[Value, ...], can_search: bo
         return Condition(comparison.column, Operator.IN, others)
     if comparison.comparator == Comparator.CONTAINS:
         return Condition(ELEMENT_COLUMNS[comparison.column], Operator.IN, values) if can_search else None
-    return Condition(comparison.column, _OPERATORS[comparison.comparator], values)
+    return Condition(comparison.column, Operator(comparison.comparator.lower()), values)
 
 
 def _plain_values(data_type: str, constants: Iterable[Constant]) -> tuple[Value, ...] | None:

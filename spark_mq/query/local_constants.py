@@ -33,11 +33,7 @@ _NUMBER = re.compile(r"\(?(-?\d{1,19})L?\)?")
 
 
 def evaluate(comparisons: Sequence[TypedComparison], zone: tzinfo | None) -> Constants:
-    """The values of those constants of comparisons that need no Spark.
-
-    Args:
-        zone: The session's time zone; None for the zone of this process.
-    """
+    """The values of those constants of comparisons that need no Spark."""
     values = {}
     for text, is_instant in constants_of(comparisons):
         constant = _instant(text, zone) if is_instant else _plain(text)
@@ -47,7 +43,6 @@ def evaluate(comparisons: Sequence[TypedComparison], zone: tzinfo | None) -> Con
 
 
 def _plain(text: str) -> Constant | None:
-    """The constant as text or as an integer."""
     number = _NUMBER.fullmatch(text)
     if number is not None:
         value = int(number[1])
@@ -81,7 +76,6 @@ def _integer(node: exp.Expr) -> int | None:
 
 
 def _instant(text: str, zone: tzinfo | None) -> Constant | None:
-    """The constant as an instant."""
     tree = _parsed(text)
     moment = None if tree is None else _moment(tree, zone)
     if tree is None or moment is None:

@@ -13,9 +13,7 @@ from spark_mq.query.comparisons import Comparison, TableColumns
 from spark_mq.query.predicate_pushdown import PredicatePushdown, used_names
 from spark_mq.query.scope import (
     PLAIN_RELATION_ARGS,
-    JoinTree,
     Relation,
-    UnknownJoinError,
     has_only,
     join_tree,
     merged_columns,
@@ -67,11 +65,8 @@ class QueryPlan:
         return self.template.replace("{{", "{").replace("}}", "}")
 
 
-@dataclass(frozen=True)
-class _Edit:
-    start: int
-    stop: int
-    text: str
+_Edit = tuple[int, int, str]
+"""The start and the stop (exclusive) of a part of the text, and what takes its place."""
 
 
 def plan_references(
@@ -103,9 +98,7 @@ def plan_references(
     if statement is None:
         return unchanged
     tables = resolve_tables(statement.root, stores, is_taken, named)
-    if tables.store_tables:
-        _check_kind(statement, tables)
-    _check_target(statement, tables)
+    _check_kind(statement, tables)
     if not tables.store_tables and not tables.named_tables:
         return unchanged
     return _Planner(statement, tables, columns, several).plan()
@@ -122,29 +115,21 @@ def may_name(query: str, stores: Collection[str], named: NamedTables | None = No
 
 
 def _check_kind(statement: Statement, tables: ResolvedTables) -> None:
-    """Check that the statement is of a kind that can read stores, and forget the table that it writes."""
+    """Check that the statement can read stores, and writes none of these tables; forget the table that it writes."""
     root = statement.root
     target = root.this if isinstance(root, exp.Insert | exp.Create) else None
     for table in [] if target is None else target.find_all(exp.Table):
         written = tables.store_tables.pop(id(table), None)
         if written is not None and table.db:  # an unqualified name is a table that Spark has, or will have
             raise OptionError(f"{written.store}.{written.table} is a table of a store, and stores are read-only")
-    if not tables.store_tables:
-        return
+        if id(table) in tables.named_tables:
+            raise OptionError(f"{table.db}.{table.name} is a table of an archive, and is read-only here")
     keeps_query = isinstance(root, exp.Create) and (root.kind or "").upper() != "TABLE"
-    if keeps_query or not isinstance(root, exp.Query | exp.Insert | exp.Create):
+    if tables.store_tables and (keeps_query or not isinstance(root, exp.Query | exp.Insert | exp.Create)):
         raise OptionError(
             "a store's table can be read by queries, INSERT and CREATE TABLE ... AS; for a view of a query call "
             "createOrReplaceTempView on its DataFrame"
         )
-
-
-def _check_target(statement: Statement, tables: ResolvedTables) -> None:
-    """Check that a statement does not write a table with another name: an archive is written by its own command."""
-    target = statement.root.this if isinstance(statement.root, exp.Insert | exp.Create) else None
-    for table in [] if target is None else target.find_all(exp.Table):
-        if id(table) in tables.named_tables:
-            raise OptionError(f"{table.db}.{table.name} is a table of an archive, and is read-only here")
 
 
 class _Planner:
@@ -177,10 +162,10 @@ class _Planner:
             references.append(
                 Reference(name, table.store, table.table, self._columns_of(table), tuple(dict.fromkeys(comparisons)))
             )
-            edits.append(_Edit(*self._span(table.node), f"{{{name}}}{self._alias(table.node)}"))
-        for named in self._tables.named_tables.values():
-            edits.append(_Edit(*self._span(named.node), f"{_escaped(named.sql_name)}{self._alias(named.node)}"))
-        names = tuple(named.sql_name for named in self._tables.named_tables.values())
+            edits.append((*self._span(table.node), f"{{{name}}}{self._alias(table.node)}"))
+        for node, name in self._tables.named_tables.values():
+            edits.append((*self._span(node), f"{_escaped(name)}{self._alias(node)}"))
+        names = tuple(name for _, name in self._tables.named_tables.values())
         return QueryPlan(_edited(self._statement.text, edits), tuple(references), names)
 
     def _column_names(self, table: exp.Table) -> frozenset[str] | None:
@@ -188,7 +173,6 @@ class _Planner:
         return None if store_table is None else self._columns(store_table).all
 
     def _span(self, table: exp.Table) -> tuple[int, int]:
-        """Start and stop (exclusive) of the table's name in the text."""
         first = self._statement.span(table.args.get("db") or table.this)
         last = self._statement.span(table.this)
         if first is None or last is None:
@@ -216,7 +200,7 @@ class _Planner:
 
     def _extra_columns(self, table: StoreTable, select: exp.Select) -> Iterator[str]:
         """The table's extra columns that the SELECT certainly uses."""
-        tree = self._join_tree(select)
+        tree = join_tree(select, self._column_names)
         extra = self._columns(table).extra
         if tree is None or not extra:
             return
@@ -227,27 +211,20 @@ class _Planner:
                 if relation is not None and relation.node is table.node:
                     yield column.name.lower()
 
-    def _join_tree(self, select: exp.Select) -> JoinTree | None:
-        try:
-            return join_tree(select, self._column_names)
-        except UnknownJoinError:
-            return None
-
     def _stripped_qualifiers(self) -> Iterator[_Edit]:
         """Edits that delete the store's name in `prod.messages.topic`: a reference has only the table's name."""
         for column in self._statement.root.find_all(exp.Column):
             if column.args.get("db") and self._is_of_store(column):
                 start, stop = (self._statement.span(column.args[part]) for part in ("db", "table"))
                 if start is not None and stop is not None:
-                    yield _Edit(start[0], stop[0], "")
+                    yield start[0], stop[0], ""
 
     def _is_of_store(self, column: exp.Column) -> bool:
-        """Whether a column's qualifier `prod.messages` means a reference."""
         qualifier = qualifier_of(column)
         in_scope: list[Relation] = []
         select = column.find_ancestor(exp.Select)
         while select is not None:
-            tree = self._join_tree(select)
+            tree = join_tree(select, self._column_names)
             in_scope += [] if tree is None else relations_of(tree)
             if any(item.has_name(qualifier) and self._tables.is_replaced(item.node) for item in in_scope):
                 if sum(item.has_name(qualifier[-1:]) for item in in_scope) > 1:
@@ -259,9 +236,9 @@ class _Planner:
 
 def _edited(text: str, edits: list[_Edit]) -> str:
     pieces, position = [], 0
-    for edit in sorted(edits, key=lambda edit: edit.start):
-        pieces += [_escaped(text[position : edit.start]), edit.text]
-        position = edit.stop
+    for start, stop, new in sorted(edits):
+        pieces += [_escaped(text[position:start]), new]
+        position = stop
     return "".join([*pieces, _escaped(text[position:])])
 
 

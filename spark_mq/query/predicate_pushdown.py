@@ -23,9 +23,7 @@ from spark_mq.query.comparisons import ColumnComparison, Comparison, comparisons
 from spark_mq.query.scope import (
     PLAIN_RELATION_ARGS,
     ColumnLookup,
-    JoinTree,
     Relation,
-    UnknownJoinError,
     has_only,
     is_merged,
     join_tree,
@@ -130,7 +128,7 @@ class PredicatePushdown:
 
     def _of_select(self, select: exp.Select) -> Iterator[tuple[Relation, Comparison]]:
         """The comparisons of the WHERE and ON clauses of one SELECT, each with a relation that it filters."""
-        tree = self._join_tree(select)
+        tree = join_tree(select, self._columns)
         if tree is None or not has_only(select, _SELECT_ARGS):
             return
         merged = merged_columns(tree)
@@ -144,12 +142,6 @@ class PredicatePushdown:
                 for relation, comparison in _resolved(comparisons(self._statement, join.condition), in_scope, merged):
                     if relation in filtered:
                         yield relation, comparison
-
-    def _join_tree(self, select: exp.Select) -> JoinTree | None:
-        try:
-            return join_tree(select, self._columns)
-        except UnknownJoinError:
-            return None
 
     def _push_down(self, relation: Relation, comparison: Comparison) -> None:
         """Record the comparison for the store's table that the relation is, or from which it copies the column."""
@@ -168,14 +160,14 @@ class PredicatePushdown:
         """The SELECT whose rows a relation has; None if another relation has them, too."""
         select: exp.Expr | None = node.this if isinstance(node, exp.Subquery) else None
         if id(node) in self._tables.cte_tables:
-            cte = self._tables.cte_tables[id(node)].cte
+            _, cte = self._tables.cte_tables[id(node)]
             if is_plain_cte(cte) and len(self._tables.references_to(cte)) == 1:
                 select = cte.this
         return select if isinstance(select, exp.Select) else None
 
     def _source_column(self, select: exp.Select, name: str) -> tuple[Relation, str] | None:
         """The relation and column that the SELECT's output column `name` copies; None if it is not a plain copy."""
-        tree = self._join_tree(select)
+        tree = join_tree(select, self._columns)
         if tree is None or not has_only(select, _FILTER_ARGS) or select.find(exp.Window) is not None:
             return None
         relations, merged = visible_relations(tree), merged_columns(tree)
@@ -192,10 +184,10 @@ def _resolved(
     column_comparisons: Iterable[ColumnComparison], relations: Sequence[Relation], merged: frozenset[str]
 ) -> Iterator[tuple[Relation, Comparison]]:
     """The comparisons whose column certainly belongs to one of the relations, with that relation."""
-    for column_comparison in column_comparisons:
-        relation = resolve_column(column_comparison.node, relations, merged)
+    for column, comparison in column_comparisons:
+        relation = resolve_column(column, relations, merged)
         if relation is not None:
-            yield relation, column_comparison.comparison
+            yield relation, comparison
 
 
 def _of_star(
@@ -215,7 +207,6 @@ def _of_star(
 def _of_projection(
     projection: exp.Expr, relations: Sequence[Relation], merged: frozenset[str]
 ) -> tuple[Relation, str] | None:
-    """The source of a projection that is a plain column."""
     if not isinstance(projection, exp.Column):
         return None
     relation = resolve_column(projection, relations, merged)

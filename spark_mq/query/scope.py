@@ -45,12 +45,7 @@ _JOIN_ARGS = frozenset(("this", "on", "side", "kind", "using", "method"))
 
 @dataclass(frozen=True, eq=False)
 class Relation:
-    """One relation of a FROM clause: a table, a common table expression, a derived table or a LATERAL VIEW.
-
-    Attributes:
-        name: Its table alias, or the parts of its table's name; in lower case.
-        columns: The names of its columns; None if they are not known.
-    """
+    """One relation of a FROM clause: a table, a common table expression, a derived table or a LATERAL VIEW."""
 
     node: exp.Expr
     name: tuple[str, ...]
@@ -63,12 +58,7 @@ class Relation:
 
 @dataclass(frozen=True, eq=False)
 class Join:
-    """A join of two sides.
-
-    Attributes:
-        kind: How the sides are joined.
-        using: The columns of USING, each of which is one column of both sides; `*` for NATURAL.
-    """
+    """A join of two sides."""
 
     left: Relation | Join
     right: Relation | Join
@@ -89,16 +79,17 @@ class Join:
 JoinTree = Relation | Join
 
 
-class UnknownJoinError(Exception):
+class _UnknownJoinError(Exception):
     """The FROM clause has a kind of join that this package does not know, so that its rows are not known either."""
 
 
 def join_tree(select: exp.Select, columns: ColumnLookup) -> JoinTree | None:
-    """The relations and joins of a SELECT's FROM clause; None if it has no FROM clause."""
+    """The relations and joins of a SELECT's FROM clause; None if it has none, or a join that is not known here."""
     from_ = select.args.get("from_")
-    if from_ is None:
+    try:
+        return None if from_ is None else _with_joins(_tree(from_.this, columns), select, columns)
+    except _UnknownJoinError:
         return None
-    return _with_joins(_tree(from_.this, columns), select, columns)
 
 
 def _tree(node: exp.Expr, columns: ColumnLookup) -> JoinTree:
@@ -121,7 +112,7 @@ def _with_joins(tree: JoinTree, node: exp.Expr, columns: ColumnLookup) -> JoinTr
     for join in node.args.get("joins") or ():
         kind = _KINDS.get((join.side.upper(), join.kind.upper()))
         if kind is None or join.method.upper() not in ("", "NATURAL") or not has_only(join, _JOIN_ARGS):
-            raise UnknownJoinError
+            raise _UnknownJoinError
         using = frozenset(column.name.lower() for column in join.args.get("using") or ())
         if join.method:
             using = frozenset("*")

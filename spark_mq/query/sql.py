@@ -46,10 +46,6 @@ def evaluate(
     """The values of the constants of comparisons.
 
     If a constant cannot be evaluated, none has a value: Spark reports the error when it runs the query.
-
-    Args:
-        spark: The session whose settings apply.
-        args: The values of named parameters, as `spark.sql` takes them.
     """
     texts = constants_of(comparisons)
     if not texts:
@@ -119,26 +115,18 @@ def run_statement(
     named: NamedTables | None = None,
 ) -> DataFrame:
     """As `sql`; `named` are more tables, which Spark knows under another name."""
-    _check_store_names(stores)
-    stores = with_all(stores)
-    answer = answer_statement(query, stores, named or {}, spark.catalog.tableExists)
+    named, stores = named or {}, _checked(stores)
+    answer = answer_statement(query, stores, named, spark.catalog.tableExists)
     if answer is not None:
         return _frame(spark, answer)
-    plan = plan_references(
-        with_spark_names(query, stores, named or {}),
-        stores,
-        table_columns,
-        spark.catalog.tableExists,
-        named,
-        several_of(stores),
-    )
-    reads = plan_reads(plan, stores, partial(evaluate, spark, args=_named_arguments(args)))
+    plan, reads = _planned(spark, with_spark_names(query, stores, named), args, stores, named)
     try:
         return _run(spark, plan, args, reads)
     except AnalysisException as error:
         condition = error.getCondition() or ""
         if condition.startswith(_NO_TABLE):
-            problem = unknown_table(_relation_name(error), stores, named or {})
+            name = (error.getMessageParameters() or {}).get("relationName", "")  # "`prodd`.`messages`"
+            problem = unknown_table(name, stores, named)
             if problem is not None:
                 raise OptionError(problem) from error
         if not condition.startswith(_NO_COLUMN) or not plan.references:
@@ -154,10 +142,24 @@ def reads_of(
 
     The arguments and errors are those of `sql`; the query is not run.
     """
-    _check_store_names(stores)
-    stores = with_all(stores)
-    plan = plan_references(query, stores, table_columns, spark.catalog.tableExists, several=several_of(stores))
-    return plan_reads(plan, stores, partial(evaluate, spark, args=_named_arguments(args)))
+    return _planned(spark, query, args, _checked(stores))[1]
+
+
+def _checked(stores: Mapping[str, Store]) -> Mapping[str, Store]:
+    if len({name.lower() for name in stores}) < len(stores):
+        raise OptionError(f"two stores have the same name: {', '.join(stores)}")
+    return with_all(stores)
+
+
+def _planned(
+    spark: SparkSession,
+    query: str,
+    args: Arguments | None,
+    stores: Mapping[str, Store],
+    named: NamedTables | None = None,
+) -> tuple[QueryPlan, list[StoreRead]]:
+    plan = plan_references(query, stores, table_columns, spark.catalog.tableExists, named, several_of(stores))
+    return plan, plan_reads(plan, stores, partial(evaluate, spark, args=args if isinstance(args, dict) else None))
 
 
 def _run(spark: SparkSession, plan: QueryPlan, args: Arguments | None, reads: list[StoreRead]) -> DataFrame:
@@ -174,17 +176,3 @@ def _frame(spark: SparkSession, answer: CatalogAnswer) -> DataFrame:
         return frame
     own = spark.sql(answer.with_session_tables).drop("isTemporary")
     return frame.unionByName(own, allowMissingColumns=True)
-
-
-def _check_store_names(stores: Mapping[str, Store]) -> None:
-    if len({name.lower() for name in stores}) < len(stores):
-        raise OptionError(f"two stores have the same name: {', '.join(stores)}")
-
-
-def _named_arguments(args: Arguments | None) -> dict[str, Any] | None:
-    return args if isinstance(args, dict) else None
-
-
-def _relation_name(error: AnalysisException) -> str:
-    """The name of the table that Spark did not find, as Spark writes it: "`prodd`.`messages`"."""
-    return str((error.getMessageParameters() or {}).get("relationName", ""))

@@ -31,12 +31,7 @@ class StatementCheck:
     """
 
     def __init__(self, stores: Mapping[str, Store], named: NamedTables, has_empty_catalog: bool) -> None:
-        """Prepare the check.
-
-        Args:
-            named: Tables that Spark knows under another name.
-            has_empty_catalog: Whether the session starts without databases and tables of its own.
-        """
+        """Prepare the check."""
         self._stores = stores
         self._named = named
         self._has_empty_catalog = has_empty_catalog
@@ -53,11 +48,7 @@ class StatementCheck:
         self._add(statement)
 
     def plan(self, statement: str, needs_parser: bool = False) -> QueryPlan:
-        """The plan of a statement.
-
-        Args:
-            needs_parser: Whether a query that the parser cannot read is an error, even if Spark may know it.
-        """
+        """The plan of a statement."""
         if needs_parser:
             parse_statement(statement)
         is_taken = self._is_created if needs_parser else self._may_be_sparks

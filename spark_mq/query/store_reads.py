@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from spark_mq.query.catalog import Store, columns_of, options_of, pushed_down_op
 from spark_mq.query.comparisons import Comparison
 from spark_mq.query.conditions import KEY, Constants, TypedComparison, conditions_of, usable_conditions
 from spark_mq.query.plan import QueryPlan, Reference
-from spark_mq.source.predicate import Condition
+from spark_mq.source.predicate import Condition, Value
 from spark_mq.source.schema import full_schema
 from spark_mq.tables.messages import MESSAGES
 
@@ -41,7 +41,13 @@ class StoreRead:
     def __str__(self) -> str:
         """One line of text: the table, its columns and its conditions."""
         columns = ", ".join(self.schema.fieldNames())
-        conditions = " and ".join(map(_format_condition, self.conditions))
+
+        def text(value: Value) -> str:
+            return value.isoformat() if isinstance(value, datetime) else repr(value)
+
+        conditions = " and ".join(
+            f"{one.column} {one.operator} ({', '.join(map(text, one.values))})" for one in self.conditions
+        )
         return f"{self.reference.store}.{self.reference.table} ({columns}){conditions and ' where ' + conditions}"
 
     def load(self, spark: SparkSession) -> DataFrame:
@@ -52,11 +58,7 @@ class StoreRead:
 def plan_reads(
     plan: QueryPlan, stores: Mapping[str, Store], evaluate: Callable[[Sequence[TypedComparison]], Constants]
 ) -> list[StoreRead]:
-    """The reads of a plan's references, in the order of the text.
-
-    Args:
-        evaluate: Returns the values of the constants of comparisons.
-    """
+    """The reads of a plan's references, in the order of the text."""
     typed = [
         (comparison, _type_of(reference.table, comparison.column))
         for reference in plan.references
@@ -68,16 +70,8 @@ def plan_reads(
 
 def plan_whole_reads(plan: QueryPlan, stores: Mapping[str, Store]) -> list[StoreRead]:
     """The reads of a plan's references without pushdown: with all default columns, and all rows."""
-    return [
-        StoreRead(
-            reference,
-            options_of(stores[reference.store], reference.table),
-            _schema(reference.table, columns_of(stores[reference.store], reference.table).default),
-            (),
-            reference.comparisons,
-        )
-        for reference in plan.references
-    ]
+    whole = (replace(reference, columns=None) for reference in plan.references)
+    return [_read(reference, stores[reference.store], {}) for reference in whole]
 
 
 def _read(reference: Reference, store: Store, conditions: Mapping[Comparison, Condition]) -> StoreRead:
@@ -85,22 +79,14 @@ def _read(reference: Reference, store: Store, conditions: Mapping[Comparison, Co
     known = usable_conditions(found) if reference.table == MESSAGES.name else tuple(found)
     unused = [item for item in reference.comparisons if conditions.get(item) not in known]
     options = pushed_down_options(options_of(store, reference.table), reference.table, known)
-    schema = _schema(reference.table, reference.columns or columns_of(store, reference.table).default)
+    full = full_schema(reference.table)
+    columns = reference.columns or columns_of(store, reference.table).default
+    schema = StructType([full[column] for column in columns])
     misses_rollback = any(condition.column == KEY for condition in found if condition not in known)
     return StoreRead(reference, options, schema, known, tuple(unused), misses_rollback)
-
-
-def _schema(table: str, columns: Sequence[str]) -> StructType:
-    schema = full_schema(table)
-    return StructType([schema[column] for column in columns])
 
 
 def _type_of(table: str, column: str) -> str:
     """Spark's name of the type of a column, or of its elements if it is an array."""
     data_type = full_schema(table)[column].dataType
     return (data_type.elementType if isinstance(data_type, ArrayType) else data_type).simpleString()
-
-
-def _format_condition(condition: Condition) -> str:
-    values = ", ".join(value.isoformat() if isinstance(value, datetime) else repr(value) for value in condition.values)
-    return f"{condition.column} {condition.operator} ({values})"

@@ -44,53 +44,38 @@ def unknown_tables(
 
 
 def unknown_table(name: str, stores: Collection[str], named: NamedTables) -> str | None:
-    """The error for a table that Spark does not have; None if the name does not resemble one of a store's.
-
-    Args:
-        name: The name as SQL text: "`prodd`.`messages`".
-        named: Tables that Spark knows under another name.
-    """
+    """The error for a table that Spark does not have; None if the name does not resemble one of a store's."""
     parts = [quoted.replace("``", "`") if quoted else plain for quoted, plain in _PART.findall(name)]
     return _problem(parts, stores, named) if 0 < len(parts) < 3 else None
 
 
 def _problem(parts: list[str], stores: Collection[str], named: NamedTables) -> str | None:
     *qualifier, table = parts
+    owners = _owners(stores, named)
+    is_owner = False
     if not qualifier:
-        return _unqualified(table, stores, named)
-    (store,) = qualifier
-    if store.lower() in _FORMATS or not _PLAIN.fullmatch(table):  # csv.`/data/messages` is a file
-        return None
-    owners = _owners(stores, named)
-    near_stores = [owner for owner in owners if owner.lower() == store.lower()] or _near(store, owners)
-    candidates = [f"{owner}.{near}" for owner in near_stores for near in _near(table, owners[owner])]
-    is_store = any(owner.lower() == store.lower() for owner in owners)
-    if not candidates and not is_store:
-        return None
-    if any(candidate.lower() == f"{store}.{table}".lower() for candidate in candidates):  # of a DELETE, for example
-        return _misplaced(f"{store}.{table}")
-    return _message(f"{store}.{table}", candidates, owners)
-
-
-def _unqualified(table: str, stores: Collection[str], named: NamedTables) -> str | None:
-    owners = _owners(stores, named)
-    if len(stores) == 1 or len(owners) == 1:
-        near = _near(table, owners[next(iter(stores), next(iter(owners)))])
-        if table.lower() in near:
-            return _misplaced(table)
-        return _message(table, near, owners) if near else None
-    candidates = [f"{owner}.{near}" for owner in owners for near in _near(table, owners[owner])]
-    return _message(table, candidates, owners) if candidates else None
-
-
-def _misplaced(name: str) -> str:
-    return (
-        f"{name} can only be named in a query, in EXPLAIN of a query, in INSERT or CREATE TABLE ... AS, and in DESCRIBE"
-    )
+        name = table
+        if len(stores) == 1 or len(owners) == 1:
+            candidates = _near(table, owners[next(iter(stores), next(iter(owners)))])
+        else:
+            candidates = [f"{owner}.{near}" for owner in owners for near in _near(table, owners[owner])]
+    else:
+        (owner,) = qualifier
+        name = f"{owner}.{table}"
+        if owner.lower() in _FORMATS or not _PLAIN.fullmatch(table):  # csv.`/data/messages` is a file
+            return None
+        same = [other for other in owners if other.lower() == owner.lower()]
+        is_owner = bool(same)
+        candidates = [f"{one}.{near}" for one in same or _near(owner, owners) for near in _near(table, owners[one])]
+    if name.lower() in map(str.lower, candidates):  # of a DELETE, for example
+        return (
+            f"{name} can only be named in a query, in EXPLAIN of a query, in INSERT or CREATE TABLE ... AS, and in "
+            "DESCRIBE"
+        )
+    return _message(name, candidates, owners) if candidates or is_owner else None
 
 
 def _owners(stores: Collection[str], named: NamedTables) -> dict[str, list[str]]:
-    """By name of a store or an archive: its tables."""
     return {store: list(TABLES) for store in stores} | {owner: list(tables) for owner, tables in named.items()}
 
 
@@ -118,28 +103,17 @@ class StoreTable:
 
 
 @dataclass(frozen=True)
-class NamedTable:
-    """One mention of a table that Spark knows under another name, such as a table of an archive."""
-
-    node: exp.Table
-    sql_name: str
-
-
-@dataclass(frozen=True)
-class CteTable:
-    """One mention of a common table expression in a FROM clause."""
-
-    node: exp.Table
-    cte: exp.CTE
-
-
-@dataclass(frozen=True)
 class ResolvedTables:
-    """The tables of a statement by the `id` of their node in the tree; a table in neither dict is Spark's."""
+    """The tables of a statement by the `id` of their node in the tree; a table in no dict is Spark's.
+
+    Attributes:
+        cte_tables: The nodes that read common table expressions, and these.
+        named_tables: Nodes of tables that Spark knows under another name, such as those of archives, and that name.
+    """
 
     store_tables: dict[int, StoreTable] = field(default_factory=dict)
-    cte_tables: dict[int, CteTable] = field(default_factory=dict)
-    named_tables: dict[int, NamedTable] = field(default_factory=dict)
+    cte_tables: dict[int, tuple[exp.Table, exp.CTE]] = field(default_factory=dict)
+    named_tables: dict[int, tuple[exp.Table, str]] = field(default_factory=dict)
 
     def is_known(self, node: exp.Expr) -> bool:
         """Whether the table is that of a store, has another name in Spark, or is a common table expression."""
@@ -151,7 +125,7 @@ class ResolvedTables:
 
     def references_to(self, cte: exp.CTE) -> list[exp.Table]:
         """The nodes that read a common table expression."""
-        return [table.node for table in self.cte_tables.values() if table.cte is cte]
+        return [node for node, of in self.cte_tables.values() if of is cte]
 
 
 NamedTables = Mapping[str, Mapping[str, str]]
@@ -187,13 +161,13 @@ def resolve_tables(
             if store in by_name and name in TABLES:
                 tables.store_tables[id(node)] = StoreTable(node, by_name[store], name)
             elif named is not None and name in named.get(store, {}):
-                tables.named_tables[id(node)] = NamedTable(node, named[store][name])
+                tables.named_tables[id(node)] = (node, named[store][name])
             elif not store and name in visible:
-                tables.cte_tables[id(node)] = CteTable(node, visible[name])
+                tables.cte_tables[id(node)] = (node, visible[name])
             elif not store and only is not None and name in TABLES and not is_taken(name):
                 tables.store_tables[id(node)] = StoreTable(node, only, name)
             elif not store and name in only_named and not is_taken(name):
-                tables.named_tables[id(node)] = NamedTable(node, only_named[name])
+                tables.named_tables[id(node)] = (node, only_named[name])
         remaining.extend((child, visible) for child in node.iter_expressions() if child is not with_)
     return tables
 
@@ -218,10 +192,6 @@ def may_read_of(text: str, owner: str, names: Collection[str]) -> set[str]:
     """Those of the names that a statement may read as tables of an owner, such as `old.rates`.
 
     A statement that the parser cannot read may do so if it has the words anywhere.
-
-    Args:
-        owner: The first part of the tables' names, in lower case; empty for names without one.
-        names: The second parts, in lower case.
     """
     words = _words(text)
     found = set(words.intersection(names))
@@ -236,7 +206,6 @@ def _words(text: str) -> frozenset[str]:
 
 
 def _tables(text: str) -> list[exp.Table] | None:
-    """The tables that a statement names; None if the parser cannot read it."""
     try:
         statement = parse_statement(text)
     except OptionError:

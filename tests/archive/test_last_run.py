@@ -267,10 +267,10 @@ def test_another_name_or_path_is_another_run(archived: Archived, tmp_path: Path)
 def test_the_command_starts_spark_only_if_it_must(
     archived: Archived, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def session(*_: object) -> None:
+    def session(*_: object, **_how: object) -> None:
         raise SparkMqError("a JVM would start")
 
-    monkeypatch.setattr("spark_mq.cli.archive.command.spark_session", session)
+    monkeypatch.setattr("spark_mq.cli.spark.spark_session", session)
     names = ["--cluster", "c", "--broker", "b", "--store-name", "s"]
     words = ["archive", str(archived.store), archived.tables.name, *names]
     assert main([*words, "--json"]) == FOUND

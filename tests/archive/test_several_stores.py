@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -29,10 +29,10 @@ def test_two_stores_are_archived_and_a_missing_one_is_left_out(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     @contextmanager
-    def session(name: str, settings: Callable[[], Mapping[str, str]], given: object) -> Iterator[SparkSession]:
+    def session(*_: object, **_how: object) -> Iterator[SparkSession]:
         yield delta
 
-    monkeypatch.setattr("spark_mq.cli.archive.command.spark_session", session)
+    monkeypatch.setattr("spark_mq.cli.spark.spark_session", session)
     file, table = tmp_path / "stores.json", tmp_path / "lake" / "messages"
     entries = [
         {"name": f"of {name}", "cluster": "prod", "broker": name, "path": str(unpacked(store))}

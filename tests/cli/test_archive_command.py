@@ -12,7 +12,7 @@ import pytest
 
 from spark_mq.archive.maintenance import MaintenanceReport
 from spark_mq.archive.report import BatchProgress
-from spark_mq.cli.archive.command import FollowOutput
+from spark_mq.cli.archive import FollowOutput
 from spark_mq.cli.exit_status import FAILED, FOUND, NOT_UNDERSTOOD
 from spark_mq.cli.main import main
 from spark_mq.errors import SparkMqError
@@ -57,7 +57,7 @@ def test_a_wrong_argument_is_named(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("spark_mq.cli.archive.command.spark_session", lambda *_: pytest.fail("a JVM was started"))
+    monkeypatch.setattr("spark_mq.cli.spark.spark_session", lambda *_, **_how: pytest.fail("a JVM was started"))
     names = {"STORE": str(unpacked(STORE)), "NEW": str(tmp_path / "new"), "OTHER": str(tmp_path / "other")}
     names["BAD_CONF"] = str(tmp_path / "bad.conf")
     Path(names["BAD_CONF"]).write_text("brokerName=\\ \n")
@@ -81,11 +81,11 @@ def test_a_filesystem_that_spark_lacks_is_named(
     error = 'org.apache.hadoop.fs.UnsupportedFileSystemException: No FileSystem for scheme "s3"'
 
     @contextmanager
-    def session(*_: object) -> Iterator[None]:
+    def session(*_: object, **_how: object) -> Iterator[None]:
         raise SparkMqError(error)
         yield
 
-    monkeypatch.setattr("spark_mq.cli.archive.command.spark_session", session)
+    monkeypatch.setattr("spark_mq.cli.spark.spark_session", session)
     monkeypatch.setenv("SPARK_ENV_LOADED", "1")  # spark-submit has started the command; else it adds the package
     table = "s3a://lake/messages?access_key=me&secret_key=never-to-be-shown"
     for words in (["archive", str(unpacked(STORE)), table], ["maintain-archive", table]):
@@ -111,7 +111,7 @@ def test_maintenance_is_a_dry_run_unless_apply_is_given(
         asked.append(dry_run)
         return MaintenanceReport(dry_run)
 
-    monkeypatch.setattr("spark_mq.cli.archive.command.spark_session", lambda *_: nullcontext())
+    monkeypatch.setattr("spark_mq.cli.spark.spark_session", lambda *_, **_how: nullcontext())
     monkeypatch.setattr("spark_mq.archive.maintenance.maintain", maintain)
     assert main(["maintain-archive", str(tmp_path), "--keep-days", "30", *words]) == FOUND
     assert asked == [is_dry_run]
@@ -122,7 +122,7 @@ def test_maintenance_is_a_dry_run_unless_apply_is_given(
 def test_only_an_archive_is_maintained(
     folder: str, problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_mq.cli.archive.command.spark_session", lambda *_: pytest.fail("a JVM was started"))
+    monkeypatch.setattr("spark_mq.cli.spark.spark_session", lambda *_, **_how: pytest.fail("a JVM was started"))
     assert main(["maintain-archive", f"{tmp_path}/{folder}"]) == NOT_UNDERSTOOD
     (line,) = capsys.readouterr().err.splitlines()
     assert problem in line

@@ -22,7 +22,7 @@ def commands_in(program: argparse.ArgumentParser) -> dict[str, argparse.Argument
 
 @pytest.mark.parametrize("module", _MODULES)
 def test_a_module_adds_the_commands_of_the_list(module: str) -> None:
-    assert tuple(commands_in(parser([module]))) == commands_of(module)
+    assert tuple(commands_in(parser([module]))) == tuple(commands_of(module))
 
 
 def test_arguments_of_a_command_need_only_its_parser(capsys: pytest.CaptureFixture[str]) -> None:

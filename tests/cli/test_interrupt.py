@@ -76,7 +76,7 @@ def test_the_handler_goes_with_the_session() -> None:
 def test_a_command_without_spark_ends_with_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("spark_mq.store.message_store.MessageStore", mock.Mock(side_effect=KeyboardInterrupt))
+    monkeypatch.setattr("spark_mq.cli.several_stores.MessageStore", mock.Mock(side_effect=KeyboardInterrupt))
     assert main(["query-by-offset", "/store", "orders", "0", "0"]) == INTERRUPTED
     assert capsys.readouterr() == ("", f"{INTERRUPTED_LINE}\n")
 

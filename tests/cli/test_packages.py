@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import socket
 import subprocess
@@ -13,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from spark_mq.cli import spark
-from spark_mq.cli.arguments import add_spark_settings
+from spark_mq.cli.commands import parser
 from spark_mq.cli.main import missing_package
 from spark_mq.cli.spark import delta_session_settings, joined_settings
 from spark_mq.errors import OptionError, SparkNotReachedError
@@ -109,9 +108,7 @@ def test_settings_of_the_user_add_up_with_those_of_the_command() -> None:
         "--packages",
         "c:d:2",
     ]
-    parser = argparse.ArgumentParser()
-    add_spark_settings(parser)
-    given = spark.given_settings(parser.parse_args(words))
+    given = spark.given_settings(parser(["verify"]).parse_args(["verify", *words]))
     assert given == {"spark.driver.memory": "2g", "spark.jars.packages": "a:b:1,c:d:2"}
     own = {"spark.driver.memory": "1g", "spark.jars.packages": "delta", "spark.x": "y"}
     assert joined_settings(own, given) == {**own, **given, "spark.jars.packages": "delta,a:b:1,c:d:2"}

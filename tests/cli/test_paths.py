@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import spark_mq
-from spark_mq.cli import paths
+from spark_mq.cli import program as paths
 from spark_mq.cli.exit_status import FAILED
 from spark_mq.cli.main import main
 

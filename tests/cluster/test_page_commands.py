@@ -53,7 +53,7 @@ PROCESSES = ("jobs/archive.py", "spark-sql ", "spark-mq sql .* --archive ", "spa
 SETTINGS = "--properties-file conf/delta-defaults.conf --load-spark-defaults"
 """Of every `spark-submit` for archives."""
 
-WITH_SPARK = ("archive.command", "rebuild", "repair", "restore", "spark", "sql.command", "verify")
+WITH_SPARK = ("rebuild", "repair", "restore", "spark", "sql.command", "verify")
 """The modules of `spark_mq.cli` whose commands start Spark."""
 
 MADE_FIRST = ("jobs/archive.py", "jobs/maintain_archive.py")

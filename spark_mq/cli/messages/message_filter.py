@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 from spark_mq.cli.output.value_text import local_time_of
 from spark_mq.errors import OptionError, first_names, similar
@@ -16,6 +16,7 @@ from spark_mq.filters.truth import Truth
 from spark_mq.format.compression import decompress_or_reason
 from spark_mq.format.dispatch import record_keys
 from spark_mq.format.java_text import decode_utf8
+from spark_mq.format.message_id import unique_key_time
 from spark_mq.format.properties import TAGS, parse_properties
 from spark_mq.format.record import COMPRESSED_FLAG, Record
 from spark_mq.format.timestamp import EARLIEST_MILLIS, LATEST_MILLIS
@@ -82,8 +83,6 @@ def why_no_key_or_id(store: MessageStore, topic: str | None, key_or_id: str) -> 
 
 def _made(unique_key: str) -> str:
     """The time that a unique key contains. It is only a hint: the key does not contain the month or the zone."""
-    from spark_mq.format.message_id import unique_key_time
-
     time = unique_key_time(unique_key)
     if time is None:
         return ""
@@ -102,15 +101,7 @@ def _stored(store: MessageStore, topic: str | None = None) -> str:
 
 @dataclass(frozen=True)
 class MessageFilter:
-    """A rule that selects messages. All conditions must hold; None or an empty one always does.
-
-    Attributes:
-        first: The earliest store time in milliseconds, included.
-        last: The latest store time in milliseconds, included.
-        key: The messages have this key, in KEYS or as unique key.
-        body_text: The decompressed body contains the bytes of this text in UTF-8.
-        condition: The parsed SQL92 expression is TRUE for the messages' properties.
-    """
+    """A rule that selects messages. All conditions must hold; None or an empty one always does."""
 
     first: int = EARLIEST_MILLIS
     last: int = LATEST_MILLIS
@@ -119,6 +110,12 @@ class MessageFilter:
     key: str | None = None
     body_text: str | None = None
     condition: Expression | None = None
+
+    @classmethod
+    def between(cls, begin: int | None, end: int | None, **conditions: Any) -> Self:
+        """The rule for a range of store times; None for no bound."""
+        first, last = EARLIEST_MILLIS if begin is None else begin, LATEST_MILLIS if end is None else end
+        return cls(first, last, **conditions)
 
     def matches(self, record: Record) -> bool:
         """Whether a message matches."""
@@ -148,12 +145,7 @@ class MessageFilter:
 
 
 class Selection:
-    """The messages that match a filter, and what was read besides.
-
-    Attributes:
-        read: The number of messages that were read in the time range of the filter.
-        tags: How many of them have each tag; None counts those without a tag.
-    """
+    """The messages that match a filter, and what was read besides."""
 
     def __init__(self, message_filter: MessageFilter, on_damage: Callable[[str], None]) -> None:
         """`on_damage` gets a line for each damaged part of the log."""

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import argparse
 import heapq
-import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from itertools import groupby, islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from spark_mq.cli.arguments import add_topic, count, pair
+from spark_mq.cli.arguments import QUEUE_ID, ROWS
+from spark_mq.cli.command import command
 from spark_mq.cli.exit_status import FOUND, NOT_FOUND
-from spark_mq.cli.messages.archived import or_archive
-from spark_mq.cli.messages.arguments import (
-    add_filter,
-    add_store_and_form,
-    add_time,
-    begin_and_end,
-    condition_of,
-    queue_id,
-)
+from spark_mq.cli.messages.message_filter import MessageFilter, Selection, parse_tags, why_no_match
+from spark_mq.cli.messages.shared import FORM, begin_and_end, condition_of, or_archive
+from spark_mq.cli.output import say
+from spark_mq.cli.output.message_printer import MessagePrinter
+from spark_mq.cli.several_stores import opened_stores
 from spark_mq.errors import OptionError
-from spark_mq.format.record import Record
+from spark_mq.source.topic_messages import topic_messages
+from spark_mq.store.log.scan import InQueue
+from spark_mq.store.message_selection import FollowedLog, select_messages
 
 if TYPE_CHECKING:
     from spark_mq.archive.archived_messages import ArchivedMessage, ArchivedMessages
@@ -31,9 +28,11 @@ if TYPE_CHECKING:
     from spark_mq.cli.output.message_printer import MessagePrinter
     from spark_mq.cli.several_stores import CommandStore
     from spark_mq.format.record import Record
-    from spark_mq.lifecycle.life.situation import Situations
     from spark_mq.store.message_store import MessageStore
 
+    _Found = tuple[Record, CommandStore, MessageStore]
+
+_T = TypeVar("_T")
 _DEFAULT_LIMIT = 100
 _MAX_DAMAGE_LINES = 10
 """Damaged parts of the log that get a line each; the others are counted in one more line."""
@@ -41,67 +40,55 @@ _ROWS_AT_ONCE = 256
 _POLL_SECONDS = 1.0
 
 
-def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command and its arguments."""
-    command = commands.add_parser(
-        "print-message",
-        help="messages of a topic, by queue, time, tag, key, property and text",
-        description="Print messages of a topic in the order of the log (mqadmin printMsg).",
-        allow_abbrev=False,
-    )
-    add_store_and_form(command, with_full=True)
-    add_topic(command)
-    command.add_argument("--queue-id", metavar="N", type=queue_id, help="only this queue")
-    add_time(command)
-    command.add_argument("--tag", metavar="TAGS", help="only messages with one of these tags: 'a || b'")
-    command.add_argument("--key", metavar="KEY", help="only messages with this key, in KEYS or as unique key")
-    command.add_argument(
-        "--property",
-        metavar="NAME=VALUE",
-        action="append",
-        type=pair("region=eu"),
-        default=[],
-        help="only messages whose property NAME has this value; can be repeated",
-    )
-    add_filter(command)
-    command.add_argument("--body-contains", metavar="TEXT", help="only messages whose body contains TEXT, as UTF-8")
-    command.add_argument(
-        "--limit", metavar="N", type=count, help=f"print at most N messages ({_DEFAULT_LIMIT}); 0 prints all"
-    )
-    command.add_argument(
-        "--last", metavar="N", type=count, help="print the last N matching messages; the log is read from its end"
-    )
-    command.add_argument(
-        "--newest-first", action="store_true", help="begin with the newest message; the log is read from its end"
-    )
-    command.add_argument(
-        "--follow",
-        action="store_true",
-        help="print each new message, until Ctrl-C; before them, only those that --last or --begin select",
-    )
-    command.set_defaults(run=or_archive(run, _find_archived, as_table=True, limit=_limit))
+def _in_archive(archive: ArchivedMessages, arguments: argparse.Namespace) -> Iterator[ArchivedMessage]:
+    matching, begin, end = _filter(arguments)
+    is_backwards = arguments.newest_first or arguments.last is not None
+    messages = archive.of_topic(arguments.topic, arguments.queue_id, None, begin, end, is_backwards)
+    return _last((one for one in messages if matching.matches(one.record)), arguments)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def _limit(arguments: argparse.Namespace) -> int | None:
+    if arguments.limit is not None:
+        return arguments.limit or None
+    return None if arguments.last is not None or arguments.follow else _DEFAULT_LIMIT
+
+
+@command(
+    "print-message",
+    FORM,
+    f"""
+    --full
+    TOPIC
+    --queue-id N           only this queue
+    --begin TIME
+    --end TIME
+    --tag TAGS             only messages with one of these tags: 'a || b'
+    --key KEY              only messages with this key, in KEYS or as unique key
+    --property NAME=VALUE  only messages whose property NAME has this value; can be repeated
+    --filter SQL92
+    --body-contains TEXT   only messages whose body contains TEXT, as UTF-8
+    --limit N              print at most N messages ({_DEFAULT_LIMIT}); 0 prints all
+    --last N               print the last N matching messages; the log is read from its end
+    --newest-first         begin with the newest message; the log is read from its end
+    --follow               print each new message, until Ctrl-C; before them, only those that --last or --begin select
+    """,
+    description="Print messages of a topic in the order of the log (mqadmin printMsg).",
+    kinds={"queue_id": QUEUE_ID, "limit": ROWS, "last": ROWS},
+)
+@or_archive(_in_archive, as_table=True, limit=_limit)
+def print_message(arguments: argparse.Namespace) -> int:
     """Print the matching messages; stderr gets a line for each damaged part of the log."""
-    from spark_mq.cli.messages.message_filter import Selection, why_no_match
-    from spark_mq.cli.output.message_printer import MessagePrinter
-    from spark_mq.cli.output.value_text import visible
-    from spark_mq.cli.several_stores import opened_stores
-    from spark_mq.lifecycle.life.situation import Situations
-
     _check(arguments)
-    begin, end = begin_and_end(arguments)
-    message_filter = _filter(arguments, begin, end)
+    message_filter, begin, end = _filter(arguments)
     printer = MessagePrinter(arguments, as_table=True)
     damage: list[str] = []
     limit = _limit(arguments)
     with opened_stores(arguments) as stores:
         selections = [Selection(message_filter, damage.append) for _ in stores]
         follows = stores[0][1].get_max_phy_offset() if arguments.follow else -1
-        matching = _of_all(
+        matching = _in_order(
             [
-                _Source(of, Situations(store, store.broker_conf), _matching(store, arguments, selection, begin, end))
+                _of(of, store, _matching(store, arguments, selection, begin, end))
                 for (of, store), selection in zip(stores, selections, strict=True)
             ],
             arguments,
@@ -110,8 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.follow:
             printer.flush()
             _print_damage(damage)
-            (of, store), *_ = stores
-            return _follow(of, store, arguments, message_filter, printer, follows, printed)
+            return _follow(*stores[0], arguments, message_filter, printer, follows, printed)
         has_more = arguments.last is None and printed > 0 and next(matching, None) is not None
         reasons = [
             of.say(why_no_match(store, arguments.topic, arguments.queue_id, message_filter, selection))
@@ -121,34 +107,25 @@ def run(arguments: argparse.Namespace) -> int:
     printer.finish()
     _print_damage(damage)
     if has_more:
-        print(f"spark-mq: there are more than --limit {limit} messages", file=sys.stderr)
+        say(f"there are more than --limit {limit} messages")
     if not printed:
-        line = f"no matching message in topic {arguments.topic}: {'; '.join(reasons)}"
-        print(f"spark-mq: {visible(line)}", file=sys.stderr)
+        say(f"no matching message in topic {arguments.topic}: {'; '.join(reasons)}")
     return FOUND if printed else NOT_FOUND
 
 
-@dataclass(frozen=True)
-class _Source:
-    """A store, what its messages mean, and those of them that match."""
-
-    of: CommandStore
-    situations: Situations
-    records: Iterator[Record]
-
-    def each(self) -> Iterator[tuple[Record, _Source]]:
-        return ((record, self) for record in self.records)
+def _of(of: CommandStore, store: MessageStore, records: Iterator[Record]) -> Iterator[_Found]:
+    return ((record, of, store) for record in records)
 
 
-def _of_all(sources: Sequence[_Source], arguments: argparse.Namespace) -> Iterator[tuple[Record, _Source]]:
+def _in_order(sources: Sequence[Iterator[_Found]], arguments: argparse.Namespace) -> Iterator[_Found]:
     """The matching messages of all stores, in the order in which they are printed: by store time, if there are several.
 
     The messages of one store keep the order of its log.
     """
     if len(sources) == 1:
-        return sources[0].each()
+        return sources[0]
     sign = -1 if arguments.newest_first else 1
-    merged = heapq.merge(*(source.each() for source in sources), key=lambda one: sign * one[0].store_timestamp)
+    merged = heapq.merge(*sources, key=lambda found: sign * found[0].store_timestamp)
     if arguments.last is None:
         return merged
     # Each store has given its last messages; the last ones of all are among them.
@@ -157,9 +134,8 @@ def _of_all(sources: Sequence[_Source], arguments: argparse.Namespace) -> Iterat
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    if arguments.follow and arguments.stores_file is not None:
+    if arguments.follow and arguments.stores is not None:
         raise OptionError("--follow prints the messages of one store: give STORE, without --stores")
-    """Raise `OptionError` if arguments contradict each other."""
     if arguments.last is not None and arguments.limit is not None:
         raise OptionError("--last and --limit are both a number of messages: give one of them")
     if arguments.last == 0:
@@ -175,36 +151,28 @@ def _check(arguments: argparse.Namespace) -> None:
         )
 
 
-def _filter(arguments: argparse.Namespace, begin: int | None, end: int | None) -> MessageFilter:
-    """The rule by which messages are printed; `begin` and `end` are milliseconds since the epoch."""
-    from spark_mq.cli.messages.message_filter import MessageFilter, parse_tags
-    from spark_mq.format.timestamp import EARLIEST_MILLIS, LATEST_MILLIS
-
-    return MessageFilter(
-        EARLIEST_MILLIS if begin is None else begin,
-        LATEST_MILLIS if end is None else end,
-        parse_tags(arguments.tag),
-        arguments.property,
-        arguments.key,
-        arguments.body_contains,
-        condition_of(arguments.filter),
+def _filter(arguments: argparse.Namespace) -> tuple[MessageFilter, int | None, int | None]:
+    """The rule by which messages are printed, and the bounds of their store times."""
+    begin, end = begin_and_end(arguments)
+    return (
+        MessageFilter.between(
+            begin,
+            end,
+            tags=parse_tags(arguments.tag),
+            properties=arguments.property,
+            key=arguments.key,
+            body_text=arguments.body_contains,
+            condition=condition_of(arguments.filter),
+        ),
+        begin,
+        end,
     )
-
-
-def _limit(arguments: argparse.Namespace) -> int | None:
-    """The largest number of messages to print; None for any number."""
-    if arguments.limit is not None:
-        return arguments.limit or None
-    return None if arguments.last is not None or arguments.follow else _DEFAULT_LIMIT
 
 
 def _matching(
     store: MessageStore, arguments: argparse.Namespace, selection: Selection, begin: int | None, end: int | None
 ) -> Iterator[Record]:
     """The matching messages that are in the log, in the order in which they are printed."""
-    from spark_mq.source.topic_messages import topic_messages
-    from spark_mq.store.message_selection import select_messages
-
     if arguments.follow and arguments.last is None and arguments.begin is None:
         return iter(())
     is_backwards = arguments.newest_first or arguments.last is not None
@@ -212,22 +180,23 @@ def _matching(
         parts = topic_messages(store, arguments.topic, begin, end, newest_first=is_backwards)
     else:
         parts = select_messages(store, arguments.topic, arguments.queue_id, begin, end, newest_first=is_backwards)
-    matching = selection.of(parts)
+    return _last(selection.of(parts), arguments)
+
+
+def _last(found: Iterator[_T], arguments: argparse.Namespace) -> Iterator[_T]:
+    """Those of the messages that `--last` leaves: they come from the end of the log, but are printed in its order."""
     if arguments.last is None:
-        return matching
-    last = list(islice(matching, arguments.last))
+        return found
+    last = list(islice(found, arguments.last))
     return iter(last if arguments.newest_first else last[::-1])
 
 
-def _print(printer: MessagePrinter, records: Iterable[tuple[Record, _Source]]) -> int:
-    """Print the messages as they are found; returns their number."""
-    from spark_mq.cli.output.message_printer import rows_of
-
-    printed, remaining = 0, iter(records)
-    while batch := list(islice(remaining, _ROWS_AT_ONCE)):
-        for source, part in groupby(batch, key=lambda one: one[1]):
-            rows = rows_of([record for record, _ in part], source.situations)
-            printer.print(map(source.of.with_names, rows))
+def _print(printer: MessagePrinter, found: Iterator[_Found]) -> int:
+    printed = 0
+    while batch := list(islice(found, _ROWS_AT_ONCE)):
+        for store, part in groupby(batch, key=lambda found: found[2]):
+            records = list(part)
+            printer.print(records[0][1].rows(store, [record for record, _, _ in records]))
         printed += len(batch)
     return printed
 
@@ -242,24 +211,17 @@ def _follow(
     printed: int,
 ) -> int:
     """Print new messages until `--limit` is reached or Ctrl-C; returns the exit status."""
-    from spark_mq.cli.messages.message_filter import Selection
-    from spark_mq.lifecycle.life.situation import Situations
-    from spark_mq.store.log.scan import InQueue
-    from spark_mq.store.message_selection import FollowedLog
-
     if printed == 0 and arguments.last is None and arguments.begin is None:
         unknown = store.why_no_topic(arguments.topic)
-        print(f"spark-mq: waiting for new messages{f'; {unknown}' if unknown else ''}", file=sys.stderr)
+        say(f"waiting for new messages{f'; {unknown}' if unknown else ''}")
     log = FollowedLog(store.location, InQueue(arguments.topic, arguments.queue_id), log_end)
     limit = arguments.limit or None
-    situations = Situations(store, store.broker_conf)
     try:
         while limit is None or printed < limit:
             damage: list[str] = []
             selection = Selection(message_filter, damage.append)
             rest = None if limit is None else limit - printed
-            source = _Source(of, situations, selection.of(log.new_parts()))
-            printed += _print(printer, islice(source.each(), rest))
+            printed += _print(printer, islice(_of(of, store, selection.of(log.new_parts())), rest))
             printer.flush()
             _print_damage(damage)
             if limit is None or printed < limit:
@@ -270,22 +232,7 @@ def _follow(
 
 
 def _print_damage(damage: list[str]) -> None:
-    from spark_mq.cli.output.value_text import visible
-
     for reason in damage[:_MAX_DAMAGE_LINES]:
-        print(f"spark-mq: skipped: {visible(reason)}", file=sys.stderr)
+        say(f"skipped: {reason}")
     if len(damage) > _MAX_DAMAGE_LINES:
-        print(f"spark-mq: skipped: {len(damage) - _MAX_DAMAGE_LINES} more damaged parts of the log", file=sys.stderr)
-
-
-def _find_archived(archive: ArchivedMessages, arguments: argparse.Namespace) -> Iterator[ArchivedMessage]:
-    """The messages of a topic that the arguments of `print-message` select."""
-    begin, end = begin_and_end(arguments)
-    matching = _filter(arguments, begin, end)
-    is_backwards = arguments.newest_first or arguments.last is not None
-    messages = archive.of_topic(arguments.topic, arguments.queue_id, None, begin, end, is_backwards)
-    found = (one for one in messages if matching.matches(one.record))
-    if arguments.last is None:
-        return found
-    last = list(islice(found, arguments.last))
-    return iter(last if arguments.newest_first else last[::-1])
+        say(f"skipped: {len(damage) - _MAX_DAMAGE_LINES} more damaged parts of the log")

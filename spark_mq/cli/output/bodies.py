@@ -21,11 +21,7 @@ _INDENT = "  "
 
 
 def body_text(body: bytes, form: str, one_line: bool) -> str:
-    """The body as text.
-
-    Args:
-        form: One of `FORMS`. `text` and `json` show a body that is not UTF-8 as hexadecimal digits.
-    """
+    """The body as text."""
     if form == HEX:
         return body.hex()
     if form == BASE64:

@@ -27,11 +27,7 @@ def print_dataframe(frame: DataFrame, form: str) -> None:
 
 
 def print_rows(lines: Iterator[Sequence[Any]], columns: Sequence[str], form: str) -> None:
-    """Print rows.
-
-    Args:
-        form: `table`, `csv` (the first line has the column names) or `json` (one object a line).
-    """
+    """Print rows."""
     if form == "table":
         print_lines(lines, columns)
     elif form == "csv":

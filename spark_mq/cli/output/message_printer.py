@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spark_mq.cli.output import bodies
 from spark_mq.cli.output.json_lines import print_json
-from spark_mq.cli.output.row_printer import parse_columns
-from spark_mq.cli.output.terminal import is_terminal, terminal_width
-from spark_mq.cli.output.text_table import TableStyle, TextTable, print_notes
+from spark_mq.cli.output.terminal import is_terminal, say, terminal_width
+from spark_mq.cli.output.text_table import TableStyle, TextTable, parse_columns, print_notes
 from spark_mq.cli.output.value_text import ELLIPSIS, print_fields, value_text, visible
 from spark_mq.errors import BodyError, OptionError, StorageError
 from spark_mq.format.message_schema import CORRUPT_RECORD, MESSAGE_SCHEMA
@@ -47,10 +46,6 @@ _IMPORTANCE = (
     "offset_message_id",
     "real_queue_id",
 )
-_WHOLE = ("offset_message_id", "unique_key", "transaction_type", "born_host", "store_host")
-_LEAST_WIDTH = {"body": 8, "situation": 20}
-_PREFERRED_WIDTH = {"body": 40}
-_HINT = "--columns chooses columns, --full prints every field"
 _MAX_BODY_CHARACTERS = 2000
 """Characters of a body on a terminal, if nobody asked for all of them."""
 
@@ -59,21 +54,34 @@ class MessagePrinter:
     """Prints rows of table `messages` as the arguments of a command say. `print` can be called many times."""
 
     def __init__(self, arguments: argparse.Namespace, as_table: bool, names_stores: bool = False) -> None:
-        """A printer for one command.
+        """`as_table`: the command prints a table, without `--full`; `names_stores`: each row names its store."""
+        self._json, self._form = arguments.json, arguments.body
+        self._full, self._body_file = getattr(arguments, "full", False), getattr(arguments, "body_file", None)
+        is_several = names_stores or getattr(arguments, "stores", None) is not None
+        known = (*STORE_COLUMNS, *ALL_COLUMNS) if is_several else ALL_COLUMNS
+        self._columns = parse_columns(arguments.columns, known)
+        self._check_forms()
+        is_table = as_table and not (self._full or self._json or self._form == bodies.RAW)
+        named = ("broker",) if is_several else ()
+        if is_table:
+            is_of_broker = stores_messages_of_others(getattr(arguments, "topic", None) or "")
+            known = (*named, *TABLE_COLUMNS[:3], *(_OWN_TOPIC_COLUMNS if is_of_broker else ()), *TABLE_COLUMNS[3:])
+        hidden = "body" if self._form == bodies.NONE else None
+        self._shown = self._columns or [name for name in known if name != hidden]
+        style = TableStyle(
+            (*named, *_IMPORTANCE),
+            {"body": 8, "situation": 20},
+            {"body": 40},
+            whole=("offset_message_id", "unique_key", "transaction_type", "born_host", "store_host"),
+            sizes=("store_size",),
+            shows_all=self._columns is not None,
+            hint="--columns chooses columns, --full prints every field",
+        )
+        self._table = TextTable(self._shown, style, terminal_width()) if is_table else None
+        self._count = 0
+        self._not_json = 0
 
-        Args:
-            arguments: `json`, `columns` and `body`; `full` and `body_file`, if the command has them.
-            as_table: Whether the command prints a table, without `--full`.
-            names_stores: Whether each row names its store; with `--stores` it does.
-        """
-        self._json = arguments.json
-        self._form = arguments.body
-        self._full = getattr(arguments, "full", False)
-        self._body_file = getattr(arguments, "body_file", None)
-        is_several = names_stores or getattr(arguments, "stores_file", None) is not None
-        known_columns = (*STORE_COLUMNS, *ALL_COLUMNS) if is_several else ALL_COLUMNS
-        names = [name for name in known_columns if (name, self._form) != ("body", bodies.NONE)]
-        self._columns = parse_columns(arguments.columns, known_columns)
+    def _check_forms(self) -> None:
         if self._columns is not None and self._form == bodies.NONE and "body" in self._columns:
             raise OptionError("--columns names the body, and --body none leaves it out")
         if self._body_file == STDOUT and (self._json or self._columns is not None):
@@ -82,26 +90,6 @@ class MessagePrinter:
             raise OptionError(
                 "--body raw: stdout gets the bodies alone; leave out --json, --columns, --full and --body-file"
             )
-        self._shown = self._columns or names
-        self._table: TextTable | None = None
-        if as_table and not self._full and not self._json and self._form != bodies.RAW:
-            is_of_broker = stores_messages_of_others(getattr(arguments, "topic", None) or "")
-            named = ("broker",) if is_several else ()
-            known = (*named, *TABLE_COLUMNS[:3], *(_OWN_TOPIC_COLUMNS if is_of_broker else ()), *TABLE_COLUMNS[3:])
-            shown = self._columns or [name for name in known if name in names]
-            style = TableStyle(
-                (*named, *_IMPORTANCE),
-                _LEAST_WIDTH,
-                _PREFERRED_WIDTH,
-                _WHOLE,
-                sizes=("store_size",),
-                shows_all=self._columns is not None,
-                hint=_HINT,
-            )
-            self._table = TextTable(shown, style, terminal_width())
-            self._shown = shown
-        self._count = 0
-        self._not_json = 0
 
     def print(self, rows: Iterable[Row]) -> None:
         """Print the rows as they arrive."""
@@ -114,10 +102,10 @@ class MessagePrinter:
                 continue
             if self._body_file is not None:
                 _write_body(row, self._body_file)
-                if self._body_file == STDOUT:
-                    continue
+            if self._body_file == STDOUT:
+                continue
             if self._json:
-                shown = self._with_value(row)
+                shown = self._with_body(row, lambda body: bodies.body_value(body, self._form or bodies.BASE64))
                 print_json([{name: shown.get(name) for name in self._shown}])
             else:
                 if self._count:
@@ -136,7 +124,7 @@ class MessagePrinter:
             print_notes(self._table)
         if self._not_json:
             bodies_are = "1 body is" if self._not_json == 1 else f"{self._not_json} bodies are"
-            print(f"spark-mq: --body json: {bodies_are} not JSON, and printed as text", file=sys.stderr)
+            say(f"--body json: {bodies_are} not JSON, and printed as text")
 
     def _print_fields(self, row: Row) -> None:
         if self._columns is not None:
@@ -147,17 +135,13 @@ class MessagePrinter:
                     print(f"{name.capitalize() + ':':<20} {visible(row[name])}")
             print(f"{'CommitLog Offset:':<20} {row['commit_log_offset']}")
             print(f"{'Corrupt:':<20} {visible(str(row[CORRUPT_RECORD]))}")
-        else:
-            self._print_as_mqadmin(row)
-
-    def _print_as_mqadmin(self, row: Row) -> None:
-        """Print the fields of `mqadmin queryMsgById`, one a line."""
-        for name, value in _fields(row).items():
-            print(f"{name + ':':<20} {value_text(value)}")
-        if self._body_file is not None:
-            print(f"{'Message Body Path:':<20} {visible(self._body_file)}")
-        if self._form != bodies.NONE:
-            print(f"{'Message Body:':<20} {self._shown_body(row)}")
+        else:  # as `mqadmin queryMsgById`
+            for name, value in _fields(row).items():
+                print(f"{name + ':':<20} {value_text(value)}")
+            if self._body_file is not None:
+                print(f"{'Message Body Path:':<20} {visible(self._body_file)}")
+            if self._form != bodies.NONE:
+                print(f"{'Message Body:':<20} {self._shown_body(row)}")
 
     def _shown_body(self, row: Row) -> str:
         body = row["body"]
@@ -174,60 +158,50 @@ class MessagePrinter:
         return ("\n" if is_laid_out and "\n" in text else "") + visible(text, keep="\n\t")
 
     def _with_text(self, row: Row) -> Row:
-        """The row with its body as text, in one line."""
-        body = row["body"]
-        if body is None or "body" not in self._shown:
-            return row
-        self._note_json(body)
         width = terminal_width()
-        if self._table is not None and width is not None and self._form in (None, bodies.TEXT):
-            return {**row, "body": bodies.beginning(body, max(4 * width, 64))}
-        return {**row, "body": bodies.body_text(body, self._form or bodies.TEXT, one_line=True)}
 
-    def _with_value(self, row: Row) -> Row:
-        """The row with its body as a value of a JSON line."""
+        def text(body: bytes) -> str:
+            if self._table is not None and width is not None and self._form in (None, bodies.TEXT):
+                return bodies.beginning(body, max(4 * width, 64))
+            return bodies.body_text(body, self._form or bodies.TEXT, one_line=True)
+
+        return self._with_body(row, text)
+
+    def _with_body(self, row: Row, form: Callable[[bytes], object]) -> Row:
         body = row["body"]
         if body is None or "body" not in self._shown:
             return row
         self._note_json(body)
-        return {**row, "body": bodies.body_value(body, self._form or bodies.BASE64)}
+        return {**row, "body": form(body)}
 
     def _note_json(self, body: bytes) -> None:
         self._not_json += self._form == bodies.JSON and not bodies.is_json(body)
 
 
 def _fields(row: Row) -> dict[str, object]:
-    place = {name.capitalize(): row[name] for name in STORE_COLUMNS if name in row}
-    return {
-        **place,
+    fields: dict[str, object] = {name.capitalize(): row[name] for name in STORE_COLUMNS if name in row}
+    fields |= {
         "OffsetID": row["offset_message_id"],
         "UniqueKey": row["unique_key"],
         "Topic": row["topic"],
-        "Tags": _bracketed(row["tags"]),
-        "Keys": _bracketed(None if row["keys"] is None else " ".join(row["keys"])),
+        "Tags": f"[{row['tags'] or ''}]",
+        "Keys": f"[{' '.join(row['keys'] or ())}]",
         "Queue ID": row["queue_id"],
         "Queue Offset": row["queue_offset"],
-        **_situation_fields(row),
+    }
+    if row.get("situation") is not None:  # not an ordinary message
+        if (row["real_topic"], row["real_queue_id"]) != (row["topic"], row["queue_id"]):
+            fields |= {"Real Topic": row["real_topic"], "Real Queue ID": row["real_queue_id"]}
+        fields["Situation"] = row["situation"]
+    more = ("reconsume_times", "born_timestamp", "store_timestamp", "born_host", "store_host")
+    return {
+        **fields,
         "CommitLog Offset": row["commit_log_offset"],
-        "Reconsume Times": row["reconsume_times"],
-        "Born Timestamp": row["born_timestamp"],
-        "Store Timestamp": row["store_timestamp"],
-        "Born Host": row["born_host"],
-        "Store Host": row["store_host"],
+        **{name.replace("_", " ").title(): row[name] for name in more},
         "System Flag": row["sys_flag"],
         "Transaction": row["transaction_type"],
         "Properties": row["properties"],
     }
-
-
-def _situation_fields(row: Row) -> dict[str, object]:
-    """What the message means, if it is not an ordinary one."""
-    if row.get("situation") is None:
-        return {}
-    fields: dict[str, object] = {}
-    if (row["real_topic"], row["real_queue_id"]) != (row["topic"], row["queue_id"]):
-        fields = {"Real Topic": row["real_topic"], "Real Queue ID": row["real_queue_id"]}
-    return fields | {"Situation": row["situation"]}
 
 
 def stores_messages_of_others(topic: str) -> bool:
@@ -235,12 +209,7 @@ def stores_messages_of_others(topic: str) -> bool:
     return is_system_topic(topic) or topic.startswith(("%RETRY%", "%DLQ%"))
 
 
-def _bracketed(text: str | None) -> str:
-    return f"[{'' if text is None else text}]"
-
-
 def _write_body(row: Row, path: str) -> None:
-    """Write the body to the file, or to stdout."""
     body = row["body"]
     if body is None:
         raise BodyError(f"--body-file {path}: the message has no body: {row[CORRUPT_RECORD]}")

@@ -1,4 +1,4 @@
-"""Whether stdout is a terminal, how wide it is, and reports on it."""
+"""Whether stdout is a terminal, how wide it is; reports on stdout, and lines on stderr."""
 
 from __future__ import annotations
 
@@ -6,9 +6,33 @@ import re
 import shutil
 import sys
 import textwrap
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from spark_mq.cli.output.value_text import visible
 
 _NAME = re.compile(r"  [a-z ]+?  +(?=\S)")
 """The beginning of a line of a report: the name of a row, which at least two spaces follow."""
+
+
+def say(text: str) -> None:
+    """Print a line on stderr; control characters are escapes."""
+    print(f"spark-mq: {visible(text)}", file=sys.stderr)
+
+
+def print_answer(
+    as_json: bool, fields: Callable[[], str | Mapping[str, Any]], lines: Callable[[], str | Iterable[str]]
+) -> None:
+    """Print a report as one JSON object, or as lines for a person; names ending in `timestamp` are times in JSON."""
+    import json
+
+    from spark_mq.cli.output.json_lines import with_times
+
+    found = fields() if as_json else lines()
+    if isinstance(found, Mapping):
+        found = json.dumps(with_times(found), ensure_ascii=False)
+    print_report(found if isinstance(found, str) else "\n".join(visible(line) for line in found))
+    sys.stdout.flush()
 
 
 def print_report(text: str) -> None:

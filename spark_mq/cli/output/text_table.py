@@ -1,4 +1,4 @@
-"""Rows as an aligned table: cut to the width of a terminal, whole for a program or a file.
+"""Rows: their columns and order, and an aligned table, cut to the width of a terminal, whole for a program or a file.
 
 On a terminal, text is shortened first, down to a least width. Then the least important columns are hidden. A line on
 stderr names them. Numbers, times and ids are never cut, because a part of them would be another value.
@@ -6,22 +6,110 @@ stderr names them. Numbers, times and ids are never cut, because a part of them 
 
 from __future__ import annotations
 
+import argparse
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from decimal import Decimal
 from itertools import islice
+from typing import TYPE_CHECKING, Any, Self
 
-from spark_mq.cli.output.terminal import terminal_width
-from spark_mq.cli.output.value_text import cut, display_width, pad, size_text, value_text, visible
+from spark_mq.cli.output.json_lines import plain_rows, print_json
+from spark_mq.cli.output.terminal import say, terminal_width
+from spark_mq.cli.output.value_text import cut, display_width, pad, print_fields, size_text, value_text, visible
+from spark_mq.errors import OptionError, similar
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Rows = Sequence[Mapping[str, Any]]
 _ALIGNED_LINES = 1000
 """Lines that decide the widths of the columns; later lines can be wider."""
 _SEPARATOR = "  "
 _LEAST_WIDTH = 6
 _MOST_PADDING = 200
 """The widest column of a table that is not on a terminal; a longer value moves the rest of its line."""
+
+
+def parse_columns(text: str | None, available: Sequence[str]) -> list[str] | None:
+    """The columns that `--columns` names, in its order; None without the option."""
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(",")]
+    for index, name in enumerate(names):
+        check_column("--columns", name, available)
+        if name in names[:index]:
+            raise OptionError(f"--columns {text}: {name} is named twice")
+    return names
+
+
+def check_column(option: str, name: str, available: Sequence[str]) -> None:
+    """Raise `OptionError` if there is no such column; the error names similar columns, and all of them."""
+    if name not in available:
+        raise OptionError(
+            f"{option}: there is no column {name!r}{similar(name, available)}; columns: {', '.join(available)}"
+        )
+
+
+def sorted_rows(
+    rows: Iterable[Mapping[str, Any]], order: str | None, available: Sequence[str]
+) -> list[Mapping[str, Any]]:
+    """The rows in the order that `--sort` names: COLUMN or -COLUMN. Rows with NULL come last.
+
+    Rows with equal values keep their order.
+    """
+    if order is None:
+        return list(rows)
+    column = order.removeprefix("-")
+    check_column("--sort", column, available)
+    known = [row for row in rows if row[column] is not None]
+
+    def value(row: Mapping[str, Any]) -> Any:
+        return sorted(row[column].items()) if isinstance(row[column], Mapping) else row[column]
+
+    known.sort(key=value, reverse=order.startswith("-"))
+    return known + [row for row in rows if row[column] is None]
+
+
+@dataclass(frozen=True)
+class RowPrinter:
+    """Sorts and prints rows by `--columns`, `--sort`, `--json` and `--full`."""
+
+    schema: Sequence[str]
+    columns: Sequence[str] | None
+    sort: str | None
+    is_json: bool
+    is_full: bool
+
+    @classmethod
+    def of(cls, arguments: argparse.Namespace, schema: Sequence[str]) -> Self:
+        """The printer that the arguments of a command ask for."""
+        columns = parse_columns(arguments.columns, schema)
+        sorted_rows((), arguments.sort, schema)
+        return cls(schema, columns, arguments.sort, arguments.json, arguments.full)
+
+    def rows(self, table: pa.Table) -> list[Mapping[str, Any]]:
+        """The rows of a table, sorted."""
+        return sorted_rows(plain_rows(table), self.sort, self.schema)
+
+    def print(self, rows: Rows, style: TableStyle, below: Callable[[], None] | None = None) -> None:
+        """Print rows; nothing if there are none, except as JSON."""
+        if self.is_json:
+            print_json(rows if self.columns is None else [{name: row[name] for name in self.columns} for row in rows])
+            return
+        if not rows:
+            return
+        names, table = self.schema if self.columns is None else self.columns, None
+        if self.is_full:
+            print_fields(rows, names)
+        else:
+            table = TextTable(names, replace(style, shows_all=self.columns is not None), terminal_width())
+            table.write([row[name] for name in names] for row in rows)
+        if below is not None:
+            below()
+        if table is not None:
+            print_notes(table)
 
 
 @dataclass(frozen=True)
@@ -47,13 +135,17 @@ class TableStyle:
     hint: str = ""
 
 
-@dataclass(frozen=True)
-class _Layout:
-    """The columns that are printed, by their positions, with their widths."""
+_OF_QUERIES = TableStyle(hint="--format csv and --format json print all columns, and whole values")
 
-    shown: tuple[int, ...]
-    widths: tuple[int, ...]
-    to_the_right: tuple[bool, ...]
+
+@dataclass(frozen=True)
+class _Shown:
+    """A column that is printed: its position, and its width."""
+
+    index: int
+    width: int
+    to_the_right: bool
+    is_whole: bool
 
 
 class TextTable:
@@ -64,44 +156,45 @@ class TextTable:
     """
 
     def __init__(self, columns: Sequence[str], style: TableStyle | None = None, width: int | None = None) -> None:
-        """A table of `columns`.
-
-        Args:
-            columns: The names of the columns, from left to right.
-            style: How the columns behave on a terminal.
-            width: The width of the terminal; None for any width.
-        """
+        """A table of `columns`, for a terminal of this width; None for any width."""
         self._columns = columns
         self._style = style or TableStyle()
         self._width = width
-        self._layout: _Layout | None = None
+        self._shown: list[_Shown] = []
         self._has_cut_text = False
 
     def write(self, lines: Iterable[Sequence[object]]) -> None:
         """Print the lines as they arrive, after the heading if it is not printed yet."""
         remaining = iter(lines)
-        if self._layout is None:
+        if not self._shown:
             first = [self._cells(line) for line in islice(remaining, _ALIGNED_LINES)]
-            heading = [visible(column) for column in self._columns]
-            are_numbers = [any(is_number for _, is_number, _ in column) for column in zip(*first, strict=True)]
+            heading = [(visible(column), False, False) for column in self._columns]
+            columns = list(zip(heading, *first, strict=True))
+            needed = [max(display_width(text) for text, _, _ in cells) for cells in columns]
             are_cut = [
-                any(can_cut for _, _, can_cut in column) and name not in self._style.whole
-                for name, column in zip(self._columns, zip(*first, strict=True), strict=False)
+                any(can_cut for _, _, can_cut in cells) and name not in self._style.whole
+                for name, cells in zip(self._columns, columns, strict=True)
             ]
-            texts = [heading, *([text for text, _, _ in line] for line in first)]
-            needed = [max(map(display_width, column)) for column in zip(*texts, strict=True)]
-            count = len(self._columns)
-            self._layout = self._fit(needed, are_numbers or [False] * count, are_cut or [False] * count)
-            for line in texts:
+            self._shown = [
+                _Shown(
+                    index,
+                    width,
+                    any(is_number for _, is_number, _ in columns[index]),
+                    self._columns[index] in self._style.whole,
+                )
+                for index, width in self._fit(needed, are_cut).items()
+            ]
+            for line in (heading, *first):
                 self._print(line)
         for rest in remaining:
-            self._print([text for text, _, _ in self._cells(rest)])
+            self._print(self._cells(rest))
 
     def notes(self) -> list[str]:
         """What a person should know about the table: the hidden columns, and that text was cut."""
-        if self._layout is None or self._width is None:
+        if not self._shown or self._width is None:
             return []
-        hidden = [name for index, name in enumerate(self._columns) if index not in self._layout.shown]
+        shown = {column.index for column in self._shown}
+        hidden = [name for index, name in enumerate(self._columns) if index not in shown]
         said = [f"hidden columns: {visible(', '.join(hidden))}"] if hidden else []
         said += ["… stands for text that was cut"] if self._has_cut_text else []
         hint = f"; {self._style.hint}" if self._style.hint else ""
@@ -118,18 +211,17 @@ class TextTable:
         can_cut = not is_number and not isinstance(value, date | datetime) and value is not None
         return value_text(value), is_number, can_cut
 
-    def _fit(self, needed: Sequence[int], are_numbers: Sequence[bool], are_cut: Sequence[bool]) -> _Layout:
-        everything = range(len(self._columns))
+    def _fit(self, needed: Sequence[int], are_cut: Sequence[bool]) -> dict[int, int]:
+        """The widths of the columns that are shown, by their positions."""
         if self._width is None:
-            padded = tuple(min(width, _MOST_PADDING) for width in needed)
-            return _Layout(tuple(everything), padded, tuple(are_numbers))
+            return {index: min(width, _MOST_PADDING) for index, width in enumerate(needed)}
         least = [
             min(needed[index], max(display_width(visible(name)), self._style.least.get(name, _LEAST_WIDTH)))
             if are_cut[index]
             else needed[index]
             for index, name in enumerate(self._columns)
         ]
-        shown = list(everything) if self._style.shows_all else self._most_important(needed, least, self._width)
+        shown = range(len(needed)) if self._style.shows_all else self._most_important(needed, least, self._width)
         room = self._width - sum(least[index] for index in shown) - len(_SEPARATOR) * (len(shown) - 1)
         widths = {index: least[index] for index in shown}
         growing = [index for index in shown if widths[index] < needed[index]]
@@ -140,9 +232,7 @@ class TextTable:
                 widths[index] += more
                 room -= more
             growing = [index for index in growing if widths[index] < needed[index]]
-        return _Layout(
-            tuple(shown), tuple(widths[index] for index in shown), tuple(are_numbers[index] for index in shown)
-        )
+        return widths
 
     def _most_important(self, needed: Sequence[int], least: Sequence[int], width: int) -> list[int]:
         """The positions of the columns that fit into the width, chosen by importance; at least one."""
@@ -158,41 +248,43 @@ class TextTable:
                 taken = before + max(least[index], min(needed[index], self._style.preferred.get(names[index], 0)))
         return sorted(shown)
 
-    def _print(self, line: Sequence[str]) -> None:
-        layout = self._layout
-        if layout is None:
-            return
-        cells = []
-        for index, width, to_the_right in zip(layout.shown, layout.widths, layout.to_the_right, strict=True):
-            text = line[index]
-            if self._width is not None and not to_the_right and not self._is_whole(index):
-                shortened = cut(text, max(width, 1))
+    def _print(self, line: Sequence[tuple[str, bool, bool]]) -> None:
+        texts = []
+        for column in self._shown:
+            text = line[column.index][0]
+            if self._width is not None and not column.to_the_right and not column.is_whole:
+                shortened = cut(text, max(column.width, 1))
                 self._has_cut_text |= shortened is not text
                 text = shortened
-            cells.append(pad(text, width, to_the_right))
-        print(_SEPARATOR.join(cells).rstrip())
-
-    def _is_whole(self, index: int) -> bool:
-        return self._columns[index] in self._style.whole
+            texts.append(pad(text, column.width, column.to_the_right))
+        print(_SEPARATOR.join(texts).rstrip())
 
 
 def print_lines(
     lines: Iterable[Sequence[object]],
     columns: Sequence[str],
-    hint: str = "--format csv and --format json print all columns, and whole values",
+    style: TableStyle = _OF_QUERIES,
+    most: int | None = None,
 ) -> None:
     """Print lines of values under the names of their columns, aligned, with numbers to the right.
 
-    Lines are printed as they arrive, so there can be any number of them. The first 1,000 decide the widths. On a
-    terminal, lines are cut to its width, and a line on stderr says what is missing.
+    Lines are printed as they arrive, so there can be any number of them. On a terminal, lines are cut to its width, and
+    a line on stderr says what is missing.
+
+    Args:
+        most: The largest number of lines on a terminal; a line on stderr says how many more there are.
     """
-    table = TextTable(columns, TableStyle(hint=hint), terminal_width())
-    table.write(lines)
+    table = TextTable(columns, style, width := terminal_width())
+    remaining = iter(lines)
+    table.write(remaining if width is None or most is None else islice(remaining, most))
     print_notes(table)
+    more = sum(1 for _ in remaining)
+    if more:
+        say(f"{more:,} more rows; --json prints all")
 
 
 def print_notes(table: TextTable) -> None:
     """Print on stderr what a person should know about the table."""
     sys.stdout.flush()
     for note in table.notes():
-        print(f"spark-mq: {note}", file=sys.stderr)
+        say(note)

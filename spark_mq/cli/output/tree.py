@@ -38,13 +38,7 @@ def print_tree(root: Node) -> None:
 
 
 def tree_lines(root: Node, width: int | None, marks: Sequence[str] = _DRAWN) -> Iterator[str]:
-    r"""The lines of a tree.
-
-    Args:
-        root: The first line, and what is below it.
-        width: The width of the lines; None for any.
-        marks: What is before a line, before the last line of a level, and before what is below another line.
-    """
+    r"""The lines of a tree."""
     yield from _wrapped(root.text, "", "", width)
     # Not recursive: the depth of a tree is that of a store's data.
     waiting = [(child, "", child is root.children[-1]) for child in reversed(root.children)]

@@ -88,6 +88,11 @@ def bytes_text(value: bytes) -> str:
         return f"{len(value)} bytes: {value.hex(' ')}"
 
 
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """A number of things as text: `1 message`, `2,000 messages`."""
+    return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
+
+
 def size_text(size: int) -> str:
     """A number of bytes with a unit, for a person."""
     if abs(size) < 1024:

@@ -37,11 +37,7 @@ _MESSAGES = (MESSAGES.name, MESSAGES_BY_KEY.name)
 def explained(
     plan: QueryPlan, stores: Mapping[str, Store], settings: Mapping[str, str], sees_stores: bool
 ) -> Iterator[str]:
-    """The lines that describe the reads of a plan.
-
-    Args:
-        sees_stores: Whether this process sees the stores under the paths that the session uses.
-    """
+    """The lines that describe the reads of a plan."""
     if not plan.references and not plan.named:
         yield "the statement reads no table of a store"
     for name in plan.named:

@@ -30,19 +30,10 @@ _MENTION = re.compile(r"`?(\w+)`?(?:\s*\.\s*`?(\w+)`?)?(?:\s+(?:AS\s+)?(\w+))?",
 
 
 class Completer:
-    """Completes words of a statement.
-
-    Attributes:
-        pending: The lines of the statement before the one that is typed.
-    """
+    """Completes words of a statement."""
 
     def __init__(self, tables: Mapping[str, Collection[str]], columns: Callable[[str, str], Sequence[str]]) -> None:
-        """Prepare the completer.
-
-        Args:
-            tables: By name of a store or an archive: its tables.
-            columns: Returns the columns of a table of a store or archive; none if they are not known.
-        """
+        """Prepare the completer."""
         self.pending = ""
         self._tables = tables
         self._columns = columns
@@ -57,11 +48,7 @@ class Completer:
         return self._found[state] if state < len(self._found) else None
 
     def completions(self, statement: str, word: str) -> list[str]:
-        """The words that begin with `word`, sorted: columns, tables, keywords; after a dot, only what can follow it.
-
-        Args:
-            word: The word that is typed; it can have dots.
-        """
+        """The words that begin with `word`, sorted: columns, tables, keywords; after a dot, only what can follow it."""
         qualifier, dot, last = word.rpartition(".")
         if dot:
             names = self._after_dot(statement, qualifier)

@@ -1,0 +1,307 @@
+"""`spark-mq archive STORE TABLE` and `spark-mq maintain-archive TABLE`: messages in Delta tables."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, TextIO
+
+from spark_mq.cli.archive_source import check_archive_folders, check_is_archive, check_name
+from spark_mq.cli.arguments import broker_conf_path, picked
+from spark_mq.cli.command import SPARK, command
+from spark_mq.cli.output.terminal import print_answer
+from spark_mq.cli.several_stores import CommandStore, read_each, stores_of_file
+from spark_mq.cli.spark import delta_session, given_settings, is_launched
+from spark_mq.errors import OptionError
+from spark_mq.io.location import Location
+from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.config.named_stores import DEFAULT_BROKER, DEFAULT_CLUSTER
+from spark_mq.store.log.segment_files import segment_files
+
+if TYPE_CHECKING:
+    from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity
+    from spark_mq.archive.report import ArchiveReport, BatchProgress
+    from spark_mq.io.location import Location
+
+_SECONDS_BETWEEN_LINES = 300.0
+"""The interval of the lines in a log. A terminal has one line, which is rewritten every second."""
+_SECONDS_BETWEEN_REWRITES = 1.0
+_CLEAR = "\r\x1b[K"
+
+
+class FollowOutput:
+    """Prints batches, and how long nothing was new. On a terminal that is one line, which the next line replaces."""
+
+    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.time) -> None:
+        """Print to `stream`; `clock` returns epoch seconds."""
+        self._stream = stream
+        self._clock = clock
+        self._is_terminal = stream.isatty()
+        self._since: float | None = None
+        self._printed = 0.0
+        self._is_line_open = False
+
+    def print_batch(self, batch: BatchProgress) -> None:
+        """Print the line of a batch."""
+        self.end()
+        self._since = None
+        print(f"{_moment(self._clock())} {batch}", file=self._stream, flush=True)
+
+    def print_waiting(self, archived_to: int) -> None:
+        """Print that nothing is new, if it is time to. `archived_to` is a commit log offset, -1 if unknown."""
+        now = self._clock()
+        if self._since is None:
+            self._since, self._printed = now, now
+            if not self._is_terminal:
+                return
+        elif now - self._printed < (_SECONDS_BETWEEN_REWRITES if self._is_terminal else _SECONDS_BETWEEN_LINES):
+            return
+        self._printed = now
+        place = f", log offset {archived_to:,}" if archived_to >= 0 else ""
+        since = _moment(self._since).partition("T")[2] if self._is_terminal else _moment(self._since)
+        line = f"waiting: nothing new since {since} ({_duration(now - self._since)}){place}"
+        if self._is_terminal:
+            # A line that is as wide as the terminal would wrap, and could not be rewritten.
+            width = shutil.get_terminal_size().columns - 1
+            print(f"{_CLEAR}{line[:width]}", end="", file=self._stream, flush=True)
+            self._is_line_open = True
+        else:
+            print(f"{_moment(now)} {line}", file=self._stream, flush=True)
+
+    def end(self) -> None:
+        """Remove the line that is rewritten, so that another line can be printed."""
+        if self._is_line_open:
+            print(_CLEAR, end="", file=self._stream, flush=True)
+            self._is_line_open = False
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+@dataclass(frozen=True)
+class _Archived:
+    """A store that is archived: its path as it was given, where it is, and its names in the archive."""
+
+    path: str
+    location: Location
+    identity: StoreIdentity
+
+
+@command(
+    "archive",
+    """
+    STORE
+    --stores FILE       instead of STORE: a JSON list of stores, each with name, cluster, broker, path and broker_conf.
+                        They are archived into TABLE one after the other, under the names in the file
+    --skip-unreadable
+    TABLE
+    --cluster NAME      default: brokerClusterName of --broker-conf, else DefaultCluster
+    --broker NAME       default: brokerName of --broker-conf, else DEFAULT_BROKER
+    --broker-conf FILE  the broker's settings file, for brokerClusterName and brokerName
+    --store-name NAME   the value of column store (default: the path)
+    --rename            if the log is in TABLE under another name, give its rows the new name (default: refuse the log)
+    --checkpoint DIR    the folder of the streams' checkpoints
+    --max-bytes SIZE    bytes of the log per batch (4g)
+    --data-loss {fail,continue}
+                        if segments expired before they were archived, or the broker lost the end of its log: stop
+                        (default), or continue and report how much was lost
+    --follow SECONDS    keep running, and look for new messages every SECONDS
+    --json
+    """,
+    SPARK,
+    description="Append the new messages of a store to a Delta table, each message exactly once.",
+    epilog="""
+    TABLE is a path, or a name in Spark's catalog (then give --checkpoint, too). The other tables of the archive are
+    next to it: TABLE_keys, TABLE_segments and TABLE_snapshots; if TABLE is a path, the checkpoints are in
+    TABLE_checkpoints. Columns cluster, broker and store have the values of --cluster, --broker and --store-name in
+    every row. These values must stay the same from run to run, and must differ between the stores of one archive.
+    A log that is in TABLE under another name (a mistyped one, another path, a slave of the same broker) is refused,
+    because each message would be there twice. The error names the other name and its number of messages. --rename gives
+    these rows the new name in all four tables; then the log has only the new name, and each message is there once.
+    """,
+    max_bytes="4g",
+    data_loss="fail",
+)
+def run_archive(arguments: argparse.Namespace) -> int:
+    """Archive, and print the report of each store; returns the exit status."""
+    from spark_mq.archive.archive_tables import ArchiveTables
+
+    # Errors in the arguments are found before a JVM starts, and before anything is created.
+    stores = [_given_store(arguments)] if arguments.stores is None else _stores_of_file(arguments)
+    tables = ArchiveTables.of(arguments.table, arguments.checkpoint)
+    given = given_settings(arguments)
+    for store in stores:
+        check_archive_folders(tables, store.location, given)
+    remaining = []
+    for store in stores:
+        is_new = arguments.rename or arguments.follow is not None
+        report = None if is_new else _nothing_new(store.location, tables, store.identity, given)
+        if report is None:
+            remaining.append(store)
+        else:
+            print_answer(arguments.json, report.to_json, report.to_text)
+    for report in _archive(arguments, remaining, tables, given) if remaining else ():
+        print_answer(arguments.json, report.to_json, report.to_text)
+    return 0
+
+
+def _given_store(arguments: argparse.Namespace) -> _Archived:
+    from spark_mq.archive.archive_tables import StoreIdentity
+
+    if arguments.skip_unreadable:
+        raise OptionError("--skip-unreadable has no effect on one store: it is for --stores FILE")
+    broker_conf = broker_conf_path(arguments.broker_conf, arguments.store)
+    conf = BrokerConf.of(broker_conf).settings
+    store = Location.resolve(arguments.store)
+    segment_files(store)
+
+    def name(argument: str, setting: str, default: str) -> str:
+        value = getattr(arguments, argument)
+        if value is None:
+            return check_name(f"{setting} in {broker_conf}", conf.get(setting, default))
+        return check_name(f"--{argument}", value)
+
+    identity = StoreIdentity(
+        name("cluster", "brokerClusterName", DEFAULT_CLUSTER),
+        name("broker", "brokerName", DEFAULT_BROKER),
+        str(store) if arguments.store_name is None else check_name("--store-name", arguments.store_name),
+    )
+    return _Archived(arguments.store, store, identity)
+
+
+def _stores_of_file(arguments: argparse.Namespace) -> list[_Archived]:
+    """The stores of `--stores`, except those that cannot be read and are left out."""
+    from spark_mq.archive.archive_tables import StoreIdentity
+
+    for name in ("cluster", "broker", "store_name", "broker_conf"):
+        if getattr(arguments, name):
+            raise OptionError(f"--{name.replace('_', '-')} is for one store: with --stores, the file says it")
+    if arguments.follow is not None:
+        raise OptionError("--follow archives one store: run it for each STORE, without --stores")
+
+    def resolved(store: CommandStore) -> Location:
+        location = Location.resolve(store.path)
+        segment_files(location)
+        return location
+
+    found = []
+    for of, location in read_each(arguments, stores_of_file(arguments.stores), resolved):
+        names = () if of.named is None else of.named.names
+        identity = StoreIdentity(*(check_name(f"{arguments.stores}: {of.named}", name) for name in names))
+        found.append(_Archived(of.path, location, identity))
+    return found
+
+
+def _nothing_new(
+    store: Location, tables: ArchiveTables, identity: StoreIdentity, given: Mapping[str, str]
+) -> ArchiveReport | None:
+    """The report of a run that would find nothing new; None if Spark must run, or if paths are not this machine's."""
+    from spark_mq.archive.last_run import end_if_nothing_is_new
+    from spark_mq.archive.report import ArchiveReport
+
+    started = time.monotonic()
+    if is_launched() or any(name.startswith("spark.hadoop.") for name in given):
+        return None
+    end = end_if_nothing_is_new(store, tables, identity)
+    if end is None:
+        return None
+    seconds = time.monotonic() - started
+    return ArchiveReport(str(store), tables.name, identity.cluster, identity.broker, archived_to=end, seconds=seconds)
+
+
+def _archive(
+    arguments: argparse.Namespace,
+    stores: Sequence[_Archived],
+    tables: ArchiveTables,
+    given: Mapping[str, str],
+) -> Iterator[ArchiveReport]:
+    """Archive the stores, one after the other; the report of each comes when it is archived."""
+    from spark_mq.archive.writer import archive
+    from spark_mq.datasource import register
+
+    output = FollowOutput(sys.stderr)
+    with delta_session("spark-mq archive", given, tables.addresses) as spark:
+        register(spark)
+        try:
+            for store in stores:
+                yield archive(
+                    spark,
+                    store.path,
+                    arguments.table,
+                    cluster=store.identity.cluster,
+                    broker=store.identity.broker,
+                    store_name=store.identity.store,
+                    **picked(arguments, "rename", "checkpoint", "max_bytes"),
+                    fail_on_data_loss=arguments.data_loss == "fail",
+                    follow_seconds=arguments.follow,
+                    stop=_stop_on_signals().is_set if arguments.follow is not None else lambda: False,
+                    on_batch=output.print_batch,
+                    on_wait=output.print_waiting,
+                )
+                output.end()
+        finally:
+            output.end()
+
+
+@command(
+    "maintain-archive",
+    """
+    TABLE
+    --keep-days DAYS      delete messages and snapshots older than DAYS
+    --no-optimize         do not join or cluster files
+    --file-size SIZE      join files to about this size (256m)
+    --vacuum-hours HOURS  remove files that no version of the last HOURS uses; Delta refuses less than 168 by default
+    --apply
+    | --dry-run           change nothing; print what would be deleted and removed (the default)
+    --json
+    """,
+    SPARK,
+    description="""
+    Join and cluster the files of an archive's tables (OPTIMIZE). With --keep-days, also delete old rows; with
+    --vacuum-hours, also remove unused files (VACUUM). Without --apply this is a dry run: the command changes nothing,
+    and prints what would be deleted and removed.
+    """,
+    file_size="256m",
+)
+def run_maintenance(arguments: argparse.Namespace) -> int:
+    """Maintain, or show what would change, and print the report."""
+    from spark_mq.archive.archive_tables import ArchiveTables
+    from spark_mq.archive.maintenance import maintain
+
+    ArchiveTables.of(arguments.table, checkpoint="")
+    check_is_archive(arguments.table)
+    given = given_settings(arguments)
+    with delta_session("spark-mq maintain-archive", given, [arguments.table]) as spark:
+        report = maintain(
+            spark,
+            arguments.table,
+            optimize=not arguments.no_optimize,
+            dry_run=not arguments.apply,
+            **picked(arguments, "keep_days", "file_size", "vacuum_hours"),
+        )
+    print_answer(arguments.json, report.to_json, report.to_text)
+    return 0
+
+
+def _stop_on_signals() -> threading.Event:
+    """An event that is set by Ctrl-C or a plain `kill`. Messages archived until then stay archived."""
+    stop = threading.Event()
+    for signal_number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(signal_number, lambda *_: stop.set())
+    return stop

@@ -1,0 +1,201 @@
+"""How a command is declared: its name, what it does, and its arguments as a text that reads like its `--help`."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from inspect import cleandoc
+from typing import Any
+
+from spark_mq.cli.arguments import CHECKED_LATE, PARSERS, pair
+
+Run = Callable[[argparse.Namespace], int]
+Kind = Callable[[str], Any] | Sequence[str]
+"""What parses the value of an argument, or the values that are accepted."""
+
+_SHARED = """\
+STORE                   the broker's store directory (storePathRootDir)
+TOPIC                   the topic's name
+TABLE                   the archive's table of messages: a path, or a catalog name
+QUEUE                   the queue's id
+OFFSET                  the message's offset in the queue
+--stores FILE           instead of STORE: a JSON list of stores, each with name, cluster, broker, path and broker_conf;
+                        the answer is that of all of them, and says where it was found
+--skip-unreadable       of several stores: leave out a store that cannot be read, and say so (default: an error)
+--cluster NAME          the store's cluster, in an archive of several stores
+--broker NAME           the store's broker, in an archive of several stores
+--store-name NAME       the store's name, in an archive of several stores
+--assume-defaults       make index files with RocketMQ's maxHashSlotNum and maxIndexNum if neither --broker-conf nor an
+                        index file tells them (default: make none; a broker with other settings would find nothing in
+                        them)
+--broker-version V      such as 5.1.0, or 4.9 or 5 (default: as files show)
+--at TIME               the time for which the question is answered (default: now)
+--begin TIME            only messages stored at TIME or later: epoch milliseconds, ISO 8601 with a zone, a time as the
+                        commands print it, -90s, -15m, -1h, -2d, yesterday
+--end TIME              only messages stored at TIME or earlier
+--filter SQL92          only messages for which this expression of RocketMQ is TRUE: "price > 5 AND region = 'eu'"
+--columns A,B,C         print only these columns, in this order; also with --json
+--full                  print every row whole: one field a line, instead of a table
+--any-host              accept an offset message id that names another host than the message's store host: for a store
+                        that moved
+--body-file FILE        write the message's body, unchanged, to FILE; - is stdout, which then gets nothing else
+--body {text,json,hex,base64,raw,none}
+                        the form of bodies: text, json (indented, if the body is JSON), hex, base64, raw (only the
+                        bodies, unchanged, a line break after each), or none to leave them out. Without it, the form
+                        that fits the body: indented JSON, text, or a hex dump of the first 512 bytes; in a table text.
+                        With --json base64 is the default, and in another form a body that is not text is an object
+                        with its Base64
+--check-index           read each index file whole before it is used, and check that it is sound
+--explain               print the access path and its cost; do not run the query
+--json                  print the report as one JSON object
+--scratch DIR           a folder for temporary files that every machine sees (default: a temporary folder of this
+                        machine)
+--split-size SIZE       bytes of the log per task (128m)
+--apply                 make the changes
+--quiet                 print no progress
+--spark-conf KEY=VALUE  a setting of Spark, such as spark.driver.memory=4g; can be repeated
+--packages COORDINATES  Maven packages for Spark, such as org.apache.hadoop:hadoop-aws:3.4.2
+"""
+"""The help of arguments that several commands have: a command only names them."""
+STORES = "--stores FILE\n--skip-unreadable"
+"""The arguments of a command that can take the place of STORE by several stores."""
+SPARK = "--spark-conf KEY=VALUE\n--packages COORDINATES"
+"""The arguments of a command that starts Spark."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command, and the function that runs it.
+
+    Attributes:
+        arguments: See `command`.
+        usage: The first line of `--help`, if it is not the one that `argparse` makes.
+        kinds: What parses a value, by the name under which the function finds it.
+        defaults: The values of arguments that are not given, if they are not None.
+    """
+
+    name: str
+    arguments: Sequence[str]
+    run: Run
+    description: str = ""
+    epilog: str = ""
+    usage: str | None = None
+    kinds: Mapping[str, Kind] | None = None
+    defaults: Mapping[str, Any] | None = None
+
+    def add_to(self, commands: argparse._SubParsersAction[argparse.ArgumentParser], summary: str) -> None:
+        """Add the parser of the command; the summary says what it does."""
+        parser = commands.add_parser(
+            self.name,
+            usage=self.usage,
+            help=summary,
+            description=cleandoc(self.description or f"Print {summary}."),
+            epilog=cleandoc(self.epilog),
+            formatter_class=_HelpFormatter,
+            allow_abbrev=False,
+        )
+        group: argparse._ActionsContainer = parser
+        for argument in _declared(self.arguments):
+            if argument.begins_choice:
+                group = parser.add_mutually_exclusive_group(required=argument.is_required)
+            elif not argument.is_alternative:
+                group = parser
+            argument.add_to(group, (self.kinds or {}).get(argument.dest))
+        parser.set_defaults(run=self._run, **(self.defaults or {}))
+
+    def _run(self, arguments: argparse.Namespace) -> int:
+        for argument in _declared(self.arguments):
+            text = getattr(arguments, argument.dest, None)
+            if argument.value in CHECKED_LATE and text is not None:
+                setattr(arguments, argument.dest, CHECKED_LATE[argument.value](argument.name, text))
+        return self.run(arguments)
+
+
+def command(
+    name: str,
+    *arguments: str,
+    description: str = "",
+    epilog: str = "",
+    usage: str | None = None,
+    kinds: Mapping[str, Kind] | None = None,
+    **defaults: Any,
+) -> Callable[[Run], Command]:
+    """Declare the command that a function runs.
+
+    A text of arguments has a line for each: `--flag`, `--option VALUE`, `--option {a,b}`, `POSITION`, `SEVERAL...`
+    or `[OPTIONAL]`, and after two spaces its help, which can go on in lines that begin with spaces. Without help, it is
+    one of the shared ones. A line that begins with `| ` is an alternative to the one before: only one of them can be
+    given. `! ` before an argument says that it must be given. What stands for a value says how it is parsed: see
+    `PARSERS`.
+    """
+    return lambda run: Command(name, arguments, run, description, epilog, usage, kinds, defaults)
+
+
+@dataclass(frozen=True)
+class _Argument:
+    """One declared argument: the name is empty for a position, the value for a flag."""
+
+    name: str
+    value: str
+    help: str
+    is_required: bool
+    is_alternative: bool
+    begins_choice: bool
+
+    @property
+    def dest(self) -> str:
+        return (self.name.removeprefix("--") or self.value.strip("[].")).lower().replace("-", "_")
+
+    def add_to(self, parser: argparse._ActionsContainer, kind: Kind | None) -> None:
+        how: dict[str, Any] = {"help": self.help}
+        if isinstance(kind, Sequence):
+            how["choices"] = kind
+        elif "=" in self.value:
+            how |= {"action": "append", "default": [], "type": pair(self.name)}
+        elif kind or self.value in PARSERS:
+            how["type"] = kind or PARSERS[self.value]
+        if not self.name:
+            number = {"[": "?", ".": "+"}.get(self.value[0] if self.value[0] == "[" else self.value[-1])
+            parser.add_argument(self.dest, metavar=self.value.strip("[]."), nargs=number, **how)
+        elif not self.value:
+            parser.add_argument(self.name, action="store_true", **how)
+        elif self.value[0] == "{":
+            parser.add_argument(self.name, choices=self.value[1:-1].split(","), **how)
+        else:
+            required = self.is_required and not self.begins_choice
+            parser.add_argument(self.name, metavar=self.value, required=required, **how)
+
+
+def _declared(texts: Sequence[str]) -> Iterator[_Argument]:
+    """The arguments that texts declare, in their order."""
+    declared = [argument for text in texts for argument in _heads_and_help(text)]
+    are_alternatives = [head.startswith("| ") for head, _ in declared] + [False]
+    for number, (declaration, explanation) in enumerate(declared):
+        head = declaration.removeprefix("| ").removeprefix("! ")
+        name, _, value = head.partition(" ") if head.startswith("-") else ("", "", head)
+        begins = are_alternatives[number + 1] and not are_alternatives[number]
+        is_required = declaration.startswith("! ")
+        yield _Argument(name, value, explanation or _shared_help()[head], is_required, are_alternatives[number], begins)
+
+
+class _HelpFormatter(argparse.HelpFormatter):
+    """Fills the paragraphs of a description one by one; one with an indented line stays as it is."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        paragraphs = text.split("\n\n")
+        return "\n\n".join(text if "\n " in text else textwrap.fill(text, width) for text in paragraphs)
+
+
+@cache
+def _shared_help() -> Mapping[str, str]:
+    return dict(_heads_and_help(_SHARED))
+
+
+def _heads_and_help(text: str) -> Iterator[tuple[str, str]]:
+    for block in filter(str.strip, re.split(r"\n(?=\S)", cleandoc(text))):
+        head, *explanation = re.split(r"\s{2,}|\n", block.strip(), maxsplit=1)
+        yield head, " ".join(" ".join(explanation).split())

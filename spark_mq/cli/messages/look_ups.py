@@ -1,0 +1,385 @@
+"""`spark-mq query-by-id`, `query-by-key`, `query-by-unique-key` and `query-by-offset`: messages by what names them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from spark_mq.cli.arguments import ROWS
+from spark_mq.cli.command import command
+from spark_mq.cli.exit_status import FAILED, FOUND, NOT_FOUND
+from spark_mq.cli.messages.message_filter import MessageFilter, why_no_key, why_no_unique_key
+from spark_mq.cli.messages.shared import (
+    FORM,
+    begin_and_end,
+    condition_of,
+    or_archive,
+    print_index_problems,
+    refuse_any_host,
+)
+from spark_mq.cli.output import say
+from spark_mq.cli.output.json_lines import plain_rows
+from spark_mq.cli.output.message_printer import MessagePrinter
+from spark_mq.cli.several_stores import command_stores, is_of_several, opened_stores
+from spark_mq.errors import OptionError
+from spark_mq.format.dispatch import record_keys, record_tags_key, tags_key
+from spark_mq.format.java_text import decode_utf8
+from spark_mq.format.message_id import has_plausible_port, is_offset_message_id
+from spark_mq.format.record import Record
+from spark_mq.io.s3 import shown
+from spark_mq.store.index.key_index import MQADMIN_MAX_NUM
+from spark_mq.store.log.record_lookup import NoRecord
+from spark_mq.store.message_selection import find_unique_key, known_topics, uncovered_parts
+
+if TYPE_CHECKING:
+    from spark_mq.archive.archived_messages import ArchivedMessage, ArchivedMessages
+    from spark_mq.cli.several_stores import CommandStore
+    from spark_mq.format.record import Record
+    from spark_mq.store.message_store import MessageStore
+
+    Archived = Iterator[ArchivedMessage]
+
+_MAX_UNCOVERED = 256 << 20
+"""Bytes of the log that are read for a unique key, if no index file covers them: a second or two."""
+
+
+def _in_archive_by_id(archive: ArchivedMessages, arguments: argparse.Namespace) -> Archived:
+    """The messages of offset message ids; an id that is a unique key is found, too. Missing ids are said."""
+    for message_id in arguments.id:
+        found = list(archive.with_id(message_id, arguments.any_host))
+        found = found or list(archive.with_key(message_id, is_unique=True))[-1:]
+        if not found:
+            say(f"no message {message_id}")
+        yield from found
+
+
+@command(
+    "query-by-id",
+    FORM,
+    """
+    ID...  an offset message id: 32 or 56 hexadecimal digits; a unique key is recognized, and found as by
+           query-by-unique-key
+    --any-host
+    --body-file FILE
+    """,
+    description="Print messages by their offset message ids (mqadmin queryMsgById).",
+)
+@or_archive(_in_archive_by_id)
+def query_by_id(arguments: argparse.Namespace) -> int:
+    """Print the messages of the ids; for an id without a message, a line on stderr gives the reason."""
+    refuse_any_host(arguments)
+    if arguments.body_file and len(arguments.id) > 1:
+        raise OptionError("--body-file takes the body of one message: give one ID")
+    status = FOUND
+    printer = MessagePrinter(arguments, as_table=False)
+    with opened_stores(arguments) as stores:
+        for message_id in arguments.id:
+            found: list[Mapping[str, Any]] = []
+            reasons: list[str] = []
+            for of, store in stores:
+                records, said = _with_id(store, of, arguments, message_id)
+                found += of.rows(store, records)
+                if not records:
+                    reasons.append(of.say(said))
+                elif said:
+                    say(f"{message_id} {said}")
+            _refuse_bodies(arguments, found, "stores have this id")
+            if found:
+                printer.print(found)
+            else:
+                say(f"no message {message_id}: {'; '.join(reasons)}")
+                status = NOT_FOUND
+    printer.finish()
+    return status
+
+
+def _with_id(
+    store: MessageStore, of: CommandStore, arguments: argparse.Namespace, message_id: str
+) -> tuple[list[Record], str]:
+    """The message of an id in one store, and what to say about it: why there is none, or that it is a unique key."""
+    record = store.find_record_by_id(message_id, arguments.any_host)
+    if not isinstance(record, NoRecord):
+        return [record], ""
+    if has_plausible_port(message_id):
+        return [], str(record)
+    by_unique_key = f"spark-mq query-by-unique-key {shown(of.path)} {message_id}"
+    if sum(part.size for part in uncovered_parts(store)) > _MAX_UNCOVERED:
+        return [], f"it looks like a unique key: `{by_unique_key}` finds it, and may read the whole log for it"
+    found = find_unique_key(store, message_id)
+    if not found:
+        return [], f"it looks like a unique key, but {why_no_unique_key(store, None, message_id)}"
+    more = f" of {len(found)} messages; this is the newest; `{by_unique_key}` prints all" if len(found) > 1 else ""
+    return found[:1], f"is not an offset message id, but a unique key{more}"
+
+
+def _refuse_bodies(arguments: argparse.Namespace, found: list[Any], have: str) -> None:
+    if getattr(arguments, "body_file", None) and len(found) > 1:
+        raise OptionError(f"--body-file takes the body of one message: {len(found)} {have}")
+
+
+def _in_archive_by_key(archive: ArchivedMessages, arguments: argparse.Namespace) -> Archived:
+    matching = MessageFilter.between(*begin_and_end(arguments), condition=condition_of(arguments.filter))
+    found = [one for one in archive.with_key(arguments.key, arguments.topic) if matching.matches(one.record)]
+    return reversed(found)
+
+
+@command(
+    "query-by-key",
+    FORM,
+    """
+    --full
+    TOPIC
+    KEY                 one of the keys in the messages' KEYS, or their unique key
+    --broker-conf FILE  the broker's settings file, for maxHashSlotNum and maxIndexNum
+    --check-index
+    --explain
+    --begin TIME
+    --end TIME
+    --filter SQL92
+    --max-num N         print at most N messages (default: all)
+    --as-broker         print what a broker on these files answers: at most 64 messages (maxMsgsNumBatch), messages of
+                        other keys with the same hash, times in whole seconds, only what the index files have; in the
+                        order of the log
+    --index-type {K,T}  with --as-broker: T looks for the tags KEY, which index files have since 5.4.0 (default: K, a
+                        key)
+    """,
+    description="Print the messages of a topic that have a key, newest first (mqadmin queryMsgByKey).",
+    kinds={"max_num": ROWS},
+    index_type="K",
+)
+@or_archive(_in_archive_by_key, as_table=True, limit=lambda arguments: arguments.max_num)
+def query_by_key(arguments: argparse.Namespace) -> int:
+    """Print the messages that have the key; stderr gets the reason if there is none, and damage of the index."""
+    if arguments.max_num is not None and arguments.max_num < 1:
+        raise OptionError(f"--max-num {arguments.max_num}: give 1 or more")
+    begin, end = begin_and_end(arguments)
+    if arguments.as_broker:
+        return _print_as_broker(arguments, begin, end)
+    if arguments.index_type != "K":
+        raise OptionError("--index-type T is a broker's own look-up: add --as-broker")
+    matching = MessageFilter(condition=condition_of(arguments.filter))
+
+    def find(store: MessageStore) -> list[Record]:
+        found = store.find_messages(arguments.topic, arguments.key, begin=begin, end=end)
+        return list(islice(filter(matching.matches, found), arguments.max_num))
+
+    def why_nothing(store: MessageStore) -> str:
+        found = sum(1 for _ in store.find_messages(arguments.topic, arguments.key, begin=begin, end=end))
+        if found:
+            return f"{found} message{' has' if found == 1 else 's have'} the key, and --filter is TRUE for none of them"
+        return why_no_key(store, arguments.topic, arguments.key, begin, end)
+
+    if not arguments.explain:
+        return _print_newest_first(arguments, find, why_nothing, as_table=True, most=arguments.max_num)
+    times = {"startTimestamp": begin, "endTimestamp": end, "filter": arguments.filter}
+    return _explain(
+        arguments, key=arguments.key, **{name: str(value) for name, value in times.items() if value is not None}
+    )
+
+
+def _print_newest_first(
+    arguments: argparse.Namespace,
+    find: Callable[[MessageStore], list[Record]],
+    why_nothing: Callable[[MessageStore], str],
+    as_table: bool = False,
+    most: int | None = None,
+) -> int:
+    """Print what is found in each store; returns the exit status. Stderr gets damage of the index, and the reasons."""
+    printer = MessagePrinter(arguments, as_table)
+    rows: list[tuple[int, Mapping[str, Any]]] = []
+    reasons: list[str] = []
+    problems: list[str] = []
+    with opened_stores(arguments, check_index=arguments.check_index) as stores:
+        for of, store in stores:
+            records = find(store)
+            times = (record.store_timestamp for record in records)
+            rows += zip(times, of.rows(store, records), strict=True)
+            reasons += [] if records else [of.say(why_nothing(store))]
+            problems += store.index.problems
+    _refuse_bodies(arguments, rows, "have this unique key")
+    if rows:
+        ordered = sorted(rows, key=lambda row: -row[0]) if is_of_several(arguments) else rows
+        printer.print([row for _, row in ordered[:most]])
+        printer.finish()
+    print_index_problems(problems)
+    if not rows:
+        in_topic = "" if arguments.topic is None else f" in topic {arguments.topic}"
+        say(f"no message {arguments.key}{in_topic}: {'; '.join(reasons)}")
+    return FOUND if rows else NOT_FOUND
+
+
+def _explain(arguments: argparse.Namespace, **options: str) -> int:
+    from spark_mq.source.explain import explain
+
+    for of in command_stores(arguments):
+        if of.named is not None:
+            print(f"store  {of.named}")
+        conf = {} if of.broker_conf is None else {"brokerConf": of.broker_conf}
+        print(explain(of.path, topic=arguments.topic, **conf, **options))
+    return FOUND
+
+
+def _print_as_broker(arguments: argparse.Namespace, begin: int | None, end: int | None) -> int:
+    """Print what each broker answers; stderr says what is not the key's, and what the index leads to in vain."""
+    for name in ("filter", "check_index", "explain"):
+        if getattr(arguments, name):
+            raise OptionError(f"--as-broker is a broker's own look-up: leave out --{name.replace('_', '-')}")
+    is_tag, topic, key = arguments.index_type == "T", arguments.topic, arguments.key
+
+    def has_key(record: Record) -> bool:
+        return record_tags_key(record) == tags_key(key) if is_tag else key in record_keys(record)
+
+    printer = MessagePrinter(arguments, as_table=True)
+    most = MQADMIN_MAX_NUM if arguments.max_num is None else arguments.max_num
+    rows: list[Mapping[str, Any]] = []
+    reasons: list[str] = []
+    unreadable: list[str] = []
+    others = 0
+    with opened_stores(arguments) as stores:
+        for of, store in stores:
+            answer = store.find_as_broker(topic, key, most, begin, end, arguments.index_type)
+            rows += of.rows(store, answer.records)
+            others += sum(not has_key(record) for record in answer.records)
+            unreadable += [of.say(str(offset)) for offset in answer.unreadable]
+            if not answer.records:
+                no_entry = "its index has no such entry"
+                reasons.append(of.say(no_entry if is_tag else why_no_key(store, topic, key, begin, end)))
+    if rows:
+        printer.print(rows)
+        printer.finish()
+    if others:
+        say(f"{others} of these messages have {'other tags' if is_tag else 'another key'} with the same hash")
+    if unreadable:
+        say(f"the index leads to commit log offsets without a message: {', '.join(unreadable)}")
+    if not rows:
+        say(f"a broker finds no message {key} in topic {topic}: {'; '.join(reasons)}")
+    return FOUND if rows else NOT_FOUND
+
+
+def _in_archive_by_unique_key(archive: ArchivedMessages, arguments: argparse.Namespace) -> Archived:
+    topic, key = _topic_and_key(arguments)
+    found = list(archive.with_key(key, topic, is_unique=True))
+    if not found and is_offset_message_id(key):
+        by_id = archive.with_id(key, arguments.any_host)
+        found = [one for one in by_id if topic is None or decode_utf8(one.record.topic) == topic]
+    return reversed(found)
+
+
+def _topic_and_key(arguments: argparse.Namespace) -> tuple[str | None, str]:
+    return (None, arguments.topic) if arguments.unique_key is None else (arguments.topic, arguments.unique_key)
+
+
+@command(
+    "query-by-unique-key",
+    FORM,
+    """
+    TOPIC               the topic's name; can be left out
+    [UNIQUE_KEY]        the message id that the producer got, or an offset message id
+    --broker-conf FILE  the broker's settings file, for maxHashSlotNum and maxIndexNum
+    --check-index
+    --explain
+    --any-host
+    --body-file FILE
+    """,
+    usage="spark-mq query-by-unique-key [OPTION]... STORE [TOPIC] UNIQUE_KEY",
+    description="""
+    Print the messages with a unique key or an offset message id (mqadmin queryMsgByUniqueKey). Without TOPIC, every
+    topic is looked up in the index, and what the index does not cover is read in the log.
+    """,
+)
+@or_archive(_in_archive_by_unique_key)
+def query_by_unique_key(arguments: argparse.Namespace) -> int:
+    """Print all fields of the messages with the unique key, newest first."""
+    arguments.topic, arguments.key = topic, key = _topic_and_key(arguments)
+    refuse_any_host(arguments)
+    if arguments.explain:
+        return _explain_all_topics(arguments) if topic is None else _explain(arguments, uniqueKey=key)
+
+    def find(store: MessageStore) -> list[Record]:
+        if topic is not None:
+            return store.find_by_unique_key(topic, key, arguments.any_host)
+        if is_offset_message_id(key):
+            record = store.find_record_by_id(key, arguments.any_host)
+            if isinstance(record, Record):
+                return [record]
+        return find_unique_key(store, key)
+
+    return _print_newest_first(arguments, find, lambda store: why_no_unique_key(store, topic, key))
+
+
+def _explain_all_topics(arguments: argparse.Namespace) -> int:
+    with opened_stores(arguments, check_index=arguments.check_index) as stores:
+        for of, store in stores:
+            if of.named is not None:
+                print(f"store  {of.named}")
+            size = sum(part.size for part in uncovered_parts(store))
+            is_whole_log = size == store.get_max_phy_offset() - store.get_min_phy_offset()
+            print(f"path   {'whole log' if is_whole_log else 'index'}")
+            print(f"reads  the index, once for each of {len(known_topics(store)):,} topics")
+            print(f"reads  {size:,} bytes of the log that no index file covers")
+    return FOUND
+
+
+def _in_archive_by_offset(archive: ArchivedMessages, arguments: argparse.Namespace) -> Archived:
+    return archive.of_topic(arguments.topic, arguments.queue, arguments.offset)
+
+
+@command(
+    "query-by-offset",
+    FORM,
+    """
+    TOPIC
+    QUEUE
+    OFFSET
+    --body-file FILE
+    """,
+    description="Print the message at a queue offset (mqadmin queryMsgByOffset).",
+)
+@or_archive(_in_archive_by_offset)
+def query_by_offset(arguments: argparse.Namespace) -> int:
+    """Print the message at the queue offset; if there is none, a line on stderr gives the reason.
+
+    If the unit of the queue does not lead to the message, the log is searched.
+    """
+    printer = MessagePrinter(arguments, as_table=False)
+    found: list[Mapping[str, Any]] = []
+    none: list[tuple[int, str]] = []
+    with opened_stores(arguments) as stores:
+        for of, store in stores:
+            for note in store.queue_notes(arguments.topic):
+                say(of.say(note))
+            cover = store.queue_cover(arguments.topic, arguments.queue)
+            records = list(cover.messages(arguments.offset, arguments.offset + 1))
+            found += of.rows(store, records)  # a damaged log can contain a queue offset twice
+            if not records:
+                status, rows, reason = _no_offset(store, arguments)
+                found += map(of.with_names, rows)
+                none.append((status, of.say(reason)))
+    if len(stores) > 1:
+        _refuse_bodies(arguments, found, "brokers have this queue offset")
+    if found:
+        printer.print(found)
+        printer.finish()
+    elif none:
+        say("; ".join(reason for _, reason in none))
+    if any(status == FAILED for status, _ in none):
+        return FAILED
+    return FOUND if found else NOT_FOUND
+
+
+def _no_offset(store: MessageStore, arguments: argparse.Namespace) -> tuple[int, list[Any], str]:
+    """Why the log of a store has no message at the queue offset: the exit status, rows of damage, and the reason."""
+    topic, queue_id, offset = arguments.topic, arguments.queue, arguments.offset
+    no_queue = store.why_no_queue(topic, queue_id)
+    if no_queue is not None:
+        return NOT_FOUND, [], no_queue
+    result = store.get_message_result(topic, queue_id, offset, max_num=1)
+    rows = plain_rows(result.messages)
+    if rows and result.next_begin_offset == offset + 1:  # the unit is there, but the log does not have its message
+        return FAILED, rows, ""
+    bounds = f"{topic}/{queue_id} has offsets {result.min_offset} to {result.max_offset - 1}"
+    if result.min_offset >= result.max_offset:
+        bounds = f"{topic}/{queue_id} has no message; the next one gets offset {result.max_offset}"
+    return NOT_FOUND, [], f"no message at offset {offset}: {bounds}"
