@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from spark_mq.sharing.topic_queues import TopicQueue
 
 
+_POINTS = whole("a number of points", 9999, "0 to 9999")
+
+
 def _strategy_name(text: str) -> str:
     name = text.upper().replace("-", "_")
     if name not in STRATEGIES:
@@ -59,7 +62,11 @@ def _strategy_name(text: str) -> str:
     The last part says how uneven the shares are: `most_to_mean` is the largest share divided by the average. The queues
     are those of this store; the queues of the same topic in other brokers are not considered.
     """,
-    kinds={"strategy": _strategy_name, "inner": _strategy_name, "points": whole("a number of points", 9999)},
+    kinds={
+        "strategy": _strategy_name,
+        "inner": _strategy_name,
+        "points": _POINTS,
+    },
     strategy="AVG",
     inner="AVG",
     points=10,

@@ -173,14 +173,11 @@ def is_named_archive(source: str, arguments: argparse.Namespace) -> bool:
     path = local_path(source)
     if path is not None and not os.path.exists(path):
         # A server can have a path that this machine lacks.
-        return is_on_server() if "/" in source else _is_in_catalog(source, arguments)
+        if "/" in source:
+            return is_on_server()
+        can_be_name = "." in source and source.replace(".", "").replace("_", "").isalnum()
+        return can_be_name and not has_empty_catalog(dict(arguments.spark_conf))
     return has_delta_log(source)
-
-
-def _is_in_catalog(name: str, arguments: argparse.Namespace) -> bool:
-    """Whether a name that is not a path can be that of a table in the catalog of Spark."""
-    given = dict(arguments.spark_conf)
-    return name.replace(".", "").replace("_", "").isalnum() and "." in name and not has_empty_catalog(given)
 
 
 @contextmanager

@@ -133,12 +133,12 @@ def pair(option: str) -> Callable[[str], tuple[str, str]]:
     return parse
 
 
-def whole(what: str, most: int = (1 << 63) - 1) -> Callable[[str], int]:
+def whole(what: str, most: int = (1 << 63) - 1, give: str = "0 or more") -> Callable[[str], int]:
     """A parser of a number from 0 on; its error says what the number is."""
 
     def parse(text: str) -> int:
         if not text.isascii() or not text.isdigit() or int(text) > most:
-            raise argparse.ArgumentTypeError(f"{text!r} is not {what}: give 0 or more")
+            raise argparse.ArgumentTypeError(f"{text!r} is not {what}: give {give}")
         return int(text)
 
     return parse

@@ -20,13 +20,11 @@ from spark_mq.cli.exit_status import INTERRUPTED, INTERRUPTED_LINE
 from spark_mq.cli.output import visible
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 _SECONDS_TO_END_SPARK = 20.0
 """How long Spark may take to stop. A second Ctrl-C does not wait."""
 _SECONDS_TO_CANCEL = 5.0
-_PY4J_MODULE = "java_gateway"
 
 Handler = Callable[[int, FrameType | None], None]
 
@@ -57,20 +55,17 @@ def ends_on_interrupt(spark: SparkSession, hint: Callable[[], str] = str) -> Ite
     def end(number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
         line = visible(INTERRUPTED_LINE + hint())
-        _print_last(f"\n{line}\n" if sys.stderr.isatty() else f"{line}\n")
+        line = f"\n{line}\n" if sys.stderr.isatty() else f"{line}\n"
+        # It is the last one: threads of this process still run, and show progress.
+        own, nowhere = os.dup(sys.stderr.fileno()), os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stderr.fileno())
+        os.write(own, line.encode(errors="backslashreplace"))
         # A Spark that stops with work left logs a stack trace for each task.
-        _in_thread([_mute, _stop_streams, _cancel, _end], spark, _SECONDS_TO_END_SPARK)
+        _in_thread([_mute, _stop_streams, _cancel, lambda spark: spark.stop()], spark, _SECONDS_TO_END_SPARK)
         os._exit(INTERRUPTED)
 
     with _handles_interrupt(end):
         yield
-
-
-def _print_last(text: str) -> None:
-    """Print to stderr. Nothing that this process prints later gets there: its threads still run, and show progress."""
-    own, nowhere = os.dup(sys.stderr.fileno()), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stderr.fileno())
-    os.write(own, text.encode(errors="backslashreplace"))
 
 
 @contextmanager
@@ -84,14 +79,17 @@ def cancels_on_interrupt(spark: SparkSession) -> Iterator[None]:
         _in_thread([_cancel], spark, _SECONDS_TO_CANCEL)
         raise KeyboardInterrupt
 
+    def is_not_of_py4j(record: logging.LogRecord) -> bool:
+        return record.module != "java_gateway"
+
     py4j.setLevel(logging.CRITICAL)
-    root.addFilter(_is_not_of_py4j)
+    root.addFilter(is_not_of_py4j)
     try:
         with _handles_interrupt(cancel):
             yield
     finally:
         py4j.setLevel(level)
-        root.removeFilter(_is_not_of_py4j)
+        root.removeFilter(is_not_of_py4j)
 
 
 @contextmanager
@@ -122,9 +120,8 @@ def _in_thread(steps: list[Callable[[SparkSession], None]], spark: SparkSession,
 
 def _mute(spark: SparkSession) -> None:
     """Close the stderr of this process's JVM, which also prints the tracebacks of Python workers."""
-    context = _context(spark)
-    if context is not None:
-        context._jvm.java.lang.System.err.close()  # type: ignore[union-attr]
+    if hasattr(spark, "sparkContext"):  # a session of Spark Connect has none
+        spark.sparkContext._jvm.java.lang.System.err.close()  # type: ignore[union-attr]
 
 
 def _stop_streams(spark: SparkSession) -> None:
@@ -134,22 +131,7 @@ def _stop_streams(spark: SparkSession) -> None:
 
 def _cancel(spark: SparkSession) -> None:
     """Cancel all jobs of this process's Spark, or all queries of the session on a server."""
-    context = _context(spark)
-    if context is None:
-        spark.interruptAll()
+    if hasattr(spark, "sparkContext"):
+        spark.sparkContext.cancelAllJobs()
     else:
-        context.cancelAllJobs()
-
-
-def _end(spark: SparkSession) -> None:
-    spark.stop()
-
-
-def _context(spark: SparkSession) -> SparkContext | None:
-    """The session's Spark context; None for a Spark Connect session, which has none."""
-    context: SparkContext | None = getattr(spark, "sparkContext", None)
-    return context
-
-
-def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    return record.module != _PY4J_MODULE
+        spark.interruptAll()

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 
-from spark_mq.cli.output import visible
+from spark_mq.cli.output import say, visible
 from spark_mq.errors import OptionError, PackagesNotFetchedError
 
 _STDERR = 2
@@ -90,7 +90,9 @@ class _Errors:
             with self._lock:
                 if self._is_held:
                     self._held += chunk
-                    self._tell_of_download()
+                    if not self._is_told and _DOWNLOAD.search(self.text):  # it can take minutes
+                        self._is_told = True
+                        say(f"downloading {self._packages} and what it needs")
                 else:
                     _write(chunk)
         os.close(reader)
@@ -101,12 +103,6 @@ class _Errors:
         with self._lock:
             self._is_held = False
             _write("".join(f"{line}\n" for line in other_lines(self.text)).encode())
-
-    def _tell_of_download(self) -> None:
-        """Print a line before the first download, which can take minutes."""
-        if not self._is_told and _DOWNLOAD.search(self.text):
-            self._is_told = True
-            print(f"spark-mq: downloading {visible(self._packages)} and what it needs", file=sys.stderr, flush=True)
 
 
 def other_lines(text: str) -> list[str]:

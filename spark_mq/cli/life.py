@@ -20,7 +20,7 @@ from spark_mq.cli.messages.message_filter import why_no_key_or_id
 from spark_mq.cli.messages.shared import print_index_problems, refuse_any_host
 from spark_mq.cli.output import say
 from spark_mq.cli.output.json_lines import print_json, with_times
-from spark_mq.cli.output.tree import Node, print_tree
+from spark_mq.cli.output.terminal import Node, print_tree
 from spark_mq.cli.output.value_text import local_time_of
 from spark_mq.cli.several_stores import opened_stores
 from spark_mq.errors import OptionError

@@ -18,19 +18,13 @@ from typing import Any
 from spark_mq.cli.arguments import join_relative_times, place_stores_file
 from spark_mq.cli.commands import parser_for
 from spark_mq.cli.exit_status import FAILED, INTERRUPTED, INTERRUPTED_LINE, NOT_UNDERSTOOD
-from spark_mq.cli.output import visible
+from spark_mq.cli.output import say
 from spark_mq.errors import MissingPackageError, OptionError, SparkMqError
 
 _EXTRAS = {
-    "pyspark": "spark",
-    "py4j": "spark",
+    **dict.fromkeys(("pyspark", "py4j"), "spark"),
     "delta": "delta",
-    "grpc": "connect",
-    "grpcio": "connect",
-    "grpc_status": "connect",
-    "googleapis-common-protos": "connect",
-    "google": "connect",
-    "zstandard": "connect",
+    **dict.fromkeys(("grpc", "grpcio", "grpc_status", "googleapis-common-protos", "google", "zstandard"), "connect"),
 }
 """The extra of `spark-mq` that installs a package, by the name of the package."""
 
@@ -56,7 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if sys.stdout is None:  # `spark-mq ... >&-`
         print("spark-mq: stdout is closed", file=sys.stderr)
         return FAILED
-    _accept_any_text()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # text that a terminal's encoding lacks
     with warnings.catch_warnings():
         warnings.showwarning = partial(_show_warning, warnings.showwarning)
         return _run(sys.argv[1:] if arguments is None else arguments)
@@ -75,13 +71,13 @@ def _run(arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except OSError as error:  # of a file or a network; no part of the package expects it
-        print(f"spark-mq: {visible(str(error))}", file=sys.stderr)
+        say(str(error))
         return FAILED
     except ImportError as error:
         missing = missing_package(error)
         if missing is None:
             raise
-        print(f"spark-mq: {missing}", file=sys.stderr)
+        say(str(missing))
         return FAILED
     except KeyboardInterrupt:  # of a command without Spark
         print(INTERRUPTED_LINE, file=sys.stderr)
@@ -94,16 +90,9 @@ def _show_warning(
 ) -> None:
     """Print a warning for users as one line, without the place in the code; show all others as before."""
     if category is UserWarning:
-        print(f"spark-mq: {visible(str(message))}", file=sys.stderr)
+        say(str(message))
     else:
         show_others(message, category, *place, **rest)
-
-
-def _accept_any_text() -> None:
-    """Let text that a terminal's encoding lacks be printed as escapes."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
 
 
 if __name__ == "__main__":

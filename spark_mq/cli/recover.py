@@ -23,9 +23,9 @@ _SHOWN = 8
 
 _WIDTH = 10
 _COUNTS_OF_BOOT = {
-    **{name: name for name in ("cut_bytes", "cut_messages", "damaged_bytes")},
+    **{name: name for name in ("cut_bytes", "cut_messages")},
     **{"revived": "revived_records", "gone": "gone_messages", "deleted": "deleted_messages"},
-    **{name: name for name in ("completed", "shifted", "lost", "doubled_entries")},
+    **{name: name for name in ("damaged_bytes", "completed", "shifted", "lost", "doubled_entries")},
 }
 """By name of a number of a boot: its name in JSON."""
 

@@ -66,7 +66,13 @@ _SHOWN = 20
 )
 def repair(arguments: argparse.Namespace) -> int:
     """Repair the store, or undo a repair, and print the report; returns the exit status."""
-    _check_arguments(arguments)
+    if arguments.in_place and arguments.output is not None:
+        raise OptionError("--in-place repairs the store itself, --output another folder: give one of them")
+    verbs = [arguments.undo, arguments.cut_log_at is not None, arguments.blank_range is not None]
+    if sum(verbs) > 1:
+        raise OptionError("--undo, --cut-log-at and --blank-range are different commands: give one of them")
+    if any(verbs) and arguments.output is not None:
+        raise OptionError("--undo, --cut-log-at and --blank-range change the store itself: leave out --output")
     if arguments.undo:
         return _undo(arguments)
     if arguments.cut_log_at is not None or arguments.blank_range is not None:
@@ -79,16 +85,6 @@ def repair(arguments: argparse.Namespace) -> int:
         lambda: [*report_lines(report), *_boot_lines(arguments.store, conf, report)],
     )
     return FOUND if report.is_complete else DAMAGED
-
-
-def _check_arguments(arguments: argparse.Namespace) -> None:
-    if arguments.in_place and arguments.output is not None:
-        raise OptionError("--in-place repairs the store itself, --output another folder: give one of them")
-    verbs = [arguments.undo, arguments.cut_log_at is not None, arguments.blank_range is not None]
-    if sum(verbs) > 1:
-        raise OptionError("--undo, --cut-log-at and --blank-range are different commands: give one of them")
-    if any(verbs) and arguments.output is not None:
-        raise OptionError("--undo, --cut-log-at and --blank-range change the store itself: leave out --output")
 
 
 def _repair(arguments: argparse.Namespace, conf: str | None) -> RepairReport:

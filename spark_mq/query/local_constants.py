@@ -80,12 +80,11 @@ def _instant(text: str, zone: tzinfo | None) -> Constant | None:
     moment = None if tree is None else _moment(tree, zone)
     if tree is None or moment is None:
         return None
-    data_type = "string" if isinstance(tree, exp.Literal) else _time_type(tree)
-    return Constant(data_type, tree.name if data_type == "string" else "", epoch_micros(moment.astimezone(UTC)))
-
-
-def _time_type(node: exp.Expr) -> str:
-    return _TIME_TYPES.get(node.to.this, TIMESTAMP) if isinstance(node, exp.Cast) else TIMESTAMP
+    micros = epoch_micros(moment.astimezone(UTC))
+    if isinstance(tree, exp.Literal):
+        return Constant("string", tree.name, micros)
+    data_type = _TIME_TYPES.get(tree.to.this, TIMESTAMP) if isinstance(tree, exp.Cast) else TIMESTAMP
+    return Constant(data_type, "", micros)
 
 
 def _moment(node: exp.Expr, zone: tzinfo | None) -> datetime | None:
@@ -128,13 +127,11 @@ def _parsed_time(text: str, zone: tzinfo | None) -> datetime | None:
     hour, minute, second = (int(field or 0) for field in match.groups()[3:6])
     try:
         moment = datetime(year, month, day, hour, minute, second, int((match[7] or "").ljust(6, "0")))
-        return _in_zone(moment, zone) if match[8] is None else _at_offset(moment, match[8])
+        if match[8] is None:
+            return _in_zone(moment, zone)
+        return datetime.fromisoformat(moment.isoformat() + ("+00:00" if match[8] == "Z" else match[8]))
     except (ValueError, OverflowError):
         return None
-
-
-def _at_offset(moment: datetime, offset: str) -> datetime:
-    return datetime.fromisoformat(moment.isoformat() + ("+00:00" if offset == "Z" else offset))
 
 
 def _in_zone(moment: datetime, zone: tzinfo | None) -> datetime:

@@ -221,12 +221,13 @@ class _Planner:
 
     def _is_of_store(self, column: exp.Column) -> bool:
         qualifier = qualifier_of(column)
+        replaced = self._tables.store_tables.keys() | self._tables.named_tables.keys()
         in_scope: list[Relation] = []
         select = column.find_ancestor(exp.Select)
         while select is not None:
             tree = join_tree(select, self._column_names)
             in_scope += [] if tree is None else relations_of(tree)
-            if any(item.has_name(qualifier) and self._tables.is_replaced(item.node) for item in in_scope):
+            if any(item.has_name(qualifier) and id(item.node) in replaced for item in in_scope):
                 if sum(item.has_name(qualifier[-1:]) for item in in_scope) > 1:
                     raise OptionError(f"more than one table has the name {qualifier[-1]}: give them aliases")
                 return True

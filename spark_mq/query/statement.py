@@ -22,11 +22,8 @@ _EXPLAIN = re.compile(r"EXPLAIN\s+(?:(?:EXTENDED|FORMATTED|CODEGEN|COST|LOGICAL)
 _READING_KEYWORDS = frozenset(("SELECT", "WITH", "FROM", "VALUES", "(", "INSERT", "CREATE"))
 """The first words of the statements that can read a table."""
 _TOKEN = re.compile(r" but got <Token.*", re.DOTALL)
-_NEVER_ALIASES = frozenset(
-    word
-    for words in ("anti cross except full inner intersect join lateral", "left minus natural on right semi union using")
-    for word in words.split()
-)
+_NEVER_ALIASES_TEXT = "anti cross except full inner intersect join lateral left minus natural on right semi union using"
+_NEVER_ALIASES = frozenset(_NEVER_ALIASES_TEXT.split())
 """Words that Spark never takes for an alias (strictNonReserved in SqlBaseParser.g4 of Spark 4.2)."""
 
 
@@ -50,7 +47,10 @@ class Statement:
             and "${" not in self.text  # Spark replaces a variable by its text, which can be anything
             and "|>" not in self.text  # the parser rewrites a pipe to another query
             and intervals == len(list(self.root.find_all(exp.Interval)))  # 2 DAYS 3 HOURS is read as two
-            and not any(_is_odd_alias(alias) for alias in self.root.find_all(exp.TableAlias))
+            and not any(
+                isinstance(name, exp.Identifier) and not name.quoted and name.name.lower() in _NEVER_ALIASES
+                for name in (alias.this for alias in self.root.find_all(exp.TableAlias))
+            )
         )
 
     def span(self, node: exp.Expr) -> tuple[int, int] | None:
@@ -102,8 +102,3 @@ def _has_same_strings(text: str, tokens: Sequence[Token]) -> bool:
                 return False
             index += 1
     return True
-
-
-def _is_odd_alias(alias: exp.TableAlias) -> bool:
-    name = alias.this
-    return isinstance(name, exp.Identifier) and not name.quoted and name.name.lower() in _NEVER_ALIASES

@@ -119,10 +119,6 @@ class ResolvedTables:
         """Whether the table is that of a store, has another name in Spark, or is a common table expression."""
         return any(id(node) in tables for tables in (self.store_tables, self.named_tables, self.cte_tables))
 
-    def is_replaced(self, node: exp.Expr) -> bool:
-        """Whether the table gets another name, so that a qualifier with two parts no longer means it."""
-        return id(node) in self.store_tables or id(node) in self.named_tables
-
     def references_to(self, cte: exp.CTE) -> list[exp.Table]:
         """The nodes that read a common table expression."""
         return [node for node, of in self.cte_tables.values() if of is cte]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from spark_mq.cli.main import main
-from spark_mq.cli.output.tree import Node, tree_lines
+from spark_mq.cli.output.terminal import Node, tree_lines
 from spark_mq.testing import LogWriter
 from tests.support.stores import OWN_STORES, Fact, RealStore, stores_in
 

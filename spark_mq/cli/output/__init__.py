@@ -1,8 +1,8 @@
 """What the commands print: rows and messages, for a person or for a program.
 
-`value_text` is of one value; `text_table` chooses columns, and it, `tree` and `json_lines` are three forms of rows.
-`message_printer` and `bodies` print messages, `dataframe_output` the results of SQL, and `terminal` reports. `visible`
-and `say` are what every command needs.
+`value_text` is of one value; `text_table` chooses columns, and it and `json_lines` are two forms of rows.
+`message_printer` and `bodies` print messages, `dataframe_output` the results of SQL, and `terminal` reports and trees.
+`visible` and `say` are what every command needs.
 """
 
 from __future__ import annotations
