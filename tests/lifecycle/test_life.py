@@ -465,6 +465,18 @@ def test_a_timer_that_was_cancelled_or_rolled(tmp_path: Path) -> None:
         assert (told.state, kinds(told)) == (state, events), name
 
 
+def test_a_delayed_message_with_a_negative_queue_offset_waits(tmp_path: Path) -> None:
+    """The broker has delivered nothing of its level."""
+    writer = LogWriter(4096)
+    properties = encode_properties({b"UNIQ_KEY": b"U1", b"REAL_TOPIC": b"orders", b"REAL_QID": b"0"})
+    writer.append(1000, b"x", SCHEDULE.encode(), 3, -5, properties)
+    writer.write(tmp_path)
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "delayOffset.json").write_text('{"offsetTable": {1: 7}}')
+    with MessageStore(str(tmp_path)) as store:
+        assert only(life(store, "U1", at=0)).state == LifeState.WAITING
+
+
 def test_hostile_records_are_told_without_an_error(tmp_path: Path) -> None:
     writer = LogWriter(1 << 16)
     evil = b"\x1b[2J\xff\xed\xa0\x80"
