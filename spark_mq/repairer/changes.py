@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -41,7 +41,6 @@ def undo_repair(store: str, *, apply: bool = True) -> tuple[str, list[Change]]:
     """Put back what the newest repair replaced; returns the backup, which is removed, and the changes.
 
     Args:
-        store: The store directory, a local path.
         apply: Whether files are put back; else they are only named.
     """
     location = Location.resolve(store)
@@ -108,10 +107,11 @@ class Backup:
 
     def apply(self, changes: Sequence[Change], new_files: Location) -> None:
         """Make changes; new files are moved out of the folder `new_files`, where they have their paths in the store."""
-        new = [
-            [asdict(change), _identity(Path(new_files.path, change.file)), self._folders_for(change)]
-            for change in changes
-        ]
+        new = []
+        for change in changes:
+            # Folders that a new file needs and that do not exist
+            folders = [str(one) for one in Path(change.file).parents[:-1] if not (self.store / one).exists()]
+            new.append([asdict(change), _identity(Path(new_files.path, change.file)), folders])
         data = json.dumps(new, indent=1).encode()
         publish(Location.resolve(str(self.folder / CHANGES)), data, len(data))
         for number, change in enumerate(changes):
@@ -148,11 +148,6 @@ class Backup:
             for change, identity, *folders in stated  # without folders before release 0.9
         ]
 
-    def _folders_for(self, change: Change) -> list[str]:
-        """The folders that a new file needs and that do not exist, as paths in the store."""
-        folders = Path(change.file).parents[:-1]
-        return [str(folder) for folder in folders if not (self.store / folder).exists()]
-
     def _is_made(self, change: Change, new: Identity) -> bool:
         """Whether a change was made. Raises `StorageError` if the file has changed since then."""
         target, kept = self.store / change.file, self.folder / change.file
@@ -181,8 +176,11 @@ class Backup:
         if change.kind == ChangeKind.ASIDE:
             os.rename(target, kept)
         elif change.kind in (ChangeKind.CLEAR, ChangeKind.BLANK):
-            _copy_range(target, kept, change)
-            _write_range(target, change)
+            with target.open("rb") as file, published(Location.resolve(str(kept)), change.stop - change.start) as copy:
+                file.seek(change.start)
+                for part in _parts(change):
+                    copy.write(part.start - change.start, file.read(len(part)))
+            _overwrite(target, change, _content(change))
             return
         else:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -201,11 +199,8 @@ class Backup:
         if change.kind == ChangeKind.CREATE:
             target.unlink()
         elif change.kind in (ChangeKind.CLEAR, ChangeKind.BLANK):
-            with target.open("r+b") as file, kept.open("rb") as saved:
-                file.seek(change.start)
-                shutil.copyfileobj(saved, file, _BLOCK)
-                file.flush()
-                os.fsync(file.fileno())
+            with kept.open("rb") as saved:
+                _overwrite(target, change, iter(lambda: saved.read(_BLOCK), b""))
         else:
             target.parent.mkdir(parents=True, exist_ok=True)
             if kept.is_dir():
@@ -235,19 +230,10 @@ def _is_old_or_new(file: Path, kept: Path, change: Change) -> bool:
     return True
 
 
-def _copy_range(source: Path, target: Path, change: Change) -> None:
-    """Keep the bytes of a range in a file of their own, whole or not at all."""
-    with source.open("rb") as file, published(Location.resolve(str(target)), change.stop - change.start) as copy:
-        file.seek(change.start)
-        for part in _parts(change):
-            copy.write(part.start - change.start, file.read(len(part)))
-
-
-def _write_range(file: Path, change: Change) -> None:
+def _overwrite(file: Path, change: Change, parts: Iterable[bytes]) -> None:
     with file.open("r+b") as stream:
         stream.seek(change.start)
-        for part in _content(change):
-            stream.write(part)
+        stream.writelines(parts)
         stream.flush()
         os.fsync(stream.fileno())
 

@@ -83,11 +83,7 @@ def find_gaps(
 
 
 def plan_gap(gap: IndexGap, staged: StagedLog, layout: IndexLayout, zone: tzinfo) -> PlannedGap:
-    """The files that fill a gap.
-
-    Args:
-        layout: Slots and entries of an index file.
-    """
+    """The files that fill a gap."""
     end = None if gap.before is None else index_end([gap.before], layout)
     pending = pending_entries(staged.splits, staged.folder, end)
     if gap.after is not None:
@@ -106,7 +102,10 @@ def plan_gap(gap: IndexGap, staged: StagedLog, layout: IndexLayout, zone: tzinfo
 
 def _up_to(pending: PendingEntries, after: IndexFileInfo, layout: IndexLayout) -> PendingEntries:
     """The entries before those of the file `after`, which can begin with the rest of a message's keys."""
-    offsets = _first_offsets(after, layout)
+    count = min(after.header(layout).next_entry - 1, _MOST)
+    with FileReader(after.location) as reader:
+        data = reader.read(layout.entries_at + ENTRY_SIZE, ENTRY_SIZE * count)
+    offsets = np.frombuffer(data, ENTRY_DTYPE)["commit_log_offset"].astype(np.int64)
     if not offsets.size:
         return pending
     offset = int(offsets[0])
@@ -118,14 +117,6 @@ def _up_to(pending: PendingEntries, after: IndexFileInfo, layout: IndexLayout) -
         end = first + max(stop - first - own, 0)
         ranges.append(replace(part, count=min(max(end - part.start, 0), part.count)))
     return PendingEntries(tuple(ranges), np.zeros(len(ranges), np.int64))
-
-
-def _first_offsets(file: IndexFileInfo, layout: IndexLayout) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """The commit log offsets of a file's first entries."""
-    count = min(file.header(layout).next_entry - 1, _MOST)
-    with FileReader(file.location) as reader:
-        data = reader.read(layout.entries_at + ENTRY_SIZE, ENTRY_SIZE * count)
-    return np.frombuffer(data, ENTRY_DTYPE)["commit_log_offset"].astype(np.int64)
 
 
 def _names(

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from spark_mq.format.broker_version import INDEX_FLUSHED_AT_STOP
 from spark_mq.format.consume_queue import Queue
@@ -35,19 +35,6 @@ _INTEGER_KEY = re.compile(r'([{,])"(-?[0-9]+)":')
 """An integer key, which brokers write without quotes (fastjson)."""
 
 
-class WrittenIndexFile(NamedTuple):
-    """An index file that a task made.
-
-    Attributes:
-        end_timestamp: The time in its header at which it ends, in milliseconds.
-        is_same: Whether the store's file has the same bytes; then the new one was removed.
-    """
-
-    file: str
-    end_timestamp: int
-    is_same: bool
-
-
 @dataclass(frozen=True)
 class NewFiles:
     """What is needed to make the new files.
@@ -69,7 +56,7 @@ class NewFiles:
         """Make all files; yields the actions, without those that would change nothing."""
         write_queue_files(self.plan.queue_files, self.checked, self.store, self.folder, runner)
         written = self._index_files(runner)
-        unchanged = {file.file for file in written if file.is_same}
+        unchanged = {file for file, _, is_same in written if is_same}
         for action in self.plan.actions:
             file = action.change.file
             if action.treatment == Treatment.CHECKPOINT:
@@ -88,7 +75,7 @@ class NewFiles:
             if file not in unchanged:
                 yield action
 
-    def _index_files(self, runner: TaskRunner) -> list[WrittenIndexFile]:
+    def _index_files(self, runner: TaskRunner) -> list[tuple[str, int, bool]]:
         layout, plans = self.checked.index.layout, self.plan.index_files
         if not plans or layout is None:
             return []
@@ -96,7 +83,7 @@ class NewFiles:
         writer = IndexWriter(self.folder / INDEX, layout, TaskItems.of(()), empty_index_count, self.folder)
         return runner.each("make index files", "files", plans, partial(_write_index_file, self.store, writer))
 
-    def _checkpoint(self, written: Sequence[WrittenIndexFile]) -> bytes | None:
+    def _checkpoint(self, written: Sequence[tuple[str, int, bool]]) -> bytes | None:
         """A checkpoint that is not ahead of the repaired store; None if the existing one is not."""
         existing = Checkpoint.load(self.store)
         log, end = self.checked.log.staged, self.checked.bounds.end
@@ -104,9 +91,9 @@ class NewFiles:
         is_whole = (self.store / CHECKPOINT).info().size == CHECKPOINT_SIZE
         return None if right == existing and is_whole else right.encode()
 
-    def _index_end(self, written: Sequence[WrittenIndexFile]) -> int:
+    def _index_end(self, written: Sequence[tuple[str, int, bool]]) -> int:
         """The end timestamp of the last index file of the repaired store; 0 without a file."""
-        ends = {file.file: file.end_timestamp for file in written}
+        ends = {file: end_timestamp for file, end_timestamp, _ in written}
         removed = {action.change.file for action in self.plan.actions if action.change.kind == ChangeKind.ASIDE}
         layout = self.checked.index.layout
         for info in index_files(self.store):
@@ -116,13 +103,14 @@ class NewFiles:
         return ends[max(ends)] if ends else 0
 
 
-def _write_index_file(store: Location, writer: IndexWriter, plan: IndexFilePlan) -> WrittenIndexFile:
+def _write_index_file(store: Location, writer: IndexWriter, plan: IndexFilePlan) -> tuple[str, int, bool]:
+    """Path and end timestamp (ms) of the new file, and whether the store has the same; then it is removed again."""
     header = writer.write(plan)
     new = writer.folder / plan.name
     is_same = _are_equal(new, store / INDEX / plan.name)
     if is_same:
         new.delete()
-    return WrittenIndexFile(f"{INDEX}/{plan.name}", header.end_timestamp, is_same)
+    return f"{INDEX}/{plan.name}", header.end_timestamp, is_same
 
 
 def _are_equal(one: Location, other: Location) -> bool:
@@ -151,7 +139,6 @@ def _clamped_checkpoint(checkpoint: Checkpoint, log: StagedLog, end: int, index_
     last message, or of the last index file.
 
     Args:
-        end: The commit log offset at which the log ends.
         index_end: The end timestamp of the last index file, in milliseconds.
     """
 

@@ -272,7 +272,8 @@ def _plan_index(plan: RepairPlan, request: RepairRequest, damage: Damage, checke
     store, conf = request.check.store, request.check.conf
     layout, checked_files = checked.index.layout, checked.index.files
     found = {file.file: file for file in damage.treated(Treatment.INDEX_FILE)}
-    for doubtful in [file for file in found.values() if _is_doubtful(file, damage)]:
+    doubts = [codes for code, codes in _DOUBTS.items() if damage.has(code)]
+    for doubtful in [file for file in found.values() if any(file.has_only(*codes) for codes in doubts)]:
         del found[doubtful.file]
         plan.leave(doubtful.codes, f"{doubtful.file} contradicts a damaged record of the log, and is perhaps right")
     if not found or layout is None or not checked.log.staged.splits:
@@ -289,8 +290,9 @@ def _plan_index(plan: RepairPlan, request: RepairRequest, damage: Damage, checke
         text = f"{layout.hash_slot_num:,} slots and {layout.index_num:,} entries each"
         plan.assume("index files", text, find_index_layout(store, conf).source)
     broken = {info.name for info in files if f"{INDEX}/{info.name}" in found}
-    lagging = (info for info in checked_files if info.name in broken and _lags(found[f"{INDEX}/{info.name}"]))
-    sound = {info.name for info in lagging if info.header(layout).is_full(layout)}
+    # Nothing is wrong with a full file that only lags.
+    lagging = {name for name in broken if found[f"{INDEX}/{name}"].has_only(*_ONLY_THE_END)}
+    sound = {info.name for info in checked_files if info.name in lagging and info.header(layout).is_full(layout)}
     after_loss = {name for name in broken if _lacks_only_before(found[f"{INDEX}/{name}"], layout)}
     broken -= sound | after_loss
     # A broker fills each file but the last, so entries between two files are missing in one that is not full.
@@ -322,15 +324,6 @@ def _plan_index(plan: RepairPlan, request: RepairRequest, damage: Damage, checke
             plan.move_aside(path, codes.get(path) or _of_neighbours(gap, codes))
     if any(new.name not in {info.name for info in files} for new in plan.index_files):
         plan.assume("names of index files", f"in the time zone {zone.value}", zone.source)
-
-
-def _is_doubtful(file: DamagedFile, damage: Damage) -> bool:
-    return any(damage.has(code) and file.has_only(*doubted) for code, doubted in _DOUBTS.items())
-
-
-def _lags(file: DamagedFile) -> bool:
-    """Whether nothing is wrong with an index file, except that entries after its last one are missing."""
-    return file.has_only(*_ONLY_THE_END)
 
 
 def _lacks_only_before(file: DamagedFile, layout: IndexLayout) -> bool:

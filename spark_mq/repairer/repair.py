@@ -29,7 +29,6 @@ from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE
 from spark_mq.store.store_lock import store_lock
 from spark_mq.verifier.check import CheckedStore, check_store
 from spark_mq.verifier.codes import CODES, Treatment
-from spark_mq.verifier.result import VerifyReport
 from spark_mq.verifier.sink import TaskRunner, read_findings
 from spark_mq.verifier.verify import spark_runner, work_folder
 from spark_mq.verifier.verify_request import VerifyRequest
@@ -136,7 +135,12 @@ def repair_store(request: RepairRequest, work: Location, runner: Callable[[Locat
         if not request.apply or not actions:
             return report
         actions, backup = _apply(request, plan, checked, runner)
-        after = None if request.output is not None else _after(request, checked, work, runner)
+        after = None
+        if request.output is None:
+            # Everything is checked again except the records, which a repair never changes.
+            folder = work / AFTER
+            folder.make_folder()
+            after = check_store(request.check, folder, runner(folder), checked.log, has_lock=True).report
     return replace(report, is_applied=True, actions=actions, backup=backup, after=after)
 
 
@@ -187,12 +191,3 @@ def _ends_of_queues(checked: CheckedStore) -> dict[Queue, int]:
         for row in batch.filter(pc.is_in(batch["code"], pa.array(past_end))).to_pylist():
             queues.add((row["topic"], row["queue_id"]))
     return {queue: checked.offsets.get(queue, range(0)).stop for queue in queues}
-
-
-def _after(
-    request: RepairRequest, checked: CheckedStore, work: Location, runner: Callable[[Location], TaskRunner]
-) -> VerifyReport:
-    """The check of everything in the repaired store. The records, which a repair never changes, are not read again."""
-    folder = work / AFTER
-    folder.make_folder()
-    return check_store(request.check, folder, runner(folder), checked.log, has_lock=True).report

@@ -58,10 +58,6 @@ class CheckedStore:
     """The result of a check, and what the files of the store were held against: a repair makes files from it.
 
     Attributes:
-        files: The Parquet files that contain all findings.
-        log: The log, staged in the work folder.
-        has_extensions: Whether tags codes can be addresses in `consumequeue_ext`.
-        queues: The queues that have messages in the log.
         offsets: The offsets of the queues that have messages or files.
     """
 
@@ -88,7 +84,6 @@ def check_store(
 
     Args:
         work: A folder for staged files and findings, which exists and is empty.
-        runner: Where the parts of the check run.
         checked_log: The log's records, if an earlier check has read them and no record has changed since.
         has_lock: Whether this job has the store's lock. Then no broker runs, and the check does not wait for one.
     """

@@ -37,7 +37,6 @@ class BrokerState:
 
     Attributes:
         checkpoint_size: Bytes of its file; None if there is none.
-        has_abort: Whether a broker runs, or did not stop cleanly.
     """
 
     checkpoint: Checkpoint
@@ -55,7 +54,6 @@ class BrokerState:
         """What is wrong. A broker writes times of messages that it has flushed: none is later than the last message.
 
         Args:
-            end: The commit log offset at which the log ends.
             newest: The latest store time of the log in milliseconds; 0 without a message.
         """
         if self.has_abort:
@@ -80,14 +78,7 @@ class BrokerState:
 
 @dataclass(frozen=True)
 class ConfigFiles:
-    """What the files say, before the log is read: a broker that runs writes them later than its messages.
-
-    Attributes:
-        consumer_offsets: The offsets of consumer groups; none if the file cannot be read.
-        delay_offsets: The offset of each delay level; none if the file cannot be read.
-        topics: The configured topics; None if no file names them.
-        problems: Findings about files that cannot be read.
-    """
+    """What the files say, before the log is read: a broker that runs writes them later than its messages."""
 
     consumer_offsets: tuple[ConsumerOffset, ...]
     delay_offsets: Mapping[int, int]
@@ -113,8 +104,6 @@ class ConfigFiles:
         """What is wrong with the files.
 
         Args:
-            bounds: The queue offsets of each queue that has messages or files.
-            topics: The topics that have messages or files.
             is_known: Whether a queue of a topic that is not in `bounds` does not exist; else it is of another kind.
         """
         yield from self.problems
@@ -156,16 +145,12 @@ def _problems(store: Location) -> Iterator[pa.RecordBatch]:
     for name in sorted(names):
         if not name.endswith(".json") and name not in _WITHOUT_SUFFIX:
             continue
-        problem = _unreadable(folder / name)
-        if problem is None:
-            continue
-        backup = f"{name}.bak"
-        has_backup = backup in names and (folder / backup).info().size > 0
-        if problem == "" and not has_backup:
-            continue
-        is_replaced = has_backup and _unreadable(folder / backup) is None
-        code = "CONFIG_FROM_BACKUP" if is_replaced else "CONFIG_BROKEN"
-        yield findings(code, f"{CONFIG}/{name}", "JSON", problem or "an empty file")
+        problem, backup = _unreadable(folder / name), folder / f"{name}.bak"
+        has_backup = backup.name in names and backup.info().size > 0
+        if problem or (problem == "" and has_backup):
+            is_replaced = has_backup and _unreadable(backup) is None
+            code = "CONFIG_FROM_BACKUP" if is_replaced else "CONFIG_BROKEN"
+            yield findings(code, f"{CONFIG}/{name}", "JSON", problem or "an empty file")
 
 
 def _unreadable(file: Location) -> str | None:

@@ -34,12 +34,7 @@ _WINDOW = 1 << 20
 
 @dataclass(frozen=True)
 class ExpectedEntries:
-    """The staged entries of all splits.
-
-    Attributes:
-        splits: The staged entries of each split, in the order of the log.
-        starts: The commit log offset at which each split starts.
-    """
+    """The staged entries of all splits."""
 
     splits: tuple[StagedEntries, ...]
     starts: tuple[int, ...]
@@ -148,7 +143,6 @@ def match_entries(
 
     Args:
         next_number: The number of the entry that is expected first; None if that is not known.
-        bounds: Start, end and holes of the log.
     """
     size = offsets.size
     if next_number is not None:

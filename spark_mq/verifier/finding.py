@@ -37,7 +37,6 @@ class Finding:
 
     Attributes:
         file: The file, as a path in the store, or the folder or file that is missing.
-        position: The byte of the file.
     """
 
     code: str

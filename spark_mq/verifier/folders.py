@@ -32,12 +32,7 @@ def form_findings(store: Location) -> Iterator[pa.RecordBatch]:
 def segment_findings(
     store: Location, log: CommitLog, segment_size: int | None = None, *, has_lock: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """What the names and sizes of the files in `commitlog/` show.
-
-    Args:
-        segment_size: Bytes of a segment by the broker's settings; None if they do not tell.
-        has_lock: Whether this job has the store's lock, so that no broker runs.
-    """
+    """What the names and sizes of the files in `commitlog/` show."""
     infos, foreign = _mapped_files(store, COMMIT_LOG)
     yield from foreign
     stray = {corrupt.file.rpartition("/")[2]: corrupt for corrupt in log.stray}
@@ -76,7 +71,6 @@ def queue_folder_findings(store: Location, file_size: int, *, has_lock: bool = F
 
     Args:
         file_size: Bytes of a queue file; 0 if nothing shows it.
-        has_lock: Whether this job has the store's lock, so that no broker runs.
     """
     for folder in queue_folders(store / CONSUME_QUEUE, with_empty=True):
         path = folder.location.path.removeprefix(f"{store.path}/")

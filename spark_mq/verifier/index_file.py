@@ -7,7 +7,7 @@ So everything in a file has one right value. A file is read block by block, and 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -49,7 +49,6 @@ class _Tail(NamedTuple):
     """The end of the file before a file.
 
     Attributes:
-        next_number: The number of the expected entry that comes after it; None if that is not known.
         end_timestamp: The store time of its last entry, in milliseconds, from which the next file counts; None if that
             is not known.
     """
@@ -64,10 +63,7 @@ class IndexFileCheck:
 
     Attributes:
         before: The file before it; None if it is the first one.
-        layout: The numbers of slots and entries.
         entries: The list of the entries that the log has (`ExpectedEntries.save`).
-        staged: The folder of the staged entries.
-        log: The log as it was when the check began.
     """
 
     location: Location
@@ -86,10 +82,10 @@ class IndexFileCheck:
 
     def __call__(self) -> Iterator[pa.RecordBatch]:
         """What is wrong. Entries of messages that a broker appended since the check began are left out."""
-        before = _Tail(0, None) if self.before is None else replace(self, location=self.before)._tail()
+        before = _Tail(0, None) if self.before is None else self._tail(self.before)
         with FileReader(self.location) as file:
             header = _header(file)
-            stop, uncounted_slot, problem = self._count(file, header)
+            stop, uncounted_slot, problem = self._count(self.location, file, header)
             if problem is not None and not self.log.has_grown():
                 yield problem
             slots = np.zeros(self.layout.hash_slot_num, np.int32)
@@ -131,11 +127,11 @@ class IndexFileCheck:
         """The position of an entry in the file, or of each in an array."""
         return self.layout.entries_at + ENTRY_SIZE * number
 
-    def _tail(self) -> _Tail:
-        """The end of this file, for the check of the next one."""
-        with FileReader(self.location) as file:
+    def _tail(self, location: Location) -> _Tail:
+        """The end of the file before."""
+        with FileReader(location) as file:
             header = _header(file)
-            stop = self._count(file, header)[0]
+            stop = self._count(location, file, header)[0]
             entries = self._entries(file, max(1, stop - 256), stop)
         if not entries.size:
             return _Tail(None, header.end_timestamp)
@@ -162,12 +158,14 @@ class IndexFileCheck:
         hashes, offsets = entries["key_hash"].astype(np.int32), entries["commit_log_offset"].astype(np.int64)
         return match_entries(hashes, offsets, self.expected, next_number, self.bounds)
 
-    def _count(self, file: FileReader, header: IndexHeader) -> tuple[int, int, pa.RecordBatch | None]:
+    def _count(
+        self, location: Location, file: FileReader, header: IndexHeader
+    ) -> tuple[int, int, pa.RecordBatch | None]:
         """The number after the last entry, the slot of an uncounted one, and what is wrong with the header's count.
 
         A broker that is killed leaves at most one entry that it did not count; the slot is -1 without such an entry.
         """
-        data_end = find_data_end(self.location, self.layout.file_size)
+        data_end = find_data_end(location, self.layout.file_size)
         written = max(-(-(data_end - self.layout.entries_at) // ENTRY_SIZE), 1)
         counted = header.next_entry
         want, have = f"index count {written}", f"index count {header.index_count}"

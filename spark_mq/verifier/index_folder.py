@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -26,7 +27,6 @@ class IndexFolder:
     Attributes:
         layout: The numbers of slots and entries; None if no file shows them.
         files: The files whose size is that of the layout, in the order of their entries.
-        findings: What names, sizes and order show.
     """
 
     layout: IndexLayout | None
@@ -78,16 +78,12 @@ def _layout(store: Location, infos: Sequence[IndexFileInfo], conf: BrokerConf) -
         pass
     if Counter(info.size for info in infos).most_common(1)[0][0] == IndexLayout().file_size:
         return IndexLayout()
-    votes = Counter(layout for info in infos if (layout := _full_layout(info)) is not None)
+    votes: Counter[IndexLayout | None] = Counter()
+    for info in infos:
+        with suppress(SparkMqError, OSError, ValueError):  # a file that cannot be read says nothing
+            votes[layout_of_full_file(info)] += 1
+    del votes[None]
     return votes.most_common(1)[0][0] if votes else None
-
-
-def _full_layout(info: IndexFileInfo) -> IndexLayout | None:
-    """The layout of a file if it is full; None if it is not, or if it cannot be read."""
-    try:
-        return layout_of_full_file(info)
-    except (SparkMqError, OSError, ValueError):
-        return None
 
 
 def _ordered(infos: Sequence[IndexFileInfo], layout: IndexLayout) -> list[IndexFileInfo]:

@@ -72,8 +72,6 @@ class LiveLog:
     """The log as it was when the check began; a broker may be appending to it.
 
     Attributes:
-        last: The last segment.
-        end: The commit log offset at which the log ended.
         last_store_timestamp: The store time of the last message in the log, in milliseconds.
     """
 
@@ -125,12 +123,7 @@ class LiveLog:
 def log_start_findings(
     start: int, folders: Iterable[QueueFolder], bounds: Mapping[Queue, range], index: IndexFolder
 ) -> Iterator[pa.RecordBatch]:
-    """At most one finding: what the first unit of each queue and the headers of index files have before the log.
-
-    Args:
-        start: The commit log offset at which the log starts.
-        bounds: The queue offsets of each queue.
-    """
+    """At most one finding: what the first unit of each queue and the headers of index files have before the log."""
     if start <= 0:
         return
     units = [_units_before(folder, start, bounds.get((folder.topic, folder.queue_id))) for folder in folders]
@@ -173,7 +166,6 @@ def log_end_findings(last: Segment, end: int, has_grown: Callable[[], bool]) -> 
     """At most one finding: what is after the live end of the log.
 
     Args:
-        end: The commit log offset at which the log ends.
         has_grown: Says whether a broker is appending; then nothing is wrong.
     """
     from spark_mq.format.kernels.recovery import ACCEPTS_V2, CHECKS_BODY_CRC

@@ -43,7 +43,6 @@ class QueueExtCheck:
     """The check of one queue whose units can be addresses in `consumequeue_ext`.
 
     Attributes:
-        log: The part of the log that was checked.
         filters: The filters of `config/consumerFilter.json` for the topic.
     """
 

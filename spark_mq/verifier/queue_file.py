@@ -43,13 +43,10 @@ class ExpectedFile:
     """The units that the log has for one queue file.
 
     Attributes:
-        capacity: The number of units in a file.
         queue_min: The first queue offset of the queue that has a message; None if the log has none.
-        queue_max: The queue offset after the last one that has a message; None if the log has none.
         stop: The queue offset after the last existing file of the queue that is not empty.
         newest_unit: The commit log offset in the last unit of the queue's last file; -1 if no message of the queue is
             there.
-        is_configured: Whether the topic is configured, or no file says which topics are.
         last_store_timestamp: The store time of the last message of the file, in milliseconds; None without a message.
         has_file: Whether the file exists, if it has no unit.
         is_lost: Whether earlier and later files of the queue have messages in the log, and this one has none.
@@ -112,8 +109,6 @@ class UnitPairs:
     """Expected and existing units side by side, `size` of them.
 
     Attributes:
-        want: The units that the log says; zeros at a queue offset without a message.
-        have: The units of the file.
         offsets: The commit log offsets of `have`.
         before, inner, after: Queue offsets without a message: before the queue's first message, between two messages,
             and after the last one; all are `after` if the log has no message of the queue.
@@ -169,39 +164,39 @@ def queue_file_findings(
             position=(queue_offsets - expected.start) * UNIT_SIZE,
             commit_log_offset=units["commit_log_offset"],
         )
-    pairs = UnitPairs(expected, existing, max(expected.units.size, existing.size))
-    check = _Check(expected, pairs, bounds, has_extensions)
+    check = _Check(expected, existing, bounds, has_extensions)
     if expected.is_lost:
         yield from check.lost_file()
     elif not check.is_equal.all() or (expected.queue_min or 0) > expected.start:
         yield from check.file()
 
 
-class _Check:
-    def __init__(self, expected: ExpectedFile, pairs: UnitPairs, bounds: LogBounds, has_extensions: bool) -> None:
-        self.expected, self.pairs, self.bounds, self.has_extensions = expected, pairs, bounds, has_extensions
-        self.is_equal: Flags = bytes_of(pairs.want) == bytes_of(pairs.have)
-        self.is_zero: Flags = bytes_of(pairs.have) == bytes_of(np.zeros(1, UNIT_DTYPE))
+class _Check(UnitPairs):
+    def __init__(self, expected: ExpectedFile, existing: Units, bounds: LogBounds, has_extensions: bool) -> None:
+        super().__init__(expected, existing, max(expected.units.size, existing.size))
+        self.expected, self.bounds, self.has_extensions = expected, bounds, has_extensions
+        self.is_equal: Flags = bytes_of(self.want) == bytes_of(self.have)
+        self.is_zero: Flags = bytes_of(self.have) == bytes_of(np.zeros(1, UNIT_DTYPE))
 
     def file(self) -> Iterator[pa.RecordBatch]:
-        pairs, bounds, have = self.pairs, self.bounds, self.pairs.have
+        bounds, have = self.bounds, self.have
         yield from self._wrong_units()
-        is_expired = pairs.is_live & (pairs.offsets < bounds.start)
-        lost = pairs.is_live & bounds.is_lost(pairs.offsets)
-        before, after = pairs.before & ~pairs.is_pre_blank & ~is_expired, pairs.after & ~self.is_zero
+        is_expired = self.is_live & (self.offsets < bounds.start)
+        lost = self.is_live & bounds.is_lost(self.offsets)
+        before, after = self.before & ~self.is_pre_blank & ~is_expired, self.after & ~self.is_zero
         if self.is_zero.all() and not self.expected.units.size:
             before[:] = False
         if self.expected.queue_min is None:
-            after &= ~pairs.is_pre_blank & ~is_expired
-        inner = pairs.inner | ((before | after) & lost)
+            after &= ~self.is_pre_blank & ~is_expired
+        inner = self.inner | ((before | after) & lost)
         before, after = before & ~lost, after & ~lost
         # A restore marks messages that it leaves out (`indexer.queue_files.missing_offset`).
         left_out = inner & (have["store_size"] == PRE_BLANK_SIZE) & (have["tags_code"] == 0)
-        left_out &= pairs.offsets > bounds.start
-        stale = after & pairs.is_live & (pairs.offsets > bounds.end - have["store_size"].astype(np.int64))
-        expired = np.flatnonzero(is_expired & ~pairs.has_message)
+        left_out &= self.offsets > bounds.start
+        stale = after & self.is_live & (self.offsets > bounds.end - have["store_size"].astype(np.int64))
+        expired = np.flatnonzero(is_expired & ~self.has_message)
         steps_back = np.zeros(have.size, np.bool_)
-        steps_back[expired[1:][np.diff(pairs.offsets[expired]) <= 0]] = True
+        steps_back[expired[1:][np.diff(self.offsets[expired]) <= 0]] = True
         yield from self._batch("QUEUE_LEFT_OUT", left_out, "any unit")
         yield from self._batch("QUEUE_NO_MESSAGE", inner & ~left_out, "a message in the log")
         yield from self._batch("QUEUE_PRE_BLANK", before, "a pre-blank unit")
@@ -211,8 +206,8 @@ class _Check:
 
     def lost_file(self) -> Iterator[pa.RecordBatch]:
         """What is wrong with a file whose messages are all lost: only its units can be held against each other."""
-        unit, offsets = self.pairs.is_live, self.pairs.offsets
-        ends = offsets + self.pairs.have["store_size"]
+        unit, offsets = self.is_live, self.offsets
+        ends = offsets + self.have["store_size"]
         leads_there = unit & self.bounds.is_lost(offsets) & self.bounds.is_lost(ends - 1)
         before = np.maximum.accumulate(np.concatenate(([0], np.where(leads_there, ends, 0)[:-1])))
         in_order = leads_there & (offsets >= before)
@@ -225,8 +220,8 @@ class _Check:
 
     def _wrong_units(self) -> Iterator[pa.RecordBatch]:
         """What is wrong with the units of messages."""
-        expected, pairs = self.expected, self.pairs
-        wrong = pairs.has_message & ~self.is_equal
+        expected = self.expected
+        wrong = self.has_message & ~self.is_equal
         if expected.start + expected.capacity >= expected.stop:  # else a later file has units
             written = np.flatnonzero(~self.is_zero)
             lag = wrong & self.is_zero
@@ -235,12 +230,12 @@ class _Check:
                 yield self._lag(np.flatnonzero(lag))
             wrong &= ~lag
         for code, which in (
-            ("QUEUE_UNIT_MISSING", self.is_zero | pairs.is_pre_blank),
+            ("QUEUE_UNIT_MISSING", self.is_zero | self.is_pre_blank),
             (
                 "QUEUE_EXT_MISSING",
-                self.has_extensions & pairs.is_same_record & (pairs.have["tags_code"] <= MAX_ADDRESS),
+                self.has_extensions & self.is_same_record & (self.have["tags_code"] <= MAX_ADDRESS),
             ),
-            ("QUEUE_DUE_TIME", (expected.topic == SCHEDULE_TOPIC) & pairs.is_same_record),
+            ("QUEUE_DUE_TIME", (expected.topic == SCHEDULE_TOPIC) & self.is_same_record),
             ("QUEUE_UNIT_MISPLACED", self._is_of_another_offset()),
             ("QUEUE_UNIT_WRONG", np.ones(wrong.size, np.bool_)),
         ):
@@ -249,21 +244,21 @@ class _Check:
 
     def _is_of_another_offset(self) -> Flags:
         """Which existing units are those of a message of this file; those that are wrong have another queue offset."""
-        of_messages = self.pairs.want[self.pairs.has_message]
+        of_messages = self.want[self.has_message]
         offsets = of_messages["commit_log_offset"].astype(np.int64)
         order = np.argsort(offsets, kind="stable")
         if not order.size:
             return np.zeros(self.is_zero.size, np.bool_)
-        at = order[np.minimum(np.searchsorted(offsets[order], self.pairs.offsets), order.size - 1)]
-        same: Flags = bytes_of(of_messages[at]) == bytes_of(self.pairs.have)
+        at = order[np.minimum(np.searchsorted(offsets[order], self.offsets), order.size - 1)]
+        same: Flags = bytes_of(of_messages[at]) == bytes_of(self.have)
         return same
 
     def _lag(self, lacking: Int64s) -> pa.RecordBatch:
-        expected, pairs, first = self.expected, self.pairs, int(lacking[0])
+        expected, first = self.expected, int(lacking[0])
         has_no_unit = expected.stop == 0
         # Other units can be those of another queue, or damaged.
-        newest = max(int(pairs.offsets[pairs.is_same_record].max(initial=-1)), expected.newest_unit)
-        offset = int(pairs.want["commit_log_offset"][first])
+        newest = max(int(self.offsets[self.is_same_record].max(initial=-1)), expected.newest_unit)
+        offset = int(self.want["commit_log_offset"][first])
         if offset < newest or (has_no_unit and not expected.is_configured and not expected.has_file):
             code = "QUEUE_DELETED"
         elif has_no_unit:
@@ -288,7 +283,7 @@ class _Check:
         """Findings about units; what is expected are the units of the log, unless a text says something else."""
         if not which.any():
             return
-        want, have = self.pairs.want[which], self.pairs.have[which]
+        want, have = self.want[which], self.have[which]
         offsets = np.where(want["store_size"] != 0, want["commit_log_offset"], have["commit_log_offset"])
         yield findings(
             code,

@@ -41,8 +41,6 @@ class QueueFiles:
     """What is needed to check any queue file of a store.
 
     Attributes:
-        log: The log as it was when the check began.
-        has_extensions: Whether tags codes can be addresses in `consumequeue_ext`.
         topics: The configured topics; None if no file names them.
         dispatched: Queues with units of other queues' messages, which are not checked (`records.dispatched_queues`).
     """
@@ -138,12 +136,7 @@ class QueueFiles:
 
 
 def expected_files(runs: Iterable[Run], capacity: int) -> Iterator[ExpectedFile]:
-    """The files of runs, with all units that the log has for them.
-
-    Args:
-        runs: Runs that are sorted by file and then by commit log offset.
-        capacity: The number of units in a file.
-    """
+    """The files of runs, which are sorted by file and then by commit log offset, with the units that the log has."""
     for _, group in groupby(runs, lambda run: (run.topic, run.queue_id, run.file_number)):
         file: ExpectedFile | None = None
         for run in group:
@@ -177,7 +170,6 @@ class FilesWithoutMessages:
     files with messages.
 
     Attributes:
-        queues: The queues that have messages in the log.
         stops: What `written_stop` says of each folder.
         with_units: The numbers of the files with messages, of each queue that can have files without any between them.
     """

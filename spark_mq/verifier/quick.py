@@ -53,11 +53,7 @@ _ANY_TIME = (1 << 63) - 1
 
 
 def quick_check(store: str, conf: BrokerConf) -> tuple[VerifyReport, pa.Table]:
-    """The report of a quick check, and all findings.
-
-    Args:
-        store: The store directory, a path or a URI.
-    """
+    """The report of a quick check, and all findings."""
     started = time.monotonic()
     location = Location.resolve(store)
     state, config = BrokerState.of(location), ConfigFiles.of(location)
@@ -113,11 +109,7 @@ def quick_check(store: str, conf: BrokerConf) -> tuple[VerifyReport, pa.Table]:
 def _log_edges(
     store: MessageStore, log: CommitLog, index: IndexFolder, conf: BrokerConf, newest: int
 ) -> Iterator[pa.RecordBatch]:
-    """Damage at the edges of segments, messages that the index lacks, and what is after the end of the log.
-
-    Args:
-        newest: The store time of the last message, in milliseconds.
-    """
+    """Damage at the edges of segments, messages that the index lacks, and what is after the end of the log."""
     for segment in segment_states(store):  # sizes and gaps are found by name
         if segment.name == "DAMAGED":
             is_filler = segment.problem is not None and "no blank" in segment.problem

@@ -75,7 +75,6 @@ def record_findings(
 
     Args:
         frames: The records, in the order of the log.
-        file: The name of the segment.
         segment: The commit log offset at which the segment starts.
         newest: The store time of the record before the first one, in milliseconds; None if it is not known.
     """

@@ -26,10 +26,9 @@ def write_findings(path: str, batches: Iterable[pa.RecordBatch]) -> None:
                 with pq.ParquetWriter(file, FINDING_SCHEMA) as writer:
                     for batch in batches:
                         writer.write_batch(batch)
-                return
-            for batch in batches:
-                for row in batch.to_pylist():
-                    file.write(f"{json.dumps(row)}\n".encode())
+            else:
+                for batch in batches:
+                    file.write("".join(f"{json.dumps(row)}\n" for row in batch.to_pylist()).encode())
     except OSError as error:
         raise StorageError(f"--report {location}: cannot be written: {error}") from error
 

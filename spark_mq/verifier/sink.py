@@ -41,7 +41,6 @@ class Summary:
     """Findings, counted.
 
     Attributes:
-        counts: The number of findings, by code.
         first: The first findings of each code, at most `SHOWN`.
         files: The Parquet files that contain all of them.
     """
