@@ -59,7 +59,11 @@ def write_segments(archive: StoreArchive, archived_to: int) -> int:
     with MessageStore(archive.store.uri) as store:
         all_bases = [segment.base for segment in store.records.segments]
         bases = {base for base in all_bases if base < archived_to}
-        known = _known_rows(archive, bases)
+        known: dict[int, Row] = {}
+        if bases and not is_empty(table):
+            names = [name for name in SEGMENTS_SCHEMA.names if name not in IDENTITY]
+            of_bases = archive.rows(table).where(F.col("commit_log_offset") >= min(bases)).select(*names)
+            known = {row["commit_log_offset"]: row for row in of_bases.toArrow().to_pylist()}
         bases -= {base for base, row in known.items() if row["state"] == "FULL" and row["filler_offset"] is not None}
         ends = _data_ends(archive, bases, all_bases)
         rows = [row for row in segment_rows(store, ends) if row["commit_log_offset"] in bases]
@@ -84,14 +88,6 @@ def write_segments(archive: StoreArchive, archived_to: int) -> int:
     finally:
         spark.catalog.dropTempView(view)
     return len(rows)
-
-
-def _known_rows(archive: StoreArchive, bases: Set[int]) -> dict[int, Row]:
-    if not bases or is_empty(archive.tables.segments):
-        return {}
-    names = [name for name in SEGMENTS_SCHEMA.names if name not in IDENTITY]
-    rows = archive.rows(archive.tables.segments).where(F.col("commit_log_offset") >= min(bases)).select(*names)
-    return {row["commit_log_offset"]: row for row in rows.toArrow().to_pylist()}
 
 
 def _data_ends(archive: StoreArchive, bases: Set[int], all_bases: Sequence[int]) -> dict[int, int]:

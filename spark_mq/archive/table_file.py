@@ -80,15 +80,17 @@ class KernelTable:
         self._kernel = self._jvm.io.delta.kernel
         self._engine = self._kernel.defaults.engine.DefaultEngine.create(spark._jsc.hadoopConfiguration())
 
-    def has_committed(self, application: str, version: int) -> bool:
+    def has_committed(self, application: str, version: int, snapshot: Any = None) -> bool:
         """Whether the table has this version of the application, or a later one (`txn`)."""
-        return self._has_committed(self._snapshot(), application, version)
+        snapshot = self._snapshot() if snapshot is None else snapshot
+        last = snapshot.getLatestTransactionVersion(self._engine, application)
+        return bool(last.isPresent() and last.get() >= version)
 
     def commit(self, files: Sequence[WrittenFile], application: str, version: int) -> bool:
         """Whether the files were added; false if the table has this version of the application already."""
         for number in range(1, _TRIES + 1):
             snapshot = self._snapshot()
-            if self._has_committed(snapshot, application, version):
+            if self.has_committed(application, version, snapshot):
                 return False
             try:
                 self._add(snapshot, files, application, version)
@@ -113,10 +115,6 @@ class KernelTable:
 
     def _snapshot(self) -> Any:
         return self._kernel.TableManager.loadSnapshot(self.folder).build(self._engine)
-
-    def _has_committed(self, snapshot: Any, application: str, version: int) -> bool:
-        last = snapshot.getLatestTransactionVersion(self._engine, application)
-        return bool(last.isPresent() and last.get() >= version)
 
     def _transaction(self, snapshot: Any) -> Any:
         return snapshot.buildUpdateTableTransaction(ENGINE_INFO, self._kernel.Operation.STREAMING_UPDATE)

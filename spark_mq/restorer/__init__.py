@@ -3,7 +3,7 @@
 Start with `restore`, `writer` (what Spark calls for a write of a DataFrame) and `restore_request` (their arguments).
 The way of a row:
 
-1. `restore_source`: which rows, and what else is known of their store (`source_facts`);
+1. `restore`: which rows, and what else is known of their store (`source_facts`);
 2. `encode_messages`: rows become records (`source_columns`, `record_columns`);
 3. `chunk`: a task writes its records as chunks;
 4. `placement`: records get their offsets in segments; `segment_task`: one task writes one segment; `offset_map`: the

@@ -91,7 +91,9 @@ class OffsetMap:
         check_map_folder(folder)
         _remove_files(folder)
         folder.make_folder()
-        return cls(folder, _old_topics(topics, source_topics), old_store_host, store_host)
+        counts = Counter([*topics.values(), *(name for name in source_topics if name not in topics)])
+        old_topics = {new: old if counts[new] == 1 else None for old, new in topics.items()}
+        return cls(folder, old_topics, old_store_host, store_host)
 
     def write(
         self, queues: Sequence[QueueCount], rows: ChunkRows, offsets: Int64s, queue_offsets: Int64s | None
@@ -99,7 +101,21 @@ class OffsetMap:
         """Write the file of some messages of a chunk. A task that runs again writes the same file."""
         if not offsets.size:
             return
-        table = self._table(queues, rows, offsets, rows.queue_offset if queue_offsets is None else queue_offsets)
+        numbers, new = pa.array(rows.queue_number), [queue.topic for queue in queues]
+        old = [self.old_topics.get(topic, topic) for topic in new]
+        new_offsets = rows.queue_offset if queue_offsets is None else queue_offsets
+        columns = [
+            pa.array(old, pa.string()).take(numbers),
+            pa.array(new, pa.string()).take(numbers),
+            pa.array([queue.queue_id for queue in queues], pa.int32()).take(numbers),
+            pa.array(rows.queue_offset, mask=(rows.queue_offset < 0) | ~rows.has_unit),
+            pa.array(new_offsets, mask=~rows.has_unit),
+            pa.array(rows.commit_log_offset, mask=rows.commit_log_offset < 0),
+            pa.array(offsets),
+            offset_message_ids(self.old_store_host, rows.commit_log_offset),
+            offset_message_ids(self.store_host, offsets),
+        ]
+        table = pa.Table.from_arrays(columns, schema=OFFSET_MAP_SCHEMA)
         sink = pa.BufferOutputStream()
         pq.write_table(table, sink, compression="zstd")
         content = sink.getvalue()
@@ -121,24 +137,6 @@ class OffsetMap:
         """The new queue offsets for some old ones, which consumers hold; see `find_new_offsets`."""
         files = [self.folder / info.base_name for info in self.folder.entries() if _FILE.fullmatch(info.base_name)]
         return find_new_offsets(_batches(files), wanted) if files and wanted else {}
-
-    def _table(self, queues: Sequence[QueueCount], rows: ChunkRows, offsets: Int64s, queue_offsets: Int64s) -> pa.Table:
-        numbers = pa.array(rows.queue_number)
-        new = [queue.topic for queue in queues]
-        old = [self.old_topics.get(topic, topic) for topic in new]
-        ids = pa.array([queue.queue_id for queue in queues], pa.int32())
-        columns = [
-            pa.array(old, pa.string()).take(numbers),
-            pa.array(new, pa.string()).take(numbers),
-            ids.take(numbers),
-            pa.array(rows.queue_offset, mask=(rows.queue_offset < 0) | ~rows.has_unit),
-            pa.array(queue_offsets, mask=~rows.has_unit),
-            pa.array(rows.commit_log_offset, mask=rows.commit_log_offset < 0),
-            pa.array(offsets),
-            offset_message_ids(self.old_store_host, rows.commit_log_offset),
-            offset_message_ids(self.store_host, offsets),
-        ]
-        return pa.Table.from_arrays(columns, schema=OFFSET_MAP_SCHEMA)
 
 
 def _batches(files: Sequence[Location]) -> Iterator[pa.RecordBatch]:
@@ -251,13 +249,6 @@ def offset_message_ids(store_host: bytes | None, offsets: Int64s) -> pa.Array:
     ends = pa.array(np.arange(offsets.size + 1, dtype=np.int32) * (2 * size))
     text = pa.StringArray.from_buffers(offsets.size, ends.buffers()[1], pa.py_buffer(digits.tobytes()))
     return pc.if_else(pa.array(offsets >= 0), text, pa.scalar(None, pa.string()))
-
-
-def _old_topics(topics: Mapping[str, str], source_topics: Collection[str]) -> dict[str, str | None]:
-    """The old name of each new name; None if the source has several topics that get it."""
-    counts = Counter(topics.values())
-    counts.update(name for name in source_topics if name not in topics)
-    return {new: old if counts[new] == 1 else None for old, new in topics.items()}
 
 
 def _is_left(name: str) -> bool:

@@ -173,22 +173,19 @@ class RestoreRequest:
                     "a restore works in this folder, and removes it"
                 )
         if self.store.is_local:
-            self._check_parent()
+            parent = Path(self.store.path).parent
+            while not os.path.lexists(parent):
+                parent = parent.parent
+            if not parent.is_dir():
+                raise StorageError(f"{self.store} cannot be made: {parent} is not a folder")
+            if not os.access(parent, os.W_OK | os.X_OK):
+                raise StorageError(f"{self.store} cannot be made: {parent} cannot be written; give a folder elsewhere")
 
     def _check_lock(self) -> None:
         if is_locked(self.store):
             raise StoreLockedError(
                 f"{self.store}: a broker runs on this store, or another job writes into it: stop the broker first"
             )
-
-    def _check_parent(self) -> None:
-        parent = Path(self.store.path).parent
-        while not os.path.lexists(parent):
-            parent = parent.parent
-        if not parent.is_dir():
-            raise StorageError(f"{self.store} cannot be made: {parent} is not a folder")
-        if not os.access(parent, os.W_OK | os.X_OK):
-            raise StorageError(f"{self.store} cannot be made: {parent} cannot be written; give a folder elsewhere")
 
     def check_source(self, text: str, names: Mapping[str, str | None]) -> None:
         """Raise `OptionError` if the source does not fit, or if the job would change it; it is not opened.
