@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, DataSourceWriter
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
 from spark_mq._compat import register_source
+from spark_mq.errors import OptionError
 from spark_mq.live import datasource as live
 from spark_mq.live.options import is_live
 from spark_mq.source.datasource import StoreReads
 from spark_mq.source.lookup_function import register_lookup
 from spark_mq.source.write_options import parse_write_options
 from spark_mq.tables.manual import manual
+
+if TYPE_CHECKING:
+    from spark_mq.producer.writer import TopicWriter
 
 
 class RocketMQDataSource(StoreReads):
@@ -40,11 +51,30 @@ class RocketMQDataSource(StoreReads):
 
         Raises:
             OptionError: An option is not valid, or contradicts another one.
-            SparkMqError: The errors of `store_writer`.
+            SparkMqError: The errors of `store_writer` or `topic_writer`.
         """
+        if is_live(self.options):
+            return self._topic_writer(schema, overwrite)
         from spark_mq.restorer.writer import store_writer
 
         return store_writer(parse_write_options(self.options), schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        """The writer of a stream to topics of a live cluster. Raises the same errors as `writer`."""
+        if not is_live(self.options):
+            raise OptionError(
+                "a stream is written to topics of a live cluster, rocketmq://HOST:9876; a store is written by "
+                "foreachBatch and option appendId"
+            )
+        from spark_mq.producer.stream_writer import TopicStreamWriter
+
+        return TopicStreamWriter(self._topic_writer(schema, overwrite))
+
+    def _topic_writer(self, schema: StructType, overwrite: bool) -> TopicWriter:
+        from spark_mq.producer.options import parse_topic_write_options
+        from spark_mq.producer.writer import topic_writer
+
+        return topic_writer(parse_topic_write_options(self.options), schema.fieldNames(), overwrite)
 
 
 RocketMQDataSource.__doc__ = manual()

@@ -102,7 +102,7 @@ def parse_live_options(options: Mapping[str, str]) -> LiveOptions:
         OptionError: An option is unknown, has an invalid value, or has no effect.
     """
     table = parse_choice("table", _table(options), tuple(LIVE_TABLES))
-    given = _given(options, table, [option.name for option in live_options(table)])
+    given = given_options(options, f"table {table}", [option.name for option in live_options(table)])
     shared = {name: value for name, value in given.items() if name not in _CLUSTER and name not in _OWN}
     topics = _parse_topics(given)
     if table == "route":
@@ -120,7 +120,7 @@ def parse_live_options(options: Mapping[str, str]) -> LiveOptions:
     ):
         raise OptionError("a live cluster is read by topic: give option topic (a, or a,b), or topicPattern")
     return LiveOptions(
-        _client_settings(given),
+        client_settings(given),
         read,
         topics,
         _parse_pattern(given, topics),
@@ -158,7 +158,9 @@ def parse_live_stream_options(options: Mapping[str, str]) -> LiveStreamOptions:
     table = _table(options)
     if table != MESSAGES.name:
         raise OptionError(f"table {table} of a live cluster cannot be streamed, only {MESSAGES.name}")
-    given = _given(options, table, [option.name for option in (*LIVE_READ_OPTIONS_OF_STREAMS, *LIVE_STREAM_OPTIONS)])
+    given = given_options(
+        options, table, [option.name for option in (*LIVE_READ_OPTIONS_OF_STREAMS, *LIVE_STREAM_OPTIONS)]
+    )
     batch = parse_live_options({name: value for name, value in given.items() if name not in _STREAM_ONLY})
     starting = parse_choice(
         "startingOffsets", given.get("startingOffsets", EARLIEST).lower(), (EARLIEST, LATEST, COMMITTED)
@@ -194,7 +196,8 @@ def _table(options: Mapping[str, str]) -> str:
     return next((value for key, value in options.items() if key.lower() == "table"), MESSAGES.name).lower()
 
 
-def _given(options: Mapping[str, str], table: str, own: Sequence[str]) -> dict[str, str]:
+def given_options(options: Mapping[str, str], what: str, own: Sequence[str]) -> dict[str, str]:
+    """The options by their names; `own` are those that `what` has, and not everything of a live cluster."""
     names = ["path", "table", *_CLUSTER, *own]
     known = {name.lower(): name for name in names}
     given: dict[str, str] = {}
@@ -202,7 +205,7 @@ def _given(options: Mapping[str, str], table: str, own: Sequence[str]) -> dict[s
         name = known.get(key.lower())
         if name is None:
             raise OptionError(
-                f"option {key} has no effect on table {table} of a live cluster{similar(key, names)}. It has "
+                f"option {key} has no effect on {what} of a live cluster{similar(key, names)}. It has "
                 f"{', '.join(names)}"
             )
         given[name] = value
@@ -238,7 +241,8 @@ def _parse_positive(name: str, given: Mapping[str, str]) -> int | None:
     return number
 
 
-def _client_settings(given: Mapping[str, str]) -> ClientSettings:
+def client_settings(given: Mapping[str, str]) -> ClientSettings:
+    """How the cluster is reached; the options are by their names."""
     text = given.get("requestTimeout", "10")
     if not re.fullmatch(r"\d{1,4}(\.\d{1,3})?", text) or not float(text):
         raise OptionError(f"option requestTimeout={text!r} is not a number of seconds, such as 10")

@@ -114,8 +114,33 @@ class RemotingClient:
             RefusedError: The answer is an error.
             RemotingError: There is no answer.
         """
-        command = self._command(code, fields or {}, body)
-        return self._repeated(lambda: self._once(address, code, command, timeout, accepted))
+        return self._repeated(lambda: self.request_once(address, code, fields or {}, body, timeout, accepted))
+
+    def request_once(
+        self,
+        address: str,
+        code: RequestCode,
+        fields: Mapping[str, object],
+        body: bytes = b"",
+        timeout: float | None = None,
+        accepted: tuple[ResponseCode, ...] = (ResponseCode.SUCCESS,),
+    ) -> RemotingCommand:
+        """The response to a request that is sent once; see `request`."""
+        seconds = self.settings.timeout if timeout is None else timeout
+        connection = self.connection(address)
+        try:
+            response = connection.send(self._command(code, fields, body)).result(seconds)
+        except FutureTimeoutError:
+            error = RemotingError(f"{address}: {code.name} was not answered within {seconds:g} seconds")
+            connection.close(error)
+            raise error from None
+        except RemotingError as error:
+            raise type(error)(f"{error} ({code.name})") from error
+        if response.code not in accepted:
+            if response.code == ResponseCode.GO_AWAY:
+                connection.close()
+            raise refused(address, code, response)
+        return response
 
     def name_server_request(
         self, code: RequestCode, fields: Mapping[str, object] | None = None
@@ -158,30 +183,6 @@ class RemotingClient:
         texts = {name: _text(value) for name, value in fields.items() if value is not None}
         command = RemotingCommand(code, texts, body, serialize_type=kind)
         return command if self.settings.credentials is None else self.settings.credentials.sign(command)
-
-    def _once(
-        self,
-        address: str,
-        code: RequestCode,
-        command: RemotingCommand,
-        timeout: float | None,
-        accepted: tuple[ResponseCode, ...],
-    ) -> RemotingCommand:
-        seconds = self.settings.timeout if timeout is None else timeout
-        connection = self.connection(address)
-        try:
-            response = connection.send(command).result(seconds)
-        except FutureTimeoutError:
-            error = RemotingError(f"{address}: {code.name} was not answered within {seconds:g} seconds")
-            connection.close(error)
-            raise error from None
-        except RemotingError as error:
-            raise type(error)(f"{error} ({code.name})") from error
-        if response.code not in accepted:
-            if response.code == ResponseCode.GO_AWAY:
-                connection.close()
-            raise refused(address, code, response)
-        return response
 
     def _repeated(self, once: Callable[[], _T]) -> _T:
         """The result of `once`, called again after a time if there was no answer, or the broker was busy."""

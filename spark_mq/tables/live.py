@@ -81,6 +81,18 @@ LIVE_STREAM_OPTIONS = (
     ),
 )
 """The options of a stream of a live cluster that a batch read does not have, or has with another meaning."""
+LIVE_WRITE_OPTIONS = (
+    Option("topic", "the topic of rows that have no value in column `topic`"),
+    Option(
+        "queueSelector",
+        "`queue_id` (default): the queue that column `queue_id` names; a row without one goes by the hash of its "
+        "sharding key, as `SelectMessageQueueByHash` does, and a row without that in turn. `sharding_key`: queue ids "
+        "are ignored. `round_robin`: both are",
+    ),
+    Option("producerGroup", "the producer group, `spark_mq_producer` by default"),
+    Option("batchSize", "about the bytes of the messages of one request, `512k` by default, `4m` at most"),
+)
+"""The options of a write to a topic of a live cluster."""
 _NOT_OF_STREAMS = ("key", "uniqueKey", "offsetMessageId", "startQueueOffset", "endQueueOffset", "endTimestamp")
 LIVE_READ_OPTIONS_OF_STREAMS = tuple(
     option for option in LIVE_MESSAGES_OPTIONS if option.name not in (*_NOT_OF_STREAMS, "startTimestamp")

@@ -17,6 +17,7 @@ from spark_mq.tables.live import (
     LIVE_READ_OPTIONS_OF_STREAMS,
     LIVE_STREAM_OPTIONS,
     LIVE_TABLES,
+    LIVE_WRITE_OPTIONS,
     ROUTE,
 )
 from spark_mq.tables.messages import READ_OPTIONS_OF_STREAMS, STREAM_OPTIONS, WRITE_OPTIONS
@@ -77,6 +78,13 @@ _LIVE_STREAM_EXAMPLE = """\
 >>> stream = spark.readStream.format("rocketmq").option("topicPattern", "orders-.*").load("rocketmq://127.0.0.1:9876")
 >>> stream.writeStream.format("delta").option("checkpointLocation", checkpoint).start(table)
 """
+_LIVE_WRITE = """\
+`df.write` and `writeStream` send rows to topics of a live cluster, at least once. Columns: topic, body, tags, keys,
+unique_key, properties, flag, queue_id, sharding_key, delay_level, deliver_timestamp.
+"""
+_LIVE_WRITE_EXAMPLE = """\
+>>> rows.write.format("rocketmq").option("topic", "orders").mode("append").save("rocketmq://127.0.0.1:9876")
+"""
 _INTRO = """\
 An Apache RocketMQ store directory as tables, without a broker.
 
@@ -96,6 +104,7 @@ def manual() -> str:
             parts += _section("writing", _WRITE, WRITE_OPTIONS, (), _WRITE_EXAMPLE)
     parts += _section("a live cluster", _LIVE, (*CLUSTER_OPTIONS, *LIVE_MESSAGES_OPTIONS), (), _LIVE_EXAMPLE)
     parts += _section("streaming of a live cluster", _LIVE_STREAM, LIVE_STREAM_OPTIONS, (), _LIVE_STREAM_EXAMPLE)
+    parts += _section("writing to a live cluster", _LIVE_WRITE, LIVE_WRITE_OPTIONS, (), _LIVE_WRITE_EXAMPLE)
     parts += _section(
         ROUTE.name, f"One row is {ROUTE.row}.\n\n{ROUTE.about}", ROUTE.options, ROUTE.columns, ROUTE.example
     )
@@ -175,6 +184,7 @@ def filled(page: str) -> str:
         "cluster_options": lambda: _page_options(CLUSTER_OPTIONS),
         "live_options": lambda: _page_options(LIVE_MESSAGES_OPTIONS),
         "live_stream_options": lambda: _page_options(LIVE_STREAM_OPTIONS),
+        "live_write_options": lambda: _page_options(LIVE_WRITE_OPTIONS),
         "route": lambda: _page_table(ROUTE),
     }
     return _MARKED.sub(lambda mark: "\n".join([mark[1], *parts[mark[2]](), "", mark[3]]), page)

@@ -1,0 +1,7 @@
+"""Rows sent to a topic of a live cluster, as a RocketMQ producer sends messages.
+
+- `options`: the options of a write
+- `queue_choice`: which queue a message goes to, and which brokers are left out for a time
+- `batches`: rows as the bodies of requests
+- `writer`, `stream_writer`: what `df.write` and `writeStream` do
+"""

@@ -1,0 +1,208 @@
+"""Sending the rows of a DataFrame or a stream to topics of a live cluster.
+
+At least once: a request without an answer may have stored its messages, and is sent again; a task that fails is run
+again by Spark, from its first row.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from spark_mq.errors import InvalidMessageError, OptionError, ProtocolError, RefusedError, RemotingError, similar
+from spark_mq.producer.options import TopicWriteOptions
+from spark_mq.producer.queue_choice import Brokers, MessageQueue, choose_queues, publish_queues
+from spark_mq.remoting.client import RemotingClient
+from spark_mq.remoting.codes import RequestCode, ResponseCode
+from spark_mq.remoting.requests import find_route
+
+if TYPE_CHECKING:
+    from spark_mq.producer.batches import Request, SentMessages
+
+READ_COLUMNS = (
+    *("topic", "body", "tags", "keys", "unique_key", "properties", "flag", "queue_id"),
+    *("sharding_key", "delay_level", "deliver_timestamp"),
+)
+"""The columns that a write takes."""
+
+_ATTEMPTS = 5
+_AT_ONCE = 8
+"""Queues to which a task sends at the same time; to each one request after the other."""
+_STORED = (
+    ResponseCode.SUCCESS,
+    ResponseCode.FLUSH_DISK_TIMEOUT,
+    ResponseCode.FLUSH_SLAVE_TIMEOUT,
+    ResponseCode.SLAVE_NOT_AVAILABLE,
+)
+"""Answers after which the message is stored, if perhaps not yet on disk or in a slave (`SendStatus`)."""
+_AGAIN = (
+    *(ResponseCode.SYSTEM_ERROR, ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE),
+    *(ResponseCode.NO_PERMISSION, ResponseCode.TOPIC_NOT_EXIST, ResponseCode.NOT_IN_CURRENT_UNIT),
+    *(ResponseCode.FLOW_CONTROL, ResponseCode.GO_AWAY),
+)
+"""Answers after which a producer tries another queue (`DefaultMQProducer.retryResponseCodes`@5.3.3)."""
+
+
+@dataclass(frozen=True)
+class SentRows(WriterCommitMessage):
+    """How many messages a task sent."""
+
+    rows: int
+
+
+@dataclass(frozen=True)
+class TopicWriter(DataSourceArrowWriter):
+    """Sends rows as messages."""
+
+    options: TopicWriteOptions
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> SentRows:
+        """Send the rows of one partition."""
+        from spark_mq.producer.batches import SentMessages
+
+        context = TaskContext.get()
+        partition, rows = 0 if context is None else context.partitionId(), 0
+        with RemotingClient(self.options.client) as client:
+            sender = _Sender(client, self.options)
+            for batch in iterator:
+                if batch.num_rows:
+                    sender.send(SentMessages.of(batch, self.options.topic, partition, rows))
+                rows += batch.num_rows
+        return SentRows(rows)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Nothing: the messages are stored."""
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Nothing: a message that is stored stays."""
+
+
+def topic_writer(options: TopicWriteOptions, columns: Sequence[str], overwrite: bool) -> TopicWriter:
+    """The writer of rows with these columns.
+
+    Raises:
+        OptionError: The save mode is `overwrite`.
+        InvalidMessageError: A column is unknown, or there is no topic.
+    """
+    if overwrite:
+        raise OptionError("messages of a live cluster cannot be overwritten: give mode append")
+    for name in columns:
+        if name not in READ_COLUMNS:
+            raise InvalidMessageError(
+                f"column {name!r} cannot be sent{similar(name, READ_COLUMNS)}: select some of {', '.join(READ_COLUMNS)}"
+            )
+    if "topic" not in columns and options.topic is None:
+        raise InvalidMessageError("rows have no column topic, and there is no option topic: give one of them")
+    return TopicWriter(options)
+
+
+class _Sender:
+    """Sends messages: those of one queue in their order, those of several queues at the same time."""
+
+    def __init__(self, client: RemotingClient, options: TopicWriteOptions) -> None:
+        self._client = client
+        self._options = options
+        self._queues: dict[str, list[MessageQueue]] = {}
+        self._addresses: dict[str, str] = {}
+        self._brokers = Brokers()
+        self._turn = random.randrange(1 << 16)
+
+    def send(self, messages: SentMessages) -> None:
+        """Send the messages of a batch of rows. Raises `RemotingError` if a broker does not take them."""
+        from spark_mq.producer.batches import by_queue, topics_of
+
+        groups = []
+        for topic, rows in topics_of(messages):
+            queues = self._publish_queues(topic)
+            ids, keys = messages.queue_ids.take(pa.array(rows)), messages.sharding_keys.take(pa.array(rows))
+            chosen = choose_queues(queues, ids, keys, self._options.selector, self._turn)
+            self._turn += rows.size
+            for is_fixed in (True, False):
+                part = chosen.is_in_turn != is_fixed
+                groups += [
+                    (topic, queues, queues[number], is_fixed, of_queue)
+                    for number, of_queue in by_queue(chosen.numbers[part], rows[part])
+                ]
+        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="send") as pool:
+            sent = [pool.submit(self._send_group, messages, *group) for group in groups]
+            for one in sent:
+                one.result()
+
+    def _publish_queues(self, topic: str) -> list[MessageQueue]:
+        if topic not in self._queues:
+            route = find_route(self._client, topic)
+            queues = [] if route is None else publish_queues(route)
+            if route is None or not queues:
+                raise InvalidMessageError(
+                    f"no broker has a queue of topic {topic!r} to which messages can be sent: create the topic "
+                    "(mqadmin updateTopic), or name another one"
+                )
+            self._queues[topic] = queues
+            self._addresses |= {broker.name: broker.address() for broker in route.brokers if 0 in broker.addresses}
+        return self._queues[topic]
+
+    def _send_group(
+        self,
+        messages: SentMessages,
+        topic: str,
+        queues: list[MessageQueue],
+        queue: MessageQueue,
+        is_fixed: bool,
+        rows: Any,
+    ) -> None:
+        for request in messages.requests(rows, self._options.batch_size):
+            queue = self._send_request(topic, queues, queue, is_fixed, request)
+
+    def _send_request(
+        self, topic: str, queues: list[MessageQueue], queue: MessageQueue, is_fixed: bool, request: Request
+    ) -> MessageQueue:
+        """Send one request; returns the queue that took it, which is another one if the first did not answer."""
+        for attempt in range(_ATTEMPTS):
+            begin = time.monotonic()
+            try:
+                self._once(topic, queue, request)
+            except ProtocolError:
+                raise
+            except RemotingError as error:
+                is_refused = isinstance(error, RefusedError) and error.code not in _AGAIN
+                if is_refused or attempt == _ATTEMPTS - 1:
+                    raise
+                now = int(time.monotonic() * 1000)
+                self._brokers.note(queue.broker, None, now)
+                if not is_fixed:
+                    queue = self._brokers.choose(queues, queues.index(queue) + 1, queue.broker, now)
+                time.sleep(0.2 * 2**attempt)
+            else:
+                end = time.monotonic()
+                self._brokers.note(queue.broker, int((end - begin) * 1000), int(end * 1000))
+                return queue
+        raise AssertionError
+
+    def _once(self, topic: str, queue: MessageQueue, request: Request) -> None:
+        is_batch = request.properties is None
+        code = RequestCode.SEND_BATCH_MESSAGE if is_batch else RequestCode.SEND_MESSAGE_V2
+        fields = {
+            "a": self._options.producer_group,
+            "b": topic,
+            "c": "TBW102",
+            "d": 4,
+            "e": queue.queue_id,
+            "f": 0,
+            "g": int(time.time() * 1000),
+            "h": request.flag,
+            "i": "WAIT\x01true\x02" if is_batch else request.properties,
+            "j": 0,
+            "k": False,
+            "m": is_batch,
+            "n": queue.broker,
+        }
+        address = self._addresses[queue.broker]
+        self._client.request_once(address, code, fields, request.body, accepted=_STORED)

@@ -1,0 +1,114 @@
+"""Rows sent to a running broker: the store and a Java consumer have each message, with all that it was given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from spark_mq.errors import InvalidMessageError, OptionError
+from spark_mq.producer.options import parse_topic_write_options
+from spark_mq.producer.queue_choice import by_hash
+from spark_mq.producer.writer import topic_writer
+from spark_mq.source.datasource import StoreReads
+from tests.broker import harness
+
+LACKING = harness.missing()
+pytestmark = [pytest.mark.broker, pytest.mark.skipif(LACKING is not None, reason=LACKING or "")]
+TOPIC, QUEUES = "OrderEvents", 4
+SETTINGS = {"timerWheelEnable": "false", "messageDelayLevel": "1s 2s"}
+
+
+@pytest.fixture(scope="module", params=("5.3.3", "4.9.7", "5.5.0"))
+def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[harness.Broker]:
+    with harness.Broker(request.param, tmp_path_factory.mktemp("store") / "store", SETTINGS) as running:
+        harness.send(running, "sequence", 1, 1)  # makes the topics
+        yield running
+
+
+def write(broker: harness.Broker, rows: pa.RecordBatch, **options: str) -> int:
+    given = {"path": f"rocketmq://{broker.name_server}"} | options
+    writer = topic_writer(parse_topic_write_options(given), rows.schema.names, overwrite=False)
+    return writer.write(iter([rows.slice(0, rows.num_rows // 2), rows.slice(rows.num_rows // 2)])).rows
+
+
+def stored(store: Path, topic: str) -> list[dict[str, Any]]:
+    reads = StoreReads({"path": str(store), "topic": topic})
+    reader: Any = reads.reader(reads.schema())
+    rows = [row for one in reader.partitions() for batch in reader.read(one) for row in batch.to_pylist()]
+    return sorted(rows, key=lambda row: row["commit_log_offset"])
+
+
+def test_a_message_has_all_that_its_row_has(broker: harness.Broker) -> None:
+    count = 300
+    names = pa.array([f"m-{number}" for number in range(count)])
+    rows = pa.record_batch(
+        {
+            "body": pa.array([b"%d" % number * (1 + number % 50) for number in range(count)]),
+            "tags": pa.array([None, "paid", "Übung"] * (count // 3)),
+            "keys": pa.array([[f"k{number}", "all"] for number in range(count)]),
+            "unique_key": names,
+            "flag": pa.array(range(count), pa.int32()),
+            "queue_id": pa.array([None, 0, 1, 2, 3] * (count // 5), pa.int32()),
+            "sharding_key": pa.array([f"s{number % 7}" for number in range(count)]),
+            "properties": pa.array(
+                [{"a": str(number), "leer": ""} for number in range(count)], pa.map_(pa.string(), pa.string())
+            ),
+        }
+    )
+    before = len(stored(broker.store, TOPIC))
+    assert write(broker, rows, topic=TOPIC, batchSize="3k") == count
+    found = {row["unique_key"]: row for row in stored(broker.store, TOPIC)[before:]}
+    assert len(found) == count
+    for number in range(count):
+        row, properties = found[f"m-{number}"], dict(found[f"m-{number}"]["properties"])
+        assert row["body"] == rows["body"][number].as_py()
+        assert (row["tags"], row["flag"]) == (rows["tags"][number].as_py(), number)
+        assert row["keys"] == [f"k{number}", "all"]
+        assert (properties["a"], properties["__SHARDINGKEY"]) == (str(number), f"s{number % 7}")
+        chosen = rows["queue_id"][number].as_py()
+        assert row["queue_id"] == (by_hash(f"s{number % 7}", QUEUES) if chosen is None else chosen)
+    for queue_id in range(QUEUES):  # messages of a queue are stored in the order of their rows
+        flags = [row["flag"] for row in found.values() if row["queue_id"] == queue_id]
+        for chosen in (None, queue_id):
+            own = [flag for flag in flags if rows["queue_id"][flag].as_py() == chosen]
+            assert own == sorted(own)
+    consumed = harness.consume(broker, "GID_sent", TOPIC, before + count)
+    assert {one["uniqKey"] for one in consumed} >= set(found)
+    assert len(consumed) == before + count
+
+
+def test_delayed_messages_are_delivered(broker: harness.Broker) -> None:
+    rows = pa.record_batch(
+        {"topic": ["DelayDemo"] * 4, "body": ["a", "b", "c", "d"], "delay_level": pa.array([1, None, 2, None])}
+    )
+    write(broker, rows)
+    harness.consume(broker, "GID_delayed", "DelayDemo", 4)
+    bodies = [row["body"] for row in stored(broker.store, "DelayDemo")]
+    assert sorted(bodies) == [b"a", b"b", b"c", b"d"]
+    assert bodies[:2] == [b"b", b"d"]
+
+
+def test_rows_without_a_choice_are_spread(broker: harness.Broker) -> None:
+    before = len(stored(broker.store, "PaymentLog"))
+    write(
+        broker,
+        pa.record_batch({"topic": ["PaymentLog"] * 100, "body": [b"x"] * 100, "queue_id": [0] * 100}),
+        queueSelector="round_robin",
+    )
+    ids = [row["queue_id"] for row in stored(broker.store, "PaymentLog")[before:]]
+    assert [ids.count(number) for number in range(2)] == [50, 50]
+
+
+def test_what_cannot_be_sent_is_an_error(broker: harness.Broker) -> None:
+    with pytest.raises(InvalidMessageError, match="NoSuchTopic"):
+        write(broker, pa.record_batch({"topic": ["NoSuchTopic"]}))
+    with pytest.raises(InvalidMessageError, match="queue_id 9"):
+        write(broker, pa.record_batch({"topic": [TOPIC], "queue_id": pa.array([9], pa.int32())}))
+    with pytest.raises(InvalidMessageError, match="column 'body_crc' cannot be sent"):
+        write(broker, pa.record_batch({"topic": [TOPIC], "body_crc": [1]}))
+    with pytest.raises(OptionError, match="splitSize has no effect"):
+        write(broker, pa.record_batch({"topic": [TOPIC]}), splitSize="1m")
