@@ -16,7 +16,7 @@ from spark_mq.format.kernels.columns import MessageColumns
 from spark_mq.format.kernels.encode import BATCH_MESSAGE_OVERHEAD, write_batch
 from spark_mq.format.kernels.frames import Frames, new_frames, scan_sent_records
 from spark_mq.restorer.encode_messages import encode_messages
-from spark_mq.restorer.encoding_rules import EncodingRules
+from spark_mq.restorer.source_columns import EncodingRules
 
 SHARDING_KEY, DELAY_LEVEL, DELIVER_TIME = "__SHARDINGKEY", "DELAY", "TIMER_DELIVER_MS"
 """Properties of a sharding key, a delay level, and a time of delivery (`MessageConst`)."""
