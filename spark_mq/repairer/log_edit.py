@@ -25,7 +25,7 @@ from spark_mq.format.record import BLANK_SIZE
 from spark_mq.io.location import Location
 from spark_mq.repairer.changes import Backup, Change, ChangeKind
 from spark_mq.store.config.store_paths import COMMIT_LOG
-from spark_mq.store.log.commit_log import CommitLog, Segment
+from spark_mq.store.log.commit_log import CommitLog, Segment, SegmentSource
 from spark_mq.store.store_lock import store_lock
 
 
@@ -122,7 +122,6 @@ def _blank(store: Location, start: int, stop: int) -> LogEdit:
 
 def _check_boundary(option: str, segment: Segment, offset: int) -> None:
     """Raise `OptionError` unless a record or damage starts at an offset of a segment, or its records end there."""
-    from spark_mq.store.log.commit_log import SegmentSource
     from spark_mq.store.log.record_reader import RecordChunk, RecordReader
 
     before = segment.base

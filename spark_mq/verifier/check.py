@@ -58,6 +58,7 @@ class CheckedStore:
     """The result of a check, and what the files of the store were held against: a repair makes files from it.
 
     Attributes:
+        files: The Parquet files that contain all findings.
         offsets: The offsets of the queues that have messages or files.
     """
 

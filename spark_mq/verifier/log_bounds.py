@@ -11,11 +11,12 @@ import pyarrow as pa
 
 from spark_mq.format.array_types import Flags, Int64s
 from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE, Queue, Units, is_live
+from spark_mq.format.record import MIN_RECORD_SIZE
 from spark_mq.format.timestamp import iso_text
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.store.config.store_paths import ABORT
-from spark_mq.store.log.commit_log import CommitLog, Segment
+from spark_mq.store.log.commit_log import CommitLog, Segment, SegmentSource
 from spark_mq.store.queue.folders import QueueFolder
 from spark_mq.store.store_lock import is_locked
 from spark_mq.verifier.finding import findings
@@ -108,7 +109,6 @@ class LiveLog:
             time.sleep(_LOOK_SECONDS)
 
     def _has_live_records(self) -> bool:
-        from spark_mq.store.log.commit_log import SegmentSource
         from spark_mq.store.log.live_reader import LiveReader
         from spark_mq.store.log.record_reader import RecordChunk
 
@@ -169,8 +169,6 @@ def log_end_findings(last: Segment, end: int, has_grown: Callable[[], bool]) -> 
         has_grown: Says whether a broker is appending; then nothing is wrong.
     """
     from spark_mq.format.kernels.recovery import ACCEPTS_V2, CHECKS_BODY_CRC
-    from spark_mq.format.record import MIN_RECORD_SIZE
-    from spark_mq.store.log.commit_log import SegmentSource
     from spark_mq.store.log.record_reader import RecordChunk, RecordReader
     from spark_mq.store.log.recovery_walk import accepts_record
 
