@@ -63,8 +63,8 @@ class WrittenFile:
     Attributes:
         missing_starts: The starts of the first ranges of queue offsets, between the queue's first and last message,
             that have no message.
-        first_doubled: The queue offset of the first of them.
-        first_contradicted: The commit log offset of the first of them.
+        first_doubled: The queue offset of the first unit whose position was taken.
+        first_contradicted: The commit log offset in the first unit of a continued file that the log contradicts.
         state: NEW; STAGED, a killed job wrote the file; UNTOUCHED, a continued file was correct; COMPLETED, it was not.
     """
 

@@ -27,13 +27,17 @@ class RebuildReport:
     """Counts of one rebuild. It is built once, when the rebuild is done.
 
     Attributes:
+        bytes_read: Bytes of the log that this job read.
         files: Queue files that contain messages of the log.
         bytes_written: Bytes of queue files and index files that were written.
         segments_staged_before: Segments that a killed job had staged.
         files_untouched: Existing files that were already complete.
+        stages: The duration of each stage, in seconds.
+        corrupt: Damage that was skipped.
         topics_left_out: Topics whose names are not safe as names of folders.
         carried_over: Queues without a live message, whose files were kept.
         lost_queues: Queues whose next offset falls back.
+        settings: The broker's settings that shape the files, with their sources, a text each.
         backup: The folder with the trees that were replaced; None if nothing was replaced and kept.
         next_boot: What a broker does when it next starts on the store.
     """
