@@ -78,9 +78,17 @@ class Route:
 
 
 def find_brokers(client: RemotingClient) -> list[Broker]:
-    """All brokers that the name servers know, by name."""
+    """All brokers that the name servers know, by name. Raises `RemotingError` also if the address is a broker's."""
     code = RequestCode.GET_BROKER_CLUSTER_INFO
-    server, response = client.name_server_request(code)
+    try:
+        server, response = client.name_server_request(code)
+    except RefusedError as error:
+        if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            raise RemotingError(
+                f"{', '.join(client.settings.name_servers)} is not a name server, perhaps a broker: give the address of "
+                "a name server, whose port is 9876 by default"
+            ) from error
+        raise
     return _read(server, response, code, _cluster_brokers)
 
 

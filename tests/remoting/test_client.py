@@ -131,6 +131,16 @@ def test_an_answer_with_another_body_is_a_protocol_error(body: bytes) -> None:
         find_brokers(opened)
 
 
+def test_a_broker_in_the_place_of_a_name_server_is_named() -> None:
+    code = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    with (
+        serving(lambda request: [response(request, code)]) as address,
+        client(address) as opened,
+        pytest.raises(RemotingError, match=rf"{address} is not a name server, perhaps a broker"),
+    ):
+        find_brokers(opened)
+
+
 def test_the_second_name_server_answers_if_the_first_does_not_run() -> None:
     addresses = b'{0:"1.2.3.4:10911",1:"1.2.3.5:10911"}'
     body = b'{"brokerAddrTable":{"a":{"brokerAddrs":%b,"brokerName":"a","cluster":"c"}}}' % addresses
