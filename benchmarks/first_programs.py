@@ -51,8 +51,7 @@ def dispatch(store: Path, output: Path) -> None:
     from spark_mq.indexer.rebuild_plan import DispatchTargets
     from spark_mq.indexer.split_dispatch import dispatch_split
     from spark_mq.io.location import Location
-    from spark_mq.store.log.commit_log import CommitLog
-    from spark_mq.store.log.splits import plan_splits
+    from spark_mq.store.log.commit_log import CommitLog, plan_splits
 
     staged = Location.resolve(str(output))
     output.mkdir(parents=True)

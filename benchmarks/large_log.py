@@ -23,9 +23,8 @@ from spark_mq.indexer.rebuild_plan import StagingSettings
 from spark_mq.indexer.staged_files import STAGED_ENTRY_SIZE, SplitRow
 from spark_mq.io.location import Location
 from spark_mq.job.task_items import TaskItems
-from spark_mq.store.log.commit_log import Segment
+from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, Segment, Split
 from spark_mq.store.log.record_reader import CHUNK_SIZE
-from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE, Split
 
 _MESSAGE_SIZE = 450
 _KEYS_PER_MESSAGE = 2.5

@@ -88,10 +88,9 @@ def scan(spark: SparkSession, store: Path, schema: str | None) -> None:
 def decode(store: Path, columns: list[str]) -> None:
     """Do the work of a scan's tasks in this process, one after the other, without Spark."""
     from spark_mq.format.kernels.batches import message_batches
-    from spark_mq.store.log.commit_log import CommitLog
+    from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, CommitLog, plan_splits
     from spark_mq.store.log.record_reader import RecordChunk
     from spark_mq.store.log.split_reader import read_split
-    from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE, plan_splits
     from spark_mq.store.message_store import MessageStore
 
     with MessageStore(str(store)) as opened:
@@ -129,10 +128,9 @@ def sample_batch(store: Path, columns: list[str]) -> pa.RecordBatch:
     """The first batch of the log."""
     from spark_mq.format.kernels.batches import message_batches
     from spark_mq.io.location import Location
-    from spark_mq.store.log.commit_log import CommitLog
+    from spark_mq.store.log.commit_log import CommitLog, plan_splits
     from spark_mq.store.log.record_reader import RecordChunk
     from spark_mq.store.log.split_reader import read_split
-    from spark_mq.store.log.splits import plan_splits
 
     log = CommitLog.open(Location.resolve(str(store)))
     part = next(read_split(plan_splits(log, 64 << 20)[0]))

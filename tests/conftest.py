@@ -19,7 +19,7 @@ from hypothesis import settings
 from spark_mq.archive.delta import delta_settings, s3_packages
 from spark_mq.cli.spark import joined_settings
 from spark_mq.errors import UnsupportedSparkError
-from spark_mq.store.settled_files import forget_everything
+from spark_mq.store.store_lock import forget_everything
 from tests.support.class_archive import quick_spark_options
 from tests.support.kernels import examples
 from tests.support.soak import SOAKS

@@ -9,7 +9,8 @@ This module imports no numba, so every module may import it.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from collections.abc import Sequence
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -22,3 +23,16 @@ OutBytes: TypeAlias = npt.NDArray[np.uint8]
 OutInt32s: TypeAlias = npt.NDArray[np.int32]
 OutInt64s: TypeAlias = npt.NDArray[np.int64]
 OutFlags: TypeAlias = npt.NDArray[np.bool_]
+
+
+class ArrayRows:
+    """The base of dataclasses whose fields are arrays of one length: a row has an element of each."""
+
+    def take(self, chosen: Any) -> Self:
+        """The rows with these numbers, or in this slice, or at which an array of booleans is true."""
+        return type(self)(*(values[chosen] for values in vars(self).values()))
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Self]) -> Self:
+        """The rows of all parts, one part after the other; there must be one."""
+        return cls(*map(np.concatenate, zip(*(vars(part).values() for part in parts), strict=True)))

@@ -55,15 +55,8 @@ def table_of(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
     )
 
 
-def _int32(values: Sequence[Any], kind: pa.DataType, validity: pa.Buffer | None) -> pa.Array:
-    return _fixed_size(values, "i", kind, validity)
-
-
-def _int64(values: Sequence[Any], kind: pa.DataType, validity: pa.Buffer | None) -> pa.Array:
-    return _fixed_size(values, "q", kind, validity)
-
-
-def _fixed_size(values: Sequence[Any], letter: str, kind: pa.DataType, validity: pa.Buffer | None) -> pa.Array:
+def _integers(values: Sequence[Any], kind: pa.DataType, validity: pa.Buffer | None) -> pa.Array:
+    letter = "i" if kind.bit_width == 32 else "q"
     data = struct.pack(f"<{len(values)}{letter}", *(0 if value is None else value for value in values))
     return pa.Array.from_buffers(kind, len(values), [validity, pa.py_buffer(data)])
 
@@ -104,9 +97,9 @@ def _bits(flags: Sequence[Any]) -> pa.Buffer:
 
 
 _BUILDERS: dict[int, Callable[[Sequence[Any], pa.DataType, pa.Buffer | None], pa.Array]] = {
-    pa.lib.Type_INT32: _int32,
-    pa.lib.Type_INT64: _int64,
-    pa.lib.Type_TIMESTAMP: _int64,
+    pa.lib.Type_INT32: _integers,
+    pa.lib.Type_INT64: _integers,
+    pa.lib.Type_TIMESTAMP: _integers,
     pa.lib.Type_BOOL: _boolean,
     pa.lib.Type_STRING: _variable_size,
     pa.lib.Type_BINARY: _variable_size,

@@ -249,14 +249,7 @@ class IndexHeader:
 
     def encode(self) -> bytes:
         """The 40 bytes. Raises `struct.error` if a value does not fit its field."""
-        return HEADER.pack(
-            self.begin_timestamp,
-            self.end_timestamp,
-            self.begin_commit_log_offset,
-            self.end_commit_log_offset,
-            self.hash_slot_count,
-            self.index_count,
-        )
+        return HEADER.pack(*vars(self).values())
 
 
 def decode_header(data: FileBytes, layout: IndexLayout, file: str) -> IndexHeader:

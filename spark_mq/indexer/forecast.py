@@ -25,8 +25,7 @@ from spark_mq.store.config.broker_conf import FileSetting, Sourced
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
 from spark_mq.store.disk_use import size_text
 from spark_mq.store.index.folder import find_index_layout, index_files, index_layout
-from spark_mq.store.log.commit_log import CommitLog, Segment
-from spark_mq.store.log.splits import plan_splits
+from spark_mq.store.log.commit_log import CommitLog, Segment, plan_splits
 from spark_mq.store.queue.folders import find_queue_file_size, listed
 
 _BYTES_PER_SPLIT = 32 << 10

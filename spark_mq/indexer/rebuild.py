@@ -43,9 +43,8 @@ from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkp
 from spark_mq.store.config.store_kind import Door, check_form
 from spark_mq.store.config.store_paths import ABORT, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX
 from spark_mq.store.index.folder import IndexFileInfo, index_files
-from spark_mq.store.log.commit_log import CommitLog
+from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, CommitLog
 from spark_mq.store.log.segment_files import CorruptRange
-from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE
 from spark_mq.store.queue.folders import find_queue_file_size, listed
 from spark_mq.store.store_lock import store_lock
 

@@ -22,9 +22,8 @@ from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.store_kind import Door, check_form, refuse_rocksdb
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
 from spark_mq.store.index.folder import check_layout_is_known, parse_time_zone
-from spark_mq.store.log.commit_log import CommitLog
+from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, CommitLog
 from spark_mq.store.log.segment_files import CorruptRange
-from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE
 
 FAILFAST = "failfast"
 PERMISSIVE = "permissive"

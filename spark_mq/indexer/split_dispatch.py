@@ -33,11 +33,10 @@ from spark_mq.indexer.staged_files import (
     StagedEntriesWriter,
     StagedUnits,
 )
-from spark_mq.store.log.commit_log import SegmentSource
+from spark_mq.store.log.commit_log import SegmentSource, Split
 from spark_mq.store.log.live_reader import LiveReader
 from spark_mq.store.log.record_reader import RecordChunk, RecordReader, joined_chunks
 from spark_mq.store.log.segment_files import CorruptRange
-from spark_mq.store.log.splits import Split
 
 _MAX_QUEUE_OFFSET = 1 << 58
 """The limit of queue offsets: 20 bytes for each unit, a file position still fits 64 bits. No broker comes near it."""

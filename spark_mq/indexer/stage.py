@@ -21,9 +21,8 @@ from spark_mq.indexer.staged_files import SPLIT_SCHEMA, SplitRow, StagedUnits
 from spark_mq.io.location import Location
 from spark_mq.job.task_items import TaskItems
 from spark_mq.job.tasks import JobContext
-from spark_mq.store.log.commit_log import CommitLog, Segment
+from spark_mq.store.log.commit_log import CommitLog, OffsetRange, Segment, Split, plan_splits
 from spark_mq.store.log.segment_files import CorruptRange
-from spark_mq.store.log.splits import OffsetRange, Split, plan_splits
 
 
 def misaligned_segments(rows: Iterable[SplitRow], last_segment: int | None = None) -> list[int]:

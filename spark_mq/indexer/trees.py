@@ -22,7 +22,7 @@ from spark_mq.io.location import Location
 from spark_mq.job.tasks import JobContext
 from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
-from spark_mq.store.log.splits import OffsetRange
+from spark_mq.store.log.commit_log import OffsetRange
 
 
 @dataclass(frozen=True)

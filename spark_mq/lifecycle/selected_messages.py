@@ -26,10 +26,9 @@ from spark_mq.format.record import TRANSACTION_TYPE_MASK, TRANSACTION_TYPE_NAMES
 from spark_mq.format.system_topic import SCHEDULE_TOPIC
 from spark_mq.io.location import Location
 from spark_mq.store.config.checkpoint import lost_end
-from spark_mq.store.log.commit_log import CommitLog
+from spark_mq.store.log.commit_log import CommitLog, plan_splits
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.segment_files import STRAY, CorruptRange
-from spark_mq.store.log.splits import plan_splits
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.retention import moment_of
 

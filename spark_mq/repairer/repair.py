@@ -25,7 +25,7 @@ from spark_mq.repairer.new_files import NewFiles
 from spark_mq.repairer.plan import Action, Damage, RepairPlan, RepairRequest, plan_repair
 from spark_mq.repairer.report import RepairReport
 from spark_mq.store.config.checkpoint import CHECKPOINT
-from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE
+from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE
 from spark_mq.store.store_lock import store_lock
 from spark_mq.verifier.check import CheckedStore, check_store
 from spark_mq.verifier.codes import CODES, Treatment

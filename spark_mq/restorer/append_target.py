@@ -21,17 +21,16 @@ from spark_mq.indexer.staged_files import EntryBatch
 from spark_mq.indexer.tag_entries import TagRun, find_runs, tagged_ranges
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
-from spark_mq.store.boot import boot_obstacles
+from spark_mq.store.boot_obstacles import boot_obstacles
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.store_kind import Door, check_form
 from spark_mq.store.config.store_paths import ABORT, COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX, is_rocksdb
 from spark_mq.store.file_states import queue_states
 from spark_mq.store.index.folder import IndexFileInfo, index_end, index_files, index_layout
 from spark_mq.store.lacking_messages import find_lacking_messages
-from spark_mq.store.log.commit_log import CommitLog
+from spark_mq.store.log.commit_log import CommitLog, list_offset_range
 from spark_mq.store.log.log_range import newest_record
 from spark_mq.store.log.segment_files import DEFAULT_SEGMENT_SIZE, is_segment_name, usual_size
-from spark_mq.store.log.splits import list_offset_range
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.folders import find_queue_file_size, listed
 

@@ -51,7 +51,7 @@ def _look_ups(plan: ReadPlan, store: MessageStore, times: tuple[int | None, int 
     lines = []
     keys = [key for look_up in plan.look_ups for key in look_up.keys]
     if keys and plan.index is not None:
-        files = sum(file.start < file.stop for file in plan.index.files)
+        files = sum(file.start < file.stop for file in plan.index.spans)
         counted = (store.index.count_entries(*key, *times) for key in keys)
         walked, hits = (sum(counts) for counts in zip(*counted, strict=True))
         size = len(keys) * files * (HEADER_SIZE + SLOT_SIZE) + walked * ENTRY_SIZE

@@ -36,9 +36,9 @@ from spark_mq.source.planner import plan_messages
 from spark_mq.source.read_plan import LookUp, OrderedRead
 from spark_mq.source.row_filter import filter_frames, keeps_corrupt_range, matches_predicate, without_queues
 from spark_mq.store.index.coverage import CheckedIndex
+from spark_mq.store.log.commit_log import Split
 from spark_mq.store.log.log_range import LiveEnd, LogRange
 from spark_mq.store.log.segment_files import STRAY, CorruptRange
-from spark_mq.store.log.splits import Split
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.lookup import QueueRange, UnitsRead
 from spark_mq.store.queue.unit_cover import cost_of

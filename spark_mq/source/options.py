@@ -19,7 +19,7 @@ from spark_mq.io.s3 import OPTIONS as S3_OPTIONS
 from spark_mq.io.s3 import redacted, with_settings
 from spark_mq.source.predicate import IN_INDEX, IN_QUEUES, IntegerSet, Predicate, decode_conditions
 from spark_mq.store.config.named_stores import is_pattern
-from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE
+from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE
 from spark_mq.tables.all_tables import TABLES
 from spark_mq.tables.messages import MESSAGES, READ_OPTIONS_OF_STREAMS, STREAM_OPTIONS
 

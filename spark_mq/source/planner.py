@@ -46,9 +46,9 @@ from spark_mq.source.topic_plan import (
     unit_reads,
 )
 from spark_mq.store.index.coverage import IndexedRange
+from spark_mq.store.log.commit_log import Split, plan_splits, within_offsets, within_time
 from spark_mq.store.log.log_range import LogRange, iterate_records
 from spark_mq.store.log.scan import FOREVER
-from spark_mq.store.log.splits import Split, plan_splits, within_offsets, within_time
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.lookup import ProvenUnit, UnitsRead
@@ -108,7 +108,7 @@ def _parts(
 
     If the units of a queue are not in its order, the whole part of the log is scanned for it.
     """
-    units = cover.units.at(np.isin(cover.units.queues, indexes))
+    units = cover.units.take(np.isin(cover.units.queues, indexes))
     if not all((np.diff(units.queue_offsets[units.queues == index]) > 0).all() for index in indexes):
         return tuple(everything)
     pieces: list[LogRange | Split] = [*cover.covered, *splits]

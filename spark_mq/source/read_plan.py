@@ -9,10 +9,10 @@ from enum import StrEnum
 from spark_mq.source.options import ReadOptions
 from spark_mq.source.predicate import Predicate
 from spark_mq.store.index.coverage import CheckedIndex
+from spark_mq.store.log.commit_log import Split, within_time
 from spark_mq.store.log.log_range import LiveEnd, LogRange
 from spark_mq.store.log.scan import splits_of
 from spark_mq.store.log.segment_files import CorruptRange
-from spark_mq.store.log.splits import Split, within_time
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.lookup import QueueRange, UnitsRead
 

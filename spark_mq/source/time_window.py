@@ -11,14 +11,19 @@ from dataclasses import dataclass
 
 from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.source.predicate import Predicate
-from spark_mq.store.log.commit_log import CommitLog
+from spark_mq.store.log.commit_log import (
+    CLOCK_TOLERANCE_MILLIS,
+    DEFAULT_SPLIT_SIZE,
+    CommitLog,
+    plan_splits,
+    within_time,
+)
 from spark_mq.store.log.log_range import LogRange
-from spark_mq.store.log.splits import CLOCK_TOLERANCE_MILLIS, DEFAULT_SPLIT_SIZE, plan_splits, within_time
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.lookup import QueueCover
 from spark_mq.store.queue.unit_cover import LogCover, cost_of, log_cover
-from spark_mq.store.settled_files import StateMemory
+from spark_mq.store.store_lock import StateMemory
 
 _MERGE_DISTANCE = 256 << 10
 """Parts of the log that must be scanned become one if fewer bytes are between them: each one is a task."""

@@ -121,7 +121,7 @@ def topic_cover(
     cover = comparison.result()
     units = units_within(with_covers(store, requested), log, cover.covered)
     if tags_codes is not None:
-        units = units.at(can_have_tags(units.tags_codes, tags_codes))
+        units = units.take(can_have_tags(units.tags_codes, tags_codes))
     scanned = sum(part.size for part in cover.uncovered)
     if most is not None and scanned + units.log_bytes > most * log.size:
         return f"units do not account for {scanned:,} bytes of the log: reading the log costs less"
@@ -232,7 +232,7 @@ def unit_reads(cover: TopicCover, covered: Sequence[LogRange], units: FoundUnits
     bounds = [0, *(np.flatnonzero(np.diff(part_of)) + 1).tolist(), units.count]
     reads = []
     for start, stop in pairwise(bounds):
-        part = units.at(slice(start, stop))
+        part = units.take(slice(start, stop))
         last = int(units.offsets[stop]) if stop < units.count else covered[-1].stop
         within = LogRange(int(part.offsets[0]), last)
         ranges = []

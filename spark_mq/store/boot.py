@@ -1,8 +1,8 @@
-"""What the next boot of a broker does to a store, and why it does not start: a function of a few facts about files.
+"""What the next boot of a broker does to a store: a function of a few facts about its files, by version.
 
-The rules are those of `CommitLog.recoverNormally` and `recoverAbnormally`, `CommitLog.isMappedFileMatchedRecover`,
-`DefaultMessageStore.load`, `start` and `doRecheckReputOffsetFromCq`, `ConsumeQueue.putMessagePositionInfo` and
-`IndexService.load`. They differ by version (`boot_rules`). `recovery` does the same exactly, record by record:
+`recovery` does the same exactly, record by record (`CommitLog.recoverNormally` and `recoverAbnormally`,
+`isMappedFileMatchedRecover`, `DefaultMessageStore.load`, `start` and `doRecheckReputOffsetFromCq`,
+`ConsumeQueue.putMessagePositionInfo`, `ConsumeQueueStore`, `IndexService.load`):
 
 - A broker checks the records of the log from one segment on, and cuts the log at the first one that is damaged.
 - It dispatches a part of the log again. Queues ignore messages that they have. A message with a queue offset after the
@@ -10,25 +10,37 @@ The rules are those of `CommitLog.recoverNormally` and `recoverAbnormally`, `Com
   messages before the last one that it has, but puts the keys of that one again.
 - After an unclean stop, it first deletes the index files that end after the checkpoint's index time.
 
+The rules changed four times in 4.9.0 to 5.5.1:
+
+| rules | clean stop: which segments are checked | clean stop: which messages are dispatched again |
+| --- | --- | --- |
+| 4.9 | from the third-last one | those after the last message of any queue |
+| 5.0.0 to 5.3.1 | from the third-last one | none; with `recheckReputOffsetFromCq`, as in 4.9 |
+| 5.3.2, 5.3.3 | from the last one that starts at or before the end of the queues | those that start after that end |
+| 5.4.0 to 5.5.1 | as 5.3.2, if its first record is whole; at most ten (`commitLogRecoverMaxNum`) | as 5.3.2 |
+
+After any other stop, all dispatch the log again from a segment that the checkpoint selects: by its times up to 5.4.0,
+by the offset up to which queues were flushed (`logicsPhysicalOffset`) since 5.5.0. Since 5.4.0, both are at most ten
+segments. Records of format V2 end the log for brokers before 5.1.0.
+
 Not modelled: controller mode and `duplicationEnable`, which dispatch only up to a confirmed offset; DLedger; RocksDB.
 """
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Self
 
 from pyarrow import fs
 
-from spark_mq.errors import ConfigError, UnsupportedStoreError
+from spark_mq.errors import OptionError
 from spark_mq.format.broker_version import (
     DISPATCHES_AFTER_QUEUE_END,
     DISPATCHES_AT_CLEAN_BOOT,
-    EMPTY_LAST_FILE_IS_DELETED,
-    FOLDERS_ARE_SKIPPED,
+    INDEX_TAGS,
     MESSAGE_VERSION_2,
     RECOVERS_FROM_FLUSHED_QUEUES,
     RECOVERS_FROM_TENTH_FILE,
@@ -36,158 +48,76 @@ from spark_mq.format.broker_version import (
     BrokerVersions,
 )
 from spark_mq.format.record import COMMIT_LOG_OFFSET_AT, MAGIC_AT, MAGIC_V1, MAGIC_V2, store_timestamp_of
-from spark_mq.io.local import kind_of
+from spark_mq.format.timestamp import NANOS_PER_MILLI
 from spark_mq.io.location import Location
+from spark_mq.store.broker_versions import find_broker_versions
 from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.config.checkpoint import CHECKPOINT, Checkpoint
-from spark_mq.store.config.config_file import load_config
-from spark_mq.store.config.store_paths import ABORT, COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX, MAPPED_FILE_NAME
-from spark_mq.store.index_state import IndexState, LastIndexed, kept_files
+from spark_mq.store.config.checkpoint import Checkpoint
+from spark_mq.store.config.store_paths import ABORT
+from spark_mq.store.file_states import IndexState, LastIndexed, kept_files
 from spark_mq.store.lacking_messages import LackingMessage
 from spark_mq.store.log.log_range import LogRange
-from spark_mq.store.log.segment_files import MAX_OFFSET, is_segment_name, usual_size
-from spark_mq.store.queue.folders import QueueFolder, existing_file_size, queue_folders
-from spark_mq.store.store_lock import LOCK
+from spark_mq.store.message_store import MessageStore
+from spark_mq.store.store_lock import is_locked
 
-_CONFIG_FILES = ("timercheck", "timermetrics", "transactionMetrics")
-"""The files of `config/` without an ending."""
-CONFIG_FILES = (
-    "topics.json",
-    "consumerOffset.json",
-    "subscriptionGroup.json",
-    "consumerFilter.json",
-    "delayOffset.json",
+BOOT_RULES = (
+    DISPATCHES_AT_CLEAN_BOOT,
+    MESSAGE_VERSION_2,
+    DISPATCHES_AFTER_QUEUE_END,
+    RECOVERS_FROM_TENTH_FILE,
+    INDEX_TAGS,
+    RECOVERS_FROM_FLUSHED_QUEUES,
 )
-"""The files of `config/` that a broker of every version loads before it starts (`BrokerController.initialize`)."""
-
-
-_MAX_FILE_SIZE = 1 << 31
+"""The rules on which a boot depends, whatever the settings are."""
 _FILES_BACK = 3
 """A clean boot of 4.9, and of 5.0.0 to 5.3.1, begins with the third-last file."""
 _MOST_FILES = 10
 """Since 5.4.0 a boot begins with the tenth-last file at the latest."""
 
 
-def irregular_files(store: Location) -> Iterator[tuple[str, str]]:
-    """The path in the store, and the kind, of each entry that is not a regular file although a broker opens it as one.
+@dataclass(frozen=True)
+class LastStop:
+    """How the last run of the broker ended.
 
-    Folders among segments and queue files are left out: brokers skip them from 5.1.0 on. Only a local store has such
-    entries.
+    Attributes:
+        is_running: Whether a broker, or a job that writes into the store, has the store's lock; None if that cannot be
+            known.
     """
-    if not store.is_local:
-        return
-    for name in (ABORT, CHECKPOINT, LOCK):
-        kind = kind_of((store / name).path)
-        if kind is not None:
-            yield name, kind
-    yield from _irregular(store, COMMIT_LOG, has_folders=True)
-    for queue in queue_folders(store / CONSUME_QUEUE, with_empty=True):
-        yield from _irregular(store, queue.location.path.removeprefix(f"{store.path}/"), has_folders=True)
-    yield from _irregular(store, INDEX)
-    for path, kind in _irregular(store, CONFIG):
-        name = path.rpartition("/")[2].removesuffix(".bak")
-        if not os.path.isdir((store / path).path) or name.endswith(".json") or name in _CONFIG_FILES:
-            yield path, kind
+
+    is_clean: bool
+    started_timestamp: int | None
+    is_running: bool | None
 
 
-def _irregular(store: Location, folder: str, has_folders: bool = False) -> Iterator[tuple[str, str]]:
-    try:
-        with os.scandir((store / folder).path) as found:
-            entries = sorted(found, key=lambda entry: entry.name)
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    for entry in entries:
-        kind = None if _is_regular(entry, has_folders) else kind_of(entry.path)
-        if kind is not None:
-            yield f"{folder}/{entry.name}", kind
+def last_stop(store: MessageStore) -> LastStop:
+    """How the last run of the broker ended."""
+    abort = (store.location / ABORT).info()
+    is_clean = abort.type == fs.FileType.NotFound
+    started = None if is_clean else (abort.mtime_ns or 0) // NANOS_PER_MILLI
+    return LastStop(is_clean, started, is_locked(store.location))
 
 
-def _is_regular(entry: os.DirEntry[str], has_folders: bool) -> bool:
-    try:
-        return entry.is_file() or (has_folders and entry.is_dir())
-    except OSError:  # a link that leads to itself
-        return False
+def boot_groups(versions: BrokerVersions) -> tuple[BrokerVersions, ...]:
+    """The versions in groups, in order: those of one group boot in the same way."""
+
+    def rules_of(version: BrokerVersion) -> tuple[bool, ...]:
+        return tuple(rule.holds(version) for rule in BOOT_RULES)
+
+    groups = [list(group) for _, group in groupby(versions.releases, rules_of)]
+    return tuple(BrokerVersions(group[0], group[-1], versions.evidence) for group in groups)
 
 
-def boot_obstacles(
-    store: Location, conf: BrokerConf, queues: Iterable[QueueFolder], release: BrokerVersion | None = None
-) -> list[str]:
-    """Why a broker does not start, as text for a person; an empty list if nothing was found.
-
-    A broker maps each file of `commitlog/`, and each file of a queue, in one size (`MappedFileQueue.doLoad`@5.3.3 and
-    @4.9.7). It stops if a file of `config/` cannot be read, and the file's `.bak` neither (`ConfigManager.load`).
-
-    Args:
-        release: The version that starts; without it, what any version does not start with is an obstacle.
-    """
-    return [
-        *(
-            f"{path} is {kind}, not a file: a broker does not start with it, or waits for it; move it away"
-            for path, kind in irregular_files(store)
-        ),
-        *_of_log(store, conf, release),
-        *_of_queues(store, conf, list(queues), release),
-        *_of_config(store),
-    ]
+def find_boot_groups(store: Location, given: str | None) -> tuple[BrokerVersions, ...]:
+    """The versions that can be that of the broker that starts next, in groups that boot in the same way."""
+    return boot_groups(find_broker_versions(store, given))
 
 
-def _of_log(store: Location, conf: BrokerConf, release: BrokerVersion | None) -> Iterator[str]:
-    entries = (store / COMMIT_LOG).entries()
-    segments = [info for info in entries if is_segment_name(info)]
-    size = conf.commit_log_file_size or usual_size(segments)
-    yield from _foreign(COMMIT_LOG, entries, "segment", release)
-    for info in segments:
-        name = f"{COMMIT_LOG}/{info.base_name}"
-        if not _is_offset(info.base_name):
-            continue
-        if info.size == 0 and info is segments[-1]:
-            if release is None or not EMPTY_LAST_FILE_IS_DELETED.holds(release):
-                yield f"{name} is empty: brokers before 5.1.3 do not start with it, later ones delete it"
-        elif info.size != size:
-            source = conf.source if conf.commit_log_file_size else "most segments"
-            yield f"{name} has {info.size:,} bytes, not {size:,} as {source}"
-
-
-def _foreign(folder: str, entries: Iterable[fs.FileInfo], kind: str, release: BrokerVersion | None) -> Iterator[str]:
-    """The entries of a folder of mapped files that are folders, or files of other names."""
-    for info in entries:
-        if info.type == fs.FileType.Directory:
-            if release is None or not FOLDERS_ARE_SKIPPED.holds(release):
-                yield f"{folder}/{info.base_name} is a folder: 4.9 to 5.0 do not start with it; move it away"
-        elif info.type == fs.FileType.File and not _is_offset(info.base_name):
-            yield f"{folder}/{info.base_name} is not a {kind}: move it away"
-
-
-def _of_queues(
-    store: Location, conf: BrokerConf, folders: list[QueueFolder], release: BrokerVersion | None
-) -> Iterator[str]:
-    """A broker loads each queue folder, also one without queue files (`ConsumeQueueStore.loadConsumeQueues`@5.3.3)."""
-    size = conf.consume_queue_file_size or existing_file_size(folders)
-    for queue in queue_folders(store / CONSUME_QUEUE, with_empty=True):
-        path = queue.location.path.removeprefix(f"{store.path}/")
-        yield from _foreign(path, queue.location.entries(), "queue file", release)
-    odd = [(folder, info) for folder in folders for info in folder.files if size is not None and info.size != size]
-    if odd:
-        folder, info = odd[0]
-        name = f"{CONSUME_QUEUE}/{folder.topic}/{folder.queue_id}/{info.base_name}"
-        source = conf.source if conf.consume_queue_file_size else "most queue files"
-        others = f"; {len(odd) - 1:,} other queue files have a wrong size, too" if len(odd) > 1 else ""
-        yield f"{name} has {info.size:,} bytes, not {size:,} as {source}{others}"
-
-
-def _is_offset(name: str) -> bool:
-    """Whether the name is that of a file which a broker maps, and leaves room for the file's bytes."""
-    return MAPPED_FILE_NAME.fullmatch(name) is not None and int(name) < MAX_OFFSET - _MAX_FILE_SIZE
-
-
-def _of_config(store: Location) -> Iterator[str]:
-    for name in CONFIG_FILES:
-        try:
-            load_config(store, name, lambda content: content)
-        except ConfigError as error:
-            yield str(error)
-        except UnsupportedStoreError:
-            continue
+def one_boot_group(version: str, option: str) -> BrokerVersions:
+    """The versions that a person names, which must boot in the same way."""
+    groups = boot_groups(BrokerVersions.parse(version, option))
+    if len(groups) > 1:
+        raise OptionError(f"brokers of {version} recover by different rules: give a version such as 5.3.1 or 5.3.3")
+    return groups[0]
 
 
 @dataclass(frozen=True)
@@ -332,10 +262,7 @@ class Boot:
 
     @property
     def loses_nothing(self) -> bool:
-        """Whether all messages are in the log, in their queues and in the index after the boot.
-
-        If `is_full` is False, that is not known: it only means that no loss was seen.
-        """
+        """Whether all messages are in the log, in their queues and in the index after the boot."""
         harm = self.lost, self.shifted, self.cut_bytes, self.revived, self.gone, self.deleted, self.damaged_bytes
         return not (any(harm) or self.unindexed or self.deletes_queues)
 

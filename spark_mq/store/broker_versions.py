@@ -11,7 +11,7 @@ oldest version that makes it:
 
 That one of them is missing shows nothing: a broker of a newer version can have been started later.
 
-Brokers put such entries since 5.4.0 (rule `INDEX_TAGS`). An upgrade is in the middle of a file. So some places of a
+Brokers put entries of tags since 5.4.0 (rule `INDEX_TAGS`). An upgrade is in the middle of a file. So some places of a
 file are looked at, and those between two that differ. An upgrade that is undone between two places is not seen.
 """
 

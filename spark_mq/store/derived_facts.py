@@ -26,11 +26,7 @@ from spark_mq.store.queue.folders import existing_file_size
 
 
 def queue_facts(store: MessageStore) -> dict[str, Any] | None:
-    """The size of a queue file in bytes, and the ends of each queue; None if there are no queue files.
-
-    The first offset is that of a broker of 5.x, which a binary search finds (`ConsumeQueue.correctMinOffset`@5.3.3).
-    The rule of 4.9 would read the whole first file of each queue.
-    """
+    """The size of a queue file in bytes, and the ends of each queue; None if there are no queue files."""
     if has_rocksdb_queues(store.location) or not store.queue_names:
         return None
     found = {name: queue for name in store.queue_names if (queue := store.find_queue(*name)) is not None}
@@ -63,19 +59,9 @@ def index_facts(store: Location) -> dict[str, Any] | None:
         layout = None
     files = []
     for file in index_files(store):
-        header = file.stored_header()
-        files.append(
-            {
-                "name": file.name,
-                "size": file.size,
-                "begin_timestamp": header.begin_timestamp,
-                "end_timestamp": header.end_timestamp,
-                "begin_commit_log_offset": header.begin_commit_log_offset,
-                "end_commit_log_offset": header.end_commit_log_offset,
-                "index_count": header.index_count,
-                "tag_runs": [] if layout is None else _tag_runs(store, file, layout),
-            }
-        )
+        header = {name: value for name, value in vars(file.stored_header()).items() if name != "hash_slot_count"}
+        runs = [] if layout is None else _tag_runs(store, file, layout)
+        files.append({"name": file.name, "size": file.size, **header, "tag_runs": runs})
     if not files:
         return None
     slots, entries = (None, None) if layout is None else (layout.hash_slot_num, layout.index_num)

@@ -14,7 +14,6 @@ from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX
 from spark_mq.store.message_store import MessageStore
-from spark_mq.store.queue.consume_queue import ConsumeQueue
 
 _UNITS = 1 << 18
 """Units of one read."""
@@ -117,11 +116,9 @@ def topic_bytes(store: MessageStore, min_offset: int) -> list[TopicBytes]:
         min_offset: Messages before this commit log offset count as expired.
     """
     sums: dict[str, list[int]] = {}
-    log_start = store.get_min_phy_offset()
-    for name, queue in store.queues.items():
+    for name in store.queues:
         entry = sums.setdefault(name[0], [0, 0, 0, 0])
-        for units in _live_units(queue, store.get_min_offset_in_queue(*name), store.get_max_offset_in_queue(*name)):
-            counted = units[units["commit_log_offset"] >= log_start]
+        for counted in _units_of_log(store, *name):
             expired = counted[counted["commit_log_offset"] < min_offset]
             for at, part in ((0, counted), (2, expired)):
                 entry[at] += part.size
@@ -131,27 +128,20 @@ def topic_bytes(store: MessageStore, min_offset: int) -> list[TopicBytes]:
 
 
 def queue_bytes(store: MessageStore, topic: str, queue_id: int) -> tuple[int, int]:
-    """The number of messages that a queue offers, and bytes of their records; 0 if the queue has no files.
+    """The number of messages that a queue offers, and bytes of their records; 0 if the queue has no files."""
+    sizes = [(part.size, int(part["store_size"].sum(dtype="int64"))) for part in _units_of_log(store, topic, queue_id)]
+    return sum(count for count, _ in sizes), sum(size for _, size in sizes)
 
-    All its live units are read.
-    """
-    queue = store.queues.get((topic, queue_id))
+
+def _units_of_log(store: MessageStore, topic: str, queue_id: int) -> Iterator[Units]:
+    """The live units of a queue whose messages the log has; none if the queue has no files."""
+    queue, log_start = store.queues.get((topic, queue_id)), store.get_min_phy_offset()
     if queue is None:
-        return 0, 0
-    messages = size = 0
-    log_start = store.get_min_phy_offset()
-    ends = store.get_min_offset_in_queue(topic, queue_id), store.get_max_offset_in_queue(topic, queue_id)
-    for units in _live_units(queue, *ends):
-        counted = units[units["commit_log_offset"] >= log_start]
-        messages += counted.size
-        size += int(counted["store_size"].sum(dtype="int64"))
-    return messages, size
-
-
-def _live_units(queue: ConsumeQueue, start: int, stop: int) -> Iterator[Units]:
-    for first in range(start, stop, _UNITS):
+        return
+    stop = store.get_max_offset_in_queue(topic, queue_id)
+    for first in range(store.get_min_offset_in_queue(topic, queue_id), stop, _UNITS):
         units = queue.units(first, min(first + _UNITS, stop))
-        yield units[is_live(units)]
+        yield units[is_live(units) & (units["commit_log_offset"] >= log_start)]
 
 
 @dataclass(frozen=True)
@@ -172,12 +162,11 @@ class DiskUse:
 def disk_use(store: Location) -> tuple[DiskUse, ...]:
     """The disk use of each tree of `TREES`, and of all other files. Files that vanish meanwhile are left out."""
     counts = {tree: [0, 0, 0] for tree in (*TREES, OTHER)}
-    for path, size, allocated in _local_files(store.path, "") if store.is_local else _files(store):
+    files = ((path, size, 0) for path, size in store.files_below().items()) if not store.is_local else None
+    for path, size, allocated in files or _local_files(store.path, ""):
         top, _, rest = path.partition("/")
         count = counts[top if rest and top in TREES else OTHER]
-        count[0] += 1
-        count[1] += size
-        count[2] += allocated
+        count[:] = count[0] + 1, count[1] + size, count[2] + allocated
     return tuple(
         DiskUse(tree, files, size, allocated if store.is_local else None)
         for tree, (files, size, allocated) in counts.items()
@@ -199,8 +188,3 @@ def _local_files(folder: str, prefix: str) -> Iterator[tuple[str, int, int]]:
                     yield f"{prefix}{entry.name}", status.st_size, status.st_blocks * _BLOCK_SIZE
     except FileNotFoundError:
         return
-
-
-def _files(store: Location) -> Iterator[tuple[str, int, int]]:
-    for path, size in store.files_below().items():
-        yield path, size, 0

@@ -1,19 +1,19 @@
 """Messages that a broker dispatches when it starts, and what that does to its queues and its index.
 
-A message has a unit if its queue has one at its queue offset that leads to it. `lacking_messages` answers the same from
-the end of the log only, without the kernels.
+`LackingScan` finds the messages of the whole log that have no unit: none at their queue offset that leads to them.
+`lacking_messages` answers the same from the end of the log only, without the kernels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
 
-from spark_mq.format.array_types import Flags, Int32s, Int64s
+from spark_mq.format.array_types import ArrayRows, Flags, Int32s, Int64s
 from spark_mq.format.consume_queue import UNIT_SIZE, Queue
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.kernels.big_endian import int64s_at
@@ -24,14 +24,14 @@ from spark_mq.format.record import COMMIT_LOG_OFFSET_AT, QUEUE_OFFSET_AT
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.store.config.config_file import configured_topics, is_configured
 from spark_mq.store.lacking_messages import leads_to_its_message
+from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, Split, list_offset_range
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.record_reader import RecordChunk, joined_chunks
 from spark_mq.store.log.segment_files import CorruptRange
 from spark_mq.store.log.split_reader import read_split
-from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE, Split, list_offset_range
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue
-from spark_mq.store.queue.queue_recovery import NO_FILE, RecoveredQueue, truncate_queue
+from spark_mq.store.queue.folders import NO_FILE, RecoveredQueue, truncate_queue
 
 _LOOKED_AT = 10_000
 """Messages of a queue whose place is looked at for a later message; the others count as lost."""
@@ -139,7 +139,7 @@ def _range(part: CorruptRange) -> LogRange:
 
 
 @dataclass(frozen=True)
-class DispatchRequests:
+class DispatchRequests(ArrayRows):
     """Records in the order in which a broker reads them (`DispatchRequest`@5.3.3); one value each for each record.
 
     Attributes:
@@ -154,16 +154,6 @@ class DispatchRequests:
     queue_offset: Int64s
     has_unit: Flags
     entry_count: Int32s
-
-    def take(self, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> DispatchRequests:
-        """The chosen records."""
-        return DispatchRequests(**{name: values[chosen] for name, values in vars(self).items()})
-
-    @staticmethod
-    def concatenate(parts: Sequence[DispatchRequests]) -> DispatchRequests:
-        """The records of all parts, one part after the other."""
-        names = [field.name for field in fields(DispatchRequests)]
-        return DispatchRequests(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
 
 
 _NO_INT32S, _NO_INT64S, _NO_FLAGS = np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.bool_)
@@ -216,7 +206,7 @@ class StartingQueues:
                 )
             )
         found = DispatchRequests.concatenate(parts)
-        return DispatchRequests(**(vars(found) | {"queue": self._known()[found.queue]}))
+        return replace(found, queue=self._known()[found.queue])
 
     def put(self, requests: DispatchRequests) -> Int32s:
         """Dispatch messages that have a unit; returns what happened to each, as `PutResult` numbers."""

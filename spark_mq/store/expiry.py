@@ -22,8 +22,8 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta, tzinfo
+from dataclasses import dataclass, replace
+from datetime import timedelta, tzinfo
 from itertools import accumulate, pairwise
 
 import numpy as np
@@ -86,11 +86,7 @@ class OldFiles:
 
 
 def live_segments(store: MessageStore) -> list[LiveSegment]:
-    """The segments with a live record, by offset. The last one is the newest segment, which is never deleted.
-
-    A broker creates segments in advance, but its newest one is the one with the last record: it opens the next file
-    when it appends to it.
-    """
+    """The segments with a live record, by offset. The last one is the newest segment, which is never deleted."""
     infos = {info.base_name: info for info in (store.location / COMMIT_LOG).entries()}
     return [
         LiveSegment(file, info.size, (info.mtime_ns or 0) // NANOS_PER_MILLI)
@@ -112,41 +108,31 @@ def old_files(store: MessageStore) -> OldFiles:
             "removes old units from it"
         )
     problems: list[str] = []
-    files = [file for queue in store.queues.values() for file in _of_queue(store, queue, problems)]
+    files: list[OldFile] = []
+    for queue in store.queues.values():
+        try:
+            files += _of_queue(queue, store.get_max_phy_offset(), problems)
+        except StoreChangedError:  # a broker is deleting files of this queue
+            continue
     return OldFiles((*files, *_of_index(store, problems)), tuple(problems))
 
 
-def _of_queue(store: MessageStore, queue: ConsumeQueue, problems: list[str]) -> list[OldFile]:
-    try:
-        return _old_files_of(queue, store.get_max_phy_offset(), problems)
-    except StoreChangedError:  # a broker is deleting files of this queue
-        return []
-
-
-def _old_files_of(queue: ConsumeQueue, log_end: int, problems: list[str]) -> list[OldFile]:
+def _of_queue(queue: ConsumeQueue, log_end: int, problems: list[str]) -> list[OldFile]:
     files = _without_stale(queue, log_end) if len(queue.folder.files) > 1 else ()
-    name = f"{CONSUME_QUEUE}/{queue.topic}/{queue.queue_id}"
-    found: list[tuple[QueueFileInfo, int]] = []
+    found: list[OldFile] = []
     for info, following in pairwise(files):
+        path = f"{CONSUME_QUEUE}/{queue.topic}/{queue.queue_id}/{info.base_name}"
         if info.size % UNIT_SIZE or int(info.base_name) + info.size != int(following.base_name):
-            problems.append(
-                f"{name}/{info.base_name} does not end at {following.base_name}, where the next file begins"
-            )
+            problems.append(f"{path} does not end at {following.base_name}, where the next file begins")
             break
-        last = _last_offset(queue.folder.location / info.base_name, info.size)
+        location = queue.folder.location / info.base_name
+        last = _last_offset(location, info.size)
         if last is None:
-            problems.append(
-                f"{name}/{info.base_name} does not end with a unit of a message, although a file follows it"
-            )
+            problems.append(f"{path} does not end with a unit of a message, although a file follows it")
             break
-        found.append((info, last))
-    offsets = release_offsets([last for _, last in found])
-    return [
-        OldFile(
-            CONSUME_QUEUE, f"{name}/{info.base_name}", queue.folder.location / info.base_name, info.size, release_offset
-        )
-        for (info, _), release_offset in zip(found, offsets, strict=True)
-    ]
+        found.append(OldFile(CONSUME_QUEUE, path, location, info.size, last))
+    offsets = release_offsets([file.release_offset for file in found])
+    return [replace(file, release_offset=offset) for file, offset in zip(found, offsets, strict=True)]
 
 
 def _without_stale(queue: ConsumeQueue, log_end: int) -> Sequence[QueueFileInfo]:
@@ -182,10 +168,7 @@ def _unit(file: Location, position: int) -> tuple[int, int, int]:
 
 
 def max_offset(file: Location) -> int:
-    """The largest commit log offset that a unit of a queue file points to; -1 if it has no unit of a message.
-
-    The file is read whole.
-    """
+    """The largest commit log offset that a unit of a queue file points to; -1 if it has no unit of a message."""
     largest, position = -1, 0
     with FileReader(file) as reader:
         while data := reader.read(position, _READ // UNIT_SIZE * UNIT_SIZE):
@@ -336,19 +319,16 @@ class DeleteWhen:
         return cls(frozenset(int(part) for part in text.strip(";").split(";") if part), zone)
 
     def next_time(self, millis: int) -> int | None:
-        """The first time at or after `millis` in one of the hours; None if there is none."""
+        """The first time (milliseconds) at or after `millis` in one of the hours; None if there is none."""
         if micros(millis) is None or not any(hour < 24 for hour in self.hours):
             return None
         moment = EPOCH + timedelta(milliseconds=millis)
         try:
-            if self._local(moment).hour in self.hours:
+            if moment.astimezone(self.zone).hour in self.hours:
                 return millis
             # Zones differ from UTC by parts of an hour, so the next local hour may begin between two hours of UTC.
             moment = moment.replace(minute=moment.minute // 15 * 15, second=0, microsecond=0)
             quarters = (moment + timedelta(minutes=15 * number) for number in range(1, 4 * 49))
-            return next((epoch_millis(one) for one in quarters if self._local(one).hour in self.hours), None)
+            return next((epoch_millis(one) for one in quarters if one.astimezone(self.zone).hour in self.hours), None)
         except OverflowError:
             return None
-
-    def _local(self, moment: datetime) -> datetime:
-        return moment.astimezone(self.zone)

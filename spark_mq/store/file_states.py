@@ -1,7 +1,7 @@
-"""The states of a commit log's files, and their damage, from a quick check of their edges.
+"""The states of segments, consume queues and index files, and their damage, from a quick check of their edges.
 
-Only a whole read finds damage in the middle of a segment (table `messages`, `spark-mq rebuild`). This check reads the
-beginning of each file and the bytes before its end:
+Only a whole read finds damage in the middle of a segment (table `messages`, `spark-mq rebuild`). Of each segment, the
+beginning is read, and the bytes before its end:
 
 - A segment begins with a record that stores the segment's offset, or with a blank.
 - A segment before the one with the live end ends with a blank (`CommitLog.DefaultAppendMessageCallback`@5.3.3): eight
@@ -9,8 +9,8 @@ beginning of each file and the bytes before its end:
   last few KiB.
 - All segments have one size, and each segment begins at the end of the one before it.
 
-Only a whole read of the log proves that its queues are complete (`spark-mq rebuild`). This check reads a few units and
-record heads of each queue, and at most `TAIL_SIZE` bytes of the log:
+Only a whole read of the log proves that its queues are complete (`spark-mq rebuild`). Read are a few units and record
+heads of each queue, and at most `TAIL_SIZE` bytes of the log:
 
 - The first and the last unit that a broker would offer must lead to a record of the queue.
 - The files of a queue must follow each other, and have one size.
@@ -24,24 +24,33 @@ message is older and that no group consumed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 
 from pyarrow import fs
 
+from spark_mq.errors import CorruptIndexError, CorruptLogError, OptionError
+from spark_mq.format.broker_version import INDEX_TAGS, BrokerVersions
 from spark_mq.format.consume_queue import Queue
+from spark_mq.format.dispatch import record_keys
+from spark_mq.format.properties import TAGS, parse_properties
 from spark_mq.format.record import BLANK_SIZE, MAGIC_AT, MAGIC_BLANK, MAX_BLANK_SIZE, Record, is_blank
+from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.config_file import configured_topics, consumed_offsets
 from spark_mq.store.config.store_paths import COMMIT_LOG
+from spark_mq.store.index.coverage import IndexedRange
+from spark_mq.store.index.folder import IndexFileInfo, index_end, index_files, index_layout
 from spark_mq.store.lacking_messages import (
+    TAIL_SIZE,
     LackingMessage,
     LackingMessages,
     find_gone_messages,
     find_lacking_messages,
     leads_to_its_message,
 )
+from spark_mq.store.log.log_range import LogRange, iterate_records
 from spark_mq.store.log.record_lookup import NoRecord
 from spark_mq.store.log.segment_files import STRAY, is_segment_name, usual_size
 from spark_mq.store.message_store import MessageStore
@@ -50,6 +59,112 @@ from spark_mq.store.queue.consume_queue import ConsumeQueue
 _FIRST_LOOK = 64 << 10
 _LOOK_FACTOR = 16
 _BLANK_MAGIC = MAGIC_BLANK.to_bytes(4, "big", signed=True)
+
+
+@dataclass(frozen=True)
+class IndexFileEnd:
+    """The end of one index file, as its header states it; all are 0 if the file is too short for a header.
+
+    Attributes:
+        next_entry: The number of the next entry: 1 if the file has no entry.
+    """
+
+    name: str
+    end_timestamp: int
+    end_offset: int
+    next_entry: int
+
+
+@dataclass(frozen=True)
+class IndexState:
+    """How far the index covers the log.
+
+    Attributes:
+        covered_to: The commit log offset up to which the valid files cover the log; the log's start without such files.
+        lacking: The commit log offsets of the messages in that part that have keys, and so lack entries.
+    """
+
+    files: tuple[IndexFileEnd, ...]
+    covered_to: int
+    covered_timestamp: int | None
+    checked: LogRange
+    lacking: tuple[int, ...]
+    log_end: int
+    problems: tuple[str, ...]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all of the log after `covered_to` was read."""
+        return self.checked.stop >= self.log_end
+
+
+def index_state(store: MessageStore) -> IndexState:
+    """How far the index files of a store cover its log. Files that contradict the log are not used."""
+    covering = [part for part in store.index.parts if isinstance(part, IndexedRange)]
+    end = store.get_max_phy_offset()
+    covered_to = max((part.stop for part in covering), default=max(store.get_min_phy_offset(), 0))
+    checked = LogRange(covered_to, max(covered_to, min(end, covered_to + TAIL_SIZE)))
+    lacking = []
+    try:
+        for record in iterate_records(store.records, checked):
+            if record_keys(record):
+                lacking.append(record.commit_log_offset)
+    except CorruptLogError:
+        pass  # table `segments` reports damage of the log
+    return IndexState(
+        tuple(_end_of(file) for file in index_files(store.location)),
+        covered_to,
+        covering[-1].header.end_timestamp if covering else None,
+        checked,
+        tuple(lacking),
+        end,
+        tuple(dict.fromkeys(store.index.problems)),
+    )
+
+
+def _end_of(file: IndexFileInfo) -> IndexFileEnd:
+    header = file.stored_header()
+    return IndexFileEnd(file.name, header.end_timestamp, header.end_commit_log_offset, header.next_entry)
+
+
+def kept_files(files: Sequence[IndexFileEnd], index_msg_timestamp: int) -> list[IndexFileEnd]:
+    """The files that a broker keeps when it recovers after an unclean stop (`IndexService.load`@5.3.3, as in 4.9)."""
+    return [file for file in files if file.end_timestamp <= index_msg_timestamp]
+
+
+@dataclass(frozen=True)
+class LastIndexed:
+    """The last message in some index files, whose other entries are in the next file.
+
+    Attributes:
+        entries: The number of entries that the files have, also one of its tags (`INDEX_TAGS`).
+    """
+
+    keys: int = 0
+    entries: int = 0
+    has_tags: bool = False
+
+    def doubled(self, versions: BrokerVersions) -> int:
+        """The number of entries that a broker of these versions puts a second time."""
+        puts_tags = self.has_tags and bool(versions.decide(INDEX_TAGS))
+        return min(self.entries, self.keys + puts_tags)
+
+
+def last_indexed(store: MessageStore, conf: BrokerConf, kept: Sequence[IndexFileEnd]) -> LastIndexed:
+    """The last message in these files; no keys if they have no entry, or if the log does not contain the message."""
+    if not kept or max(file.next_entry for file in kept) <= 1:
+        return LastIndexed()
+    record = store.records.find(kept[-1].end_offset)
+    if record is None:
+        return LastIndexed()
+    keys, has_tags = len(record_keys(record)), bool(parse_properties(record.properties).get(TAGS))
+    names = {file.name for file in kept}
+    infos = [info for info in index_files(store.location) if info.name in names]
+    try:
+        end = index_end(infos, index_layout(store.location, conf))
+    except (CorruptIndexError, OptionError):
+        return LastIndexed(keys, keys, has_tags)
+    return LastIndexed(keys, keys if end is None else min(keys + has_tags, len(end.key_hashes)), has_tags)
 
 
 @dataclass(frozen=True)
@@ -171,15 +286,6 @@ class QueueState:
 
 
 @dataclass(frozen=True)
-class _Lacking:
-    """Messages of one queue in the log that have no unit, or a unit that does not lead to them."""
-
-    count: int
-    first_queue_offset: int
-    last_queue_offset: int
-
-
-@dataclass(frozen=True)
 class QueueStates:
     """The states of all queues.
 
@@ -201,7 +307,7 @@ def queue_states(store: MessageStore, topic: str | None = None) -> QueueStates:
     names = {*store.queues, *lacking, *(queue for queue in consumed if queue[0] in configured and consumed[queue] > 0)}
     gone = find_gone_messages(store).by_queue
     by_queue = {
-        queue: _state(store, queue, lacking.get(queue), consumed.get(queue, 0), gone.get(queue, 0), behind)
+        queue: _state(store, queue, lacking.get(queue, ()), consumed.get(queue, 0), gone.get(queue, 0), behind)
         for queue in sorted(names)
         if topic in (None, queue[0])
     }
@@ -209,21 +315,21 @@ def queue_states(store: MessageStore, topic: str | None = None) -> QueueStates:
 
 
 def _state(
-    store: MessageStore, queue: Queue, lacking: _Lacking | None, consumed: int, gone: int, behind: str | None
+    store: MessageStore, queue: Queue, lacking: Sequence[int], consumed: int, gone: int, behind: str | None
 ) -> QueueState:
     files = store.queues.get(queue)
     if files is None:
-        said = [] if lacking is None else [f"the log has at least {_messages(lacking.count)} of it"]
+        said = [f"the log has at least {_messages(len(lacking))} of it"] if lacking else []
         said += [f"a consumer group has consumed it up to queue offset {consumed}"] if consumed else []
         return QueueState(QueueStateName.LOST, f"it has no files, but {' and '.join(said)}")
     max_offset = store.get_max_offset_in_queue(*queue)
     damage = list(_damage(store, files))
-    if lacking is not None and lacking.first_queue_offset < max_offset:
-        damage.append(f"at least {_messages(lacking.count)} of the log have no unit that leads to them")
+    if lacking and min(lacking) < max_offset:
+        damage.append(f"at least {_messages(len(lacking))} of the log have no unit that leads to them")
     if damage:
         return QueueState(QueueStateName.DAMAGED, "; ".join(damage))
-    if lacking is not None:
-        reason = f"it lacks at least {_messages(lacking.count)}, up to queue offset {lacking.last_queue_offset}"
+    if lacking:
+        reason = f"it lacks at least {_messages(len(lacking))}, up to queue offset {max(lacking)}"
         return QueueState(QueueStateName.BEHIND, f"{reason}, which the log has")
     if gone:
         reason = f"its last {gone} units lead past the end of the log, which does not have their messages"
@@ -256,13 +362,11 @@ def _damage(store: MessageStore, queue: ConsumeQueue) -> Iterator[str]:
                 yield f"the unit at queue offset {queue_offset} does not lead to its message"
 
 
-def _by_queue(messages: Iterable[LackingMessage]) -> Mapping[Queue, _Lacking]:
-    lacking: dict[Queue, _Lacking] = {}
+def _by_queue(messages: Iterable[LackingMessage]) -> Mapping[Queue, list[int]]:
+    """The queue offsets of messages of the log that have no unit, or a unit that does not lead to them, by queue."""
+    lacking: dict[Queue, list[int]] = {}
     for message in messages:
-        queue, number = (message.topic, message.queue_id), message.queue_offset
-        before = lacking.get(queue, _Lacking(0, number, number))
-        first, last = before.first_queue_offset, before.last_queue_offset
-        lacking[queue] = _Lacking(before.count + 1, min(first, number), max(last, number))
+        lacking.setdefault((message.topic, message.queue_id), []).append(message.queue_offset)
     return lacking
 
 

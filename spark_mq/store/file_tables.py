@@ -1,4 +1,4 @@
-"""The tables of a store's index files: one row for each file's header, one for each entry."""
+"""Rows of tables from bytes of files: headers and entries of index files, and units of consume queues in bulk."""
 
 from __future__ import annotations
 
@@ -37,19 +37,8 @@ def index_file_rows(store: Location, layout: IndexLayout) -> pa.Table:
     """The headers of the index files, oldest first. Raises `CorruptIndexError` for a file that is not an index file."""
     rows = []
     for file in index_files(store):
-        header = file.header(layout)
-        rows.append(
-            {
-                "file": file.name,
-                "file_size": file.size,
-                "begin_timestamp": micros(header.begin_timestamp),
-                "end_timestamp": micros(header.end_timestamp),
-                "begin_commit_log_offset": header.begin_commit_log_offset,
-                "end_commit_log_offset": header.end_commit_log_offset,
-                "hash_slot_count": header.hash_slot_count,
-                "index_count": header.index_count,
-            }
-        )
+        row = {"file": file.name, "file_size": file.size, **vars(file.header(layout))}
+        rows.append(row | {name: micros(row[name]) for name in ("begin_timestamp", "end_timestamp")})
     return table_of(rows, INDEX_FILES.schema)
 
 

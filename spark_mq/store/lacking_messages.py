@@ -1,12 +1,13 @@
-"""The messages at the end of the log to which no consume queue leads, from a read of at most `TAIL_SIZE` bytes.
+"""Messages of the log that queues lack, and messages that queues or the index show and the log lacks.
 
-The last `TAIL_SIZE` bytes of the log are read. If no queue leads that far, `TAIL_SIZE` bytes are read from the end of
-the last message that a queue has. Messages that have no unit are skipped: those of transaction types PREPARED and
-ROLLBACK (`CommitLogDispatcherBuildConsumeQueue`@5.3.3), and those of batch consume queues.
+The first ones are found at the end of the log, to which no consume queue leads, from a read of at most `TAIL_SIZE`
+bytes. If no queue leads that far, `TAIL_SIZE` bytes are read from the end of the last message that a queue has.
+Messages that have no unit are skipped: those of transaction types PREPARED and ROLLBACK
+(`CommitLogDispatcherBuildConsumeQueue`@5.3.3), and those of batch consume queues.
 
-A log can be copied before its queues, or lose its end with a machine. Then units and index entries lead past its end.
-Units of messages that a recovery cut off do so, too: a recovery clears nothing. But it does not clear the log either,
-so the old records are still at their places, and such units do not count here.
+The others are gone: a log can be copied before its queues, or lose its end with a machine. Then units and index entries
+lead past its end. Units of messages that a recovery cut off do so, too: a recovery clears nothing. But it does not
+clear the log either, so the old records are still at their places, and such units do not count here.
 """
 
 from __future__ import annotations
@@ -153,10 +154,7 @@ class LackingMessages:
 
 
 def find_lacking_messages(store: MessageStore) -> LackingMessages:
-    """The messages at the log's end that queues lack.
-
-    A broker that runs can be about to dispatch its newest messages, so units are read after the log's end was found.
-    """
+    """The messages at the log's end that queues lack."""
     end = store.get_max_phy_offset()
     start, dispatched_to, last = _tail_start(store, end)
     checked = LogRange(start, min(end, start + TAIL_SIZE))

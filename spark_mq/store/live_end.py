@@ -96,15 +96,13 @@ class LiveEndFinder:
         files, store = FileReaders(), self._store.now().snapshot()
         try:
             queues = (ConsumeQueue(folder, files) for folder in queue_folders(store / CONSUME_QUEUE))
-            return self._find_end(store, RecordLookup(store, files), queues)
+            return self.find(RecordLookup(store, files), queues, store)
         finally:
             files.close()
 
-    def find(self, records: RecordLookup, queues: Iterable[ConsumeQueue]) -> LiveEnd:
+    def find(self, records: RecordLookup, queues: Iterable[ConsumeQueue], store: Location | None = None) -> LiveEnd:
         """The live end; `records` and `queues` must show the store as it is now."""
-        return self._find_end(self._store, records, queues)
-
-    def _find_end(self, store: Location, records: RecordLookup, queues: Iterable[ConsumeQueue]) -> LiveEnd:
+        store = store or self._store
         run = LastRun.of(store)
         return replace(self._search(store, records, queues, run), is_dispatched=run.started is None)
 
@@ -165,11 +163,7 @@ def _is_less_than_queues(records: RecordLookup, queues: int) -> bool:
 
 
 def _end_after_index(store: Location, records: RecordLookup, run: LastRun) -> LiveEnd | None:
-    """The live end, from the newest messages of the index; None if they do not tell.
-
-    One file of the index tells what otherwise the ends of all queues tell, of which each is several requests. The rules
-    are those for the newest message of the queues, if the broker stopped cleanly.
-    """
+    """The live end, from the newest messages of the index; None if they do not tell."""
     if run.started is not None or run.dispatched <= 0:
         return None
     files = index_files(store)
@@ -212,10 +206,7 @@ def _indexed_offset(records: RecordLookup, files: Sequence[IndexFileInfo], store
 def _certainly_live(
     run: LastRun, records: RecordLookup, queues: Sequence[ConsumeQueue], offset: int, store_timestamp: int
 ) -> int | None:
-    """The commit log offset of a record near the log's end that is certainly live; None if none is known.
-
-    `offset` and `store_timestamp` are those of the newest message of all queues.
-    """
+    """The commit log offset of a record near the log's end that is certainly live; None if none is known."""
     if run.started is not None:
         return offset if store_timestamp >= run.started else None
     if store_timestamp == run.dispatched:

@@ -7,7 +7,7 @@ log that the index covers, is not found.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from spark_mq.errors import LogCutError
 from spark_mq.format.dispatch import KeyType, record_keys
@@ -16,13 +16,12 @@ from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.store.config.config_file import configured_topics
 from spark_mq.store.live_end import LiveEndFinder
+from spark_mq.store.log.commit_log import CLOCK_TOLERANCE_MILLIS
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.record_lookup import RecordLookup
-from spark_mq.store.log.scan import FIRST, FOREVER, InQueue, RecordFilter, WithUniqueKey, scan, scan_backwards
+from spark_mq.store.log.scan import FIRST, FOREVER, InQueue, RecordFilter, WithKeyOfAnyTopic, scan, scan_backwards
 from spark_mq.store.log.segment_files import CorruptRange
-from spark_mq.store.log.splits import CLOCK_TOLERANCE_MILLIS
 from spark_mq.store.message_store import MessageStore
-from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.lookup import QueueCover
 
 _TAIL_SIZES = (256 << 10, 4 << 20)
@@ -42,7 +41,7 @@ def find_unique_key(store: MessageStore, unique_key: str) -> list[Record]:
         for record in store.index.find_messages(topic, unique_key, beside=uncovered):
             if record_keys(record).get(unique_key) == KeyType.UNIQ_KEY:
                 found[record.commit_log_offset] = record
-    row_filter = WithUniqueKey(unique_key)
+    row_filter = WithKeyOfAnyTopic(unique_key, is_unique=True)
     for log_range in uncovered:
         for part in scan(store.location, store.records, log_range, row_filter):
             if isinstance(part, Record):
@@ -103,28 +102,37 @@ def _of_queue(
 
 
 def _tail_start(store: MessageStore, topic: str, size: int) -> int | None:
-    """The offset of a record in the last `size` bytes of the log, as early as a few queues show."""
+    """The offset of a record in the last `size` bytes of the log, as early as the last units of a few queues show."""
     at_least = store.get_max_phy_offset() - size
     if at_least <= store.get_min_phy_offset():
         return store.get_min_phy_offset()
     own = [(topic, queue_id) for queue_id in store.queue_ids(topic)]
     others = [name for name in store.queue_names if name[0] != topic][:_OTHER_QUEUES]
     for names in (own, others):
-        queues = [queue for name in names if (queue := store.find_queue(*name)) is not None]
-        start = tail_start(queues, [store.queue_cover(*name) for name in names], at_least)
+        offsets = [_first_near(store, name, at_least) for name in names]
+        start = min((offset for offset in offsets if offset is not None), default=None)
         if start is not None:
             return start
     return None
 
 
+def _first_near(store: MessageStore, name: tuple[str, int], at_least: int) -> int | None:
+    """The offset of a record at or after `at_least`, as early as the last units of a queue show; else None."""
+    queue, cover = store.find_queue(*name), store.queue_cover(*name)
+    if queue is None:
+        return None
+    begin = max(cover.first_unit, cover.end_of_units - _LOOKED_AT_UNITS)
+    units = queue.units(begin, cover.end_of_units)
+    near = (units["commit_log_offset"] >= at_least).nonzero()[0].tolist()
+    proven = cover.proven(begin + near[0]) if near else None
+    offset = None if proven is None else proven.record.commit_log_offset
+    return offset if offset is not None and offset >= at_least else None
+
+
 def messages_newest_first(
     cover: QueueCover, start: int = FIRST, stop: int = FOREVER
 ) -> Iterator[Record | CorruptRange]:
-    """The messages of the queue offsets from `start` to `stop` (not included), backwards, and damaged ranges.
-
-    A few units are read at a time, more with each step, and holes are read from the log as in
-    `QueueCover.messages_and_damage`.
-    """
+    """The messages of the queue offsets from `start` to `stop` (not included), backwards, and damaged ranges."""
     step = _FIRST_UNITS
     first, end = cover.first_unit, cover.end_of_units
     middle = min(stop, end) - step
@@ -135,26 +143,8 @@ def messages_newest_first(
         stop, middle = begin, begin - step
 
 
-def tail_start(queues: Sequence[ConsumeQueue], covers: Sequence[QueueCover], at_least: int) -> int | None:
-    """The offset of a record at or after `at_least`, as early as the last units of the queues show; else None."""
-    earliest: int | None = None
-    for queue, cover in zip(queues, covers, strict=True):
-        end = cover.end_of_units
-        begin = max(cover.first_unit, end - _LOOKED_AT_UNITS)
-        units = queue.units(begin, end)
-        near = (units["commit_log_offset"] >= at_least).nonzero()[0].tolist()
-        proven = cover.proven(begin + near[0]) if near else None
-        if proven is not None and proven.record.commit_log_offset >= at_least:
-            offset = proven.record.commit_log_offset
-            earliest = offset if earliest is None else min(earliest, offset)
-    return earliest
-
-
 class FollowedLog:
-    """The messages of a log that match a filter and come after `position`, a commit log offset.
-
-    A message is returned once, when it is whole and live. `position` is then after it.
-    """
+    """The messages of a log that match a filter and come after `position`, a commit log offset."""
 
     def __init__(self, store: Location, row_filter: RecordFilter, position: int) -> None:
         """Follow the log of `store` from `position` on: the live end of an earlier read; -1 if the log was empty."""

@@ -19,7 +19,8 @@ import pyarrow as pa
 
 from spark_mq.errors import CorruptLogError, OptionError, UnsupportedStoreError, similar_names
 from spark_mq.format.broker_version import BrokerVersions
-from spark_mq.format.dispatch import KeyType, record_keys
+from spark_mq.format.dispatch import KeyType, record_keys, tags_key
+from spark_mq.format.index_query import query_offset
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.message_id import decode_offset_message_id, is_offset_message_id
 from spark_mq.format.message_row import host_text, message_row, message_table
@@ -31,7 +32,8 @@ from spark_mq.store.broker_versions import find_broker_versions
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.checkpoint import CHECKPOINT
 from spark_mq.store.config.store_paths import ABORT
-from spark_mq.store.index.coverage import CheckedIndex, IndexCoverage
+from spark_mq.store.index.coverage import CheckedIndex
+from spark_mq.store.index.folder import index_files, index_layout
 from spark_mq.store.index.key_index import (
     FIRST_TIME,
     LAST_TIME,
@@ -39,18 +41,15 @@ from spark_mq.store.index.key_index import (
     BrokerAnswer,
     IndexType,
     KeyIndex,
-    broker_answer,
 )
 from spark_mq.store.live_end import LiveEndFinder
 from spark_mq.store.log.log_range import LiveEnd, LogRange
 from spark_mq.store.log.record_lookup import NoRecord, RecordLookup
 from spark_mq.store.log.scan import InQueue, scan
 from spark_mq.store.log.segment_files import CorruptRange
-from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.consume_queue_store import ConsumeQueueStore, GetMessageResult
-from spark_mq.store.queue.lookup import QueueCover
 from spark_mq.store.queue.offset_by_time import BoundaryType
-from spark_mq.store.settled_files import StateMemory, settled_state
+from spark_mq.store.store_lock import StateMemory, settled_state
 
 DEFAULT_MAX_NUM = 32
 _ENDS = StateMemory[LiveEnd]()
@@ -59,7 +58,7 @@ _FIRST_BYTES = 4 << 20
 """Bytes of the log in which the first messages of a topic are searched for without the kernels."""
 
 
-class MessageStore:
+class MessageStore(ConsumeQueueStore):
     """One store directory of a broker, opened for look-ups.
 
     Methods that return messages return a `pyarrow.Table` with the columns of table `messages`. Commit log offsets are
@@ -102,6 +101,7 @@ class MessageStore:
             UnsupportedStoreError: The store is of a kind that is not read.
             OptionError: `broker_version` is unknown, or `broker_conf` cannot be read.
         """
+        super().__init__()
         self.location = Location.resolve(path).snapshot()
         self.broker_conf = BrokerConf.of(broker_conf)
         self._check_index = check_index
@@ -115,9 +115,6 @@ class MessageStore:
             versions = BrokerVersions.parse(broker_version)  # a mistake is an error now, not at the first question
             if versions.is_assumed:
                 warnings.warn(versions.evidence, stacklevel=2)
-        self._queues = ConsumeQueueStore(
-            self.location, self.files, self.records, lambda: self.live_end, lambda: self.broker_versions
-        )
 
     def __enter__(self) -> Self:
         return self
@@ -136,27 +133,14 @@ class MessageStore:
         """The versions of the broker that are possible, with the evidence; their rules are used."""
         return find_broker_versions(self.location, self._given_version)
 
-    @cached_property
-    def queues(self) -> dict[tuple[str, int], ConsumeQueue]:
-        """The consume queues, by topic and queue id.
-
-        Raises:
-            UnsupportedStoreError: The broker keeps its queues in RocksDB.
-        """
-        return self._queues.queues
-
-    def find_queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """A queue that has files; None if there is no such queue, or if the queues are in RocksDB."""
-        return self._queues.find(topic, queue_id)
-
     def queue_ids(self, topic: str) -> list[int]:
         """The ids of the topic's queues that have files, ascending; empty if the queues are in RocksDB."""
-        return sorted(queue_id for name, queue_id in self._queues.found if name == topic)
+        return sorted(queue_id for name, queue_id in self._found if name == topic)
 
     @property
     def queue_names(self) -> list[tuple[str, int]]:
         """Topic and queue id of each queue that has files, sorted; empty if the queues are in RocksDB."""
-        return sorted(self._queues.found)
+        return sorted(self._found)
 
     def get_min_phy_offset(self) -> int:
         """The commit log offset at which the log begins; -1 if the log has no segment."""
@@ -174,7 +158,7 @@ class MessageStore:
         known = _ENDS.recall(self.first_state) if self._may_recall_end else None
         if known is not None:
             return known
-        found = LiveEndFinder(self.location).find(self.records, self._each_queue())
+        found = LiveEndFinder(self.location).find(self.records, (queue for queue in self._found.values()))
         if self._may_recall_end and self.state_of_files() == self.first_state:
             _ENDS.keep(self.first_state, found)
         return found
@@ -196,13 +180,9 @@ class MessageStore:
         See `store.settled_files`.
         """
         files = [segment.location for segment in self.records.segments]
-        files += [file.location for queue in self._queues.found.values() for file in queue.files]
+        files += [file.location for queue in self._found.values() for file in queue.files]
         extents = [(segment.base, segment.size) for segment in self.records.segments]
         return settled_state(self.location, [*files, self.location / CHECKPOINT], extents)
-
-    def _each_queue(self) -> Iterator[ConsumeQueue]:
-        """The queues that have files; they are searched for when the first one is asked for."""
-        yield from self._queues.found.values()
 
     def get_min_offset_in_queue(self, topic: str, queue_id: int, read_log: bool = False) -> int:
         """The first queue offset that a broker would offer; 0 if there is no such queue.
@@ -213,7 +193,7 @@ class MessageStore:
             >>> store.get_min_offset_in_queue("orders", 3)
             1200
         """
-        return self._queues.ends(topic, queue_id, read_log)[0]
+        return self._queue_ends(topic, queue_id, read_log)[0]
 
     def get_max_offset_in_queue(self, topic: str, queue_id: int, read_log: bool = False) -> int:
         """The queue offset that the next message will get; 0 if there is no such queue.
@@ -236,22 +216,7 @@ class MessageStore:
             >>> store.get_max_offset_in_queue("orders", 3)
             1532
         """
-        return self._queues.ends(topic, queue_id, read_log)[1] if read_log else self._queues.max_offset(topic, queue_id)
-
-    def queue_notes(self, topic: str) -> list[str]:
-        """What an answer by queue offsets of `topic` leaves out because of the store's form, a sentence each.
-
-        Raises:
-            UnsupportedStoreError: The topic has queues that are not read.
-        """
-        return self._queues.notes(topic)
-
-    def queue_cover(self, topic: str, queue_id: int) -> QueueCover:
-        """What the units of a queue prove, and the parts of the log that must be read for its other messages.
-
-        Nothing is proven about a queue without files.
-        """
-        return self._queues.cover(topic, queue_id)
+        return self._queue_ends(topic, queue_id, read_log)[1] if read_log else self._max_offset(topic, queue_id)
 
     def get_message(
         self, topic: str, queue_id: int, offset: int, max_num: int = DEFAULT_MAX_NUM, read_log: bool = False
@@ -298,7 +263,7 @@ class MessageStore:
             >>> store.get_message_result("orders", 3, offset=0).status
             <GetMessageStatus.OFFSET_TOO_SMALL: 'OFFSET_TOO_SMALL'>
         """
-        return self._queues.get_message(topic, queue_id, offset, max(max_num, 1), read_log)
+        return self._get_message(topic, queue_id, offset, max(max_num, 1), read_log)
 
     def look_message_by_offset(self, commit_log_offset: int) -> pa.Table:
         """The live message whose record starts at a commit log offset.
@@ -381,18 +346,9 @@ class MessageStore:
     @cached_property
     def index(self) -> KeyIndex:
         """The index files, and the parts of the log that they do not cover."""
-        checked = self._checked_index
-        coverage = IndexCoverage(
-            self.location,
-            self.broker_conf,
-            self.files,
-            self.records,
-            self.live_end,
-            LiveEndFinder(self.location).find_now,
-            self._check_index,
-            None if checked is None else checked.layout,
-        )
-        return KeyIndex(self.location, self.records, self.live_end.offset, coverage, checked)
+        find_log_end = LiveEndFinder(self.location).find_now
+        log = (self.records, self.live_end, find_log_end)
+        return KeyIndex(self.location, self.broker_conf, self.files, *log, self._check_index, self._checked_index)
 
     def query_message(
         self,
@@ -488,25 +444,29 @@ class MessageStore:
         index_type: str = IndexType.KEY,
     ) -> BrokerAnswer:
         """The records of `query_message_as_broker`, which has the same arguments and errors, and what else is known."""
-
-        def live_record(commit_log_offset: int) -> Record | None:
-            record = self.find_record(commit_log_offset)
-            return record if isinstance(record, Record) else None
-
         if index_type not in set(IndexType):
             raise OptionError(f"index type {index_type!r} is neither K (keys) nor T (tags)")
         first, last = _optional_millis("begin", begin), _optional_millis("end", end)
-        return broker_answer(
-            self.location,
-            self.broker_conf,
-            self.files,
-            live_record,
-            topic,
-            key,
+        layout, opened = index_layout(self.location, self.broker_conf), []
+        for info in index_files(self.location):
+            layout.check_file_size(info.size, str(info.location))
+            opened.append(info.opened(layout, self.files))
+        found = query_offset(
+            opened,
+            topic.encode("utf-8", "replace"),
+            (tags_key(key) if index_type == IndexType.TAG else key).encode("utf-8", "replace"),
             max_num,
             FIRST_TIME if first is None else first,
             LAST_TIME if last is None else last,
-            IndexType(index_type),
+            self.broker_conf.max_msgs_num_batch,
+        )
+        offsets = sorted(found.commit_log_offsets)
+        records = {offset: self.find_record(offset) for offset in offsets}
+        return BrokerAnswer(
+            tuple(record for offset in offsets if isinstance(record := records[offset], Record)),
+            found.index_last_update_timestamp if offsets else 0,
+            found.index_last_update_commit_log_offset if offsets else 0,
+            tuple(offset for offset, record in records.items() if isinstance(record, NoRecord)),
         )
 
     def query_message_by_unique_key(self, topic: str, unique_key: str, any_host: bool = False) -> pa.Table:
@@ -594,7 +554,7 @@ class MessageStore:
 
     def why_no_queue(self, topic: str, queue_id: int) -> str | None:
         """A text for a person if the queue has no files, with the topic's queues that have some; else None."""
-        if (topic, queue_id) in self._queues.found:
+        if (topic, queue_id) in self._found:
             return None
         ids = ", ".join(map(str, self.queue_ids(topic)))
         return self.why_no_topic(topic) or f"there is no queue {topic}/{queue_id}; queues of the topic: {ids}"
@@ -615,9 +575,9 @@ class MessageStore:
             (1795248093336, 1795248151002)
         """
         times = []
-        for name in self._queues.found:
+        for name in self._found:
             if topic in (None, name[0]):
-                cover, (first, stop) = self.queue_cover(*name), self._queues.ends(*name, read_log=False)
+                cover, (first, stop) = self.queue_cover(*name), self._queue_ends(*name, read_log=False)
                 ends = (cover.proven(first), cover.proven(stop - 1)) if first < stop else ()
                 times += [proven.record.store_timestamp for proven in ends if proven is not None]
         return (min(times), max(times)) if times else None
@@ -661,14 +621,14 @@ class MessageStore:
             1377
         """
         boundary, millis = _boundary_type(boundary_type), _millis("timestamp", timestamp)
-        return self._queues.offset_by_time(topic, queue_id, millis, boundary, read_log)
+        return self._offset_by_time(topic, queue_id, millis, boundary, read_log)
 
     def first_offset_since(self, topic: str, queue_id: int, timestamp: int, read_log: bool = False) -> int:
         """The queue offset of the first message stored at `timestamp` (milliseconds) or later, by the rule of 5.1.1.
 
         `get_offset_in_queue_by_time` explains `read_log` and `CorruptQueueError`.
         """
-        return self._queues.offset_by_store_time(topic, queue_id, timestamp, BoundaryType.LOWER, read_log)
+        return self._offset_by_store_time(topic, queue_id, timestamp, BoundaryType.LOWER, read_log)
 
     def messages_of_topic(
         self, topic: str, begin: int | None = None, end: int | None = None

@@ -37,29 +37,38 @@ from spark_mq.store.boot import (
     Boot,
     BootFacts,
     BootSettings,
+    LastStop,
     SegmentHead,
-    boot_obstacles,
     index_outcome,
+    last_stop,
     matches_recovery,
     next_boot,
+    one_boot_group,
     recovery_start,
 )
-from spark_mq.store.boot_rules import LastStop, last_stop, one_boot_group
+from spark_mq.store.boot_obstacles import boot_obstacles
 from spark_mq.store.config.broker_conf import BrokerConf, FileSetting, Sourced
 from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.config.store_kind import Door, check_form
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX
 from spark_mq.store.dispatch_log import ANYWHERE, NOWHERE, DispatchLog, RecoveryRows
 from spark_mq.store.dispatch_requests import DispatchRequests, LackingScan, StartingQueues, doubled_entries
+from spark_mq.store.file_states import index_state, kept_files, last_indexed
 from spark_mq.store.index.folder import index_files
-from spark_mq.store.index_state import index_state, kept_files, last_indexed
 from spark_mq.store.lacking_messages import find_gone_messages
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.recovery_walk import END_REASONS, DispatchWalk, RecoveryWalk, accepts_record
 from spark_mq.store.log.segment_files import SegmentFile, find_data_end, is_segment_name, usual_size
 from spark_mq.store.message_store import MessageStore
-from spark_mq.store.queue.folders import QueueFileInfo, QueueFolder, find_queue_file_size, queue_folders
-from spark_mq.store.queue.queue_recovery import NO_FILE, RecoveredQueue, recover_queue
+from spark_mq.store.queue.folders import (
+    NO_FILE,
+    QueueFileInfo,
+    QueueFolder,
+    RecoveredQueue,
+    find_queue_file_size,
+    queue_folders,
+    recover_queue,
+)
 
 
 @dataclass(frozen=True)
@@ -109,10 +118,7 @@ def next_recovery(path: str, broker_version: str, broker_conf: str | None = None
 def next_recoveries(
     store: MessageStore, starts: Iterable[tuple[BrokerVersions, bool]], conf: BrokerConf
 ) -> list[Recovery]:
-    """The same for several starts, of which each reads what it would check; the whole log is read once.
-
-    A start is the versions, and whether they start as after a crash: as if there were a file `abort`.
-    """
+    """The same for several starts, of which each reads what it would check; the whole log is read once."""
     scan, gone = LackingScan(store), find_gone_messages(store).count
     return [_Start(store, release, conf, scan, gone, after_crash).run() for release, after_crash in starts]
 

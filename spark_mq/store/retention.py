@@ -197,11 +197,6 @@ class Retention:
         """The segments that have expired."""
         return tuple(segment for segment in self.segments if segment.is_expired)
 
-    @property
-    def next_log_start(self) -> int:
-        """The first offset of the log without the expired segments; -1 for an empty log."""
-        return next((one.commit_log_offset for one in self.segments if not one.is_expired), -1)
-
 
 def retention(
     path: str,
@@ -272,7 +267,10 @@ def expiring_segments(
     store: MessageStore, hours: float, at: int, when: DeleteWhen
 ) -> tuple[tuple[SegmentRetention, ...], tuple[OldFile, ...], tuple[str, ...]]:
     """The segments, the files that only have messages before the log, and problems, as in `Retention`."""
-    found = _old_files(store)
+    try:
+        found = old_files(store)
+    except UnsupportedStoreError as error:
+        found = OldFiles((), (str(error),))
     problems = (*(stray.describe() for stray in store.records.stray), *found.problems)
     left_over = tuple(file for file in found.files if file.release_offset < store.get_min_phy_offset())
     return tuple(segment_retentions(store, hours, at, when, found.files)), left_over, problems
@@ -326,18 +324,8 @@ def delete_when(store: MessageStore, conf: BrokerConf) -> tuple[DeleteWhen, str,
     return DeleteWhen.of(text or "04", conf.source, zone), conf.source_of("deleteWhen"), zone_source
 
 
-def _old_files(store: MessageStore) -> OldFiles:
-    try:
-        return old_files(store)
-    except UnsupportedStoreError as error:
-        return OldFiles((), (str(error),))
-
-
 def ages(segments: Sequence[SegmentRetention], at: int) -> list[AgeBytes]:
-    """The bytes of the log by the age of the newest message of each segment, the youngest first.
-
-    A segment whose newest message is not known counts by the last change of its file.
-    """
+    """The bytes of the log by the age of the newest message of each segment, the youngest first."""
     limits = (0, *AGES)
     sums = [[0, 0] for _ in limits]
     for segment in segments:

@@ -23,23 +23,25 @@ from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.format.record import HEAD_SIZE
 from spark_mq.format.timestamp import NANOS_PER_MILLI
 from spark_mq.store.boot import (
-    CONFIG_FILES,
     Boot,
     BootFacts,
     BootSettings,
+    LastStop,
     SegmentHead,
-    boot_obstacles,
+    boot_groups,
+    find_boot_groups,
+    last_stop,
     matches_recovery,
     next_boot,
 )
-from spark_mq.store.boot_rules import LastStop, boot_groups, find_boot_groups, last_stop
+from spark_mq.store.boot_obstacles import CONFIG_FILES, boot_obstacles
 from spark_mq.store.config.broker_conf import BrokerConf, FileSetting
 from spark_mq.store.config.checkpoint import Checkpoint, checkpoint_problem
 from spark_mq.store.config.store_kind import Door, check_form, has_rocksdb_queues
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONFIG, CONSUME_QUEUE
 from spark_mq.store.disk_use import DiskUse, disk_use
+from spark_mq.store.file_states import IndexState, index_state, kept_files, last_indexed
 from spark_mq.store.index.folder import find_index_layout
-from spark_mq.store.index_state import IndexState, index_state, kept_files, last_indexed
 from spark_mq.store.lacking_messages import (
     GoneMessages,
     LackingMessage,
@@ -50,8 +52,7 @@ from spark_mq.store.lacking_messages import (
 from spark_mq.store.log.log_range import LogRange, between
 from spark_mq.store.log.segment_files import DEFAULT_SEGMENT_SIZE, is_segment_name, usual_size
 from spark_mq.store.message_store import MessageStore
-from spark_mq.store.queue.folders import QueueFolder, find_queue_file_size
-from spark_mq.store.queue.queue_recovery import recover_queue
+from spark_mq.store.queue.folders import QueueFolder, find_queue_file_size, recover_queue
 
 _MAX_REVIVED = 1000
 """Stale records that are counted."""

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from spark_mq.io.location import Location
-from spark_mq.store.boot import irregular_files
+from spark_mq.store.boot_obstacles import irregular_files
 from spark_mq.store.config.store_kind import Door, check_form
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE
 from spark_mq.store.log.commit_log import CommitLog

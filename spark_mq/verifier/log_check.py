@@ -22,10 +22,9 @@ from spark_mq.indexer.tag_entries import TagRun, decide_tags
 from spark_mq.io.location import Location
 from spark_mq.store.broker_versions import find_broker_versions
 from spark_mq.store.config.store_paths import INDEX
-from spark_mq.store.log.commit_log import CommitLog, Segment
+from spark_mq.store.log.commit_log import CommitLog, Segment, Split, plan_splits
 from spark_mq.store.log.record_lookup import UNFINISHED
 from spark_mq.store.log.segment_files import CorruptRange
-from spark_mq.store.log.splits import Split, plan_splits
 from spark_mq.verifier.entry_match import ExpectedEntries
 from spark_mq.verifier.finding import findings
 from spark_mq.verifier.index_folder import IndexFolder

@@ -58,25 +58,25 @@ class QueueExtCheck:
             for start in range(queue.files[0].first, queue.written_end, _UNITS):
                 block = queue.units(start, min(start + _UNITS, queue.written_end))
                 units = FoundUnits.of_queue(0, start, block).in_ranges([self.log])
-                units = units.at(units.tags_codes <= MAX_ADDRESS)
+                units = units.take(units.tags_codes <= MAX_ADDRESS)
                 if units.count:
                     yield from self._findings(queue, records, units)
 
     def _findings(self, queue: ConsumeQueue, records: RecordLookup, units: FoundUnits) -> Iterator[pa.RecordBatch]:
-        units = units.at(np.argsort(units.offsets, kind="stable"))
+        units = units.take(np.argsort(units.offsets, kind="stable"))
         gap = cost_of(self.store).gap
         for chunk, which in records_of_units(records, units.offsets, units.sizes, gap):
-            found, own = queue.ext.units(units.tags_codes[which]), units.at(which)
+            found, own = queue.ext.units(units.tags_codes[which]), units.take(which)
             messages = MessageColumns(chunk.buffer, chunk.frames)
             times = messages.store_timestamp_millis()
             wrong = found.is_found & (found.store_timestamp != times)
             texts = (text("store time ", numbers[wrong]) for numbers in (times, found.store_timestamp))
-            yield _batch("QUEUE_EXT_TIME", queue, own.at(wrong), *texts)
+            yield _batch("QUEUE_EXT_TIME", queue, own.take(wrong), *texts)
             for one in self.filters:
                 lacks = _lacks_bits(one, messages, found)
                 bits = f"the bits {list(one.bit_positions or ())} of group {one.consumer_group}, whose filter is TRUE"
                 maps = [f"bit map {bits.hex()}" for bits in found.bit_map[lacks]]
-                yield _batch("QUEUE_EXT_BITS", queue, own.at(lacks), bits, maps)
+                yield _batch("QUEUE_EXT_BITS", queue, own.take(lacks), bits, maps)
 
 
 def extension_checks(

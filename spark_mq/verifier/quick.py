@@ -30,9 +30,8 @@ from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.config_file import is_configured
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX
-from spark_mq.store.file_states import QueueStateName, queue_states, segment_states
+from spark_mq.store.file_states import QueueStateName, index_state, queue_states, segment_states
 from spark_mq.store.index.folder import IndexFileInfo
-from spark_mq.store.index_state import index_state
 from spark_mq.store.lacking_messages import find_gone_messages
 from spark_mq.store.live_end import LiveEndFinder
 from spark_mq.store.log.commit_log import CommitLog

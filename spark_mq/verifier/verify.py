@@ -18,8 +18,7 @@ from spark_mq.io.publish import discard_folder
 from spark_mq.job.progress import Progress, StageProgress
 from spark_mq.job.shared_storage import SharedStorageCheck
 from spark_mq.job.tasks import LocalTasks, SparkTasks, job_session
-from spark_mq.store.log.commit_log import CommitLog
-from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE
+from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, CommitLog
 from spark_mq.verifier.check import STAGED, check_store
 from spark_mq.verifier.finding import FINDING_SCHEMA
 from spark_mq.verifier.result import VerifyReport, write_findings

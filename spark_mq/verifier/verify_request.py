@@ -8,8 +8,7 @@ from typing import Self
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.store_kind import Door, check_form
-from spark_mq.store.log.commit_log import CommitLog
-from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE
+from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, CommitLog
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import pytest
 from spark_mq.cli.main import main
 from spark_mq.format.broker_version import BrokerVersion
 from spark_mq.io.location import Location
-from spark_mq.store.boot import boot_obstacles
+from spark_mq.store.boot_obstacles import boot_obstacles
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.queue.folders import queue_folders
 from tests.support.repaired import repair_here

@@ -11,8 +11,7 @@ from spark_mq.indexer.split_dispatch import dispatch_split
 from spark_mq.indexer.stage import misaligned_segments
 from spark_mq.indexer.staged_files import SplitRow
 from spark_mq.io.location import Location
-from spark_mq.store.log.commit_log import CommitLog
-from spark_mq.store.log.splits import Split, plan_splits
+from spark_mq.store.log.commit_log import CommitLog, Split, plan_splits
 from spark_mq.testing import LogWriter
 
 SEGMENT_SIZE = 64 << 10

@@ -9,8 +9,7 @@ import pytest
 from spark_mq.errors import OptionError, SparkMqError, StorageError, StoreNotFoundError
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
-from spark_mq.store.log.commit_log import CommitLog, SegmentSource
-from spark_mq.store.log.splits import plan_splits
+from spark_mq.store.log.commit_log import CommitLog, SegmentSource, plan_splits
 from spark_mq.testing import LogWriter
 from tests.support.local_objects import local_objects
 from tests.support.readers import by_hopping, by_splits

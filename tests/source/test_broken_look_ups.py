@@ -24,7 +24,7 @@ from spark_mq import MessageStore
 from spark_mq.cli.main import main
 from spark_mq.errors import CorruptQueueError
 from spark_mq.source.predicate import Condition, Operator, encode_conditions
-from spark_mq.store.log.splits import CLOCK_TOLERANCE_MILLIS
+from spark_mq.store.log.commit_log import CLOCK_TOLERANCE_MILLIS
 from tests.support.broken_trees import BrokenTrees
 from tests.support.in_process import read_rows
 from tests.support.index_stores import layout_of

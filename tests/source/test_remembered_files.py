@@ -23,7 +23,8 @@ from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS
 from spark_mq.source import messages, topic_plan
 from spark_mq.source import time_window as queue_comparison
 from spark_mq.source.time_window import QueueComparison
-from spark_mq.store import message_store, settled_files
+from spark_mq.store import message_store
+from spark_mq.store import store_lock as settled_files
 from spark_mq.store.log import log_range
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.message_store import MessageStore

@@ -18,10 +18,9 @@ from spark_mq.errors import OptionError
 from spark_mq.format.broker_version import ALL_VERSIONS, BrokerVersions
 from spark_mq.format.record import MAGIC_V1, MAGIC_V2
 from spark_mq.io.location import Location
-from spark_mq.store.boot import Boot, BootFacts, BootSettings, SegmentHead, next_boot
-from spark_mq.store.boot_rules import boot_groups, find_boot_groups
+from spark_mq.store.boot import Boot, BootFacts, BootSettings, SegmentHead, boot_groups, find_boot_groups, next_boot
 from spark_mq.store.config.checkpoint import Checkpoint
-from spark_mq.store.index_state import LastIndexed
+from spark_mq.store.file_states import LastIndexed
 from spark_mq.store.lacking_messages import LackingMessage
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.recovery import next_recovery

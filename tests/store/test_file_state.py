@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from spark_mq.io.location import Location
-from spark_mq.store import settled_files as module
-from spark_mq.store.settled_files import file_state
+from spark_mq.store import store_lock as module
+from spark_mq.store.store_lock import file_state
 
 
 @pytest.fixture

@@ -17,9 +17,8 @@ from spark_mq.format.record import FLAG_AT, Record
 from spark_mq.io.location import Location
 from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.live_end import LiveEndFinder
-from spark_mq.store.log.commit_log import CommitLog, SegmentSource
+from spark_mq.store.log.commit_log import CommitLog, SegmentSource, Split, plan_splits
 from spark_mq.store.log.live_reader import LiveReader
-from spark_mq.store.log.splits import Split, plan_splits
 from spark_mq.testing import LogWriter, write_store
 from tests.support.kernels import WITHOUT_JIT
 from tests.support.readers import (

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_mq.store import settled_files
+from spark_mq.store import store_lock as settled_files
 from spark_mq.store.live_end import LiveEndFinder
 from spark_mq.store.log.log_range import LiveEnd
 from spark_mq.store.message_store import MessageStore

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from spark_mq.io.location import Location
-from spark_mq.store import settled_files
-from spark_mq.store.settled_files import settled_state
-from spark_mq.store.store_lock import store_lock
+from spark_mq.store import store_lock as settled_files
+from spark_mq.store.store_lock import settled_state, store_lock
 
 
 @pytest.fixture

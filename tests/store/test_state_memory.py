@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_mq.store.settled_files import StateMemory
+from spark_mq.store.store_lock import StateMemory
 
 
 def test_the_facts_that_were_used_last_are_kept() -> None:

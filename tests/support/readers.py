@@ -9,11 +9,10 @@ from unittest import mock
 from spark_mq.format.array_types import Bytes
 from spark_mq.format.kernels import resync
 from spark_mq.store.log import split_reader
-from spark_mq.store.log.commit_log import CommitLog, SegmentSource
+from spark_mq.store.log.commit_log import CommitLog, SegmentSource, Split, plan_splits
 from spark_mq.store.log.live_reader import LiveReader
 from spark_mq.store.log.record_reader import RecordChunk, RecordReader
 from spark_mq.store.log.split_reader import read_split
-from spark_mq.store.log.splits import Split, plan_splits
 
 Part = tuple[str, int, int, str]
 """A record (`RECORD`, its offset, its size, its bytes in hex) or a corrupt range (its code, offset, length, reason)."""

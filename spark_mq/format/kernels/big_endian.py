@@ -9,6 +9,7 @@ take a third of all the time to compile, because nearly every kernel calls them.
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -26,46 +27,42 @@ SLACK = 32
 """Bytes that a target of `append_bytes` should have after its end."""
 
 
+def _in_kernels(function: Function, result: Any, lower: Callable[..., Any], *kinds: Any) -> Function:
+    """The function, whose calls with arguments of these kinds become what `lower` gives if a kernel has them."""
+
+    def type_of_call(*arguments: Any) -> Any:
+        return result
+
+    type_of_call.pysig = inspect.signature(function)  # type: ignore[attr-defined]
+    type_callable(function)(lambda context: type_of_call)
+    lower_builtin(function, *kinds)(lower)
+    return function
+
+
 def _reads(bits: int, signed: bool) -> Callable[[Function], Function]:
     """Declares that a function returns the `bits` bits at a position as a 64-bit integer."""
 
-    def declare(function: Function) -> Function:
-        def type_of_call(context: Any) -> Any:
-            return lambda buffer, position: types.int64
+    def read(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> ir.Value:
+        value = builder.load(_pointer(context, builder, signature, arguments, bits), align=1)
+        value = _swapped(builder, value)
+        if bits == 64:
+            return value
+        return builder.sext(value, ir.IntType(64)) if signed else builder.zext(value, ir.IntType(64))
 
-        def read(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> ir.Value:
-            value = builder.load(_pointer(context, builder, signature, arguments, bits), align=1)
-            value = _swapped(builder, value)
-            if bits == 64:
-                return value
-            return builder.sext(value, ir.IntType(64)) if signed else builder.zext(value, ir.IntType(64))
-
-        type_callable(function)(type_of_call)
-        lower_builtin(function, types.Array, types.Integer)(read)
-        return function
-
-    return declare
+    return lambda function: _in_kernels(function, types.int64, read, types.Array, types.Integer)
 
 
 def _writes(bits: int) -> Callable[[Function], Function]:
     """Declares that a function writes the low `bits` bits of a value to a position."""
 
-    def declare(function: Function) -> Function:
-        def type_of_call(context: Any) -> Any:
-            return lambda buffer, position, value: types.none
+    def write(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> ir.Value:
+        value = context.cast(builder, arguments[2], signature.args[2], types.int64)
+        if bits < 64:
+            value = builder.trunc(value, ir.IntType(bits))
+        builder.store(_swapped(builder, value), _pointer(context, builder, signature, arguments, bits), align=1)
+        return context.get_dummy_value()
 
-        def write(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> ir.Value:
-            value = context.cast(builder, arguments[2], signature.args[2], types.int64)
-            if bits < 64:
-                value = builder.trunc(value, ir.IntType(bits))
-            builder.store(_swapped(builder, value), _pointer(context, builder, signature, arguments, bits), align=1)
-            return context.get_dummy_value()
-
-        type_callable(function)(type_of_call)
-        lower_builtin(function, types.Array, types.Integer, types.Integer)(write)
-        return function
-
-    return declare
+    return lambda function: _in_kernels(function, types.none, write, types.Array, types.Integer, types.Integer)
 
 
 def _swapped(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
@@ -143,10 +140,6 @@ def index_in_eight(buffer: Bytes, position: int, byte: int) -> int:
     return 8
 
 
-def _type_of_index(context: Any) -> Any:
-    return lambda buffer, position, byte: types.int64
-
-
 def _lower_index(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> ir.Value:
     eight = _swapped(builder, builder.load(_pointer(context, builder, signature, arguments, 64), align=1))
     byte = context.cast(builder, arguments[2], signature.args[2], types.int64)
@@ -159,10 +152,6 @@ def _lower_index(context: Any, builder: ir.IRBuilder, signature: Any, arguments:
 
 def prefetch(buffer: Bytes, position: int) -> None:
     """Have the processor load the bytes at `position` into its cache; any position is allowed."""
-
-
-def _type_of_prefetch(context: Any) -> Any:
-    return lambda buffer, position: types.none
 
 
 def _lower_prefetch(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> ir.Value:
@@ -178,10 +167,6 @@ def copy_bytes(target: OutBytes, at: int, source: Bytes, start: int, length: int
     """Copy `length` bytes from index `start` of `source` to index `at` of `target`; none if `length` is negative."""
     if length > 0:
         target[at : at + length] = source[start : start + length]
-
-
-def _type_of_copy(context: Any) -> Any:
-    return lambda target, at, source, start, length: types.none
 
 
 def _lower_copy(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> ir.Value:
@@ -230,15 +215,11 @@ def _lower_append(context: Any, builder: ir.IRBuilder, signature: Any, arguments
     return context.get_dummy_value()
 
 
-type_callable(prefetch)(_type_of_prefetch)
-lower_builtin(prefetch, types.Array, types.Integer)(_lower_prefetch)
-type_callable(index_in_eight)(_type_of_index)
-lower_builtin(index_in_eight, types.Array, types.Integer, types.Integer)(_lower_index)
+_in_kernels(prefetch, types.none, _lower_prefetch, types.Array, types.Integer)
+_in_kernels(index_in_eight, types.int64, _lower_index, types.Array, types.Integer, types.Integer)
 _COPIED = (types.Array, types.Integer, types.Array, types.Integer, types.Integer)
-type_callable(copy_bytes)(_type_of_copy)
-lower_builtin(copy_bytes, *_COPIED)(_lower_copy)
-type_callable(append_bytes)(_type_of_copy)
-lower_builtin(append_bytes, *_COPIED)(_lower_append)
+_in_kernels(copy_bytes, types.none, _lower_copy, *_COPIED)
+_in_kernels(append_bytes, types.none, _lower_append, *_COPIED)
 
 
 @kernel

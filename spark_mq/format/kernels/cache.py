@@ -77,17 +77,10 @@ def place_in_cache(function: FunctionType) -> FunctionType | None:
             source.write_text("# numba asks for a source file. The name of the folder is the hash of the real ones.\n")
     except OSError:
         return None
-    placed = FunctionType(
-        function.__code__.replace(co_filename=str(source)),
-        function.__globals__,
-        function.__name__,
-        function.__defaults__,
-    )
-    placed.__module__, placed.__qualname__, placed.__doc__ = (
-        function.__module__,
-        function.__qualname__,
-        function.__doc__,
-    )
+    code = function.__code__.replace(co_filename=str(source))
+    placed = FunctionType(code, function.__globals__, function.__name__, function.__defaults__)
+    for name in ("__module__", "__qualname__", "__doc__"):
+        setattr(placed, name, getattr(function, name))
     return placed
 
 
@@ -111,10 +104,7 @@ def _mark(modules: Sequence[str]) -> str:
 
 @contextmanager
 def locked(name: str) -> Iterator[None]:
-    """A context in which no other process compiles kernel `name`. After a minute, it is entered in any case.
-
-    Processes that start at the same time need the same kernels: the first one compiles, the others load the result.
-    """
+    """A context in which no other process compiles kernel `name`. After a minute, it is entered in any case."""
     descriptor = _lock_file()
     number = zlib.crc32(name.encode())
     if descriptor is None:

@@ -52,11 +52,7 @@ class Bodies:
 
 
 def decompress_bodies(buffer: Bytes, frames: Frames, limit: int) -> Bodies:
-    """The decompressed bodies of the messages whose sysFlag marks their body as compressed.
-
-    Each compressed body costs one call of a codec, other bodies cost nothing. By default, producers compress bodies of
-    4 KiB or more.
-    """
+    """The decompressed bodies of the messages whose sysFlag marks their body as compressed."""
     rows = np.flatnonzero(is_compressed(frames))
     contents: list[bytes | None] = []
     reasons: dict[int, str] = {}
@@ -242,18 +238,22 @@ class MessageColumns:
         self._values.update(found)
         return maps
 
+    @property
+    def _own_bodies(self) -> Bodies:
+        return self.bodies or decompress_bodies(self.buffer, self.frames, DEFAULT_BODY_LIMIT)
+
     def _stored_body(self) -> pa.Array:
         return self._binary(self.frames.body_start, self.frames.body_length)
 
     def _encoded_body(self) -> pa.Array:
-        bodies = self.bodies or decompress_bodies(self.buffer, self.frames, DEFAULT_BODY_LIMIT)
+        bodies = self._own_bodies
         lengths = np.full(self.frames.size, -1, np.int32)
         lengths[bodies.rows] = self.frames.body_length[bodies.rows]
         out, offsets = gather(self.buffer, self.frames.body_start, lengths)
         return _binary_array(out, offsets, lengths >= 0)
 
     def _body(self) -> pa.Array:
-        bodies = self.bodies or decompress_bodies(self.buffer, self.frames, DEFAULT_BODY_LIMIT)
+        bodies = self._own_bodies
         if bodies.rows.size == 0:
             return self._stored_body()
         lengths = self.frames.body_length.copy()
@@ -265,7 +265,7 @@ class MessageColumns:
         )
 
     def _corrupt_record(self) -> pa.Array:
-        bodies = self.bodies or decompress_bodies(self.buffer, self.frames, DEFAULT_BODY_LIMIT)
+        bodies = self._own_bodies
         if not bodies.reasons:
             return pa.nulls(self.frames.size, pa.string())
         reasons: list[str | None] = [None] * self.frames.size
@@ -281,10 +281,7 @@ class MessageColumns:
 def _property_maps(
     buffer: Bytes, starts: Int64s, lengths: Int32s, wanted: Sequence[bytes]
 ) -> tuple[pa.Array, dict[bytes, tuple[Int64s, Int32s]]]:
-    """The map of each message, and the places of the values of the names `wanted`.
-
-    Raises `pa.ArrowInvalid` if a name or a value is not UTF-8.
-    """
+    """The map of each message, and the places of the values of the names `wanted`."""
     size, most = int(lengths.sum(dtype=np.int64)), int(lengths.max(initial=0))
     # A property and its separator take at least four bytes.
     limit = int((lengths + 1 >> 2).sum(dtype=np.int64))
@@ -362,31 +359,34 @@ def _field(column: str) -> str:
     return column.removesuffix("_millis")
 
 
+_NUMBERS = (
+    *("commit_log_offset", "queue_id", "queue_offset", "flag", "reconsume_times", "prepared_transaction_offset"),
+    *("body_crc", "born_timestamp_millis", "store_timestamp_millis"),
+)
+"""The columns that are a number of the record."""
+
+
+def _number_column(name: str) -> Callable[[MessageColumns], pa.Array]:
+    return lambda m: pa.array(m._number(name))
+
+
 _COLUMNS: dict[str, Callable[[MessageColumns], pa.Array]] = {
-    "commit_log_offset": lambda m: pa.array(m._number("commit_log_offset")),
+    **{name: _number_column(name) for name in _NUMBERS},
     "store_size": lambda m: pa.array(np.ascontiguousarray(m.frames.store_size)),
     "offset_message_id": MessageColumns._offset_message_id,
     "topic": lambda m: m._text(m.frames.topic_start, m.frames.topic_length),
-    "queue_id": lambda m: pa.array(m._number("queue_id")),
-    "queue_offset": lambda m: pa.array(m._number("queue_offset")),
     "tags": lambda m: m._text(*m._property(TAGS)),
     "keys": MessageColumns._keys,
     "unique_key": lambda m: m._text(*m._property(UNIQUE_KEY)),
-    "flag": lambda m: pa.array(m._number("flag")),
     "sys_flag": lambda m: pa.array(np.ascontiguousarray(m.frames.sys_flag)),
     "transaction_type": MessageColumns._transaction_type,
     "born_timestamp": lambda m: timestamps(m._millis("born_timestamp")),
     "born_host": MessageColumns._born_host,
     "store_timestamp": lambda m: timestamps(m._millis("store_timestamp")),
     "store_host": lambda m: host_texts(m.buffer, m.frames.store_host_at, m._store_host_sizes()),
-    "reconsume_times": lambda m: pa.array(m._number("reconsume_times")),
-    "prepared_transaction_offset": lambda m: pa.array(m._number("prepared_transaction_offset")),
-    "body_crc": lambda m: pa.array(m._number("body_crc")),
     "body": MessageColumns._body,
     "properties": MessageColumns._properties,
     CORRUPT_RECORD: MessageColumns._corrupt_record,
-    "born_timestamp_millis": lambda m: pa.array(m._number("born_timestamp_millis")),
-    "store_timestamp_millis": lambda m: pa.array(m._number("store_timestamp_millis")),
     "properties_bytes": lambda m: m._binary(m.frames.properties_start, m.frames.properties_length),
     "stored_body": MessageColumns._stored_body,
     "encoded_body": MessageColumns._encoded_body,

@@ -11,12 +11,12 @@ Rules (`CommitLog.checkMessageAndReturnSize`, `CommitLogDispatcherBuildConsumeQu
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from spark_mq.format.array_types import Bytes, Int32s, Int64s, OutBytes, OutInt32s, OutInt64s
+from spark_mq.format.array_types import ArrayRows, Bytes, Int32s, Int64s, OutBytes, OutInt32s, OutInt64s
 from spark_mq.format.kernels.big_endian import byte_at, copy_bytes, int64s_at, read_i32, read_i64
 from spark_mq.format.kernels.frames import Frames
 from spark_mq.format.kernels.java_string import hash_code
@@ -45,11 +45,8 @@ def parse_delay_levels(text: str) -> Int64s:
 
 
 @dataclass(frozen=True)
-class DispatchedUnits:
-    """Consume queue units in log order; each attribute has one value for each unit.
-
-    `queue_number` is the number of the unit's queue in a `QueueTable`. `store_timestamp` is in milliseconds.
-    """
+class DispatchedUnits(ArrayRows):
+    """Consume queue units in log order; each attribute has one value for each unit."""
 
     queue_number: Int32s
     queue_offset: Int64s
@@ -57,16 +54,6 @@ class DispatchedUnits:
     store_size: Int32s
     tags_code: Int64s
     store_timestamp: Int64s
-
-    def take(self, indices: npt.NDArray[np.intp]) -> DispatchedUnits:
-        """The units at `indices`."""
-        return DispatchedUnits(**{name: values[indices] for name, values in vars(self).items()})
-
-    @staticmethod
-    def concatenate(parts: list[DispatchedUnits]) -> DispatchedUnits:
-        """The units of all parts, one part after the other. `parts` must not be empty."""
-        names = [field.name for field in fields(DispatchedUnits)]
-        return DispatchedUnits(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
 
 
 def has_unit(frames: Frames) -> npt.NDArray[np.bool_]:

@@ -123,9 +123,7 @@ CORRUPTION_REASONS = {
     ScanStatus.BAD_LENGTHS: "the lengths of body, topic and properties do not add up to the size",
 }
 
-RECORD, BLANK, ZEROS, MORE = int(ScanStatus.RECORD), int(ScanStatus.BLANK), int(ScanStatus.ZEROS), int(ScanStatus.MORE)
-BAD_SIZE, BAD_MAGIC, BAD_OFFSET = int(ScanStatus.BAD_SIZE), int(ScanStatus.BAD_MAGIC), int(ScanStatus.BAD_OFFSET)
-BAD_LENGTHS, STOP, FULL = int(ScanStatus.BAD_LENGTHS), int(ScanStatus.STOP), int(ScanStatus.FULL)
+RECORD, BLANK, ZEROS, MORE, BAD_SIZE, BAD_MAGIC, BAD_OFFSET, BAD_LENGTHS, STOP, FULL = map(int, ScanStatus)
 
 _BLOCK_SIZE = 64
 """Positions that a search checks together."""

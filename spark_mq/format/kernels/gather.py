@@ -19,10 +19,7 @@ from spark_mq.format.kernels.kernel import kernel
 
 @kernel
 def scatter_bytes(buffer: Bytes, starts: Int64s, lengths: Int32s, targets: Int64s, out: OutBytes) -> None:
-    """Copy the pieces `starts`, `lengths` of `buffer` to the positions `targets` of `out`.
-
-    The caller has checked that all pieces are in `buffer`, and all places in `out`.
-    """
+    """Copy the pieces `starts`, `lengths` of `buffer` to the positions `targets` of `out`."""
     for index in range(starts.size):
         copy_bytes(out, targets[index], buffer, starts[index], lengths[index])
 

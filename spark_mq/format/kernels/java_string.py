@@ -85,10 +85,7 @@ def hash_code(buffer: Bytes, start: int, length: int) -> int:
 
 @kernel
 def extend_hash(unsigned: int, buffer: Bytes, start: int, length: int) -> int:
-    """The hash of a text followed by these bytes; `unsigned` is the hash of the text.
-
-    Both hashes are modulo 2^32 and not negative.
-    """
+    """The hash of a text followed by these bytes; `unsigned` is the hash of the text."""
     position = start if start > 0 else 0  # an index that cannot be negative saves a test for each byte
     end = position + length
     while (

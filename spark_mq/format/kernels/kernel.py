@@ -47,10 +47,7 @@ KERNELS: list[Kernel] = []
 
 
 def kernel(function: Function) -> Function:
-    """The compiled `function`, which runs without the GIL and is cached if a cache is possible.
-
-    Every parameter has an annotation: `int`, `Frame`, `Frames`, or one of the types of `spark_mq.format.array_types`.
-    """
+    """The compiled `function`, which runs without the GIL and is cached if a cache is possible."""
     if getattr(config, "DISABLE_JIT", 0):
         return function
     KERNELS.append(Kernel(cast(FunctionType, function)))

@@ -79,10 +79,7 @@ def same_bytes(left: Bytes, left_start: int, right: Bytes, right_start: int, len
 
 @kernel
 def find_value(buffer: Bytes, start: int, length: int, name: Bytes) -> tuple[int, int]:
-    """Start and length of the value of property `name` in the properties at `start`; length -1 if there is none.
-
-    If the name is repeated, its last value counts.
-    """
+    """Start and length of the value of property `name` in the properties at `start`; length -1 if there is none."""
     value_start, value_length = 0, -1
     position = start if start > 0 else 0  # an index that cannot be negative saves a test for each byte
     end = position + length

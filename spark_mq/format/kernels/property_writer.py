@@ -48,8 +48,7 @@ class PropertyFault(IntEnum):
     """A key of a list of keys contains a space, which separates keys."""
 
 
-_NAME_SEPARATOR, _VALUE_SEPARATOR = int(PropertyFault.NAME_SEPARATOR), int(PropertyFault.VALUE_SEPARATOR)
-_EMPTY_NAME, _KEY_WITH_SPACE = int(PropertyFault.EMPTY_NAME), int(PropertyFault.KEY_WITH_SPACE)
+_, _NAME_SEPARATOR, _VALUE_SEPARATOR, _EMPTY_NAME, _KEY_WITH_SPACE = map(int, PropertyFault)
 
 
 @dataclass(frozen=True)
@@ -98,10 +97,7 @@ def write_properties(sources: PropertySources) -> tuple[Pieces, Int32s]:
 
 
 def replace_values(properties: Pieces, value_starts: Int64s, value_lengths: Int32s, replacements: Pieces) -> Pieces:
-    """The properties with one value of each message replaced, which is at these places of the buffer of `properties`.
-
-    A message whose replacement is NULL keeps its properties.
-    """
+    """The properties with the value at this place of each message replaced, unless its replacement is NULL."""
     out = empty_pieces(properties.size, properties.total() + replacements.total())
     arguments = [*arrays_of(properties), value_starts, value_lengths, *arrays_of(replacements), *arrays_of(out)]
     _replace_values(*arguments)

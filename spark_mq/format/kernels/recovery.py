@@ -82,12 +82,8 @@ class RecordCheck(IntEnum):
     """The record states an offset of another segment (`checkCommitLogOffsetOnRecover`, 5.5.0; not found here)."""
 
 
-RECORD, BLANK, ZEROS = int(RecordCheck.RECORD), int(RecordCheck.BLANK), int(RecordCheck.ZEROS)
-MORE, SHORT = int(RecordCheck.MORE), int(RecordCheck.SHORT)
-BAD_SIZE, BAD_MAGIC = int(RecordCheck.BAD_SIZE), int(RecordCheck.BAD_MAGIC)
-BAD_CRC, BAD_LENGTH, BAD_SUM = int(RecordCheck.BAD_CRC), int(RecordCheck.BAD_LENGTH), int(RecordCheck.BAD_SUM)
-BAD_PROPERTY, TOO_NEW = int(RecordCheck.BAD_PROPERTY), int(RecordCheck.TOO_NEW)
-FULL = int(RecordCheck.FULL)
+RECORD, BLANK, ZEROS, MORE, SHORT, BAD_SIZE, BAD_MAGIC, BAD_CRC, BAD_LENGTH, BAD_SUM, *_OTHERS = map(int, RecordCheck)
+BAD_PROPERTY, TOO_NEW, FULL, _ = _OTHERS
 
 _LEAST_SIZE = -(1 << 31) + 4
 """A size below it minus 4 overflows to a large number in Java."""
@@ -268,7 +264,7 @@ class PutResult(IntEnum):
     """The message gets a unit at the end of the queue, which is not its queue offset."""
 
 
-IGNORED, APPENDED, SHIFTED = int(PutResult.IGNORED), int(PutResult.APPENDED), int(PutResult.SHIFTED)
+IGNORED, APPENDED, SHIFTED = map(int, PutResult)
 
 
 @kernel

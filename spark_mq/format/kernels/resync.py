@@ -61,10 +61,7 @@ class ResyncCandidates:
         return int(reached), ScanStatus(status)
 
     def after(self, window_end: int) -> tuple[set[int], bool]:
-        """The candidates at or after the offset `window_end`, and whether there are candidates before it.
-
-        From a candidate before `window_end`, the scan is due at `window_end`.
-        """
+        """The candidates at or after the offset `window_end`, and whether there are candidates before it."""
         candidates = self._candidates[: self._count]
         return set(candidates[candidates >= window_end].tolist()), bool((candidates < window_end).any())
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from spark_mq.errors import OptionError
 from spark_mq.format.java_text import decode_utf8
@@ -22,7 +22,6 @@ from spark_mq.lifecycle.life.event import (
     EventKind,
     Step,
     body_of,
-    duration_text,
     numbered,
     record_event,
     text_properties,
@@ -39,9 +38,6 @@ from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.config_file import CONSUMER_OFFSETS
 from spark_mq.store.log.record_lookup import NoRecord
 from spark_mq.store.message_store import MessageStore
-
-if TYPE_CHECKING:
-    from spark_mq.lifecycle.traces import TraceEvent
 
 _CONSUMED = ("SubBefore", "SubAfter")
 _MAX_COPIES = 1_000
@@ -61,39 +57,20 @@ class TracedStep(Step):
 
 def traced_steps(record: Record, store: str) -> Iterator[TracedStep]:
     """The events in the body of a trace message. What cannot be read is left out."""
-    from spark_mq.lifecycle.traces import parse_trace_body  # few messages are traced
+    from spark_mq.lifecycle.traces import event_text, parse_trace_body  # few messages are traced
 
     for event in parse_trace_body(body_of(record) or b""):
         if event.problem is None and event.unique_key is not None:
             traced = record_event(
                 EventKind.TRACED,
                 record,
-                f"trace: {_traced_text(event)}",
+                f"trace: {event_text(event)}",
                 store,
                 timestamp=record.store_timestamp if event.event_millis is None else event.event_millis,
                 consumer_group=event.group_name if event.event_type in _CONSUMED else None,
             )
             keys = tuple(filter(None, (event.keys or "").split(" ")))
             yield TracedStep(traced, unique_key=event.unique_key, keys=keys)
-
-
-def _traced_text(event: TraceEvent) -> str:
-    producer = f"producer group {event.group_name}"
-    in_time = "" if event.cost_millis is None else f" in {duration_text(event.cost_millis)}"
-    if event.event_type == "Pub":
-        done = "sent it" if event.is_success else "could not send it"
-        return f"{producer} {done} to {event.topic}{in_time}"
-    if event.event_type == "SubBefore":
-        again = f", retry {event.retry_times}" if event.retry_times else ""
-        return f"a consumer of group {event.group_name} began to consume it{again}"
-    if event.event_type == "SubAfter":
-        who = "the consumer" if event.group_name is None else f"group {event.group_name}"
-        returned = "" if event.return_type in (None, "SUCCESS") else f" ({event.return_type})"
-        return f"{who} {'consumed it' if event.is_success else 'failed to consume it'}{in_time}{returned}"
-    if event.event_type == "EndTransaction":
-        asked = ", when the broker asked" if event.is_from_check else ""
-        return f"{producer} ended the transaction: {event.transaction_state}{asked}"
-    return f"{producer} {'recalled it' if event.is_success else 'could not recall it'}"
 
 
 @dataclass(frozen=True)

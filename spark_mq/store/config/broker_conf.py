@@ -53,36 +53,21 @@ def _logical_lines(text: str) -> list[str]:
 
 def _split_line(line: str) -> tuple[str, str]:
     """The name and the value of a logical line, with their escapes."""
-    index = 0
-    while index < len(line) and line[index] not in "=: \t\f":
-        index += 2 if line[index] == "\\" else 1
-    name, rest = line[:index], line[index:].lstrip(" \t\f")
-    if rest[:1] in ("=", ":"):
-        rest = rest[1:].lstrip(" \t\f")
-    return name, rest
+    name = re.match(r"(?:\\.?|[^\\=: \t\f])*", line)[0]  # type: ignore[index]
+    rest = line[len(name) :].lstrip(" \t\f")
+    return name, rest[1:].lstrip(" \t\f") if rest[:1] in ("=", ":") else rest
 
 
 def _unescape(text: str) -> str:
-    pieces: list[str] = []
-    index = 0
-    while index < len(text):
-        character = text[index]
-        if character == "\\" and index + 1 < len(text):
-            index += 1
-            character = text[index]
-            if character == "u":
-                character, index = _code_unit(text[index + 1 : index + 5]), index + 4
-            else:
-                character = _ESCAPES.get(character, character)
-        pieces.append(character)
-        index += 1
-    return "".join(pieces)
+    def unescaped(found: re.Match[str]) -> str:
+        digits, character = found.groups()
+        if digits is None:
+            return _ESCAPES.get(character, character)
+        if not re.fullmatch("[0-9A-Fa-f]{4}", digits):
+            raise ValueError(f"malformed \\u{digits}")
+        return chr(int(digits, 16))
 
-
-def _code_unit(digits: str) -> str:
-    if not re.fullmatch("[0-9A-Fa-f]{4}", digits):
-        raise ValueError(f"malformed \\u{digits}")
-    return chr(int(digits, 16))
+    return re.sub(r"(?s)\\(?:u(.{0,4})|(.))", unescaped, text)
 
 
 @dataclass(frozen=True)

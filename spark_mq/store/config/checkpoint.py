@@ -107,21 +107,9 @@ class Checkpoint:
         """The store time up to which log and queues are certainly flushed (`StoreCheckpoint.getMinTimestamp`@5.3.3)."""
         return max(0, min(self.physic_msg_timestamp, self.logics_msg_timestamp) - _MARGIN_MILLIS)
 
-    @property
-    def min_timestamp_index(self) -> int:
-        """The same for log, queues and index (`StoreCheckpoint.getMinTimestampIndex`@5.3.3)."""
-        return min(self.min_timestamp, self.index_msg_timestamp)
-
     def encode(self) -> bytes:
         """The content of the file, 4096 bytes."""
-        values = (
-            self.physic_msg_timestamp,
-            self.logics_msg_timestamp,
-            self.index_msg_timestamp,
-            self.master_flushed_offset,
-            self.confirm_phy_offset,
-            self.logics_physical_offset,
-        )
+        *values, _ = vars(self).values()
         written = _WRITTEN.pack(_WRITTEN_MARK, self.written_end) if self.written_end else b""
         return _FIELDS.pack(*values).ljust(_WRITTEN_AT, b"\0") + written.ljust(_WRITTEN.size, b"\0")
 
@@ -141,10 +129,7 @@ def checkpoint_problem(store: Location) -> str | None:
 
 
 def lost_end(store: Location, newest_timestamp: int) -> str | None:
-    """Why the end of the log can be lost; None if it is there.
-
-    A broker writes the store time of the last flushed message into `checkpoint` (`StoreCheckpoint`@5.3.3).
-    """
+    """Why the end of the log can be lost; None if it is there."""
     if not (store / CHECKPOINT).is_file:
         return "there is no file checkpoint, which would show whether the end of the log is lost"
     flushed = Checkpoint.load(store).physic_msg_timestamp

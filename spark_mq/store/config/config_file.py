@@ -61,10 +61,7 @@ def is_topic_name(topic: str) -> bool:
 
 
 def new_topic_fault(topic: str) -> str | None:
-    """Why a broker takes no message for `topic`, as the end of a sentence; None if it does.
-
-    Topics of a broker's own are allowed.
-    """
+    """Why a broker takes no message for `topic`, as the end of a sentence; None if it does."""
     if not topic:
         return "is empty"
     if not _CHARACTERS.fullmatch(topic):

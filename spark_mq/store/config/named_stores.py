@@ -57,10 +57,7 @@ def is_pattern(path: str) -> bool:
 
 
 def matching_stores(pattern: str) -> list[str]:
-    """The paths of the folders that match a pattern and have a folder `commitlog`, sorted.
-
-    A name that begins with a dot matches only a pattern that begins with one, as in a shell.
-    """
+    """The paths of the folders that match a pattern and have a folder `commitlog`, sorted."""
     found = sorted({uri for one in _without_braces(pattern) for uri in _matching(one)})
     if not found:
         raise StoreNotFoundError(

@@ -203,10 +203,7 @@ def _rocksdb_store(store: Location) -> tuple[Location, frozenset[str]] | None:
 
 
 def topics_with_attribute(store: Location, name: str, value: str) -> frozenset[str]:
-    """The topics whose attribute `name` is `value` in `config/topics.json` (`TopicAttributes`@5.3.3).
-
-    No topic if the file is missing, is not readable, or is in RocksDB.
-    """
+    """The topics whose attribute `name` is `value` in `config/topics.json` (`TopicAttributes`@5.3.3)."""
 
     def with_attribute(content: dict[str, Any]) -> frozenset[str]:
         return frozenset(

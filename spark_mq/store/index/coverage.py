@@ -8,7 +8,7 @@ file covers its first or last message only if each key of the message has an ent
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice, pairwise, takewhile
 
@@ -21,10 +21,10 @@ from spark_mq.io.file_reader import FileReaders, read_together
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.index.folder import IndexFileInfo, files_in_time, index_files, index_layout
+from spark_mq.store.log.commit_log import CLOCK_TOLERANCE_MILLIS
 from spark_mq.store.log.log_range import LiveEnd, LogRange, between, next_record
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.log.scan import WithKey
-from spark_mq.store.log.splits import CLOCK_TOLERANCE_MILLIS
 
 _MAX_KEYS = 1 << 15
 """More keys than the properties of a message can contain."""
@@ -36,66 +36,8 @@ _TRIES = 3
 
 
 @dataclass(frozen=True)
-class CheckedFile:
-    """A valid index file: `IndexedRange` without the open file."""
-
-    name: str
-    size: int
-    modified: int
-    header: IndexHeader
-    start: int
-    stop: int
-
-
-@dataclass(frozen=True)
-class CheckedIndex:
-    """The valid files that the look-ups of one time range need; it can be pickled."""
-
-    layout: IndexLayout
-    files: tuple[CheckedFile, ...]
-    log: LogRange
-
-    @classmethod
-    def of(cls, window: IndexedWindow, layout: IndexLayout) -> CheckedIndex:
-        """What was found out for a time range."""
-        return cls(layout, tuple(_checked_file(span) for span in window.spans), window.log)
-
-    def window(self, coverage: IndexCoverage) -> IndexedWindow:
-        """The same files in this process.
-
-        A file that has another size or time now is checked again, and one that is gone is left out: then its part of
-        the log is read.
-        """
-        infos = {info.name: info for info in coverage.infos}
-        spans = [_span(file, infos, coverage) for file in self.files]
-        return IndexedWindow(tuple(_in_order([span for span in spans if span is not None])), self.log)
-
-
-def _checked_file(span: IndexedRange) -> CheckedFile:
-    return CheckedFile(span.info.name, span.info.size, span.info.modified, span.header, span.start, span.stop)
-
-
-def _span(file: CheckedFile, infos: Mapping[str, IndexFileInfo], coverage: IndexCoverage) -> IndexedRange | None:
-    info = infos.get(file.name)
-    if info is None:
-        return None
-    if (info.size, info.modified) != (file.size, file.modified):
-        return coverage.covered_range(info)
-    return IndexedRange(info, coverage.index_file(info), file.header, file.start, file.stop)
-
-
-def _in_order(spans: Sequence[IndexedRange]) -> list[IndexedRange]:
-    """The files without those that begin before the file before them ends."""
-    kept: list[IndexedRange] = []
-    for span in spans:
-        if not kept or span.header.begin_commit_log_offset >= kept[-1].header.end_commit_log_offset:
-            kept.append(span)
-    return kept
-
-
-@dataclass(frozen=True)
 class IndexedRange:
-    """A valid index file, and the range of the log that it covers.
+    """A valid index file with its header when it was checked, and the range of the log that it covers.
 
     Attributes:
         start: The commit log offset of the first record whose keys are all in this file or in the file next to it.
@@ -104,7 +46,6 @@ class IndexedRange:
     """
 
     info: IndexFileInfo
-    file: IndexFile
     header: IndexHeader
     start: int
     stop: int
@@ -112,7 +53,7 @@ class IndexedRange:
 
 @dataclass(frozen=True)
 class IndexedWindow:
-    """The valid index files that a time range needs."""
+    """The valid index files that a time range needs, in order, and the part of the live log that can have messages."""
 
     spans: tuple[IndexedRange, ...]
     log: LogRange
@@ -126,13 +67,40 @@ class IndexedWindow:
 
 
 @dataclass(frozen=True)
+class CheckedIndex:
+    """The valid files that the look-ups of one time range need, for another process."""
+
+    layout: IndexLayout
+    spans: tuple[IndexedRange, ...]
+    log: LogRange
+
+    def window(self, coverage: IndexCoverage) -> IndexedWindow:
+        """The same files in this process."""
+        infos = {info.name: info for info in coverage.infos}
+        spans: list[IndexedRange] = []
+        for known in self.spans:
+            info = infos.get(known.info.name)
+            if info is None:
+                continue
+            is_same = (info.size, info.modified) == (known.info.size, known.info.modified)
+            span = replace(known, info=info) if is_same else coverage.covered_range(info)
+            if span is not None and (not spans or _follows(span, spans[-1])):
+                spans.append(span)
+        return IndexedWindow(tuple(spans), self.log)
+
+
+@dataclass(frozen=True)
 class _ValidIndexFile:
     """A file that agrees with the log; `edges` has the key hashes of its first and last message, by offset."""
 
     info: IndexFileInfo
-    file: IndexFile
     header: IndexHeader
     edges: dict[int, set[int]]
+
+
+def _follows(file: IndexedRange | _ValidIndexFile, before: IndexedRange | _ValidIndexFile) -> bool:
+    """Whether a file does not begin before the file before it ends."""
+    return file.header.begin_commit_log_offset >= before.header.end_commit_log_offset
 
 
 class IndexCoverage:
@@ -195,17 +163,14 @@ class IndexCoverage:
 
     def index_file(self, info: IndexFileInfo) -> IndexFile:
         """The file, which is not checked."""
-        location = info.location
-        return IndexFile(
-            str(location), self.layout, lambda position, length: self._files.read(location, position, length)
-        )
+        return info.opened(self.layout, self._files)
 
     def _window(self, first: int, stop: int) -> IndexedWindow:
         """The files from `first` to before `stop`, both of which end the time range if they are not all files."""
         count = len(self.infos)
-        valid = self._valid_files(first, min(stop + 1, count))
-        if valid is None:  # the files are not in the order of their names, which the choice relies on
-            first, stop = 0, count
+        valid = self._all_valid(first, min(stop + 1, count))
+        if not all(_follows(file, before) for before, file in pairwise(valid)):
+            first, stop = 0, count  # the choice relies on the order of the names
             valid = self._in_order(self._all_valid(0, count))
         late = self._open(stop) if stop < count else None
         entries: dict[int, set[int]] = {}
@@ -253,20 +218,12 @@ class IndexCoverage:
             start = next_record(records, start)
         if stop >= records.min_offset and self._has_all_keys(stop, entries[stop]):
             stop = next_record(records, stop)
-        return IndexedRange(valid.info, valid.file, header, start, min(stop, self._live_end.certain))
+        return IndexedRange(valid.info, header, start, min(stop, self._live_end.certain))
 
     def _has_all_keys(self, offset: int, hashes: set[int]) -> bool:
         record = self._records.record(offset)
         topic = decode_utf8(record.topic)
         return all(WithKey(topic, key).key_hash in hashes for key in record_keys(record))
-
-    def _valid_files(self, first: int, stop: int) -> list[_ValidIndexFile] | None:
-        """The valid files from `first` to before `stop`; None if some files were left out, and these contradict."""
-        valid = self._all_valid(first, stop)
-        is_in_order = all(
-            one.header.end_commit_log_offset <= two.header.begin_commit_log_offset for one, two in pairwise(valid)
-        )
-        return valid if is_in_order else None
 
     def _all_valid(self, first: int, stop: int) -> list[_ValidIndexFile]:
         unopened = [info for info in self.infos[first:stop] if info.name not in self._opened]
@@ -295,8 +252,8 @@ class IndexCoverage:
         """The files without those that begin before the file before them ends."""
         kept: list[_ValidIndexFile] = []
         for file in files:
-            if kept and file.header.begin_commit_log_offset < kept[-1].header.end_commit_log_offset:
-                self._add_problem(f"{file.file.name}: begins before the file before it ends")
+            if kept and not _follows(file, kept[-1]):
+                self._add_problem(f"{file.info.location}: begins before the file before it ends")
             else:
                 kept.append(file)
         return kept
@@ -335,7 +292,7 @@ class IndexCoverage:
                 if attempt == _TRIES - 1 or file.header() == header:
                     raise
             else:
-                return _ValidIndexFile(info, file, header, edges)
+                return _ValidIndexFile(info, header, edges)
         raise AssertionError("the last try returns or raises")
 
     def _edges(self, file: IndexFile, header: IndexHeader) -> dict[int, set[int]]:

@@ -1,15 +1,13 @@
-"""The index files that a store has: `index/<17 digits>`, by name (`IndexService.load`@5.3.3), and where they end.
+"""The index files that a store has, `index/<17 digits>`, by name (`IndexService.load`@5.3.3); and where they end.
+
+A name is the time at which the broker created the file, `yyyyMMddHHmmssSSS` in the broker's zone
+(`IndexService.getAndCreateLastIndexFile`, `UtilAll.timeMillisToHumanString`@5.3.3), so the first message of the file
+was stored before. A rebuilt file is named after the store time of its first message. Names and headers are only hints:
+they can be damaged, and a broker that dispatches its log again creates files much later. So `coverage` checks the files
+at both ends of a time range before it leaves out the others.
 
 An index can have only some keys of its last message, if the broker was killed between two of them. Or it has them
 twice: a recovery puts the keys of the last message again (`IndexService.buildIndex`@5.3.3 compares with <).
-
-(`IndexService.getAndCreateLastIndexFile`, `UtilAll.timeMillisToHumanString`@5.3.3.) The order of the names is the order
-of the files. A rebuilt file is named after the store time of its first message: a broker would have created the file at
-that time.
-
-A name is the time at which the broker created the file, so the first message of the file was stored before. Both are
-only hints: a name or a header can be damaged, and a broker that dispatches its log again creates files much later. So
-`coverage` checks the files at both ends of the range before it leaves out the others.
 """
 
 from __future__ import annotations
@@ -17,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from functools import partial
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
@@ -36,12 +35,13 @@ from spark_mq.format.index_file import (
     IndexLayout,
     decode_header,
 )
+from spark_mq.format.index_query import IndexFile
 from spark_mq.format.timestamp import EPOCH
-from spark_mq.io.file_reader import FileReader
+from spark_mq.io.file_reader import FileReader, FileReaders
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import NOTHING_TELLS, BrokerConf, Sourced
 from spark_mq.store.config.store_paths import INDEX
-from spark_mq.store.log.splits import CLOCK_TOLERANCE_MILLIS
+from spark_mq.store.log.commit_log import CLOCK_TOLERANCE_MILLIS
 
 BeginOf = Callable[[int], int | None]
 """The begin time in the header of a file, by the file's index; None if the header cannot be read."""
@@ -98,10 +98,7 @@ def _first_created_from(names: Sequence[str], zone: tzinfo, time: int) -> int:
 
 
 def _first_begun_from(begin_of: BeginOf, time: int, start: int, count: int) -> int:
-    """The index of the first file from `start` on whose header has a begin time of `time` or later.
-
-    The steps from `start` on double: names are nearly always right.
-    """
+    """The index of the first file from `start` on whose header has a begin time of `time` or later."""
 
     def is_before(index: int) -> bool:
         found = begin_of(index)
@@ -264,6 +261,10 @@ class IndexFileInfo:
         with FileReader(self.location) as file:
             return decode_header(file.read(0, HEADER_SIZE), layout, str(self.location))
 
+    def opened(self, layout: IndexLayout, files: FileReaders) -> IndexFile:
+        """The file for look-ups, which is not checked."""
+        return IndexFile(str(self.location), layout, partial(files.read, self.location))
+
     def stored_header(self) -> IndexHeader:
         """The file's header as it is stored, without a check; zeros if the file is too short for one."""
         with FileReader(self.location) as file:
@@ -310,10 +311,7 @@ def find_index_layout(store: Location, conf: BrokerConf) -> Sourced[IndexLayout]
 
 
 def check_layout_is_known(store: Location, conf: BrokerConf) -> None:
-    """Raise `OptionError` if neither the broker's settings nor a file tell the slots and entries of index files.
-
-    A broker with other settings finds nothing in a file that was made with the defaults, and does not notice it.
-    """
+    """Raise `OptionError` if neither the broker's settings nor a file tell the slots and entries of index files."""
     if find_index_layout(store, conf).source == NOTHING_TELLS:
         raise OptionError(
             f"{store / INDEX}: no file there shows the slots and entries of the broker's index files: give "
@@ -333,10 +331,7 @@ def _layout_of_full_files(files: Sequence[IndexFileInfo]) -> IndexLayout | None:
 
 
 def newest_layout(files: Sequence[IndexFileInfo]) -> IndexLayout | None:
-    """The layout of the newest of a store's files, by its size or by the file before it; None if they do not show it.
-
-    Unlike `find_index_layout` this reads at most one file, so it does not notice that older files have another layout.
-    """
+    """The layout of the newest file, as its size or the file before it shows; None if they do not show it."""
     newest = files[-1]
     if newest.size == IndexLayout().file_size:
         return IndexLayout()

@@ -10,10 +10,6 @@ If a file is not valid when it is opened (`coverage`) or during a look-up, `prob
 is read instead. A look-up cannot notice one kind of damage: if a slot, or the pointer of an entry, became zero or
 points to an older entry of the same slot, entries are skipped without a trace. `check` finds such damage, and reads
 whole files for it (`format.index_query`). An entry that a whole file lacks is found only by `spark-mq verify`.
-
-A broker returns what its index files say: at most `maxMsgsNumBatch` messages (64), those of other keys with the same
-hash among them, for times in whole seconds, and nothing that its index files lack. The rule is the same in 4.9.7 and
-5.3.3. A broker repeats a look-up of which no message is in the log, up to three times, with the same result.
 """
 
 from __future__ import annotations
@@ -24,9 +20,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Self
 
 from spark_mq.errors import CorruptIndexError, CorruptLogError
-from spark_mq.format.dispatch import record_keys, record_tags_key, tags_key
+from spark_mq.format.dispatch import record_keys, record_tags_key
 from spark_mq.format.index_file import IndexHeader
-from spark_mq.format.index_query import Entry, IndexFile, query_offset, walk_slot
+from spark_mq.format.index_query import Entry, IndexFile, walk_slot
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.record import HEAD_SIZE, Record, read_store_timestamp
 from spark_mq.format.timestamp import EARLIEST_MILLIS, LATEST_MILLIS
@@ -34,12 +30,11 @@ from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.index.coverage import CheckedIndex, IndexCoverage, IndexedRange, IndexedWindow
-from spark_mq.store.index.folder import IndexFileInfo, index_files, index_layout
-from spark_mq.store.log.log_range import LogRange, between
+from spark_mq.store.log.commit_log import CLOCK_TOLERANCE_MILLIS
+from spark_mq.store.log.log_range import LiveEnd, LogRange, between
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.log.scan import SHORT_RANGE, WithKey, scan, splits_of
 from spark_mq.store.log.segment_files import MAX_OFFSET
-from spark_mq.store.log.splits import CLOCK_TOLERANCE_MILLIS
 
 if TYPE_CHECKING:
     from spark_mq.format.array_types import Int32s, Int64s
@@ -76,42 +71,7 @@ class BrokerAnswer:
     unreadable: tuple[int, ...]
 
 
-def broker_answer(
-    store: Location,
-    conf: BrokerConf,
-    files: FileReaders,
-    find_record: Callable[[int], Record | None],
-    topic: str,
-    key: str,
-    max_num: int,
-    begin: int,
-    end: int,
-    index_type: IndexType = IndexType.KEY,
-) -> BrokerAnswer:
-    """The answer of a broker that runs on the store."""
-    layout = index_layout(store, conf)
-
-    def index_file(info: IndexFileInfo) -> IndexFile:
-        layout.check_file_size(info.size, str(info.location))
-        return IndexFile(
-            str(info.location), layout, lambda position, length: files.read(info.location, position, length)
-        )
-
-    opened = [index_file(info) for info in index_files(store)]
-    key = tags_key(key) if index_type == IndexType.TAG else key
-    stored_topic, stored_key = topic.encode("utf-8", "replace"), key.encode("utf-8", "replace")
-    found = query_offset(opened, stored_topic, stored_key, max_num, begin, end, conf.max_msgs_num_batch)
-    offsets = sorted(found.commit_log_offsets)
-    records = [(offset, find_record(offset)) for offset in offsets]
-    return BrokerAnswer(
-        tuple(record for _, record in records if record is not None),
-        found.index_last_update_timestamp if offsets else 0,
-        found.index_last_update_commit_log_offset if offsets else 0,
-        tuple(dict.fromkeys(offset for offset, record in records if record is None)),
-    )
-
-
-class KeyIndex:
+class KeyIndex(IndexCoverage):
     """The index of one store.
 
     `problems` describes the damage of files that are not used; look-ups can add to it, and files are opened when a
@@ -122,36 +82,36 @@ class KeyIndex:
     def __init__(
         self,
         store: Location,
+        conf: BrokerConf,
+        files: FileReaders,
         records: RecordLookup,
-        log_end: int,
-        coverage: IndexCoverage,
+        live_end: LiveEnd,
+        find_log_end: Callable[[], int],
+        check: bool = False,
         checked: CheckedIndex | None = None,
     ) -> None:
-        """Look up in the files of a store."""
+        """List the index files. `checked` is what another process found out for the time range of all look-ups."""
+        layout = None if checked is None else checked.layout
+        super().__init__(store, conf, files, records, live_end, find_log_end, check, layout)
         self._store = store
-        self._records = records
-        self._log_end = log_end
         self._scanned: set[LogRange] = set()
         self._tables: dict[LogRange, KeyTable] = {}
-        self._coverage = coverage
-        self._window = None if checked is None else checked.window(coverage)
-        self.problems = coverage.problems
+        self._only = None if checked is None else checked.window(self)
         self.look_up_problems: list[str] = []
 
     @property
     def parts(self) -> Sequence[IndexedRange | LogRange]:
         """All parts of the log in its order: files, and ranges of the log that no file covers."""
-        return self.window(None, None).parts
+        return self.window().parts
 
-    def window(self, begin: int | None, end: int | None) -> IndexedWindow:
+    def window(self, begin: int | None = None, end: int | None = None) -> IndexedWindow:
         """The files of a look-up in a range of store times, and the part of the log that can have its messages."""
-        if self._window is not None:
-            return self._window
-        return self._coverage.window(begin, end)
+        return self._only or super().window(begin, end)
 
     def checked(self, begin: int | None, end: int | None) -> CheckedIndex:
         """The files of a look-up in a range of store times, for another process."""
-        return CheckedIndex.of(self.window(begin, end), self._coverage.layout)
+        window = self.window(begin, end)
+        return CheckedIndex(self.layout, window.spans, window.log)
 
     def find_messages(
         self, topic: str, key: str, begin: int | None = None, end: int | None = None, beside: Sequence[LogRange] = ()
@@ -172,9 +132,9 @@ class KeyIndex:
         met = hits = 0
         for part in self.window(begin, end).parts:
             if isinstance(part, IndexedRange):
+                file = self.index_file(part.info)
                 try:
-                    header = part.file.header()
-                    for entry in walk_slot(part.file, header, key_hash, part.file.newest_entry(key_hash)):
+                    for entry in walk_slot(file, file.header(), key_hash, file.newest_entry(key_hash)):
                         met += 1
                         hits += entry.key_hash == key_hash
                 except CorruptIndexError:
@@ -214,7 +174,7 @@ class KeyIndex:
                             continue
                         if any(offset in log_range for log_range in beside):
                             continue
-                        _check_place(part.file, part.header, entry)
+                        _check_place(self.index_file(part.info), part.header, entry)
                         record = self._record(part, offset, key_hash)
                         done.add(offset)
                         if row_filter.matches(record):
@@ -222,7 +182,7 @@ class KeyIndex:
                     stop = min([stop, *done])
                     continue
                 except CorruptIndexError as error:
-                    self._add_problem(str(error))
+                    self._add_look_up_problem(str(error))
             # All of it, not only what comes after the entries that were good: one can be where another should be.
             uncovered = between([(other.start, other.stop) for other in beside], part.start, stop)
             for log_range in reversed(uncovered):
@@ -233,10 +193,7 @@ class KeyIndex:
             stop = part.start
 
     def _scan(self, log_range: LogRange, row_filter: WithKey, begin: int | None, end: int | None) -> list[int]:
-        """The offsets of messages that can have the key, ascending.
-
-        The second look-up in the same long range reads all its keys into a table: more look-ups will follow.
-        """
+        """The offsets of messages that can have the key, ascending."""
         if log_range in self._tables:
             return self._tables[log_range].offsets(row_filter.key_hash)
         if log_range in self._scanned and SHORT_RANGE < log_range.size <= MAX_TABLE_RANGE:
@@ -246,7 +203,7 @@ class KeyIndex:
         parts = scan(self._store, self._records, log_range, row_filter, begin, end)
         return [part.commit_log_offset for part in parts if isinstance(part, Record)]
 
-    def _add_problem(self, problem: str) -> None:
+    def _add_look_up_problem(self, problem: str) -> None:
         if problem not in self.problems:
             self.problems.append(problem)
             self.look_up_problems.append(problem)
@@ -259,7 +216,7 @@ class KeyIndex:
         Entries whose messages were certainly stored outside `begin` to `end` are left out, but they are followed, too:
         what comes later shows whether the chain is in order. Raises `CorruptIndexError`.
         """
-        file, first = span.file, span.header.begin_commit_log_offset
+        file, first = self.index_file(span.info), span.header.begin_commit_log_offset
         newest = file.newest_entry(key_hash)
         # A file that is not full may have grown since; the slot is read first, as the broker writes it last but one.
         header = span.header if span.header.is_full(file.layout) else file.header()
@@ -292,8 +249,8 @@ class KeyIndex:
         stored = read_store_timestamp(head, entry.commit_log_offset)
         if stored is None or min(max(stored - begin_timestamp, 0) // 1000, _MAX_SECONDS) != entry.time_difference:
             raise CorruptIndexError(
-                f"{span.file.name}: entry {entry.number} has time difference {entry.time_difference}, its record at "
-                f"{entry.commit_log_offset} was stored at {stored}"
+                f"{span.info.location}: entry {entry.number} has time difference {entry.time_difference}, its record "
+                f"at {entry.commit_log_offset} was stored at {stored}"
             )
 
     def _record(self, span: IndexedRange, offset: int, key_hash: int) -> Record:
@@ -301,21 +258,18 @@ class KeyIndex:
         try:
             record = self._records.record(offset)
         except CorruptLogError as error:
-            raise CorruptIndexError(f"{span.file.name}: an entry points to no record: {error}") from error
+            raise CorruptIndexError(f"{span.info.location}: an entry points to no record: {error}") from error
         topic = decode_utf8(record.topic)
         keys = [*record_keys(record), record_tags_key(record) or ""]
         if not any(WithKey(topic, key).key_hash == key_hash for key in keys):
             raise CorruptIndexError(
-                f"{span.file.name}: an entry points to the message at {offset}, which has no such key"
+                f"{span.info.location}: an entry points to the message at {offset}, which has no such key"
             )
         return record
 
 
 def _check_place(file: IndexFile, header: IndexHeader, entry: Entry) -> None:
-    """Raise `CorruptIndexError` where the entries beside this one are not in the order of the log with it.
-
-    An entry that points to another message of its key is told by that alone.
-    """
+    """Raise `CorruptIndexError` where the entries beside this one are not in the order of the log with it."""
     before = file.entry(entry.number - 1).commit_log_offset if entry.number > 1 else -1
     is_last = entry.number + 1 >= header.next_entry
     after = MAX_OFFSET if is_last else file.entry(entry.number + 1).commit_log_offset

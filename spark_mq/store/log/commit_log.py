@@ -1,26 +1,191 @@
-"""The commit log of a store: its segments, where its data end, and ranges of bytes of a segment.
+"""The commit log of a store: its segments, where its data end, and its splits. Plain Python: it runs while Spark plans.
 
 `commitlog/` contains segments (the broker's "mapped files") of one size, 1 GiB by default. The name of a segment is the
 commit log offset of its first byte, with 20 digits. Sizes are those of the files. Zeros follow the last record: a
 broker creates a segment in its full size, and the next one or two in advance (`AllocateMappedFileService`@5.3.3).
+
+A split owns the records and corrupt ranges that start in it; `split_reader` reads it. Store times grow along the log,
+unless a broker's clock was set back. This module assumes that a clock is set back by at most `CLOCK_TOLERANCE_MILLIS`.
+So if a record was stored later than a time by more than this tolerance, all records after it were stored later than
+that time. If a record was stored earlier by more than this, all records before it were.
+
+While Spark plans, one record of each segment is read, the first. A body cannot pretend to be this record, because the
+record starts at the segment's start. But its time can be damaged, so one record alone never decides. A segment is early
+if the first records of two segments after it are early. A segment is late if its own first record and that of a
+segment before it are late. All segments further on that side must agree, so that a clock that was set back for good is
+noticed.
+
+The segments at the edges of the time range can contain splits that are outside it. Such splits are marked, and
+`split_reader` checks more of their records.
+
+The end of an `OffsetRange` was the live end once, or is a boundary before it. So all records before it are live, and
+splits are read in the same way in every segment, including the last. Segments can expire, so a range can lack bytes.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Self
 
 import numpy as np
 
 from spark_mq.errors import CorruptLogError
 from spark_mq.format.array_types import Bytes
-from spark_mq.io.file_reader import OpenFile
+from spark_mq.format.record import HEAD_SIZE, read_store_timestamp
+from spark_mq.format.timestamp import EARLIEST_MILLIS, LATEST_MILLIS
+from spark_mq.io.file_reader import FileReader, OpenFile
 from spark_mq.io.location import Location
 from spark_mq.io.remote_file import READ_SIZE
 from spark_mq.store.config.store_paths import COMMIT_LOG
 from spark_mq.store.log.segment_files import MISSING, CorruptRange, SegmentFile, find_data_end, list_segment_files
+
+EXPIRED = "EXPIRED"
+"""The code of a range before the log's first segment."""
+CLOCK_TOLERANCE_MILLIS = 60_000
+"""Milliseconds by which a broker's clock may be set back without a record being missed."""
+DEFAULT_SPLIT_SIZE = 128 << 20
+
+
+@dataclass(frozen=True)
+class OffsetRange:
+    """The commit log offsets from `start` to `end` (not included), in the files that existed when it was listed."""
+
+    start: int
+    end: int
+    segments: tuple[Segment, ...]
+    """The segments that contain a part of the range. `is_last` of each is False: the range has a known end."""
+    missing: tuple[CorruptRange, ...]
+    """The parts of the range that no segment contains."""
+    stray: tuple[CorruptRange, ...] = ()
+    """The files that have the name of a segment, but are not one; they do not belong to any range."""
+
+    @property
+    def missing_bytes(self) -> int:
+        """Bytes of the range that no segment contains."""
+        return sum(missing.length for missing in self.missing)
+
+    def splits(self, split_size: int, is_start_known: bool = True, is_end_known: bool = True) -> list[Split]:
+        """The splits of the range, of at most `split_size` bytes.
+
+        Args:
+            is_start_known: Whether the range starts at a boundary. The task that reads the first split checks this. If
+                False, the range owns the records that start in it.
+        """
+        splits = []
+        for segment in self.segments:
+            first, stop = max(self.start - segment.base, 0), min(self.end - segment.base, segment.size)
+            for start in range(first, stop, split_size):
+                split_stop = min(start + split_size, stop)
+                begins = is_start_known and start == first
+                ends = is_start_known and is_end_known and segment.base + split_stop == self.end
+                splits.append(Split(segment, start, split_stop, is_start_known=begins, is_stop_known=ends))
+        return splits
+
+
+def list_offset_range(store: Location, start: int, end: int) -> OffsetRange:
+    """The range in the files that the store has now. Raises `StoreNotFoundError` if the path is not a store."""
+    listed, folder = list_segment_files(store), store / COMMIT_LOG
+    files = listed.within(folder)
+    segments, missing, reached = [], [], start
+    for file in files:
+        if start < file.end_offset and file.base < end:
+            missing += _missing(folder, reached, file.base, EXPIRED if file is files[0] else MISSING)
+            segments.append(Segment.whole(file))
+            reached = file.end_offset
+    missing += _missing(folder, reached, end, MISSING if files and files[0].base < end else EXPIRED)
+    return OffsetRange(start, end, tuple(segments), tuple(missing), listed.stray)
+
+
+def _missing(folder: Location, start: int, end: int, code: str) -> list[CorruptRange]:
+    if start >= end:
+        return []
+    reason = "the segment expired before it was read" if code == EXPIRED else "no segment contains these bytes"
+    return [CorruptRange(str(folder / f"{start:020d}"), start, end - start, code, reason)]
+
+
+def within_time(splits: Sequence[Split], start: int | None, end: int | None) -> list[Split]:
+    """The splits that can contain records stored from `start` to `end` (milliseconds, both included; None is open).
+
+    `splits` must be in the order of the log. Splits at the edges of the time range get a `skip_before` and a
+    `skip_after`, except in the last segment, whose splits are scanned from the segment's start anyway.
+    """
+    if start is None and end is None:
+        return list(splits)
+    skip_before = EARLIEST_MILLIS if start is None else start - CLOCK_TOLERANCE_MILLIS
+    skip_after = LATEST_MILLIS if end is None else end + CLOCK_TOLERANCE_MILLIS
+    segments = {split.segment.base: split.segment for split in splits}
+    times = [(base, time) for base, segment in segments.items() if (time := _first_store_time(segment)) is not None]
+    early = [base for base, _ in takewhile(lambda look: look[1] < skip_before, times)]
+    late = [base for base, _ in takewhile(lambda look: look[1] > skip_after, reversed(times))]
+    kept = []
+    for split in splits:
+        segment = split.segment
+        is_early = len(early) >= 2 and early[-2] >= segment.end_offset
+        is_late = len(late) >= 2 and late[-2] <= segment.base
+        if is_early or is_late:
+            continue
+        begins_early = not segment.is_last and bool(early) and early[-1] >= segment.base
+        ends_late = not segment.is_last and bool(late) and late[-1] <= segment.end_offset
+        kept.append(
+            replace(
+                split, skip_before=skip_before if begins_early else None, skip_after=skip_after if ends_late else None
+            )
+        )
+    return kept
+
+
+def _first_store_time(segment: Segment) -> int | None:
+    """The store time of the record at the segment's start; None if there is none."""
+    with FileReader(segment.location) as file:
+        return read_store_timestamp(file.read(0, min(HEAD_SIZE, segment.size)), segment.base)
+
+
+@dataclass(frozen=True)
+class Split:
+    """The records of `segment` that start at position `start` or later, and before `stop`.
+
+    Attributes:
+        skip_before: A reader may skip the split if a sample shows that all its records were stored before this time
+            (milliseconds). None disables the check.
+        is_start_known: Whether `start` was a boundary when the split was planned: a record, a blank or a corrupt range
+            started there. The broker can have truncated and rewritten its log since.
+    """
+
+    segment: Segment
+    start: int
+    stop: int
+    skip_before: int | None = None
+    skip_after: int | None = None
+    is_start_known: bool = False
+    is_stop_known: bool = False
+
+
+def plan_splits(log: CommitLog, split_size: int) -> list[Split]:
+    """The splits of the whole log, in its order, of at most `split_size` bytes.
+
+    The last segment of a store that is not local is one split. Each split of a last segment is scanned from the
+    segment's start, which would cost more over a network than the parallel reading saves.
+    """
+    splits = []
+    for segment in log.segments:
+        step = split_size if segment.location.is_local or not segment.is_last else segment.data_end
+        for start in range(0, segment.data_end, step):
+            splits.append(Split(segment, start, min(start + step, segment.data_end)))
+    return splits
+
+
+def within_offsets(splits: Sequence[Split], start: int, stop: int) -> list[Split]:
+    """The parts of `splits` from the commit log offset `start` on, and before `stop`."""
+    kept = []
+    for split in splits:
+        base = split.segment.base
+        kept_start, kept_stop = max(split.start, start - base), min(split.stop, stop - base)
+        if kept_start < kept_stop:
+            kept.append(replace(split, start=kept_start, stop=kept_stop))
+    return kept
 
 
 class SegmentSource(OpenFile):
@@ -94,10 +259,7 @@ class Segment(SegmentFile):
 
 @dataclass(frozen=True)
 class CommitLog:
-    """The segments that contain records, by offset; files of zeros at the end are left out.
-
-    `stray` are the files that have the name of a segment, but are not one (`segment_files`).
-    """
+    """The segments that contain records, by offset; files of zeros at the end are left out."""
 
     location: Location
     segments: tuple[Segment, ...]

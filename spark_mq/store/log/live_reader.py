@@ -196,10 +196,7 @@ class LiveReader:
         return found
 
     def _is_live_from(self, position: int) -> bool:
-        """Whether nothing proves that a stale tail starts with the record at `position`, which is older than the last.
-
-        The first record that continues a known queue, or contradicts it, decides.
-        """
+        """Whether nothing proves that a stale tail starts with the record at `position`, older than the one before."""
         self._queue_offsets.advance(position)
         with SegmentSource(self._segment) as source:
             for part in RecordReader(source, position, chunk_size=_LOOK_AHEAD).read(position + _LOOK_AHEAD):
@@ -268,10 +265,7 @@ class _QueueOffsets:
         self._position = position
 
     def add(self, chunk: RecordChunk, start: int, end: int) -> None:
-        """Take the records of a chunk, which were read already, from `start` to `end`.
-
-        Only if `before` needed the earlier ones, and all of them are known: a reader of a later split skips records.
-        """
+        """Take the records of a chunk, which were read already, from `start` to `end`."""
         if self._is_needed and start <= self._position:
             self._add(chunk)
             self._position = end

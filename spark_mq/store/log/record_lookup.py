@@ -75,10 +75,7 @@ class NoRecord:
 
 
 class RecordLookup:
-    """Reads records of one store. `segments` are the files that existed when this object was created, by offset.
-
-    `stray` are the files that have the name of a segment, but are not one (`segment_files`).
-    """
+    """Reads records of one store. `segments` are the files that existed when this object was created, by offset."""
 
     def __init__(self, store: Location, files: FileReaders) -> None:
         listed = list_segment_files(store)
@@ -108,10 +105,7 @@ class RecordLookup:
         return next(written, self.min_offset)
 
     def is_before_last_written(self, commit_log_offset: int) -> bool:
-        """Whether the offset is in a segment before the last written one, and so not after the live end.
-
-        Nothing is read for an offset in the last file.
-        """
+        """Whether the offset is in a segment before the last written one, and so not after the live end."""
         last_file = self.segments[-1].base if self.segments else self.min_offset
         return commit_log_offset < last_file and commit_log_offset < self.last_written_base
 
@@ -133,10 +127,7 @@ class RecordLookup:
         self._files.announce(self.heads(commit_log_offsets))
 
     def heads(self, commit_log_offsets: Iterable[int]) -> list[tuple[Location, int, int]]:
-        """Where the heads of records at these offsets are: a file, and the positions of the first byte and after it.
-
-        An offset that no segment contains is left out.
-        """
+        """Where the heads of records at these offsets are: a file, and the positions of the first byte and after it."""
         ranges = []
         for commit_log_offset in commit_log_offsets:
             segment = self.segment_of(commit_log_offset)

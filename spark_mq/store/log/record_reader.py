@@ -32,10 +32,7 @@ _SEARCH_SIZE = 64 << 10
 
 
 def joined_chunks(parts: Iterable[RecordChunk | CorruptRange]) -> Iterator[RecordChunk | list[CorruptRange]]:
-    """The same records in the same order, in fewer chunks, each of which is valid until the next part is read.
-
-    The ranges of damage come before the chunk that has the records around them, in the order of the log.
-    """
+    """The same records in the same order, in fewer chunks, each of which is valid until the next part is read."""
     joined, damage = _JoinedChunk(), list[CorruptRange]()
     for part in parts:
         if isinstance(part, CorruptRange):
@@ -196,10 +193,7 @@ class RecordReader:
         )
 
     def find_next(self, position: int, stop: int | None = None) -> int:
-        """The position of the first record or blank at or after `position`; the segment's size if there is none.
-
-        With `stop`, only positions before it are searched.
-        """
+        """The position of the first record or blank at or after `position`; the segment's size if there is none."""
         segment = self._segment
         limit = min(segment.data_end, segment.size - BLANK_SIZE + 1)
         limit = limit if stop is None else min(stop, limit)

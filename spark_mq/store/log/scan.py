@@ -20,10 +20,10 @@ from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.properties import INNER_MULTI_DISPATCH
 from spark_mq.format.record import Record, decode_record
 from spark_mq.io.location import Location
+from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, Split, list_offset_range, within_time
 from spark_mq.store.log.log_range import LogRange, iterate_records
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.log.segment_files import CorruptRange
-from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE, Split, list_offset_range, within_time
 
 if TYPE_CHECKING:
     from spark_mq.format.array_types import Int64s
@@ -112,56 +112,35 @@ class WithKey:
 
 
 @dataclass(frozen=True)
-class WithUniqueKey:
-    """Messages of any topic that have a unique key."""
-
-    unique_key: str
-
-    def matches(self, record: Record) -> bool:
-        """Whether a message has the unique key."""
-        return record_keys(record).get(self.unique_key) == KeyType.UNIQ_KEY
-
-    def candidates(self, chunk: RecordChunk) -> Int64s:
-        """The messages that contain the bytes of the key."""
-        return _containing(chunk, self.unique_key)
-
-
-@dataclass(frozen=True)
 class WithKeyOfAnyTopic:
-    """Messages of any topic that have a key: one key of KEYS, or the unique key."""
+    """Messages of any topic that have a key: one key of KEYS, or the unique key; or only as their unique key."""
 
     key: str
+    is_unique: bool = False
 
     def matches(self, record: Record) -> bool:
         """Whether a message has the key."""
-        return self.key in record_keys(record)
+        kind = record_keys(record).get(self.key)
+        return kind is not None and (kind == KeyType.UNIQ_KEY or not self.is_unique)
 
     def candidates(self, chunk: RecordChunk) -> Int64s:
-        """The messages that contain the bytes of the key."""
-        return _containing(chunk, self.key)
+        """The messages that contain the bytes of the key, wherever in the record."""
+        import numpy as np
 
-
-def _containing(chunk: RecordChunk, text: str) -> Int64s:
-    """Indexes of the frames of the chunk that contain the bytes of a text, wherever in the record."""
-    import numpy as np
-
-    if "\ufffd" in text:  # stands for bytes that are not UTF-8
-        return np.arange(chunk.frames.size)
-    key, data = text.encode("utf-8", "replace"), chunk.buffer.tobytes()
-    found, at = [], data.find(key)
-    while at >= 0:
-        found.append(at)
-        at = data.find(key, at + 1)
-    owners = np.searchsorted(chunk.frames.position, np.array(found, np.int64), side="right") - 1
-    return np.unique(owners[owners >= 0])
+        if "\ufffd" in self.key:  # stands for bytes that are not UTF-8
+            return np.arange(chunk.frames.size)
+        key, data = self.key.encode("utf-8", "replace"), chunk.buffer.tobytes()
+        found, at = [], data.find(key)
+        while at >= 0:
+            found.append(at)
+            at = data.find(key, at + 1)
+        owners = np.searchsorted(chunk.frames.position, np.array(found, np.int64), side="right") - 1
+        return np.unique(owners[owners >= 0])
 
 
 @dataclass(frozen=True)
 class InQueue:
-    """Messages in one queue of a topic, or in all its queues, at the queue offsets from `start` to `stop`.
-
-    `queue_id` None stands for all queues. `stop` is not included.
-    """
+    """Messages in one queue of a topic, or in all its queues, at the queue offsets from `start` to `stop`."""
 
     topic: str
     queue_id: int | None = None

@@ -199,10 +199,7 @@ def is_segment_name(info: fs.FileInfo) -> bool:
 
 
 def usual_size(infos: Sequence[fs.FileInfo]) -> int:
-    """The most frequent size of the files in bytes, the larger of two equally frequent ones; 0 if all are empty.
-
-    A broker creates all segments with one size (`mappedFileSizeCommitLog`).
-    """
+    """The most frequent size of the files in bytes, the larger of two equally frequent ones; 0 if all are empty."""
     sizes = Counter(info.size for info in infos if info.size)
     return max(sizes, key=lambda size: (sizes[size], size), default=0)
 

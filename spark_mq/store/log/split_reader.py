@@ -1,4 +1,4 @@
-"""Reading one split exactly: the records and corrupt ranges that start in it.
+"""Reading one split exactly, the records and corrupt ranges that start in it; and offsets at which a range can start.
 
 The split's first record is found from the bytes before the split (`format.kernels.resync`), or by a scan from the
 segment's start. A split of a last segment whose live end is not known (`Segment.is_last`) is always scanned from the
@@ -11,7 +11,9 @@ whole range when counting messages; one or two segments when searching by time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 
@@ -22,14 +24,15 @@ from spark_mq.format.kernels.resync import ResyncCandidates
 from spark_mq.format.record import BLANK_SIZE, MAX_BLANK_SIZE, MAX_RECORD_SIZE
 from spark_mq.format.timestamp import EARLIEST_MILLIS, LATEST_MILLIS
 from spark_mq.io.location import Location
-from spark_mq.store.log.commit_log import SegmentSource
+from spark_mq.store.log.commit_log import SegmentSource, Split, list_offset_range, within_time
 from spark_mq.store.log.live_reader import LiveReader
 from spark_mq.store.log.record_reader import CHUNK_SIZE, RecordChunk, RecordReader, more_to_read
 from spark_mq.store.log.segment_files import CorruptRange
-from spark_mq.store.log.splits import Split, list_offset_range, within_time
 
 _LOOKS_BACK = (64 << 10, 4 << 20, 128 << 20)
 """Bytes before an offset in which the last record is searched for, one size after the other."""
+_WHOLE = 1 << 62
+"""The size of splits that are whole segments."""
 LOOK_BACK = MAX_RECORD_SIZE + (128 << 10)
 """Bytes before a split that are read to find its start. `format.kernels.resync` needs `MAX_RECORD_SIZE`. The other
 bytes are room for records that no earlier record can cover, so a log without damage needs no further search."""
@@ -54,17 +57,11 @@ def next_boundary(store: Location, offset: int, end: int) -> int:
 
 def boundary_after(store: Location, start: int, end: int, count: int) -> int:
     """The boundary after the first `count` messages from boundary `start` on, at most `end`."""
-    listed = list_offset_range(store, start, end)
-    for segment in listed.segments:
-        with SegmentSource(segment) as source:
-            reader = RecordReader(source, max(start - segment.base, 0))
-            for part in reader.read(end - segment.base):
-                if not isinstance(part, RecordChunk):
-                    continue
-                if count <= part.frames.size:
-                    last = part.frames[count - 1]
-                    return min(part.base + int(last.position) + int(last.store_size), end)
-                count -= part.frames.size
+    for chunk in chain.from_iterable(map(_chunks, list_offset_range(store, start, end).splits(_WHOLE))):
+        if count <= chunk.frames.size:
+            last = chunk.frames[count - 1]
+            return min(chunk.base + int(last.position) + int(last.store_size), end)
+        count -= chunk.frames.size
     return end
 
 
@@ -74,14 +71,7 @@ def offset_for_time(store: Location, end: int, millis: int) -> int:
     Splits that `within_time` leaves out are not read: this relies on a clock that was not set back by more than a
     minute.
     """
-    listed = list_offset_range(store, 0, end)
-    largest = max((segment.size for segment in listed.segments), default=1)
-    for split in within_time(listed.splits(largest), millis, None):
-        with SegmentSource(split.segment) as source:
-            offset = _first_stored(RecordReader(source, split.start), split.stop, millis)
-        if offset is not None:
-            return offset
-    return end
+    return _first_stored(within_time(list_offset_range(store, 0, end).splits(_WHOLE), millis, None), end, millis)
 
 
 def place_of_newer(store: Location, start: int, end: int, millis: int) -> int:
@@ -89,53 +79,42 @@ def place_of_newer(store: Location, start: int, end: int, millis: int) -> int:
 
     Unlike `offset_for_time`, this function reads all records before that offset, and relies on no clock.
     """
-    for segment in list_offset_range(store, start, end).segments:
-        with SegmentSource(segment) as source:
-            position, stop = max(start - segment.base, 0), min(end - segment.base, segment.size)
-            offset = _first_stored(RecordReader(source, position), stop, millis)
-        if offset is not None:
-            return offset
+    return _first_stored(list_offset_range(store, start, end).splits(_WHOLE), end, millis)
+
+
+def _first_stored(splits: Iterable[Split], end: int, millis: int) -> int:
+    for chunk in chain.from_iterable(map(_chunks, splits)):
+        late = np.flatnonzero(int64s_at(chunk.buffer, chunk.frames.store_timestamp_at) >= millis)
+        if late.size:
+            return chunk.base + int(chunk.frames[int(late[0])].position)
     return end
 
 
-def _first_stored(reader: RecordReader, stop: int, millis: int) -> int | None:
-    """The offset of the first record before `stop` that was stored at `millis` or later."""
-    for part in reader.read(stop):
-        if isinstance(part, RecordChunk):
-            times = int64s_at(part.buffer, part.frames.store_timestamp_at)
-            late = np.flatnonzero(times >= millis)
-            if late.size:
-                return part.base + int(part.frames[int(late[0])].position)
-    return None
+def _chunks(split: Split) -> Iterator[RecordChunk]:
+    """The records of a split that starts at a boundary."""
+    with SegmentSource(split.segment) as source:
+        for part in RecordReader(source, split.start).read(split.stop):
+            if isinstance(part, RecordChunk):
+                yield part
 
 
 def last_record(store: Location, start: int, end: int) -> int | None:
-    """The offset of the last record between the boundaries `start` and `end`; None if there is none.
-
-    The bytes just before `end` are read first, and more of them only if no record starts there.
-    """
-    for segment in reversed(list_offset_range(store, start, end).segments):
-        range_start, stop = max(start - segment.base, 0), min(end - segment.base, segment.size)
-        with SegmentSource(segment) as source:
-            for size in (*_LOOKS_BACK, stop):
-                position = max(stop - size, range_start)
-                is_whole = position == range_start
-                first = position if is_whole else find_start(source, Split(segment, position, stop))
-                offset = _last_start(RecordReader(source, first), stop)
-                if offset is not None:
-                    return offset
-                if is_whole:
+    """The offset of the last record between the boundaries `start` and `end`; None if there is none."""
+    for split in reversed(list_offset_range(store, start, end).splits(_WHOLE)):
+        with SegmentSource(split.segment) as source:
+            for size in (*_LOOKS_BACK, split.stop):
+                first = max(split.stop - size, split.start)
+                if first > split.start:
+                    first = find_start(source, replace(split, start=first))
+                last = None
+                for part in RecordReader(source, first).read(split.stop):
+                    if isinstance(part, RecordChunk):
+                        last = part.base + int(part.frames[-1].position)
+                if last is not None or split.stop - size <= split.start:
                     break
+        if last is not None:
+            return last
     return None
-
-
-def _last_start(reader: RecordReader, stop: int) -> int | None:
-    """The offset of the last record that starts before `stop`."""
-    offset = None
-    for part in reader.read(stop):
-        if isinstance(part, RecordChunk) and part.frames.size:
-            offset = part.base + int(part.frames[-1].position)
-    return offset
 
 
 def read_split(split: Split) -> Iterator[RecordChunk | CorruptRange]:

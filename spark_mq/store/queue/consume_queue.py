@@ -80,10 +80,7 @@ class ConsumeQueueExt:
         return parse_unit(self._readers.read(location, offset - first, min(MAX_UNIT_SIZE, size - (offset - first))))
 
     def resolved(self, units: Units) -> Units:
-        """Consume queue units whose addresses are replaced by the tags codes to which they lead.
-
-        An address that leads to no whole unit stays.
-        """
+        """Consume queue units whose addresses are replaced by the tags codes to which they lead."""
         codes = units["tags_code"].astype(np.int64)
         if not (codes <= MAX_ADDRESS).any():
             return units
@@ -183,10 +180,7 @@ class ConsumeQueue:
         return self._written_end
 
     def units(self, start: int, stop: int) -> Units:
-        """The units from queue offset `start` to `stop` (not included); a unit that no file contains is zeros.
-
-        The result always has `stop - start` units, so the caller must limit `stop`, for example by `written_end`.
-        """
+        """The units from queue offset `start` to `stop` (not included); a unit that no file contains is zeros."""
         index = max(bisect_right(self._starts, start) - 1, 0)
         if index < len(self.files):
             file = self.files[index]
@@ -340,10 +334,7 @@ class ConsumeQueue:
         return full if partial[1] is None else partial
 
     def _likely_end(self, file: QueueFile) -> int:
-        """Where in the file its last written unit is, in units, as far as the operating system knows; 0 if it does not.
-
-        A broker creates a sparse file and writes it from its start on. A copy of it may not be sparse.
-        """
+        """Where the last written unit of a file is, in units, as far as the operating system knows; else 0."""
         size = file.count * UNIT_SIZE
         allocated = self.readers.reader(file.location).allocated if file.location.is_local else None
         return allocated // UNIT_SIZE if allocated is not None and 0 < allocated < size else 0

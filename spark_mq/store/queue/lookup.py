@@ -149,11 +149,7 @@ class QueueCover:
         return self._proof(queue_offset, commit_log_offset, store_size)
 
     def why_not(self, queue_offset: int) -> str | None:
-        """Why the unit at the queue offset does not lead to its message; None if it does.
-
-        NO_RECORD: it does not point to a whole record. OTHER_RECORD: it points to a record of another size, of another
-        queue, or with another queue offset.
-        """
+        """Why the unit at the queue offset does not lead to its message; None if it does."""
         if self.proven(queue_offset) is not None or self._queue is None:
             return None
         commit_log_offset, store_size, _ = self._queue.unit(queue_offset)
@@ -177,10 +173,7 @@ class QueueCover:
         return self._queue is not None
 
     def parts(self, start: int, stop: int) -> Iterator[ProvenUnit | UncoveredOffsets]:
-        """The queue offsets from `start` to `stop` (not included), in order: messages of proven units, and the others.
-
-        A queue offset that no file contains is not covered.
-        """
+        """The queue offsets from `start` to before `stop`, in order: messages of proven units, and the others."""
         uncovered_start, reached = start, None
         for proven in self._proven_from(start, stop):
             if uncovered_start < proven.queue_offset:
@@ -195,10 +188,7 @@ class QueueCover:
             yield UncoveredOffsets(uncovered_start, stop, self._between(begin, self._end_of(stop)))
 
     def messages(self, start: int, stop: int = FOREVER) -> Iterator[Record]:
-        """The messages of the queue offsets from `start` to `stop` (not included), in the order of the queue.
-
-        Holes are read from the log, and damage there is skipped.
-        """
+        """The messages of the queue offsets from `start` to `stop` (not included), in the order of the queue."""
         return (part for part in self.messages_and_damage(start, stop) if isinstance(part, Record))
 
     def messages_and_damage(self, start: int, stop: int = FOREVER) -> Iterator[Record | CorruptRange]:

@@ -2,19 +2,20 @@
 
 A queue alone cannot show that it is complete: a broker may not have dispatched a message yet, a file or a folder may be
 lost, and messages of transaction types PREPARED and ROLLBACK are in no queue. All queues together can: their units are
-tiles of the log (`tiles`). So the units of all queues are read, 20 bytes for each message, segment by segment. Where
-tiles follow one another, each message has its unit, and those of the requested queues are found by their units alone.
-The other parts of the log must be read.
+tiles of the log (`unit_tiles`). So the units of all queues are read, 20 bytes for each message, segment by segment.
+Where tiles follow one another, each message has its unit, and those of the requested queues are found by their units
+alone. The other parts of the log must be read.
 
-Where all units are tiles of the log (`tiles`), each unit accounts for the record to which it leads, also if that record
+Where all units are tiles of the log, each unit accounts for the record to which it leads, also if that record
 belongs to another queue. Then the message at the unit's queue offset usually has no unit: it is in a part of the log
 for which no unit accounts. So the records of these parts show which units are wrong. If no such part is left, the wrong
 units lead to one another's messages, and the readers of the units see that.
 
 This module runs while Spark plans, and imports no kernels: it looks at few records.
 
-The unit is one byte that is read in order. A read at another place costs a *jump* more, and a queue some calls. The
-constants are a model, not a measurement of the machine at hand; `benchmarks.topics` measures what they lead to.
+`ReadCost` has the prices by which a planner compares two ways to the same rows. The unit is one byte that is read in
+order. A read at another place costs a *jump* more, and a queue some calls. The constants are a model, not a measurement
+of the machine at hand; `benchmarks.topics` measures what they lead to.
 """
 
 from __future__ import annotations
@@ -24,10 +25,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from spark_mq.errors import CorruptLogError
-from spark_mq.format.array_types import Int64s
+from spark_mq.format.array_types import ArrayRows, Int64s
 from spark_mq.format.consume_queue import UNIT_SIZE, Units, is_live
 from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.format.java_text import decode_utf8
@@ -190,7 +190,7 @@ def _led_elsewhere(queue: ConsumeQueue, queue_offsets: Int64s, places: Int64s) -
 
 
 @dataclass(frozen=True)
-class FoundUnits:
+class FoundUnits(ArrayRows):
     """Units of some queues; one element of each array for each unit."""
 
     offsets: Int64s
@@ -217,18 +217,13 @@ class FoundUnits:
         """The units of all parts in the order of the log."""
         if not parts:
             return cls(*(np.empty(0, np.int64) for _ in range(5)))
-        columns = zip(*(part._arrays for part in parts), strict=True)
-        found = cls(*(np.concatenate(column) for column in columns))
-        return found.at(np.argsort(found.offsets, kind="stable"))
-
-    def at(self, chosen: slice | npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> FoundUnits:
-        """The units with these indexes."""
-        return FoundUnits(*(array[chosen] for array in self._arrays))
+        found = cls.concatenate(parts)
+        return found.take(np.argsort(found.offsets, kind="stable"))
 
     def in_ranges(self, ranges: Sequence[LogRange]) -> FoundUnits:
         """The units that lead into the ranges, which are in order."""
         bounds = np.array([bound for part in ranges for bound in (part.start, part.stop)], np.int64)
-        return self.at(np.searchsorted(bounds, self.offsets, side="right") % 2 == 1)
+        return self.take(np.searchsorted(bounds, self.offsets, side="right") % 2 == 1)
 
     @property
     def count(self) -> int:
@@ -239,10 +234,6 @@ class FoundUnits:
     def log_bytes(self) -> int:
         """The size of all records, in bytes."""
         return int(self.sizes.sum())
-
-    @property
-    def _arrays(self) -> tuple[Int64s, ...]:
-        return self.offsets, self.sizes, self.tags_codes, self.queues, self.queue_offsets
 
 
 @dataclass(frozen=True)

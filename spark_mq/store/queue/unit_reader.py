@@ -19,12 +19,12 @@ from spark_mq.format.kernels.gather import read_ranges
 from spark_mq.format.record import QUEUE_ID_AT, QUEUE_OFFSET_AT, Record
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
+from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, list_offset_range
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.log.record_reader import Records, joined_chunks
 from spark_mq.store.log.segment_files import CorruptRange, SegmentFile
 from spark_mq.store.log.split_reader import read_split
-from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE, list_offset_range
 from spark_mq.store.queue.consume_queue import ConsumeQueue, can_have_tags
 from spark_mq.store.queue.lookup import QueueCover, UnitsRead
 from spark_mq.store.queue.unit_cover import FoundUnits, coalesced
@@ -65,10 +65,7 @@ def read_chunk(segment: SegmentFile, offsets: Int64s, sizes: Int64s, gap: int) -
 def records_of_units(
     records: RecordLookup, offsets: Int64s, sizes: Int64s, gap: int
 ) -> Iterator[tuple[Records, slice]]:
-    """The records of units of any segments, and the indexes of the units; units that lead to no record are left out.
-
-    If very many units of a chunk lead to no record, the rest of them is left out, too.
-    """
+    """The records of units of any segments, and the indexes of the units; units that lead to no record are left out."""
     for segment in records.segments:
         first, last = np.searchsorted(offsets, (segment.base, segment.base + segment.size)).tolist()
         while first < last and offsets[last - 1] + sizes[last - 1] > segment.base + segment.size:
@@ -130,7 +127,7 @@ class UnitReader:
             raise StoreChangedError(f"units of {names} have changed since the read was planned: read again")
         for piece in self.request.pieces:
             first, stop = np.searchsorted(units.offsets, (piece.start, piece.stop)).tolist()
-            yield from self._read(piece, units.at(slice(first, stop)))
+            yield from self._read(piece, units.take(slice(first, stop)))
 
     def _units(self) -> FoundUnits:
         parts = []
@@ -143,7 +140,7 @@ class UnitReader:
             parts.append(FoundUnits.of_queue(index, part.start, queue.units(part.start, part.stop)))
         found = FoundUnits.joined(parts).in_ranges(self.request.pieces)
         codes = self.request.tags_codes
-        return found if codes is None else found.at(can_have_tags(found.tags_codes, codes))
+        return found if codes is None else found.take(can_have_tags(found.tags_codes, codes))
 
     def _read(self, piece: LogRange, units: FoundUnits) -> Iterator[Records | list[CorruptRange]]:
         segment = self.records.segment_of(piece.start)
@@ -158,7 +155,7 @@ class UnitReader:
             if chunk is None or chunk.frames.size < stop - start:
                 yield from self._scan(LogRange(reached, following))
             else:
-                yield from self._own(chunk, units.at(slice(start, stop)))
+                yield from self._own(chunk, units.take(slice(start, stop)))
             reached = following
 
     def _scan(self, part: LogRange) -> Iterator[Records | list[CorruptRange]]:

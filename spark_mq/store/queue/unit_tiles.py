@@ -39,10 +39,7 @@ class UnitCursor:
     """
 
     def __init__(self, queue: ConsumeQueue, stop: int, log_start: int, parts: int) -> None:
-        """Begin at the first unit of a message at commit log offset `log_start` or later.
-
-        The units are expected to be taken in `parts` parts of about the same size, each of which is read at once.
-        """
+        """Begin at the first unit of a message at commit log offset `log_start` or later."""
         self.queue = queue
         self.stop = stop
         self.position = first_unit_from(queue, log_start, stop)
@@ -277,10 +274,7 @@ def tiles_of(blocks: Iterable[Units], within: LogRange) -> tuple[Int64s, Int64s]
 
 
 class UnitChain:
-    """The chain of the tiles of units in a range of the log: those that `live_tiles` and `in_order` leave.
-
-    Units are added queue by queue, each queue in its order. Blocks that were added are soon forgotten.
-    """
+    """The chain of the tiles of units in a range of the log: those that `live_tiles` and `in_order` leave."""
 
     def __init__(self, within: LogRange) -> None:
         self._within = within

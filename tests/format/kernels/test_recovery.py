@@ -19,8 +19,7 @@ from spark_mq.format.kernels.recovery import (
     put_units,
 )
 from spark_mq.format.record import Record
-from spark_mq.store.boot import BootFacts, next_boot
-from spark_mq.store.boot_rules import one_boot_group
+from spark_mq.store.boot import BootFacts, next_boot, one_boot_group
 from spark_mq.store.lacking_messages import LackingMessage
 from tests.support.kernels import array
 

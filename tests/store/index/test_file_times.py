@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from spark_mq.store.index.folder import files_in_time, index_file_names, zone_of_names
-from spark_mq.store.log.splits import CLOCK_TOLERANCE_MILLIS as TOLERANCE
+from spark_mq.store.log.commit_log import CLOCK_TOLERANCE_MILLIS as TOLERANCE
 
 START = 1_795_258_842_150
 times = st.integers(START - 10**7, START + 10**9)

@@ -15,11 +15,10 @@ from spark_mq.format.kernels.columns import MessageColumns
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS
 from spark_mq.format.record import MAGIC_AT
 from spark_mq.store.log import record_reader as module
-from spark_mq.store.log.commit_log import CommitLog
+from spark_mq.store.log.commit_log import CommitLog, Split, plan_splits
 from spark_mq.store.log.record_reader import CHUNK_SIZE, RecordChunk, joined_chunks
 from spark_mq.store.log.segment_files import CorruptRange
 from spark_mq.store.log.split_reader import read_split
-from spark_mq.store.log.splits import Split, plan_splits
 from spark_mq.testing import LogWriter
 from tests.support.kernels import examples
 from tests.support.readers import by_hopping

@@ -9,9 +9,8 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_mq.store.log.commit_log import CommitLog, SegmentSource
+from spark_mq.store.log.commit_log import CommitLog, SegmentSource, plan_splits
 from spark_mq.store.log.live_reader import LiveReader
-from spark_mq.store.log.splits import plan_splits
 from spark_mq.testing import LogWriter
 from tests.support.kernels import examples
 from tests.support.readers import by_hopping, one_split, with_known_end

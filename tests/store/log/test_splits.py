@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 
 from spark_mq.format.record import MAX_RECORD_SIZE, Record, encode_blank
 from spark_mq.io.location import Location
-from spark_mq.store.log.commit_log import CommitLog, SegmentSource
+from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, CommitLog, SegmentSource, Split, plan_splits
 from spark_mq.store.log.record_reader import RecordReader
 from spark_mq.store.log.split_reader import find_start
-from spark_mq.store.log.splits import DEFAULT_SPLIT_SIZE, Split, plan_splits
 from spark_mq.testing import LogWriter, write_store
 from tests.support.kernels import WITHOUT_JIT, examples
 from tests.support.readers import (

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from spark_mq.format.record import HEAD_SIZE, MAGIC_V2, Record, encode_blank, read_store_timestamp
 from spark_mq.io.location import Location
-from spark_mq.store.log.commit_log import CommitLog
+from spark_mq.store.log.commit_log import CLOCK_TOLERANCE_MILLIS, CommitLog, Split, plan_splits, within_time
 from spark_mq.store.log.record_reader import RecordChunk
 from spark_mq.store.log.split_reader import read_split
-from spark_mq.store.log.splits import CLOCK_TOLERANCE_MILLIS, Split, plan_splits, within_time
 from spark_mq.testing import LogWriter
 from tests.support.kernels import examples
 from tests.support.readers import by_hopping, offsets_of, small_windows, split_sizes

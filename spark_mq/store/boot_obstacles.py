@@ -1,0 +1,148 @@
+"""Why a broker does not start on a store: what its files are, a sentence each, for a person."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+
+from pyarrow import fs
+
+from spark_mq.errors import ConfigError, UnsupportedStoreError
+from spark_mq.format.broker_version import EMPTY_LAST_FILE_IS_DELETED, FOLDERS_ARE_SKIPPED, BrokerVersion
+from spark_mq.io.local import kind_of
+from spark_mq.io.location import Location
+from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.config.checkpoint import CHECKPOINT
+from spark_mq.store.config.config_file import load_config
+from spark_mq.store.config.store_paths import ABORT, COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX, MAPPED_FILE_NAME
+from spark_mq.store.log.segment_files import MAX_OFFSET, is_segment_name, usual_size
+from spark_mq.store.queue.folders import QueueFolder, existing_file_size, queue_folders
+from spark_mq.store.store_lock import LOCK
+
+_CONFIG_FILES = ("timercheck", "timermetrics", "transactionMetrics")
+"""The files of `config/` without an ending."""
+CONFIG_FILES = tuple(
+    f"{name}.json" for name in ("topics", "consumerOffset", "subscriptionGroup", "consumerFilter", "delayOffset")
+)
+"""The files of `config/` that a broker of every version loads before it starts (`BrokerController.initialize`)."""
+
+
+_MAX_FILE_SIZE = 1 << 31
+
+
+def irregular_files(store: Location) -> Iterator[tuple[str, str]]:
+    """Path and kind of each entry of a local store that is not a regular file although every broker opens it as one."""
+    if not store.is_local:
+        return
+    for name in (ABORT, CHECKPOINT, LOCK):
+        kind = kind_of((store / name).path)
+        if kind is not None:
+            yield name, kind
+    yield from _irregular(store, COMMIT_LOG, has_folders=True)
+    for queue in queue_folders(store / CONSUME_QUEUE, with_empty=True):
+        yield from _irregular(store, queue.location.path.removeprefix(f"{store.path}/"), has_folders=True)
+    yield from _irregular(store, INDEX)
+    for path, kind in _irregular(store, CONFIG):
+        name = path.rpartition("/")[2].removesuffix(".bak")
+        if not os.path.isdir((store / path).path) or name.endswith(".json") or name in _CONFIG_FILES:
+            yield path, kind
+
+
+def _irregular(store: Location, folder: str, has_folders: bool = False) -> Iterator[tuple[str, str]]:
+    try:
+        with os.scandir((store / folder).path) as found:
+            entries = sorted(found, key=lambda entry: entry.name)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for entry in entries:
+        kind = None if _is_regular(entry, has_folders) else kind_of(entry.path)
+        if kind is not None:
+            yield f"{folder}/{entry.name}", kind
+
+
+def _is_regular(entry: os.DirEntry[str], has_folders: bool) -> bool:
+    try:
+        return entry.is_file() or (has_folders and entry.is_dir())
+    except OSError:  # a link that leads to itself
+        return False
+
+
+def boot_obstacles(
+    store: Location, conf: BrokerConf, queues: Iterable[QueueFolder], release: BrokerVersion | None = None
+) -> list[str]:
+    """Why a broker does not start, as text for a person; an empty list if nothing was found.
+
+    A broker maps each file of `commitlog/`, and each file of a queue, in one size (`MappedFileQueue.doLoad`@5.3.3 and
+    @4.9.7). It stops if a file of `config/` cannot be read, and the file's `.bak` neither (`ConfigManager.load`).
+
+    Args:
+        release: The version that starts; without it, what any version does not start with is an obstacle.
+    """
+    return [
+        *(
+            f"{path} is {kind}, not a file: a broker does not start with it, or waits for it; move it away"
+            for path, kind in irregular_files(store)
+        ),
+        *_of_log(store, conf, release),
+        *_of_queues(store, conf, list(queues), release),
+        *_of_config(store),
+    ]
+
+
+def _of_log(store: Location, conf: BrokerConf, release: BrokerVersion | None) -> Iterator[str]:
+    entries = (store / COMMIT_LOG).entries()
+    segments = [info for info in entries if is_segment_name(info)]
+    size = conf.commit_log_file_size or usual_size(segments)
+    yield from _foreign(COMMIT_LOG, entries, "segment", release)
+    for info in segments:
+        name = f"{COMMIT_LOG}/{info.base_name}"
+        if not _is_offset(info.base_name):
+            continue
+        if info.size == 0 and info is segments[-1]:
+            if release is None or not EMPTY_LAST_FILE_IS_DELETED.holds(release):
+                yield f"{name} is empty: brokers before 5.1.3 do not start with it, later ones delete it"
+        elif info.size != size:
+            source = conf.source if conf.commit_log_file_size else "most segments"
+            yield f"{name} has {info.size:,} bytes, not {size:,} as {source}"
+
+
+def _foreign(folder: str, entries: Iterable[fs.FileInfo], kind: str, release: BrokerVersion | None) -> Iterator[str]:
+    """The entries of a folder of mapped files that are folders, or files of other names."""
+    for info in entries:
+        if info.type == fs.FileType.Directory:
+            if release is None or not FOLDERS_ARE_SKIPPED.holds(release):
+                yield f"{folder}/{info.base_name} is a folder: 4.9 to 5.0 do not start with it; move it away"
+        elif info.type == fs.FileType.File and not _is_offset(info.base_name):
+            yield f"{folder}/{info.base_name} is not a {kind}: move it away"
+
+
+def _of_queues(
+    store: Location, conf: BrokerConf, folders: list[QueueFolder], release: BrokerVersion | None
+) -> Iterator[str]:
+    """A broker loads each queue folder, also one without queue files (`ConsumeQueueStore.loadConsumeQueues`@5.3.3)."""
+    size = conf.consume_queue_file_size or existing_file_size(folders)
+    for queue in queue_folders(store / CONSUME_QUEUE, with_empty=True):
+        path = queue.location.path.removeprefix(f"{store.path}/")
+        yield from _foreign(path, queue.location.entries(), "queue file", release)
+    odd = [(folder, info) for folder in folders for info in folder.files if size is not None and info.size != size]
+    if odd:
+        folder, info = odd[0]
+        name = f"{CONSUME_QUEUE}/{folder.topic}/{folder.queue_id}/{info.base_name}"
+        source = conf.source if conf.consume_queue_file_size else "most queue files"
+        others = f"; {len(odd) - 1:,} other queue files have a wrong size, too" if len(odd) > 1 else ""
+        yield f"{name} has {info.size:,} bytes, not {size:,} as {source}{others}"
+
+
+def _is_offset(name: str) -> bool:
+    """Whether the name is that of a file which a broker maps, and leaves room for the file's bytes."""
+    return MAPPED_FILE_NAME.fullmatch(name) is not None and int(name) < MAX_OFFSET - _MAX_FILE_SIZE
+
+
+def _of_config(store: Location) -> Iterator[str]:
+    for name in CONFIG_FILES:
+        try:
+            load_config(store, name, lambda content: content)
+        except ConfigError as error:
+            yield str(error)
+        except UnsupportedStoreError:
+            continue
