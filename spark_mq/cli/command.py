@@ -65,6 +65,8 @@ STORES = "--stores FILE\n--skip-unreadable"
 """The arguments of a command that can take the place of STORE by several stores."""
 SPARK = "--spark-conf KEY=VALUE\n--packages COORDINATES"
 """The arguments of a command that starts Spark."""
+JOB = f"--json\n--quiet\n{SPARK}"
+"""The arguments of a command that runs a job and prints its report."""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from spark_mq.cli.arguments import broker_conf_path, picked
-from spark_mq.cli.command import command
+from spark_mq.cli.command import JOB, command
 from spark_mq.cli.exit_status import DAMAGED, FOUND
 from spark_mq.cli.output.terminal import print_answer
 from spark_mq.cli.progress_printer import ProgressPrinter
@@ -39,11 +39,8 @@ _KERNELS = ("frames", "big_endian", "dispatch", "index_keys", "index_put")
     --split-size SIZE
     --dry-run             change nothing; print what would be read, written and replaced, with which settings, and the
                           room needed
-    --json
-    --quiet
-    --spark-conf KEY=VALUE
-    --packages COORDINATES
     """,
+    JOB,
     description="Rebuild consumequeue/ and index/ of a store from commitlog/, byte for byte as the broker does.",
     epilog="""
     Without --output, the files are written into STORE: only if it has none, or with --replace or --resume.

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from spark_mq.cli.arguments import broker_conf_path, picked
-from spark_mq.cli.command import command
+from spark_mq.cli.command import JOB, command
 from spark_mq.cli.exit_status import DAMAGED, FOUND
 from spark_mq.cli.output.terminal import print_answer
 from spark_mq.cli.progress_printer import ProgressPrinter
@@ -47,11 +47,8 @@ _SHOWN = 20
     --broker-conf FILE       the broker's settings file, for file sizes, slots and entries, and delay levels
     --scratch DIR
     --split-size SIZE
-    --json
-    --quiet
-    --spark-conf KEY=VALUE
-    --packages COORDINATES
     """,
+    JOB,
     description="Check a store, and make again from its log what is wrong with it. A plan, without --apply.",
     epilog="""
     Without --apply, nothing is changed: the plan is printed. The broker must not run: the command takes its file

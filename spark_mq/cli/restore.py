@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 
 from spark_mq.cli.arguments import broker_conf_path, picked
-from spark_mq.cli.command import command
+from spark_mq.cli.command import JOB, command
 from spark_mq.cli.exit_status import FOUND
 from spark_mq.cli.output.terminal import print_answer
 from spark_mq.cli.progress_printer import ProgressPrinter
@@ -39,11 +39,8 @@ _KERNELS = ("encode", "gather", "gaps", "frames", "big_endian", "dispatch", "ind
     --cluster NAME
     --broker NAME
     --store-name NAME
-    --json
-    --quiet
-    --spark-conf KEY=VALUE
-    --packages COORDINATES
     """,
+    JOB,
     description="""
     Make a store that a broker boots from, out of the messages of an archive or of another store: commit log, consume
     queues, index files, checkpoint and config/. Messages keep their offsets and bytes.

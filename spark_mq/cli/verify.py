@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from spark_mq.cli.arguments import broker_conf_path
-from spark_mq.cli.command import command
+from spark_mq.cli.command import JOB, command
 from spark_mq.cli.exit_status import COULD_NOT_RUN, SOUND, UNSOUND
 from spark_mq.cli.output import say
 from spark_mq.cli.output.terminal import print_answer, print_report
@@ -39,11 +39,8 @@ _KERNELS = (
     --broker-conf FILE  the broker's settings file, for file sizes, slots and entries, and delay levels
     --scratch DIR
     --split-size SIZE
-    --json
-    --quiet
-    --spark-conf KEY=VALUE
-    --packages COORDINATES
     """,
+    JOB,
     description="""
     Check everything in a store against its commit log: records, segments, queues, index, config/.
     """,
