@@ -62,9 +62,9 @@ class LiveBroker:
     @cached_property
     def topics(self) -> Mapping[str, LiveTopic]:
         """The topics of the broker, by name."""
+        text = config_text(self.client, self.address, "topics.json")
         try:
-            content = parse_fastjson(config_text(self.client, self.address, "topics.json").decode("utf-8"))
-            return _topics(content)
+            return _topics(parse_fastjson(text.decode("utf-8")))
         except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
             code = CONFIG_REQUESTS["topics.json"].name
             raise ProtocolError(f"{self.address}: the answer to {code} cannot be read: {shown(repr(error))}") from error
@@ -108,7 +108,8 @@ def live_brokers(client: RemotingClient, from_slave: bool = False) -> list[LiveB
     """
     found = find_brokers(client)
     if not found:
-        raise RemotingError(f"the name servers {', '.join(client.settings.name_servers)} know no broker: does one run?")
+        servers = ", ".join(client.settings.name_servers)
+        raise RemotingError(f"{servers}: GET_BROKER_CLUSTER_INFO: the name servers know no broker: does one run?")
     return [LiveBroker(client, broker, broker.address(from_slave)) for broker in found]
 
 

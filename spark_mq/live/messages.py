@@ -16,6 +16,7 @@ from spark_mq.format.message_id import decode_offset_message_id
 from spark_mq.live.cluster import LiveBroker, live_brokers, planned_queues, selected_topics, understood
 from spark_mq.live.options import LiveOptions
 from spark_mq.remoting.client import RemotingClient
+from spark_mq.remoting.codes import RequestCode
 from spark_mq.remoting.pull import QueueRange, Subscription, pull_range
 from spark_mq.remoting.requests import query_messages, view_message
 from spark_mq.source.messages import MAX_BATCH_ROWS, frozen_modules
@@ -103,7 +104,7 @@ class LiveMessagesReader(DataSourceReader):
                     yield from self._read_range(client, one)
             elif isinstance(partition, KeyPartition):
                 for buffer in _found(client, partition, self._options.read.predicate):
-                    frames = _frames(buffer, partition.names[2])
+                    frames = _frames(buffer, partition.names[2], RequestCode.VIEW_MESSAGE_BY_ID)
                     yield from self._batches(buffer, frames, partition.names)
 
     def _read_range(self, client: RemotingClient, one: Pulls) -> Iterator[pa.RecordBatch]:
@@ -195,8 +196,8 @@ def _address(store_host: bytes) -> str:
     return f"{host}:{port}" if host.version == 4 else f"[{host}]:{port}"
 
 
-def _frames(buffer: Bytes, address: str) -> Frames:
-    """The records that a broker sent. Raises `ProtocolError` if the bytes are anything else."""
+def _frames(buffer: Bytes, address: str, code: RequestCode) -> Frames:
+    """The records that a broker sent for a request. Raises `ProtocolError` if the bytes are anything else."""
     from spark_mq.format.kernels.frames import CORRUPTION_REASONS, ScanStatus, new_frames, scan_sent_records
     from spark_mq.format.record import MIN_RECORD_SIZE
 
@@ -204,7 +205,7 @@ def _frames(buffer: Bytes, address: str) -> Frames:
     count, position, status = scan_sent_records(buffer, frames)
     if status != ScanStatus.STOP:
         reason = CORRUPTION_REASONS.get(ScanStatus(status), "a part of a record")
-        raise ProtocolError(f"{address}: an answer has no record at byte {position}: {reason}")
+        raise ProtocolError(f"{address}: the answer to {code.name} has no record at byte {position}: {reason}")
     return frames[:count]
 
 
@@ -212,7 +213,7 @@ def _of_range(buffer: Bytes, queue: QueueRange) -> Frames:
     """The records of a range. Raises `ProtocolError` if a record is of another queue, or before the range."""
     from spark_mq.format.kernels.columns import MessageColumns
 
-    frames = _frames(buffer, queue.address)
+    frames = _frames(buffer, queue.address, RequestCode.PULL_MESSAGE)
     messages = MessageColumns(buffer, frames)
     offsets = messages.column("queue_offset").to_numpy()
     is_own = messages.topic_is(queue.topic.encode()) & (messages.column("queue_id").to_numpy() == queue.queue_id)
@@ -237,9 +238,15 @@ def _kept(client: RemotingClient, queue: QueueRange) -> QueueRange:
 
 def _found(client: RemotingClient, partition: KeyPartition, predicate: Predicate) -> Iterator[Bytes]:
     """The records that a broker finds; each message once."""
-    address = partition.names[2]
+    from spark_mq.format.kernels.columns import MessageColumns
+
+    address, code = partition.names[2], RequestCode.VIEW_MESSAGE_BY_ID
     for offset in partition.commit_log_offsets:
-        yield np.frombuffer(view_message(client, address, None, offset), np.uint8)
+        buffer = np.frombuffer(view_message(client, address, None, offset), np.uint8)
+        found = MessageColumns(buffer, _frames(buffer, address, code)).column("commit_log_offset").to_pylist()
+        if found not in ([], [offset]):
+            raise ProtocolError(f"{address}: {code.name} of {offset} was answered with other messages: {found[:9]}")
+        yield buffer
     for topic in partition.topics:
         seen: set[int] = set()
         for key in partition.keys:
@@ -256,13 +263,13 @@ def _with_key(
     """
     from spark_mq.format.kernels.columns import MessageColumns
 
-    address = partition.names[2]
+    address, code = partition.names[2], RequestCode.QUERY_MESSAGE
     begin, end = predicate.store_timestamp.bounds
     begin, end = max((begin or 0) - _INDEX_MILLIS, 0), _LATEST if end is None else end
     while end >= begin:
         records = query_messages(client, address, topic, key, partition.max_queried, begin, end)
         buffer = np.frombuffer(records, np.uint8)
-        messages = MessageColumns(buffer, _frames(buffer, address))
+        messages = MessageColumns(buffer, _frames(buffer, address, code))
         offsets = messages.column("commit_log_offset").to_numpy()
         if not offsets.size:
             return

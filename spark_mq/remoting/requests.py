@@ -55,7 +55,9 @@ class Broker:
         if not wanted:
             what = "slave" if from_slave else "master"
             known = ", ".join(f"{one}: {self.addresses[one]}" for one in ids) or "none"
-            raise RemotingError(f"broker {self.name} has no {what} (members by broker id: {known})")
+            raise RemotingError(
+                f"broker {self.name} has no {what} (GET_BROKER_CLUSTER_INFO, members by broker id: {known})"
+            )
         return self.addresses[wanted[0]]
 
 
@@ -116,8 +118,12 @@ def config_text(client: RemotingClient, broker: str, name: str) -> bytes:
 
 def broker_config(client: RemotingClient, broker: str) -> dict[str, str]:
     """The settings of a broker, by name."""
-    response = client.request(broker, RequestCode.GET_BROKER_CONFIG)
-    return parse_java_properties(response.body.decode("utf-8", "replace"))
+    code = RequestCode.GET_BROKER_CONFIG
+    response = client.request(broker, code)
+    try:
+        return parse_java_properties(response.body.decode("utf-8", "replace"))
+    except ValueError as error:
+        raise ProtocolError(f"{broker}: the answer to {code.name} cannot be read: {error}") from error
 
 
 def broker_runtime_info(client: RemotingClient, broker: str) -> dict[str, str]:
