@@ -36,7 +36,7 @@ from spark_mq.source.messages import LookUpPartition, SplitPartition
 from spark_mq.source.options import parse_options, parse_stream_options
 from spark_mq.source.planner import plan_messages
 from spark_mq.source.read_plan import AccessPath, ReadPlan
-from spark_mq.store import settled_files
+from spark_mq.store import store_lock
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.unit_cover import ReadCost
@@ -159,8 +159,8 @@ def test_rows_are_those_of_a_scan(data: st.DataObject, folders: dict[str, Path])
 @pytest.fixture
 def memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was found is kept, also if files changed just now. A test waits, so each change has its own time."""
-    monkeypatch.setattr(settled_files, "_SETTLED_NANOS", -(1 << 62))
-    monkeypatch.setattr(settled_files, "_ON_DISK_NANOS", -(1 << 62))
+    monkeypatch.setattr(store_lock, "_SETTLED_NANOS", -(1 << 62))
+    monkeypatch.setattr(store_lock, "_ON_DISK_NANOS", -(1 << 62))
 
 
 def next_time() -> None:
