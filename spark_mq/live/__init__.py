@@ -4,6 +4,6 @@
 - `cluster`: the brokers that answer, and the ranges of queues that a read has
 - `messages`: pulls as Arrow batches
 - `stream_offset`, `message_stream`: the same, batch after batch
-- `tables`: the other tables
+- `tables`, `table_reader`: the other tables
 - `datasource`: columns, and a reader for each table
 """

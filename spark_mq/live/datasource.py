@@ -29,7 +29,7 @@ def reader(options: Mapping[str, str], columns: StructType) -> DataSourceReader:
         from spark_mq.live.messages import LiveMessagesReader
 
         return LiveMessagesReader(parsed, names)
-    from spark_mq.live.tables import LiveTableReader
+    from spark_mq.live.table_reader import LiveTableReader
 
     return LiveTableReader(parsed, names)
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from spark_mq.errors import ConfigError, ProtocolError
 from spark_mq.format.arrow_array import table_of
@@ -24,7 +23,6 @@ from spark_mq.live.options import LiveOptions
 from spark_mq.remoting.client import RemotingClient, shown
 from spark_mq.remoting.pull import QueueRange
 from spark_mq.remoting.requests import CONFIG_REQUESTS, config_text
-from spark_mq.source.several_stores import named_batch
 from spark_mq.store.config.config_file import load_config, load_consumer_offsets
 from spark_mq.store.config.named_stores import NamedStore
 from spark_mq.store.config.store_paths import CONFIG
@@ -33,37 +31,6 @@ from spark_mq.store.retention import moment_of
 from spark_mq.tables.config import CONSUMER_OFFSETS, TOPICS
 from spark_mq.tables.live import ROUTE
 from spark_mq.tables.store_files import QUEUES
-
-
-class LiveTableReader(DataSourceReader):
-    """The reader of a table; `columns` are the columns that the query reads."""
-
-    def __init__(self, options: LiveOptions, columns: list[str]) -> None:
-        self._options = options
-        self._columns = columns
-
-    def partitions(self) -> Sequence[InputPartition]:
-        """One partition. Raises `RemotingError` if no name server answers."""
-        with RemotingClient(self._options.client) as client:
-            live_brokers(client, self._options.from_slave)
-        return [InputPartition(self._options.table)]
-
-    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """The rows of all brokers."""
-        options = self._options
-        rows = _ROWS[options.table]
-        with RemotingClient(options.client) as client:
-            for broker in live_brokers(client, options.from_slave):
-                store = NamedStore(*broker.names, path=broker.address)
-                with config_folder(broker) as folder:
-                    try:
-                        table = rows(LiveQueues(broker, folder), options)
-                    except ConfigError as error:
-                        asked = [code.name for name, code in CONFIG_REQUESTS.items() if name in str(error)]
-                        what = f"{broker.address}: the answer to {' and '.join(asked)} cannot be read"
-                        raise ProtocolError(f"{what}: {shown(str(error))}") from error
-                    for batch in table.to_batches():
-                        yield named_batch(batch, store, self._columns)
 
 
 class LiveQueues(QueueSource):
@@ -217,3 +184,18 @@ _PROBLEMS = {
 _ROWS: dict[str, Callable[[LiveQueues, LiveOptions], pa.Table]] = {
     rows.__name__: rows for rows in (queues, topics, consumer_offsets, subscription_groups, consumer_progress, route)
 }
+
+
+def live_rows(options: LiveOptions) -> Iterator[pa.Table]:
+    """The rows of the table of the options, a table for each broker, with the columns cluster, broker and store."""
+    rows = _ROWS[options.table]
+    with RemotingClient(options.client) as client:
+        for broker in live_brokers(client, options.from_slave):
+            with config_folder(broker) as folder:
+                try:
+                    found = rows(LiveQueues(broker, folder), options)
+                except ConfigError as error:
+                    asked = [code.name for name, code in CONFIG_REQUESTS.items() if name in str(error)]
+                    what = f"{broker.address}: the answer to {' and '.join(asked)} cannot be read"
+                    raise ProtocolError(f"{what}: {shown(str(error))}") from error
+            yield NamedStore(*broker.names, path=broker.address).with_columns(found)
