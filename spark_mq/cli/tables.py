@@ -19,9 +19,11 @@ from spark_mq.errors import OptionError, first_names, similar
 from spark_mq.format.system_topic import is_system_topic
 from spark_mq.io.location import Location
 from spark_mq.io.s3 import shown as shown_path
+from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.named_stores import STORE_COLUMNS
 from spark_mq.store.config.store_paths import ABORT
 from spark_mq.tables.all_tables import COMMANDS as TABLES
+from spark_mq.tables.live import LIVE_SCHEME, LIVE_TABLES
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,6 +51,10 @@ _FORM = """
 --sort COLUMN  sort the rows by COLUMN, or by -COLUMN from the largest value on; NULL is last
 """
 
+_OR_LIVE = ", or a running cluster: rocketmq://NAME_SERVER:9876"
+_CLIENT_CONF = """\
+--client-conf FILE  of a running cluster: a properties file with options of docs/live.md, such as accessKey and tls
+"""
 _EPILOG = """\
 On a terminal, the table is cut to its width, and sizes have units. Otherwise all columns, whole values and exact
 numbers are printed. If rows have a problem, or their state is UNKNOWN, a line on stderr says how many.
@@ -67,12 +73,18 @@ With --stores, these are the sums over all brokers.
 
 def _command(table: Table) -> Command:
     options = [f"{_flag(option.argument)} {option.value or 'V'}  {option.effect}" for option in table.options]
+    if table.name in LIVE_TABLES:
+        options.append(_CLIENT_CONF)
     if table.name in _OWN_TOPICS:
         options.append("--all  also print the broker's own topics, such as SCHEDULE_TOPIC_XXXX; --json always does")
     about = [table.about, _EPILOG.format(columns=", ".join(table.names)), _MORE_EPILOG.get(table.name, "")]
     store: tuple[str, ...] = ("STORE", STORES)
+    if table.name in LIVE_TABLES:
+        store = (f"STORE  the broker's store directory{_OR_LIVE}", STORES)
     if table.archived_rows:
-        store = ("STORE  the broker's store directory, or an archive's table of messages", STORES, STORE_OF_ARCHIVE)
+        live = _OR_LIVE if table.name in LIVE_TABLES else ""
+        text = f"STORE  the broker's store directory, or an archive's table of messages{live}"
+        store = (text, STORES, STORE_OF_ARCHIVE)
         about.append(ARCHIVE_EPILOG)
     return Command(
         table.command,
@@ -87,7 +99,7 @@ def _command(table: Table) -> Command:
 def _print_table(table: Table, arguments: argparse.Namespace) -> int:
     import pyarrow as pa
 
-    is_several = is_of_several(arguments)
+    is_several = _is_of_several(arguments)
     printer = RowPrinter.of(arguments, [*(STORE_COLUMNS if is_several else ()), *table.names])
     chosen = picked(arguments, *(option.argument for option in table.row_options))
     answers = _answers(table, chosen, arguments)
@@ -100,7 +112,8 @@ def _print_table(table: Table, arguments: argparse.Namespace) -> int:
         what = str(hidden) if table.name == "topics" else f"{hidden} {table.noun}s"
         say(f"{what} of the broker's own topics are not shown; --all shows them")
     if not shown:
-        where = f"the stores of {shown_path(arguments.stores)}" if is_several else shown_path(arguments.store)
+        is_file = is_of_several(arguments)
+        where = f"the stores of {shown_path(arguments.stores)}" if is_file else shown_path(arguments.store)
         asked = ((what, chosen.get(name)) for what, name in (("topic", "topic"), ("group", "consumer_group")))
         of = " and ".join(f"{what} {name}" for what, name in asked if name is not None)
         why = "; ".join(why for _, why in answers if why and not rows)
@@ -108,11 +121,42 @@ def _print_table(table: Table, arguments: argparse.Namespace) -> int:
     return FOUND if shown else NOT_FOUND
 
 
+def _is_of_several(arguments: argparse.Namespace) -> bool:
+    """Whether rows say which broker they are of."""
+    return is_of_several(arguments) or _is_live(arguments)
+
+
+def _is_live(arguments: argparse.Namespace) -> bool:
+    return str(arguments.store or "").startswith(LIVE_SCHEME)
+
+
+def _live_rows(table: Table, chosen: Mapping[str, Any], arguments: argparse.Namespace) -> pa.Table:
+    """The rows of a running cluster."""
+    import pyarrow as pa
+
+    from spark_mq.live.options import parse_live_options
+    from spark_mq.live.tables import live_rows
+
+    if table.name not in LIVE_TABLES:
+        commands = ", ".join(sorted(one.command for one in LIVE_TABLES.values() if one.command))
+        raise OptionError(f"{table.command} needs the files of a store. Of a running cluster there are {commands}")
+    if getattr(arguments, "broker_version", None) is not None:
+        raise OptionError("--broker-version has no effect on a running cluster")
+    options = BrokerConf.of(arguments.client_conf).settings | {"path": arguments.store, "table": table.name}
+    names = {option.argument: option.name for option in table.row_options}
+    options |= {names[argument]: str(value) for argument, value in chosen.items() if value is not None}
+    return pa.concat_tables(live_rows(parse_live_options(options)))
+
+
 def _flag(argument: str) -> str:
     return f"--{argument.replace('_', '-')}"
 
 
 def _answers(table: Table, chosen: Mapping[str, Any], arguments: argparse.Namespace) -> list[tuple[pa.Table, str]]:
+    if _is_live(arguments):
+        return [(_live_rows(table, chosen, arguments), "")]
+    if getattr(arguments, "client_conf", None) is not None:
+        raise OptionError("--client-conf has only an effect on a running cluster, rocketmq://NAME_SERVER:9876")
     version = getattr(arguments, "broker_version", None)
     if table.archived_rows and is_archive(arguments.store, arguments):
         if version is not None:
@@ -148,7 +192,7 @@ def _is_hidden(table: Table, arguments: argparse.Namespace, row: Mapping[str, An
 
 
 def _print_rows(table: Table, arguments: argparse.Namespace, printer: RowPrinter, rows: _Rows) -> None:
-    is_several = is_of_several(arguments)
+    is_several = _is_of_several(arguments)
     sums: tuple[Sequence[str], Sequence[Sequence[Any]]] | None = None
     if table.name == "consumer_offsets":
         sums = ("consumer_group", "queues", "known_lag", "unknown_lags"), sums_of_lags(rows, "consumer_group")
@@ -223,7 +267,7 @@ def _print_problems(table: Table, arguments: argparse.Namespace, rows: _Rows) ->
         problem = f"the checkpoint has a problem: {found[0]['problem']}"
     else:
         problem = f"{len(found)} of {len(rows)} {table.noun}s have a problem; the first is {_name_of(found[0])}"
-    if table.remedy:
+    if table.remedy and not _is_live(arguments):
         # A broker creates `abort` when it starts, and removes it when it stops cleanly.
         may_recover = table.name != "segments" and (Location.resolve(arguments.store) / ABORT).is_file
         broker = "; a broker that runs, or starts again, may complete them itself" if may_recover else ""

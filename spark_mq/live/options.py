@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from spark_mq.errors import OptionError, similar
 from spark_mq.format.system_topic import SCHEDULE_TOPIC, TIMER_TOPIC, is_system_topic
 from spark_mq.remoting.access import Credentials, Tls
-from spark_mq.remoting.client import SCHEME, ClientSettings, parse_name_servers
+from spark_mq.remoting.client import ClientSettings, parse_name_servers
 from spark_mq.remoting.pull import ALL_MESSAGES, Subscription
 from spark_mq.source.options import (
     EARLIEST,
@@ -26,6 +26,7 @@ from spark_mq.source.predicate import Predicate
 from spark_mq.tables.live import (
     CLUSTER_OPTIONS,
     LIVE_READ_OPTIONS_OF_STREAMS,
+    LIVE_SCHEME,
     LIVE_STREAM_OPTIONS,
     LIVE_TABLES,
     live_options,
@@ -46,7 +47,7 @@ _OWN = ("topic", "topicPattern", "pullsAtOnce", "maxBytesPerSecond", "failOnData
 
 def is_live(options: Mapping[str, str]) -> bool:
     """Whether the options of a read name a live cluster."""
-    return next((value for key, value in options.items() if key.lower() == "path"), "").startswith(SCHEME)
+    return next((value for key, value in options.items() if key.lower() == "path"), "").startswith(LIVE_SCHEME)
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,7 @@ from spark_mq.remoting.access import Credentials, Tls
 from spark_mq.remoting.codes import RequestCode, ResponseCode
 from spark_mq.remoting.command import RemotingCommand, SerializeType
 from spark_mq.remoting.connection import Connection, parse_address
-
-SCHEME = "rocketmq://"
-"""The start of the address of a cluster: `rocketmq://namesrv:9876,namesrv2:9876`."""
+from spark_mq.tables.live import LIVE_SCHEME
 
 _ATTEMPTS = 4
 _FIRST_PAUSE, _MAX_PAUSE = 0.1, 2.0
@@ -58,7 +56,7 @@ def parse_name_servers(address: str) -> tuple[str, ...]:
     Raises:
         OptionError: The text is not such an address.
     """
-    text = address.removeprefix(SCHEME).rstrip("/")
+    text = address.removeprefix(LIVE_SCHEME).rstrip("/")
     servers = [server.strip() for server in text.replace(";", ",").split(",") if server.strip()]
     if not servers:
         raise OptionError(f"{address!r} names no name server: give rocketmq://HOST:9876, several separated by commas")

@@ -13,6 +13,7 @@ import pytest
 
 from spark_mq import MessageStore
 from spark_mq._compat import arrow_schema
+from spark_mq.cli.main import main
 from spark_mq.live import datasource as live
 from spark_mq.live.messages import KeyPartition, PullsPartition
 from spark_mq.remoting.client import ClientSettings, RemotingClient, parse_name_servers
@@ -183,6 +184,22 @@ def test_tables_are_those_of_the_store(served: Served) -> None:
         (row["consumer_group"], row["topic"]): row for row in served.rows(table="consumer_progress").to_pylist()
     }
     assert progress["GID_failing", "%RETRY%GID_failing"]["group_dead_letters"] == 5
+
+
+def test_commands_print_tables_of_a_cluster(served: Served, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    conf = tmp_path / "client.properties"
+    conf.write_text("requestTimeout=20\n")
+    assert main(["queues", served.address, "--topic", "OrderEvents", "--json", "--client-conf", str(conf)]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(row["broker"], row["store"], row["queue_id"]) for row in rows] == [
+        ("broker", served.broker.address, number) for number in range(4)
+    ]
+    assert main(["lag", served.address]) == 0
+    assert "%RETRY%GID_failing" in capsys.readouterr().out
+    assert main(["queues", served.address, "--topic", "NoSuchTopic"]) == 3
+    assert main(["segments", served.address]) == 2
+    assert "needs the files of a store" in capsys.readouterr().err
+    assert main(["queues", str(served.path), "--client-conf", str(conf)]) == 2
 
 
 @pytest.mark.parametrize("kind", SerializeType)
