@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import json
+import pickle
 import random
 import re
+import shutil
+import subprocess
+import time
+import traceback
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from spark_mq.errors import ProtocolError
+from spark_mq.errors import ProtocolError, RefusedError, RemotingError
+from spark_mq.live import datasource as live
+from spark_mq.remoting.access import Credentials
+from spark_mq.remoting.client import ClientSettings, RemotingClient
 from spark_mq.remoting.codes import LanguageCode
 from spark_mq.remoting.command import RemotingCommand, SerializeType, decode, encode
+from spark_mq.remoting.requests import max_offset
 from tests.broker import harness
 from tests.support.commands import changed, random_command
+from tests.support.stores import OWN_STORES, RealStore
 
 LACKING = harness.missing()
 pytestmark = [pytest.mark.broker, pytest.mark.skipif(LACKING is not None, reason=LACKING or "")]
@@ -107,3 +118,138 @@ def test_changed_frames_are_the_same_commands_or_errors(version: str) -> None:
     # Java reads JSON that is none, and headers with wrong lengths.
     assert seen["refused by us"] < COMMANDS / 8
     assert min(seen["decoded by both"], seen["refused by both"]) > COMMANDS / 8
+
+
+ACCESS_KEY, SECRET_KEY = "reader-of-orders", "secret-12345678"
+PLAIN_ACL = f"""
+accounts:
+  - accessKey: {ACCESS_KEY}
+    secretKey: {SECRET_KEY}
+    admin: false
+    defaultTopicPerm: SUB
+    defaultGroupPerm: SUB
+"""
+"""A user of 4.9 who reads all topics and groups, and no more."""
+USER = json.dumps({"username": ACCESS_KEY, "password": SECRET_KEY})
+INNER = json.dumps({"accessKey": "inner-client", "secretKey": "inner-secret"})
+_AUTH = "org.apache.rocketmq.auth"
+AUTH = {
+    "authenticationEnabled": "true",
+    "authenticationMetadataProvider": f"{_AUTH}.authentication.provider.LocalAuthenticationMetadataProvider",
+    "initAuthenticationUser": USER,
+    "innerClientAuthenticationCredentials": INNER,
+    "authorizationEnabled": "true",
+    "authorizationMetadataProvider": f"{_AUTH}.authorization.provider.LocalAuthorizationMetadataProvider",
+}
+"""The settings of a broker of 5.3 or later with one user, who may do everything."""
+WRONG_KEYS = [
+    {},
+    {"accessKey": ACCESS_KEY, "secretKey": "wrong-secret"},
+    {"accessKey": "nobody", "secretKey": SECRET_KEY},
+]
+
+
+def settings_of(store: RealStore, more: Mapping[str, str]) -> dict[str, str]:
+    lines = (line.partition("=") for line in store.broker_conf.read_text().splitlines())
+    return {name.strip(): value.strip() for name, mark, value in lines if mark} | dict(more)
+
+
+def rows_of(broker: harness.Broker, options: Mapping[str, str]) -> list[dict[str, Any]]:
+    given = {"path": f"rocketmq://{broker.name_server}", "requestTimeout": "3"} | dict(options)
+    if "table" not in options:
+        given["topic"] = "OrderEvents"
+    reader = live.reader(given, live.schema(given))
+    batches: Iterator[Any] = (batch for partition in reader.partitions() for batch in reader.read(partition))
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+@pytest.fixture(scope="module")
+def guarded(version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[harness.Broker]:
+    """A broker that takes signed requests only."""
+    packed = RealStore("workload-49x" if version == "4.9.7" else "workload-533", OWN_STORES)
+    folder = tmp_path_factory.mktemp("guarded")
+    (folder / "conf").mkdir()
+    (folder / "conf" / "plain_acl.yml").write_text(PLAIN_ACL)
+    more = {"aclEnable": "true"} if version == "4.9.7" else AUTH
+    properties = {"rocketmq.home.dir": str(folder)}
+    with harness.Broker(version, packed.unpack(folder), settings_of(packed, more), properties=properties) as broker:
+        yield broker
+
+
+def test_right_keys_read_messages_by_queue_and_by_key(guarded: harness.Broker) -> None:
+    keys = {"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}
+    rows = rows_of(guarded, keys)
+    assert len(rows) > 50
+    found = rows_of(guarded, keys | {"uniqueKey": rows[7]["unique_key"]})
+    assert found == [rows[7]]
+    (key, *_) = next(row["keys"] for row in rows if row["keys"])
+    assert rows_of(guarded, keys | {"key": key})
+    for table in ("queues", "topics", "consumer_offsets", "consumer_progress"):
+        assert rows_of(guarded, {**keys, "table": table})
+
+
+@pytest.mark.parametrize("keys", WRONG_KEYS, ids=["none", "wrong secret", "unknown user"])
+@pytest.mark.parametrize("kind", SerializeType)
+def test_missing_and_wrong_keys_are_refused_without_a_secret(
+    guarded: harness.Broker, keys: dict[str, str], kind: SerializeType, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(RefusedError) as refused:
+        rows_of(guarded, keys)
+    assert str(refused.value).startswith(f"{guarded.address}: ")
+    credentials = Credentials(keys["accessKey"], keys["secretKey"]) if keys else None
+    settings = ClientSettings((guarded.name_server,), 3.0, credentials, serialize_type=kind)
+    with (
+        RemotingClient(settings) as client,
+        pytest.raises(RefusedError, match=f"{guarded.address}: GET_MAX_OFFSET was"),
+    ):
+        max_offset(client, guarded.address, "OrderEvents", 0)
+    shown = repr(settings) + repr(refused.value) + caplog.text + "".join(traceback.format_exception(refused.value))
+    assert "secret-" not in shown
+    assert "wrong-secret" not in shown
+    assert repr(pickle.loads(pickle.dumps(settings))) == repr(settings)
+
+
+@pytest.fixture(scope="module")
+def encrypted(version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[harness.Broker, Path]]:
+    """A broker and a name server that take TLS only, and the certificate of both."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl makes the certificate")
+    packed = RealStore("workload-49x" if version == "4.9.7" else "workload-533", OWN_STORES)
+    folder = tmp_path_factory.mktemp("encrypted")
+    certificate, key = folder / "certificate.pem", folder / "key.pem"
+    words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=broker"]
+    subprocess.run([*words, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
+    properties = {
+        "tls.server.mode": "enforcing",
+        "tls.enable": "true",
+        "tls.test.mode.enable": "false",
+        "tls.server.certPath": str(certificate),
+        "tls.server.keyPath": str(key),
+    }
+    with harness.Broker(version, packed.unpack(folder), packed.broker_conf, properties=properties) as broker:
+        yield broker, certificate
+
+
+def test_a_read_over_tls(encrypted: tuple[harness.Broker, Path]) -> None:
+    broker, certificate = encrypted
+    rows = rows_of(broker, {"tls": "true", "tlsCa": str(certificate)})
+    assert len(rows) > 50
+    assert rows == rows_of(broker, {"tls": "true", "tlsVerify": "false"})
+
+
+def test_a_certificate_that_is_not_trusted_and_a_plain_client(encrypted: tuple[harness.Broker, Path]) -> None:
+    broker, _ = encrypted
+    for options, reason in (({"tls": "true"}, "certificate verify failed"), ({}, "GET_BROKER_CLUSTER_INFO")):
+        start = time.monotonic()
+        with pytest.raises(RemotingError, match=reason) as refused:
+            rows_of(broker, options)
+        assert broker.name_server in str(refused.value)
+        assert time.monotonic() - start < 20
+
+
+def test_a_tls_client_of_a_plain_server(guarded: harness.Broker) -> None:
+    start = time.monotonic()
+    with pytest.raises(RemotingError, match="no TLS connection") as refused:
+        rows_of(guarded, {"tls": "true", "tlsVerify": "false"})
+    assert guarded.name_server in str(refused.value)
+    assert time.monotonic() - start < 20
