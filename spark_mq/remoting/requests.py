@@ -87,8 +87,8 @@ def find_brokers(client: RemotingClient) -> list[Broker]:
     except RefusedError as error:
         if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             raise RemotingError(
-                f"{', '.join(client.settings.name_servers)} is not a name server, perhaps a broker: give the address "
-                "of a name server, whose port is 9876 by default"
+                f"{', '.join(client.settings.name_servers)} is not a name server, perhaps a broker, and does not know "
+                f"{code.name}: give the address of a name server, whose port is 9876 by default"
             ) from error
         raise
     return _read(server, response, code, _cluster_brokers)
