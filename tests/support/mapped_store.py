@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 from spark_mq.format.consume_queue import UNIT, UNIT_SIZE
 from spark_mq.format.record import Record, encode_blank
@@ -29,11 +30,13 @@ START = 1_700_000_000_000
 
 @dataclass
 class FrozenTimes:
-    """The module `os` for `store.settled_files`: the times of a file change only if `changed` is called."""
+    """The module `os` for `store.store_lock`: the times of a file change only if `changed` is called."""
 
-    fsencode, path = staticmethod(os.fsencode), os.path
     count: int = 0
     times: dict[str, int] = field(default_factory=dict)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(os, name)
 
     def changed(self, path: Path) -> None:
         """Give a file a new time, as a call that writes or creates it does."""
