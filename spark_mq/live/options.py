@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from spark_mq.errors import OptionError, similar
 from spark_mq.format.system_topic import SCHEDULE_TOPIC, TIMER_TOPIC, is_system_topic
 from spark_mq.remoting.access import Credentials, Tls
-from spark_mq.remoting.client import ClientSettings, parse_name_servers
+from spark_mq.remoting.client import PULL_GROUP, ClientSettings, parse_name_servers
 from spark_mq.remoting.pull import ALL_MESSAGES, Subscription
 from spark_mq.source.options import (
     EARLIEST,
@@ -247,7 +247,8 @@ def client_settings(given: Mapping[str, str]) -> ClientSettings:
     text = given.get("requestTimeout", "10")
     if not re.fullmatch(r"\d{1,4}(\.\d{1,3})?", text) or not float(text):
         raise OptionError(f"option requestTimeout={text!r} is not a number of seconds, such as 10")
-    return ClientSettings(parse_name_servers(given["path"]), float(text), _credentials(given), _tls(given))
+    servers, group = parse_name_servers(given["path"]), given.get("pullGroup", PULL_GROUP)
+    return ClientSettings(servers, float(text), _credentials(given), _tls(given), pull_group=group)
 
 
 def _credentials(given: Mapping[str, str]) -> Credentials | None:

@@ -20,6 +20,9 @@ from spark_mq.remoting.command import RemotingCommand, SerializeType
 from spark_mq.remoting.connection import Connection, parse_address
 from spark_mq.tables.live import LIVE_SCHEME
 
+PULL_GROUP = "TOOLS_CONSUMER"
+"""A consumer group that every broker has, and that no consumer uses (`MixAll.TOOLS_CONSUMER_GROUP`)."""
+
 _ATTEMPTS = 4
 _FIRST_PAUSE, _MAX_PAUSE = 0.1, 2.0
 """Seconds before a request is sent again, less a random part; twice as many before each further time."""
@@ -39,6 +42,7 @@ class ClientSettings:
         credentials: The keys with which requests are signed; None for a cluster without access control.
         tls: How connections are encrypted; None for connections that are not.
         serialize_type: How headers are written. A request whose code has more than 16 bits takes JSON.
+        pull_group: The consumer group in whose name messages are pulled. No offset of it changes.
         patience: Seconds for which a request is sent again, at least, to a server that does not answer or is busy.
     """
 
@@ -47,6 +51,7 @@ class ClientSettings:
     credentials: Credentials | None = None
     tls: Tls | None = None
     serialize_type: SerializeType = SerializeType.JSON
+    pull_group: str = PULL_GROUP
     patience: float = 0.0
 
 

@@ -13,9 +13,6 @@ from spark_mq.remoting.client import RemotingClient
 from spark_mq.remoting.codes import RequestCode, ResponseCode
 from spark_mq.remoting.requests import integer_field
 
-READER_GROUP = "TOOLS_CONSUMER"
-"""A consumer group that every broker has, and that no consumer uses (`MixAll.TOOLS_CONSUMER_GROUP`)."""
-
 _SUSPEND, _SUBSCRIPTION = 2, 4
 """Bits of `sysFlag` (`PullSysFlag`): the broker may wait for messages; the request has the subscription."""
 _ANSWERS = (
@@ -93,20 +90,18 @@ def pull(
     offset: int,
     subscription: Subscription = ALL_MESSAGES,
     suspend_seconds: float = 0,
-    group: str = READER_GROUP,
 ) -> Pulled:
     """The messages of a queue from an offset on.
 
     Args:
         queue: The queue; messages after its range may be in the answer, too.
         suspend_seconds: How long the broker may wait for a message if the queue ends at the offset.
-        group: The consumer group in whose name is pulled. No offset of it changes.
 
     Raises:
         RemotingError: The broker does not answer, refuses, or gives an answer that does not lead on.
     """
     fields = {
-        "consumerGroup": group,
+        "consumerGroup": client.settings.pull_group,
         "topic": queue.topic,
         "queueId": queue.queue_id,
         "queueOffset": offset,

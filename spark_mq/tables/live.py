@@ -13,6 +13,11 @@ LIVE_SCHEME = "rocketmq://"
 CLUSTER_OPTIONS = (
     Option("readFrom", "`master` (default), or `slave`: the slave with the smallest broker id of each broker"),
     Option("requestTimeout", "seconds within which a broker must answer a request, `10` by default"),
+    Option(
+        "pullGroup",
+        "the consumer group in whose name messages are pulled, `TOOLS_CONSUMER` by default. No offset of it changes. "
+        "With access control, the user needs the right to subscribe by it",
+    ),
     Option("accessKey", "the access key of ACL 1.0, or the user name of ACL 2.0; `secretKey` is then needed"),
     Option("secretKey", "the secret key of ACL 1.0, or the password of ACL 2.0"),
     Option("securityToken", "the security token of ACL 1.0, if the cluster has them"),

@@ -202,6 +202,13 @@ def test_commands_print_tables_of_a_cluster(served: Served, capsys: pytest.Captu
     assert main(["queues", str(served.path), "--client-conf", str(conf)]) == 2
 
 
+def test_messages_are_pulled_in_the_name_of_a_group(served: Served) -> None:
+    found = served.rows(topic="OrderEvents", pullGroup="GID_failing")
+    assert found.num_rows == served.rows(topic="OrderEvents").num_rows > 0
+    offsets = served.rows(table="consumer_offsets", consumerGroup="GID_failing", topic="OrderEvents")
+    assert offsets.num_rows == 0  # no offset came to be
+
+
 @pytest.mark.parametrize("kind", SerializeType)
 def test_requests_with_both_kinds_of_headers(served: Served, kind: SerializeType) -> None:
     with served.client(kind) as client:
