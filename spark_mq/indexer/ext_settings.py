@@ -12,7 +12,6 @@ from spark_mq.errors import OptionError
 from spark_mq.filters.consumer_filter import ConsumerFilter, usable_filters
 from spark_mq.format.consume_queue_ext import END_BLANK_SIZE, HEADER_SIZE, MAX_UNIT_SIZE, ExtLayout
 from spark_mq.io.location import Location
-from spark_mq.job.task_items import row_schema
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.consumer_filters import CONSUMER_FILTERS, load_consumer_filters
 
@@ -37,16 +36,9 @@ class StagedExt:
     last: int
 
 
-STAGED_EXT_SCHEMA = row_schema(StagedExt)
-
-
 @dataclass(frozen=True)
 class ExtSettings:
-    """How a broker makes extension units.
-
-    Attributes:
-        filters: The filters that the broker has when it starts; none without `enableCalcFilterBitMap`.
-    """
+    """How a broker makes extension units; it has no filters without `enableCalcFilterBitMap`."""
 
     file_size: int
     bit_count: int

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from spark_mq.filters.arrays import matching_mask, of_columns
 from spark_mq.format.array_types import Bytes, Int64s
@@ -15,7 +14,7 @@ from spark_mq.format.bloom_filter import bit_map
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.kernels.columns import MessageColumns
 from spark_mq.format.kernels.dispatch import QueueTable, dispatch_units, has_unit, parse_delay_levels
-from spark_mq.indexer.ext_settings import STAGED_EXT_SCHEMA, ExtSettings, StagedExt, Values
+from spark_mq.indexer.ext_settings import ExtSettings, StagedExt, Values
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.store.log.commit_log import Segment, SegmentSource
@@ -24,8 +23,8 @@ from spark_mq.store.log.record_reader import RecordChunk, RecordReader
 from spark_mq.store.log.segment_files import CorruptRange
 
 
-def stage_segment(segment: Segment, folder: Location, ext: ExtSettings, delay_levels: str) -> pa.RecordBatch:
-    """The rows (`STAGED_EXT_SCHEMA`) of one segment, whose values are staged in a file."""
+def stage_segment(segment: Segment, folder: Location, ext: ExtSettings, delay_levels: str) -> list[StagedExt]:
+    """What is staged of one segment, in one file."""
     values_of = _Values(ext, parse_delay_levels(delay_levels))
     parts = [values_of(chunk) for chunk in _chunks(segment)]
     numbers = np.concatenate([number for number, _ in parts]) if parts else np.zeros(0, np.int32)
@@ -43,7 +42,7 @@ def stage_segment(segment: Segment, folder: Location, ext: ExtSettings, delay_le
             rows.append(
                 StagedExt(values_of.topics[number], int(ids[number]), *where, int(offsets.min()), int(offsets.max()))
             )
-    return pa.RecordBatch.from_pylist(list(map(vars, rows)), schema=STAGED_EXT_SCHEMA)
+    return rows
 
 
 def _chunks(segment: Segment) -> Iterator[RecordChunk]:
@@ -85,7 +84,6 @@ class _Values:
 
 
 def _bit_maps(messages: MessageColumns, topic: str, ext: ExtSettings) -> Bytes:
-    """The bit maps of messages of one topic, a row each."""
     size = messages.frames.size
     properties = of_columns(messages)
     found = np.zeros((size, ext.bit_count // 8), np.uint8)

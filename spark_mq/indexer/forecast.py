@@ -83,11 +83,7 @@ def _sample(segment: Segment) -> tuple[int, int, int]:
 
 
 def no_room_error(output: Location, needed: int | None, scratch: Sequence[str]) -> NoRoomError:
-    """The error for a full disk: it names the disk, the room that is needed, and how to continue.
-
-    Args:
-        needed: Bytes that the job needs there in all; None if unknown.
-    """
+    """The error for a full disk: it names the disk, the bytes that are needed in all if known, and how to continue."""
     free = free_bytes(output.path) if output.is_local else None
     about = "" if needed is None else f"; the job needs about {size_text(needed)} there in all"
     if free is not None and (needed is None or free < needed):
@@ -137,13 +133,7 @@ def file_settings(request: RebuildRequest) -> tuple[FileSetting, ...]:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a rebuild would do.
-
-    Attributes:
-        segments_staged_before: Segments that a killed job has staged, and that would not be read again.
-        room_needed: The approximate number of bytes that the job needs in the output; None if unknown.
-        damage: Damage that the names and sizes of the log's files show, and that would be skipped.
-    """
+    """What a rebuild would do; `damage` is what names and sizes of the log's files show, and would be skipped."""
 
     store: str
     output: str
@@ -216,7 +206,6 @@ def forecast(request: RebuildRequest) -> Forecast:
 
 
 def _segments_staged(request: RebuildRequest, log: CommitLog) -> int:
-    """The number of segments that a killed job with the same store and trees has staged."""
     left = Manifest.load(request.committer.folder)
     if left is None or (left.settings.store, left.settings.trees) != (str(request.store), request.committer.names):
         return 0

@@ -5,13 +5,12 @@ The rules are those of `IndexFile.putKey`@5.3.3, on one array for each file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
 
 import numpy as np
-import pyarrow as pa
 
 from spark_mq.format.array_types import Bytes, Int64s
 from spark_mq.format.broker_version import INDEX_FLUSHED_AT_STOP
@@ -32,7 +31,6 @@ from spark_mq.indexer.staged_files import EntryRange, SplitRow
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.io.publish import published
-from spark_mq.job.task_items import TaskItems, row_schema
 from spark_mq.job.tasks import JobContext
 from spark_mq.store.config.broker_conf import NOTHING_TELLS, Sourced
 from spark_mq.store.config.store_paths import INDEX
@@ -54,8 +52,7 @@ _BLOCK = 16 << 20
 class PendingEntries:
     """The entries that an index lacks, in the order of the log: a range of staged entries for each split.
 
-    Attributes:
-        trailing_messages: For each range, the number of messages of its split after the last entry.
+    `trailing_messages` has the number of messages of each split after its last entry.
     """
 
     ranges: tuple[EntryRange, ...]
@@ -117,8 +114,7 @@ def _contradiction(end: IndexEnd, what: str) -> CorruptRange:
 class IndexFilePlan:
     """A file, and the entries that are put into it, in the order of the log.
 
-    Attributes:
-        end_before: Store time (ms) and commit log offset with which the file before it ends: a new file starts there.
+    A new file starts at `end_before`: store time (ms) and commit log offset with which the file before it ends.
     """
 
     name: str
@@ -140,9 +136,6 @@ def plan_index_files(
 
     A new file is named after the store time of its first entry. A file without an entry is named after the entry
     before it, or else after the first message of the log. The last existing file is not planned if it gets no entry.
-
-    Args:
-        first_timestamp: The store time of the log's first message, in milliseconds.
     """
     last = None if end is None else end.header
     placed, of_files = pending.by_file(layout, last)
@@ -185,30 +178,19 @@ class WrittenFile:
     is_new: bool
 
 
-WRITTEN_SCHEMA = row_schema(WrittenFile)
-
-
 @dataclass(frozen=True)
 class IndexWriter:
-    """The task that writes planned files into the folder `index`, except files that a killed job has already written.
-
-    Attributes:
-        empty_index_count: The index count in the header of a file without an entry.
-    """
+    """Writes planned files into `folder`; `empty_index_count` is in the header of a file without an entry."""
 
     folder: Location
     layout: IndexLayout
-    plans: TaskItems[IndexFilePlan]
     empty_index_count: int
-    done: Location | None
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """As a task: numbers of planned files in, rows of `WRITTEN_SCHEMA` out."""
-        for plan in self.plans.each(batches, self.done):
-            written = self._written(plan)
-            header = written or self.write(plan)
-            row = WrittenFile(plan.name, header.next_entry - 1, header.end_timestamp, written is None)
-            yield pa.RecordBatch.from_pylist([vars(row)], schema=WRITTEN_SCHEMA)
+    def finish(self, plan: IndexFilePlan) -> WrittenFile:
+        """Write a file unless it is there."""
+        written = self._written(plan)
+        header = written or self.write(plan)
+        return WrittenFile(plan.name, header.next_entry - 1, header.end_timestamp, written is None)
 
     def _written(self, plan: IndexFilePlan) -> IndexHeader | None:
         """The header of a planned file that exists with the planned entries; None if the file has to be written."""
@@ -254,7 +236,6 @@ class IndexWriter:
         return decode_header(data, self.layout, plan.name)
 
     def _begin(self, plan: IndexFilePlan) -> Bytes:
-        """The file before the first planned entry."""
         from spark_mq.format.kernels.index_put import drop_uncounted, new_index_file
 
         if plan.continued is None:
@@ -281,11 +262,7 @@ class ExistingIndex:
 
 @dataclass(frozen=True)
 class IndexResult:
-    """What was written of the index. The fields are named as in `RebuildReport`.
-
-    Attributes:
-        end_timestamp: The latest end timestamp of a written file, or of the last existing one, in milliseconds.
-    """
+    """What was written of the index, and its latest end timestamp (ms). The fields are named as in `RebuildReport`."""
 
     index_files: int = 0
     index_entries: int = 0
@@ -315,16 +292,9 @@ def write_index(
     context.committer.keep_only(INDEX, {file.name for file in plans}.__contains__)
     written: list[WrittenFile] = []
     if plans and not is_stopped():
-        folder, items = context.committer.staging_path(INDEX), TaskItems.of(plans)
         empty_index_count = 0 if plan.broker_versions.decide(INDEX_FLUSHED_AT_STOP) is False else 1
-        rows = context.rows(
-            "write index",
-            "files",
-            lambda done: IndexWriter(folder, layout, items, empty_index_count, done),
-            len(plans),
-            WRITTEN_SCHEMA,
-        )
-        written = [WrittenFile(**row) for row in rows.to_pylist()]
+        writer = IndexWriter(context.committer.staging_path(INDEX), layout, empty_index_count)
+        written = context.each("write index", "files", plans, writer.finish)
     completed = {file.name for file in plans if file.continued is not None} if written else set()
     staged_before = sum(not row.is_new for row in written if row.file not in completed)
     last_end = 0 if existing.end is None else existing.end.header.end_timestamp

@@ -43,7 +43,6 @@ def _are_complete(folder: Location, splits: Sequence[SplitRow]) -> bool:
 
 
 def _entry_sizes(splits: Iterable[SplitRow]) -> dict[str, int]:
-    """The size of each file of index entries, by its name."""
     return {
         split.entries_file: split.index_entries * STAGED_ENTRY_SIZE
         for split in splits

@@ -6,27 +6,26 @@ second time, a task for each segment, which stages tags codes, store times and b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
-import pyarrow as pa
 
 from spark_mq.format.consume_queue import Queue
 from spark_mq.format.consume_queue_ext import END_MARK
-from spark_mq.indexer.ext_settings import STAGED_EXT_SCHEMA, ExtSettings, StagedExt, Values
+from spark_mq.indexer.ext_settings import ExtSettings, StagedExt, Values
 from spark_mq.indexer.queue_plan import PlannedQueue, QueuePlan
 from spark_mq.indexer.rebuild_plan import RebuildPlan
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
-from spark_mq.job.task_items import TaskItems
 from spark_mq.job.tasks import JobContext
 from spark_mq.store.config.store_paths import CONSUME_QUEUE_EXT
 from spark_mq.store.log.commit_log import CommitLog, Segment
 
 _STAGED = "ext"
-_DONE_SCHEMA = pa.schema([("file", pa.string())])
 
 
 def write_extensions(context: JobContext, plan: RebuildPlan, queue_plan: QueuePlan, ext: ExtSettings) -> None:
@@ -34,23 +33,13 @@ def write_extensions(context: JobContext, plan: RebuildPlan, queue_plan: QueuePl
     target, folder = context.committer.staging_path(CONSUME_QUEUE_EXT), context.committer.folder / _STAGED
     target.make_folder()
     folder.make_folder()
-    segments = CommitLog.open(plan.store).segments
-    segment_items, delay_levels = TaskItems.of(segments), plan.settings.delay_levels
-    rows = context.rows(
-        "stage extensions",
-        "segments",
-        lambda done: _StageSegment(segment_items, folder, ext, delay_levels, done),
-        len(segments),
-        STAGED_EXT_SCHEMA,
-    )
-    staged: dict[Queue, list[StagedExt]] = {}
-    for row in (StagedExt(**values) for values in rows.to_pylist()):
-        staged.setdefault((row.topic, row.queue_id), []).append(row)
-    files = [file for queue in queue_plan.queues for file in _files_of(queue, ext, staged.get(queue.key, []))]
-    items = TaskItems.of(files)
-    context.rows(
-        "write extensions", "files", lambda done: _WriteFile(items, folder, target, ext, done), len(files), _DONE_SCHEMA
-    )
+    stage = partial(_stage_segment, folder=folder, ext=ext, delay_levels=plan.settings.delay_levels)
+    staged = defaultdict[Queue, list[StagedExt]](list)
+    for rows in context.each("stage extensions", "segments", CommitLog.open(plan.store).segments, stage):
+        for row in rows:
+            staged[row.topic, row.queue_id].append(row)
+    files = [file for queue in queue_plan.queues for file in _files_of(queue, ext, staged[queue.key])]
+    context.each("write extensions", "files", files, partial(_write_file, staged=folder, target=target, ext=ext))
 
 
 @dataclass(frozen=True)
@@ -76,63 +65,41 @@ def _files_of(queue: PlannedQueue, ext: ExtSettings, staged: list[StagedExt]) ->
         yield _ExtFile(queue.topic, queue.queue_id, number, first, stop, number == count - 1, parts)
 
 
-@dataclass(frozen=True)
-class _StageSegment:
-    """As a task: numbers of segments in, rows of `STAGED_EXT_SCHEMA` about their staged values out."""
+def _stage_segment(segment: Segment, folder: Location, ext: ExtSettings, delay_levels: str) -> list[StagedExt]:
+    # This module is loaded on the driver, which must not wait for the kernels.
+    from spark_mq.indexer.ext_values import stage_segment
 
-    segments: TaskItems[Segment]
-    folder: Location
-    ext: ExtSettings
-    delay_levels: str
-    done: Location | None
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for segment in self.segments.each(batches, self.done):
-            # This module is loaded on the driver, which must not wait for the kernels.
-            from spark_mq.indexer.ext_values import stage_segment
-
-            yield stage_segment(segment, self.folder, self.ext, self.delay_levels)
+    return stage_segment(segment, folder, ext, delay_levels)
 
 
-@dataclass(frozen=True)
-class _WriteFile:
-    """As a task: numbers of files in, their names out."""
+def _write_file(file: _ExtFile, staged: Location, target: Location, ext: ExtSettings) -> None:
+    content, modified = _content(file, staged, ext)
+    name = f"{file.number * ext.file_size:020d}"
+    publish(target / file.topic / str(file.queue_id) / name, content, ext.file_size, modified)
 
-    files: TaskItems[_ExtFile]
-    staged: Location
-    target: Location
-    ext: ExtSettings
-    done: Location | None
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for file in self.files.each(batches, self.done):
-            name = f"{file.number * self.ext.file_size:020d}"
-            content, modified = self._content(file)
-            publish(self.target / file.topic / str(file.queue_id) / name, content, self.ext.file_size, modified)
-            yield pa.RecordBatch.from_pydict({"file": [name]}, schema=_DONE_SCHEMA)
-
-    def _content(self, file: _ExtFile) -> tuple[bytes, int]:
-        """The units of a file, its end mark if another file follows, and the last store time."""
-        layout = self.ext.layout(file.topic)
-        units = np.zeros(file.stop_queue_offset - file.first_queue_offset, layout.dtype)
-        # A queue offset without a message has a unit, too: a broker takes zeros for the end of the extension.
-        units["size"], units["bit_map_size"] = layout.unit_size, units["bit_map"].shape[1]
-        taken = np.zeros(units.size, np.bool_)
-        modified = 0
-        for part in file.staged:
-            dtype = self.ext.staged_dtype
-            with FileReader(self.staged / part.file) as reader:
-                values: Values = np.frombuffer(reader.read(part.position, part.count * dtype.itemsize), dtype)
-            at = values["queue_offset"] - file.first_queue_offset
-            inside = np.flatnonzero((at >= 0) & (at < units.size))
-            # The first message with a queue offset gets it, as in the queue.
-            inside = inside[np.unique(at[inside], return_index=True)[1]]
-            inside = inside[~taken[at[inside]]]
-            for field in ("tags_code", "store_timestamp"):
-                units[field][at[inside]] = values[field][inside]
-            if units["bit_map"].shape[1]:
-                units["bit_map"][at[inside]] = values["bit_map"][inside]
-            taken[at[inside]] = True
-            modified = max(modified, int(values["store_timestamp"][inside].max(initial=0)))
-        mark = b"" if file.is_last else END_MARK.to_bytes(2, "big", signed=True)
-        return units.tobytes() + mark, modified
+def _content(file: _ExtFile, staged: Location, ext: ExtSettings) -> tuple[bytes, int]:
+    """The units of a file, its end mark if another file follows, and the last store time."""
+    layout = ext.layout(file.topic)
+    units = np.zeros(file.stop_queue_offset - file.first_queue_offset, layout.dtype)
+    # A queue offset without a message has a unit, too: a broker takes zeros for the end of the extension.
+    units["size"], units["bit_map_size"] = layout.unit_size, units["bit_map"].shape[1]
+    taken = np.zeros(units.size, np.bool_)
+    modified = 0
+    for part in file.staged:
+        dtype = ext.staged_dtype
+        with FileReader(staged / part.file) as reader:
+            values: Values = np.frombuffer(reader.read(part.position, part.count * dtype.itemsize), dtype)
+        at = values["queue_offset"] - file.first_queue_offset
+        inside = np.flatnonzero((at >= 0) & (at < units.size))
+        # The first message with a queue offset gets it, as in the queue.
+        inside = inside[np.unique(at[inside], return_index=True)[1]]
+        inside = inside[~taken[at[inside]]]
+        for field in ("tags_code", "store_timestamp"):
+            units[field][at[inside]] = values[field][inside]
+        if units["bit_map"].shape[1]:
+            units["bit_map"][at[inside]] = values["bit_map"][inside]
+        taken[at[inside]] = True
+        modified = max(modified, int(values["store_timestamp"][inside].max(initial=0)))
+    mark = b"" if file.is_last else END_MARK.to_bytes(2, "big", signed=True)
+    return units.tobytes() + mark, modified

@@ -11,8 +11,8 @@ from spark_mq.format.consume_queue import UNIT_SIZE, Queue, queue_file_name
 from spark_mq.indexer.ext_settings import ExtSettings
 from spark_mq.indexer.queue_extensions import write_extensions
 from spark_mq.indexer.queue_plan import ExistingQueues, QueuePlan, carry_over, plan_queues
-from spark_mq.indexer.queue_runs import StagedQueue, staged_runs
-from spark_mq.indexer.queue_writer import COMPLETED, STAGED, WRITTEN_SCHEMA, QueueWriter, WrittenFile
+from spark_mq.indexer.queue_runs import StagedQueue, of_runs, staged_runs
+from spark_mq.indexer.queue_writer import COMPLETED, STAGED, QueueWriter, WrittenFile
 from spark_mq.indexer.rebuild_plan import RebuildPlan
 from spark_mq.indexer.report import raise_or_report
 from spark_mq.indexer.stage import StagedLog
@@ -87,8 +87,7 @@ def missing_text(missing: Sequence[range], count: int) -> str:
 class QueueResult:
     """What was written of the consume queues. The fields are named as in `RebuildReport`.
 
-    Attributes:
-        stale_files: Files of continued queues that are after the end of their queue, and have to be removed.
+    `stale_files` are after the end of a continued queue, and have to be removed.
     """
 
     queues: int = 0
@@ -119,11 +118,9 @@ def write_queues(context: JobContext, plan: RebuildPlan, existing: ExistingQueue
     written: list[WrittenFile] = []
     if next_offsets:
         continued = committer.target(CONSUME_QUEUE) if existing.continued else None
-        assignment, missing = queue_plan.assignment(), missing_offset(staged)
-        with context.progress.stage("write queues", assignment.tasks, "tasks") as done:
-            writer = QueueWriter(growing, continued, file_size, staged.start, plan.is_resumed, done, missing, ext)
-            rows = runs.spread(assignment, writer, WRITTEN_SCHEMA)
-        written = [WrittenFile(**row) for row in rows.to_pylist()]
+        missing = missing_offset(staged)
+        writer = QueueWriter(growing, continued, file_size, staged.start, plan.is_resumed, missing, ext)
+        written = of_runs(context, "write queues", runs, queue_plan.assignment(), writer.write)
     if ext is not None:
         write_extensions(context, plan, queue_plan, ext)
     findings = raise_or_report(unit_findings(queue_plan, written), plan.is_permissive)

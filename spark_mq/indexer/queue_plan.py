@@ -36,13 +36,9 @@ _BYTES_PER_WRITE_TASK = 16 << 20
 def carry_over(
     existing: Iterable[QueueFolder], live: Mapping[Queue, int], folder: Location, file_size: int
 ) -> tuple[list[str], list[str]]:
-    """Copy the files of queues without a live message, with their file times.
+    """Copy the files of queues without a live message into a `consumequeue` folder, with their file times.
 
-    Args:
-        folder: The `consumequeue` folder into which files are copied.
-
-    Returns:
-        The names of the copied queues, and a text for each queue whose files have another size and are left out.
+    Returns the names of the queues, and a text for each queue whose files have another size and are left out.
     """
     copied, lost = [], []
     for queue in existing:
@@ -96,7 +92,6 @@ def find_existing_queues(plan: RebuildPlan, output: Location) -> ExistingQueues:
 
 
 def _selected(plan: RebuildPlan, store: Location) -> tuple[QueueFolder, ...]:
-    """The selected queues of a store that have files."""
     folders = queue_folders(store / CONSUME_QUEUE)
     return tuple(folder for folder in folders if plan.selection.has_queue(folder.topic, folder.queue_id))
 
@@ -122,8 +117,7 @@ _ASSIGNED = {"topic": pa.string(), "queue_id": pa.int32(), **dict.fromkeys(_NUMB
 class QueuePlan:
     """The queues that are written, by topic and queue id.
 
-    Attributes:
-        topics_left_out: Topics whose names are not safe as names of folders; one entry for each of their queues.
+    `topics_left_out` has an entry for each queue of a topic whose name is not safe as that of a folder.
     """
 
     queues: tuple[PlannedQueue, ...]
@@ -160,11 +154,7 @@ class QueuePlan:
 def plan_queues(
     plan: RebuildPlan, existing: ExistingQueues, staged_queues: Iterable[StagedQueue], log_end: int
 ) -> QueuePlan:
-    """The plan of every selected queue that has messages in the log.
-
-    Args:
-        log_end: The commit log offset up to which units of existing queues can lead to messages.
-    """
+    """The plan of every selected queue with messages in the log; units can lead to messages up to `log_end`."""
     unsafe: list[tuple[str, str]] = []
     kept = []
     for queue in staged_queues:

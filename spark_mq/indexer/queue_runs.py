@@ -8,13 +8,14 @@ without Spark always does the first.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, fields
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -22,8 +23,10 @@ import pyarrow as pa
 from spark_mq.format.consume_queue import UNIT_SIZE, Queue
 from spark_mq.indexer.staged_files import READERS, RUN_SCHEMA, StagedUnits
 from spark_mq.io.file_reader import FileReaders
-from spark_mq.job.task_items import ArrowTask, TaskItems
-from spark_mq.job.tasks import SparkTasks, Tasks
+from spark_mq.io.location import Location
+from spark_mq.job.progress import mark_done
+from spark_mq.job.task_items import RESULTS, ArrowTask, TaskItems, pickled, unpickled
+from spark_mq.job.tasks import Result, SparkTasks, TaskRunner, Tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -68,21 +71,9 @@ class Run:
     existing_end: int
 
 
-def runs_in(batches: Iterable[pa.RecordBatch]) -> Iterator[Run]:
-    """The runs that a task gets."""
-    names = [field.name for field in fields(Run)]
-    for batch in batches:
-        yield from map(Run, *(batch.column(name).to_pylist() for name in names))
-
-
 @dataclass(frozen=True)
 class StagedQueue:
-    """A queue that has units in the log.
-
-    Attributes:
-        queue_max: The queue offset after the last one in the log.
-        commit_log_offset: The offset of the queue's first message.
-    """
+    """A queue that has units in the log; `commit_log_offset` is that of its first message."""
 
     topic: str
     queue_id: int
@@ -101,9 +92,8 @@ class StagedQueue:
 class Assignment:
     """Which task writes the runs of a queue.
 
-    Attributes:
-        queues: A row for each queue: `topic`, `queue_id`, `queue_min`, `queue_max`, `existing_end`, and `file_base`,
-            which makes a number of the job out of a file's number in its queue.
+    `queues` has a row for each: `topic`, `queue_id`, `queue_min`, `queue_max`, `existing_end`, and `file_base`, which
+    makes a number of the job out of a file's number in its queue.
     """
 
     queues: pa.Table
@@ -142,7 +132,6 @@ def _in_order(queues: pa.Table) -> list[StagedQueue]:
 
 
 def _find_files(runs: pa.Table, queues: Collection[Queue]) -> pa.Table:
-    """A row for each file of these queues that has runs: `topic`, `queue_id` and `file_number`."""
     columns = [[topic for topic, _ in queues], pa.array([queue_id for _, queue_id in queues], pa.int32())]
     chosen = runs.select(_FILE).join(pa.table(columns, _FILE[:2]), _FILE[:2], join_type="left semi")
     return chosen.group_by(_FILE).aggregate([]).select(_FILE)
@@ -160,11 +149,7 @@ def _with_units(runs: pa.Table, units: Iterable[bytes]) -> Iterator[pa.RecordBat
 
 @dataclass(frozen=True)
 class LocalRuns:
-    """Runs that this process has read.
-
-    Attributes:
-        runs: The columns of `StagedUnits.read_runs`, and `split`, a number in `splits`.
-    """
+    """Runs that this process has read: the columns of `StagedUnits.read_runs`, and `split`, a number in `splits`."""
 
     tasks: Tasks
     splits: tuple[StagedUnits, ...]
@@ -188,15 +173,15 @@ class LocalRuns:
         """The numbers of the files of these queues that have units."""
         return _by_queue(_find_files(self.runs, queues))
 
-    def spread(self, assignment: Assignment, task: ArrowTask, schema: pa.Schema) -> pa.Table:
-        """Let tasks have the runs of the assigned queues; returns the rows of the tasks.
+    def spread(self, assignment: Assignment, task: ArrowTask) -> pa.Table:
+        """Let tasks have the runs of the assigned queues; returns the rows of the tasks (`RESULTS`).
 
-        A task gets its runs sorted by queue file and then by commit log offset (`runs_in`).
+        A task gets its runs sorted by queue file and then by commit log offset (`_WRITER_SCHEMA`).
         """
         runs = assignment.of(self.runs).sort_by([(name, "ascending") for name in ("task", *_ORDER)])
         bounds = np.searchsorted(runs["task"].to_numpy(), np.arange(assignment.tasks + 1)).tolist()
         own = _WithOwnRuns(TaskItems.of(self.splits), runs, TaskItems.of(pairwise(bounds)), task)
-        return self.tasks.rows(own, assignment.tasks, schema)
+        return self.tasks.rows(own, assignment.tasks, RESULTS)
 
 
 @dataclass(frozen=True)
@@ -244,13 +229,12 @@ class _RunsInSpark:
         return _by_queue(self._found(partial(_find_files, queues=queues)).distinct().toArrow())
 
     def _found(self, find: Callable[[pa.Table], pa.Table]) -> DataFrame:
-        """What `find` finds in the runs of groups of splits."""
         starts = range(0, len(self.splits), _SPLITS_PER_TASK)
         groups = [self.splits[start : start + _SPLITS_PER_TASK] for start in starts]
         task = _FindInRuns(TaskItems.of(groups), find)
         return self.tasks.of_numbers(len(groups), task, find(RUN_SCHEMA.empty_table()).schema)
 
-    def spread(self, assignment: Assignment, task: ArrowTask, schema: pa.Schema) -> pa.Table:
+    def spread(self, assignment: Assignment, task: ArrowTask) -> pa.Table:
         from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
         from spark_mq._compat import repartition_by_id
@@ -259,11 +243,35 @@ class _RunsInSpark:
         runs = self.tasks.of_numbers(len(self.splits), read, _WRITER_SCHEMA)
         runs = repartition_by_id(runs, assignment.tasks, F.col("task")).sortWithinPartitions(*_ORDER).drop("task")
         columns = _WRITER_SCHEMA.remove(_WRITER_SCHEMA.get_field_index("task"))
-        return self.tasks.of_rows(runs, columns, task, schema).toArrow()
+        return self.tasks.of_rows(runs, columns, task, RESULTS).toArrow()
 
 
 Runs = LocalRuns | _RunsInSpark
 """The runs of all splits."""
+
+RunWork = Callable[[Iterator[Run]], Iterable[Result]]
+"""What a task does with its runs, which are sorted by queue file and then by commit log offset."""
+
+
+def of_runs(runner: TaskRunner, name: str, runs: Runs, assignment: Assignment, work: RunWork[Result]) -> list[Result]:
+    """What tasks return for the runs of the assigned queues."""
+    with runner.stage(name, assignment.tasks, "tasks") as done:
+        return unpickled(runs.spread(assignment, _OfRuns(work, done)))
+
+
+@dataclass(frozen=True)
+class _OfRuns:
+    """As a task: runs in, what `work` returns for them out (`RESULTS`)."""
+
+    work: RunWork[Any]
+    done: Location | None
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        names = [field.name for field in fields(Run)]
+        columns = ((batch.column(name).to_pylist() for name in names) for batch in batches)
+        yield from pickled(self.work(run for values in columns for run in map(Run, *values)))
+        if self.done is not None:
+            mark_done(self.done, uuid.uuid4().hex)
 
 
 @dataclass(frozen=True)

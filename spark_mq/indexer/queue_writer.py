@@ -12,16 +12,14 @@ reported, and the log's units are written. A file that is already correct is not
 
 from __future__ import annotations
 
-import uuid
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import chain, groupby, islice
+from itertools import chain, groupby
 
 import numpy as np
-import pyarrow as pa
 
 from spark_mq.format.consume_queue import (
     PRE_BLANK_SIZE,
@@ -34,12 +32,10 @@ from spark_mq.format.consume_queue import (
 )
 from spark_mq.format.consume_queue_ext import ExtLayout
 from spark_mq.indexer.ext_settings import ExtSettings
-from spark_mq.indexer.queue_runs import Run, runs_in
+from spark_mq.indexer.queue_runs import Run
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
-from spark_mq.job.progress import mark_done
-from spark_mq.job.task_items import row_schema
 from spark_mq.store.queue.consume_queue import ConsumeQueueExt
 
 MAX_MISSING_RANGES = 32
@@ -47,8 +43,6 @@ MAX_MISSING_RANGES = 32
 
 _FILES_AT_ONCE = 4
 """The number of files that a task flushes to the disk at the same time."""
-
-_ROWS_PER_BATCH = 64
 
 NEW = "NEW"
 STAGED = "STAGED"
@@ -82,18 +76,12 @@ class WrittenFile:
     state: str
 
 
-WRITTEN_SCHEMA = row_schema(WrittenFile)
-
-
 @dataclass(frozen=True)
 class QueueWriter:
-    """The task that writes the files of its runs.
+    """Writes the files of runs; those in the `consumequeue` folder `continued` are continued.
 
-    Attributes:
-        continued: The `consumequeue` folder whose files are continued; None if no file is continued.
-        is_resumed: Whether a killed job can have written some of the files.
-        missing_offset: The commit log offset in units between the messages of a queue that have no message.
-        ext: How extension units are made, whose addresses take the place of tags codes; None if none is made.
+    `missing_offset` is the commit log offset in units between the messages of a queue that have no message. With `ext`,
+    addresses of extension units take the place of tags codes.
     """
 
     growing: Location
@@ -101,34 +89,23 @@ class QueueWriter:
     file_size: int
     log_start: int
     is_resumed: bool
-    done: Location
     missing_offset: int = 0
     ext: ExtSettings | None = None
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """As a task: runs sorted by file and then by commit log offset in, rows of `WRITTEN_SCHEMA` out."""
-        rows = self._rows(batches)
-        while batch := list(islice(rows, _ROWS_PER_BATCH)):
-            yield pa.RecordBatch.from_pylist(list(map(vars, batch)), schema=WRITTEN_SCHEMA)
-
-    def _rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[WrittenFile]:
-        """A row for each file, as soon as it is finished."""
+    def write(self, runs: Iterable[Run]) -> Iterator[WrittenFile]:
+        """Each file, as soon as it is finished; the runs are sorted by file and then by commit log offset."""
         # A disk flushes several files at once in little more time than one.
         with ThreadPoolExecutor(_FILES_AT_ONCE) as publishers:
             finishing: deque[Future[WrittenFile]] = deque()
-            for file in self._files(batches):
+            for file in self._files(runs):
                 finishing.append(publishers.submit(self._finish, file))
                 if len(finishing) == _FILES_AT_ONCE:
                     yield finishing.popleft().result()
-            has_written = bool(finishing)
             for finished in finishing:
                 yield finished.result()
-        if has_written:
-            mark_done(self.done, uuid.uuid4().hex)
 
-    def _files(self, batches: Iterable[pa.RecordBatch]) -> Iterator[_QueueFile]:
-        """The files of the runs, with all their units."""
-        for _, group in groupby(runs_in(batches), lambda run: (run.topic, run.queue_id, run.file_number)):
+    def _files(self, runs: Iterable[Run]) -> Iterator[_QueueFile]:
+        for _, group in groupby(runs, lambda run: (run.topic, run.queue_id, run.file_number)):
             first = next(group)
             file = _QueueFile(first, self.file_size // UNIT_SIZE)
             for run in chain([first], group):

@@ -179,8 +179,6 @@ def rebuild_with(
 
 @dataclass(frozen=True)
 class _Rebuild:
-    """One run of a request."""
-
     tasks: Tasks
     request: RebuildRequest
     on_progress: Callable[[StageProgress], None] | None
@@ -203,7 +201,6 @@ class _Rebuild:
     def _rebuild(
         self, log: CommitLog, damage: tuple[CorruptRange, ...], settings: Collection[FileSetting]
     ) -> RebuildReport:
-        """Write the trees and the checkpoint, put them in place, and report."""
         request, committer = self.request, self.request.committer
         manifest, continued = self._prepare()
         plan = RebuildPlan(
@@ -219,11 +216,9 @@ class _Rebuild:
             is_resumed=bool(manifest.splits),
         )
         try:
-            context = JobContext(
-                self.tasks.checked(SharedStorageCheck.record(log, committer.folder)),
-                Progress(committer.folder / "progress" / uuid.uuid4().hex, self.on_progress),
-                committer,
-            )
+            tasks = self.tasks.checked(SharedStorageCheck.record(log, committer.folder))
+            progress = Progress(committer.folder / "progress" / uuid.uuid4().hex, self.on_progress)
+            context = JobContext(tasks, progress, committer=committer)
             # Existing files that cannot be continued end the job before the log is read.
             existing = ExistingTrees.find(plan, committer.output)
             staged = stage_log(context, plan, log, manifest)
@@ -249,7 +244,7 @@ class _Rebuild:
                     committer.abort()
             raise
         return replace(
-            self._report(written, damage, context.progress.seconds),
+            self._report(written, damage, progress.seconds),
             log_bytes=sum(segment.data_end for segment in log.segments),
             settings=[str(setting) for setting in settings],
             backup=backup,
@@ -299,9 +294,9 @@ class _Rebuild:
         if plan.settings.index_tags is not None:
             return staged, tags_of_version(plan.broker_versions)
         if self.request.tagged is not None:
-            return keep_tags(staged, self.request.tagged, context.rows), self.request.tagged
+            return keep_tags(staged, self.request.tagged, context), self.request.tagged
         files = tuple(file for file in self._shown_index(plan.continued) if file.size == layout.file_size)
-        return decide_tags(staged, files, layout, plan.broker_versions, context.rows)
+        return decide_tags(staged, files, layout, plan.broker_versions, context)
 
     def _shown_index(self, continued: Collection[str]) -> list[IndexFileInfo]:
         """The index files that show which tags have entries; none if the version says it.
@@ -342,7 +337,6 @@ class _Rebuild:
         )
 
     def _notes(self, inner_batches: int) -> Iterator[str]:
-        """What a rebuild leaves out, a sentence each."""
         conf, selection, store = self.request.broker_conf, self.request.selection, self.request.store
         if not selection.has_index and not conf.is_enabled("messageIndexEnable", default=True):
             yield "index is not rebuilt: the broker keeps none (messageIndexEnable=false)"

@@ -66,10 +66,8 @@ class Selection:
 class DispatchTargets:
     """What the records of a split are dispatched to.
 
-    Attributes:
-        queue_file_size: Bytes of a queue file; 0 if no units are staged.
-        delay_levels: The delays of the delay levels, as in the broker's `messageDelayLevel`.
-        index_tags: Whether tags have index entries; None if that is decided after the log is staged.
+    `queue_file_size` is 0 if no units are staged; `index_tags` says whether tags have index entries, and is None if
+    that is decided after the log is staged.
     """
 
     folder: Location
@@ -101,13 +99,7 @@ class StagingSettings:
 
 @dataclass(frozen=True)
 class RebuildPlan:
-    """What is rebuilt, and how.
-
-    Attributes:
-        time_zone: The zone of the names of index files; None if existing names decide.
-        continued: The trees (`Selection.trees`) that are continued: existing files stay in place.
-        is_resumed: Whether a killed job can have written some of the files.
-    """
+    """What is rebuilt, and how; existing files of the trees in `continued` stay in place."""
 
     store: Location
     broker_conf: BrokerConf

@@ -33,10 +33,7 @@ PERMISSIVE = "permissive"
 class RebuildRequest:
     """What to rebuild, from where, and how; see `spark_mq.rebuild` for the arguments.
 
-    Attributes:
-        tags_shown_by: The store whose index shows which tags have index entries; None if the version says it.
-        tagged: Where tags have index entries, if that is known without an index; `tags_shown_by` is None then.
-        assume_defaults: Whether index files are made with the broker's defaults if nothing tells their settings.
+    The index of `tags_shown_by` shows which tags have index entries; without it, `tagged` or the version says so.
     """
 
     store: Location

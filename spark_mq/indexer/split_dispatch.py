@@ -52,9 +52,8 @@ def dispatch_split(
 ) -> SplitRow:
     """The row of one split, whose units and index entries are staged.
 
-    Args:
-        exact: Whether a record or a blank starts where the split starts. In the last segment, the split is the whole
-            segment, which is read up to its live end.
+    `exact` says that a record or a blank starts where the split starts. In the last segment, the split is the whole
+    segment then, which is read up to its live end.
     """
     writer = StagedEntriesWriter(targets.folder) if targets.has_index else None
     found = _Dispatched(split, targets, writer)
@@ -77,8 +76,6 @@ def dispatch_split(
 
 
 class _Dispatched:
-    """What is found in a split while it is read."""
-
     def __init__(self, split: Split, targets: DispatchTargets, entries: StagedEntriesWriter | None) -> None:
         self._split, self._targets, self._entries = split, targets, entries
         self._delay_millis = parse_delay_levels(targets.delay_levels)

@@ -8,29 +8,23 @@ monotonic, without a corrupt range and without a store time that steps back: eit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
-
-import pyarrow as pa
 
 from spark_mq.indexer.manifest import STAGED, Manifest, segments_now
 from spark_mq.indexer.rebuild_plan import DispatchTargets, RebuildPlan
 from spark_mq.indexer.report import raise_or_report
-from spark_mq.indexer.staged_files import SPLIT_SCHEMA, SplitRow, StagedUnits
+from spark_mq.indexer.staged_files import SplitRow, StagedUnits
 from spark_mq.io.location import Location
-from spark_mq.job.task_items import TaskItems
 from spark_mq.job.tasks import JobContext
 from spark_mq.store.log.commit_log import CommitLog, OffsetRange, Segment, Split, plan_splits
 from spark_mq.store.log.segment_files import CorruptRange
 
 
 def misaligned_segments(rows: Iterable[SplitRow], last_segment: int | None = None) -> list[int]:
-    """The base offsets of segments that must be read again.
-
-    Args:
-        last_segment: The base offset of the log's last segment; None if the end of the log is known.
-    """
+    """The base offsets of segments that must be read again; without a `last_segment` the end of the log is known."""
     misaligned = []
     for segment, group in groupby(rows, key=lambda row: row.segment):
         splits = list(group)
@@ -67,13 +61,7 @@ def _is_monotonic(splits: Sequence[SplitRow]) -> bool:
 
 @dataclass(frozen=True)
 class StagedLog:
-    """The whole log, staged; or only its last part, which follows what existing trees already have.
-
-    Attributes:
-        splits: The rows of the splits, in the order of the log. There is at least one.
-        segments_staged_before: The number of segments that a killed job had staged.
-        follows_trees: Whether the existing trees end where the staged part starts.
-    """
+    """The whole log, staged in at least one split; or only its last part, if it `follows_trees` that are there."""
 
     folder: Location
     splits: tuple[SplitRow, ...]
@@ -137,11 +125,7 @@ class StagedLog:
 
 
 def stage_log(context: JobContext, plan: RebuildPlan, log: CommitLog, manifest: Manifest) -> StagedLog:
-    """The whole log, staged.
-
-    Args:
-        manifest: What is staged already. The manifest in the job's folder is rewritten after each dispatch.
-    """
+    """The whole log, staged. The manifest, in the job's folder, is rewritten after each dispatch."""
     now = segments_now(plan.store, log)
     manifest = manifest.fitting(now)
     staged_before = manifest.bases
@@ -197,9 +181,7 @@ def _stage(
 ) -> tuple[list[SplitRow], int]:
     """The rows of all that is staged, in order, and the bytes that were read.
 
-    Args:
-        keep: Keeps new rows instead of what is staged of their segments; returns the rows of all that is staged.
-        last_segment: As for `misaligned_segments`.
+    `keep` takes new rows instead of what is staged of their segments; it returns the rows of all that is staged.
     """
     read = _dispatch(context, targets, "dispatch", splits, exact=False)
     rows = keep(read)
@@ -219,33 +201,16 @@ def _stage(
 def _dispatch(
     context: JobContext, targets: DispatchTargets, name: str, splits: Sequence[Split], exact: bool
 ) -> list[SplitRow]:
-    """Stage splits as tasks; returns their rows."""
-    size = sum(split.stop - split.start for split in splits)
-    items = TaskItems.of(splits)
-    rows = context.rows(
-        name, "splits", lambda done: _DispatchTask(items, targets, exact, done), len(splits), SPLIT_SCHEMA, size
-    )
-    return [SplitRow.of(row) for row in rows.to_pylist()]
+    work = partial(_dispatch_split, targets=targets, exact=exact)
+    return context.each(name, "splits", splits, work, sum(split.stop - split.start for split in splits))
 
 
-@dataclass(frozen=True)
-class _DispatchTask:
-    """As a task: numbers of splits in, their rows (`SPLIT_SCHEMA`) out."""
+def _dispatch_split(split: Split, targets: DispatchTargets, exact: bool) -> SplitRow:
+    # This loads numba, which the driver does not need.
+    from spark_mq.indexer.split_dispatch import dispatch_split
 
-    splits: TaskItems[Split]
-    targets: DispatchTargets
-    exact: bool
-    done: Location | None
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        # This loads numba, which the driver does not need.
-        from spark_mq.indexer.split_dispatch import dispatch_split
-
-        for split in self.splits.each(batches, self.done):
-            row = dispatch_split(split, self.targets, self.exact)
-            yield pa.RecordBatch.from_pylist([asdict(row)], schema=SPLIT_SCHEMA)
+    return dispatch_split(split, targets, exact)
 
 
 def _in_order(rows: Iterable[SplitRow]) -> list[SplitRow]:
-    """The rows in the order of the log."""
     return sorted(rows, key=lambda row: (row.segment, row.split_start))

@@ -31,7 +31,6 @@ from spark_mq.errors import StorageError
 from spark_mq.format.consume_queue import UNIT_SIZE, Units
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
-from spark_mq.job.task_items import row_schema
 from spark_mq.store.log.segment_files import CorruptRange
 
 MAX_RUN_UNITS = 13_000
@@ -211,7 +210,6 @@ class StagedEntriesWriter:
             self._write(self._waiting - self._waiting % CHUNK_ENTRIES)
 
     def _write(self, count: int) -> None:
-        """Write the first `count` waiting entries, chunk by chunk."""
         if not count:
             return
         waiting = EntryBatch(
@@ -234,20 +232,10 @@ class StagedEntriesWriter:
 
 @dataclass(frozen=True)
 class SplitRow:
-    """The result of one split, as a task returns it and the driver keeps it.
+    """The result of one split, as a task returns it and the driver keeps it. Times are in milliseconds.
 
-    Attributes:
-        first_position: The position of the split's first record or damage; -1 if there is none.
-        end_position: The position at which its last record or damage ends; -1 if there is none.
-        first_store_timestamp: The store time of the first message, in milliseconds; None without a message.
-        newest_store_timestamp: The latest store time of a message.
-        time_steps_back: Whether a message has an earlier store time than the message before it.
-        units_file: The name of the file of units, in the folder of staged files; None without a unit.
-        units_size: Its bytes.
-        entries_file: The name of the file of index entries; None if entries are not staged.
-        index_entries: The number of entries in it; without an entry the file does not exist.
-        trailing_messages: The number of messages after the message with the last entry.
-        last_unit_offset: The commit log offset of the last message with a unit; None without one.
+    The positions are those of the first record or damage, and of the end of the last one; -1 if there is none. Files of
+    staged units and entries exist only if they have any. `trailing_messages` follow the message with the last entry.
     """
 
     segment: int
@@ -292,6 +280,3 @@ class SplitRow:
     def staged_entries(self, folder: Location) -> StagedEntries:
         """The staged index entries in the folder of staged files."""
         return StagedEntries(folder / (self.entries_file or ""), self.index_entries)
-
-
-SPLIT_SCHEMA = row_schema(SplitRow)

@@ -10,16 +10,15 @@ messages before them or after them were stored so shortly before or after that n
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from functools import partial
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from spark_mq.format.broker_version import INDEX_TAGS, BrokerVersions
 from spark_mq.format.index_file import ENTRY_DTYPE, ENTRY_SIZE, IndexLayout
@@ -27,7 +26,7 @@ from spark_mq.indexer.stage import StagedLog
 from spark_mq.indexer.staged_files import EntryBatch, SplitRow, StagedEntriesWriter
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
-from spark_mq.job.task_items import TaskItems, TaskOf
+from spark_mq.job.tasks import TaskRunner
 from spark_mq.store.index.folder import IndexFileInfo
 
 MANY = 4
@@ -35,11 +34,8 @@ MANY = 4
 _START_MILLIS = 200
 """No broker stops, and another one starts and stores a message, in less time."""
 _MAX_OFFSET = (1 << 63) - 1
-_ROW = pa.schema([("split", pa.int64()), ("result", pa.string())])
 
 Flags = npt.NDArray[np.bool_]
-RunTask = Callable[[str, str, TaskOf, int, pa.Schema], pa.Table]
-"""Runs a stage, as `JobContext.rows`."""
 
 
 class TagRun(NamedTuple):
@@ -65,12 +61,9 @@ class TaggedRange(NamedTuple):
 
 @dataclass(frozen=True)
 class TaggedRanges:
-    """The parts of a log in which tags have index entries, and why.
+    """The parts of a log in which tags have index entries, in its order, and why.
 
-    Attributes:
-        ranges: The parts, in the order of the log.
-        source: What says so, as text for a person.
-        doubtful: A few messages without entries: it is not certain whether a broker put none, or they are lost.
+    Of `doubtful` messages it is not certain whether a broker put no entries, or they are lost.
     """
 
     ranges: tuple[TaggedRange, ...]
@@ -116,11 +109,7 @@ def tags_of_version(versions: BrokerVersions) -> TaggedRanges:
 
 
 def tagged_ranges(runs: Iterable[TagRun], versions: BrokerVersions) -> TaggedRanges:
-    """The parts of a log in which tags have entries.
-
-    Args:
-        versions: The versions of the broker, which decide if the index shows nothing.
-    """
+    """The parts of a log in which tags have entries; the versions decide if the index shows nothing."""
     merged = list(_merged(runs))
     few = [n for n, run in enumerate(merged) if n and not run.has_entry and run.messages < MANY]
     lost = {number for number in few if _is_lost(merged[number - 1 : number + 2])}
@@ -157,98 +146,56 @@ def _merged(runs: Iterable[TagRun]) -> Iterator[TagRun]:
 
 
 def decide_tags(
-    staged: StagedLog, files: Sequence[IndexFileInfo], layout: IndexLayout, versions: BrokerVersions, run: RunTask
+    staged: StagedLog, files: Sequence[IndexFileInfo], layout: IndexLayout, versions: BrokerVersions, runner: TaskRunner
 ) -> tuple[StagedLog, TaggedRanges]:
     """The staged log with those entries for tags that belong into the index; and where that is.
 
-    Args:
-        files: The files of the index, in the order of their entries. Their size is that of the layout.
+    The files of the index are in the order of their entries, and have the size of the layout.
     """
-    items = TaskItems.of(enumerate(staged.splits))
-    table = run(
-        "compare tags",
-        "splits",
-        lambda done: _FindRuns(items, staged.folder, tuple(files), layout, done),
-        len(staged.splits),
-        _ROW,
-    )
-    found = (run for text in table.sort_by("split")["result"].to_pylist() for run in json.loads(text))
-    tagged = tagged_ranges((TagRun(*one) for one in found), versions)
-    return keep_tags(staged, tagged, run), tagged
+    work = partial(_runs_of_split, folder=staged.folder, files=tuple(files), layout=layout)
+    found = runner.each("compare tags", "splits", staged.splits, work)
+    tagged = tagged_ranges(chain.from_iterable(found), versions)
+    return keep_tags(staged, tagged, runner), tagged
 
 
-def keep_tags(staged: StagedLog, tagged: TaggedRanges, run: RunTask) -> StagedLog:
+def keep_tags(staged: StagedLog, tagged: TaggedRanges, runner: TaskRunner) -> StagedLog:
     """The staged log, whose entries for tags are marked, with those in some parts of it."""
     if tagged.ranges == _EVERYWHERE:
         return staged
-    items = TaskItems.of(enumerate(staged.splits))
-    table = run(
-        "stage tags", "splits", lambda done: _KeepTagged(items, staged.folder, tagged, done), len(staged.splits), _ROW
-    )
-    rows = list(staged.splits)
-    for number, text in zip(table["split"].to_pylist(), table["result"].to_pylist(), strict=True):
-        rows[number] = replace(rows[number], **json.loads(text))
-    return replace(staged, splits=tuple(rows))
+    work = partial(_keep_tagged, folder=staged.folder, tagged=tagged)
+    return replace(staged, splits=tuple(runner.each("stage tags", "splits", staged.splits, work)))
 
 
-@dataclass(frozen=True)
-class _FindRuns:
-    """As a task: numbers of splits in, what the index shows about their messages out (`TagRun`)."""
-
-    splits: TaskItems[tuple[int, SplitRow]]
-    folder: Location
-    files: tuple[IndexFileInfo, ...]
-    layout: IndexLayout
-    done: Location | None
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for number, split in self.splits.each(batches, self.done):
-            staged = split.staged_entries(self.folder)
-            runs: list[TagRun] = []
-            for batch in staged.all().read(keep_marks=True):
-                if (batch.key_hashes < 0).any():
-                    runs += find_runs(batch, self.files, self.layout)
-            yield _row(number, [*_merged(runs)])
+def _runs_of_split(
+    split: SplitRow, folder: Location, files: Sequence[IndexFileInfo], layout: IndexLayout
+) -> list[TagRun]:
+    runs: list[TagRun] = []
+    for batch in split.staged_entries(folder).all().read(keep_marks=True):
+        if (batch.key_hashes < 0).any():
+            runs += find_runs(batch, files, layout)
+    return list(_merged(runs))
 
 
-@dataclass(frozen=True)
-class _KeepTagged:
-    """As a task: numbers of splits in, their staged entries without those of tags that have none out."""
-
-    splits: TaskItems[tuple[int, SplitRow]]
-    folder: Location
-    tagged: TaggedRanges
-    done: Location | None
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for number, split in self.splits.each(batches, self.done):
-            staged = split.staged_entries(self.folder)
-            last_staged = last_kept = -1
-            with StagedEntriesWriter(self.folder) as writer:
-                for batch in staged.all().read(keep_marks=True):
-                    offsets = batch.commit_log_offsets
-                    keeps = (batch.key_hashes >= 0) | self.tagged.contain(offsets)
-                    last_staged = int(offsets[-1])
-                    if keeps.any():
-                        last_kept = int(offsets[keeps][-1])
-                        writer.add(batch.at(keeps))
-            kept = writer.staged
-            # Only whether messages follow the last entry matters, not how many.
-            trailing = split.trailing_messages + int(last_kept != last_staged)
-            name = kept.location.name if kept.count else None
-            yield _row(number, {"entries_file": name, "index_entries": kept.count, "trailing_messages": trailing})
-
-
-def _row(number: int, result: object) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([{"split": number, "result": json.dumps(result)}], schema=_ROW)
+def _keep_tagged(split: SplitRow, folder: Location, tagged: TaggedRanges) -> SplitRow:
+    """The split, with new staged entries: without those of tags that have none."""
+    last_staged = last_kept = -1
+    with StagedEntriesWriter(folder) as writer:
+        for batch in split.staged_entries(folder).all().read(keep_marks=True):
+            offsets = batch.commit_log_offsets
+            keeps = (batch.key_hashes >= 0) | tagged.contain(offsets)
+            last_staged = int(offsets[-1])
+            if keeps.any():
+                last_kept = int(offsets[keeps][-1])
+                writer.add(batch.at(keeps))
+    kept = writer.staged
+    # Only whether messages follow the last entry matters, not how many.
+    trailing = split.trailing_messages + int(last_kept != last_staged)
+    name = kept.location.name if kept.count else None
+    return replace(split, entries_file=name, index_entries=kept.count, trailing_messages=trailing)
 
 
 def find_runs(expected: EntryBatch, files: Sequence[IndexFileInfo], layout: IndexLayout) -> list[TagRun]:
-    """What an index shows about messages: whether their tags have entries.
-
-    Args:
-        expected: The entries of the messages, in the order of the log; those of tags are marked.
-    """
+    """What an index shows about messages: whether their tags, which are marked in `expected`, have entries."""
     first, last = int(expected.commit_log_offsets[0]), int(expected.commit_log_offsets[-1])
     hashes, offsets = [np.empty(0, np.int32)], [np.empty(0, np.int64)]
     for info in files:
@@ -280,11 +227,8 @@ def _first_entry(file: FileReader, layout: IndexLayout, stop: int, offset: int) 
 def compare_tags(expected: EntryBatch, found: EntryBatch) -> list[TagRun]:
     """What the entries of an index show about messages: whether their tags have entries.
 
-    A message shows nothing if one of its keys has no entry, or if it has an entry that is of none of its keys.
-
-    Args:
-        expected: The entries of the messages, in the order of the log; those of tags are marked.
-        found: The entries of the index, from the first of these messages to the last one.
+    A message shows nothing if one of its keys has no entry, or if it has an entry that is of none of its keys. The
+    expected entries are in the order of the log, those of tags marked; the found ones are of the same part of the log.
     """
     messages, first_entries, message_of = np.unique(expected.commit_log_offsets, return_index=True, return_inverse=True)
     times = expected.store_timestamps[first_entries]

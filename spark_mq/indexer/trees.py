@@ -53,8 +53,7 @@ class ExistingTrees:
 def extend_trees(context: JobContext, plan: RebuildPlan, log_range: OffsetRange) -> WrittenTrees:
     """Write the queue files and index files that the records of a range change; nothing is put in place.
 
-    Args:
-        log_range: The range. It starts with a record or a blank, and stops at the end of one.
+    The range starts with a record or a blank, and stops at the end of one.
     """
     existing = ExistingTrees.find(plan, plan.store)
     staged = stage_range(context, plan, log_range)

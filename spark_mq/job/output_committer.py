@@ -138,12 +138,7 @@ def _lock_error(output: Location, step: str, error: OSError) -> OutputInUseError
 
 @dataclass(frozen=True)
 class OutputCommitter:
-    """The output of a job.
-
-    Attributes:
-        removed_first: The name of the file in the job's folder without which nothing in the folder counts; None if
-            there is no such file.
-    """
+    """The output of a job; without the file `removed_first`, nothing in the job's folder counts."""
 
     output: Location
     names: tuple[str, ...]
@@ -285,13 +280,9 @@ class OutputCommitter:
         keep_only(self.staging_path(name), is_planned)
 
     def commit(self, continued: Collection[str] = (), stale: Iterable[Location] = ()) -> str | None:
-        """Put the trees in place of the old ones, and remove the job's folder.
+        """Put the trees in place of the old ones, and remove the job's folder; those in `continued` get new files only.
 
-        Args:
-            continued: The names of existing trees that only get the new files.
-
-        Returns:
-            The folder with the trees that were replaced; None if no tree was replaced and kept.
+        Returns the folder with the trees that were replaced; None if no tree was replaced and kept.
         """
         for name in self.names if self.output.renames else ():
             self.staging_path(name).make_folder()

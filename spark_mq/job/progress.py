@@ -25,12 +25,7 @@ def mark_done(folder: Location, name: str) -> None:
 
 @dataclass(frozen=True)
 class StageProgress:
-    """How far a stage is.
-
-    Attributes:
-        what: What a part is, in the plural: `splits`.
-        size: Bytes that the stage reads; None if the parts are no measure of bytes.
-    """
+    """How far a stage is, which has parts such as `splits`, and reads `size` bytes, if they are a measure of it."""
 
     name: str
     done: int
@@ -73,12 +68,7 @@ class Progress:
 
     @contextmanager
     def stage(self, name: str, total: int, what: str, size: int | None = None) -> Iterator[Location]:
-        """A context for a stage, which gives the folder in which tasks mark their parts.
-
-        Args:
-            what: What a part is, in the plural: `splits`.
-            size: Bytes that the stage reads, about the same number for each part; None if that is not known.
-        """
+        """A context for a stage, which gives the folder in which tasks mark their parts. `what` is such as `splits`."""
         folder = self._folder / f"{name.replace(' ', '-')}-{next(self._numbers)}"  # a stage can come twice
         folder.make_folder()
         started = time.monotonic()

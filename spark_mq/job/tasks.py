@@ -8,24 +8,28 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import pyarrow as pa
 
 from spark_mq.errors import StorageError
+from spark_mq.io.location import Location
 from spark_mq.job.output_committer import OutputCommitter
 from spark_mq.job.progress import Progress
 from spark_mq.job.shared_storage import CheckedTask, SharedStorageCheck
 from spark_mq.job.task_errors import JOB_ERRORS, storage_problem, unwrap_task_error
-from spark_mq.job.task_items import ArrowTask, TaskOf
+from spark_mq.job.task_items import RESULTS, ArrowTask, TaskItems, pickled, unpickled
 
 if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import DataFrame, SparkSession
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 _SETTINGS = {
     # The number of rows in an Arrow batch: a run of units has up to 256 KiB.
@@ -159,23 +163,46 @@ Tasks = LocalTasks | SparkTasks
 
 
 @dataclass(frozen=True)
-class JobContext:
-    """What a job of this package works with: where its tasks run, its stages, and its output."""
+class TaskRunner:
+    """Runs the stages of a job; `progress` is None if nobody looks."""
 
     tasks: Tasks
-    progress: Progress
-    committer: OutputCommitter
+    progress: Progress | None = None
 
-    def rows(
-        self, name: str, parts: str, task_of: TaskOf, count: int, schema: pa.Schema, size: int | None = None
-    ) -> pa.Table:
-        """The rows of a stage, whose task gets the numbers from 0 to `count` - 1.
+    def each(
+        self, name: str, parts: str, items: Iterable[Item], work: Callable[[Item], Result], size: int | None = None
+    ) -> list[Result]:
+        """What tasks return for the items, in their order; `size` is the bytes that the stage reads, if known."""
+        packed = TaskItems.of(items)
+        count = len(packed.pickled)
+        with self.stage(name, count, parts, size) as done:
+            return unpickled(self.tasks.rows(_EachItem(packed, work, done), count, RESULTS))
 
-        Args:
-            size: Bytes that the stage reads; None if that is not known.
-        """
-        with self.progress.stage(name, count, parts, size) as done:
-            return self.tasks.rows(task_of(done), count, schema)
+    def stage(
+        self, name: str, count: int, parts: str, size: int | None = None
+    ) -> AbstractContextManager[Location | None]:
+        """A context for a stage, which gives the folder in which tasks mark their parts; None if nobody looks."""
+        return nullcontext() if self.progress is None else self.progress.stage(name, count, parts, size)
+
+
+@dataclass(frozen=True)
+class _EachItem(Generic[Item, Result]):
+    """As a task: numbers of items in, what `work` returns for each out (`RESULTS`)."""
+
+    items: TaskItems[Item]
+    work: Callable[[Item], Result]
+    done: Location | None
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for item in self.items.each(batches, self.done):
+            yield from pickled([self.work(item)])
+
+
+@dataclass(frozen=True)
+class JobContext(TaskRunner):
+    """What a job that writes an output works with."""
+
+    committer: OutputCommitter = field(kw_only=True)
 
 
 @dataclass(frozen=True)

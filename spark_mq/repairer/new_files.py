@@ -17,7 +17,7 @@ from spark_mq.indexer.stage import StagedLog
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish, published
-from spark_mq.job.task_items import TaskItems
+from spark_mq.job.tasks import TaskRunner
 from spark_mq.repairer.changes import Change, ChangeKind
 from spark_mq.repairer.plan import Action, RepairPlan
 from spark_mq.repairer.queue_task import write_queue_files
@@ -28,7 +28,6 @@ from spark_mq.store.config.store_paths import CONFIG, INDEX
 from spark_mq.store.index.folder import index_files
 from spark_mq.verifier.check import CheckedStore
 from spark_mq.verifier.codes import Treatment
-from spark_mq.verifier.sink import TaskRunner
 
 _BLOCK = 4 << 20
 _INTEGER_KEY = re.compile(r'([{,])"(-?[0-9]+)":')
@@ -80,7 +79,7 @@ class NewFiles:
         if not plans or layout is None:
             return []
         empty_index_count = 0 if find_broker_versions(self.store).decide(INDEX_FLUSHED_AT_STOP) is False else 1
-        writer = IndexWriter(self.folder / INDEX, layout, TaskItems.of(()), empty_index_count, self.folder)
+        writer = IndexWriter(self.folder / INDEX, layout, empty_index_count)
         return runner.each("make index files", "files", plans, partial(_write_index_file, self.store, writer))
 
     def _checkpoint(self, written: Sequence[tuple[str, int, bool]]) -> bytes | None:

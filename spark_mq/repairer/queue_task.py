@@ -12,17 +12,17 @@ import numpy as np
 from spark_mq.format.array_types import Flags, Int64s
 from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE, Units, pre_blank
 from spark_mq.indexer.queue_plan import PlannedQueue, QueuePlan
-from spark_mq.indexer.queue_runs import Run, staged_runs
+from spark_mq.indexer.queue_runs import Run, of_runs, staged_runs
 from spark_mq.io.file_reader import FileReader, FileReaders
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
+from spark_mq.job.tasks import TaskRunner
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
 from spark_mq.store.queue.consume_queue import ConsumeQueueExt
 from spark_mq.verifier.check import CheckedStore
 from spark_mq.verifier.log_bounds import LogBounds
 from spark_mq.verifier.queue_file import ExpectedFile, UnitPairs
 from spark_mq.verifier.queue_task import expected_files, file_range
-from spark_mq.verifier.sink import TaskRunner
 
 
 @dataclass(frozen=True, order=True)
@@ -67,11 +67,12 @@ class _Writer:
         units = sound_units(expected, existing, self.bounds, tags_codes)
         publish(self.output / expected.path, units.view(np.uint8).data, self.file_size, time)
 
-    def write_runs(self, runs: Iterator[Run], files: Collection[QueueFileName]) -> None:
-        """Write some of the files of runs, which are sorted by file and then by commit log offset."""
+    def write_runs(self, runs: Iterator[Run], files: Collection[QueueFileName]) -> Iterator[str]:
+        """Write some of the files of runs, which are sorted by file; yields their paths."""
         chosen = (run for run in runs if QueueFileName(run.topic, run.queue_id, run.file_number) in files)
         for expected in expected_files(chosen, self.file_size // UNIT_SIZE):
             self.write(expected)
+            yield expected.path
 
 
 def write_queue_files(
@@ -94,7 +95,8 @@ def write_queue_files(
         names = sorted({(file.topic, file.queue_id) for file in with_messages})
         plan = QueuePlan(tuple(PlannedQueue(**vars(checked.queues[name]), existing_end=0) for name in names), capacity)
         runs = staged_runs(runner.tasks, checked.log.staged.units)
-        runner.of_runs("make queue files", runs, plan, partial(writer.write_runs, files=with_messages))
+        work = partial(writer.write_runs, files=with_messages)
+        of_runs(runner, "make queue files", runs, plan.assignment(), work)
     if others:
         runner.each("make other queue files", "files", others, writer.write)
 

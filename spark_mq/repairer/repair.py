@@ -19,7 +19,7 @@ from spark_mq.io.publish import discard_folder
 from spark_mq.job.output_committer import WORK_FOLDER, UnfinishedTrees
 from spark_mq.job.progress import Progress, StageProgress
 from spark_mq.job.task_errors import JOB_ERRORS, is_full
-from spark_mq.job.tasks import job_session
+from spark_mq.job.tasks import TaskRunner, job_session
 from spark_mq.repairer.changes import Backup
 from spark_mq.repairer.new_files import NewFiles
 from spark_mq.repairer.plan import Action, Damage, RepairPlan, RepairRequest, plan_repair
@@ -29,7 +29,7 @@ from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE
 from spark_mq.store.store_lock import store_lock
 from spark_mq.verifier.check import CheckedStore, check_store
 from spark_mq.verifier.codes import CODES, Treatment
-from spark_mq.verifier.sink import TaskRunner, read_findings
+from spark_mq.verifier.sink import read_findings
 from spark_mq.verifier.verify import spark_runner, work_folder
 from spark_mq.verifier.verify_request import VerifyRequest
 

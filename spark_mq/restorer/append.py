@@ -292,7 +292,7 @@ class Append:
         context = JobContext(
             tasks.checked(SharedStorageCheck.record(log, self.folder)),
             Progress(self.folder / "progress" / uuid.uuid4().hex, on_progress),
-            committer,
+            committer=committer,
         )
         plan = RebuildPlan(
             store=target.store,

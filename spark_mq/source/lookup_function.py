@@ -117,7 +117,6 @@ def _millis(name: str, time: datetime | int | str, added: timedelta) -> int | No
 
 
 def _values(row: Row) -> tuple[Any, ...]:
-    """The columns of a message as Python values for Spark."""
     moments = {name: of_micros(row[name]) for name in ("born_timestamp", "store_timestamp") if row[name] is not None}
     plain = row | {"properties": dict(row["properties"])} | moments
     return tuple(plain.get(name) for name in MESSAGE_SCHEMA.names)

@@ -255,7 +255,6 @@ class MessagesReader(DataSourceReader):
             raise CorruptLogError(f"{corrupt.describe()}; read with mode PERMISSIVE to get it as a row")
 
     def _record_batches(self, found: Iterable[tuple[Record, str | None]]) -> Iterator[pa.RecordBatch]:
-        """Small batches of the looked-up messages that match the predicate."""
         rows: list[Row] = []
         size = 0
         for record, key in found:

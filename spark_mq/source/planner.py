@@ -165,7 +165,6 @@ def _queued_topics(store: MessageStore) -> frozenset[str]:
 
 
 def _why_not_alone(predicate: Predicate) -> str:
-    """Why the index alone does not find all messages."""
     if predicate.topics is None:
         return "the index finds a key only together with its topic: give the topic"
     return "messages of transaction type ROLLBACK can match, and are in no index"

@@ -128,7 +128,6 @@ def _is_one_of(messages: MessageColumns, name: str, texts: frozenset[str]) -> np
 
 
 def _has_key(messages: MessageColumns, keys: frozenset[str]) -> npt.NDArray[np.bool_]:
-    """Whether one of the keys is one of KEYS, or the unique key."""
     import pyarrow.compute as pc
 
     key_array = _text_array(keys)

@@ -162,7 +162,6 @@ class SeveralStoresStreamReader(DataSourceStreamReader, SupportsTriggerAvailable
         return zip(self._stores, self._readers, strict=True)
 
     def _of_store(self, store: NamedStore, ask: Callable[[], _Answer]) -> _Answer | None:
-        """The answer of a store; None if it cannot be read and is left out."""
         return answer_of(store, ask, self._skips_unreadable)
 
     def _check_removed(self, known: Mapping[Names, OneOffset]) -> None:

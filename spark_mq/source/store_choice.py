@@ -95,7 +95,6 @@ class StoreChoice:
         return self._matching(check_stores(NamedStore.of(path, conf) for path in paths))
 
     def _paths(self) -> list[str]:
-        """The paths, with the stores that match in the place of each pattern."""
         text = self.selection.get(_PATHS)
         given: Any = [self.selection.get(_PATH, "")]
         reason = ""

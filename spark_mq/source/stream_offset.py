@@ -31,12 +31,8 @@ NOTHING_YET = -1
 class StreamOffset:
     """The end of a batch: every record that starts before `commit_log_offset` was read.
 
-    Attributes:
-        lost_bytes: Bytes before the offset that were gone before they were read.
-        read_from: The commit log offset at which the batch that ends here starts, if the broker lost the end of its
-        log,
-            and the batch before ended after it; else None.
-        marks: Records that were read, the newest first.
+    `lost_bytes` before it were gone before they were read. The batch starts at `read_from` if the broker lost the end
+    of its log, and the batch before ended after it. `marks` are records that were read, the newest first.
     """
 
     commit_log_offset: int

@@ -30,8 +30,6 @@ _LOG = logging.getLogger(__name__)
 
 
 class _ColumnsReader(DataSourceReader):
-    """A reader; `columns` are the columns that the query reads."""
-
     def __init__(self, options: ReadOptions, columns: list[str]) -> None:
         self._options = options
         self._columns = columns

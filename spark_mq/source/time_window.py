@@ -35,9 +35,7 @@ _COVERS = StateMemory[LogCover]()
 class QueueComparison:
     """The comparison of the units of all queues with a part of the log, which may have been done before.
 
-    Attributes:
-        state: The state of the files of the store, as in `MessageStore.state_of_files`. All files count: the end of a
-            queue depends on segments outside the part, too.
+    `state` is that of all files of the store: the end of a queue depends on segments outside the part, too.
     """
 
     store: MessageStore

@@ -67,8 +67,6 @@ def topic_messages(
 
 @dataclass(frozen=True)
 class _TopicMessages:
-    """A read of the messages of one topic; times in milliseconds."""
-
     store: MessageStore
     topic: str
     begin: int | None
@@ -120,7 +118,6 @@ class _TopicMessages:
         covers: Sequence[tuple[ConsumeQueue, QueueCover]],
         newest_first: bool,
     ) -> Iterator[Part]:
-        """The messages of a part of the log that starts at a boundary."""
         price = cost_of(self.store.location)
         if self._cost(part, own, [queue for queue, _ in covers], price) > CLEARLY_LESS * part.size:
             return self._scan(part, newest_first)

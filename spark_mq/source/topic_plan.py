@@ -42,11 +42,9 @@ _NOTHING = np.empty(0, np.int64)
 
 @dataclass(frozen=True)
 class TopicCover:
-    """Where the messages of the requested topics are.
+    """Where the messages of the requested topics are; with tags requested, the units have one of `tags_codes`.
 
-    Attributes:
-        covered: The ranges of the log in which the units lead to all messages of these queues, in order.
-        tags_codes: The tags codes of the units, if tags are requested; None for any.
+    In the ranges `covered`, the units lead to all messages of these queues.
     """
 
     queues: tuple[ConsumeQueue, ...]
@@ -67,9 +65,7 @@ class TopicCover:
 def plan_topics(options: ReadOptions, store: MessageStore, within: LogRange | None = None) -> ReadPlan | str:
     """A plan by the queues of the requested topics; or why they are not used, an empty text if no topic is requested.
 
-    Args:
-        within: A part of the live log, which the times of the predicate do not limit further. Then each read is of one
-            piece, so that it has all messages of its part of the log.
+    Times do not limit a part `within` the live log further. Then each read is of one piece, with all of its messages.
     """
     if options.predicate.topics is None or not options.predicate.offsets.is_all:
         return ""
@@ -90,9 +86,7 @@ def topic_cover(
 ) -> TopicCover | str:
     """Where the messages of the requested topics are; or why units do not show it.
 
-    Args:
-        most: What the read by units may cost at most, as a part of what a scan costs; None for any cost.
-        within: The part of the live log to read, between two boundaries; None for what the times of the predicate say.
+    The read by units may cost at most `most` of what a scan costs; None for any cost.
     """
     predicate = options.predicate
     if options.mode == Mode.FAILFAST:
@@ -137,9 +131,7 @@ def queued_parts(
 ) -> tuple[tuple[LogRange, ...], str] | str:
     """The ranges of a part of the log with messages in no queue, and the work in words; or why units do not show it.
 
-    Args:
-        other_cost: What it costs to find the messages that are in queues, in bytes that are read in order.
-        most: What all of it may cost at most, as a part of what a scan costs.
+    It costs `other_cost` bytes, read in order, to find the other messages; all may cost `most` of what a scan costs.
     """
     if options.mode == Mode.FAILFAST:
         return _FAILS
@@ -165,10 +157,7 @@ def queued_parts(
 def parts_without_units(store: MessageStore, log: LogRange, queue: ConsumeQueue) -> list[LogRange]:
     """The parts of a range of the log for which the units of other queues than `queue` do not account, in order.
 
-    The range itself, if reading the units of all queues costs as much as reading the range.
-
-    Args:
-        queue: A queue whose messages are requested; a unit of it in the range makes the whole range one part.
+    It is the range itself if reading the units of all queues costs as much, or if a unit of `queue` leads into it.
     """
     everything = queues_of(store)
     comparison = QueueComparison.of(store, everything, log)
@@ -216,12 +205,7 @@ def _tags_codes(predicate: Predicate) -> frozenset[int] | None:
 
 
 def unit_reads(cover: TopicCover, covered: Sequence[LogRange], units: FoundUnits, split_size: int) -> list[UnitsRead]:
-    """The reads of some of the cover's units, in parts of about the same cost, in the order of the log.
-
-    Args:
-        units: Some of its units, which lead into these ranges.
-        split_size: What a part costs at most, in bytes that are read in order, if that is less than what is usual.
-    """
+    """The reads of units, which lead into these ranges, in the order of the log; each costs about the same."""
     if not units.count:
         return []
     starts = np.array([piece.start for piece in covered], np.int64)

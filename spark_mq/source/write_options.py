@@ -14,14 +14,7 @@ WRITE_NAMES = tuple(option.name for option in WRITE_OPTIONS)
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """The options of a write; the arguments of `spark_mq.restore` have the same names.
-
-    Attributes:
-        store_host: The address that messages get as that of their broker.
-        topic_map: New names of topics, by their old names.
-        offset_map: The folder for the table of old and new offsets.
-        append_id: The identity of the write, if the store exists: one of the same identity is not run twice.
-    """
+    """The options of a write; the arguments of `spark_mq.restore` have the same names."""
 
     path: str
     broker_conf: str | None = None

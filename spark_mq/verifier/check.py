@@ -21,9 +21,10 @@ import pyarrow as pa
 from spark_mq.format.consume_queue import Queue
 from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.indexer.queue_plan import PlannedQueue, QueuePlan
-from spark_mq.indexer.queue_runs import StagedQueue, staged_runs
+from spark_mq.indexer.queue_runs import StagedQueue, of_runs, staged_runs
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
+from spark_mq.job.tasks import TaskRunner
 from spark_mq.store.config.config_file import is_topic_name
 from spark_mq.store.config.store_kind import has_rocksdb_queues
 from spark_mq.store.config.store_paths import CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX
@@ -41,7 +42,7 @@ from spark_mq.verifier.queue_ext import extension_checks
 from spark_mq.verifier.queue_task import FilesWithoutMessages, QueueFiles
 from spark_mq.verifier.records import not_checked_queues
 from spark_mq.verifier.result import VerifyReport
-from spark_mq.verifier.sink import FindingSink, Summary, TaskRunner
+from spark_mq.verifier.sink import FindingSink, Summary
 from spark_mq.verifier.verify_request import VerifyRequest
 
 FINDINGS, STAGED = "findings", "staged"
@@ -57,9 +58,7 @@ Check = Callable[[], Iterable[pa.RecordBatch]]
 class CheckedStore:
     """The result of a check, and what the files of the store were held against: a repair makes files from it.
 
-    Attributes:
-        files: The Parquet files that contain all findings.
-        offsets: The offsets of the queues that have messages or files.
+    `files` contain all findings; `offsets` are those of the queues that have messages or files.
     """
 
     report: VerifyReport
@@ -81,12 +80,10 @@ def check_store(
     *,
     has_lock: bool = False,
 ) -> CheckedStore:
-    """Check a whole store.
+    """Check a whole store; the folder `work`, which is empty, gets staged files and findings.
 
-    Args:
-        work: A folder for staged files and findings, which exists and is empty.
-        checked_log: The log's records, if an earlier check has read them and no record has changed since.
-        has_lock: Whether this job has the store's lock. Then no broker runs, and the check does not wait for one.
+    A `checked_log` is that of an earlier check, since which no record has changed. If this job has the store's lock, no
+    broker runs, and the check does not wait for one.
     """
     started = time.monotonic()
     store, conf = request.store, request.conf
@@ -136,7 +133,8 @@ def check_store(
             ]
             if has_queues and planned:
                 plan = QueuePlan(tuple(planned), files.capacity)
-                summaries += runner.of_runs("check queues", runs, plan, partial(files.check_runs, found=found))
+                of_queues = partial(files.check_runs, found=found)
+                summaries += of_runs(runner, "check queues", runs, plan.assignment(), of_queues)
             summaries += of_checks.result()
 
     # Everything else, against queues and log

@@ -33,11 +33,7 @@ _Content = TypeVar("_Content")
 
 @dataclass(frozen=True)
 class BrokerState:
-    """What the checkpoint and the file `abort` said before the log was read.
-
-    Attributes:
-        checkpoint_size: Bytes of its file; None if there is none.
-    """
+    """What the checkpoint and the file `abort` said before the log was read."""
 
     checkpoint: Checkpoint
     checkpoint_size: int | None
@@ -51,11 +47,7 @@ class BrokerState:
         return cls(Checkpoint.load(store), size, (store / ABORT).is_file)
 
     def findings(self, end: int, newest: int) -> Iterator[pa.RecordBatch]:
-        """What is wrong. A broker writes times of messages that it has flushed: none is later than the last message.
-
-        Args:
-            newest: The latest store time of the log in milliseconds; 0 without a message.
-        """
+        """What is wrong. A broker writes times of messages that it has flushed: none is later than the newest."""
         if self.has_abort:
             yield findings("ABORT", ABORT, found="the file exists")
         if self.checkpoint_size is None:
@@ -101,11 +93,7 @@ class ConfigFiles:
         topics: Iterable[str],
         is_known: Callable[[str], bool] = lambda topic: True,
     ) -> Iterator[pa.RecordBatch]:
-        """What is wrong with the files.
-
-        Args:
-            is_known: Whether a queue of a topic that is not in `bounds` does not exist; else it is of another kind.
-        """
+        """What is wrong with the files. A queue of a topic that is not known, nor in `bounds`, is of another kind."""
         yield from self.problems
         for offset in self.consumer_offsets:
             queue = offset.topic, offset.queue_id

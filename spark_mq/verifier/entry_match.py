@@ -113,14 +113,9 @@ _NO_ENTRIES = EntryBatch(np.empty(0, np.int32), np.empty(0, np.int64), np.empty(
 class EntryMatch:
     """The result for one block of found entries.
 
-    Attributes:
-        number: The number of the expected entry for each found entry; -1 if there is none.
-        is_same: Whether the found entry has the hash and the offset of that expected entry.
-        is_double: Whether an earlier found entry is the same expected entry.
-        key_hashes: The hash that each found entry should have.
-        store_timestamps: The store time of each found entry's message, in milliseconds; -1 if it is not known.
-        missing: The numbers of expected entries that no found entry is, before the last matched one.
-        next_number: The number of the entry that is expected after the block.
+    `number` is that of the expected entry for each found entry, -1 without one; `is_same` says whether it has its hash
+    and offset, `is_double` whether an earlier one is the same. `key_hashes` and `store_timestamps` are what found
+    entries should have (-1: not known). Before the last matched one, no found entry is one of `missing`.
     """
 
     number: Int64s
@@ -139,11 +134,7 @@ def match_entries(
     next_number: int | None,
     bounds: LogBounds,
 ) -> EntryMatch:
-    """Match one block of found entries.
-
-    Args:
-        next_number: The number of the entry that is expected first; None if that is not known.
-    """
+    """Match one block of found entries; the entry `next_number` is expected first, if that is known."""
     size = offsets.size
     if next_number is not None:
         same = expected.read(next_number, next_number + size)

@@ -33,11 +33,7 @@ FINDING_SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class Finding:
-    """What is wrong at one point: the columns of `FINDING_SCHEMA`. A field that does not apply is None.
-
-    Attributes:
-        file: The file, as a path in the store, or the folder or file that is missing.
-    """
+    """What is wrong at one point: the columns of `FINDING_SCHEMA`. A field that does not apply is None."""
 
     code: str
     severity: str

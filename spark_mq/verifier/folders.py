@@ -67,11 +67,7 @@ def segment_findings(
 
 
 def queue_folder_findings(store: Location, file_size: int, *, has_lock: bool = False) -> Iterator[pa.RecordBatch]:
-    """What the names and sizes in queue folders show, also in those without queue files.
-
-    Args:
-        file_size: Bytes of a queue file; 0 if nothing shows it.
-    """
+    """What the names and sizes in queue folders show, also in those without queue files; without a size it is 0."""
     for folder in queue_folders(store / CONSUME_QUEUE, with_empty=True):
         path = folder.location.path.removeprefix(f"{store.path}/")
         queue = folder.topic, folder.queue_id

@@ -46,12 +46,7 @@ _MAX_SECONDS = 0x7FFFFFFF
 
 
 class _Tail(NamedTuple):
-    """The end of the file before a file.
-
-    Attributes:
-        end_timestamp: The store time of its last entry, in milliseconds, from which the next file counts; None if that
-            is not known.
-    """
+    """The end of the file before a file; from its last store time (ms) the next file counts. None is not known."""
 
     next_number: int | None
     end_timestamp: int | None
@@ -59,12 +54,7 @@ class _Tail(NamedTuple):
 
 @dataclass(frozen=True)
 class IndexFileCheck:
-    """The check of one index file, whose size is that of its layout.
-
-    Attributes:
-        before: The file before it; None if it is the first one.
-        entries: The list of the entries that the log has (`ExpectedEntries.save`).
-    """
+    """The check of one index file, whose size is that of its layout; `entries` lists what the log has."""
 
     location: Location
     before: Location | None
@@ -128,7 +118,6 @@ class IndexFileCheck:
         return self.layout.entries_at + ENTRY_SIZE * number
 
     def _tail(self, location: Location) -> _Tail:
-        """The end of the file before."""
         with FileReader(location) as file:
             header = _header(file)
             stop = self._count(location, file, header)[0]
@@ -264,7 +253,6 @@ class _Block:
         yield self.batch("INDEX_ENTRY_TWICE", np.flatnonzero(match.is_double), "one entry for the key", "another one")
 
     def _offsets_of(self, numbers: Int64s) -> Int64s:
-        """The commit log offsets of expected entries."""
         return self.check.expected.at(numbers).commit_log_offsets
 
     def missing(self) -> Iterator[pa.RecordBatch]:

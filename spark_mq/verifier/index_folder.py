@@ -24,9 +24,7 @@ from spark_mq.verifier.finding import findings
 class IndexFolder:
     """The index files that can be checked, in the order of their entries, and what is wrong with the others.
 
-    Attributes:
-        layout: The numbers of slots and entries; None if no file shows them.
-        files: The files whose size is that of the layout, in the order of their entries.
+    The layout is None if no file shows it.
     """
 
     layout: IndexLayout | None

@@ -30,12 +30,7 @@ _LOOK = 64
 
 @dataclass(frozen=True)
 class LogBounds:
-    """Start and end of the log, and its damaged and missing parts.
-
-    Attributes:
-        is_clean: Whether the broker stopped cleanly: there is no file `abort`.
-        holes: Start and end of each part without a readable record, in order; they do not overlap.
-    """
+    """Start and end of the log, and its parts without a readable record: in order, without overlaps."""
 
     start: int
     end: int
@@ -70,11 +65,7 @@ def merged(ranges: Iterable[tuple[int, int]], limit: int | None = None) -> tuple
 
 @dataclass
 class LiveLog:
-    """The log as it was when the check began; a broker may be appending to it.
-
-    Attributes:
-        last_store_timestamp: The store time of the last message in the log, in milliseconds.
-    """
+    """The log as it was when the check began; a broker may be appending to it."""
 
     store: Location
     last: Segment
@@ -158,16 +149,11 @@ def _units_before(folder: QueueFolder, start: int, bounds: range | None) -> int:
 
 
 def _units(file: FileReader, count: int) -> Units:
-    """The first units of a file; zeros after its end."""
     return np.frombuffer(file.read(0, UNIT_SIZE * count).ljust(UNIT_SIZE * count, b"\0"), UNIT_DTYPE)
 
 
 def log_end_findings(last: Segment, end: int, has_grown: Callable[[], bool]) -> Iterator[pa.RecordBatch]:
-    """At most one finding: what is after the live end of the log.
-
-    Args:
-        has_grown: Says whether a broker is appending; then nothing is wrong.
-    """
+    """At most one finding: what is after the live end of the log; nothing is wrong if a broker is appending."""
     from spark_mq.format.kernels.recovery import ACCEPTS_V2, CHECKS_BODY_CRC
     from spark_mq.store.log.record_reader import RecordChunk, RecordReader
     from spark_mq.store.log.recovery_walk import accepts_record

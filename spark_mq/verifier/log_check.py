@@ -20,6 +20,7 @@ from spark_mq.indexer.stage import StagedLog, misaligned_segments
 from spark_mq.indexer.staged_files import SplitRow
 from spark_mq.indexer.tag_entries import TagRun, decide_tags
 from spark_mq.io.location import Location
+from spark_mq.job.tasks import TaskRunner
 from spark_mq.store.broker_versions import find_broker_versions
 from spark_mq.store.config.store_paths import INDEX
 from spark_mq.store.log.commit_log import CommitLog, Segment, Split, plan_splits
@@ -30,7 +31,7 @@ from spark_mq.verifier.finding import findings
 from spark_mq.verifier.index_folder import IndexFolder
 from spark_mq.verifier.log_bounds import LogBounds, merged
 from spark_mq.verifier.records import FAR_BACK_MILLIS, dispatched_queues, record_findings
-from spark_mq.verifier.sink import FindingSink, Summary, TaskRunner
+from spark_mq.verifier.sink import FindingSink, Summary
 from spark_mq.verifier.verify_request import VerifyRequest
 
 _MAX_HOLES = 256
@@ -45,12 +46,9 @@ _EXPECTED = {
 
 @dataclass(frozen=True)
 class CheckedLog:
-    """The log, staged, and what is wrong with its records.
+    """The log, staged, and what is wrong with its records; without splits if it has no segment.
 
-    Attributes:
-        staged: The staged log, without splits if the log has no segment.
-        named: The queues that its messages name (`records.dispatched_queues`).
-        doubtful_tags: Messages of which it is not certain whether entries for their tags are lost (`TaggedRanges`).
+    `named` are the queues that its messages name (`records.dispatched_queues`).
     """
 
     staged: StagedLog
@@ -136,7 +134,7 @@ def check_log(
     rows = tuple(split.row for split in checked)
     whole_log = StagedLog(staged, rows, 0, sum(row.bytes_read for row in rows), ())
     layout, versions = index.layout or IndexLayout(), find_broker_versions(request.store)
-    tagged_log, tagged = decide_tags(whole_log, index.files, layout, versions, runner.rows)
+    tagged_log, tagged = decide_tags(whole_log, index.files, layout, versions, runner)
     named = frozenset[Queue]().union(*(split.named for split in checked))
     return CheckedLog(tagged_log, tuple(split.summary for split in checked), named, tagged.doubtful)
 
@@ -164,7 +162,6 @@ def _check_split(split: Split, targets: DispatchTargets, exact: bool, found: Loc
 
 
 def _few(corrupt: Sequence[CorruptRange]) -> tuple[CorruptRange, ...]:
-    """The same damage as at most `_MAX_HOLES` ranges."""
     ranges = merged(((one.commit_log_offset, one.commit_log_offset + one.length) for one in corrupt), _MAX_HOLES)
     return tuple(replace(corrupt[0], commit_log_offset=start, length=stop - start) for start, stop in ranges)
 

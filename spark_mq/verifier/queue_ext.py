@@ -40,11 +40,7 @@ _UNITS = 1 << 14
 
 @dataclass(frozen=True)
 class QueueExtCheck:
-    """The check of one queue whose units can be addresses in `consumequeue_ext`.
-
-    Attributes:
-        filters: The filters of `config/consumerFilter.json` for the topic.
-    """
+    """The check of one queue, with its topic's filters, whose units can be addresses in `consumequeue_ext`."""
 
     store: Location
     folder: QueueFolder

@@ -42,15 +42,9 @@ from spark_mq.verifier.log_bounds import LogBounds
 class ExpectedFile:
     """The units that the log has for one queue file.
 
-    Attributes:
-        queue_min: The first queue offset of the queue that has a message; None if the log has none.
-        stop: The queue offset after the last existing file of the queue that is not empty.
-        newest_unit: The commit log offset in the last unit of the queue's last file; -1 if no message of the queue is
-            there.
-        last_store_timestamp: The store time of the last message of the file, in milliseconds; None without a message.
-        has_file: Whether the file exists, if it has no unit.
-        is_lost: Whether earlier and later files of the queue have messages in the log, and this one has none.
-        doubled: Queue offsets that earlier messages have already, and the units of their later messages.
+    `stop` is the queue offset after the queue's last file that is not empty, and `newest_unit` the commit log offset in
+    the last unit of that file; -1 if no message of the queue is there. The file `is_lost` if earlier and later ones
+    have messages in the log. `doubled` are queue offsets that earlier messages have, and the units of the later ones.
     """
 
     topic: str
@@ -149,10 +143,8 @@ def queue_file_findings(
 ) -> Iterator[pa.RecordBatch]:
     """What is wrong with the units of a queue file.
 
-    Args:
-        existing: The units of the file, at least those up to its last one that is not zeros; none if the file does not
-            exist. Addresses are replaced by the tags codes to which they lead (`ConsumeQueueExt.resolved`).
-        has_extensions: Whether a tags code can be an address in `consumequeue_ext`, which then leads to nothing.
+    `existing` are at least those up to the last one that is not zeros; addresses are replaced by the tags codes to
+    which they lead. With extensions, a tags code can be an address that leads to nothing.
     """
     for queue_offsets, units in expected.doubled:
         yield findings(
@@ -219,7 +211,6 @@ class _Check(UnitPairs):
         yield from self._batch("QUEUE_UNIT_MISSING", ~unit, of_lost)
 
     def _wrong_units(self) -> Iterator[pa.RecordBatch]:
-        """What is wrong with the units of messages."""
         expected = self.expected
         wrong = self.has_message & ~self.is_equal
         if expected.start + expected.capacity >= expected.stop:  # else a later file has units

@@ -38,12 +38,7 @@ AFTER_THE_LOG = ("QUEUE_UNIT_STALE", "QUEUE_UNIT_EXTRA", "QUEUE_LAGS", "QUEUE_LA
 
 @dataclass(frozen=True)
 class QueueFiles:
-    """What is needed to check any queue file of a store.
-
-    Attributes:
-        topics: The configured topics; None if no file names them.
-        dispatched: Queues with units of other queues' messages, which are not checked (`records.dispatched_queues`).
-    """
+    """What is needed to check any queue file of a store; in `dispatched` queues are units of others' messages."""
 
     file_size: int
     bounds: LogBounds
@@ -57,13 +52,13 @@ class QueueFiles:
         """The number of units in a file."""
         return self.file_size // UNIT_SIZE
 
-    def check_runs(self, runs: Iterable[Run], found: Location) -> Summary:
+    def check_runs(self, runs: Iterable[Run], found: Location) -> Iterator[Summary]:
         """Check the files of runs, which are sorted by file and then by commit log offset."""
         with FindingSink(found) as sink:
             for file in expected_files(runs, self.capacity):
                 file.is_configured = is_configured(file.topic, self.topics)
                 sink.add(self.findings(file))
-        return sink.summary
+        yield sink.summary
 
     def check(self, files: Iterable[ExpectedFile]) -> Iterator[pa.RecordBatch]:
         """What is wrong with files."""
@@ -167,11 +162,7 @@ class FilesWithoutMessages:
     """The queue files that have no message in the log.
 
     They are expired ones, later ones, those of other queues, and those whose messages are all lost: these are between
-    files with messages.
-
-    Attributes:
-        stops: What `written_stop` says of each folder.
-        with_units: The numbers of the files with messages, of each queue that can have files without any between them.
+    files with messages, whose numbers `with_units` has. `stops` are those of `written_stop`.
     """
 
     files: QueueFiles

@@ -157,7 +157,6 @@ def _queue_edges(
 
 
 def _index_edges(info: IndexFileInfo, layout: IndexLayout) -> Iterator[pa.RecordBatch]:
-    """What the header of an index file, its first entry and its last one show."""
     path = f"{INDEX}/{info.name}"
     with FileReader(info.location) as file:
         header = IndexHeader(*HEADER.unpack(file.read(0, HEADER_SIZE)))

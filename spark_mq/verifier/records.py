@@ -71,13 +71,7 @@ def not_checked_queues(queues: Iterable[Queue]) -> Iterator[pa.RecordBatch]:
 def record_findings(
     buffer: Bytes, frames: Frames, file: str, segment: int, newest: int | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """What is wrong with records.
-
-    Args:
-        frames: The records, in the order of the log.
-        segment: The commit log offset at which the segment starts.
-        newest: The store time of the record before the first one, in milliseconds; None if it is not known.
-    """
+    """What is wrong with records, in the order of the log; `newest` is the store time (ms) of the one before."""
 
     def batch(code: str, which: Flags, expected: pa.Array | str, found: pa.Array | str) -> pa.RecordBatch:
         columns = MessageColumns(buffer, frames[which])

@@ -35,17 +35,7 @@ def write_findings(path: str, batches: Iterable[pa.RecordBatch]) -> None:
 
 @dataclass(frozen=True)
 class VerifyReport:
-    """What a check found, without the findings themselves.
-
-    Attributes:
-        is_quick: Whether the log was not read (`--quick`).
-        counts: The number of findings, by code.
-        messages: Messages in the log; None if it was not read.
-        queues: Queues with messages in the log; of a quick check, queues with files.
-        units: Units that the log has; None if it was not read.
-        index_entries: Index entries that the log has; None if it was not read.
-        stages: The duration of each stage, in seconds.
-    """
+    """What a check found, without the findings themselves. A quick check does not read the log: its counts are None."""
 
     store: str
     is_quick: bool

@@ -17,12 +17,12 @@ from spark_mq.io.location import Location
 from spark_mq.io.publish import discard_folder
 from spark_mq.job.progress import Progress, StageProgress
 from spark_mq.job.shared_storage import SharedStorageCheck
-from spark_mq.job.tasks import LocalTasks, SparkTasks, job_session
+from spark_mq.job.tasks import LocalTasks, SparkTasks, TaskRunner, job_session
 from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, CommitLog
 from spark_mq.verifier.check import STAGED, check_store
 from spark_mq.verifier.finding import FINDING_SCHEMA
 from spark_mq.verifier.result import VerifyReport, write_findings
-from spark_mq.verifier.sink import TaskRunner, read_findings
+from spark_mq.verifier.sink import read_findings
 from spark_mq.verifier.verify_request import VerifyRequest
 
 _PREFIX = "spark-mq-verify-"
@@ -129,11 +129,7 @@ def verify(
 def run_verify(
     spark: SparkSession, request: VerifyRequest, progress: Callable[[StageProgress], None] | None = None
 ) -> VerifyResult:
-    """Check what a request says; returns the result, and raises the errors, of `verify`.
-
-    Args:
-        progress: Is called when a stage begins, when it ends, and about once a second between.
-    """
+    """Check what a request says; returns the result, and raises the errors, of `verify`."""
     started = time.monotonic()
     work = work_folder(request.scratch)
     stages = Progress(work / "progress", progress)

@@ -19,11 +19,9 @@ from hypothesis import strategies as st
 import spark_mq.indexer.staged_files as entries_file
 from spark_mq.errors import CorruptIndexError
 from spark_mq.format.index_file import HEADER, IndexLayout
-from spark_mq.indexer.index_files import WRITTEN_SCHEMA, IndexWriter, pending_entries, plan_index_files
+from spark_mq.indexer.index_files import IndexWriter, pending_entries, plan_index_files
 from spark_mq.indexer.staged_files import EntryBatch, EntryRange, SplitRow, StagedEntries, StagedEntriesWriter
 from spark_mq.io.location import Location
-from spark_mq.job.task_items import TaskItems
-from spark_mq.job.tasks import LocalTasks
 from spark_mq.store.index.folder import index_end, index_files
 from spark_mq.store.log.segment_files import CorruptRange
 from tests.support.index_model import PlainIndexFile, PlainIndexService, PlainMessage
@@ -96,20 +94,13 @@ def resume(store: Path, rows: Sequence[SplitRow], layout: IndexLayout) -> tuple[
     end = index_end(index_files(location), layout)
     pending = pending_entries(rows, location / "blobs", end)
     plans = plan_index_files(pending, layout, end, UTC, 1)
-    (store / "done").mkdir(exist_ok=True)
-    writer = IndexWriter(location / "growing", layout, TaskItems.of(plans), 1, location / "done")
-    are_new = written(writer, len(plans))
-    assert written(writer, len(plans)) == [not plan.ranges for plan in plans]
+    writer = IndexWriter(location / "growing", layout, 1)
+    are_new = [writer.finish(plan).is_new for plan in plans]
+    assert [writer.finish(plan).is_new for plan in plans] == [not plan.ranges for plan in plans]
     (store / "index").mkdir(exist_ok=True)
     for name, data in tree_of(store / "growing").items() if (store / "growing").exists() else ():
         (store / "index" / name).write_bytes(data)
     return list(pending.contradictions), are_new
-
-
-def written(writer: IndexWriter, count: int) -> list[bool]:
-    """Which of the planned files the writer wrote."""
-    is_new: list[bool] = LocalTasks(1).rows(writer, count, WRITTEN_SCHEMA)["is_new"].to_pylist()
-    return is_new
 
 
 @st.composite
@@ -240,10 +231,7 @@ def test_a_file_that_a_killed_job_wrote_of_another_log_is_written_again(tmp_path
     growing.mkdir()
     other = built([*messages[:2], PlainMessage(2 * MESSAGE_SIZE, 1_795_000_000_000, [8]), *messages[3:]], layout)
     (growing / plan.name).write_bytes(other.files[0].encode())
-    writer = IndexWriter(
-        Location.resolve(str(growing)), layout, TaskItems.of([plan]), 1, Location.resolve(str(tmp_path))
-    )
-    assert written(writer, 1) == [True]
+    assert IndexWriter(Location.resolve(str(growing)), layout, 1).finish(plan).is_new
     assert (growing / plan.name).read_bytes() == built(messages, layout).files[0].encode()
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,12 +34,6 @@ def write_queue(folder: Path, units: list[bytes], first_file: int = 0) -> None:
         file.write_bytes(b"".join(units[start : start + UNITS_PER_FILE]).ljust(FILE_SIZE, b"\0"))
 
 
-def written_files(writer: QueueWriter, runs: list[Run]) -> list[WrittenFile]:
-    """What the writer makes of these runs."""
-    batches = writer([pa.RecordBatch.from_pylist(list(map(vars, runs)))])
-    return [WrittenFile(**row) for batch in batches for row in batch.to_pylist()]
-
-
 @dataclass(frozen=True)
 class Job:
     """The queue offsets that the log has, and where the queue that is there ends."""
@@ -59,16 +52,14 @@ class Job:
             runs.append(
                 Run("orders", 0, file_number, 1000 * first, first, 1, units, self.start, self.stop, self.existing_end)
             )
-        (folder / "done").mkdir(exist_ok=True)
         writer = QueueWriter(
             Location.resolve(str(folder / "growing")),
             Location.resolve(str(folder / "there")),
             FILE_SIZE,
             1000 * self.start,
             is_resumed,
-            Location.resolve(str(folder / "done")),
         )
-        return written_files(writer, runs)
+        return list(writer.write(runs))
 
 
 @given(st.data())
@@ -143,8 +134,7 @@ def test_the_offsets_that_no_message_has(taken: set[int]) -> None:
         for offset in sorted(taken)
     ]
     with tempfile.TemporaryDirectory() as name:
-        done = Location.resolve(name)
-        written = written_files(QueueWriter(done / "growing", None, FILE_SIZE, 0, False, done), runs)
+        written = list(QueueWriter(Location.resolve(name), None, FILE_SIZE, 0, False).write(runs))
     named = [
         offset
         for file in written

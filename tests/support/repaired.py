@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from spark_mq.io.location import Location
-from spark_mq.job.tasks import LocalTasks
+from spark_mq.job.tasks import LocalTasks, TaskRunner
 from spark_mq.repairer.plan import RepairRequest
 from spark_mq.repairer.repair import repair_store
 from spark_mq.repairer.report import RepairReport
-from spark_mq.verifier.sink import TaskRunner
 from spark_mq.verifier.verify_request import VerifyRequest
 
 

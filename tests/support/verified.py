@@ -10,12 +10,12 @@ from pathlib import Path
 
 from spark_mq.format.record import Record, decode_record
 from spark_mq.io.location import Location
-from spark_mq.job.tasks import LocalTasks
+from spark_mq.job.tasks import LocalTasks, TaskRunner
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.verifier.check import check_store
 from spark_mq.verifier.finding import Finding, rows
 from spark_mq.verifier.result import VerifyReport
-from spark_mq.verifier.sink import TaskRunner, read_findings
+from spark_mq.verifier.sink import read_findings
 from spark_mq.verifier.verify_request import VerifyRequest
 from tests.support.stores import OWN_STORES, Fact, RealStore
 

@@ -10,16 +10,14 @@ from pathlib import Path
 from threading import Timer
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from spark_mq.io.location import Location
-from spark_mq.job.tasks import LocalTasks
+from spark_mq.job.tasks import LocalTasks, TaskRunner
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.store_lock import store_lock
 from spark_mq.verifier.check import check_store
 from spark_mq.verifier.codes import CODES, Severity
-from spark_mq.verifier.sink import TaskRunner
 from spark_mq.verifier.verify_request import VerifyRequest
 from tests.support.stores import OWN_STORES, RealStore
 from tests.support.verified import Bench
@@ -33,11 +31,11 @@ class Appending(TaskRunner):
 
     append: Callable[[], object] = list
 
-    def rows(self, name: str, *arguments: Any, **named: Any) -> pa.Table:
-        table = super().rows(name, *arguments, **named)
+    def each(self, name: str, *arguments: Any, **named: Any) -> list[Any]:
+        results = super().each(name, *arguments, **named)
         if name.startswith("check log"):
             self.append()
-        return table
+        return results
 
 
 @pytest.mark.parametrize(("appends", "is_silent"), [(True, True), (False, False)])
