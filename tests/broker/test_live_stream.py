@@ -28,7 +28,7 @@ from tests.support.soak import SOAKS
 
 LACKING = harness.missing()
 pytestmark = [pytest.mark.broker, pytest.mark.skipif(LACKING is not None, reason=LACKING or "")]
-KILLS = 20 if SOAKS else 2
+KILLS = 20 if SOAKS else 1
 TOPIC = "SequenceDemo"
 SETTINGS = {"mappedFileSizeCommitLog": "1048576", "mappedFileSizeConsumeQueue": "6000", "timerWheelEnable": "false"}
 PATIENCE = 240.0
