@@ -3,7 +3,7 @@
 Read `entry` and `main` (the entry point and how errors end) and `commands` (their names) first, then the commands:
 
 - find: `messages`, `tables` (the commands of tables), `sql`, `archive`;
-- understand: `life` (also why-not-consumed), `retention` (also expire), `allocate`;
+- understand: `life` (also why-not-consumed), `retention` (also expire), `allocate`, `reset_offset`;
 - check and mend: `check`, `state`, `recover`, `verify`, `repair`, `rebuild`, `restore`;
 - of the program itself: `program`.
 

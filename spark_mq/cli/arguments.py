@@ -18,7 +18,7 @@ from spark_mq.errors import OptionError
 _AGO = re.compile(r"-([0-9]{1,9})\s?([smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _DAYS_AGO = {"today": 0, "yesterday": 1}
-_OPTIONS = ("--begin", "--end", "--at", "--from-where")
+_OPTIONS = ("--begin", "--end", "--at", "--from-where", "--to")
 _DESCENDING = re.compile(r"-[a-z]\w+")
 VARIABLE = "SPARK_MQ_BROKER_CONF"
 _BESIDE = ("broker.conf", "conf/broker.conf")

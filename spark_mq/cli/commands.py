@@ -42,6 +42,7 @@ _MODULES: Mapping[str, Mapping[str, str]] = {
         "retention": "when segments expire, what is deleted with them, and who loses unread messages",
         "expire": "delete old segments, and the queue and index files that go with them",
     },
+    "reset_offset": {"reset-offset": "set a consumer group's offsets in a running cluster; a plan first"},
     "allocate": {"allocate": "how the queues of a topic are shared out among consumers, and how uneven that is"},
     "sql.command": {"sql": "Spark SQL over stores"},
     "program": {

@@ -14,7 +14,7 @@ from spark_mq.cli.progress_printer import ProgressPrinter
 from spark_mq.cli.spark import given_settings, spark_errors, spark_session
 from spark_mq.errors import OptionError
 
-_KERNELS = ("encode", "gather", "gaps", "frames", "big_endian", "dispatch", "index_keys", "index_put")
+_KERNELS = ("encode", "gather", "frames", "big_endian", "dispatch", "index_keys", "index_put")
 """The modules of the kernels that a restore calls, in the order in which it needs them."""
 
 

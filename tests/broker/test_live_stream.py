@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from spark_mq.cli.main import main
 from spark_mq.errors import DataLossError
 from spark_mq.live import datasource as live
 from spark_mq.live.stream_offset import LiveOffset
@@ -195,6 +197,30 @@ def test_a_batch_has_about_so_many_messages_and_bytes(tmp_path: Path) -> None:
             assert count == 300
             assert max(sizes) <= most
             assert len(sizes) >= 10
+
+
+def test_offsets_are_reset_after_a_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with harness.Broker("5.3.3", tmp_path / "store", SETTINGS) as broker:
+        harness.send(broker, "sequence", 1, 30)
+        time.sleep(0.05)
+        middle = int(time.time() * 1000)
+        harness.send(broker, "sequence", 2, 30, first=30)
+        harness.consume(broker, "GID_seen", TOPIC, 60)
+        words = ["reset-offset", f"rocketmq://{broker.name_server}", "GID_seen", TOPIC, "--json", "--to"]
+
+        def run(*more: str) -> list[tuple[int, int, int]]:
+            assert main([*words, *more]) == 0
+            (report,) = map(json.loads, capsys.readouterr().out.splitlines())
+            return [(one["consumer_offset"], one["reset_offset"], one["skipped"]) for one in report["queues"]]
+
+        assert run(str(middle)) == [(20, 10, -10)] * 3
+        assert run(str(middle)) == [(20, 10, -10)] * 3  # nothing was changed
+        assert run(str(middle), "--apply") == [(20, 10, -10)] * 3
+        assert run("last") == [(10, 20, 10)] * 3
+        assert run("first", "--apply") == [(10, 0, -10)] * 3
+        assert len(harness.consume(broker, "GID_seen", TOPIC, 60)) == 60
+        assert main([*words[:2], "GID_nobody", TOPIC, "--to", "first", "--apply"]) == 1
+        assert main([*words[:3], "NoSuchTopic", "--to", "first"]) == 3
 
 
 def test_a_stream_starts_at_a_time_or_with_a_group_and_commits(tmp_path: Path) -> None:
