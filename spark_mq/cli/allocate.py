@@ -62,11 +62,7 @@ def _strategy_name(text: str) -> str:
     The last part says how uneven the shares are: `most_to_mean` is the largest share divided by the average. The queues
     are those of this store; the queues of the same topic in other brokers are not considered.
     """,
-    kinds={
-        "strategy": _strategy_name,
-        "inner": _strategy_name,
-        "points": _POINTS,
-    },
+    kinds={"strategy": _strategy_name, "inner": _strategy_name, "points": _POINTS},
     strategy="AVG",
     inner="AVG",
     points=10,

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from spark_mq.cli.archive_source import check_archive_folders, check_is_archive, check_name
 from spark_mq.cli.arguments import broker_conf_path, picked
 from spark_mq.cli.command import SPARK, command
 from spark_mq.cli.output.terminal import print_answer
+from spark_mq.cli.progress_printer import FollowOutput
 from spark_mq.cli.several_stores import CommandStore, read_each, stores_of_file
 from spark_mq.cli.spark import delta_session, given_settings, is_launched
 from spark_mq.errors import OptionError
@@ -27,71 +26,7 @@ from spark_mq.store.log.segment_files import segment_files
 
 if TYPE_CHECKING:
     from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity
-    from spark_mq.archive.report import ArchiveReport, BatchProgress
-    from spark_mq.io.location import Location
-
-_SECONDS_BETWEEN_LINES = 300.0
-"""The interval of the lines in a log. A terminal has one line, which is rewritten every second."""
-_SECONDS_BETWEEN_REWRITES = 1.0
-_CLEAR = "\r\x1b[K"
-
-
-class FollowOutput:
-    """Prints batches, and how long nothing was new. On a terminal that is one line, which the next line replaces."""
-
-    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.time) -> None:
-        """Print to `stream`; `clock` returns epoch seconds."""
-        self._stream = stream
-        self._clock = clock
-        self._is_terminal = stream.isatty()
-        self._since: float | None = None
-        self._printed = 0.0
-        self._is_line_open = False
-
-    def print_batch(self, batch: BatchProgress) -> None:
-        """Print the line of a batch."""
-        self.end()
-        self._since = None
-        print(f"{_moment(self._clock())} {batch}", file=self._stream, flush=True)
-
-    def print_waiting(self, archived_to: int) -> None:
-        """Print that nothing is new, if it is time to. `archived_to` is a commit log offset, -1 if unknown."""
-        now = self._clock()
-        if self._since is None:
-            self._since, self._printed = now, now
-            if not self._is_terminal:
-                return
-        elif now - self._printed < (_SECONDS_BETWEEN_REWRITES if self._is_terminal else _SECONDS_BETWEEN_LINES):
-            return
-        self._printed = now
-        place = f", log offset {archived_to:,}" if archived_to >= 0 else ""
-        since = _moment(self._since).partition("T")[2] if self._is_terminal else _moment(self._since)
-        line = f"waiting: nothing new since {since} ({_duration(now - self._since)}){place}"
-        if self._is_terminal:
-            # A line that is as wide as the terminal would wrap, and could not be rewritten.
-            width = shutil.get_terminal_size().columns - 1
-            print(f"{_CLEAR}{line[:width]}", end="", file=self._stream, flush=True)
-            self._is_line_open = True
-        else:
-            print(f"{_moment(now)} {line}", file=self._stream, flush=True)
-
-    def end(self) -> None:
-        """Remove the line that is rewritten, so that another line can be printed."""
-        if self._is_line_open:
-            print(_CLEAR, end="", file=self._stream, flush=True)
-            self._is_line_open = False
-
-
-def _moment(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes} min"
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+    from spark_mq.archive.report import ArchiveReport
 
 
 @dataclass(frozen=True)
@@ -226,10 +161,7 @@ def _nothing_new(
 
 
 def _archive(
-    arguments: argparse.Namespace,
-    stores: Sequence[_Archived],
-    tables: ArchiveTables,
-    given: Mapping[str, str],
+    arguments: argparse.Namespace, stores: Sequence[_Archived], tables: ArchiveTables, given: Mapping[str, str]
 ) -> Iterator[ArchiveReport]:
     """Archive the stores, one after the other; the report of each comes when it is archived."""
     from spark_mq.archive.writer import archive

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from spark_mq.archive.archive_tables import ArchiveTables
     from spark_mq.archive.archived_store import ArchivedStore
-    from spark_mq.io.location import Location
 
 _SUFFIXES = ("", "_keys", "_segments", "_snapshots")
 _LOG = "_delta_log"
@@ -58,10 +57,8 @@ def check_name(argument: str, value: str) -> str:
 def check_archive_folders(tables: ArchiveTables, store: Location, given: Mapping[str, str]) -> None:
     """Check that an archive can be in these folders. Nothing is created.
 
-    Other URIs than those of S3 are not checked, and no local path if the session runs elsewhere.
-
-    Args:
-        given: The user's settings of Spark. With one of Hadoop's, no URI is checked: only Spark may be able to open it.
+    Other URIs than those of S3 are not checked, and no local path if the session runs elsewhere. With a setting of
+    Hadoop, no URI is checked: only Spark may be able to open it.
     """
     tables_of_paths = [f"{tables.name}{suffix}" for suffix in _SUFFIXES] if tables.is_path else []
     if is_s3(tables.name) and not is_launched() and not any(name.startswith("spark.hadoop.") for name in given):
@@ -97,10 +94,7 @@ def _check_on_s3(tables: ArchiveTables, store: Location) -> None:
 
 
 def check_is_archive(table: str) -> None:
-    """Check that a path is the messages table of an archive; a name in the catalog is not checked.
-
-    Raises `OptionError` if there is no Delta table.
-    """
+    """Check that a path is the messages table of an archive; a name in the catalog is not checked."""
     if is_s3(table) and not is_launched() and not has_delta_log(table):
         raise OptionError(f"{shown(table)} is not a Delta table: give the TABLE of spark-mq archive")
     folder = _local(table.rstrip("/")) if "/" in table else None
@@ -168,8 +162,6 @@ def refuse_archive_options(source: str, arguments: argparse.Namespace) -> None:
 
 def is_named_archive(source: str, arguments: argparse.Namespace) -> bool:
     """The same as `is_archive`, without a check of the arguments."""
-    from spark_mq.cli.archive_source import has_delta_log
-
     path = local_path(source)
     if path is not None and not os.path.exists(path):
         # A server can have a path that this machine lacks.
@@ -186,9 +178,7 @@ def archived_store(
 ) -> Iterator[ArchivedStore]:
     """A context with the one store of an archive that the arguments name, in a session of Spark.
 
-    Args:
-        source: The archive's table of messages.
-        store: The store directory that was archived; without names, it is recognized by its messages.
+    `store` is the directory that was archived; without names, it is recognized by its messages.
     """
     from spark_mq.archive.archive_tables import ArchiveTables
 

@@ -35,13 +35,10 @@ _EXAMPLES = {
 
 
 def parse_moment(name: str, text: str, now: datetime) -> int:
-    """Milliseconds since the epoch of a time as a person types it.
+    """Milliseconds since the epoch of a time as a person types it; errors name what it is given for.
 
-    Args:
-        name: What the time is given for; errors name it.
-        text: `-90s`, `-15m`, `-1h`, `-2d` or `-1w`: so long before now; `now`; `today` or `yesterday`: the beginning of
-            the day, in the time zone of `now`; or what `parse_time` accepts.
-        now: The present time, with a time zone.
+    `-90s`, `-15m`, `-1h`, `-2d` or `-1w`: so long before now; `now`; `today` or `yesterday`: the beginning of the day,
+    in the time zone of `now`; or what `parse_time` accepts.
     """
     from spark_mq.format.timestamp import epoch_millis, parse_time
 
@@ -66,10 +63,7 @@ def picked(arguments: argparse.Namespace, *names: str) -> dict[str, Any]:
 
 
 def join_relative_times(arguments: Sequence[str]) -> list[str]:
-    """The arguments with `--begin -1h` as `--begin=-1h`: `argparse` takes a word with a hyphen for an option.
-
-    The same is done for `--sort -lag`.
-    """
+    """The arguments with `--begin -1h` and `--sort -lag` joined by `=`: `argparse` takes such a word for an option."""
     joined: list[str] = []
     for argument in arguments:
         before = joined[-1] if joined else ""
@@ -86,10 +80,7 @@ def broker_conf_path(given: str | None, store: str | None) -> str | None:
 
     A file beside the store is used only if it can be of this store: it names no `storePathRootDir`, or one whose last
     part is the name of the store's folder.
-
-    Args:
-        given: The value of `--broker-conf`; an empty text means no file.
-        store: The store, a path or a URI; None if no file can be beside it.
+    `given` is the value of `--broker-conf`: an empty text means no file. `store` is None if no file can be beside it.
     """
     if given is not None:
         return given or None
@@ -202,10 +193,7 @@ CHECKED_LATE: Mapping[str, Callable[[str, str], str | int]] = {
 
 
 def place_stores_file(words: Sequence[str]) -> list[str]:
-    """The words of a command line, in which the file of `--stores` is also the first argument, in the place of STORE.
-
-    So each command has the same positional arguments with STORE as with `--stores FILE`.
-    """
+    """The words of a command line, in which the file of `--stores` is also the first argument, where STORE is."""
     if not words or words[0] == "sql":  # it has no STORE
         return list(words)
     for number, word in enumerate(words):

@@ -6,7 +6,7 @@ import argparse
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from spark_mq.cli.arguments import broker_conf_path
@@ -117,10 +117,7 @@ def answers_of(state: StoreState, report: VerifyReport, expect_version: str | No
             losses = (*_why_not(state, boot), *losses)
         facts = (*_come_back(state, boot), Fact(_AT_LEAST, f"the quick check: {report.verdict}"))
         by_answer.setdefault(Answer("", answer, losses, facts, _next(state, boot, answer)), []).append(boot)
-    return [
-        Answer(versions_text(boot.rules for boot in boots), one.answer, one.losses, one.facts, one.next)
-        for one, boots in by_answer.items()
-    ]
+    return [replace(one, versions=versions_text(boot.rules for boot in boots)) for one, boots in by_answer.items()]
 
 
 def _why_not(state: StoreState, boot: Boot) -> Iterator[Fact]:

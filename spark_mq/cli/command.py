@@ -71,13 +71,9 @@ JOB = f"--json\n--quiet\n{SPARK}"
 
 @dataclass(frozen=True)
 class Command:
-    """A command, and the function that runs it.
+    """A command, and the function that runs it; `command` explains the arguments.
 
-    Attributes:
-        arguments: See `command`.
-        usage: The first line of `--help`, if it is not the one that `argparse` makes.
-        kinds: What parses a value, by the name under which the function finds it.
-        defaults: The values of arguments that are not given, if they are not None.
+    `kinds` and `defaults` are by the names under which the function finds the values.
     """
 
     name: str
@@ -173,7 +169,6 @@ class _Argument:
 
 
 def _declared(texts: Sequence[str]) -> Iterator[_Argument]:
-    """The arguments that texts declare, in their order."""
     declared = [argument for text in texts for argument in _heads_and_help(text)]
     are_alternatives = [head.startswith("| ") for head, _ in declared] + [False]
     for number, (declaration, explanation) in enumerate(declared):

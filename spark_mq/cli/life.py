@@ -7,12 +7,7 @@ import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from spark_mq.cli.archive_source import (
-    STORE_OF_ARCHIVE,
-    archived_store,
-    is_named_archive,
-    refuse_archive_options,
-)
+from spark_mq.cli.archive_source import STORE_OF_ARCHIVE, archived_store, is_named_archive, refuse_archive_options
 from spark_mq.cli.arguments import ROWS, broker_conf_path
 from spark_mq.cli.command import command
 from spark_mq.cli.exit_status import FOUND, NOT_FOUND
@@ -26,7 +21,7 @@ from spark_mq.cli.several_stores import opened_stores
 from spark_mq.errors import OptionError
 from spark_mq.format.system_topic import TRACE_TOPIC
 from spark_mq.io.s3 import shown
-from spark_mq.lifecycle.life.life import life
+from spark_mq.lifecycle.life.life import DEFAULT_LIMIT, life
 from spark_mq.lifecycle.why_not_consumed import why_not_consumed
 from spark_mq.store.message_store import MessageStore
 
@@ -34,9 +29,6 @@ if TYPE_CHECKING:
     from spark_mq.lifecycle.life.life import MessageLife
     from spark_mq.lifecycle.life.life_store import LifeStore
     from spark_mq.lifecycle.why_not_consumed import WhyNotConsumed
-    from spark_mq.store.message_store import MessageStore
-
-_DEFAULT_LIMIT = 10
 
 
 @command(
@@ -48,7 +40,7 @@ _DEFAULT_LIMIT = 10
     --skip-unreadable
     KEY_OR_ID            a unique key, one of the keys in KEYS, or an offset message id
     --topic TOPIC        only messages that belong to this topic
-    --limit N            tell of at most N messages ({_DEFAULT_LIMIT})
+    --limit N            tell of at most N messages ({DEFAULT_LIMIT})
     --at TIME
     --any-host
     --trace-topic TOPIC  the topic of trace messages (RMQ_SYS_TRACE_TOPIC)
@@ -73,7 +65,7 @@ _DEFAULT_LIMIT = 10
     snapshot. With the store and its archive, what expired comes from the archive, and all else from the store.
     """,
     kinds={"limit": ROWS},
-    limit=_DEFAULT_LIMIT,
+    limit=DEFAULT_LIMIT,
 )
 def print_lives(arguments: argparse.Namespace) -> int:
     """Print the lives of the messages; stderr gets the reason if there is none, and damage of the index."""
@@ -122,7 +114,6 @@ def print_lives(arguments: argparse.Namespace) -> int:
 
 
 def _stores_of_file(arguments: argparse.Namespace, opened: ExitStack) -> dict[str, MessageStore]:
-    """The stores of `--stores`, by the names that events give them."""
     if arguments.store != [arguments.stores]:
         raise OptionError("give STORE or --stores FILE, not both")
     refuse_archive_options(arguments.stores, arguments)

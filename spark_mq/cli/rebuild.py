@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
 from spark_mq.cli.arguments import broker_conf_path, picked
 from spark_mq.cli.command import JOB, command
 from spark_mq.cli.exit_status import DAMAGED, FOUND
 from spark_mq.cli.output.terminal import print_answer
-from spark_mq.cli.progress_printer import ProgressPrinter
-from spark_mq.cli.spark import given_settings, spark_errors, spark_session
+from spark_mq.cli.spark import job_session
 from spark_mq.errors import OptionError
 
 _KERNELS = ("frames", "big_endian", "dispatch", "index_keys", "index_put")
@@ -78,13 +76,10 @@ def rebuild(arguments: argparse.Namespace) -> int:
     def hint() -> str:
         return f"; --resume continues with what is in {work}" if work.is_directory else ""
 
-    with spark_errors(), ProgressPrinter(is_quiet=arguments.quiet) as progress:
-        if not arguments.quiet:
-            print(f"{plan.log_text()}; needs {plan.room_text()}", file=sys.stderr, flush=True)
-        progress.announce("starting Spark")
-        with spark_session("spark-mq rebuild", given=given_settings(arguments), hint=hint, kernels=_KERNELS) as spark:
-            from spark_mq.indexer.rebuild import run_rebuild
+    before = f"{plan.log_text()}; needs {plan.room_text()}"
+    with job_session("rebuild", arguments, _KERNELS, hint=hint, before=before) as (spark, progress):
+        from spark_mq.indexer.rebuild import run_rebuild
 
-            report = run_rebuild(spark, request, progress)
+        report = run_rebuild(spark, request, progress)
     print_answer(arguments.json, report.to_json, report.to_text)
     return DAMAGED if report.has_damage else FOUND

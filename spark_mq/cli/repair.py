@@ -10,8 +10,7 @@ from spark_mq.cli.arguments import broker_conf_path, picked
 from spark_mq.cli.command import JOB, command
 from spark_mq.cli.exit_status import DAMAGED, FOUND
 from spark_mq.cli.output.terminal import print_answer
-from spark_mq.cli.progress_printer import ProgressPrinter
-from spark_mq.cli.spark import given_settings, spark_errors, spark_session
+from spark_mq.cli.spark import job_session
 from spark_mq.cli.verdict import verdict
 from spark_mq.errors import OptionError
 from spark_mq.store.store_state import store_state
@@ -77,9 +76,7 @@ def repair(arguments: argparse.Namespace) -> int:
     conf = broker_conf_path(arguments.broker_conf, arguments.store)
     report = _repair(arguments, conf)
     print_answer(
-        arguments.json,
-        report.to_json,
-        lambda: [*report_lines(report), *_boot_lines(arguments.store, conf, report)],
+        arguments.json, report.to_json, lambda: [*report_lines(report), *_boot_lines(arguments.store, conf, report)]
     )
     return FOUND if report.is_complete else DAMAGED
 
@@ -94,12 +91,10 @@ def _repair(arguments: argparse.Namespace, conf: str | None) -> RepairReport:
         arguments.output,
         **picked(arguments, "apply", "offsets", "assume_defaults"),
     )
-    with spark_errors(), ProgressPrinter(is_quiet=arguments.quiet) as progress:
-        progress.announce("starting Spark")
-        with spark_session("spark-mq repair", given=given_settings(arguments), kernels=_KERNELS) as spark:
-            from spark_mq.repairer.repair import run_repair
+    with job_session("repair", arguments, _KERNELS) as (spark, progress):
+        from spark_mq.repairer.repair import run_repair
 
-            return run_repair(spark, request, progress)
+        return run_repair(spark, request, progress)
 
 
 def _undo(arguments: argparse.Namespace) -> int:
@@ -187,7 +182,6 @@ def report_lines(report: RepairReport) -> Iterator[str]:
 
 
 def _boot_lines(store: str, conf: str | None, report: RepairReport) -> Iterator[str]:
-    """What the next boot of each version does with the store as it is now."""
     if report.output is not None:
         return
     yield ""

@@ -10,8 +10,7 @@ from spark_mq.cli.arguments import broker_conf_path, picked
 from spark_mq.cli.command import JOB, command
 from spark_mq.cli.exit_status import FOUND
 from spark_mq.cli.output.terminal import print_answer
-from spark_mq.cli.progress_printer import ProgressPrinter
-from spark_mq.cli.spark import given_settings, spark_errors, spark_session
+from spark_mq.cli.spark import given_settings, job_session
 from spark_mq.errors import OptionError
 
 _KERNELS = ("encode", "gather", "frames", "big_endian", "dispatch", "index_keys", "index_put")
@@ -70,20 +69,17 @@ def restore(arguments: argparse.Namespace) -> int:
         broker_conf=broker_conf_path(arguments.broker_conf, arguments.store),
         **picked(arguments, *same, "append_id"),
     )
-    given = given_settings(arguments)
     chosen = picked(arguments, "cluster", "broker", "store_name")
-    settings = _settings(arguments.source, given)
+    settings = _settings(arguments.source, given_settings(arguments))
     request.check_source(arguments.source, chosen)
     if (request.is_renumbered or request.store_host is not None) and not request.append:
         check_map_folder(request.offset_map_folder)
-    with spark_errors(), ProgressPrinter(is_quiet=arguments.quiet) as progress:
-        progress.announce("starting Spark")
-        with spark_session("spark-mq restore", lambda: settings, given, kernels=_KERNELS) as spark:
-            from spark_mq.datasource import register
-            from spark_mq.restorer.restore import run_restore
+    with job_session("restore", arguments, _KERNELS, lambda: settings) as (spark, progress):
+        from spark_mq.datasource import register
+        from spark_mq.restorer.restore import run_restore
 
-            register(spark)
-            report = run_restore(spark, arguments.source, request, chosen, progress)
+        register(spark)
+        report = run_restore(spark, arguments.source, request, chosen, progress)
     print_answer(arguments.json, report.to_json, report.to_text)
     return FOUND
 

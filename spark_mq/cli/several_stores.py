@@ -22,19 +22,13 @@ if TYPE_CHECKING:
     from spark_mq.format.record import Record
     from spark_mq.lifecycle.life.situation import Situations
     from spark_mq.store.config.named_stores import NamedStore
-    from spark_mq.store.message_store import MessageStore
 
 _Answer = TypeVar("_Answer")
 
 
 @dataclass
 class CommandStore:
-    """One store of a command.
-
-    Attributes:
-        broker_conf: The file of the broker's settings; None if there is none, or if the command does not use it.
-        named: The store's names; None if the command has one store, STORE.
-    """
+    """One store of a command; `named` has its names, and is None if it is STORE."""
 
     path: str
     broker_conf: str | None

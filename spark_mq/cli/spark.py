@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from spark_mq.cli.interrupt import ends_on_interrupt, interrupts_later
 from spark_mq.cli.launch import compile_in_background, start_jvm
 from spark_mq.cli.output import visible
+from spark_mq.cli.progress_printer import ProgressPrinter
 from spark_mq.errors import OptionError, SparkMqError, SparkNotReachedError, UnsupportedSparkError
 from spark_mq.io.s3 import is_s3, shown
 
@@ -92,13 +93,9 @@ def spark_session(
     The session ends with the context. `SPARK_REMOTE=local` also runs in this process, through a Spark Connect server.
     Within, Ctrl-C ends the process: see `ends_on_interrupt`.
 
-    Args:
-        name: The name of the Spark application.
-        settings: Returns settings for a session in this process. A session elsewhere must have them already.
-        given: The user's settings, for a session in this process; see `given_settings`.
-        hint: Returns what the user can do after Ctrl-C.
-        kernels: The modules of the kernels that are compiled while a JVM starts; all if empty, none if None.
-
+    `settings` and the user's `given` ones are for a session in this process: one elsewhere must have them already. The
+    `hint` is what the user can do after Ctrl-C. `kernels` are the modules that are compiled while a JVM starts: all if
+    empty, none if None.
     """
     from pyspark.sql import SparkSession
     from pyspark.util import is_remote_only
@@ -126,14 +123,30 @@ def spark_session(
 
 
 @contextmanager
+def job_session(
+    command: str,
+    arguments: argparse.Namespace,
+    kernels: Sequence[str],
+    settings: Callable[[], Mapping[str, str]] = dict,
+    hint: Callable[[], str] = str,
+    before: str = "",
+) -> Iterator[tuple[SparkSession, ProgressPrinter]]:
+    """A context with the session of a command that prints its progress, after the line `before`."""
+    with spark_errors(), ProgressPrinter(is_quiet=arguments.quiet) as progress:
+        if before and not arguments.quiet:
+            print(before, file=sys.stderr, flush=True)
+        progress.announce("starting Spark")
+        with spark_session(
+            f"spark-mq {command}", settings=settings, given=given_settings(arguments), hint=hint, kernels=kernels
+        ) as spark:
+            yield spark, progress
+
+
+@contextmanager
 def delta_session(
     name: str, given: Mapping[str, str], tables: Sequence[str], kernels: Sequence[str] | None = ()
 ) -> Iterator[SparkSession]:
-    """A context with a session as that of `spark_session`, which can open archives; errors are one line.
-
-    Args:
-        tables: The tables and checkpoints of archives, as the user named them.
-    """
+    """A context with a session that can open archives, whose tables and checkpoints are named; errors are one line."""
     settings = partial(delta_session_settings, given, *tables)
     with _known_filesystem(tables[0]), spark_errors(), spark_session(name, settings, given, kernels=kernels) as spark:
         yield spark
@@ -168,7 +181,6 @@ def joined_settings(settings: Mapping[str, str], more: Mapping[str, str]) -> dic
 
 
 def _set_up(settings: Mapping[str, str]) -> None:
-    """Prepare this process's environment for a session in it."""
     # Workers, and the process in which Spark looks for data sources, need this interpreter's packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     # As arguments, because a Spark Connect session refuses settings of its own process.
@@ -179,10 +191,7 @@ def _set_up(settings: Mapping[str, str]) -> None:
 
 
 def _reach_server(remote: str) -> None:
-    """Wait until the Spark Connect server at the address `remote` answers; another `SPARK_REMOTE` is not waited for.
-
-    Raises `SparkNotReachedError` after 20 seconds: Spark's own client would retry silently for ever.
-    """
+    """Wait until the server at `sc://...` answers, at most 20 seconds: Spark's client would retry silently for ever."""
     if not remote.startswith("sc://"):
         return
     # If a package is missing, the command prints what to install.

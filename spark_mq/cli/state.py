@@ -13,12 +13,13 @@ from spark_mq.cli.command import command
 from spark_mq.cli.exit_status import FOUND
 from spark_mq.cli.output.terminal import print_answer
 from spark_mq.cli.output.value_text import counted, local_time_of, size_text
-from spark_mq.cli.verdict import at_least, messages, remedies, setting_line, stale_count, verdict
+from spark_mq.cli.verdict import at_least, messages, remedies, setting_line, verdict
 from spark_mq.format.broker_version import DISPATCHES_AFTER_QUEUE_END, BrokerVersions, versions_text
 from spark_mq.store.store_state import store_state
 
 if TYPE_CHECKING:
     from spark_mq.store.boot import Boot, QueueOutcome
+    from spark_mq.store.disk_use import DiskUse
     from spark_mq.store.log.log_range import LogRange
     from spark_mq.store.store_state import StoreState
 
@@ -67,7 +68,7 @@ def state_lines(state: StoreState) -> list[str]:
         ["lag", *_lag(state)],
         *_boots(state),
         ["assumed", *map(setting_line, state.settings)],
-        ["disk", *_disk(state)],
+        ["disk", *(_disk(use) for use in state.disk)],
         ["what to do", *(f"  - {remedy}" for remedy in remedies(state))],
     ]
     return [line for section in sections for line in (*section, "")][:-1]
@@ -83,8 +84,7 @@ def _last_stop(state: StoreState) -> Iterator[str]:
         yield _row("stop", "clean: there is no file abort")
     else:
         yield _row("stop", f"not clean: abort exists since the start at {local_time_of(stop.started_timestamp)}")
-    lock = {True: "taken", False: "free", None: "not known"}[stop.is_running]
-    yield _row("lock", lock)
+    yield _row("lock", {True: "taken", False: "free", None: "not known"}[stop.is_running])
     if state.checkpoint_problem is not None:
         yield _row("checkpoint", state.checkpoint_problem)
     yield _row("flushed log", _time(checkpoint.physic_msg_timestamp))
@@ -109,8 +109,9 @@ def _log(state: StoreState) -> Iterator[str]:
         yield _row("missing", f"no segment has commit log offsets {_range(gap)}")
     if len(log.gaps) > _SHOWN:
         yield _row("missing", f"{len(log.gaps) - _SHOWN:,} more parts of the log")
-    if log.stale_tail is not None:
-        yield _row("after the end", f"{stale_count(log.stale_tail)} that a boot takes for live ones")
+    if (tail := log.stale_tail) is not None:
+        size = size_text(tail.stop - tail.start)
+        yield _row("after the end", f"{counted(tail.count, 'old record')} ({size}) that a boot takes for live ones")
 
 
 def _lag(state: StoreState) -> Iterator[str]:
@@ -236,10 +237,9 @@ def _outcome(boot: Boot, outcome: QueueOutcome) -> str:
     return f"{outcome.topic}/{outcome.queue_id}: {'; '.join(said)}"
 
 
-def _disk(state: StoreState) -> Iterator[str]:
-    for use in state.disk:
-        allocated = "" if use.allocated is None else f", {size_text(use.allocated)} on the disk"
-        yield _row(use.tree, f"{size_text(use.size)} in {counted(use.files, 'file')}{allocated}")
+def _disk(use: DiskUse) -> str:
+    allocated = "" if use.allocated is None else f", {size_text(use.allocated)} on the disk"
+    return _row(use.tree, f"{size_text(use.size)} in {counted(use.files, 'file')}{allocated}")
 
 
 def state_fields(state: StoreState) -> dict[str, Any]:

@@ -28,7 +28,6 @@ from spark_mq.tables.live import LIVE_SCHEME, LIVE_TABLES
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from spark_mq.cli.output.text_table import RowPrinter
     from spark_mq.cli.several_stores import CommandStore
     from spark_mq.store.message_store import MessageStore
     from spark_mq.tables.table import Table
@@ -72,7 +71,9 @@ With --stores, these are the sums over all brokers.
 
 
 def _command(table: Table) -> Command:
-    options = [f"{_flag(option.argument)} {option.value or 'V'}  {option.effect}" for option in table.options]
+    options = [
+        f"--{option.argument.replace('_', '-')} {option.value or 'V'}  {option.effect}" for option in table.options
+    ]
     if table.name in LIVE_TABLES:
         options.append(_CLIENT_CONF)
     if table.name in _OWN_TOPICS:
@@ -100,7 +101,7 @@ def _print_table(table: Table, arguments: argparse.Namespace) -> int:
     import pyarrow as pa
 
     is_several = _is_of_several(arguments)
-    printer = RowPrinter.of(arguments, [*(STORE_COLUMNS if is_several else ()), *table.names])
+    printer = RowPrinter(arguments, [*(STORE_COLUMNS if is_several else ()), *table.names])
     chosen = picked(arguments, *(option.argument for option in table.row_options))
     answers = _answers(table, chosen, arguments)
     rows = printer.rows(pa.concat_tables([found for found, _ in answers]))
@@ -112,8 +113,8 @@ def _print_table(table: Table, arguments: argparse.Namespace) -> int:
         what = str(hidden) if table.name == "topics" else f"{hidden} {table.noun}s"
         say(f"{what} of the broker's own topics are not shown; --all shows them")
     if not shown:
-        is_file = is_of_several(arguments)
-        where = f"the stores of {shown_path(arguments.stores)}" if is_file else shown_path(arguments.store)
+        where = shown_path(arguments.store)
+        where = f"the stores of {shown_path(arguments.stores)}" if is_of_several(arguments) else where
         asked = ((what, chosen.get(name)) for what, name in (("topic", "topic"), ("group", "consumer_group")))
         of = " and ".join(f"{what} {name}" for what, name in asked if name is not None)
         why = "; ".join(why for _, why in answers if why and not rows)
@@ -131,7 +132,6 @@ def _is_live(arguments: argparse.Namespace) -> bool:
 
 
 def _live_rows(table: Table, chosen: Mapping[str, Any], arguments: argparse.Namespace) -> pa.Table:
-    """The rows of a running cluster."""
     import pyarrow as pa
 
     from spark_mq.live.options import parse_live_options
@@ -146,10 +146,6 @@ def _live_rows(table: Table, chosen: Mapping[str, Any], arguments: argparse.Name
     names = {option.argument: option.name for option in table.row_options}
     options |= {names[argument]: str(value) for argument, value in chosen.items() if value is not None}
     return pa.concat_tables(live_rows(parse_live_options(options)))
-
-
-def _flag(argument: str) -> str:
-    return f"--{argument.replace('_', '-')}"
 
 
 def _answers(table: Table, chosen: Mapping[str, Any], arguments: argparse.Namespace) -> list[tuple[pa.Table, str]]:

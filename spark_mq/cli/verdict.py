@@ -12,7 +12,7 @@ from spark_mq.format.broker_version import MESSAGE_VERSION_2, BrokerVersions, ve
 if TYPE_CHECKING:
     from spark_mq.store.boot import Boot
     from spark_mq.store.config.broker_conf import FileSetting
-    from spark_mq.store.store_state import StaleTail, StoreState
+    from spark_mq.store.store_state import StoreState
 
 
 def verdict(state: StoreState) -> list[str]:
@@ -50,11 +50,7 @@ def _stop(state: StoreState) -> str:
 
 
 def lost_before(boots: Sequence[Boot], missing_bytes: int = 0) -> Iterator[str]:
-    """What is lost whatever boot comes, a sentence each.
-
-    Args:
-        missing_bytes: Bytes of the log that are named elsewhere.
-    """
+    """What is lost whatever boot comes, a sentence each; `missing_bytes` of the log are named elsewhere."""
     damaged = max((boot.damaged_bytes for boot in boots), default=0) - missing_bytes
     if damaged > 0:
         yield f"{size_text(damaged)} of the log are not records: the messages in them are lost."
@@ -198,11 +194,6 @@ def at_least(boot: Boot) -> str:
 def messages(count: int) -> str:
     """A number of messages as text."""
     return counted(count, "message")
-
-
-def stale_count(tail: StaleTail) -> str:
-    """A number of stale records as text."""
-    return f"{counted(tail.count, 'old record')} ({size_text(tail.stop - tail.start)})"
 
 
 def joined(parts: Sequence[str]) -> str:

@@ -11,8 +11,7 @@ from spark_mq.cli.command import JOB, command
 from spark_mq.cli.exit_status import COULD_NOT_RUN, SOUND, UNSOUND
 from spark_mq.cli.output import say
 from spark_mq.cli.output.terminal import print_answer, print_report
-from spark_mq.cli.progress_printer import ProgressPrinter
-from spark_mq.cli.spark import given_settings, spark_errors, spark_session
+from spark_mq.cli.spark import job_session
 from spark_mq.errors import OptionError, SparkMqError, similar_names
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.disk_use import size_text
@@ -100,18 +99,16 @@ def _verify_with_spark(arguments: argparse.Namespace, conf: str | None) -> Verif
 
     # A path that is not a store is found before a JVM starts.
     request = VerifyRequest.of(arguments.store, conf, arguments.scratch, arguments.split_size)
-    with spark_errors(), ProgressPrinter(is_quiet=arguments.quiet) as progress:
-        progress.announce("starting Spark")
-        with spark_session("spark-mq verify", given=given_settings(arguments), kernels=_KERNELS) as spark:
-            from spark_mq.verifier.verify import run_verify
+    with job_session("verify", arguments, _KERNELS) as (spark, progress):
+        from spark_mq.verifier.verify import run_verify
 
-            result = run_verify(spark, request, progress)
-            try:
-                if arguments.report is not None:
-                    result.write(arguments.report)
-                return result.report
-            finally:
-                result.close()
+        result = run_verify(spark, request, progress)
+        try:
+            if arguments.report is not None:
+                result.write(arguments.report)
+            return result.report
+        finally:
+            result.close()
 
 
 def report_lines(report: VerifyReport, report_file: str | None = None) -> Iterator[str]:

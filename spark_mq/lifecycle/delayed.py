@@ -33,12 +33,7 @@ import pyarrow.compute as pc
 
 from spark_mq.format.array_types import Flags, Int64s
 from spark_mq.format.arrow_array import timestamps
-from spark_mq.format.system_topic import (
-    DEFAULT_DELAY_LEVELS,
-    SCHEDULE_TOPIC,
-    TIMER_TOPIC,
-    delay_level_millis,
-)
+from spark_mq.format.system_topic import DEFAULT_DELAY_LEVELS, SCHEDULE_TOPIC, TIMER_TOPIC, delay_level_millis
 from spark_mq.io.location import Location
 from spark_mq.lifecycle.message_arrays import (
     Case,
@@ -84,8 +79,6 @@ RECORDS = Selection(
 """The delayed messages of a store, and those that can be deliveries of them."""
 
 _NONE = -1
-
-
 UNIT_SIZE = 52
 ROLL = 2
 """The bit of a unit's magic number that says that the message is stored in the timer topic again."""
@@ -132,7 +125,6 @@ def timer_units(store: Location) -> TimerUnits:
 
 
 def _units(data: bytes) -> npt.NDArray[np.void]:
-    """The units of one file."""
     units = np.frombuffer(data[: len(data) // UNIT_SIZE * UNIT_SIZE], _UNIT)
     is_unit = (units["size"] == UNIT_SIZE) & ((units["magic"] & 1) != 0)
     return units[: units.size if is_unit.all() else int(np.argmin(is_unit))]
@@ -179,19 +171,13 @@ def delayed_rows(store: MessageStore | LogSource, at: int | None = None, conf: B
     waits = pc.is_in(sound["topic"], pa.array([SCHEDULE_TOPIC, TIMER_TOPIC]))
     keys = sound["unique_key"].filter(waits).combine_chunks()
     records = DelayedRecords(sound.filter(pc.or_(waits, pc.is_in(sound["unique_key"], keys.unique()))))
-    due = _level_due_times(source, records, conf or source.conf)
-    log = ReadableLog.of(found, *damaged)
-    return delayed(records, due, log, progress, source.lost_end(found.newest_timestamp), moment)
-
-
-def _level_due_times(source: LogSource, records: DelayedRecords, conf: BrokerConf) -> Int64s:
-    """The due time of each message of SCHEDULE_TOPIC_XXXX, in milliseconds; any number for other messages."""
     levels = np.flatnonzero(records.is_level)
     offset, queue_id, queue_offset, stored = records.offset, records.queue_id, records.queue_offset, records.stored
-    found, is_known = source.due_times(offset[levels], queue_id[levels], queue_offset[levels], stored[levels])
-    due = due_by_level(queue_id, stored, conf)
-    due[levels[is_known]] = found[is_known]
-    return due
+    by_unit, is_known = source.due_times(offset[levels], queue_id[levels], queue_offset[levels], stored[levels])
+    due = due_by_level(queue_id, stored, conf or source.conf)  # any number for messages of the timer
+    due[levels[is_known]] = by_unit[is_known]
+    log = ReadableLog.of(found, *damaged)
+    return delayed(records, due, log, progress, source.lost_end(found.newest_timestamp), moment)
 
 
 def due_by_level(queue_id: Int64s, stored: Int64s, conf: BrokerConf) -> Int64s:
@@ -209,7 +195,6 @@ class DelayedRecords:
     """
 
     def __init__(self, records: pa.Table) -> None:
-        """Pair the messages of selection `RECORDS`, which are in the order of the log."""
         self.records = records = records.combine_chunks()
         self.offset = integers(records["commit_log_offset"])
         self.queue_id, self.queue_offset = integers(records["queue_id"]), integers(records["queue_offset"])
@@ -329,7 +314,6 @@ def _states(
     end_problem: str | None,
     at: int,
 ) -> tuple[pa.Array, pa.Array]:
-    """State and reason of each delayed message."""
     newest = found.newest
     is_level, queue_offset = found.is_level[newest], found.queue_offset[newest]
     level_offset = by_number(found.queue_id[newest] + 1, progress.delay_offsets, 0)

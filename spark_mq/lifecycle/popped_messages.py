@@ -84,7 +84,11 @@ def parse_pop_note(tags: str, body: bytes) -> PopNote | None:
         start = _integer(content, "so")
         popped: tuple[int, ...] = ()
         if tags == _CHECK_POINT:
-            popped, bits = _popped_offsets(start, content), _integer(content, "bm")
+            differences, count, bits = _integers(content, "d"), _integer(content, "n"), _integer(content, "bm")
+            if not differences and not 0 <= count <= _MAX_BYTE:
+                return None
+            # `PopCheckPoint.ackOffsetByIndex`@5.3.3
+            popped = tuple(start + difference for difference in differences or range(count))
             acknowledged = [offset for index, offset in enumerate(popped) if bits >> (index & 63) & 1]
         elif tags == _BATCH_ACK:
             acknowledged = _integers(content, "aol")
@@ -131,14 +135,6 @@ def _integer(content: Any, name: str) -> int:
 
 def _integers(content: Any, name: str) -> list[int]:
     return [_checked(value) for value in _value(content, name, list, [])]
-
-
-def _popped_offsets(start: int, content: Any) -> tuple[int, ...]:
-    """The queue offsets of a check point in their order (`PopCheckPoint.ackOffsetByIndex`@5.3.3)."""
-    differences, count = _integers(content, "d"), _integer(content, "n")
-    if not differences and not 0 <= count <= _MAX_BYTE:
-        raise ValueError(count)
-    return tuple(start + difference for difference in differences or range(count))
 
 
 @dataclass(frozen=True)

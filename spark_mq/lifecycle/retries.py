@@ -109,7 +109,6 @@ def retry_topics(store: Location, selected: SelectedMessages) -> dict[str, Retry
 
 
 def _due_times(source: LogSource, selected: SelectedMessages) -> tuple[Int64s, Int64s]:
-    """When the selected messages of SCHEDULE_TOPIC_XXXX are due, if the source shows it."""
     messages = selected.messages
     delayed = messages.filter(pc.equal(messages["topic"], SCHEDULE_TOPIC)).combine_chunks()
     stored = integers(delayed["store_timestamp"].cast(pa.int64())) // 1000
@@ -128,12 +127,7 @@ def dead_letters_rows(store: MessageStore | LogSource, consumer_group: str | Non
 
 
 def dead_letters(selected: SelectedMessages, topics: dict[str, RetryTopic]) -> pa.Table:
-    """The dead letters of consumer groups, in the order of the log.
-
-    `reconsume_times` is how often the message was consumed in vain, and `retries_found` the number of its retries in
-    the log: fewer if some expired, or if the group gave up the message before. `origin_...` is the message that was
-    returned first, NULL if the dead letter does not say that.
-    """
+    """The dead letters of consumer groups, in the order of the log; table `dead_letters` describes them."""
     groups = {name: topic.consumer_group for name, topic in topics.items()}
     copies = retry_copies(selected.messages, groups)
     chains, has_chain = message_chains(copies)
@@ -159,10 +153,7 @@ def _of_group(table: pa.Table, consumer_group: str | None) -> pa.Table:
 
 
 def retries(selected: SelectedMessages, facts: RetryFacts, at: int) -> pa.Table:
-    """The attempts to consume messages that groups returned, in the order of the log; table `retries` describes them.
-
-    `final_state` is the state of the message: that of its last attempt.
-    """
+    """The attempts to consume messages that groups returned, in the order of the log: table `retries`."""
     groups = {name: topic.consumer_group for name, topic in facts.retry_topics.items()}
     copies = retry_copies(selected.messages, groups)
     chains, has_chain = message_chains(copies)
@@ -191,25 +182,19 @@ def retries(selected: SelectedMessages, facts: RetryFacts, at: int) -> pa.Table:
         delayed >= 0, integers(copies["queue_id"])[delayed] + 1, numbers(copies["DELAY"], 9, -1, -1)[delivered]
     )
     taken_first = copies.take(pa.array(first))
+    of_log = ("commit_log_offset", "store_timestamp")
     columns = {
-        "consumer_group": taken_first["consumer_group"],
-        "retry_topic": taken_first["retry_topic"],
+        **{name: taken_first[name] for name in ("consumer_group", "retry_topic", "unique_key", "origin_message_id")},
         "attempt": taken_first["reconsume_times"],
         "retry_max_times": by_value(taken_first["consumer_group"], facts.retry_max_times, pa.int32()),
         "state": state,
         "final_state": pa.array(STATES).take(pa.array(final_codes)),
         "delay_level": pa.array(levels.astype(np.int32), mask=levels <= 0),
         "due_timestamp": timestamps(due, due >= 0),
-        "unique_key": taken_first["unique_key"],
         "origin_topic": taken_first["RETRY_TOPIC"],
-        "origin_message_id": taken_first["origin_message_id"],
         "origin_commit_log_offset": taken_first["origin_commit_log_offset"],
-        "delay_commit_log_offset": taken(copies["commit_log_offset"], delayed),
-        "delay_store_timestamp": taken(copies["store_timestamp"], delayed),
-        "retry_queue_id": taken(copies["queue_id"], delivered),
-        "retry_queue_offset": taken(copies["queue_offset"], delivered),
-        "retry_commit_log_offset": taken(copies["commit_log_offset"], delivered),
-        "retry_store_timestamp": taken(copies["store_timestamp"], delivered),
+        **{f"delay_{name}": taken(copies[name], delayed) for name in of_log},
+        **{f"retry_{name}": taken(copies[name], delivered) for name in ("queue_id", "queue_offset", *of_log)},
         "reason": reason,
     }
     return pa.table([columns[field.name] for field in RETRIES.schema], schema=RETRIES.schema)
@@ -257,9 +242,8 @@ def _returned(copies: pa.Table, chains: Int64s, has_chain: Flags, first: Int64s)
 def _greatest_after(chains: Int64s, values: Int64s) -> Int64s:
     """For each row, the greatest value of the rows of its chain from that row on; values have 32 bits."""
     order = np.lexsort((np.arange(chains.size), chains))[::-1]
-    above = (
-        chains.max(initial=0) - chains[order]
-    ) << 32  # chains descend in this order, so each begins above all before
+    # Chains descend in this order, so each begins above all before.
+    above = (chains.max(initial=0) - chains[order]) << 32
     result = np.empty(chains.size, np.int64)
     result[order] = np.maximum.accumulate(above + values[order] + (1 << 31)) - above - (1 << 31)
     return result

@@ -61,28 +61,24 @@ def consumer_groups(store: Location) -> ConsumerGroups:
 
     A file that is missing or cannot be read names no group.
     """
-    configured, _ = read_config(lambda: load_config(store, "subscriptionGroup.json", _group_names))
+    configured, _ = read_config(lambda: load_config(store, "subscriptionGroup.json", _groups))
     offsets, _ = read_config(lambda: load_consumer_offsets(store))
     consuming = frozenset(offset.consumer_group for offset in offsets or ())
-    return ConsumerGroups((configured or frozenset()) | consuming, configured is not None)
+    return ConsumerGroups(consuming.union(configured or ()), configured is not None)
 
 
-def _group_names(content: dict[str, Any]) -> frozenset[str]:
-    return frozenset(map(str, content.get("subscriptionGroupTable") or ()))
+def _groups(content: dict[str, Any]) -> dict[str, Any]:
+    return {str(name): settings for name, settings in (content.get("subscriptionGroupTable") or {}).items()}
 
 
 def retry_max_times(store: Location) -> dict[str, int]:
     """`retryMaxTimes` of each group; empty if the file is missing or cannot be read."""
-    return read_config(lambda: load_config(store, "subscriptionGroup.json", _max_times))[0] or {}
+    name = "retryMaxTimes"
 
+    def times(content: dict[str, Any]) -> dict[str, int]:
+        return {group: as_integer(of[name], 32) for group, of in _groups(content).items() if name in of}
 
-def _max_times(content: dict[str, Any]) -> dict[str, int]:
-    groups = content.get("subscriptionGroupTable") or {}
-    return {
-        str(name): as_integer(settings["retryMaxTimes"], 32)
-        for name, settings in groups.items()
-        if "retryMaxTimes" in settings
-    }
+    return read_config(lambda: load_config(store, "subscriptionGroup.json", times))[0] or {}
 
 
 def parse_retry_topic(name: str, groups: ConsumerGroups, topics: Collection[str] | None = None) -> RetryTopic | None:

@@ -295,12 +295,8 @@ class _Choice:
     """One selection while the log is read. The topic of each queue is compared once."""
 
     def __init__(self, selection: Selection) -> None:
-        self._rule = selection.rule
-        self._columns = list(selection.columns)
-        self._properties = [name.encode() for name in selection.properties]
+        self._selection, self._rule, self._schema = selection, selection.rule, selection.schema
         self._tags = [tags.encode() for tags in sorted(selection.rule.tags)]
-        self._check_crc = selection.check_crc
-        self._schema = selection.schema
         self._is_selected: list[bool] = []
         """For each queue of the table of queues: whether all its messages are selected."""
 
@@ -314,10 +310,10 @@ class _Choice:
         frames = messages.frames if mask.all() else messages.frames[mask]
         if self._rule.tags:
             frames = frames[messages.with_frames(frames).can_have_tags(self._tags)]
-        for part in message_batches(messages.buffer, frames, self._columns, _MAX_ROWS, check_crc=self._check_crc):
-            columns = part.record_batch(self._columns).columns
-            texts = part.property_texts(self._properties)
-            yield pa.RecordBatch.from_arrays([*columns, *texts], schema=self._schema)
+        names, properties = list(self._selection.columns), [name.encode() for name in self._selection.properties]
+        for part in message_batches(messages.buffer, frames, names, _MAX_ROWS, check_crc=self._selection.check_crc):
+            columns = [*part.record_batch(names).columns, *part.property_texts(properties)]
+            yield pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def _mask(self, messages: MessageColumns, queues: QueueTable, numbers: Int32s) -> Flags:
         for number in range(len(self._is_selected), queues.count):
@@ -327,6 +323,6 @@ class _Choice:
             types = np.array([name in self._rule.transaction_types for name in TRANSACTION_TYPE_NAMES])
             mask |= types[(messages.frames.sys_flag & TRANSACTION_TYPE_MASK) >> 2]
         if self._rule.properties:
-            names = [name.encode() for name in self._rule.properties]
-            mask |= messages.has_any_property(names)  # of all messages: to copy the frames of the others takes longer
+            # Of all messages: to copy the frames of the others takes longer.
+            mask |= messages.has_any_property([name.encode() for name in self._rule.properties])
         return mask

@@ -25,13 +25,8 @@ from spark_mq.tables.lifecycle import DUPLICATES, HOT_KEYS, RATES, SKEW
 _COMPUTED = ("copy_number", "copy_count", "cause")
 DUPLICATES_COLUMNS = (*(name for name in DUPLICATES.schema.names if name not in _COMPUTED), "transaction_type")
 DUPLICATES_PROPERTIES = (
-    "REAL_TOPIC",
-    "DELAY",
-    "TIMER_OUT_MS",
-    "TIMER_ROLL_TIMES",
-    "TIMER_DEL_UNIQKEY",
-    "TRANSACTION_CHECK_TIMES",
-    "TRAN_PREPARED_QUEUE_OFFSET",
+    *("REAL_TOPIC", "DELAY", "TIMER_OUT_MS", "TIMER_ROLL_TIMES", "TIMER_DEL_UNIQKEY"),
+    *("TRANSACTION_CHECK_TIMES", "TRAN_PREPARED_QUEUE_OFFSET"),
 )
 _Hashes = npt.NDArray[np.uint64]
 _FACTORS: _Hashes = np.random.default_rng(20).integers(0, 1 << 63, 256, np.uint64) * np.uint64(2) + np.uint64(1)
@@ -62,17 +57,7 @@ def duplicates_rows(store: MessageStore) -> pa.Table:
 def duplicates(messages: pa.Table) -> pa.Table:
     """The messages whose unique key several of the messages have, by the first of them, then in the order of the log.
 
-    `copy_number` counts the copies of a message from 0 on, and `copy_count` is their number. Values of `cause`:
-
-    - SENT: a producer sent the message, and the log has no earlier copy that a producer sent.
-    - RESENT: a producer sent it again.
-    - BATCH: another message of the same batch. 5.3.3 gives all messages of a batch one unique key.
-    - DELAY_DELIVERY: the delayed message, delivered to its topic when it was due.
-    - RECALL: a producer recalled the message; the copy tells the timer of 5.x to cancel it.
-    - TIMER_ROLL: the timer of 5.x wrote the message again, because its time is far away.
-    - COMMIT: the transaction was committed. CHECK: the half message, written again when the broker asked for the state
-      of the transaction. DISCARD: the broker gave up asking.
-    - RETRY: a consumer group returned the message. DEAD_LETTER: it did so too often.
+    Table `duplicates` says what the columns mean.
     """
     messages = messages.filter(messages["unique_key"].is_valid()).combine_chunks()
     numbers = numbered(messages["unique_key"]) if messages.num_rows else np.empty(0, np.int64)
@@ -170,7 +155,6 @@ _NAMES = [("topic", "ascending"), ("key", "ascending")]
 
 
 def _by_key(batch: pa.RecordBatch, with_system_topics: bool) -> pa.Table:
-    """A row for each different key of each message."""
     if not with_system_topics:
         topics = batch["topic"].dictionary_encode()
         own = [not is_system_topic(topic) for topic in topics.dictionary.to_pylist()]

@@ -26,7 +26,6 @@ from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.message_schema import CORRUPT_RECORD
 from spark_mq.format.system_topic import TRACE_TOPIC
 from spark_mq.format.timestamp import micros
-from spark_mq.lifecycle.life.event import duration_text
 from spark_mq.lifecycle.message_arrays import flags, integers, ranks, taken
 from spark_mq.lifecycle.selected_messages import LogSource, Selection, rule_of
 from spark_mq.store.message_store import MessageStore
@@ -259,7 +258,6 @@ def _is_usual(texts: dict[str, pa.Array], lengths: Int64s) -> Flags:
 
 
 def _column(name: str, texts: dict[str, pa.Array], rows: pa.Array) -> pa.Array:
-    """A column of `_EVENT` of the usual events."""
     if name == "event_timestamp":
         millis = _numbers(texts["event_millis"].take(rows))
         return timestamps(integers(pc.fill_null(millis, 0)), flags(millis.is_valid()))
@@ -285,23 +283,3 @@ def _keys(texts: pa.Array) -> pa.Array:
     """The pieces of each text between spaces, without empty ones."""
     trimmed = pc.utf8_trim(pc.replace_substring_regex(texts, " +", " "), " ")
     return pc.if_else(pc.equal(trimmed, ""), pa.scalar([], _KEYS), pc.split_pattern(trimmed, " ").cast(_KEYS))
-
-
-def event_text(event: TraceEvent) -> str:
-    """The event in a few words."""
-    producer = f"producer group {event.group_name}"
-    in_time = "" if event.cost_millis is None else f" in {duration_text(event.cost_millis)}"
-    if event.event_type == "Pub":
-        done = "sent it" if event.is_success else "could not send it"
-        return f"{producer} {done} to {event.topic}{in_time}"
-    if event.event_type == "SubBefore":
-        again = f", retry {event.retry_times}" if event.retry_times else ""
-        return f"a consumer of group {event.group_name} began to consume it{again}"
-    if event.event_type == "SubAfter":
-        who = "the consumer" if event.group_name is None else f"group {event.group_name}"
-        returned = "" if event.return_type in (None, "SUCCESS") else f" ({event.return_type})"
-        return f"{who} {'consumed it' if event.is_success else 'failed to consume it'}{in_time}{returned}"
-    if event.event_type == "EndTransaction":
-        asked = ", when the broker asked" if event.is_from_check else ""
-        return f"{producer} ended the transaction: {event.transaction_state}{asked}"
-    return f"{producer} {'recalled it' if event.is_success else 'could not recall it'}"

@@ -162,11 +162,7 @@ def transaction_rows(
 
 
 def transactions(
-    found: TransactionRecords,
-    decided: DecidedHalves,
-    end_problem: str | None,
-    settings: TransactionSettings,
-    at: int,
+    found: TransactionRecords, decided: DecidedHalves, end_problem: str | None, settings: TransactionSettings, at: int
 ) -> pa.Table:
     """The transactions in the messages of a log; `transaction_rows` describes the table."""
     state, reason = _states(found, decided, end_problem)
@@ -235,7 +231,6 @@ class TransactionRecords:
     """
 
     def __init__(self, records: pa.Table, ops: pa.Table, log: ReadableLog) -> None:
-        """Find out which messages are of one transaction."""
         self.records = records = records.combine_chunks()
         self.log = log
         self.offset = integers(records["commit_log_offset"])
@@ -325,16 +320,13 @@ class TransactionRecords:
 
 
 def _states(found: TransactionRecords, decided: DecidedHalves, end_problem: str | None) -> tuple[pa.Array, pa.Array]:
-    """State and reason of each transaction."""
     log, newest, has_half = found.log, found.newest_half, found.has_half
     first_offset, newest_offset = found.offset[found.first_half], found.offset[newest]
     lacks_copies = has_half & ~np.isin(np.arange(newest.size), found.groups.number[found.is_original])
     # The broker stores no op message when it gives up: one that names any copy tells that the producer decided.
     is_rolled_back = has_half & (found.is_settled | ((found.last_op >= 0) & (found.discard >= 0)))
     is_damaged = np.where(
-        is_rolled_back,
-        log.is_damaged_between(first_offset, found.last_op),
-        log.is_damaged_after(newest_offset),
+        is_rolled_back, log.is_damaged_between(first_offset, found.last_op), log.is_damaged_after(newest_offset)
     )
     damage = log.damage_reasons(
         "a message that ended the transaction can have been in a damaged range",

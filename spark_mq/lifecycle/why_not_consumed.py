@@ -243,7 +243,11 @@ class _Question:
         self.unknown: list[str] = []
 
     def answer(self, tags: str | None, expression: str | None) -> WhyNotConsumed:
-        self._note_group()
+        if self.offsets.problem is not None:
+            self.unknown.append(self.offsets.problem.replace("which consumer groups are past it", "its offset"))
+        if self.group not in self.groups.names:
+            hint = similar(self.group, self.groups.names)
+            self.unknown.append(f"no file in config/ names a group {self.group}{hint}")
         if self.queue_offset >= self.max_offset:
             no_queue = None if self.max_offset else self.store.why_no_queue(self.topic, self.queue_id)
             ends = f"{self.name} has no message at offset {self.queue_offset} yet: it ends at {self.max_offset}"
@@ -268,14 +272,6 @@ class _Question:
             or self._popped(record)
             or self._past_it(verdict)
         )
-
-    def _note_group(self) -> None:
-        """Say if the group is not known, or its offsets cannot be read."""
-        if self.offsets.problem is not None:
-            self.unknown.append(self.offsets.problem.replace("which consumer groups are past it", "its offset"))
-        if self.group not in self.groups.names:
-            hint = similar(self.group, self.groups.names)
-            self.unknown.append(f"no file in config/ names a group {self.group}{hint}")
 
     def _without_message(self) -> WhyNotConsumed:
         if self.queue_offset < self.min_offset:

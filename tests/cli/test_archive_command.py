@@ -12,9 +12,9 @@ import pytest
 
 from spark_mq.archive.maintenance import MaintenanceReport
 from spark_mq.archive.report import BatchProgress
-from spark_mq.cli.archive import FollowOutput
 from spark_mq.cli.exit_status import FAILED, FOUND, NOT_UNDERSTOOD
 from spark_mq.cli.main import main
+from spark_mq.cli.progress_printer import FollowOutput
 from spark_mq.errors import SparkMqError
 from tests.support.stores import OWN_STORES, RealStore, stores_in
 

@@ -69,7 +69,7 @@ def spark_command(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Comma
     def session(name: str, **settings: Any) -> Iterator[SparkSession]:
         yield spark
 
-    monkeypatch.setattr("spark_mq.cli.rebuild.spark_session", session)
+    monkeypatch.setattr("spark_mq.cli.spark.spark_session", session)
     return lambda *arguments: main(["rebuild", *map(str, arguments)])
 
 
@@ -80,7 +80,7 @@ def command(monkeypatch: pytest.MonkeyPatch) -> Command:
     def run_here(spark: None, request: RebuildRequest, progress: Any) -> RebuildReport:
         return rebuild_with(LocalTasks(), request, progress)
 
-    monkeypatch.setattr("spark_mq.cli.rebuild.spark_session", lambda *names, **settings: nullcontext())
+    monkeypatch.setattr("spark_mq.cli.spark.spark_session", lambda *names, **settings: nullcontext())
     monkeypatch.setattr("spark_mq.indexer.rebuild.run_rebuild", run_here)
     return lambda *arguments: main(["rebuild", *map(str, arguments)])
 
@@ -103,7 +103,7 @@ def test_a_dry_run_says_what_would_be_done_and_changes_nothing(
     """The full index files of the store show their slots and entries, so no settings file is needed."""
     assert STORE is not None
     before = tree_of(store)
-    monkeypatch.setattr("spark_mq.cli.rebuild.spark_session", mock.Mock(side_effect=AssertionError("Spark starts")))
+    monkeypatch.setattr("spark_mq.cli.spark.spark_session", mock.Mock(side_effect=AssertionError("Spark starts")))
     assert main(["rebuild", str(store), "--replace", "--dry-run", "--json"]) == 0
     plan = json.loads(capsys.readouterr().out)
     assert plan["replaced"] == plan["trees"] == ["consumequeue", "index"]
@@ -147,7 +147,7 @@ def test_what_cannot_be_done_is_one_line_before_a_jvm_starts(
 ) -> None:
     (tmp_path / "file").touch()
     before = tree_of(tmp_path)
-    monkeypatch.setattr("spark_mq.cli.rebuild.spark_session", mock.Mock(side_effect=AssertionError("Spark starts")))
+    monkeypatch.setattr("spark_mq.cli.spark.spark_session", mock.Mock(side_effect=AssertionError("Spark starts")))
     names = {"store": str(store), "tmp": str(tmp_path)}
     assert main(["rebuild", *(word.format(**names) for word in words)]) == status
     out, errors = capsys.readouterr()

@@ -37,7 +37,7 @@ def repair(spark: SparkSession, bench: Bench, monkeypatch: pytest.MonkeyPatch) -
     def session(name: str, **settings: Any) -> Iterator[SparkSession]:
         yield spark
 
-    monkeypatch.setattr("spark_mq.cli.repair.spark_session", session)
+    monkeypatch.setattr("spark_mq.cli.spark.spark_session", session)
     common = ["repair", str(bench.path), "--broker-conf", str(bench.packed.broker_conf), "--quiet"]
     return lambda *arguments: main([*common, *map(str, arguments)])
 
@@ -139,7 +139,7 @@ def test_what_cannot_be_done_is_one_line_before_a_jvm_starts(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     before = tree_of(tmp_path)
-    monkeypatch.setattr("spark_mq.cli.repair.spark_session", mock.Mock(side_effect=AssertionError("Spark starts")))
+    monkeypatch.setattr("spark_mq.cli.spark.spark_session", mock.Mock(side_effect=AssertionError("Spark starts")))
     names = {"store": str(bench.path), "tmp": str(tmp_path)}
     assert main(["repair", *(word.format(**names) for word in words)]) == status
     out, errors = capsys.readouterr()

@@ -28,7 +28,7 @@ CRC = RealStore("crc-533", OWN_STORES)
 def places(unpacked: Unpack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """Folders that wrong arguments name; Spark must not start."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("spark_mq.cli.restore.spark_session", mock.Mock(side_effect=AssertionError("Spark starts")))
+    monkeypatch.setattr("spark_mq.cli.spark.spark_session", mock.Mock(side_effect=AssertionError("Spark starts")))
     (tmp_path / "file").touch()
     (tmp_path / "empty").mkdir()
     for folder in ("full", "foreign.restoring"):
@@ -134,7 +134,7 @@ def test_the_command_restores_and_reports(
     def session(name: str, *_: Any, **__: Any) -> Iterator[SparkSession]:
         yield spark
 
-    monkeypatch.setattr("spark_mq.cli.restore.spark_session", session)
+    monkeypatch.setattr("spark_mq.cli.spark.spark_session", session)
     source, store = unpacked(CRC), tmp_path / "new"
     command = ["restore", str(source), str(store), "--quiet", "--broker-conf", str(CRC.broker_conf)]
     assert main([*command, "--where", "topik = 'a'"]) == NOT_UNDERSTOOD

@@ -53,8 +53,8 @@ PROCESSES = ("jobs/archive.py", "spark-sql ", "spark-mq sql .* --archive ", "spa
 SETTINGS = "--properties-file conf/delta-defaults.conf --load-spark-defaults"
 """Of every `spark-submit` for archives."""
 
-WITH_SPARK = ("rebuild", "repair", "restore", "spark", "sql.command", "verify")
-"""The modules of `spark_mq.cli` whose commands start Spark."""
+WITH_SPARK = ("spark", "sql.command")
+"""The modules of `spark_mq.cli` that start Spark."""
 
 MADE_FIRST = ("jobs/archive.py", "jobs/maintain_archive.py")
 """The archive is made before it is asked."""

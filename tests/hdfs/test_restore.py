@@ -42,7 +42,7 @@ def test_a_restore_to_hdfs_is_refused_before_spark_starts(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("spark_mq.cli.restore.spark_session", mock.Mock(side_effect=AssertionError("Spark starts")))
+    monkeypatch.setattr("spark_mq.cli.spark.spark_session", mock.Mock(side_effect=AssertionError("Spark starts")))
     store = on_hdfs(DELETED)[1] if source == "store" else f"{hdfs.address}/archive/messages"
     target = f"{hdfs.address}/restored/new"
     assert main(["restore", store, target]) == 2

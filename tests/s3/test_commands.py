@@ -114,9 +114,8 @@ def test_outputs_that_cannot_be_there_are_refused_before_spark_starts(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for module in ("rebuild", "restore", "spark"):
-        start = mock.Mock(side_effect=AssertionError("Spark starts"))
-        monkeypatch.setattr(f"spark_mq.cli.{module}.spark_session", start)
+    start = mock.Mock(side_effect=AssertionError("Spark starts"))
+    monkeypatch.setattr("spark_mq.cli.spark.spark_session", start)
     local, remote = on_s3(WORKLOAD)
     assert main([word.format(local=local, s3=remote) for word in words]) == status
     said = capsys.readouterr().err

@@ -42,7 +42,7 @@ def test_tasks_find_what_one_process_finds(spark: SparkSession, unpacked: Unpack
 def test_a_quick_check_needs_no_spark(
     unpacked: Unpack, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_mq.cli.verify.spark_session", None)
+    monkeypatch.setattr("spark_mq.cli.spark.spark_session", None)
     store = RealStore("lagging-533", OWN_STORES)
     report = tmp_path / "findings.jsonl"
     arguments = ["verify", str(unpacked(store)), "--quick", "--broker-conf", str(store.broker_conf)]

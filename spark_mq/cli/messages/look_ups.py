@@ -36,7 +36,6 @@ from spark_mq.store.message_selection import find_unique_key, known_topics, unco
 if TYPE_CHECKING:
     from spark_mq.archive.archived_messages import ArchivedMessage, ArchivedMessages
     from spark_mq.cli.several_stores import CommandStore
-    from spark_mq.format.record import Record
     from spark_mq.store.message_store import MessageStore
 
     Archived = Iterator[ArchivedMessage]
@@ -322,10 +321,6 @@ def _explain_all_topics(arguments: argparse.Namespace) -> int:
     return FOUND
 
 
-def _in_archive_by_offset(archive: ArchivedMessages, arguments: argparse.Namespace) -> Archived:
-    return archive.of_topic(arguments.topic, arguments.queue, arguments.offset)
-
-
 @command(
     "query-by-offset",
     FORM,
@@ -337,12 +332,9 @@ def _in_archive_by_offset(archive: ArchivedMessages, arguments: argparse.Namespa
     """,
     description="Print the message at a queue offset (mqadmin queryMsgByOffset).",
 )
-@or_archive(_in_archive_by_offset)
+@or_archive(lambda archive, given: archive.of_topic(given.topic, given.queue, given.offset))
 def query_by_offset(arguments: argparse.Namespace) -> int:
-    """Print the message at the queue offset; if there is none, a line on stderr gives the reason.
-
-    If the unit of the queue does not lead to the message, the log is searched.
-    """
+    """Print the message at the queue offset, by its unit or else from the log; or on stderr why there is none."""
     printer = MessagePrinter(arguments, as_table=False)
     found: list[Mapping[str, Any]] = []
     none: list[tuple[int, str]] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from spark_mq.cli.output.value_text import local_time_of
@@ -13,13 +13,13 @@ from spark_mq.filters.conditions import evaluate
 from spark_mq.filters.expression import Expression
 from spark_mq.filters.parser import parse_tags as parse_subscription
 from spark_mq.filters.truth import Truth
-from spark_mq.format.compression import decompress_or_reason
 from spark_mq.format.dispatch import record_keys
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.message_id import unique_key_time
 from spark_mq.format.properties import TAGS, parse_properties
-from spark_mq.format.record import COMPRESSED_FLAG, Record
+from spark_mq.format.record import Record
 from spark_mq.format.timestamp import EARLIEST_MILLIS, LATEST_MILLIS
+from spark_mq.lifecycle.life.event import body_of, text_properties
 from spark_mq.store.log.segment_files import CorruptRange
 
 if TYPE_CHECKING:
@@ -29,9 +29,7 @@ _MOST_TAGS = 10_000
 """Different tags that are remembered, for a person who asked for a tag that no message has."""
 
 
-def why_no_match(
-    store: MessageStore, topic: str, queue_id: int | None, message_filter: MessageFilter, selection: Selection
-) -> str:
+def why_no_match(store: MessageStore, topic: str, queue_id: int | None, selection: Selection) -> str:
     """Why `print-message` found no message, as text for a person."""
     unknown = store.why_no_topic(topic) if queue_id is None else store.why_no_queue(topic, queue_id)
     if selection.read == 0:
@@ -39,8 +37,9 @@ def why_no_match(
             return unknown
         return f"no message was stored in the time asked for{_stored(store, topic)}"
     tags = {tag for tag in selection.tags if tag is not None}
-    if message_filter.tags is not None and not message_filter.tags & tags:
-        return _why_no_tag(message_filter.tags, tags, selection.read)
+    asked = selection.message_filter.tags
+    if asked is not None and not asked & tags:
+        return _why_no_tag(asked, tags, selection.read)
     if selection.read == 1:
         return "1 message was read, and it does not match"
     return f"{selection.read} messages were read, and none of them matches"
@@ -130,7 +129,7 @@ class MessageFilter:
     def _has_properties(self, record: Record) -> bool:
         if not self.properties and self.condition is None:
             return True
-        stored = {decode_utf8(name): decode_utf8(value) for name, value in parse_properties(record.properties).items()}
+        stored = text_properties(record)
         if self.condition is not None and evaluate(self.condition, stored) != Truth.TRUE:
             return False
         return all(stored.get(name) == value for name, value in self.properties)
@@ -138,34 +137,31 @@ class MessageFilter:
     def _has_text(self, record: Record) -> bool:
         if self.body_text is None:
             return True
-        body: bytes | None = record.body
-        if record.sys_flag & COMPRESSED_FLAG and body:
-            body, _ = decompress_or_reason(body, record.sys_flag)
+        body = body_of(record)
         return body is not None and self.body_text.encode("utf-8", "surrogateescape") in body
 
 
+@dataclass
 class Selection:
-    """The messages that match a filter, and what was read besides."""
+    """The messages that match a filter, and what was read besides; a damaged part of the log gives a line of damage."""
 
-    def __init__(self, message_filter: MessageFilter, on_damage: Callable[[str], None]) -> None:
-        """`on_damage` gets a line for each damaged part of the log."""
-        self.read = 0
-        self.tags: Counter[str | None] = Counter()
-        self._filter = message_filter
-        self._on_damage = on_damage
+    message_filter: MessageFilter
+    on_damage: Callable[[str], None]
+    read: int = 0
+    tags: Counter[str | None] = field(default_factory=Counter)
 
     def of(self, parts: Iterable[Record | CorruptRange]) -> Iterator[Record]:
         """The messages among the parts that match, in their order."""
         for part in parts:
             if not isinstance(part, Record):
-                self._on_damage(part.describe())
+                self.on_damage(part.describe())
                 continue
-            if self._filter.first <= part.store_timestamp <= self._filter.last:
+            if self.message_filter.first <= part.store_timestamp <= self.message_filter.last:
                 self.read += 1
-                tag = tag_of(part) if self._filter.tags is not None else None
+                tag = tag_of(part) if self.message_filter.tags is not None else None
                 if tag in self.tags or len(self.tags) < _MOST_TAGS:
                     self.tags[tag] += 1
-            if self._filter.matches(part):
+            if self.message_filter.matches(part):
                 yield part
 
 

@@ -24,8 +24,6 @@ from spark_mq.store.message_selection import FollowedLog, select_messages
 
 if TYPE_CHECKING:
     from spark_mq.archive.archived_messages import ArchivedMessage, ArchivedMessages
-    from spark_mq.cli.messages.message_filter import MessageFilter, Selection
-    from spark_mq.cli.output.message_printer import MessagePrinter
     from spark_mq.cli.several_stores import CommandStore
     from spark_mq.format.record import Record
     from spark_mq.store.message_store import MessageStore
@@ -100,7 +98,7 @@ def print_message(arguments: argparse.Namespace) -> int:
             return _follow(*stores[0], arguments, message_filter, printer, follows, printed)
         has_more = arguments.last is None and printed > 0 and next(matching, None) is not None
         reasons = [
-            of.say(why_no_match(store, arguments.topic, arguments.queue_id, message_filter, selection))
+            of.say(why_no_match(store, arguments.topic, arguments.queue_id, selection))
             for (of, store), selection in zip(stores, selections, strict=True)
             if not printed
         ]

@@ -35,16 +35,8 @@ TABLE_COLUMNS = ("store_timestamp", "queue_id", "queue_offset", "tags", "keys", 
 _OWN_TOPIC_COLUMNS = ("real_topic", "real_queue_id", "situation")
 """Columns that a table has besides, if the topic is one in which a broker stores messages of others."""
 _IMPORTANCE = (
-    "store_timestamp",
-    "queue_id",
-    "queue_offset",
-    "situation",
-    "real_topic",
-    "keys",
-    "tags",
-    "body",
-    "offset_message_id",
-    "real_queue_id",
+    *("store_timestamp", "queue_id", "queue_offset", "situation", "real_topic", "keys", "tags", "body"),
+    *("offset_message_id", "real_queue_id"),
 )
 _MAX_BODY_CHARACTERS = 2000
 """Characters of a body on a terminal, if nobody asked for all of them."""
@@ -64,7 +56,8 @@ class MessagePrinter:
         is_table = as_table and not (self._full or self._json or self._form == bodies.RAW)
         named = ("broker",) if is_several else ()
         if is_table:
-            is_of_broker = stores_messages_of_others(getattr(arguments, "topic", None) or "")
+            topic = getattr(arguments, "topic", None) or ""
+            is_of_broker = is_system_topic(topic) or topic.startswith(("%RETRY%", "%DLQ%"))
             known = (*named, *TABLE_COLUMNS[:3], *(_OWN_TOPIC_COLUMNS if is_of_broker else ()), *TABLE_COLUMNS[3:])
         hidden = "body" if self._form == bodies.NONE else None
         self._shown = self._columns or [name for name in known if name != hidden]
@@ -202,11 +195,6 @@ def _fields(row: Row) -> dict[str, object]:
         "Transaction": row["transaction_type"],
         "Properties": row["properties"],
     }
-
-
-def stores_messages_of_others(topic: str) -> bool:
-    """Whether a broker stores messages in the topic that belong to other topics, or notes of its own."""
-    return is_system_topic(topic) or topic.startswith(("%RETRY%", "%DLQ%"))
 
 
 def _write_body(row: Row, path: str) -> None:

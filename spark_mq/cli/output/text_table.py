@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from decimal import Decimal
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from spark_mq.cli.output.json_lines import plain_rows, print_json
 from spark_mq.cli.output.terminal import say, terminal_width
@@ -55,10 +55,7 @@ def check_column(option: str, name: str, available: Sequence[str]) -> None:
 def sorted_rows(
     rows: Iterable[Mapping[str, Any]], order: str | None, available: Sequence[str]
 ) -> list[Mapping[str, Any]]:
-    """The rows in the order that `--sort` names: COLUMN or -COLUMN. Rows with NULL come last.
-
-    Rows with equal values keep their order.
-    """
+    """The rows in the order that `--sort` names: COLUMN or -COLUMN. Rows with NULL come last; the order is stable."""
     if order is None:
         return list(rows)
     column = order.removeprefix("-")
@@ -72,36 +69,27 @@ def sorted_rows(
     return known + [row for row in rows if row[column] is None]
 
 
-@dataclass(frozen=True)
 class RowPrinter:
-    """Sorts and prints rows by `--columns`, `--sort`, `--json` and `--full`."""
+    """Sorts and prints rows by the arguments `--columns`, `--sort`, `--json` and `--full`."""
 
-    schema: Sequence[str]
-    columns: Sequence[str] | None
-    sort: str | None
-    is_json: bool
-    is_full: bool
-
-    @classmethod
-    def of(cls, arguments: argparse.Namespace, schema: Sequence[str]) -> Self:
-        """The printer that the arguments of a command ask for."""
-        columns = parse_columns(arguments.columns, schema)
-        sorted_rows((), arguments.sort, schema)
-        return cls(schema, columns, arguments.sort, arguments.json, arguments.full)
+    def __init__(self, arguments: argparse.Namespace, schema: Sequence[str]) -> None:
+        self._arguments, self._schema = arguments, schema
+        self.columns = parse_columns(arguments.columns, schema)
+        sorted_rows((), arguments.sort, schema)  # checks the column
 
     def rows(self, table: pa.Table) -> list[Mapping[str, Any]]:
         """The rows of a table, sorted."""
-        return sorted_rows(plain_rows(table), self.sort, self.schema)
+        return sorted_rows(plain_rows(table), self._arguments.sort, self._schema)
 
     def print(self, rows: Rows, style: TableStyle, below: Callable[[], None] | None = None) -> None:
         """Print rows; nothing if there are none, except as JSON."""
-        if self.is_json:
+        if self._arguments.json:
             print_json(rows if self.columns is None else [{name: row[name] for name in self.columns} for row in rows])
             return
         if not rows:
             return
-        names, table = self.schema if self.columns is None else self.columns, None
-        if self.is_full:
+        names, table = self._schema if self.columns is None else self.columns, None
+        if self._arguments.full:
             print_fields(rows, names)
         else:
             table = TextTable(names, replace(style, shows_all=self.columns is not None), terminal_width())
@@ -116,14 +104,10 @@ class RowPrinter:
 class TableStyle:
     """How the columns of a table behave on a terminal.
 
-    Attributes:
-        importance: Columns by importance; other columns follow, from left to right.
-        least: The least width of columns whose text can be cut, if it is not 6.
-        preferred: Widths of columns that get this room before a less important column is shown.
-        whole: Columns whose text is never cut.
-        sizes: Columns that are numbers of bytes. On a terminal, they have units.
-        shows_all: Whether no column is hidden, even if the lines are then too long.
-        hint: What a person can do to see hidden columns and whole values.
+    Columns that are not in `importance` follow, from left to right. `least` are the least widths of columns whose text
+    can be cut, if not 6, and `preferred` those before a less important column is shown. The text of `whole` columns is
+    never cut; `sizes` have units. With `shows_all` no column is hidden, even if the lines are too long. `hint` is what
+    a person can do to see the rest.
     """
 
     importance: Sequence[str] = ()
@@ -138,16 +122,6 @@ class TableStyle:
 _OF_QUERIES = TableStyle(hint="--format csv and --format json print all columns, and whole values")
 
 
-@dataclass(frozen=True)
-class _Shown:
-    """A column that is printed: its position, and its width."""
-
-    index: int
-    width: int
-    to_the_right: bool
-    is_whole: bool
-
-
 class TextTable:
     """Prints lines of values under the names of their columns, aligned, with numbers to the right.
 
@@ -156,17 +130,18 @@ class TextTable:
     """
 
     def __init__(self, columns: Sequence[str], style: TableStyle | None = None, width: int | None = None) -> None:
-        """A table of `columns`, for a terminal of this width; None for any width."""
         self._columns = columns
         self._style = style or TableStyle()
         self._width = width
-        self._shown: list[_Shown] = []
+        self._widths: dict[int, int] = {}
+        """The widths of the columns that are shown, by their positions."""
+        self._to_the_right: list[bool] = []
         self._has_cut_text = False
 
     def write(self, lines: Iterable[Sequence[object]]) -> None:
         """Print the lines as they arrive, after the heading if it is not printed yet."""
         remaining = iter(lines)
-        if not self._shown:
+        if not self._widths:
             first = [self._cells(line) for line in islice(remaining, _ALIGNED_LINES)]
             heading = [(visible(column), False, False) for column in self._columns]
             columns = list(zip(heading, *first, strict=True))
@@ -175,15 +150,8 @@ class TextTable:
                 any(can_cut for _, _, can_cut in cells) and name not in self._style.whole
                 for name, cells in zip(self._columns, columns, strict=True)
             ]
-            self._shown = [
-                _Shown(
-                    index,
-                    width,
-                    any(is_number for _, is_number, _ in columns[index]),
-                    self._columns[index] in self._style.whole,
-                )
-                for index, width in self._fit(needed, are_cut).items()
-            ]
+            self._to_the_right = [any(is_number for _, is_number, _ in cells) for cells in columns]
+            self._widths = self._fit(needed, are_cut)
             for line in (heading, *first):
                 self._print(line)
         for rest in remaining:
@@ -191,10 +159,9 @@ class TextTable:
 
     def notes(self) -> list[str]:
         """What a person should know about the table: the hidden columns, and that text was cut."""
-        if not self._shown or self._width is None:
+        if not self._widths or self._width is None:
             return []
-        shown = {column.index for column in self._shown}
-        hidden = [name for index, name in enumerate(self._columns) if index not in shown]
+        hidden = [name for index, name in enumerate(self._columns) if index not in self._widths]
         said = [f"hidden columns: {visible(', '.join(hidden))}"] if hidden else []
         said += ["… stands for text that was cut"] if self._has_cut_text else []
         hint = f"; {self._style.hint}" if self._style.hint else ""
@@ -250,30 +217,20 @@ class TextTable:
 
     def _print(self, line: Sequence[tuple[str, bool, bool]]) -> None:
         texts = []
-        for column in self._shown:
-            text = line[column.index][0]
-            if self._width is not None and not column.to_the_right and not column.is_whole:
-                shortened = cut(text, max(column.width, 1))
+        for index, width in self._widths.items():
+            text, to_the_right = line[index][0], self._to_the_right[index]
+            if self._width is not None and not to_the_right and self._columns[index] not in self._style.whole:
+                shortened = cut(text, max(width, 1))
                 self._has_cut_text |= shortened is not text
                 text = shortened
-            texts.append(pad(text, column.width, column.to_the_right))
+            texts.append(pad(text, width, to_the_right))
         print(_SEPARATOR.join(texts).rstrip())
 
 
 def print_lines(
-    lines: Iterable[Sequence[object]],
-    columns: Sequence[str],
-    style: TableStyle = _OF_QUERIES,
-    most: int | None = None,
+    lines: Iterable[Sequence[object]], columns: Sequence[str], style: TableStyle = _OF_QUERIES, most: int | None = None
 ) -> None:
-    """Print lines of values under the names of their columns, aligned, with numbers to the right.
-
-    Lines are printed as they arrive, so there can be any number of them. On a terminal, lines are cut to its width, and
-    a line on stderr says what is missing.
-
-    Args:
-        most: The largest number of lines on a terminal; a line on stderr says how many more there are.
-    """
+    """Print lines as they arrive, on a terminal cut to its width, and at most `most`; stderr says what is missing."""
     table = TextTable(columns, style, width := terminal_width())
     remaining = iter(lines)
     table.write(remaining if width is None or most is None else islice(remaining, most))

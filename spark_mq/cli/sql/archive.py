@@ -33,11 +33,7 @@ _MEANINGS = tuple(table.name for table in TABLES.values() if table.archived_rows
 
 
 class Archives:
-    """The archives that statements can name.
-
-    Attributes:
-        tables: By name of an archive, and name of its table: the table's name for Spark.
-    """
+    """The archives that statements can name; `tables` has the names of their tables for Spark."""
 
     def __init__(self, archives: Mapping[str, str], stores: Mapping[str, str], broker_conf: str | None) -> None:
         """Both mappings are by name: an archive's table of messages, and a store's path."""
@@ -104,10 +100,7 @@ def _sql_names(name: str, table: str) -> dict[str, str]:
             f"--archive {name}={table} is not a Delta table: give the TABLE of `spark-mq archive STORE TABLE`"
         )
     return {
-        "messages": tables.messages.sql_name,
-        "keys": tables.keys.sql_name,
-        "segments": tables.segments.sql_name,
-        "snapshots": tables.snapshots.sql_name,
+        **{each: getattr(tables, each).sql_name for each in ("messages", "keys", "segments", "snapshots")},
         **{table: _view_name(name, table) for table in _MEANINGS},
     }
 

@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -52,34 +53,22 @@ _PATHS = ("path", _BROKER_CONF)
 _HAS_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
+@dataclass
 class Console:
-    """Runs statements; Spark starts with the first statement that needs it."""
+    """Runs or explains statements; Spark starts with the first one that needs it, by the context `start`."""
 
-    def __init__(
-        self,
-        start: Callable[[], AbstractContextManager[SparkSession]],
-        settings: Mapping[str, str],
-        stores: Mapping[str, Store],
-        archives: Archives,
-        form: str,
-        explain: bool,
-    ) -> None:
-        """`start` returns a context with a session; `explain` prints what would be read, instead of running it."""
-        self._start = start
-        self._settings = settings
-        self._stores = stores
-        self._archives = archives
-        self._form = form
-        self._explain = explain
-        self._stack = ExitStack()
-        self._spark: SparkSession | None = None
-        self._is_prompt = False
+    start: Callable[[], AbstractContextManager[SparkSession]]
+    settings: Mapping[str, str]
+    stores: Mapping[str, Store]
+    archives: Archives
+    form: str
+    explain: bool
+    _stack: ExitStack = field(default_factory=ExitStack)
+    _spark: SparkSession | None = None
+    _is_prompt: bool = False
 
     def run_all(self, text: str) -> int:
-        """Check all statements, and then run them in order; returns the exit status.
-
-        Raises the `SparkMqError` of the first statement that is wrong or fails.
-        """
+        """Check all statements, and then run them in order; returns the exit status."""
         statements, last = split_statements(text)
         statements = statements if is_blank(last) else [*statements, last]
         leave = next((index for index, text in enumerate(statements) if _LEAVE.fullmatch(text)), len(statements))
@@ -94,7 +83,8 @@ class Console:
 
     def prompt(self) -> int:
         """Run the statements that are typed; returns the exit status. Errors do not end the prompt."""
-        check, completer, self._is_prompt = self._new_check(), self._completer(), True
+        tables = {**{store: list(TABLES) for store in self.stores}, **self.archives.tables}
+        check, completer, self._is_prompt = self._new_check(), Completer(tables, self._columns), True
         text = ""
         with self._stack, line_editing(completer):
             while True:
@@ -104,7 +94,7 @@ class Console:
                     if is_blank(text) and _LEAVE.fullmatch(line):
                         return FOUND
                     if is_blank(text) and _HELP.fullmatch(line):
-                        print(visible(HELP.format(stores=", ".join(self._stores)), keep="\n"))
+                        print(visible(HELP.format(stores=", ".join(self.stores)), keep="\n"))
                         continue
                     statements, rest = split_statements(f"{text}{line}\n")
                     text = rest.lstrip()  # so that an error's line number is that of the statement
@@ -122,30 +112,30 @@ class Console:
     def _new_check(self) -> StatementCheck:
         from spark_mq.query.statement_check import StatementCheck
 
-        return StatementCheck(self._stores, self._archives.tables, has_empty_catalog(self._settings))
+        return StatementCheck(self.stores, self.archives.tables, has_empty_catalog(self.settings))
 
     def _run(self, statement: str, check: StatementCheck) -> None:
         answer = check.answer(statement)
-        plan = check.plan(statement, needs_parser=True) if self._explain else None
+        plan = check.plan(statement, needs_parser=True) if self.explain else None
         check.check(statement)
         if plan is not None:
             self._print_explained(statement, plan)
         elif answer is not None and (answer.with_session_tables is None or self._spark is None):
             from spark_mq.cli.output.dataframe_output import print_rows
 
-            print_rows(iter(answer.rows), answer.columns, self._form)
+            print_rows(iter(answer.rows), answer.columns, self.form)
         else:
             self._run_in_spark(statement)
 
     def _print_explained(self, statement: str, plan: QueryPlan) -> None:
         from spark_mq.cli.sql.explain import explained
 
-        history = self._archives.history_in(statement)
+        history = self.archives.history_in(statement)
         if history is not None:
             print(visible(history))
             if not plan.references and not plan.named:
                 return
-        for line in explained(plan, self._stores, self._settings, sees_stores=not is_on_server()):
+        for line in explained(plan, self.stores, self.settings, sees_stores=not is_on_server()):
             print(visible(line))
 
     def _run_in_spark(self, statement: str) -> None:
@@ -154,31 +144,27 @@ class Console:
 
         spark = self._started()
         with spark_errors():
-            self._archives.prepare(spark, statement)
-            frame = run_statement(spark, statement, None, self._stores, self._archives.tables)
-            print_dataframe(frame, self._form)
+            self.archives.prepare(spark, statement)
+            frame = run_statement(spark, statement, None, self.stores, self.archives.tables)
+            print_dataframe(frame, self.form)
 
     def _started(self) -> SparkSession:
         """The session, which starts if it has not started yet. At a prompt, Ctrl-C cancels only the query."""
         if self._spark is None:
             from spark_mq.datasource import register
 
-            self._spark = self._stack.enter_context(self._start())
+            self._spark = self._stack.enter_context(self.start())
             register(self._spark)
             if self._is_prompt:
                 self._stack.enter_context(cancels_on_interrupt(self._spark))
         return self._spark
 
-    def _completer(self) -> Completer:
-        tables = {store: list(TABLES) for store in self._stores}
-        return Completer({**tables, **{name: list(of) for name, of in self._archives.tables.items()}}, self._columns)
-
     def _columns(self, owner: str, table: str) -> list[str]:
         from spark_mq.query.catalog import columns_of
 
-        if owner not in self._stores:
+        if owner not in self.stores:
             return archive_columns(table)
-        columns = columns_of(self._stores[owner], table)
+        columns = columns_of(self.stores[owner], table)
         return [*columns.default, *columns.extra]
 
 
@@ -233,7 +219,6 @@ def run_sql(arguments: argparse.Namespace) -> int:
 
 @contextmanager
 def _session(settings: Mapping[str, str], archives: Sequence[str]) -> Iterator[SparkSession]:
-    """A context with a session that can open the archives."""
     needed = partial(delta_session_settings, settings, *archives) if archives else dict
     with spark_session("spark-mq sql", needed, settings) as spark:
         for table in archives:

@@ -103,7 +103,6 @@ def _size(read: StoreRead) -> str:
 
 
 def _zone(settings: Mapping[str, str]) -> tzinfo | None:
-    """The time zone of the session; None for that of this process."""
     name = settings.get(_ZONE) or os.environ.get("TZ", "")
     try:
         return ZoneInfo(name) if name else None

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 HELP = """\
@@ -29,15 +30,14 @@ _LINES = 2000
 _MENTION = re.compile(r"`?(\w+)`?(?:\s*\.\s*`?(\w+)`?)?(?:\s+(?:AS\s+)?(\w+))?", re.IGNORECASE)
 
 
+@dataclass
 class Completer:
-    """Completes words of a statement."""
+    """Completes words of a statement, which began in the `pending` lines."""
 
-    def __init__(self, tables: Mapping[str, Collection[str]], columns: Callable[[str, str], Sequence[str]]) -> None:
-        """Prepare the completer."""
-        self.pending = ""
-        self._tables = tables
-        self._columns = columns
-        self._found: list[str] = []
+    tables: Mapping[str, Collection[str]]
+    columns: Callable[[str, str], Sequence[str]]
+    pending: str = ""
+    _found: Sequence[str] = ()
 
     def __call__(self, word: str, state: int) -> str | None:
         """The completion number `state` of a word, as readline asks for it; None after the last one."""
@@ -54,10 +54,10 @@ class Completer:
             names = self._after_dot(statement, qualifier)
             return sorted({f"{qualifier}.{name}" for name in names if name.lower().startswith(last.lower())})
         lowered = word.lower()
-        names = {f"{owner}." for owner in self._tables}
-        if len(self._tables) == 1:
-            names |= {table for tables in self._tables.values() for table in tables}
-        names |= {column for owner, table, _ in self._mentions(statement) for column in self._columns(owner, table)}
+        names = {f"{owner}." for owner in self.tables}
+        if len(self.tables) == 1:
+            names |= {table for tables in self.tables.values() for table in tables}
+        names |= {column for owner, table, _ in self._mentions(statement) for column in self.columns(owner, table)}
         if not statement.strip() or statement.strip() == word:
             names |= set(_COMMANDS)
         keywords = {keyword.lower() if word[:1].islower() else keyword for keyword in _KEYWORDS}
@@ -65,24 +65,24 @@ class Completer:
 
     def _after_dot(self, statement: str, qualifier: str) -> set[str]:
         """The tables of a store, or the columns of the table with this name or alias."""
-        for owner, tables in self._tables.items():
+        for owner, tables in self.tables.items():
             if owner.lower() == qualifier.lower():
                 return set(tables)
         return {
             column
             for owner, table, alias in self._mentions(statement)
             if qualifier.lower() in (alias.lower(), table.lower(), f"{owner}.{table}".lower())
-            for column in self._columns(owner, table)
+            for column in self.columns(owner, table)
         }
 
     def _mentions(self, statement: str) -> Iterator[tuple[str, str, str]]:
         """The tables that a statement names: the name of the store, of the table, and the word after it."""
-        only = next(iter(self._tables)) if len(self._tables) == 1 else None
+        only = next(iter(self.tables)) if len(self.tables) == 1 else None
         position = 0
         while match := _MENTION.search(statement, position):
             first, second, alias = match.groups()
             position = match.end(2) if second else match.end(1)
-            for owner, tables in self._tables.items():
+            for owner, tables in self.tables.items():
                 if second and first.lower() == owner.lower() and second.lower() in tables:
                     yield owner, second.lower(), alias or ""
                 elif owner == only and not second and first.lower() in tables:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from heapq import heapify, heappop, heappush
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spark_mq.format.compression import decompress_or_reason
 from spark_mq.format.java_text import decode_utf8
@@ -15,6 +15,9 @@ from spark_mq.format.message_id import encode_offset_message_id
 from spark_mq.format.properties import parse_properties
 from spark_mq.format.record import COMPRESSED_FLAG, Record
 from spark_mq.format.timestamp import iso_text
+
+if TYPE_CHECKING:
+    from spark_mq.lifecycle.traces import TraceEvent
 
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000))
 _SECOND = 1000
@@ -125,6 +128,51 @@ class Step:
         """Events are sorted by this: by time; at the same time, by the order of the log."""
         offset = self.event.commit_log_offset
         return self.event.timestamp, self.event.store, -1 if offset is None else offset
+
+
+@dataclass(eq=False)
+class TracedStep(Step):
+    """One event of a trace message, with the unique key and the keys of the message that it is of."""
+
+    unique_key: str = field(kw_only=True)
+    keys: tuple[str, ...] = field(kw_only=True)
+
+
+def traced_steps(record: Record, store: str) -> Iterator[TracedStep]:
+    """The events in the body of a trace message. What cannot be read is left out."""
+    from spark_mq.lifecycle.traces import parse_trace_body  # few messages are traced
+
+    for event in parse_trace_body(body_of(record) or b""):
+        if event.problem is None and event.unique_key is not None:
+            traced = record_event(
+                EventKind.TRACED,
+                record,
+                f"trace: {_trace_text(event)}",
+                store,
+                timestamp=record.store_timestamp if event.event_millis is None else event.event_millis,
+                consumer_group=event.group_name if event.event_type in ("SubBefore", "SubAfter") else None,
+            )
+            keys = tuple(filter(None, (event.keys or "").split(" ")))
+            yield TracedStep(traced, unique_key=event.unique_key, keys=keys)
+
+
+def _trace_text(event: TraceEvent) -> str:
+    producer = f"producer group {event.group_name}"
+    in_time = "" if event.cost_millis is None else f" in {duration_text(event.cost_millis)}"
+    if event.event_type == "Pub":
+        done = "sent it" if event.is_success else "could not send it"
+        return f"{producer} {done} to {event.topic}{in_time}"
+    if event.event_type == "SubBefore":
+        again = f", retry {event.retry_times}" if event.retry_times else ""
+        return f"a consumer of group {event.group_name} began to consume it{again}"
+    if event.event_type == "SubAfter":
+        who = "the consumer" if event.group_name is None else f"group {event.group_name}"
+        returned = "" if event.return_type in (None, "SUCCESS") else f" ({event.return_type})"
+        return f"{who} {'consumed it' if event.is_success else 'failed to consume it'}{in_time}{returned}"
+    if event.event_type == "EndTransaction":
+        asked = ", when the broker asked" if event.is_from_check else ""
+        return f"{producer} ended the transaction: {event.transaction_state}{asked}"
+    return f"{producer} {'recalled it' if event.is_success else 'could not recall it'}"
 
 
 def numbered(steps: Sequence[Step]) -> tuple[Event, ...]:

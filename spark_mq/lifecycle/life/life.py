@@ -7,7 +7,7 @@ broker's own queues (`life_store`). What no index file covers is read in the log
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import cached_property, partial
 from typing import Any
@@ -21,11 +21,11 @@ from spark_mq.lifecycle.life.event import (
     Event,
     EventKind,
     Step,
-    body_of,
+    TracedStep,
     numbered,
-    record_event,
     text_properties,
     time_text,
+    traced_steps,
 )
 from spark_mq.lifecycle.life.life_store import FoundMessages, LifeStore, MessageExpiry, life_store
 from spark_mq.lifecycle.life.message_consumers import ConsumerState, MessageConsumer, find_pops, pop_text
@@ -39,38 +39,11 @@ from spark_mq.store.config.config_file import CONSUMER_OFFSETS
 from spark_mq.store.log.record_lookup import NoRecord
 from spark_mq.store.message_store import MessageStore
 
-_CONSUMED = ("SubBefore", "SubAfter")
 _MAX_COPIES = 1_000
 """Records of one message that are told; a message with more is not an ordinary one."""
 _MAX_CONSUMED = 10
 """Copies of a message for which consumer groups are told: a key can be sent many times."""
 DEFAULT_LIMIT = 10
-
-
-@dataclass(eq=False)
-class TracedStep(Step):
-    """One event of a trace message, with the unique key and the keys of the message that it is of."""
-
-    unique_key: str = field(kw_only=True)
-    keys: tuple[str, ...] = field(kw_only=True)
-
-
-def traced_steps(record: Record, store: str) -> Iterator[TracedStep]:
-    """The events in the body of a trace message. What cannot be read is left out."""
-    from spark_mq.lifecycle.traces import event_text, parse_trace_body  # few messages are traced
-
-    for event in parse_trace_body(body_of(record) or b""):
-        if event.problem is None and event.unique_key is not None:
-            traced = record_event(
-                EventKind.TRACED,
-                record,
-                f"trace: {event_text(event)}",
-                store,
-                timestamp=record.store_timestamp if event.event_millis is None else event.event_millis,
-                consumer_group=event.group_name if event.event_type in _CONSUMED else None,
-            )
-            keys = tuple(filter(None, (event.keys or "").split(" ")))
-            yield TracedStep(traced, unique_key=event.unique_key, keys=keys)
 
 
 @dataclass(frozen=True)
@@ -232,7 +205,6 @@ class _LifeInStore:
 
     @property
     def _consumed(self) -> list[Copy]:
-        """The last copies that consumers get."""
         return [copy for copy in self.copies if copy.kind in (Kind.NORMAL, Kind.COMMIT)][-_MAX_CONSUMED:]
 
     @cached_property
@@ -308,12 +280,9 @@ def _connected(found: Sequence[FoundMessage], record: Record) -> list[FoundMessa
 
 @dataclass(frozen=True)
 class Lives:
-    """The answer of `life`.
+    """The answer of `life`, the newest message first.
 
-    Attributes:
-        lives: The lives of the messages, the newest message first.
-        more: The number of further messages that have the key.
-        has_even_more: Whether there are still more, which were not looked at.
+    `more` further messages have the key. `has_even_more` is whether there are still more, which were not looked at.
     """
 
     lives: tuple[MessageLife, ...]

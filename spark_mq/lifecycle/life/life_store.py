@@ -131,7 +131,10 @@ class LifeStore:
                 found |= {record.commit_log_offset: record for record in of_topic}
                 has_more |= len(of_topic) == MAX_MESSAGES
             seen.update(topics)
-            topics = sorted(_named_topics(found.values()) - seen)
+            # Those to which the messages belong.
+            of_found = [text_properties(record) for record in found.values()]
+            named = {properties.get(name) for properties in of_found for name in ("REAL_TOPIC", "RETRY_TOPIC")}
+            topics = sorted(topic for topic in named - seen if topic is not None)
         damage += self.store.index.look_up_problems
         if len(damage) > _SHOWN_DAMAGE:
             damage[_SHOWN_DAMAGE:] = [f"{len(damage) - _SHOWN_DAMAGE} more damaged parts of the log"]
@@ -220,12 +223,6 @@ def life_store(store: MessageStore | LifeStore) -> LifeStore:
     return LifeStore(store) if isinstance(store, MessageStore) else store
 
 
-def _named_topics(records: Iterable[Record]) -> set[str]:
-    """The topics that the messages name as the one to which they belong."""
-    named = (text_properties(record).get(name) for record in records for name in ("REAL_TOPIC", "RETRY_TOPIC"))
-    return {topic for topic in named if topic is not None}
-
-
 def _parts(store: MessageStore, cover: QueueCover, commit_log_offset: int) -> Iterator[Record | CorruptRange]:
     before, _ = cover.around(lambda record: record.commit_log_offset > commit_log_offset)
     start, stop = cover.first_unit if before is None else before.queue_offset + 1, cover.end_of_units
@@ -248,10 +245,7 @@ def _has_all_units(store: MessageStore, topic: str, queue_id: int) -> bool:
 
 
 def _dispatched_to(store: MessageStore) -> int:
-    """The commit log offset after the newest message that a queue leads to. Queues are written in the order of the log.
-
-    (`ReputMessageService`@5.3.3.)
-    """
+    """The commit log offset after the newest message in a queue: `ReputMessageService` writes in its order."""
     reached = -1
     log_end = store.get_max_phy_offset()
     for name in store.queue_names:

@@ -66,9 +66,7 @@ class Kind(StrEnum):
     OP = "OP"  # a note of the broker: half messages that are decided
     COMMIT = "COMMIT"  # the message of a committed transaction
     DISCARDED = "DISCARDED"  # a half message that the broker gave up
-    PREPARED = (
-        "PREPARED"  # transaction type PREPARED, which no queue has; brokers from 4.3 on store half messages instead
-    )
+    PREPARED = "PREPARED"  # transaction type PREPARED, which no queue has; from 4.3 on there are half messages instead
     ROLLBACK = "ROLLBACK"  # a message of transaction type ROLLBACK, which no queue and no index has
     DELAYED = "DELAYED"  # a message that waits, or waited, for its delay level
     TIMER = "TIMER"  # a message that waits, or waited, for a time
@@ -152,8 +150,6 @@ def integer(text: str | None) -> int | None:
 
 
 class _Reading:
-    """One record and the rules."""
-
     def __init__(self, record: Record, rules: SituationRules, due: int | None) -> None:
         self._record = record
         self._rules = rules
@@ -226,9 +222,8 @@ class _Reading:
         due, rolls = self._number(TIMER_OUT), self._number(TIMER_ROLLS)
         rolled = f" (rolled {rolls} time{'' if rolls == 1 else 's'})" if rolls else ""
         deleted = self._properties.get(TIMER_DELETE)
-        kind, what = (
-            (Kind.TIMER, "timer") if deleted is None else (Kind.TIMER_DELETE, f"cancels the timer of {deleted}")
-        )
+        what = "timer" if deleted is None else f"cancels the timer of {deleted}"
+        kind = Kind.TIMER if deleted is None else Kind.TIMER_DELETE
         return Situation(kind, *self._real, f"{what}{rolled}, due {_due_text(due)}", due=due)
 
     def _retry(self) -> Situation:
