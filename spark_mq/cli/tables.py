@@ -105,7 +105,9 @@ def _print_table(table: Table, arguments: argparse.Namespace) -> int:
     chosen = picked(arguments, *(option.argument for option in table.row_options))
     answers = _answers(table, chosen, arguments)
     rows = printer.rows(pa.concat_tables([found for found, _ in answers]))
-    shown = rows if arguments.json else [row for row in rows if not _is_hidden(table, arguments, row)]
+    shown = rows
+    if table.name in _OWN_TOPICS and not (arguments.json or arguments.all or chosen.get("topic") is not None):
+        shown = [row for row in rows if not is_system_topic(row["topic"])]
     _print_rows(table, arguments, printer, shown)
     _print_problems(table, arguments, rows)
     if len(shown) < len(rows):
@@ -179,12 +181,6 @@ def _print_cut(found: pa.Table, store: str) -> None:
             f"{store}{found.num_rows:,} of {all_keys:,} keys are printed, those of most messages and of most bytes; "
             "--most-keys 0 prints all"
         )
-
-
-def _is_hidden(table: Table, arguments: argparse.Namespace, row: Mapping[str, Any]) -> bool:
-    if table.name not in _OWN_TOPICS or arguments.all or getattr(arguments, "topic", None) is not None:
-        return False
-    return is_system_topic(row["topic"])
 
 
 def _print_rows(table: Table, arguments: argparse.Namespace, printer: RowPrinter, rows: _Rows) -> None:

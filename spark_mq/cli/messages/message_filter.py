@@ -124,17 +124,12 @@ class MessageFilter:
             return False
         if self.key is not None and self.key not in record_keys(record):
             return False
-        return self._has_properties(record) and self._has_text(record)
-
-    def _has_properties(self, record: Record) -> bool:
-        if not self.properties and self.condition is None:
-            return True
-        stored = text_properties(record)
-        if self.condition is not None and evaluate(self.condition, stored) != Truth.TRUE:
-            return False
-        return all(stored.get(name) == value for name, value in self.properties)
-
-    def _has_text(self, record: Record) -> bool:
+        if self.properties or self.condition is not None:
+            stored = text_properties(record)
+            if any(stored.get(name) != value for name, value in self.properties):
+                return False
+            if self.condition is not None and evaluate(self.condition, stored) != Truth.TRUE:
+                return False
         if self.body_text is None:
             return True
         body = body_of(record)
