@@ -12,10 +12,10 @@ from functools import cached_property, reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_mq.archive.archive_tables import MESSAGES, ArchiveTables, StoreIdentity
+from spark_mq.archive.archive_tables import MESSAGES, ArchivedRows
 from spark_mq.archive.log_cover import LogCover, log_cover
 from spark_mq.archive.small_tables import NewestSnapshot, newest_snapshot, snapshot_location
 from spark_mq.errors import OptionError
@@ -47,33 +47,31 @@ class ArchiveSource(LogSource):
 
     timer_location: Location | None = None
 
-    def __init__(
-        self, spark: SparkSession, tables: ArchiveTables, identity: StoreIdentity, conf: BrokerConf | None = None
-    ) -> None:
+    def __init__(self, archive: ArchivedRows, conf: BrokerConf) -> None:
         """Prepare the source; nothing is read yet."""
-        self.spark, self.tables, self.identity = spark, tables, identity
-        self.conf = conf or BrokerConf.of(None)
+        self.archive, self.conf = archive, conf
 
     @cached_property
     def snapshot(self) -> NewestSnapshot:
         """The newest snapshot of the store."""
-        return newest_snapshot(self.spark, self.tables, self.identity)
+        return newest_snapshot(self.archive)
 
     @cached_property
     def cover(self) -> LogCover:
         """The part of the log that the archive has."""
-        segments = self.tables.segments.read(self.spark).where(self.identity.condition())
-        return log_cover(self.messages, segments, self.column("store_timestamp_millis"), self.tables.name)
+        tables = self.archive.tables
+        segments, stored = self.archive.rows(tables.segments), self.column("store_timestamp_millis")
+        return log_cover(self.messages, segments, stored, tables.name)
 
     @cached_property
     def messages(self) -> DataFrame:
         """The store's rows of the table of messages."""
-        return self.tables.messages.read(self.spark).where(self.identity.condition())
+        return self.archive.rows(self.archive.tables.messages)
 
     @cached_property
     def location(self) -> Location:
         """The folder with the files of the newest snapshot."""
-        return snapshot_location(self.snapshot.files, self.tables.snapshots.name)
+        return snapshot_location(self.snapshot.files, self.archive.tables.snapshots.name)
 
     @cached_property
     def broker_versions(self) -> BrokerVersions:
@@ -104,7 +102,7 @@ class ArchiveSource(LogSource):
         moment = moment_of(at)
         if moment > self.known_until:
             raise OptionError(
-                f"at={iso_text(moment)}: the archive {self.tables.name} knows the store until "
+                f"at={iso_text(moment)}: the archive {self.archive.tables.name} knows the store until "
                 f"{iso_text(self.known_until)}: give that time or an earlier one"
             )
         return moment

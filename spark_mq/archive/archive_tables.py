@@ -98,10 +98,8 @@ _CATALOG_NAME = re.compile(r"\w+(\.\w+){0,2}")
 class Layout:
     """The layout of the files of one table.
 
-    Attributes:
-        statistics: The columns of which a file has minima and maxima.
-        blooms: The columns of which a row group has a Bloom filter.
-        row_group_size: Bytes; None for the writer's default, 128 MiB.
+    A file has minima and maxima of the columns `statistics`, and a row group has Bloom filters of the columns `blooms`.
+    A row group has `row_group_size` bytes, or 128 MiB, the writer's default.
     """
 
     schema: pa.Schema
@@ -160,10 +158,7 @@ def layouts(tables: ArchiveTables) -> dict[ArchiveTable, Layout]:
 class StoreIdentity:
     """The store that a row comes from, for an archive of many stores.
 
-    Attributes:
-        cluster: `brokerClusterName` of the broker.
-        broker: `brokerName` of the broker.
-        store: The path from which the store is read, or a name for it.
+    `cluster` and `broker` are `brokerClusterName` and `brokerName`; `store` is the path of the store, or a name for it.
     """
 
     cluster: str
@@ -311,17 +306,23 @@ class ArchiveTables:
 
 
 @dataclass(frozen=True)
-class StoreArchive:
-    """A store, the tables of its archive, and the store's name there."""
+class ArchivedRows:
+    """The rows of one store in the tables of an archive."""
 
     spark: SparkSession
-    store: Location
     tables: ArchiveTables
     identity: StoreIdentity
 
     def rows(self, table: ArchiveTable) -> DataFrame:
         """The rows of this store in a table of the archive."""
         return table.read(self.spark).where(self.identity.condition())
+
+
+@dataclass(frozen=True)
+class StoreArchive(ArchivedRows):
+    """The same, and the store that is archived."""
+
+    store: Location
 
     def named(self, rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
         """Rows of this store with the schema, which starts with the columns of the identity."""

@@ -24,6 +24,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from spark_mq.archive.archive_tables import (
     IDENTITY,
     MESSAGES,
+    ArchivedRows,
     ArchiveTable,
     ArchiveTables,
     StoreArchive,
@@ -74,20 +75,17 @@ def archived_stores(spark: SparkSession, tables: ArchiveTables) -> list[StoreIde
 
 def choose_store(
     spark: SparkSession, tables: ArchiveTables, cluster: str | None, broker: str | None, store_name: str | None
-) -> StoreIdentity:
-    """The one store of an archive that has these names.
-
-    The names of a lost end of a log (`archive.archived_log.LOST`) count only if all three are given.
-    """
+) -> ArchivedRows:
+    """The one store of an archive that has these names. Those of a lost end (`LOST`) count if all three are given."""
     given = dict(zip(IDENTITY, (cluster, broker, store_name), strict=True))
     stores, wanted = archived_stores(spark, tables), {name: value for name, value in given.items() if value is not None}
     chosen = [store for store in stores if wanted.items() <= dataclasses.asdict(store).items()]
     if len(chosen) == 1:
-        return chosen[0]
+        return ArchivedRows(spark, tables, chosen[0])
     if len(wanted) == len(IDENTITY):
-        identity = StoreIdentity(*wanted.values())
-        if not tables.messages.read(spark).where(identity.condition()).isEmpty():
-            return identity
+        lost = ArchivedRows(spark, tables, StoreIdentity(*wanted.values()))
+        if not lost.rows(tables.messages).isEmpty():
+            return lost
     if not stores:
         raise OptionError(f"{tables.name} has no messages of a store")
     if chosen:
@@ -157,11 +155,7 @@ LOST = "#lost-"
 
 @dataclass(frozen=True)
 class LostEnd:
-    """Archived messages that are no longer in the log.
-
-    Attributes:
-        newest: The store time of the last of them, milliseconds.
-    """
+    """Archived messages that are no longer in the log; `newest` is the store time of the last one, in milliseconds."""
 
     start: int
     newest: int
@@ -178,7 +172,7 @@ def find_lost_end(archive: StoreArchive) -> LostEnd | None:
         return None
     with MessageStore(archive.store.uri) as store:
         log_start, log_end = store.get_min_phy_offset(), store.get_max_phy_offset()
-        newest = _newest_row(archive, [store.records.segments[-1].base] if store.records.segments else [], log_start)
+        newest = _newest_row(archive, [*(segment.base for segment in store.records.segments[-1:]), log_start])
         if newest is None or log_end < 0:
             return None
         if newest.commit_log_offset + newest.store_size <= log_end:
@@ -205,16 +199,11 @@ def _schema() -> str:
     return ", ".join(f"{name} {types[name]}" for name in (*_FIELDS, *_TIMES))
 
 
-def _newest_row(archive: StoreArchive, starts: Sequence[int], log_start: int) -> Row | None:
-    """The last archived message that did not expire, from the first of the offsets after which there is one."""
-    for start in (*starts, log_start):
-        rows = _messages(archive).where(F.col("commit_log_offset") >= start)
-        newest = F.max_by(F.struct(*_compared()), "commit_log_offset").alias("newest")
-        (row,) = rows.select(newest).collect()
-        if row.newest is not None:
-            newest_row: Row = row.newest
-            return newest_row
-    return None
+def _newest_row(archive: StoreArchive, starts: Sequence[int]) -> Row | None:
+    """The last archived message, from the first of the offsets after which there is one."""
+    newest = F.max_by(F.struct(*_compared()), "commit_log_offset").alias("newest")
+    of_starts = (_messages(archive).where(F.col("commit_log_offset") >= start).select(newest) for start in starts)
+    return next((row.newest for rows in of_starts for row in rows.collect() if row.newest is not None), None)
 
 
 def _messages(archive: StoreArchive) -> DataFrame:

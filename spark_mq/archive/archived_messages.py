@@ -10,7 +10,7 @@ import operator
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import cached_property, reduce
 from typing import Any
 from urllib.parse import quote
@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from spark_mq.archive.archive_tables import ArchiveTable, ArchiveTables, StoreIdentity
+from spark_mq.archive.archive_tables import IDENTITY, ArchiveTable, ArchiveTables, StoreIdentity
 from spark_mq.errors import OptionError, StorageError, UnsupportedStoreError
 from spark_mq.format.message_id import V4_MAPPED, decode_offset_message_id, parse_host
 from spark_mq.format.message_row import host_text
@@ -36,6 +36,7 @@ from spark_mq.format.record import (
     TRANSACTION_TYPE_MASK,
     Record,
 )
+from spark_mq.format.timestamp import EPOCH
 from spark_mq.io.object_store import ObjectStore
 from spark_mq.io.s3 import is_s3, shown
 from spark_mq.source.predicate import IN_QUEUES
@@ -44,10 +45,8 @@ ARCHIVED_COLUMNS = (*RECORD_COLUMNS, "body", "properties")
 """The columns that `record_of` needs. An archive that an older spark-mq wrote lacks some of them: they are NULL."""
 
 _MAX_V1_TOPIC = 127
-_IDENTITY = ("cluster", "broker", "store")
-_POSITION = (*_IDENTITY, "commit_log_offset")
+_POSITION = (*IDENTITY, "commit_log_offset")
 _TIMES = ("born_timestamp", "store_timestamp")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _AT_ONCE = 500
 """Messages whose bodies are read together."""
@@ -186,7 +185,7 @@ class ArchivedMessages:
         found = rows.to_table([*_POSITION, "store_timestamp", "topic"], filter=condition & is_message)
         # A message can have one text as a key in KEYS and as its unique key.
         found = found.group_by([*found.schema.names]).aggregate([])
-        is_one_log = found.select(_IDENTITY).group_by([*_IDENTITY]).aggregate([]).num_rows == 1
+        is_one_log = found.select(IDENTITY).group_by([*IDENTITY]).aggregate([]).num_rows == 1
         order = _POSITION if is_one_log else ("store_timestamp", *_POSITION)
         return found.sort_by([(name, "ascending") for name in order])
 
@@ -209,7 +208,7 @@ def _message(row: dict[str, Any]) -> ArchivedMessage:
     known = dict.fromkeys(ARCHIVED_COLUMNS) | row
     for name in _TIMES:
         if row[name] is not None:
-            known[f"{name}_millis"] = (row[name] - _EPOCH) // timedelta(milliseconds=1)
+            known[f"{name}_millis"] = (row[name] - EPOCH) // timedelta(milliseconds=1)
     return ArchivedMessage(StoreIdentity(row["cluster"], row["broker"], row["store"]), record_of(known))
 
 

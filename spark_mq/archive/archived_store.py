@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_mq.archive.archive_source import ArchiveSource
-from spark_mq.archive.archive_tables import IDENTITY, ArchiveTables
+from spark_mq.archive.archive_tables import IDENTITY, ArchivedRows, ArchiveTables
 from spark_mq.archive.archived_log import archived_stores, choose_store
 from spark_mq.archive.archived_messages import ARCHIVED_COLUMNS, record_of
 from spark_mq.errors import OptionError, similar
@@ -74,11 +74,10 @@ class ArchivedLife(LifeStore):
 
     def find_key(self, key: str, also: Iterable[str] = (), stop: int | None = None) -> FoundMessages:
         """The archived messages of all topics that have a key, in KEYS or as unique key."""
-        keys = self.source.tables.keys.read(self.source.spark)
-        condition = self.source.identity.condition() & (F.col("key") == key)
-        condition &= F.lit(True) if stop is None else F.col("commit_log_offset") < stop
+        condition = (F.col("key") == key) & _is_before(stop)
+        keys = self.source.archive.rows(self.source.archive.tables.keys).where(condition)
         columns = ("commit_log_offset", "topic", "store_timestamp")
-        newest = keys.where(condition).select(*columns).distinct().orderBy(F.desc("commit_log_offset"))
+        newest = keys.select(*columns).distinct().orderBy(F.desc("commit_log_offset"))
         rows = newest.limit(MAX_MESSAGES).collect()
         if not rows:
             return FoundMessages(())
@@ -116,7 +115,7 @@ class ArchivedLife(LifeStore):
         return self._after(is_note, f"{REVIVE_PREFIX}*", commit_log_offset, stop)
 
     def _after(self, of_queue: Column, name: str, commit_log_offset: int, stop: int | None) -> Iterator[Record | Cut]:
-        of_queue &= F.lit(True) if stop is None else F.col("commit_log_offset") < stop
+        of_queue &= _is_before(stop)
         for _ in range(0, MAX_FOLLOWING, _PAGE):
             page = self._records(of_queue & (F.col("commit_log_offset") > commit_log_offset), _PAGE)
             yield from page
@@ -141,6 +140,10 @@ class ArchivedLife(LifeStore):
         columns = [self.source.column(name).alias(name) for name in ARCHIVED_COLUMNS]
         found = rows.select(*columns).orderBy("commit_log_offset").limit(limit).toArrow()
         return [record_of(row) for row in found.to_pylist()]
+
+
+def _is_before(stop: int | None) -> Column:
+    return F.lit(True) if stop is None else F.col("commit_log_offset") < stop
 
 
 class StoreAndArchive(LifeStore):
@@ -251,15 +254,12 @@ class ArchivedStore:
         """The one store of an archive that has these names.
 
         Args:
-            spark: A session with Delta tables.
             archive: The archive's table of messages: a path or URI, or a name in the catalog.
-            cluster: The cluster of the store; None for any.
-            broker: Its broker; None for any.
-            store_name: Its name in the archive; None for any.
+            cluster, broker, store_name: The names of the store there; None for any.
         """
         conf = BrokerConf.of(broker_conf)
         tables = ArchiveTables.of(archive, checkpoint="").connected(spark)
-        return cls(ArchiveSource(spark, tables, choose_store(spark, tables, cluster, broker, store_name), conf))
+        return cls(ArchiveSource(choose_store(spark, tables, cluster, broker, store_name), conf))
 
     def life(
         self,
@@ -303,7 +303,7 @@ class ArchivedStore:
     ) -> DataFrame:
         """The same rows as `table`, as a DataFrame of Spark."""
         rows = self.table(table, topic=topic, consumer_group=consumer_group, at=at)
-        return self.source.spark.createDataFrame(rows)
+        return self.source.archive.spark.createDataFrame(rows)
 
     def table(
         self,
@@ -337,20 +337,15 @@ class ArchivedStore:
 
 
 def create_view(spark: SparkSession, archive: str, table: str, view: str, broker_conf: str | None = None) -> None:
-    """Create a temporary view of a table of what messages mean, or create it again.
+    """Create a temporary view of a table of what messages mean, such as `transactions`, or create it again.
 
     The columns are `IDENTITY`, and then those of the table. The rows are those of all stores of the archive, as they
     are now: the driver gets them.
-
-    Args:
-        spark: A session with Delta tables.
-        archive: The archive's table of messages: a path or URI, or a name in the catalog.
-        table: The name of the table, such as `transactions`.
     """
     tables, conf = ArchiveTables.of(archive, checkpoint="").connected(spark), BrokerConf.of(broker_conf)
     parts = []
     for identity in archived_stores(spark, tables):
-        rows = ArchivedStore(ArchiveSource(spark, tables, identity, conf)).table(table)
+        rows = ArchivedStore(ArchiveSource(ArchivedRows(spark, tables, identity), conf)).table(table)
         for place, name in enumerate(IDENTITY):
             value = pa.scalar(getattr(identity, name), pa.string())
             rows = rows.add_column(place, name, pa.repeat(value, rows.num_rows))

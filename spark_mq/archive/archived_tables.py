@@ -187,7 +187,7 @@ class ArchivedQueues(QueueSource):
         wanted = set(self._wanted())
         if not wanted:
             return {}
-        spark = self._source.spark
+        spark = self._source.archive.spark
         positions = spark.createDataFrame(sorted(wanted), _POSITIONS)
         rows = self._source.messages.where(F.col("topic").isin(sorted({topic for topic, _, _ in wanted})))
         found = rows.join(F.broadcast(positions), ["topic", "queue_id", "queue_offset"])

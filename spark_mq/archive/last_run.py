@@ -71,8 +71,7 @@ class Checkpoint:
     def retire(self) -> None:
         """Make the stream start with a new checkpoint, if it has used its present one."""
         if self.has_begun:
-            content = str(self._retired + 1).encode()
-            publish(self._retired_file, content, len(content))
+            publish(self._retired_file, str(self._retired + 1).encode())
 
     @property
     def last_offset(self) -> dict[str, Any] | None:
@@ -136,8 +135,7 @@ def versions(tables: ArchiveTables) -> tuple[int, int]:
 def write_note(tables: ArchiveTables, identity: StoreIdentity, store: State, archive: State, archived_to: int) -> None:
     """Write the note of a complete run; `store` is the state before the run read it."""
     note = {"version": _VERSION, "archived_to": archived_to, "store": store, "archive": archive}
-    content = json.dumps(note).encode()
-    publish(_note(tables, identity), content, len(content))
+    publish(_note(tables, identity), json.dumps(note).encode())
 
 
 def end_if_nothing_is_new(store: Location, tables: ArchiveTables, identity: StoreIdentity) -> int | None:

@@ -62,8 +62,7 @@ def lease(spark: SparkSession, tables: ArchiveTables) -> Iterator[None]:
 
 
 def _renew(own: Location) -> None:
-    content = f"{time.time()} {socket.gethostname()} {os.getpid()}".encode()
-    publish(own, content, len(content))
+    publish(own, f"{time.time()} {socket.gethostname()} {os.getpid()}".encode())
 
 
 def _keep(own: Location, has_ended: threading.Event) -> None:

@@ -18,7 +18,7 @@ from math import gcd
 from typing import Any, ClassVar, NoReturn
 
 from pyarrow import fs
-from pyspark.sql import Column, SparkSession
+from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_mq.archive.archive_tables import (
@@ -26,9 +26,8 @@ from spark_mq.archive.archive_tables import (
     SEGMENTS,
     SEGMENTS_SCHEMA,
     SNAPSHOTS,
-    ArchiveTables,
+    ArchivedRows,
     StoreArchive,
-    StoreIdentity,
 )
 from spark_mq.archive.delta_log import CONFLICT, is_empty, retry
 from spark_mq.archive.table_file import append_rows
@@ -254,23 +253,19 @@ def _content(store: Location, info: fs.FileInfo) -> bytes | None:
 
 @dataclass(frozen=True)
 class NewestSnapshot:
-    """The files of a snapshot.
-
-    Attributes:
-        log_end: The commit log offset at which the log ended then; -1 if that is not known.
-    """
+    """The files of a snapshot, and the end of the log then; -1 if that is not known."""
 
     timestamp: int | None = None
     log_end: int = -1
     files: Mapping[str, bytes] = field(default_factory=dict)
 
 
-def newest_snapshot(spark: SparkSession, tables: ArchiveTables, identity: StoreIdentity) -> NewestSnapshot:
+def newest_snapshot(archive: ArchivedRows) -> NewestSnapshot:
     """The newest whole snapshot of a store; if no snapshot is whole, the newest one.
 
     A snapshot is whole if it has the contents of all its files.
     """
-    rows = tables.snapshots.read(spark).where(identity.condition())
+    rows = archive.rows(archive.tables.snapshots)
     of_snapshot = (F.count_if(F.col("content").isNull()).alias("missing"), F.max("log_end").alias("log_end"))
     snapshots = rows.groupBy("snapshot_timestamp").agg(*of_snapshot).toArrow().to_pylist()
     if not snapshots:
@@ -280,5 +275,4 @@ def newest_snapshot(spark: SparkSession, tables: ArchiveTables, identity: StoreI
     moment = newest["snapshot_timestamp"]
     of_newest = rows.where((F.col("snapshot_timestamp") == F.lit(moment)) & F.col("content").isNotNull())
     files = {row["file"]: row["content"] for row in of_newest.select("file", "content").toArrow().to_pylist()}
-    log_end = -1 if newest["log_end"] is None else newest["log_end"]
-    return NewestSnapshot(int(moment.timestamp() * 1000), log_end, files)
+    return NewestSnapshot(int(moment.timestamp() * 1000), -1 if newest["log_end"] is None else newest["log_end"], files)

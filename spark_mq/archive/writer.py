@@ -235,7 +235,7 @@ def archive(
     report = ArchiveReport(str(location), tables.name, cluster, broker)
     with lease(spark, tables):
         create_tables(spark, tables)
-        store_archive = StoreArchive(spark, location, tables, identity)
+        store_archive = StoreArchive(spark, tables, identity, location)
         store_before = store_state(location) if tables.is_local else None
         messages_before, segments_before = versions(tables)
         report.renamed_messages = settle_name(store_archive, rename)

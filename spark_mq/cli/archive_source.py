@@ -203,7 +203,7 @@ def _names_of_log(
     from spark_mq.archive.archive_tables import StoreArchive, StoreIdentity
     from spark_mq.archive.archived_log import described, names_of_log
 
-    found = names_of_log(StoreArchive(spark, Location.resolve(store), tables, StoreIdentity("", "", "")))
+    found = names_of_log(StoreArchive(spark, tables, StoreIdentity("", "", ""), Location.resolve(store)))
     names = [{"cluster": one.cluster, "broker": one.broker, "store_name": one.store} for one in found]
     chosen = [one for one in names if all(given[name] in (None, one[name]) for name in NAMES)]
     if len(chosen) == 1:

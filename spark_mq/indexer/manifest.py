@@ -88,7 +88,7 @@ class Manifest:
     def save(self, folder: Location) -> None:
         """Write the manifest into the job's folder, as a whole file."""
         content = self.to_json()
-        publish(folder / MANIFEST, content, len(content))
+        publish(folder / MANIFEST, content)
 
     def to_json(self) -> bytes:
         """The content of the file."""

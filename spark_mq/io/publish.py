@@ -35,17 +35,20 @@ class FileInParts(Protocol):
         """Write bytes at a position; positions without bytes become zeros."""
 
 
-def publish(location: Location, content: bytes | memoryview, size: int, modified_millis: int | None = None) -> None:
+def publish(
+    location: Location, content: bytes | memoryview, size: int | None = None, modified_millis: int | None = None
+) -> None:
     """Write a file of `size` bytes, whole or not at all: `content`, followed by zeros.
 
     Missing folders are created. A file that exists is replaced.
 
     Args:
-        size: The length of the file in bytes. On a local filesystem the zeros after `content` can be a hole.
+        size: The length of the file in bytes, by default that of `content`. On a local filesystem the zeros after
+            `content` can be a hole.
         modified_millis: The file's modification time in milliseconds since the epoch, limited to the years 1970 to
             2106. None keeps the time of writing. Only local filesystems can set a time.
     """
-    with published(location, size, modified_millis) as file:
+    with published(location, memoryview(content).nbytes if size is None else size, modified_millis) as file:
         file.write(0, content)
 
 

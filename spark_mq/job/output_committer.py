@@ -74,7 +74,7 @@ class UnfinishedTrees:
     def add(self, names: Iterable[str]) -> None:
         """Name these trees as unfinished, besides those that are named already."""
         content = json.dumps([*dict.fromkeys((*self.names(), *names))]).encode()
-        publish(self.folder / _NAMES, content, len(content))
+        publish(self.folder / _NAMES, content)
 
     def remove(self) -> None:
         """Remove all files of the trees."""

@@ -51,7 +51,7 @@ class SharedStorageCheck:
             with file.open_output() as stream:
                 stream.write(nonce)
         else:
-            publish(file, nonce, len(nonce))
+            publish(file, nonce)
         return cls(((file, nonce),))
 
     def check(self) -> None:

@@ -57,7 +57,7 @@ from spark_mq.format.record import (
     TRANSACTION_COMMIT_TYPE,
     TRANSACTION_TYPE_MASK,
 )
-from spark_mq.restorer.record_columns import ChunkRows, one_host, read_bodies, read_hosts, read_queues
+from spark_mq.restorer.record_columns import ChunkRows, read_bodies, read_hosts, read_queues
 from spark_mq.restorer.source_columns import (
     DEFAULT_BORN_HOST,
     DEFAULT_STORE_HOST,
@@ -284,13 +284,14 @@ def encode_messages(
     is_from_source: Flags = commit_log_offsets >= 0
     topics, queue_ids, queue_numbers, queues = read_queues(columns, rules, is_from_source)
     sys_flags = _sys_flags(columns)
-    bodies = read_bodies(columns, rules, sys_flags, is_from_source)
+    bodies, stored_bodies, new_flags = read_bodies(columns, rules, sys_flags, is_from_source)
+    has_stored_body = stored_bodies.is_given()
     store_timestamps = _times(columns, "store_timestamp", 1, is_from_source, np.int64(rules.now))
     born_timestamps = _times(columns, "born_timestamp", 0, is_from_source, store_timestamps)
     was_v6 = sys_flags & BORN_HOST_V6_FLAG != 0
     born_hosts = read_hosts(columns, "born_host", DEFAULT_BORN_HOST, was_v6, is_from_source)
     if rules.store_host is not None:
-        store_hosts = one_host(rules.store_host, columns.size)
+        store_hosts = pieces_of_bytes([parse_host(rules.store_host)]).take(np.zeros(columns.size, np.int64))
     else:
         was_v6 = sys_flags & STORE_HOST_V6_FLAG != 0
         store_hosts = read_hosts(columns, "store_host", DEFAULT_STORE_HOST, was_v6, is_from_source)
@@ -298,14 +299,15 @@ def encode_messages(
     prepared_offsets = columns.numbers("prepared_transaction_offset", _MIN_INT64, _MAX_INT64)
     zeros = np.broadcast_to(np.int64(0), columns.size)
     properties = read_properties(columns, rules, made_keys)
-    host_bits = np.where(born_hosts.is_v6, BORN_HOST_V6_FLAG, 0) | np.where(store_hosts.is_v6, STORE_HOST_V6_FLAG, 0)
+    for hosts, flag in ((born_hosts, BORN_HOST_V6_FLAG), (store_hosts, STORE_HOST_V6_FLAG)):
+        new_flags = np.where(hosts.lengths == HOST_V6_SIZE, new_flags | flag, new_flags & ~flag).astype(np.int32)
     fields = RecordFields(
         is_v2=topics.lengths > _MAX_V1_TOPIC,
         queue_ids=queue_ids,
         flags=_int32s(columns, "flag"),
         queue_offsets=queue_offsets if rules.is_faithful else zeros,
         commit_log_offsets=commit_log_offsets if rules.is_faithful else zeros,
-        sys_flags=(bodies.sys_flags & ~(BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG) | host_bits).astype(np.int32),
+        sys_flags=new_flags,
         born_timestamps=born_timestamps,
         born_hosts=born_hosts.buffer,
         born_host_starts=born_hosts.starts,
@@ -314,11 +316,11 @@ def encode_messages(
         store_host_starts=store_hosts.starts,
         reconsume_times=_int32s(columns, "reconsume_times"),
         prepared_transaction_offsets=prepared_offsets if rules.is_faithful else zeros,
-        bodies=bodies.contents,
-        stored_bodies=bodies.stored,
-        has_stored_body=bodies.has_stored,
+        bodies=bodies,
+        stored_bodies=stored_bodies,
+        has_stored_body=has_stored_body,
         body_crcs=_int32s(columns, "body_crc"),
-        has_body_crc=bodies.has_body_crc,
+        has_body_crc=columns.is_given("body_crc") & (has_stored_body | (rules.is_faithful & is_from_source)),
         topics=topics,
         properties=properties,
     )

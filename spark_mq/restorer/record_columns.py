@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from spark_mq.errors import UnsafeNameError
-from spark_mq.format.array_types import Bytes, Flags, Int32s, Int64s
+from spark_mq.format.array_types import Flags, Int32s, Int64s
 from spark_mq.format.consume_queue import Queue
 from spark_mq.format.message_id import V4_MAPPED, host_fault, parse_host
 from spark_mq.format.pieces import Pieces, pieces_of_bytes
-from spark_mq.format.record import COMPRESSED_FLAG, COMPRESSION_TYPE_MASK, HOST_V4_SIZE, HOST_V6_SIZE
+from spark_mq.format.record import COMPRESSED_FLAG, COMPRESSION_TYPE_MASK, HOST_V4_SIZE
 from spark_mq.restorer.source_columns import EncodingRules, SourceColumns, is_fault
 from spark_mq.store.config.config_file import check_topic_name, new_topic_fault
 
@@ -69,8 +69,7 @@ def read_queues(
 ) -> tuple[Pieces, Int32s, Int32s, tuple[Queue, ...]]:
     """The new name of each row's topic, its queue id, the number of its queue, and the queues in the order of the rows.
 
-    Args:
-        is_from_source: Which rows were in a store before: a topic that a store had needs only be the name of a folder.
+    A topic that a store had (`is_from_source`) needs only be the name of a folder.
     """
     columns.check(~columns.is_given("topic"), "topic is NULL: every message needs a topic")
     distinct = columns.array("topic").cast(pa.string()).dictionary_encode()
@@ -106,30 +105,14 @@ def _folder_fault(topic: str) -> str | None:
     return None
 
 
-@dataclass(frozen=True)
-class Hosts:
-    """The stored hosts of many messages."""
-
-    buffer: Bytes
-    starts: Int64s
-    is_v6: Flags
-
-
-def one_host(text: str, count: int) -> Hosts:
-    """The same host for `count` messages."""
-    host = np.frombuffer(parse_host(text), np.uint8)
-    return Hosts(host, np.broadcast_to(np.int64(0), count), np.broadcast_to(host.size == HOST_V6_SIZE, count))
-
-
-def read_hosts(columns: SourceColumns, name: str, default: str, was_v6: Flags, is_from_source: Flags) -> Hosts:
+def read_hosts(columns: SourceColumns, name: str, default: str, was_v6: Flags, is_from_source: Flags) -> Pieces:
     """The hosts of a column. Hosts are few, so each one is parsed once.
 
-    Args:
-        was_v6: Which rows say in their sysFlag that the host has an IPv6 address. If the text is an IPv4 address, the
-            host was an IPv4-mapped address, which Java prints so.
+    If a row says in its sysFlag that the address is IPv6 (`was_v6`), and the text is an IPv4 address, the host was an
+    IPv4-mapped address, which Java prints so.
     """
     if not columns.has(name):
-        return one_host(default, columns.size)
+        return pieces_of_bytes([parse_host(default)]).take(np.zeros(columns.size, np.int64))
     distinct = columns.array(name).cast(pa.string()).dictionary_encode()
     texts = [text.decode("utf-8", "replace") for text in distinct.dictionary.cast(pa.binary()).to_pylist()]
     texts.append(default)
@@ -142,35 +125,16 @@ def read_hosts(columns: SourceColumns, name: str, default: str, was_v6: Flags, i
         parse_host(text, any_port=True) if fault is None else b"" for text, fault in zip(texts, faults, strict=True)
     ]
     mapped = [V4_MAPPED + host if len(host) == HOST_V4_SIZE else host for host in parsed]
-    hosts = pieces_of_bytes(parsed + mapped)
-    places = indices + np.where(was_v6 & columns.is_given(name), len(parsed), 0)
-    return Hosts(hosts.buffer, hosts.starts[places], hosts.lengths[places] == HOST_V6_SIZE)
+    return pieces_of_bytes(parsed + mapped).take(indices + np.where(was_v6 & columns.is_given(name), len(parsed), 0))
 
 
-@dataclass(frozen=True)
-class BodyColumns:
-    """The bodies of many messages.
+def read_bodies(
+    columns: SourceColumns, rules: EncodingRules, sys_flags: Int32s, is_from_source: Flags
+) -> tuple[Pieces, Pieces, Int32s]:
+    """The contents of the bodies, the stored bodies of rows that have them, and the new sysFlags.
 
-    Attributes:
-        sys_flags: The sysFlag of each message. The bits of compression are cleared where the content of a compressed
-            body is what is written.
-    """
-
-    contents: Pieces
-    stored: Pieces
-    has_stored: Flags
-    sys_flags: Int32s
-    has_body_crc: Flags
-
-
-def read_bodies(columns: SourceColumns, rules: EncodingRules, sys_flags: Int32s, is_from_source: Flags) -> BodyColumns:
-    """The bodies of the rows: `stored_body`, or else `body`, or else none.
-
-    Column `encoded_body` is used if there is no `stored_body`.
-
-    Args:
-        sys_flags: The sysFlag of each row. A body of which bit 0x1 is set, and of which there is only the content, was
-            compressed.
+    They are of columns `body` and `stored_body`, or else `encoded_body`. A body with bit 0x1 in its sysFlag, of which
+    there is only the content, was compressed: the bits of compression are cleared.
     """
     contents = columns.pieces("body")
     stored = columns.pieces("stored_body" if columns.has("stored_body") else "encoded_body")
@@ -188,11 +152,5 @@ def read_bodies(columns: SourceColumns, rules: EncodingRules, sys_flags: Int32s,
             f"the body has {contents.lengths[row]} bytes: a broker takes {rules.max_body_size} at most (maxMessageSize)"
         ),
     )
-    kept = has_stored | (rules.is_faithful & is_from_source)
-    return BodyColumns(
-        contents,
-        stored,
-        has_stored,
-        np.where(was_compressed, sys_flags & ~(COMPRESSED_FLAG | COMPRESSION_TYPE_MASK), sys_flags).astype(np.int32),
-        columns.is_given("body_crc") & kept,
-    )
+    plain = np.where(was_compressed, sys_flags & ~(COMPRESSED_FLAG | COMPRESSION_TYPE_MASK), sys_flags)
+    return contents, stored, plain.astype(np.int32)

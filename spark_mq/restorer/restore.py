@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity
+from spark_mq.archive.archive_tables import ArchivedRows, ArchiveTables
 from spark_mq.archive.archived_log import choose_store
 from spark_mq.errors import EmptyStoreError, OptionError
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, RECORD_COLUMNS
@@ -237,7 +237,7 @@ def open_source(
     if is_store(source):
         return _of_store(spark, Location.resolve(source), request)
     tables = ArchiveTables.of(source, checkpoint="").connected(spark)
-    return _of_archive(spark, tables, choose_store(spark, tables, **names), request)
+    return _of_archive(choose_store(spark, tables, **names), request)
 
 
 def _of_rows(rows: DataFrame, request: RestoreRequest) -> tuple[Source, QueryRows]:
@@ -262,16 +262,14 @@ def _of_store(spark: SparkSession, store: Location, request: RestoreRequest) -> 
     return source, QueryRows(LeftOut.of(request).kept_rows(rows))
 
 
-def _of_archive(
-    spark: SparkSession, tables: ArchiveTables, identity: StoreIdentity, request: RestoreRequest
-) -> tuple[Source, QueryRows]:
-    source = facts_of_archive(spark, tables, identity)
+def _of_archive(archive: ArchivedRows, request: RestoreRequest) -> tuple[Source, QueryRows]:
+    source = facts_of_archive(archive)
     if source.index_names and source.index_layout is None and request.broker_conf.index_layout is None:
         raise OptionError(
-            f"{tables.name} does not have the slots and entries of the index files of {identity.broker}: give the "
-            "broker's settings (--broker-conf) with maxHashSlotNum and maxIndexNum"
+            f"{archive.tables.name} does not have the slots and entries of the index files of "
+            f"{archive.identity.broker}: give the broker's settings (--broker-conf) with maxHashSlotNum and maxIndexNum"
         )
-    of_store = _chosen(tables.messages.read(spark).where(identity.condition()), request)
+    of_store = _chosen(archive.rows(archive.tables.messages), request)
     names = [name for name in _FROM_ARCHIVE if name in of_store.columns]
     size = of_store.agg(F.sum("store_size").cast("long")).collect()[0][0]
     if size is None:

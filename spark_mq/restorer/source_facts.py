@@ -32,9 +32,7 @@ from spark_mq.store.log.segment_files import SegmentFile, find_data_end, segment
 from spark_mq.store.message_store import MessageStore
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity
+    from spark_mq.archive.archive_tables import ArchivedRows
 
 OFFSET_COLUMNS = frozenset(("commit_log_offset", "queue_id", "queue_offset"))
 """The columns of rows that have the offsets of a store."""
@@ -152,7 +150,7 @@ def _source(
     )
 
 
-def facts_of_archive(spark: SparkSession, tables: ArchiveTables, identity: StoreIdentity) -> Source:
+def facts_of_archive(archive: ArchivedRows) -> Source:
     """The facts of one store in an archive, from its segments and its newest whole snapshot.
 
     A snapshot is not whole if a file was too large for it, or was removed while it was made. If no snapshot is whole,
@@ -162,21 +160,21 @@ def facts_of_archive(spark: SparkSession, tables: ArchiveTables, identity: Store
 
     from spark_mq.archive.small_tables import newest_snapshot, snapshot_location
 
-    condition = identity.condition()
+    name = archive.tables.name
     columns = ("commit_log_offset", "file_size", "end_offset", "filler_offset", "filler_bytes")
-    segments = tables.segments.read(spark).where(condition & F.col("commit_log_offset").isNotNull())
+    segments = archive.rows(archive.tables.segments).where(F.col("commit_log_offset").isNotNull())
     rows = segments.select(*columns).toArrow().to_pylist()
-    files = dict(newest_snapshot(spark, tables, identity).files)
-    queues, newest_index = (json.loads(files.pop(name, b"null")) for name in (CONSUME_QUEUE, INDEX))
-    index = _archived_index_files(spark, tables, identity)
+    files = dict(newest_snapshot(archive).files)
+    queues, newest_index = (json.loads(files.pop(folder, b"null")) for folder in (CONSUME_QUEUE, INDEX))
+    index = _archived_index_files(archive)
     tagged = tags_of_files(index)
-    forms = check_form(snapshot_location(files, tables.name), Door.FILES)
+    forms = check_form(snapshot_location(files, name), Door.FILES)
     nested = {path for path in files if path.count("/") > 1}
-    readable = readable_files({path: files[path] for path in files if path not in nested}, tables.name)
+    readable = readable_files({path: files[path] for path in files if path not in nested}, name)
     sizes = Counter(row["file_size"] for row in rows if row["file_size"])
     ends = [row["end_offset"] for row in rows if row["end_offset"] > row["commit_log_offset"]]
     return _source(
-        f"{tables.name} ({identity.broker} of {identity.cluster})",
+        f"{name} ({archive.identity.broker} of {archive.identity.cluster})",
         forms,
         queues,
         newest_index,
@@ -190,7 +188,7 @@ def facts_of_archive(spark: SparkSession, tables: ArchiveTables, identity: Store
         files=readable,
         log_start=min(row["commit_log_offset"] for row in rows) if ends else None,
         log_end=max(ends, default=None),
-        broker_versions=_versions_of(snapshot_location(readable, tables.name), tagged),
+        broker_versions=_versions_of(snapshot_location(readable, name), tagged),
         tagged=tagged,
         databases=tuple(sorted({path.rsplit("/", path.count("/") - 1)[0] for path in nested})),
     )
@@ -308,11 +306,11 @@ def _is_plain_blank(read: Callable[[int, int], bytes], base: int, data_end: int,
     return True
 
 
-def _archived_index_files(spark: SparkSession, tables: ArchiveTables, identity: StoreIdentity) -> list[dict[str, Any]]:
+def _archived_index_files(archive: ArchivedRows) -> list[dict[str, Any]]:
     """The index files of all snapshots of a store; of files with one name, the newest."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    rows = tables.snapshots.read(spark).where(identity.condition() & (F.col("file") == INDEX))
+    rows = archive.rows(archive.tables.snapshots).where(F.col("file") == INDEX)
     schema = (
         "files ARRAY<STRUCT<name: STRING, begin_timestamp: BIGINT, begin_commit_log_offset: BIGINT, "
         "tag_runs: ARRAY<STRUCT<has_entry: BOOLEAN, commit_log_offset: BIGINT>>>>"

@@ -8,9 +8,9 @@ chunks of records into a folder beside the store (`StoreWriter.write`). Then the
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -30,9 +30,6 @@ from spark_mq.restorer.restore_request import RestoreRequest, is_store
 from spark_mq.restorer.source_columns import check_columns
 from spark_mq.restorer.source_facts import OFFSET_COLUMNS, Source
 from spark_mq.restorer.store_job import StoreJob
-
-if TYPE_CHECKING:
-    from spark_mq.source.write_options import WriteOptions
 
 WRITING = ".writing-"
 """In the name of the folder beside the store that gets the chunks of a write."""
@@ -77,18 +74,20 @@ class StoreWriter(DataSourceArrowWriter):
         discard_folder(self.task.folder)
 
 
-def store_writer(options: WriteOptions, schema: StructType, overwrite: bool) -> StoreWriter:
-    """The writer of a DataFrame; makes the folder for its chunks.
+def store_writer(options: Mapping[str, Any], schema: StructType, overwrite: bool) -> StoreWriter:
+    """The writer of a DataFrame, with options of `parse_write_options`; makes the folder for its chunks.
 
     A store that exists is appended to, or set aside under another name if `overwrite` is true.
     """
     columns = arrow_schema(schema)
-    appends = not overwrite and is_store(options.path)
-    has_offsets = set(columns.names) >= OFFSET_COLUMNS and not (options.renumber or appends)
-    if options.topic_map and has_offsets:
+    appends = not overwrite and is_store(options["path"])
+    has_offsets = set(columns.names) >= OFFSET_COLUMNS and not (options["renumber"] or appends)
+    if options["topic_map"] and has_offsets:
         raise OptionError("option topicMap changes messages, so they need new offsets: add option renumber=true")
-    given = vars(options) | {"renumber": not has_offsets, "append_id": options.append_id if appends else None}
-    request = RestoreRequest.of(given.pop("path"), append=appends, replace=overwrite, **given)
+    given = {**options, "renumber": not has_offsets, "append": appends, "replace": overwrite}
+    if not appends:
+        given.pop("append_id", None)
+    request = RestoreRequest.of(given.pop("path"), **given)
     check_columns(columns, has_offsets)
     job = StoreJob(LocalTasks(), Source.of_rows(has_offsets), request)
     if appends:

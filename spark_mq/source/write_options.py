@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from typing import Any
 
 from spark_mq.errors import OptionError, similar
 from spark_mq.source.options import OPTION_NAMES, parse_boolean
@@ -12,24 +13,9 @@ from spark_mq.tables.messages import MESSAGES, WRITE_OPTIONS
 WRITE_NAMES = tuple(option.name for option in WRITE_OPTIONS)
 
 
-@dataclass(frozen=True)
-class WriteOptions:
-    """The options of a write; the arguments of `spark_mq.restore` have the same names."""
-
-    path: str
-    broker_conf: str | None = None
-    broker_version: str | None = None
-    time_zone: str | None = None
-    renumber: bool = False
-    store_host: str | None = None
-    topic_map: Mapping[str, str] = field(default_factory=dict)
-    offset_map: str | None = None
-    append_id: str | None = None
-
-
-def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
-    """The options of a write."""
-    given: dict[str, str] = {}
+def parse_write_options(options: Mapping[str, str]) -> dict[str, Any]:
+    """The options of a write that are given, as arguments of `spark_mq.restore`; `path` is the store."""
+    given: dict[str, Any] = {}
     for key, value in options.items():
         name = next((known for known in WRITE_NAMES if known.lower() == key.lower()), None)
         if name is None:
@@ -39,19 +25,12 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
         given[name] = value
     if not given.get("path"):
         raise OptionError("option path is missing: give the store directory, .save('/data/store')")
-    if given.get("table", MESSAGES.name).lower() != MESSAGES.name:
-        raise OptionError(f"table {given['table']} cannot be written: a broker derives it from {MESSAGES.name}")
-    return WriteOptions(
-        path=given["path"],
-        broker_conf=given.get("brokerConf"),
-        broker_version=given.get("brokerVersion"),
-        time_zone=given.get("timeZone"),
-        renumber=parse_boolean("renumber", given),
-        store_host=given.get("storeHost"),
-        topic_map=_parse_topic_map(given.get("topicMap", "")),
-        offset_map=given.get("offsetMap"),
-        append_id=given.get("appendId"),
-    )
+    table = given.pop("table", MESSAGES.name)
+    if table.lower() != MESSAGES.name:
+        raise OptionError(f"table {table} cannot be written: a broker derives it from {MESSAGES.name}")
+    given["renumber"] = parse_boolean("renumber", given)
+    given["topicMap"] = _parse_topic_map(given.get("topicMap", ""))
+    return {re.sub("[A-Z]", lambda capital: f"_{capital[0].lower()}", name): value for name, value in given.items()}
 
 
 def _parse_topic_map(text: str) -> dict[str, str]:

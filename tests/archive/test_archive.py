@@ -319,9 +319,9 @@ def test_the_small_files_of_a_store_are_kept_for_each_run(
 def test_an_archive_has_the_same_facts_as_the_store(filled: Archive, unpacked: Callable[[RealStore], Path]) -> None:
     tables = ArchiveTables.of(filled.table)
     chosen = choose_store(filled.spark, tables, None, "x", None)
-    assert chosen == StoreIdentity(DEFAULT_CLUSTER, "x", "s")
+    assert chosen.identity == StoreIdentity(DEFAULT_CLUSTER, "x", "s")
     of_store = facts_of_store(Location.resolve(str(unpacked(A))))
-    of_archive = facts_of_archive(filled.spark, tables, chosen)
+    of_archive = facts_of_archive(chosen)
     assert of_archive.tagged is not None  # a store's index shows it itself
     assert of_archive.tagged.ranges == ()
     assert replace(of_archive, tagged=None, name=of_store.name, location=of_store.location) == of_store
@@ -439,7 +439,7 @@ def test_a_log_that_is_archived_under_another_name_is_refused(lake: Archive, tmp
     for folder, broker, name in ((store, "broker-A", "s"), (replica, "broker-a", "/replica"), (replica, "slave", "s")):
         identity = StoreIdentity(DEFAULT_CLUSTER, broker, name)
         with pytest.raises(OptionError, match=message):
-            settle_name(StoreArchive(lake.spark, Location.resolve(str(folder)), tables, identity), rename=False)
+            settle_name(StoreArchive(lake.spark, tables, identity, Location.resolve(str(folder))), rename=False)
     with pytest.raises(OptionError, match=message):
         lake.run(store, "broker-A")
     assert counts(lake) == before
@@ -447,7 +447,7 @@ def test_a_log_that_is_archived_under_another_name_is_refused(lake: Archive, tmp
     assert lake.run(other, "broker-A").rows == len(facts_of(B))
     identity = StoreIdentity(DEFAULT_CLUSTER, "broker-A", "s")
     with pytest.raises(OptionError, match="keep one of the names"):
-        settle_name(StoreArchive(lake.spark, Location.resolve(str(store)), tables, identity), rename=True)
+        settle_name(StoreArchive(lake.spark, tables, identity, Location.resolve(str(store))), rename=True)
     lake.run(replica, "broker-a")
     assert lake.messages("broker-a") == facts_of(A)
 

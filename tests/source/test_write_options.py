@@ -7,13 +7,13 @@ import re
 import pytest
 
 from spark_mq.errors import OptionError
-from spark_mq.source.write_options import WriteOptions, parse_write_options
+from spark_mq.source.write_options import parse_write_options
 
 
 def test_names_are_not_case_sensitive() -> None:
     given = {"PATH": "/s", "brokerconf": "/b.conf", "ReNumber": "True", "topicmap": "a=b, c=d,", "storehost": "h:1"}
     topics = {"a": "b", "c": "d"}
-    expected = WriteOptions("/s", broker_conf="/b.conf", renumber=True, topic_map=topics, store_host="h:1")
+    expected = {"path": "/s", "broker_conf": "/b.conf", "renumber": True, "topic_map": topics, "store_host": "h:1"}
     assert parse_write_options(given) == expected
 
 

@@ -119,7 +119,7 @@ def _identity_in_archive(spark: SparkSession, store: str, table: str) -> StoreId
     from spark_mq.archive.archived_log import described, names_of_log
 
     location, tables = Location.resolve(store), ArchiveTables.of(table, checkpoint="")
-    identities = names_of_log(StoreArchive(spark, location, tables, StoreIdentity("", "", "")))
+    identities = names_of_log(StoreArchive(spark, tables, StoreIdentity("", "", ""), location))
     if len(identities) > 1:
         raise OptionError(
             f"{location} is in {tables.name} under several names ({described(identities)}): each of its messages would "
