@@ -48,7 +48,6 @@ class ArchiveSource(LogSource):
     timer_location: Location | None = None
 
     def __init__(self, archive: ArchivedRows, conf: BrokerConf) -> None:
-        """Prepare the source; nothing is read yet."""
         self.archive, self.conf = archive, conf
 
     @cached_property
@@ -75,12 +74,10 @@ class ArchiveSource(LogSource):
 
     @cached_property
     def broker_versions(self) -> BrokerVersions:
-        """The versions that the files of the snapshot show."""
         return find_broker_versions(self.location)
 
     @property
     def config_end(self) -> int:
-        """The end of the log when the snapshot was made."""
         return self.snapshot.log_end
 
     @property
@@ -119,12 +116,10 @@ class ArchiveSource(LogSource):
     def due_times(
         self, commit_log_offset: Int64s, queue_id: Int64s, queue_offset: Int64s, stored: Int64s
     ) -> tuple[Int64s, Flags]:
-        """When delayed messages are due by the broker's settings."""
         is_known: Flags = stored >= 0
         return due_by_level(queue_id, stored, self.conf), is_known
 
     def selections_of(self, *selections: Selection) -> tuple[SelectedMessages, ...]:
-        """The messages of several selections, in the order of the log."""
         cover = self.cover
         return tuple(
             SelectedMessages(self._selected(selection), cover.damage, cover.log, cover.newest_timestamp)
@@ -132,7 +127,6 @@ class ArchiveSource(LogSource):
         )
 
     def batches_of(self, selection: Selection) -> Iterator[pa.RecordBatch]:
-        """The messages of a selection, batch by batch."""
         yield from self._selected(selection).to_batches(_BATCH_ROWS)
 
     def _selected(self, selection: Selection) -> pa.Table:

@@ -108,7 +108,6 @@ class ArchivedMessages:
     """
 
     def __init__(self, table: str) -> None:
-        """Name the archive; nothing is read yet."""
         self._tables = ArchiveTables.of(table if "/" in table else f"./{table}", checkpoint="")
         self._table = shown(table)
         if not (self._tables.messages.is_local or is_s3(table)):

@@ -57,14 +57,12 @@ class ArchivedLife(LifeStore):
         return self.source.moment(at)
 
     def find_record(self, commit_log_offset: int) -> Record | NoRecord:
-        """The archived record at an offset of the log, or why there is none."""
         found = self._records(F.col("commit_log_offset") == commit_log_offset, 1)
         if found:
             return found[0]
         return NoRecord(f"the archive has no message at commit log offset {commit_log_offset}")
 
     def find_record_by_id(self, offset_message_id: str, any_host: bool = False) -> Record | NoRecord:
-        """The archived record with an offset message id, or why there is none."""
         host, offset = decode_offset_message_id(offset_message_id)
         record = self.find_record(offset)
         if isinstance(record, NoRecord) or any_host or record.store_host == host:
@@ -73,7 +71,6 @@ class ArchivedLife(LifeStore):
         return NoRecord(f"it is an id of broker {host_text(host)}, but broker {stored} stored the message at {offset}")
 
     def find_key(self, key: str, also: Iterable[str] = (), stop: int | None = None) -> FoundMessages:
-        """The archived messages of all topics that have a key, in KEYS or as unique key."""
         condition = (F.col("key") == key) & _is_before(stop)
         keys = self.source.archive.rows(self.source.archive.tables.keys).where(condition)
         columns = ("commit_log_offset", "topic", "store_timestamp")
@@ -93,18 +90,15 @@ class ArchivedLife(LifeStore):
         return configured_topics(self.location) or ()
 
     def due(self, record: Record) -> int | None:
-        """None: consume queues are not archived, so only the settings tell it."""
-        return None
+        return None  # consume queues are not archived, so only the settings tell it
 
     def messages_after(
         self, topic: str, queue_id: int, commit_log_offset: int, stop: int | None = None
     ) -> Iterator[Record | Cut]:
-        """The archived messages of a queue after an offset of the log, and before `stop`."""
         of_queue = (F.col("topic") == topic) & (F.col("queue_id") == queue_id)
         return self._after(of_queue, f"{topic}/{queue_id}", commit_log_offset, stop)
 
     def revive_messages(self, commit_log_offset: int, stop: int | None = None) -> Iterator[Record | Cut]:
-        """The archived notes about popped messages after an offset of the log, and before `stop`."""
         topics = configured_topics(self.location)
         if topics is not None and not any(name.startswith(REVIVE_PREFIX) for name in topics):
             return iter(())
@@ -125,15 +119,13 @@ class ArchivedLife(LifeStore):
         yield Cut(f"more than {MAX_FOLLOWING:,} messages of {name} follow")
 
     def missing(self) -> str | None:
-        """Why messages can be missing from what was found; None if the archive lacks nothing."""
         damage = self.source.cover.damage
         if damage:
             return damage[0].describe()
         return self.source.lost_end(self.source.cover.newest_timestamp)
 
     def expiry(self, commit_log_offset: int, conf: BrokerConf, name: str) -> MessageExpiry | None:
-        """None: an archive has no segments that expire."""
-        return None
+        return None  # an archive has no segments that expire
 
     def _records(self, condition: Column, limit: int) -> Sequence[Record]:
         rows = self.source.messages.where(F.col("topic").isNotNull() & condition)
@@ -159,40 +151,32 @@ class StoreAndArchive(LifeStore):
         self.broker_conf = live.broker_conf
 
     def moment(self, at: int | datetime | None) -> int:
-        """The time `at`; now for None."""
         return self._live.moment(at)
 
     def find_record(self, commit_log_offset: int) -> Record | NoRecord:
-        """The record at an offset of the log, or why there is none."""
         return self._store_of(commit_log_offset).find_record(commit_log_offset)
 
     def find_record_by_id(self, offset_message_id: str, any_host: bool = False) -> Record | NoRecord:
-        """The record with an offset message id, or why there is none."""
         _, offset = decode_offset_message_id(offset_message_id)
         return self._store_of(offset).find_record_by_id(offset_message_id, any_host)
 
     def find_key(self, key: str, also: Iterable[str] = ()) -> FoundMessages:
-        """The messages of the log and, before its start, of the archive that have a key."""
         live, archived = self._live.find_key(key, also), self._archived.find_key(key, also, self._start)
         records = (*archived.records, *live.records)
         return FoundMessages(records, (*archived.damage, *live.damage), archived.has_more or live.has_more)
 
     def known_topics(self) -> Iterable[str]:
-        """The topics of both."""
         return {*self._live.known_topics(), *self._archived.known_topics()}
 
     def due(self, record: Record) -> int | None:
-        """When a delayed message is due by its unit; None if the unit has expired."""
         return self._store_of(record.commit_log_offset).due(record)
 
     def messages_after(self, topic: str, queue_id: int, commit_log_offset: int) -> Iterator[Record | Cut]:
-        """The messages of a queue after an offset of the log."""
         if commit_log_offset < self._start:
             yield from self._archived.messages_after(topic, queue_id, commit_log_offset, self._start)
         yield from self._live.messages_after(topic, queue_id, max(commit_log_offset, self._start - 1))
 
     def revive_messages(self, commit_log_offset: int) -> Iterator[Record | Cut]:
-        """The messages of the timer and of revive topics after an offset of the log."""
         if commit_log_offset < self._start:
             yield from self._archived.revive_messages(commit_log_offset, self._start)
         yield from self._live.revive_messages(max(commit_log_offset, self._start - 1))
@@ -211,7 +195,6 @@ class StoreAndArchive(LifeStore):
         return self._live.missing()
 
     def expiry(self, commit_log_offset: int, conf: BrokerConf, name: str) -> MessageExpiry | None:
-        """When the segment of a message expires; None if it has expired."""
         return self._live.expiry(commit_log_offset, conf, name)
 
     def _store_of(self, commit_log_offset: int) -> LifeStore:
@@ -280,10 +263,7 @@ class ArchivedStore:
         Args:
             key_or_id: A unique key, one key of KEYS, or an offset message id.
             store: The store directory whose log was archived, if messages that have not expired come from it.
-            topic: Only messages that belong to this topic; None for all.
-            limit: The largest number of messages to tell of.
             at: The time of the question; by default now with a store, else that of the newest snapshot.
-            any_host: Whether the host of an offset message id is ignored.
         """
         looked_up = self.looked_up(store)
         return life(looked_up, key_or_id, topic, limit, at, any_host=any_host, trace_topic=trace_topic)

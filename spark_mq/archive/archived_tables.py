@@ -121,7 +121,6 @@ class ArchivedQueues(QueueSource):
 
     @property
     def problem(self) -> str | None:
-        """Why the ends of queues are not known; None if they are."""
         if CONSUME_QUEUE not in self._source.snapshot.files:
             return "the archive has no snapshot of the store with the ends of its consume queues"
         return self._source.lost_end(self._source.cover.newest_timestamp)
@@ -159,7 +158,6 @@ class ArchivedQueues(QueueSource):
         return self._messages.get((*queue, start), start)
 
     def stored(self, queue: Queue, queue_offset: int) -> int:
-        """The store time of a message in milliseconds; -1 if it is not known."""
         message = self._messages.get((*queue, queue_offset))
         return -1 if message is None else message.stored
 

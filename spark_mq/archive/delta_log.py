@@ -86,9 +86,7 @@ def changes_no_row(
 ) -> bool:
     """Whether the commits between two others change neither columns nor rows that were there.
 
-    Args:
-        reads_rows: False if rows do not matter, only columns.
-        allows_merges: Whether a merge as in `write_segments` is allowed: it changes rows of the store that it is for.
+    Without `reads_rows`, only columns matter. A merge as in `write_segments` changes rows of the store that it is for.
     """
     count = after[0] - before[0]
     found = _history(table, count + 1) if 0 < count <= _MAX_COMMITS else []

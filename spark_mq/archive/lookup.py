@@ -19,17 +19,8 @@ def query_message(spark: SparkSession, table: str, topic: str, key: str, max_num
     statistics cover the topic, a time and an offset.
 
     Args:
-        spark: A session with Delta tables.
         table: The table of messages, as in `archive`: a path or URI, or a name in the catalog.
-        topic: The topic.
-        key: The key.
-        max_num: The largest number of messages; the newest ones are returned.
-
-    Returns:
-        The rows of the messages table, in no order.
-
-    Raises:
-        OptionError: `table` is neither a path nor a name in a catalog.
+        max_num: The largest number of messages; the newest ones are returned, in no order.
 
     Example:
         >>> query_message(spark, "/lake/messages", "orders", "order-42").show()

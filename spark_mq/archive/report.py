@@ -72,30 +72,24 @@ class ArchiveReport:
             f"{self.store} archived in {self.table} as {self.cluster}/{self.broker}",
             f"  rows appended   {archived}",
             f"  log             {end}",
-            *([f"  segments        {self.segments:,}"] if self.segments else []),
-            *(
-                [f"  snapshot        {self.snapshot_files:,} files of config/ and checkpoint"]
-                if self.snapshot_files
-                else []
-            ),
-            f"  seconds         {self.seconds:.1f}{rate}",
         ]
-        if self.lost_bytes:
-            lines.append(f"  lost            {self.lost_bytes:,} bytes of the log were gone before they were archived")
-        if self.lost_messages:
-            lines.append(f"  lost            {self.lost_messages:,} archived messages are no longer in the log")
-        if self.renamed_messages:
-            lines.append(f"  renamed         {self.renamed_messages:,} messages that were archived under another name")
-        return "\n".join(lines)
+        counts = (
+            ("segments        ", self.segments, ""),
+            ("snapshot        ", self.snapshot_files, " files of config/ and checkpoint"),
+        )
+        losses = (
+            ("lost            ", self.lost_bytes, " bytes of the log were gone before they were archived"),
+            ("lost            ", self.lost_messages, " archived messages are no longer in the log"),
+            ("renamed         ", self.renamed_messages, " messages that were archived under another name"),
+        )
+        lines += [f"  {name}{count:,}{what}" for name, count, what in counts if count]
+        lines.append(f"  seconds         {self.seconds:.1f}{rate}")
+        return "\n".join([*lines, *(f"  {name}{count:,}{what}" for name, count, what in losses if count)])
 
 
 @dataclass(frozen=True)
 class BatchProgress:
-    """The last batch that contained messages.
-
-    Attributes:
-        log_end: The commit log offset of the end of the log when the batch was planned.
-    """
+    """The last batch that contained messages, and the end of the log when the batch was planned."""
 
     number: int
     rows: int

@@ -76,7 +76,6 @@ class ArchiveStreams:
     """The streams of one store. A stream without `seconds` ends after the messages that existed at its start."""
 
     def __init__(self, archive: StoreArchive, options: dict[str, str]) -> None:
-        """Create the streams; `options` are further options of the stream over the store."""
         self._archive = archive
         self._spark = archive.spark
         self._options = options
@@ -122,9 +121,7 @@ class ArchiveStreams:
     def start_keys(self, seconds: float | None = None, renamed_to: StoreIdentity | None = None) -> StreamingQuery:
         """The running stream from the messages table into the keys table.
 
-        Args:
-            renamed_to: The name that a killed run gave to keys, and to no message. If the keys are written again, the
-                rows with this name are deleted, too.
+        If the keys are written again, those are deleted, too, to which a killed run gave the name `renamed_to`.
         """
         tables, identity = self._archive.tables, self._archive.identity
         checkpoint = Checkpoint(tables, identity, KEYS_STREAM)

@@ -46,11 +46,7 @@ _LAST_CHARACTER = "\U0010ffff"
 def append_rows(
     archive: StoreArchive, table: ArchiveTable, layout: Layout, rows: Sequence[Row], once: str | None = None
 ) -> None:
-    """Append rows of a store to a table.
-
-    Args:
-        once: A name that only one append to the table may have; a second append with this name changes nothing.
-    """
+    """Append rows of a store to a table; a second append with the same name (`once`) changes nothing."""
     application = str(uuid.uuid4()) if once is None else once
     kernel = find_kernel_table(archive.spark, table, layout)
     if kernel is None:
@@ -74,7 +70,6 @@ class KernelTable:
     """A local Delta table to which files can be added."""
 
     def __init__(self, spark: SparkSession, table: ArchiveTable) -> None:
-        """Prepare the table; `is_plain` says whether it can be used."""
         self.folder = Location.resolve(table.name).path
         self._jvm = cast("Any", spark._jvm)
         self._kernel = self._jvm.io.delta.kernel
@@ -175,7 +170,6 @@ class TableFile:
     """A new file, which exists once a row was added, and is complete once it is closed."""
 
     def __init__(self, path: str, layout: Layout) -> None:
-        """Prepare the file; nothing is written yet."""
         self.rows = 0
         self._path = path
         self._layout = layout

@@ -56,7 +56,6 @@ class Archiver:
         on_batch: Callable[[BatchProgress], None],
         on_wait: Callable[[int], None],
     ) -> None:
-        """Prepare the run; `options` are further options of the stream over the store."""
         self._archive = archive
         self._stop, self._on_batch, self._on_wait = stop, on_batch, on_wait
         self._fails_on_data_loss = options["failOnDataLoss"] == "true"

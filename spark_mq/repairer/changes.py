@@ -38,11 +38,7 @@ Identity = tuple[int, ...]
 
 
 def undo_repair(store: str, *, apply: bool = True) -> tuple[str, list[Change]]:
-    """Put back what the newest repair replaced; returns the backup, which is removed, and the changes.
-
-    Args:
-        apply: Whether files are put back; else they are only named.
-    """
+    """Put back what the newest repair replaced, or only name it; returns the backup, which is removed, and changes."""
     location = Location.resolve(store)
     CommitLog.open(location)
     backup = Backup.newest(location)
@@ -64,14 +60,7 @@ class ChangeKind(StrEnum):
 
 @dataclass(frozen=True)
 class Change:
-    """One change.
-
-    Attributes:
-        kind: What happens: a file is created, replaced or moved into the backup, or a range of its bytes becomes zeros,
-            or a blank.
-        start: The first byte of the range; 0 for a whole file.
-        stop: The byte after the last one of the range; 0 for a whole file.
-    """
+    """One change of a file, or of the bytes from `start` to `stop` of one; these are 0 for a whole file."""
 
     kind: ChangeKind
     file: str
@@ -112,8 +101,7 @@ class Backup:
             # Folders that a new file needs and that do not exist
             folders = [str(one) for one in Path(change.file).parents[:-1] if not (self.store / one).exists()]
             new.append([asdict(change), _identity(Path(new_files.path, change.file)), folders])
-        data = json.dumps(new, indent=1).encode()
-        publish(Location.resolve(str(self.folder / CHANGES)), data, len(data))
+        publish(Location.resolve(str(self.folder / CHANGES)), json.dumps(new, indent=1).encode())
         for number, change in enumerate(changes):
             try:
                 self._apply(change, Path(new_files.path, change.file))

@@ -32,12 +32,7 @@ _MOST = 64 << 10
 
 @dataclass(frozen=True)
 class IndexGap:
-    """Damaged or missing files between two sound ones.
-
-    Attributes:
-        before: The sound file before them; None if there is none.
-        after: The sound file after them; None if there is none.
-    """
+    """Damaged or missing files between two sound ones, if there are any."""
 
     before: IndexFileInfo | None
     after: IndexFileInfo | None
@@ -46,11 +41,7 @@ class IndexGap:
 
 @dataclass(frozen=True)
 class PlannedGap:
-    """The files that fill a gap.
-
-    Attributes:
-        unused: Damaged files whose names no new file takes.
-    """
+    """The files that fill a gap, and the damaged ones whose names no new file takes."""
 
     files: tuple[IndexFilePlan, ...]
     unused: tuple[IndexFileInfo, ...]
@@ -63,12 +54,7 @@ class PlannedGap:
 def find_gaps(
     files: Sequence[IndexFileInfo], damaged: frozenset[str], after_loss: frozenset[str], lacks_end: bool
 ) -> Iterator[IndexGap]:
-    """The gaps of an index that have to be filled.
-
-    Args:
-        after_loss: The names of sound ones before which entries are missing.
-        lacks_end: Whether keys of messages after the last sound file have no entries.
-    """
+    """The gaps that have to be filled: also those before sound files `after_loss`, and that at the end."""
     before: IndexFileInfo | None = None
     between: list[IndexFileInfo] = []
     for file in files:

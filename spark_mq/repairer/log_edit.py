@@ -31,13 +31,7 @@ from spark_mq.store.store_lock import store_lock
 
 @dataclass(frozen=True)
 class LogEdit:
-    """What was taken out of a log, or would be.
-
-    Attributes:
-        start: The commit log offset of the first byte.
-        stop: The commit log offset after the last one.
-        backup: The folder with the bytes; None for a plan.
-    """
+    """The commit log offsets that were taken out of a log, or would be, and the folder with their bytes."""
 
     store: str
     start: int
@@ -61,11 +55,7 @@ def cut_log(store: str, offset: int, *, apply: bool = False) -> LogEdit:
 
 
 def blank_range(store: str, start: int, stop: int, *, apply: bool = False) -> LogEdit:
-    """Make a range of a segment a blank; without `apply`, only plan it.
-
-    Args:
-        stop: The commit log offset after the last byte: a record starts there, or it is the end of the segment.
-    """
+    """Make a range of a segment, which ends before a record or at its end, a blank; without `apply`, only plan it."""
     return _edit(store, apply, lambda location: _blank(location, start, stop))
 
 

@@ -36,12 +36,10 @@ _INTEGER_KEY = re.compile(r'([{,])"(-?[0-9]+)":')
 
 @dataclass(frozen=True)
 class NewFiles:
-    """What is needed to make the new files.
+    """What is needed to make the new files in `folder`, under their paths in the store.
 
-    Attributes:
-        folder: The folder that gets the files, under their paths in the store.
-        ends: The next queue offset of the queues whose offsets in `config/` are corrected.
-        copies_segments: Whether a segment with bytes to be cleared is copied; else it is changed later.
+    `ends` has the next queue offsets of the queues whose offsets in `config/` are corrected. If `copies_segments` is
+    false, a segment with bytes to be cleared is changed later.
     """
 
     store: Location
@@ -64,11 +62,9 @@ class NewFiles:
                     continue
                 publish(self.folder / CHECKPOINT, content, CHECKPOINT_SIZE)
             elif action.treatment == Treatment.CONFIG:
-                content = (self.store / f"{file}.bak").read_bytes()
-                publish(self.folder / file, content, len(content))
+                publish(self.folder / file, (self.store / f"{file}.bak").read_bytes())
             elif action.treatment == Treatment.OFFSETS:
-                content = _corrected_offsets(self.store, file, self.ends)
-                publish(self.folder / file, content, len(content))
+                publish(self.folder / file, _corrected_offsets(self.store, file, self.ends))
             elif action.change.kind == ChangeKind.CLEAR and self.copies_segments:
                 _copy_cleared(self.store / file, self.folder / file, action.change)
             if file not in unchanged:
@@ -135,10 +131,7 @@ def _clamped_checkpoint(checkpoint: Checkpoint, log: StagedLog, end: int, index_
     """A checkpoint without times and offsets that are later than the store; what is not too late stays.
 
     A recovery starts at a segment that is older than these times. So a time that cannot be right becomes that of the
-    last message, or of the last index file.
-
-    Args:
-        index_end: The end timestamp of the last index file, in milliseconds.
+    last message, or of the last index file (`index_end`).
     """
 
     def clamped(value: int, limit: int, otherwise: int) -> int:
@@ -156,11 +149,7 @@ def _clamped_checkpoint(checkpoint: Checkpoint, log: StagedLog, end: int, index_
 
 
 def _corrected_offsets(store: Location, file: str, ends: Mapping[Queue, int]) -> bytes:
-    """`consumerOffset.json` or `delayOffset.json`, with each offset after the end of its queue set to that end.
-
-    Args:
-        ends: The next queue offset of the queues whose offsets are corrected.
-    """
+    """`consumerOffset.json` or `delayOffset.json`, with each offset after the end of its queue set to that end."""
     content: Any = parse_fastjson((store / file).read_bytes().decode("utf-8"))
     table = content["offsetTable"]
 

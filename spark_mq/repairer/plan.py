@@ -48,11 +48,7 @@ _DOUBTS = {
 
 @dataclass(frozen=True)
 class RepairRequest:
-    """What to repair, and where to; see `spark_mq.repair` for the arguments.
-
-    Attributes:
-        output: The folder that gets the new files; None for the store itself.
-    """
+    """What to repair, and where to; see `spark_mq.repair` for the arguments."""
 
     check: VerifyRequest
     output: Location | None = None
@@ -82,11 +78,7 @@ class RepairRequest:
 
 @dataclass(frozen=True)
 class DamagedFile:
-    """One file of a store with findings that have the same treatment.
-
-    Attributes:
-        last_position: The last byte at which there is a finding; -1 if none has a position.
-    """
+    """One file with findings of one treatment, and the last byte with a finding; -1 if none has a position."""
 
     file: str
     codes: Codes
@@ -123,12 +115,8 @@ class Damage:
         if not tables:
             return cls([])
         table = pa.concat_tables(tables).group_by(keys).aggregate([("count_all", "sum"), ("position_max", "max")])
-        columns = [
-            table["code"],
-            table["file"].fill_null(""),
-            table["count_all_sum"],
-            table["position_max_max"].fill_null(-1),
-        ]
+        files, last = table["file"].fill_null(""), table["position_max_max"].fill_null(-1)
+        columns = (table["code"], files, table["count_all_sum"], last)
         return cls(sorted(zip(*map(pa.ChunkedArray.to_pylist, columns), strict=True)))
 
     def has(self, code: str) -> bool:
@@ -148,11 +136,7 @@ class Damage:
 
 @dataclass(frozen=True)
 class Action:
-    """What a repair does to one file.
-
-    Attributes:
-        codes: The codes of the findings that are the reason.
-    """
+    """What a repair does to one file, and the codes of the findings that are the reason."""
 
     change: Change
     codes: Codes
@@ -170,11 +154,7 @@ class Left:
 
 @dataclass
 class RepairPlan:
-    """The plan of a repair.
-
-    Attributes:
-        assumed: Settings of the new files that nothing in the store tells.
-    """
+    """The plan of a repair; `assumed` are settings of the new files that nothing in the store tells."""
 
     actions: list[Action] = field(default_factory=list)
     left: list[Left] = field(default_factory=list)

@@ -100,11 +100,7 @@ def repair(
 def run_repair(
     spark: SparkSession, request: RepairRequest, progress: Callable[[StageProgress], None] | None = None
 ) -> RepairReport:
-    """Repair what a request says; returns the report, and raises the errors, of `repair`.
-
-    Args:
-        progress: Is called when a stage begins, when it ends, and about once a second between.
-    """
+    """Repair what a request says; returns the report, and raises the errors, of `repair`."""
     started = time.monotonic()
     work = work_folder(request.check.scratch)
     stages = Progress(work / "progress", progress)
@@ -117,12 +113,7 @@ def run_repair(
 
 
 def repair_store(request: RepairRequest, work: Location, runner: Callable[[Location], TaskRunner]) -> RepairReport:
-    """Check and repair a store.
-
-    Args:
-        work: A folder for what the check stages, which exists and is empty.
-        runner: Gives the place where tasks run, for a folder into which they write.
-    """
+    """Check and repair a store; `work` is an empty folder, and `runner` runs tasks that write into a folder."""
     with store_lock(request.check.store) if request.is_in_place else nullcontext():
         checked = check_store(request.check, work, runner(work), has_lock=request.is_in_place)
         damage = Damage.of(read_findings(checked.files, ["code", "file", "position"]))

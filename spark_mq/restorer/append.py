@@ -76,10 +76,7 @@ _TEXT = (
 
 @dataclass(frozen=True)
 class NewFile:
-    """A new file: its path in the store, its bytes, and the time of its last change in nanoseconds.
-
-    A rename keeps all of these, so they tell a new file from an old one.
-    """
+    """A new file: its path in the store, its bytes, and the time of its last change (ns). A rename keeps all three."""
 
     path: str
     size: int
@@ -154,10 +151,9 @@ def commit_append(
         _sync(paths)
         _sync({parent for path in paths for parent in path.parents if parent.is_relative_to(folder)})
         _sync([folder.parent, folder.parent.parent])
-        content = json.dumps(asdict(commit)).encode()
-        publish(Location.resolve(str(folder / COMMIT)), content, len(content))
+        publish(Location.resolve(str(folder / COMMIT)), json.dumps(asdict(commit)).encode())
         staged_marker = folder / APPEND_UNFINISHED
-        publish(Location.resolve(str(staged_marker)), _TEXT.encode(), len(_TEXT))
+        publish(Location.resolve(str(staged_marker)), _TEXT.encode())
         os.rename(staged_marker, _marker(store))
     except OSError as error:
         if is_full(error):
@@ -245,11 +241,8 @@ def _put_in_place(store: Location, folder: Path, commit: Commit) -> None:
         marker.unlink()
         sync_folder(str(marker.parent))
     except OSError as error:
-        raise _storage_error(
-            str(error.filename or root),
-            "cannot be changed. The append is decided, and has to be finished: run it again",
-            error,
-        ) from error
+        what = "cannot be changed. The append is decided, and has to be finished: run it again"
+        raise _storage_error(str(error.filename or root), what, error) from error
 
 
 def _remove(folder: Path) -> None:
@@ -346,11 +339,9 @@ class Append:
         about: Mapping[str, Any],
         then: Callable[[], None] = lambda: None,
     ) -> None:
-        """Put everything in place, all or nothing. Afterwards the append's folder is gone.
+        """Put everything in place, with new files (`config`), all or nothing. Then the append's folder is gone.
 
-        Args:
-            config: New content of files of the store, by path, such as `config/topics.json`. As with a broker, the
-                previous content of a file of `config/` stays as `.bak` (`MixAll.string2File`@5.3.3).
+        The previous content of a file of `config/` stays as `.bak`, as with a broker (`MixAll.string2File`@5.3.3).
         """
         root = self.target.store
         for path, content in config.items():
@@ -359,8 +350,8 @@ class Append:
             if previous == content:
                 continue
             if previous is not None and path.startswith(f"{CONFIG}/"):
-                publish(self.folder / f"{path}.bak", previous, len(previous))
-            publish(self.folder / path, content, len(content))
+                publish(self.folder / f"{path}.bak", previous)
+            publish(self.folder / path, content)
         removed = [file.path.removeprefix(f"{root.path}/") for file in extension.queues.stale_files]
         commit_append(root, removed, about, then)
 

@@ -50,7 +50,6 @@ class AppendTarget:
     """
 
     def __init__(self, store: Location, conf: BrokerConf) -> None:
-        """Read and check the end of the log, of the queues and of the index."""
         check_appendable(store)
         self.store, self.conf = store, conf
         log = CommitLog.open(store)

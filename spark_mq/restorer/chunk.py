@@ -78,12 +78,9 @@ class QueueCount:
 class Chunk:
     """One staged chunk.
 
-    Attributes:
-        segments: For each segment that has records of the chunk, in order: its first offset, the first row that is in
-            it, and the store time of that row. Empty if offsets are new.
-        store_hosts: The store hosts that the messages had in their source, as text; of more than two, two.
-        digest: A digest of the rows that became the records, which does not depend on when they were staged.
-        dispatched_queues: The number of queues that the messages name besides their own.
+    `segments` has, for each segment in order, its first offset, the first row that is in it, and the store time of that
+    row; it is empty if offsets are new. `store_hosts` has at most two of the hosts that the messages had. `digest` is
+    one of the rows, not of the time of staging. Messages name `dispatched_queues` besides their own.
     """
 
     partition: int

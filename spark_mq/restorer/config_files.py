@@ -73,12 +73,7 @@ class Treatment(StrEnum):
 
 @dataclass(frozen=True)
 class FileRule:
-    """What becomes of a file, or of a folder, whose path ends with a slash.
-
-    Attributes:
-        treatments: What becomes of it in a whole copy, a partial one, and a renumbered one.
-        reason: Why, and what a broker does without the file.
-    """
+    """What becomes of a file, or of a folder, whose path ends with a slash; `treatments` are in order of `CopyType`."""
 
     path: str
     treatments: tuple[Treatment, Treatment, Treatment]

@@ -82,13 +82,10 @@ def empty_queue_file(next_offset: int, file_size: int) -> tuple[str, bytes]:
 def write_empty_queues(
     folder: Location, next_offsets: Mapping[Queue, int], file_size: int, log_start: int, modified_millis: int
 ) -> tuple[list[Queue], list[Queue]]:
-    """Write the files of queues that have no message, into the folder `consumequeue` of the new store.
+    """Write the files of queues that have no message; returns the queues that were written, and those left out.
 
-    A queue whose next offset is 0 is no queue yet.
-
-    Returns:
-        The queues that were written, and those that were left out: the log begins at 0, or a name or an offset is not
-        valid. The next message of these gets offset 0 again.
+    A queue is left out if the log begins at 0, or if its name or offset is not valid: its next message gets offset 0
+    again. A queue whose next offset is 0 is no queue yet.
     """
     written, left_out = list[Queue](), list[Queue]()
     for (topic, queue_id), next_offset in sorted(next_offsets.items()):
@@ -151,10 +148,7 @@ def _write_empty_queues(job: StoreJob, store: Location, log: NewLog) -> tuple[di
 
 
 def _translation(job: StoreJob, next_offsets: Mapping[Queue, int], offset_map: OffsetMap | None) -> Translate:
-    """How offsets of consumers become offsets in the new store.
-
-    An offset 0 is always right: a queue that does not exist begins there.
-    """
+    """How offsets of consumers become offsets in the new store. A queue that does not exist begins at 0."""
     if job.copy_type == CopyType.WHOLE:
         return lambda topic, queue_id, offset: offset
     if job.copy_type == CopyType.PARTIAL:
@@ -206,7 +200,7 @@ def _write_config(job: StoreJob, store: Location, log: NewLog, translate: Transl
             "that were delivered before (--only-delivered leaves them out)"
         )
     for path, content in new.items():
-        publish(store / path, content, len(content))
+        publish(store / path, content)
     for path in source.databases:
         rule = rule_of(f"{path}/")
         notes.append(f"{path} is left out: {'it is not known' if rule is None else rule.reason}")
@@ -225,8 +219,7 @@ def _copy_other_files(source: Location, store: Location, copy_type: CopyType) ->
             files = (source / name).files_below()
             names = [f"{name}/{file}" for file in files] or [name] * (source / name).is_file
             for file in names:
-                content = (source / file).read_bytes()
-                publish(store / file, content, len(content))
+                publish(store / file, (source / file).read_bytes())
         elif (source / name).is_directory:
             shutil.copytree((source / name).path, (store / name).path)
         elif (source / name).is_file:

@@ -110,8 +110,7 @@ def _exchange(one: str, other: str) -> bool:
 
 def copy_in_place(made: Location, store: Location) -> None:
     """Copy a complete store to its final name, also over what a killed restore left there."""
-    note = f"a restore copies {made.name}/ to here\n".encode()
-    publish(store / _MARK, note, len(note))
+    publish(store / _MARK, f"a restore copies {made.name}/ to here\n".encode())
     try:
         _remove_files(store)
         sizes = made.files_below()
@@ -241,11 +240,9 @@ def _derive(job: StoreJob, store: Location) -> RebuildReport:
 def restore_index_names(store: Location, names: Mapping[int, str]) -> int:
     """The number of index files that were renamed: they get the names that they had in the source.
 
-    A broker names an index file after the moment at which it makes it, which no message shows. A rebuild takes the
-    store time of the first message. A file that begins with the same message as one of the source gets that name.
-
-    Brokers read index files in the order of their names. If the names of the source would give another order, because
-    only some of the files have one, no file is renamed.
+    A broker names an index file after the moment at which it makes it, which no message shows. A file that begins with
+    the same message as one of the source gets that name. If brokers, which read the files in the order of their names,
+    would have another order then, because only some of the files have a name, no file is renamed.
     """
     files = index_files(store)
     known = [names.get(file.stored_header().begin_commit_log_offset, file.name) for file in files]

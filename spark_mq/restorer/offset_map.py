@@ -67,9 +67,7 @@ QueueOffset = tuple[str, int, int]
 class OffsetMap:
     """The folder of the table, and what its rows need. Tasks get a copy.
 
-    Attributes:
-        old_topics: The old name of each topic that has another new name. None if it is not the only one that gets the
-            new name.
+    `old_topics` has the old names of renamed topics by the new ones; None if several topics get one name.
     """
 
     folder: Location
@@ -175,9 +173,7 @@ def find_new_offsets(batches: Iterable[pa.RecordBatch], wanted: Collection[Queue
     whose old offset is at least the consumer's. If there is none, it continues after the last message that its old
     queue had. So no message is missed, also if two queues become one, or if their order changes. Offsets in the queue
     of half messages stay (`HALF_TOPIC`).
-
-    Returns:
-        The new offsets. An offset in a queue without a row is left out.
+    An offset in a queue without a row is left out.
     """
     by_queue: dict[Queue, list[int]] = {}
     for topic, queue_id, offset in sorted(wanted):

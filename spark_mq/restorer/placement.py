@@ -45,11 +45,9 @@ class Piece:
 
 @dataclass(frozen=True)
 class SegmentPlan:
-    """What a segment contains.
+    """What a segment contains: before `start`, the content of an older file.
 
-    Attributes:
-        start: The commit log offset before which the file has the content of another one; `base` if it has none.
-        store_timestamp: The store time of left-out records if the segment has no message, in milliseconds.
+    Without a message, left-out records get `store_timestamp`, in milliseconds.
     """
 
     base: int
@@ -62,11 +60,7 @@ class SegmentPlan:
 
 @dataclass(frozen=True)
 class LogPlan:
-    """The new log, or the new part of a log.
-
-    Attributes:
-        lacks_messages: Whether a queue has offsets without a message between those of its messages.
-    """
+    """The new log, or its new part; `lacks_messages` if a queue has offsets without a message between others."""
 
     segments: tuple[SegmentPlan, ...]
     messages: Mapping[Queue, int]
@@ -139,11 +133,7 @@ def with_leading_segments(plan: LogPlan) -> LogPlan:
 
 
 def place_as_before(chunks: Iterable[Chunk], segment_size: int, log_end: int | None = None) -> LogPlan:
-    """The log in which every record has the offset that it had.
-
-    Args:
-        log_end: Where the log of the source ended. If it ended with a blank, so does the new one.
-    """
+    """The log in which every record has the offset that it had; with a blank at its end if `log_end` shows one."""
     pieces: dict[int, list[Piece]] = defaultdict(list)
     times: dict[int, int] = {}
     firsts: dict[Queue, int] = {}

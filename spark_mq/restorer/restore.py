@@ -158,8 +158,8 @@ def run_restore(
 class LeftOut:
     """Topics whose messages are left out: some names, and all that begin with a prefix.
 
-    With new offsets, these are left-out records of an earlier restore, and what pop consumption wrote down: messages
-    that name others by their queue offsets.
+    With new offsets, these are left-out records of an earlier restore, and the notes of pop consumption, which name
+    others by their queue offsets.
     """
 
     topics: tuple[str, ...] = ()

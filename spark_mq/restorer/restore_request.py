@@ -188,10 +188,7 @@ class RestoreRequest:
             )
 
     def check_source(self, text: str, names: Mapping[str, str | None]) -> None:
-        """Raise `OptionError` if the source does not fit, or if the job would change it; it is not opened.
-
-        `names` are `cluster`, `broker` and `store_name` of the store in an archive.
-        """
+        """Raise `OptionError` if the source does not fit, or if the job would change it; it is not opened."""
         given = [name for name, value in names.items() if value is not None]
         if given and is_store(text):
             option = f"--{given[0].replace('_', '-')}"

@@ -57,9 +57,8 @@ WRITTEN_SCHEMA = pa.schema(
 class SegmentTask:
     """As a task: numbers of segments in, their rows (`WRITTEN_SCHEMA`) out.
 
-    Attributes:
-        blanks: The blanks that have more than zeros after their first eight bytes, by commit log offset.
-        previous: The file with the bytes before `SegmentPlan.start`, for a log that is continued; else None.
+    `blanks` are those of `Source`. A log that is continued has a file `previous`, with the bytes before
+    `SegmentPlan.start`, and no store time before `earliest`.
     """
 
     plans: TaskItems[SegmentPlan]
@@ -129,7 +128,6 @@ class _PieceRows:
 
     @classmethod
     def of(cls, piece: Piece, earliest: int | None) -> _PieceRows:
-        """The rows of a piece."""
         of_chunk, own = piece.chunk.rows(), slice(piece.first_row, piece.stop_row)
         rows = of_chunk.take(np.arange(piece.first_row, piece.stop_row))
         starts = of_chunk.starts[piece.first_row : piece.stop_row + 1]
@@ -165,7 +163,6 @@ class _Places:
 
     @classmethod
     def of(cls, plan: SegmentPlan, pieces: Sequence[_PieceRows]) -> _Places:
-        """The places of the records of all pieces."""
         if not pieces:
             nothing = np.zeros(0, np.int64)
             return cls(plan.start, nothing, nothing, nothing)
@@ -192,7 +189,6 @@ class _Places:
 
     @property
     def end(self) -> int:
-        """The commit log offset after the last record."""
         return int(self.ends[-1]) if self.ends.size else self.start
 
     @property

@@ -161,9 +161,7 @@ class SourceColumns:
 
     def millis(self, name: str, first: int, last: int) -> tuple[Int64s, Flags]:
         """The times of column `NAME_millis`, or of TIMESTAMP column `name` where that is NULL.
-
-        Returns:
-            Milliseconds since the epoch, rounded down, and in which rows there is a time. Other rows have 0.
+        They are rounded down; the second array says in which rows there is a time. Other rows have 0.
         """
         exact = f"{name}_millis"
         given = self.is_given(exact)
