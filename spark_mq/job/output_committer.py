@@ -269,7 +269,7 @@ class OutputCommitter:
             if not is_kept:
                 remove_folder(tree)
                 continue
-            backup = backup or _unused(self.output, f"{BACKUP}{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
+            backup = backup or unused(self.output, f"{BACKUP}{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
             rename(tree, backup / name)
             if self.output.is_local:
                 sync_folder(self.output.path)
@@ -311,7 +311,7 @@ class OutputCommitter:
         self._remove_all()
 
 
-def _unused(folder: Location, name: str) -> Location:
+def unused(folder: Location, name: str) -> Location:
     """What does not exist yet in a folder: the name, or the name with a number."""
     choices = (folder / (name if number == 1 else f"{name}-{number}") for number in count(1))
     return next(choice for choice in choices if choice.info().type == fs.FileType.NotFound)

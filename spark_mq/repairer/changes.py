@@ -17,7 +17,6 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +26,7 @@ from spark_mq.format.record import BLANK_SIZE, encode_blank
 from spark_mq.io.local import sync_folder
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish, published
-from spark_mq.job.output_committer import BACKUP, WORK_FOLDER
+from spark_mq.job.output_committer import BACKUP, WORK_FOLDER, unused
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.store_lock import store_lock
 
@@ -78,12 +77,9 @@ class Backup:
     @classmethod
     def create(cls, store: Location) -> Backup:
         """A new folder `.spark_mq/backup-TIME` of a local store."""
-        parent = Path(store.path, WORK_FOLDER)
-        name = f"{BACKUP}{datetime.now(UTC):%Y%m%dT%H%M%S.%f}Z"
-        names = (name if number == 1 else f"{name}-{number}" for number in count(1))
-        folder = next(parent / name for name in names if not (parent / name).exists())
+        folder = Path(unused(store / WORK_FOLDER, f"{BACKUP}{datetime.now(UTC):%Y%m%dT%H%M%S.%f}Z").path)
         folder.mkdir(parents=True)
-        sync_folder(str(parent))
+        sync_folder(str(folder.parent))
         return cls(Path(store.path), folder)
 
     @classmethod

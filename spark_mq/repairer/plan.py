@@ -95,11 +95,9 @@ class DamagedFile:
 
 @dataclass(frozen=True)
 class Damage:
-    """The findings of a check by code and file; few, however many findings there are.
+    """The findings of a check: code, file, number, and the last byte with one, in order of code and file.
 
-    Attributes:
-        counts: The code, the file and the number of findings, and the last byte at which there is one, in order of code
-            and file. The file of a finding without one is empty text; the byte is -1 if none has a position.
+    The file of a finding without one is empty text; the byte is -1 if none has a position.
     """
 
     counts: list[tuple[str, str, int, int]]

@@ -120,16 +120,6 @@ def append_folder(store: Location) -> Location:
     return store / WORK_FOLDER / APPEND
 
 
-def begin_append(store: Location) -> Location:
-    """Create the folder of an append, empty; returns it. What an interrupted append left must be finished before."""
-    folder = append_folder(store)
-    try:
-        os.makedirs(folder.path)
-    except OSError as error:
-        raise _storage_error(folder.path, "cannot be created", error) from error
-    return folder
-
-
 def discard_append(store: Location) -> None:
     """Remove the folder of an append that is not decided; the store is as it was."""
     folder = Path(append_folder(store).path)
@@ -363,8 +353,11 @@ def appending(store: Location, conf: BrokerConf) -> Iterator[Append]:
     An append that was interrupted is finished first.
     """
     with locked_store(store) as interrupted:
-        target = AppendTarget(store, conf)
-        folder = begin_append(store)
+        target, folder = AppendTarget(store, conf), append_folder(store)
+        try:
+            os.makedirs(folder.path)
+        except OSError as error:
+            raise _storage_error(folder.path, "cannot be created", error) from error
         try:
             yield Append(target, folder, interrupted)
         except JOB_ERRORS as error:

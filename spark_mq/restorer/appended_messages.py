@@ -39,11 +39,7 @@ _AGAIN = "to have them twice, give the append an id of its own (--append-id, opt
 
 @dataclass(frozen=True)
 class Appended:
-    """An append that is in a store.
-
-    Attributes:
-        state: The part of its source that it read, or a digest of its rows.
-    """
+    """An append that is in a store; `state` is the part of its source that it read, or a digest of its rows."""
 
     identity: str | None
     state: str
@@ -113,8 +109,7 @@ def _digest(chunks: Iterable[Chunk]) -> str:
 def append_messages(job: StoreJob, stage: Stage) -> RestoreReport:
     """Append the messages of a request to its store, all or nothing, and report.
 
-    If the store has the same append already, nothing is appended twice (`append_ledger`). An append that was
-    interrupted while its files were put in place is finished.
+    If the store has the same append already, nothing is appended twice. An interrupted append is finished.
     """
     started = time.monotonic()
     with appending(job.request.store, job.request.broker_conf) as append:

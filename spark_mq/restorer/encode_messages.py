@@ -257,7 +257,7 @@ def encode_messages(
     | value | comes from |
     | --- | --- |
     | properties | `properties_bytes`; else `properties`, and `tags`, `keys`, `unique_key` if the map lacks them |
-    | unique key | made if a row that was in no store has none, nor `properties_bytes`; see `unique_keys` |
+    | unique key | made if a row that was in no store has none, nor `properties_bytes`; see `make_unique_keys` |
     | body | `stored_body` or `encoded_body`; else `body`, of which the bits of compression are cleared |
     | body CRC | `body_crc` if the stored body, or a faithful message, is written; else computed |
     | times | `*_timestamp_millis`; else `*_timestamp`; else the store time, which is by default `rules.now` |

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
-from itertools import count
 from typing import Any, Final
 
 from spark_mq.errors import InvalidMessageError, StorageError
@@ -30,7 +29,7 @@ from spark_mq.indexer.report import RebuildReport
 from spark_mq.io.local import sync_folder
 from spark_mq.io.location import Location
 from spark_mq.io.publish import discard_folder, publish
-from spark_mq.job.output_committer import output_lock
+from spark_mq.job.output_committer import output_lock, unused
 from spark_mq.job.progress import Progress
 from spark_mq.job.task_errors import reason_of
 from spark_mq.restorer.chunk import Chunk
@@ -74,9 +73,7 @@ def put_in_place(made: Location, store: Location, replaces: bool = False) -> str
             sync_folder(store.parent.path)
             return None
         with store_lock(store, or_else=None):
-            name = f"{store.path}{BACKUP}{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
-            names = (name if number == 1 else f"{name}-{number}" for number in count(1))
-            backup = next(path for path in names if not os.path.lexists(path))
+            backup = unused(store.parent, f"{store.name}{BACKUP}{datetime.now(UTC):%Y%m%dT%H%M%SZ}").path
             os.rename(made.path, backup)
             try:
                 is_exchanged = _exchange(backup, store.path)

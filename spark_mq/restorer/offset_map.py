@@ -172,8 +172,7 @@ def find_new_offsets(batches: Iterable[pa.RecordBatch], wanted: Collection[Queue
     A consumer continues at the first kept message that it has not consumed: the smallest new offset of the messages
     whose old offset is at least the consumer's. If there is none, it continues after the last message that its old
     queue had. So no message is missed, also if two queues become one, or if their order changes. Offsets in the queue
-    of half messages stay (`HALF_TOPIC`).
-    An offset in a queue without a row is left out.
+    of half messages stay (`HALF_TOPIC`). An offset in a queue without a row is left out.
     """
     by_queue: dict[Queue, list[int]] = {}
     for topic, queue_id, offset in sorted(wanted):
