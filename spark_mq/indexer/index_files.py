@@ -79,27 +79,24 @@ def pending_entries(splits: Sequence[SplitRow], folder: Location, end: IndexEnd 
     are pending. If the log starts after the end, all entries are pending.
     """
     ranges = [split.staged_entries(folder).all() for split in splits]
-    if end is None or end.commit_log_offset < splits[0].start:
-        return _pending(ranges, splits)
-    offset = end.commit_log_offset
-    number = next((n for n, split in enumerate(splits) if offset < split.segment + split.split_stop), len(splits))
-    if number == len(splits):
-        return _pending([], [], _contradiction(end, "the log ends before it"))
-    staged = ranges[number].staged
-    first, stop = staged.count_before(offset), staged.count_before(offset + 1)
-    keys = [key for batch in EntryRange(staged, first, stop - first).read() for key in batch.key_hashes.tolist()]
-    known = end.keys_in(keys)
-    start = first + known if known else stop
-    rest = [EntryRange(staged, start, staged.count - start), *ranges[number + 1 :]]
-    if end.key_hashes and not known:
-        contradiction = _contradiction(end, "the log has no message there with such keys")
-        return _pending(rest, splits[number:], contradiction)
-    return _pending(rest, splits[number:])
-
-
-def _pending(ranges: Sequence[EntryRange], splits: Sequence[SplitRow], *contradictions: CorruptRange) -> PendingEntries:
+    contradictions: list[CorruptRange] = []
+    if end is not None and end.commit_log_offset >= splits[0].start:
+        offset = end.commit_log_offset
+        number = next((n for n, split in enumerate(splits) if offset < split.segment + split.split_stop), len(splits))
+        splits, ranges = splits[number:], ranges[number:]
+        if not splits:
+            contradictions.append(_contradiction(end, "the log ends before it"))
+        else:
+            staged = ranges[0].staged
+            first, stop = staged.count_before(offset), staged.count_before(offset + 1)
+            batches = EntryRange(staged, first, stop - first).read()
+            known = end.keys_in([key for batch in batches for key in batch.key_hashes.tolist()])
+            start = first + known if known else stop
+            ranges[0] = EntryRange(staged, start, staged.count - start)
+            if end.key_hashes and not known:
+                contradictions.append(_contradiction(end, "the log has no message there with such keys"))
     trailing_messages = np.array([split.trailing_messages for split in splits], np.int64)
-    return PendingEntries(tuple(ranges), trailing_messages, contradictions)
+    return PendingEntries(tuple(ranges), trailing_messages, tuple(contradictions))
 
 
 def _contradiction(end: IndexEnd, what: str) -> CorruptRange:

@@ -109,7 +109,8 @@ def write_queues(context: JobContext, plan: RebuildPlan, existing: ExistingQueue
     committer, file_size = context.committer, plan.settings.queue_file_size
     runs = staged_runs(context.tasks, staged.units)
     queues = runs.queues()
-    queue_plan = plan_queues(plan, existing, queues, staged.end_of_trees)
+    log_end = staged.start if staged.follows_trees else staged.end
+    queue_plan = plan_queues(plan, existing, queues, log_end)
     next_offsets, file_ranges = queue_plan.next_offsets, queue_plan.file_ranges
     if not next_offsets and not existing.of_store and not existing.continued:
         _refuse_unknown_topic(plan, queues)
@@ -158,7 +159,6 @@ def write_queues(context: JobContext, plan: RebuildPlan, existing: ExistingQueue
 
 
 def _refuse_unknown_topic(plan: RebuildPlan, queues: Sequence[StagedQueue]) -> None:
-    """Raise `OptionError` if a topic or queue is selected: the log has no message of it, and the store no file."""
     topic, queue_id = plan.selection.topic, plan.selection.queue_id
     if topic is None:
         return

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, fields
 from functools import partial
-from itertools import pairwise
+from itertools import chain, groupby, pairwise
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -42,17 +42,6 @@ _TOTALS = (("queue_min", "min"), ("queue_max", "max"), ("staged_units", "sum"), 
 
 _FILE = ["topic", "queue_id", "file_number"]
 _ORDER = ("topic", "queue_id", "file_number", "commit_log_offset")
-_WRITER_SCHEMA = pa.schema(
-    [
-        ("task", pa.int32()),
-        *((name, RUN_SCHEMA.field(name).type) for name in (*_ORDER, "first_queue_offset", "last_store_timestamp")),
-        ("units", pa.binary()),
-        ("queue_min", pa.int64()),
-        ("queue_max", pa.int64()),
-        ("existing_end", pa.int64()),
-    ]
-)
-"""What a task of `spread` gets, and the number of the task."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +58,20 @@ class Run:
     queue_min: int
     queue_max: int
     existing_end: int
+
+
+_OTHER_TYPES = {"topic": pa.string(), "queue_id": pa.int32(), "units": pa.binary()}
+_COLUMNS = pa.schema([(field.name, _OTHER_TYPES.get(field.name, pa.int64())) for field in fields(Run)])
+_WITH_TASK = pa.schema([("task", pa.int32()), *_COLUMNS])
+"""The columns of `Run`, and the number of the task that gets it."""
+
+
+def by_file(runs: Iterable[Run]) -> Iterator[tuple[Run, Iterator[Run]]]:
+    """The runs of each file, and the first one of them; they are sorted by file and then by commit log offset."""
+    for _, group in groupby(runs, lambda run: (run.topic, run.queue_id, run.file_number)):
+        of_file = iter(group)
+        first = next(of_file)
+        yield first, chain([first], of_file)
 
 
 @dataclass(frozen=True)
@@ -143,8 +146,8 @@ def _by_queue(files: pa.Table) -> dict[Queue, frozenset[int]]:
 
 
 def _with_units(runs: pa.Table, units: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
-    columns = [pa.array(units, pa.binary()) if name == "units" else runs[name] for name in _WRITER_SCHEMA.names]
-    yield from pa.table(columns, schema=_WRITER_SCHEMA).to_batches()
+    columns = [pa.array(units, pa.binary()) if name == "units" else runs[name] for name in _WITH_TASK.names]
+    yield from pa.table(columns, schema=_WITH_TASK).to_batches()
 
 
 @dataclass(frozen=True)
@@ -176,7 +179,7 @@ class LocalRuns:
     def spread(self, assignment: Assignment, task: ArrowTask) -> pa.Table:
         """Let tasks have the runs of the assigned queues; returns the rows of the tasks (`RESULTS`).
 
-        A task gets its runs sorted by queue file and then by commit log offset (`_WRITER_SCHEMA`).
+        A task gets its runs sorted by queue file and then by commit log offset (`_WITH_TASK`).
         """
         runs = assignment.of(self.runs).sort_by([(name, "ascending") for name in ("task", *_ORDER)])
         bounds = np.searchsorted(runs["task"].to_numpy(), np.arange(assignment.tasks + 1)).tolist()
@@ -240,10 +243,9 @@ class _RunsInSpark:
         from spark_mq._compat import repartition_by_id
 
         read = _ReadRuns(TaskItems.of(self.splits), assignment)
-        runs = self.tasks.of_numbers(len(self.splits), read, _WRITER_SCHEMA)
+        runs = self.tasks.of_numbers(len(self.splits), read, _WITH_TASK)
         runs = repartition_by_id(runs, assignment.tasks, F.col("task")).sortWithinPartitions(*_ORDER).drop("task")
-        columns = _WRITER_SCHEMA.remove(_WRITER_SCHEMA.get_field_index("task"))
-        return self.tasks.of_rows(runs, columns, task, RESULTS).toArrow()
+        return self.tasks.of_rows(runs, _COLUMNS, task, RESULTS).toArrow()
 
 
 Runs = LocalRuns | _RunsInSpark
@@ -267,8 +269,7 @@ class _OfRuns:
     done: Location | None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        names = [field.name for field in fields(Run)]
-        columns = ((batch.column(name).to_pylist() for name in names) for batch in batches)
+        columns = ((batch.column(name).to_pylist() for name in _COLUMNS.names) for batch in batches)
         yield from pickled(self.work(run for values in columns for run in map(Run, *values)))
         if self.done is not None:
             mark_done(self.done, uuid.uuid4().hex)
@@ -288,7 +289,7 @@ class _FindInRuns:
 
 @dataclass(frozen=True)
 class _ReadRuns:
-    """As a task: numbers of splits in, their runs with units out (`_WRITER_SCHEMA`)."""
+    """As a task: numbers of splits in, their runs with units out (`_WITH_TASK`)."""
 
     splits: TaskItems[StagedUnits]
     assignment: Assignment

@@ -16,8 +16,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
-from itertools import chain, groupby
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -32,7 +31,7 @@ from spark_mq.format.consume_queue import (
 )
 from spark_mq.format.consume_queue_ext import ExtLayout
 from spark_mq.indexer.ext_settings import ExtSettings
-from spark_mq.indexer.queue_runs import Run
+from spark_mq.indexer.queue_runs import Run, by_file
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
@@ -44,36 +43,32 @@ MAX_MISSING_RANGES = 32
 _FILES_AT_ONCE = 4
 """The number of files that a task flushes to the disk at the same time."""
 
-NEW = "NEW"
+NEW, UNTOUCHED, COMPLETED = "NEW", "UNTOUCHED", "COMPLETED"
+"""States of files; a continued file is untouched if it was correct."""
 STAGED = "STAGED"
-UNTOUCHED = "UNTOUCHED"
-COMPLETED = "COMPLETED"
+"""A killed job wrote the file."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class WrittenFile:
-    """A queue file that a task has finished.
+    """A queue file that a task has finished: NEW, or what else the constants say.
 
-    Attributes:
-        missing_starts: The starts of the first ranges of queue offsets, between the queue's first and last message,
-            that have no message.
-        first_doubled: The queue offset of the first unit whose position was taken.
-        first_contradicted: The commit log offset in the first unit of a continued file that the log contradicts.
-        state: NEW; STAGED, a killed job wrote the file; UNTOUCHED, a continued file was correct; COMPLETED, it was not.
+    The first ranges of queue offsets without a message are between the queue's first and last one; `first_contradicted`
+    is the commit log offset in a unit of a continued file that the log contradicts.
     """
 
     topic: str
     queue_id: int
     file_number: int
-    bytes: int
-    units: int
-    missing_starts: list[int]
-    missing_stops: list[int]
-    doubled: int
-    first_doubled: int
-    contradicted: int
-    first_contradicted: int
-    state: str
+    bytes: int = 0
+    units: int = 0
+    missing_starts: list[int] = field(default_factory=list)
+    missing_stops: list[int] = field(default_factory=list)
+    doubled: int = 0
+    first_doubled: int = -1
+    contradicted: int = 0
+    first_contradicted: int = -1
+    state: str = NEW
 
 
 @dataclass(frozen=True)
@@ -105,15 +100,13 @@ class QueueWriter:
                 yield finished.result()
 
     def _files(self, runs: Iterable[Run]) -> Iterator[_QueueFile]:
-        for _, group in groupby(runs, lambda run: (run.topic, run.queue_id, run.file_number)):
-            first = next(group)
+        for first, of_file in by_file(runs):
             file = _QueueFile(first, self.file_size // UNIT_SIZE)
-            for run in chain([first], group):
+            for run in of_file:
                 file.put(run)
             yield file
 
     def _finish(self, file: _QueueFile) -> WrittenFile:
-        """Write a file unless it is already correct."""
         path = f"{file.topic}/{file.queue_id}/{queue_file_name(file.number, self.file_size)}"
         file.mark_missing(self.missing_offset)
         if self.ext is not None:
@@ -146,8 +139,7 @@ class _QueueFile:
 
     def __init__(self, run: Run, capacity: int) -> None:
         self.topic, self.queue_id, self.number = run.topic, run.queue_id, run.file_number
-        self._doubled = self._contradicted = 0
-        self._first_doubled = self._first_contradicted = -1
+        self._written = WrittenFile(self.topic, self.queue_id, self.number)
         self.last_store_timestamp = 0
         self._start = self.number * capacity
         self._queue_min, self._queue_max = run.queue_min, run.queue_max
@@ -164,9 +156,9 @@ class _QueueFile:
         stop = first + units.size
         free = ~self._taken[first:stop]
         if not free.all():
-            if not self._doubled:
-                self._first_doubled = run.first_queue_offset + int(np.flatnonzero(~free)[0])
-            self._doubled += int(units.size - free.sum())
+            if not self._written.doubled:
+                self._written.first_doubled = run.first_queue_offset + int(np.flatnonzero(~free)[0])
+            self._written.doubled += int(units.size - free.sum())
         self._units[first:stop][free] = units[free]
         self._taken[first:stop] = True
         if stop > self._last_stop:
@@ -201,30 +193,19 @@ class _QueueFile:
         is_same = counts & self._taken & (resolved.view((np.void, UNIT_SIZE)) == units)
         self._units[is_same] = existing[is_same]
         wrong = counts & ~kept & (existing.view((np.void, UNIT_SIZE)) != units)
-        self._contradicted = int(wrong.sum())
-        if self._contradicted:
-            self._first_contradicted = int(existing["commit_log_offset"][wrong][0])
+        self._written.contradicted = int(wrong.sum())
+        if self._written.contradicted:
+            self._written.first_contradicted = int(existing["commit_log_offset"][wrong][0])
 
     def row(self, state: str, size: int) -> WrittenFile:
         """What is known of the file, of which `size` bytes were written."""
-        first = max(self._queue_min - self._start, 0)
+        first, written = max(self._queue_min - self._start, 0), self._written
         taken = self._taken[first : self._queue_max - self._start]
         edges = np.flatnonzero(np.diff(np.concatenate(([True], taken, [True]))))
         edges = edges[: 2 * MAX_MISSING_RANGES] + self._start + first
-        return WrittenFile(
-            topic=self.topic,
-            queue_id=self.queue_id,
-            file_number=self.number,
-            bytes=size,
-            units=int(self._taken.sum()),
-            missing_starts=edges[::2].tolist(),
-            missing_stops=edges[1::2].tolist(),
-            doubled=self._doubled,
-            first_doubled=self._first_doubled,
-            contradicted=self._contradicted,
-            first_contradicted=self._first_contradicted,
-            state=state,
-        )
+        written.missing_starts, written.missing_stops = edges[::2].tolist(), edges[1::2].tolist()
+        written.state, written.bytes, written.units = state, size, int(self._taken.sum())
+        return written
 
     def content(self) -> memoryview:
         """The file up to the queue's last unit; zeros follow. Positions without a message are pre-blank."""

@@ -16,7 +16,7 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Iterator
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from pyspark.sql import SparkSession
 
@@ -26,7 +26,7 @@ from spark_mq.format.system_topic import DEFAULT_DELAY_LEVELS
 from spark_mq.indexer.forecast import file_settings, no_room_error, room_needed
 from spark_mq.indexer.manifest import Manifest
 from spark_mq.indexer.output_folder import is_store_folder
-from spark_mq.indexer.rebuild_plan import RebuildPlan, StagingSettings
+from spark_mq.indexer.rebuild_plan import RebuildInput, RebuildPlan, StagingSettings
 from spark_mq.indexer.rebuild_request import FAILFAST, RebuildRequest
 from spark_mq.indexer.report import RebuildReport
 from spark_mq.indexer.stage import StagedLog, stage_log
@@ -168,10 +168,6 @@ def rebuild_with(
 
     The files are the same wherever the tasks run. Without Spark (`LocalTasks`), all runs are in the memory of this
     process, about 500 bytes each.
-
-    Example:
-        >>> rebuild_with(LocalTasks(), RebuildRequest.of("/data/store", "/data/rebuilt")).messages
-        1510
     """
     with job_errors():
         return _Rebuild(tasks, request, progress).run()
@@ -204,14 +200,8 @@ class _Rebuild:
         request, committer = self.request, self.request.committer
         manifest, continued = self._prepare()
         plan = RebuildPlan(
-            store=request.store,
-            broker_conf=request.broker_conf,
-            broker_versions=request.broker_versions,
-            time_zone=request.time_zone,
-            selection=request.selection,
+            **{field.name: getattr(request, field.name) for field in fields(RebuildInput)},
             settings=manifest.settings,
-            split_size=request.split_size,
-            is_permissive=request.is_permissive,
             continued=continued,
             is_resumed=bool(manifest.splits),
         )

@@ -98,16 +98,22 @@ class StagingSettings:
 
 
 @dataclass(frozen=True)
-class RebuildPlan:
-    """What is rebuilt, and how; existing files of the trees in `continued` stay in place."""
+class RebuildInput:
+    """What is rebuilt, and by which settings of the broker; without a zone, existing names of index files decide."""
 
     store: Location
+    selection: Selection
     broker_conf: BrokerConf
     broker_versions: BrokerVersions
     time_zone: tzinfo | None
-    selection: Selection
-    settings: StagingSettings
-    split_size: int
     is_permissive: bool
+    split_size: int
+
+
+@dataclass(frozen=True)
+class RebuildPlan(RebuildInput):
+    """What all stages of a rebuild know; existing files of the trees in `continued` stay in place."""
+
+    settings: StagingSettings
     continued: tuple[str, ...]
     is_resumed: bool

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from datetime import tzinfo
 from typing import Self
 
 from spark_mq.errors import EmptyStoreError, OptionError
-from spark_mq.format.broker_version import INDEX_TAGS, BrokerVersions
+from spark_mq.format.broker_version import INDEX_TAGS
 from spark_mq.indexer.ext_settings import ExtSettings
 from spark_mq.indexer.manifest import MANIFEST
 from spark_mq.indexer.output_folder import check_output
-from spark_mq.indexer.rebuild_plan import Selection
+from spark_mq.indexer.rebuild_plan import RebuildInput, Selection
 from spark_mq.indexer.report import raise_or_report
 from spark_mq.indexer.tag_entries import TaggedRanges
 from spark_mq.io.location import Location
@@ -30,22 +29,15 @@ PERMISSIVE = "permissive"
 
 
 @dataclass(frozen=True)
-class RebuildRequest:
+class RebuildRequest(RebuildInput):
     """What to rebuild, from where, and how; see `spark_mq.rebuild` for the arguments.
 
     The index of `tags_shown_by` shows which tags have index entries; without it, `tagged` or the version says so.
     """
 
-    store: Location
-    selection: Selection
     committer: OutputCommitter
-    broker_conf: BrokerConf
-    broker_versions: BrokerVersions
-    time_zone: tzinfo | None
-    is_permissive: bool
     replace: bool
     resume: bool
-    split_size: int
     tags_shown_by: Location | None = None
     tagged: TaggedRanges | None = None
     assume_defaults: bool = False
@@ -93,14 +85,14 @@ class RebuildRequest:
         return cls(
             location,
             selection,
-            committer,
             conf,
             versions,
             zone,
             mode == PERMISSIVE,
+            split_size,
+            committer,
             replace,
             resume,
-            split_size,
             None if is_told else location,
             None,
             assume_defaults,

@@ -71,23 +71,19 @@ def dispatch_split(
             end = reader.position
             if first >= split.stop:
                 first = end = NOTHING_FOUND
-        bytes_read = source.bytes_read
-    return found.row(first, end, bytes_read)
+        row = found.row
+        row.first_position, row.end_position, row.bytes_read = first, end, source.bytes_read
+    return found.finished()
 
 
 class _Dispatched:
     def __init__(self, split: Split, targets: DispatchTargets, entries: StagedEntriesWriter | None) -> None:
         self._split, self._targets, self._entries = split, targets, entries
         self._delay_millis = parse_delay_levels(targets.delay_levels)
-        self._messages = self._inner_batches = self._trailing_messages = 0
-        self._first_time: int | None = None
-        self._last_time: int | None = None
-        self._newest_time: int | None = None
-        self._steps_back = False
+        self.row = SplitRow(split.segment.base, split.start, split.stop)
         self._corrupt: list[CorruptRange] = []
         self._units: list[DispatchedUnits] = []
         self._queues = QueueTable()
-        self._last_unit_offset: int | None = None
 
     def add_all(self, parts: Iterable[RecordChunk | CorruptRange], on_chunk: Callable[[RecordChunk], None]) -> None:
         for part in joined_chunks(parts):
@@ -97,8 +93,8 @@ class _Dispatched:
             on_chunk(part)
             times = MessageColumns(part.buffer, part.frames).store_timestamp_millis()
             self._follow_time(times)
-            self._messages += part.frames.size
-            self._inner_batches += int(is_inner_batch(part.frames).sum())
+            self.row.messages += part.frames.size
+            self.row.inner_batches += int(is_inner_batch(part.frames).sum())
             if self._entries is not None:
                 self._add_entries(self._entries, part, times)
             if self._targets.queue_file_size:
@@ -106,21 +102,22 @@ class _Dispatched:
         self._corrupt.sort(key=lambda corrupt: corrupt.commit_log_offset)
 
     def _follow_time(self, times: Int64s) -> None:
-        before, newest = self._last_time, int(times.max())
-        if self._first_time is None:
-            self._first_time = int(times[0])
-        self._steps_back |= bool((np.diff(times) < 0).any() or (before is not None and times[0] < before))
-        self._last_time = int(times[-1])
-        self._newest_time = max(newest, self._newest_time or newest)
+        row, newest = self.row, int(times.max())
+        before = row.last_store_timestamp
+        if row.first_store_timestamp is None:
+            row.first_store_timestamp = int(times[0])
+        row.time_steps_back |= bool((np.diff(times) < 0).any() or (before is not None and times[0] < before))
+        row.last_store_timestamp = int(times[-1])
+        row.newest_store_timestamp = max(newest, row.newest_store_timestamp or newest)
 
     def _add_entries(self, writer: StagedEntriesWriter, part: RecordChunk, times: Int64s) -> None:
         frames = part.frames
         keys = index_keys(part.buffer, frames, self._targets.index_tags)
         with_entries = np.flatnonzero(keys.entry_count)
         if with_entries.size:
-            self._trailing_messages = int(frames.size - 1 - with_entries[-1])
+            self.row.trailing_messages = int(frames.size - 1 - with_entries[-1])
         else:
-            self._trailing_messages += int(frames.size)
+            self.row.trailing_messages += int(frames.size)
         offsets: Int64s = np.repeat(frames.position + part.base, keys.entry_count)
         writer.add(EntryBatch(keys.key_hash, offsets, np.repeat(times, keys.entry_count)))
 
@@ -129,7 +126,7 @@ class _Dispatched:
         frames = part.frames if with_unit.all() else part.frames[with_unit]
         units = dispatch_units(part.buffer, frames, self._queues, self._delay_millis)
         if units.commit_log_offset.size:
-            self._last_unit_offset = int(units.commit_log_offset[-1])
+            self.row.last_unit_offset = int(units.commit_log_offset[-1])
         self._units.append(self._possible(units))
         if len(self._units) >= _MAX_PARTS:
             self._units = [DispatchedUnits.concatenate(self._units)]
@@ -146,33 +143,16 @@ class _Dispatched:
             self._corrupt.append(CorruptRange(file, offset, size, "BAD_QUEUE_OFFSET", reason))
         return units.take(np.flatnonzero(possible))
 
-    def row(self, first: int, end: int, bytes_read: int) -> SplitRow:
+    def finished(self) -> SplitRow:
         """The row of the split, whose units are staged now."""
-        units = self._stage_units()
-        entries = None if self._entries is None else self._entries.staged
-        return SplitRow(
-            segment=self._split.segment.base,
-            split_start=self._split.start,
-            split_stop=self._split.stop,
-            first_position=first,
-            end_position=end,
-            messages=self._messages,
-            inner_batches=self._inner_batches,
-            bytes_read=bytes_read,
-            first_store_timestamp=self._first_time,
-            last_store_timestamp=self._last_time,
-            newest_store_timestamp=self._newest_time,
-            time_steps_back=self._steps_back,
-            corrupt=tuple(self._corrupt),
-            units_file=None if units is None else units.location.name,
-            units=0 if units is None else units.units,
-            runs=0 if units is None else units.runs,
-            units_size=0 if units is None else units.size,
-            entries_file=None if entries is None else entries.location.name,
-            index_entries=0 if entries is None else entries.count,
-            trailing_messages=self._trailing_messages,
-            last_unit_offset=self._last_unit_offset,
-        )
+        row, units = self.row, self._stage_units()
+        row.corrupt = tuple(self._corrupt)
+        if units is not None:
+            row.units_file, row.units_size = units.location.name, units.size
+            row.units, row.runs = units.units, units.runs
+        if self._entries is not None:
+            row.entries_file, row.index_entries = self._entries.staged.location.name, self._entries.staged.count
+        return row
 
     def _stage_units(self) -> StagedUnits | None:
         """The staged units, grouped into runs; no Python loop is per message or per queue. None without a unit."""

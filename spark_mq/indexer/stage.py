@@ -97,11 +97,6 @@ class StagedLog:
         return last + max(split.end_position for split in self.splits if split.segment == last)
 
     @property
-    def end_of_trees(self) -> int:
-        """The commit log offset up to which units of existing queues can lead to messages."""
-        return self.start if self.follows_trees else self.end
-
-    @property
     def first_store_timestamp(self) -> int:
         """The store time of the first message in milliseconds; 0 without a message."""
         return next((split.first_store_timestamp for split in self.splits if split.messages), None) or 0

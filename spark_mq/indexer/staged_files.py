@@ -17,17 +17,17 @@ from __future__ import annotations
 
 import uuid
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import NativeFile
 
 from spark_mq.errors import StorageError
+from spark_mq.format.array_types import Flags, Int32s, Int64s
 from spark_mq.format.consume_queue import UNIT_SIZE, Units
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
@@ -106,11 +106,18 @@ class StagedUnits:
 class EntryBatch:
     """Entries in the order of the log; the three arrays have the same length. Timestamps are in milliseconds."""
 
-    key_hashes: npt.NDArray[np.int32]
-    commit_log_offsets: npt.NDArray[np.int64]
-    store_timestamps: npt.NDArray[np.int64]
+    key_hashes: Int32s
+    commit_log_offsets: Int64s
+    store_timestamps: Int64s
 
-    def at(self, which: slice | npt.NDArray[np.bool_]) -> EntryBatch:
+    @classmethod
+    def joined(cls, parts: Sequence[EntryBatch]) -> EntryBatch:
+        """The entries of all parts."""
+        none = (np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.int64))
+        columns = ((part.key_hashes, part.commit_log_offsets, part.store_timestamps) for part in parts)
+        return cls(*map(np.concatenate, zip(none, *columns, strict=True)))
+
+    def at(self, which: slice | Flags | Int64s) -> EntryBatch:
         """Some of the entries."""
         return EntryBatch(self.key_hashes[which], self.commit_log_offsets[which], self.store_timestamps[which])
 
@@ -212,11 +219,7 @@ class StagedEntriesWriter:
     def _write(self, count: int) -> None:
         if not count:
             return
-        waiting = EntryBatch(
-            np.concatenate([part.key_hashes for part in self._parts]),
-            np.concatenate([part.commit_log_offsets for part in self._parts]),
-            np.concatenate([part.store_timestamps for part in self._parts]),
-        )
+        waiting = EntryBatch.joined(self._parts)
         location = self.staged.location
         if self._stream is None:
             # The manifest names the file only after all splits are staged, so neither rename nor flush is needed.
@@ -230,9 +233,9 @@ class StagedEntriesWriter:
         self._waiting -= count
 
 
-@dataclass(frozen=True)
+@dataclass
 class SplitRow:
-    """The result of one split, as a task returns it and the driver keeps it. Times are in milliseconds.
+    """The result of one split: a task fills it in, and the driver keeps it. Times are in milliseconds.
 
     The positions are those of the first record or damage, and of the end of the last one; -1 if there is none. Files of
     staged units and entries exist only if they have any. `trailing_messages` follow the message with the last entry.
@@ -241,16 +244,16 @@ class SplitRow:
     segment: int
     split_start: int
     split_stop: int
-    first_position: int
-    end_position: int
-    messages: int
-    inner_batches: int
-    bytes_read: int
-    first_store_timestamp: int | None
-    last_store_timestamp: int | None
-    newest_store_timestamp: int | None
-    time_steps_back: bool
-    corrupt: tuple[CorruptRange, ...]
+    first_position: int = -1
+    end_position: int = -1
+    messages: int = 0
+    inner_batches: int = 0
+    bytes_read: int = 0
+    first_store_timestamp: int | None = None
+    last_store_timestamp: int | None = None
+    newest_store_timestamp: int | None = None
+    time_steps_back: bool = False
+    corrupt: tuple[CorruptRange, ...] = ()
     units_file: str | None = None
     units: int = 0
     runs: int = 0
@@ -263,6 +266,8 @@ class SplitRow:
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:
         """The result of these values, with a mapping for each damage. Raises `TypeError` for other fields."""
+        if values.keys() != {field.name for field in fields(cls)}:
+            raise TypeError(f"{sorted(values)} are not the fields of a split")
         corrupt = tuple(CorruptRange(**damage) for damage in values["corrupt"])
         return cls(**{**values, "corrupt": corrupt})
 

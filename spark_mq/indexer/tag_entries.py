@@ -14,12 +14,12 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, pairwise
+from itertools import chain, groupby, pairwise
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from spark_mq.format.array_types import Flags, Int64s
 from spark_mq.format.broker_version import INDEX_TAGS, BrokerVersions
 from spark_mq.format.index_file import ENTRY_DTYPE, ENTRY_SIZE, IndexLayout
 from spark_mq.indexer.stage import StagedLog
@@ -34,8 +34,6 @@ MANY = 4
 _START_MILLIS = 200
 """No broker stops, and another one starts and stores a message, in less time."""
 _MAX_OFFSET = (1 << 63) - 1
-
-Flags = npt.NDArray[np.bool_]
 
 
 class TagRun(NamedTuple):
@@ -70,7 +68,7 @@ class TaggedRanges:
     source: str
     doubtful: tuple[TagRun, ...] = ()
 
-    def contain(self, offsets: npt.NDArray[np.int64]) -> Flags:
+    def contain(self, offsets: Int64s) -> Flags:
         """Which messages, by commit log offset, are in such a part."""
         edges = np.array(self.ranges, np.int64).reshape(-1)
         inside: Flags = np.searchsorted(edges, offsets, "right") % 2 == 1
@@ -133,16 +131,10 @@ def _is_lost(runs: Sequence[TagRun]) -> bool:
 
 def _merged(runs: Iterable[TagRun]) -> Iterator[TagRun]:
     """The runs, of which no two that follow each other are of one kind."""
-    before: TagRun | None = None
-    for run in runs:
-        if before is not None and before.has_entry == run.has_entry:
-            before = before._replace(last=run.last, messages=before.messages + run.messages, last_time=run.last_time)
-            continue
-        if before is not None:
-            yield before
-        before = run
-    if before is not None:
-        yield before
+    for _, group in groupby(runs, lambda run: run.has_entry):
+        same = list(group)
+        messages, last = sum(run.messages for run in same), same[-1]
+        yield same[0]._replace(last=last.last, messages=messages, last_time=last.last_time)
 
 
 def decide_tags(

@@ -48,8 +48,7 @@ class Operator(StrEnum):
 class Condition:
     """One comparison, with SQL's rule for NULL: a row for which the comparison is NULL does not match.
 
-    Attributes:
-        values: Texts, integers or, for a TIMESTAMP column, datetimes with a zone; one value, except for IN.
+    The values of a TIMESTAMP column are datetimes with a zone; there is one value, except for IN.
     """
 
     column: str

@@ -42,11 +42,7 @@ class LookUp:
 
 @dataclass(frozen=True)
 class OrderedRead:
-    """The messages of one partition of a read with `splitBy=queue`.
-
-    Attributes:
-        other_queue_ids: Messages with these queue ids belong to other partitions.
-    """
+    """The messages of one partition of a read with `splitBy=queue`, without those of other queue ids."""
 
     parts: tuple[UnitsRead | Split, ...]
     predicate: Predicate = field(default_factory=Predicate)
@@ -55,12 +51,9 @@ class OrderedRead:
 
 @dataclass(frozen=True)
 class ReadPlan:
-    """The parts of a read.
+    """The parts of a read; each of `gaps`, which are missing ranges and stray files, is a row.
 
-    Attributes:
-        gaps: Missing ranges between segments, and stray files; each is a row.
-        uncovered: The ranges of the log that the index or the queue does not cover. The splits give their messages, so
-            a look-up leaves them out.
+    The index or the queue does not cover `uncovered`: the splits give their messages, so a look-up leaves them out.
     """
 
     path: AccessPath

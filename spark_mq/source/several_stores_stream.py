@@ -41,10 +41,7 @@ class SeveralStoresStreamReader(DataSourceStreamReader, SupportsTriggerAvailable
     """The stream reader of the messages of all stores."""
 
     def __init__(
-        self,
-        stores: Sequence[tuple[NamedStore, StreamOptions]],
-        columns: Sequence[str],
-        skips_unreadable: bool = False,
+        self, stores: Sequence[tuple[NamedStore, StreamOptions]], columns: Sequence[str], skips_unreadable: bool = False
     ) -> None:
         """Read several stores, each with its options; the limits of a batch are those of all stores together.
 
@@ -201,9 +198,6 @@ class SeveralOffset:
 
     `offset` and `begin` have the keys of versions 1 and 2. The batch in which a store is new begins at its `begin`: the
     offset before it does not have the store, and the batch may be repeated when the log starts elsewhere.
-
-    Attributes:
-        begins: The begin of the batch, of stores that are new in it.
     """
 
     offsets: Mapping[Names, OneOffset]
@@ -244,7 +238,6 @@ class SeveralOffset:
 
 
 def _one(values: Mapping[str, Any], offset: object) -> OneOffset:
-    """The offset of one store, one of the `values` of a checkpoint."""
     if not isinstance(offset, Mapping):
         raise not_ours(values)
     return StreamOffset.of_json(offset).to_json()

@@ -23,9 +23,10 @@ from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.lookup import QueueCover
 from spark_mq.store.queue.unit_cover import LogCover, cost_of, log_cover
+from spark_mq.store.queue.unit_tiles import first_unit_from
 from spark_mq.store.store_lock import StateMemory
 
-_MERGE_DISTANCE = 256 << 10
+MERGE_DISTANCE = 256 << 10
 """Parts of the log that must be scanned become one if fewer bytes are between them: each one is a task."""
 _COVERS = StateMemory[LogCover]()
 """By the state of the files, the live log, and the part of it."""
@@ -55,8 +56,7 @@ class QueueComparison:
         """What it costs, in bytes that are read in order; or that there are too many units."""
         if self.known is not None:
             return 0
-        price, part = cost_of(self.store.location), self.log.size / max(live_log(self.store).size, 1)
-        units = int(part * unit_count(self.everything))
+        price, units = cost_of(self.store.location), units_of_part(self.store, self.everything, self.log)
         if units > price.most_units:
             most = f"{price.most_units:,} to compare with the log: limit the time"
             return f"the queues have {units:,} units, more than {most}"
@@ -66,7 +66,7 @@ class QueueComparison:
         """What the units of all queues show about the part of the log."""
         if self.known is not None:
             return self.known
-        found = log_cover(with_covers(self.store, self.everything), self.store.records, self.log, _MERGE_DISTANCE)
+        found = log_cover(with_covers(self.store, self.everything), self.store.records, self.log, MERGE_DISTANCE)
         if self.state is not None and self.store.state_of_files() == self.state:  # none changed while they were read
             _COVERS.keep((self.state, live_log(self.store), self.log), found)
         return found
@@ -86,6 +86,17 @@ def with_covers(store: MessageStore, queues: Iterable[ConsumeQueue]) -> list[tup
 def unit_count(queues: Iterable[ConsumeQueue]) -> int:
     """The number of units in the files of queues."""
     return sum(queue.written_end - queue.files[0].first for queue in queues)
+
+
+def units_of_part(store: MessageStore, queues: Iterable[ConsumeQueue], part: LogRange) -> int:
+    """About the number of the queues' units that lead into a part of the live log."""
+    return unit_count(queues) * part.size // max(live_log(store).size, 1)
+
+
+def units_into(queues: Iterable[ConsumeQueue], part: LogRange) -> list[range]:
+    """The queue offsets of each queue whose units lead into a part of the log, found by bisection."""
+    ends = ((first_unit_from(queue, at, queue.written_end) for at in (part.start, part.stop)) for queue in queues)
+    return [range(start, stop) for start, stop in ends]
 
 
 def queues_of(store: MessageStore, predicate: Predicate | None = None) -> list[ConsumeQueue]:

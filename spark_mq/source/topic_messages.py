@@ -18,7 +18,16 @@ from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.format.record import Record
 from spark_mq.source.predicate import IntegerSet, Predicate
-from spark_mq.source.time_window import live_log, queues_of, time_window, unit_count, with_covers
+from spark_mq.source.time_window import (
+    MERGE_DISTANCE,
+    live_log,
+    queues_of,
+    time_window,
+    unit_count,
+    units_into,
+    units_of_part,
+    with_covers,
+)
 from spark_mq.store.log.log_range import LogRange, iterate_records
 from spark_mq.store.log.scan import InQueue, scan, scan_backwards
 from spark_mq.store.log.segment_files import CorruptRange
@@ -35,7 +44,6 @@ from spark_mq.store.queue.unit_cover import (
     log_cover,
     units_within,
 )
-from spark_mq.store.queue.unit_tiles import first_unit_from
 
 Part = Record | CorruptRange
 
@@ -45,16 +53,10 @@ _RECORD = 32 << 10
 """Bytes that a scan reads in the time in which plain Python reads one record at another place."""
 _MOST_UNITS = 4 << 20
 """Units of all queues that are compared with the log at once: 80 MB, less than a second."""
-_MERGE_DISTANCE = 256 << 10
-"""Parts of the log that must be scanned become one if fewer bytes are between them."""
 
 
 def topic_messages(
-    store: MessageStore,
-    topic: str,
-    begin: int | None = None,
-    end: int | None = None,
-    newest_first: bool = False,
+    store: MessageStore, topic: str, begin: int | None = None, end: int | None = None, newest_first: bool = False
 ) -> Iterator[Part]:
     """The messages of a topic, and the damaged ranges of what is scanned.
 
@@ -121,7 +123,7 @@ class _TopicMessages:
         price = cost_of(self.store.location)
         if self._cost(part, own, [queue for queue, _ in covers], price) > CLEARLY_LESS * part.size:
             return self._scan(part, newest_first)
-        cover = log_cover(covers, self.store.records, part, _MERGE_DISTANCE)
+        cover = log_cover(covers, self.store.records, part, MERGE_DISTANCE)
         units = units_within(with_covers(self.store, own), part, cover.covered)
         if sum(piece.size for piece in cover.uncovered) + units.count * _RECORD > CLEARLY_LESS * part.size:
             return self._scan(part, newest_first)
@@ -131,13 +133,11 @@ class _TopicMessages:
         self, part: LogRange, own: Sequence[ConsumeQueue], everything: Sequence[ConsumeQueue], price: ReadCost
     ) -> float:
         """What it costs to read the units of all queues, and the records of the topic, in bytes of a scan."""
-        units = unit_count(everything) * part.size // max(live_log(self.store).size, 1)
-        of_all = price.of(0, unit_bytes=units * UNIT_SIZE, queues=len(everything))
+        unit_bytes = units_of_part(self.store, everything, part) * UNIT_SIZE
+        of_all = price.of(0, unit_bytes=unit_bytes, queues=len(everything))
         if of_all > part.size:
             return of_all
-        bounds = [[first_unit_from(queue, at, queue.written_end) for at in (part.start, part.stop)] for queue in own]
-        records = sum(max(stop - start, 0) for start, stop in bounds)
-        return of_all + records * max(price.jump, _RECORD)
+        return of_all + sum(map(len, units_into(own, part))) * max(price.jump, _RECORD)
 
     def _by_units(
         self, cover: LogCover, units: FoundUnits, own: Sequence[ConsumeQueue], newest_first: bool

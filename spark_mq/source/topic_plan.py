@@ -18,13 +18,13 @@ from spark_mq.format.system_topic import SCHEDULE_TOPIC
 from spark_mq.source.options import Mode, ReadOptions
 from spark_mq.source.predicate import Predicate
 from spark_mq.source.read_plan import AccessPath, LookUp, ReadPlan
-from spark_mq.source.time_window import QueueComparison, live_log, queues_of, time_window, with_covers
+from spark_mq.source.time_window import QueueComparison, live_log, queues_of, time_window, units_into, with_covers
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue, can_have_tags, tags_codes_of
 from spark_mq.store.queue.lookup import QueueRange, UnitsRead
 from spark_mq.store.queue.unit_cover import CLEARLY_LESS, FoundUnits, ReadCost, coalesced, cost_of, units_within
-from spark_mq.store.queue.unit_tiles import cut, first_unit_from, live_tiles
+from spark_mq.store.queue.unit_tiles import cut, live_tiles
 
 _TOO_MANY = "the topic has so many messages that reading the log costs less"
 _FAILS = "mode FAILFAST fails on damage anywhere in the log, which units do not show"
@@ -176,14 +176,12 @@ def _own_cost(
 
     If these are very many, some of them are read, and the cost is an estimate for messages at regular distances.
     """
-    bounds = [
-        [first_unit_from(queue, offset, queue.written_end) for offset in (log.start, log.stop)] for queue in requested
-    ]
-    count = sum(max(stop - start, 0) for start, stop in bounds)
+    bounds = units_into(requested, log)
+    count = sum(map(len, bounds))
     is_estimate = count > _MOST_OWN_UNITS
     tiles = []
-    for queue, (start, stop) in zip(requested, bounds, strict=True):
-        block = queue.units(start, min(stop, start + _SAMPLE) if is_estimate else stop)
+    for queue, own in zip(requested, bounds, strict=True):
+        block = queue.units(own.start, min(own.stop, own.start + _SAMPLE) if is_estimate else own.stop)
         if tags_codes is not None and not is_estimate:
             block = block[can_have_tags(block["tags_code"], tags_codes)]
         tiles.append(live_tiles(block, log))

@@ -88,10 +88,7 @@ class ConfigFiles:
         )
 
     def findings(
-        self,
-        bounds: Mapping[Queue, range],
-        topics: Iterable[str],
-        is_known: Callable[[str], bool] = lambda topic: True,
+        self, bounds: Mapping[Queue, range], topics: Iterable[str], is_known: Callable[[str], bool] = lambda topic: True
     ) -> Iterator[pa.RecordBatch]:
         """What is wrong with the files. A queue of a topic that is not known, nor in `bounds`, is of another kind."""
         yield from self.problems

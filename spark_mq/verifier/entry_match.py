@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -81,7 +80,7 @@ class ExpectedEntries:
                 parts += EntryRange(self.splits[number], start - first, count).read()
                 start += count
             number += 1
-        return parts[0] if len(parts) == 1 else _joined(parts)
+        return parts[0] if len(parts) == 1 else EntryBatch.joined(parts)
 
     def at(self, numbers: Int64s) -> EntryBatch:
         """The entries with these numbers, in any order."""
@@ -91,22 +90,8 @@ class ExpectedEntries:
             if at.size:
                 low = int(numbers[at[0]])
                 window = self.read(low, int(numbers[at[-1]]) + 1)
-                parts.append(_chosen(window, numbers[at] - low))
-        back = np.empty(order.size, np.int64)
-        back[order] = np.arange(order.size)
-        return _chosen(_joined(parts), back)
-
-
-def _joined(parts: Sequence[EntryBatch]) -> EntryBatch:
-    columns = zip(*((part.key_hashes, part.commit_log_offsets, part.store_timestamps) for part in parts), strict=True)
-    return EntryBatch(*map(np.concatenate, columns)) if parts else _NO_ENTRIES
-
-
-def _chosen(entries: EntryBatch, at: Int64s) -> EntryBatch:
-    return EntryBatch(entries.key_hashes[at], entries.commit_log_offsets[at], entries.store_timestamps[at])
-
-
-_NO_ENTRIES = EntryBatch(np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.int64))
+                parts.append(window.at(numbers[at] - low))
+        return EntryBatch.joined(parts).at(np.argsort(order))
 
 
 @dataclass(frozen=True)
@@ -128,11 +113,7 @@ class EntryMatch:
 
 
 def match_entries(
-    key_hashes: Int32s,
-    offsets: Int64s,
-    expected: ExpectedEntries,
-    next_number: int | None,
-    bounds: LogBounds,
+    key_hashes: Int32s, offsets: Int64s, expected: ExpectedEntries, next_number: int | None, bounds: LogBounds
 ) -> EntryMatch:
     """Match one block of found entries; the entry `next_number` is expected first, if that is known."""
     size = offsets.size
@@ -145,22 +126,21 @@ def match_entries(
     return _Search(key_hashes, offsets, expected, next_number, bounds).result()
 
 
+@dataclass
 class _Search:
     """The match of a block that is not equal to the entries that are expected next."""
 
-    def __init__(
-        self,
-        key_hashes: Int32s,
-        offsets: Int64s,
-        expected: ExpectedEntries,
-        next_number: int | None,
-        bounds: LogBounds,
-    ) -> None:
-        self.key_hashes, self.offsets, self.expected, self.next_number = key_hashes, offsets, expected, next_number
-        self.in_log = bounds.contain(offsets)
-        self.is_lost = self.in_log & bounds.is_lost(offsets)
-        self.number = np.full(offsets.size, NONE, np.int64)
-        self.is_double = np.zeros(offsets.size, np.bool_)
+    key_hashes: Int32s
+    offsets: Int64s
+    expected: ExpectedEntries
+    next_number: int | None
+    bounds: LogBounds
+
+    def __post_init__(self) -> None:
+        self.in_log = self.bounds.contain(self.offsets)
+        self.is_lost = self.in_log & self.bounds.is_lost(self.offsets)
+        self.number = np.full(self.offsets.size, NONE, np.int64)
+        self.is_double = np.zeros(self.offsets.size, np.bool_)
 
     def result(self) -> EntryMatch:
         untried = self.in_log.copy()

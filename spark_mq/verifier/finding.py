@@ -7,7 +7,7 @@ as records, and none of them may be a Python object. `Finding` is one row of the
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -15,20 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_mq.verifier.codes import CODES
-
-FINDING_SCHEMA = pa.schema(
-    [
-        ("code", pa.string()),
-        ("severity", pa.string()),
-        ("file", pa.string()),
-        ("position", pa.int64()),
-        ("topic", pa.string()),
-        ("queue_id", pa.int32()),
-        ("commit_log_offset", pa.int64()),
-        ("expected", pa.string()),
-        ("found", pa.string()),
-    ]
-)
 
 
 @dataclass(frozen=True)
@@ -44,6 +30,10 @@ class Finding:
     commit_log_offset: int | None = None
     expected: str | None = None
     found: str | None = None
+
+
+_INTEGERS = {"position": pa.int64(), "queue_id": pa.int32(), "commit_log_offset": pa.int64()}
+FINDING_SCHEMA = pa.schema([(field.name, _INTEGERS.get(field.name, pa.string())) for field in fields(Finding)])
 
 
 def findings(

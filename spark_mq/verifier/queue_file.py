@@ -100,12 +100,10 @@ class ExpectedFile:
 
 
 class UnitPairs:
-    """Expected and existing units side by side, `size` of them.
+    """Expected and existing units side by side, `size` of them, and the commit log offsets of the existing ones.
 
-    Attributes:
-        offsets: The commit log offsets of `have`.
-        before, inner, after: Queue offsets without a message: before the queue's first message, between two messages,
-            and after the last one; all are `after` if the log has no message of the queue.
+    Queue offsets without a message are `before` the queue's first message, `inner` between two messages, or `after` the
+    last one; all are `after` if the log has no message of the queue.
     """
 
     def __init__(self, expected: ExpectedFile, existing: Units, size: int) -> None:
@@ -222,10 +220,7 @@ class _Check(UnitPairs):
             wrong &= ~lag
         for code, which in (
             ("QUEUE_UNIT_MISSING", self.is_zero | self.is_pre_blank),
-            (
-                "QUEUE_EXT_MISSING",
-                self.has_extensions & self.is_same_record & (self.have["tags_code"] <= MAX_ADDRESS),
-            ),
+            ("QUEUE_EXT_MISSING", self.has_extensions & self.is_same_record & (self.have["tags_code"] <= MAX_ADDRESS)),
             ("QUEUE_DUE_TIME", (expected.topic == SCHEDULE_TOPIC) & self.is_same_record),
             ("QUEUE_UNIT_MISPLACED", self._is_of_another_offset()),
             ("QUEUE_UNIT_WRONG", np.ones(wrong.size, np.bool_)),

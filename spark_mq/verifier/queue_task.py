@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import groupby, islice, pairwise
+from itertools import islice, pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,7 @@ from spark_mq.errors import CorruptLogError, StoreChangedError
 from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE, Queue, Units, queue_file_name
 from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.format.java_text import decode_utf8
-from spark_mq.indexer.queue_runs import Run, Runs, StagedQueue
+from spark_mq.indexer.queue_runs import Run, Runs, StagedQueue, by_file
 from spark_mq.io.file_reader import FileReader, FileReaders
 from spark_mq.io.location import Location
 from spark_mq.store.config.config_file import is_configured
@@ -132,16 +132,13 @@ class QueueFiles:
 
 def expected_files(runs: Iterable[Run], capacity: int) -> Iterator[ExpectedFile]:
     """The files of runs, which are sorted by file and then by commit log offset, with the units that the log has."""
-    for _, group in groupby(runs, lambda run: (run.topic, run.queue_id, run.file_number)):
-        file: ExpectedFile | None = None
-        for run in group:
-            if file is None:
-                bounds = run.queue_min, run.queue_max, run.existing_end
-                file = ExpectedFile(run.topic, run.queue_id, run.file_number, capacity, *bounds)
+    for first, of_file in by_file(runs):
+        bounds = first.queue_min, first.queue_max, first.existing_end
+        file = ExpectedFile(first.topic, first.queue_id, first.file_number, capacity, *bounds)
+        for run in of_file:
             file.put(run.first_queue_offset, np.frombuffer(run.units, UNIT_DTYPE))
             file.last_store_timestamp = run.last_store_timestamp
-        if file is not None:
-            yield file
+        yield file
 
 
 def file_range(queue: StagedQueue | None, capacity: int) -> range:

@@ -19,10 +19,7 @@ from spark_mq.format.index_file import (
     END_COMMIT_LOG_OFFSET_AT,
     ENTRY,
     ENTRY_SIZE,
-    HEADER,
-    HEADER_SIZE,
     INDEX_COUNT_AT,
-    IndexHeader,
     IndexLayout,
 )
 from spark_mq.io.file_reader import FileReader, FileReaders
@@ -58,11 +55,7 @@ def quick_check(store: str, conf: BrokerConf) -> tuple[VerifyReport, pa.Table]:
     state, config = BrokerState.of(location), ConfigFiles.of(location)
     log, index = CommitLog.open(location), list_index(location, conf)
     start = log.segments[0].base if log.segments else 0
-    found = [
-        *segment_findings(location, log, conf.commit_log_file_size),
-        *form_findings(location),
-        *index.findings,
-    ]
+    found = [*segment_findings(location, log, conf.commit_log_file_size), *form_findings(location), *index.findings]
     if index.layout is not None:
         for info in index.files:
             found += _index_edges(info, index.layout)
@@ -157,9 +150,8 @@ def _queue_edges(
 
 
 def _index_edges(info: IndexFileInfo, layout: IndexLayout) -> Iterator[pa.RecordBatch]:
-    path = f"{INDEX}/{info.name}"
+    path, header = f"{INDEX}/{info.name}", info.stored_header()
     with FileReader(info.location) as file:
-        header = IndexHeader(*HEADER.unpack(file.read(0, HEADER_SIZE)))
         if not 0 <= header.index_count <= layout.index_num:
             want, have = f"an index count up to {layout.index_num}", f"index count {header.index_count}"
             yield findings("INDEX_COUNT", path, want, have, position=INDEX_COUNT_AT)

@@ -25,12 +25,7 @@ from spark_mq.format.kernels.crc import wrong_body_crcs, wrong_property_crcs
 from spark_mq.format.kernels.frames import Frames
 from spark_mq.format.kernels.properties import dropped_pieces
 from spark_mq.format.properties import INNER_MULTI_DISPATCH
-from spark_mq.format.record import (
-    BODY_CRC_AT,
-    COMPRESSED_FLAG,
-    COMPRESSION_TYPE_MASK,
-    COMPRESSION_TYPE_SHIFT,
-)
+from spark_mq.format.record import BODY_CRC_AT, COMPRESSED_FLAG, COMPRESSION_TYPE_MASK, COMPRESSION_TYPE_SHIFT
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
 from spark_mq.verifier.finding import findings, text
 

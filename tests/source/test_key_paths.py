@@ -49,7 +49,7 @@ def prices(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (planner, topic_plan, queue_comparison):
         monkeypatch.setattr(module, "cost_of", lambda location: ReadCost(jump=0, queue=0))
     monkeypatch.setattr(planner, "CLEARLY_LESS", 10)
-    monkeypatch.setattr(queue_comparison, "_MERGE_DISTANCE", 1)
+    monkeypatch.setattr(queue_comparison, "MERGE_DISTANCE", 1)
     for clocked in (coverage, file_times, key_index, time_window):
         monkeypatch.setattr(clocked, "CLOCK_TOLERANCE_MILLIS", 0)
 

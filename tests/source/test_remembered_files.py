@@ -48,7 +48,7 @@ def prices() -> Iterator[None]:
         for module in (topic_plan, queue_comparison, messages):
             patch.setattr(module, "cost_of", lambda location: ReadCost(jump=0, queue=0))
         patch.setattr(topic_plan, "CLEARLY_LESS", 10)
-        patch.setattr(queue_comparison, "_MERGE_DISTANCE", 1)
+        patch.setattr(queue_comparison, "MERGE_DISTANCE", 1)
         patch.setattr(settled_files, "_SETTLED_NANOS", -(1 << 62))
         patch.setattr(log_range, "UNDISPATCHED", 0)
         yield

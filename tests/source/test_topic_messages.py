@@ -38,7 +38,7 @@ def costs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_messages, "cost_of", lambda location: ReadCost(jump=0, queue=0))
     monkeypatch.setattr(topic_messages, "CLEARLY_LESS", 10)
     monkeypatch.setattr(topic_messages, "_RECORD", 0)
-    monkeypatch.setattr(topic_messages, "_MERGE_DISTANCE", 1)
+    monkeypatch.setattr(topic_messages, "MERGE_DISTANCE", 1)
     monkeypatch.setattr(topic_messages, "_FIRST_BYTES", 0)
     monkeypatch.setattr(message_selection, "_TAIL_SIZES", ())
     monkeypatch.setattr(time_window, "CLOCK_TOLERANCE_MILLIS", 0)  # no clock of these stores was set back

@@ -58,7 +58,7 @@ def prices() -> Iterator[None]:
         for module in (topic_plan, queue_comparison, messages):
             patch.setattr(module, "cost_of", lambda location: ReadCost(jump=0, queue=0))
         patch.setattr(topic_plan, "CLEARLY_LESS", 10)
-        patch.setattr(queue_comparison, "_MERGE_DISTANCE", 1)
+        patch.setattr(queue_comparison, "MERGE_DISTANCE", 1)
         patch.setattr(time_window, "CLOCK_TOLERANCE_MILLIS", 0)  # no clock was set back
         yield
 
@@ -445,7 +445,7 @@ def test_messages_of_a_lost_queue_are_in_a_partition_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also if messages of other queues are between them."""
-    monkeypatch.setattr(queue_comparison, "_MERGE_DISTANCE", 2000)
+    monkeypatch.setattr(queue_comparison, "MERGE_DISTANCE", 2000)
     store = next(store for store in STORES if store.name == "workload-533")
     folder = store.unpack(tmp_path)
     shutil.rmtree(folder / "consumequeue" / "SequenceDemo" / "1")
