@@ -31,7 +31,7 @@ from tests.support.stores import PROJECT, index_of, tree_of
 
 pytestmark = pytest.mark.cluster
 
-NOT_RUN = re.compile(r"pip install|completion bash >|HOST|=/data/dev$|--help$|s3://|hdfs://|AWS_")
+NOT_RUN = re.compile(r"pip install|completion bash >|HOST|=/data/dev$|--help$|s3://|hdfs://|rocketmq://|AWS_")
 """Lines that change the machine, need a server or a terminal; each form is tested elsewhere."""
 
 TOPIC = "OrderEvents"
