@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -112,10 +113,11 @@ class LiveMessagesReader(DataSourceReader):
         while queue.start < queue.stop:
             pulls = pull_range(client, queue, one.subscription, options.pulls_at_once, options.max_bytes_per_second)
             try:
-                for part, records in pulls:
-                    buffer = np.frombuffer(records, np.uint8)
-                    yield from self._batches(buffer, _of_range(buffer, part), one.names)
-                    queue = replace(queue, start=part.stop)
+                with closing(pulls):
+                    for part, records in pulls:
+                        buffer = np.frombuffer(records, np.uint8)
+                        yield from self._batches(buffer, _of_range(buffer, part), one.names)
+                        queue = replace(queue, start=part.stop)
                 return
             except DataLossError as error:
                 if options.fail_on_data_loss:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -135,7 +135,7 @@ def pull_range(
     subscription: Subscription = ALL_MESSAGES,
     at_once: int = 4,
     max_bytes_per_second: int | None = None,
-) -> Iterator[tuple[QueueRange, bytes]]:
+) -> Generator[tuple[QueueRange, bytes], None, None]:
     """The parts of a range, in its order, each with the records of its messages.
 
     If a broker leaves messages out, records of messages after a part can follow its own.
@@ -149,26 +149,27 @@ def pull_range(
         RemotingError: The errors of `pull`.
     """
     rate = _Rate(max_bytes_per_second)
-    with ThreadPoolExecutor(at_once, thread_name_prefix="pull") as pool:
-        parts: deque[tuple[QueueRange, Future[tuple[int, bytes]]]] = deque()
-        position, size = queue.start, _MIN_PART
-        try:
-            while position < queue.stop or parts:
-                while position < queue.stop and len(parts) < at_once:
-                    part = replace(queue, start=position, stop=min(position + size, queue.stop))
-                    parts.append((part, pool.submit(_pull_part, client, part, subscription, rate)))
-                    position = part.stop
-                part, pulled = parts.popleft()
-                reached, records = pulled.result()
-                if reached < part.stop:
-                    rest = replace(part, start=reached)
-                    parts.appendleft((rest, pool.submit(_pull_part, client, rest, subscription, rate)))
-                    part = replace(part, stop=reached)
-                size = _part_size(part, len(records))
-                yield part, records
-        finally:
-            for _, pulled in parts:
-                pulled.cancel()
+    pool = ThreadPoolExecutor(at_once, thread_name_prefix="pull")
+    parts: deque[tuple[QueueRange, Future[tuple[int, bytes]]]] = deque()
+    position, size = queue.start, _MIN_PART
+    try:
+        while position < queue.stop or parts:
+            while position < queue.stop and len(parts) < at_once:
+                part = replace(queue, start=position, stop=min(position + size, queue.stop))
+                parts.append((part, pool.submit(_pull_part, client, part, subscription, rate)))
+                position = part.stop
+            part, pulled = parts.popleft()
+            reached, records = pulled.result()
+            if reached < part.stop:
+                rest = replace(part, start=reached)
+                parts.appendleft((rest, pool.submit(_pull_part, client, rest, subscription, rate)))
+                part = replace(part, stop=reached)
+            size = _part_size(part, len(records))
+            yield part, records
+    finally:
+        # The garbage collector may end this generator in any thread, also in one that starts and has a lock of
+        # `threading`: to wait for other threads here was seen to last for ever.
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _part_size(part: QueueRange, size: int) -> int:
