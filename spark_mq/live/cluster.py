@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +30,7 @@ from spark_mq.remoting.requests import (
 from spark_mq.source.predicate import IntegerSet
 from spark_mq.store.config.config_file import as_integer, parse_fastjson
 
+_LOG = logging.getLogger(__name__)
 _MAX_QUERIED = 64
 """The default of `maxMsgsNumBatch`."""
 _MAX_QUEUES = 1 << 20
@@ -111,6 +113,20 @@ def live_brokers(client: RemotingClient, from_slave: bool = False) -> list[LiveB
         servers = ", ".join(client.settings.name_servers)
         raise RemotingError(f"{servers}: GET_BROKER_CLUSTER_INFO: the name servers know no broker: does one run?")
     return [LiveBroker(client, broker, broker.address(from_slave)) for broker in found]
+
+
+def known_brokers(client: RemotingClient, from_slave: bool = False) -> list[LiveBroker]:
+    """The brokers of the cluster that the name servers know now, by name: none while all of them start again.
+
+    A broker without the member that is wanted is left out with a warning.
+    """
+    brokers = []
+    for broker in find_brokers(client):
+        try:
+            brokers.append(LiveBroker(client, broker, broker.address(from_slave)))
+        except RemotingError as error:
+            _LOG.warning("%s; its messages come with a later batch", error)
+    return brokers
 
 
 def selected_topics(broker: LiveBroker, options: LiveOptions) -> list[str]:

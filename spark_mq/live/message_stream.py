@@ -8,7 +8,8 @@ the topic is deleted and made again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from spark_mq._compat import HAS_READ_LIMITS, ReadAllAvailable, SupportsTriggerAvailableNow, limited_read
 from spark_mq.errors import DataLossError, OptionError, RefusedError, RemotingError
-from spark_mq.live.cluster import LiveBroker, live_brokers, narrowed, selected_topics, understood
+from spark_mq.live.cluster import LiveBroker, known_brokers, live_brokers, narrowed, selected_topics, understood
 from spark_mq.live.messages import LiveMessagesReader, Pulls, pulls_partitions
 from spark_mq.live.options import COMMITTED, LiveStreamOptions
 from spark_mq.live.stream_offset import LiveOffset, QueueKey
@@ -26,6 +27,9 @@ from spark_mq.remoting.requests import consumer_offset
 from spark_mq.remoting.writes import update_consumer_offset
 from spark_mq.source.options import LATEST
 from spark_mq.source.predicate import ALL, IntegerSet
+
+_PAUSE = 0.5
+"""Seconds between two questions whether a broker runs again."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -75,7 +79,7 @@ class LiveMessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableN
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Fix the end of the query: messages that are stored from now on are for the next query."""
         with RemotingClient(self._options.read.client) as client:
-            self._ends = self._queues(live_brokers(client, self._options.read.from_slave))
+            self._ends = self._queues(known_brokers(client, self._options.read.from_slave))
         self._is_fixed = True
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
@@ -90,12 +94,10 @@ class LiveMessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableN
         self._last = last
         found: list[Pulls] = []
         with RemotingClient(options.client) as client:
-            brokers = {broker.broker.name: broker for broker in live_brokers(client, options.from_slave)}
-            for key, stop in last.queues.items():
-                name, topic, queue_id = key
-                position = last.start_of(key, first)
-                if position >= stop:
-                    continue
+            starts = {key: last.start_of(key, first) for key in last.queues}
+            ranges = [(*key, starts[key], stop) for key, stop in last.queues.items() if starts[key] < stop]
+            brokers = self._brokers_of(client, {name for name, *_ in ranges})
+            for name, topic, queue_id, position, stop in ranges:
                 if name not in brokers:
                     raise RemotingError(
                         f"the name servers do not know broker {name}, whose messages are read: start it"
@@ -119,13 +121,22 @@ class LiveMessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableN
         if group is None:
             return
         with RemotingClient(self._options.read.client) as client:
-            addresses = {one.broker.name: one.broker.address() for one in live_brokers(client)}
+            addresses = {one.broker.name: one.address for one in known_brokers(client)}
             for key, offset in LiveOffset.of_json(end).queues.items():
                 broker, topic, queue_id = key
                 if broker not in addresses or self._committed.get(key) == offset:
                     continue  # a broker that does not run gets the offsets after a later batch
                 update_consumer_offset(client, addresses[broker], group, topic, queue_id, offset)
                 self._committed[key] = offset
+
+    def _brokers_of(self, client: RemotingClient, names: Set[str]) -> dict[str, LiveBroker]:
+        """The brokers with these names; waits for those that start again, and leaves out those that do not."""
+        until = time.monotonic() + client.settings.patience
+        while True:
+            found = {one.broker.name: one for one in known_brokers(client, self._options.read.from_slave)}
+            if names <= found.keys() or time.monotonic() >= until:
+                return found
+            time.sleep(_PAUSE)
 
     def _queues(self, brokers: Iterable[LiveBroker]) -> dict[QueueKey, QueueRange]:
         """The queues that the stream reads, of brokers that answer."""
@@ -165,7 +176,7 @@ class LiveMessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableN
 
     def _next(self, client: RemotingClient, begin: LiveOffset, is_limited: bool) -> LiveOffset:
         if self._ends is None or not self._is_fixed:
-            self._ends = self._queues(live_brokers(client, self._options.read.from_slave))
+            self._ends = self._queues(known_brokers(client, self._options.read.from_slave))
         starts, began = {}, {}
         for key, queue in self._ends.items():
             position = begin.queues.get(key)

@@ -47,6 +47,7 @@ from spark_mq.store.log.log_range import LiveEnd, LogRange
 from spark_mq.store.log.record_lookup import NoRecord, RecordLookup
 from spark_mq.store.log.scan import InQueue, scan
 from spark_mq.store.log.segment_files import CorruptRange
+from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.consume_queue_store import ConsumeQueueStore, GetMessageResult
 from spark_mq.store.queue.offset_by_time import BoundaryType
 from spark_mq.store.store_lock import StateMemory, settled_state
@@ -158,10 +159,14 @@ class MessageStore(ConsumeQueueStore):
         known = _ENDS.recall(self.first_state) if self._may_recall_end else None
         if known is not None:
             return known
-        found = LiveEndFinder(self.location).find(self.records, (queue for queue in self._found.values()))
+        found = LiveEndFinder(self.location).find(self.records, self._each_queue())
         if self._may_recall_end and self.state_of_files() == self.first_state:
             _ENDS.keep(self.first_state, found)
         return found
+
+    def _each_queue(self) -> Iterator[ConsumeQueue]:
+        """The queues, which are listed when the first one is asked for: many look-ups need none."""
+        yield from self._found.values()
 
     @property
     def _may_recall_end(self) -> bool:
