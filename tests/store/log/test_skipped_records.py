@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from spark_mq.store.log.commit_log import CommitLog, SegmentSource, plan_splits
 from spark_mq.store.log.live_reader import LiveReader
+from spark_mq.store.log.record_reader import RecordChunk
+from spark_mq.store.log.segment_files import CorruptRange
 from spark_mq.testing import LogWriter
 from tests.support.kernels import examples
 from tests.support.readers import by_hopping, one_split, with_known_end
@@ -43,6 +45,15 @@ def log_of(changes: list[tuple[str, int]]) -> LogWriter:
     return writer
 
 
+def shown(part: RecordChunk | CorruptRange) -> object:
+    """What a reader gave, without the bytes of its buffer around the records."""
+    if isinstance(part, CorruptRange):
+        return part
+    frames = part.frames
+    records = [part.buffer[frame.position : frame.position + frame.store_size].tobytes() for frame in frames]
+    return part.base, [str(frame) for frame in frames], records
+
+
 @settings(max_examples=examples(150), deadline=None)
 @given(steps, st.integers(0, SEGMENT_SIZE), st.booleans())
 def test_skipped_records_leave_the_reader_as_read_ones(
@@ -58,7 +69,7 @@ def test_skipped_records_leave_the_reader_as_read_ones(
                 pass
             states = [(reader.position, reader.newest, reader.ended) for reader in (skipping, reading)]
             assert states[0] == states[1]
-            left = [[str(part) for part in reader.read(SEGMENT_SIZE)] for reader in (skipping, reading)]
+            left = [[shown(part) for part in reader.read(SEGMENT_SIZE)] for reader in (skipping, reading)]
             assert left[0] == left[1]
 
 
