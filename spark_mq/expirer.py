@@ -20,11 +20,11 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 
 from spark_mq.errors import ConfigError, CorruptLogError, OptionError, StorageError, UnsupportedStoreError
+from spark_mq.format.amounts import counted, size_text
 from spark_mq.io.local import sync_folder
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX
-from spark_mq.store.disk_use import size_text
 from spark_mq.store.expiry import (
     MILLIS_PER_HOUR,
     LiveSegment,
@@ -189,8 +189,7 @@ class ExpireReport(ExpirePlan):
         if not self.files:
             yield f"{self.store}: no file {would or 'was '}deleted"
         else:
-            count = f"{len(self.files):,} file{'' if len(self.files) == 1 else 's'}"
-            yield f"{self.store}: {count} {would}deleted, {size_text(self.freed_bytes)}"
+            yield f"{self.store}: {counted(len(self.files), 'file')} {would}deleted, {size_text(self.freed_bytes)}"
         for tree, name in _KINDS.items():
             files = [file for file in self.files if file.tree == tree]
             if files:
@@ -221,7 +220,7 @@ def unread_lines(unread: Sequence[UnreadMessages] | None, problem: str) -> Itera
     for one in unread:
         groups[one.consumer_group] += one.count
     for group, count in list(groups.items())[:_SHOWN]:
-        yield f"consumer group {group} loses {count:,} unread message{'' if count == 1 else 's'}"
+        yield f"consumer group {group} loses {counted(count, 'unread message')}"
     if len(groups) > _SHOWN:
         yield f"{len(groups) - _SHOWN:,} more groups lose {sum(list(groups.values())[_SHOWN:]):,} unread messages"
 

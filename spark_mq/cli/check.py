@@ -13,8 +13,8 @@ from spark_mq.cli.arguments import broker_conf_path
 from spark_mq.cli.command import command
 from spark_mq.cli.exit_status import DAMAGED, FAILED, FOUND
 from spark_mq.cli.output.terminal import print_answer
-from spark_mq.cli.output.value_text import size_text
 from spark_mq.cli.verdict import messages
+from spark_mq.format.amounts import size_text
 from spark_mq.format.broker_version import BrokerVersions, versions_text
 from spark_mq.io.location import Location
 from spark_mq.store.broker_versions import find_broker_versions

@@ -19,6 +19,7 @@ from spark_mq.cli.output.terminal import Node, print_tree
 from spark_mq.cli.output.value_text import local_time_of
 from spark_mq.cli.several_stores import opened_stores
 from spark_mq.errors import OptionError
+from spark_mq.format.amounts import counted
 from spark_mq.format.system_topic import TRACE_TOPIC
 from spark_mq.io.s3 import shown
 from spark_mq.lifecycle.life.life import DEFAULT_LIMIT, life
@@ -107,7 +108,7 @@ def print_lives(arguments: argparse.Namespace) -> int:
     print_index_problems(problems)
     if found.more or found.has_even_more:
         at_least = "at least " if found.has_even_more else ""
-        say(f"{at_least}{found.more} more message{'' if found.more == 1 else 's'} with this key: --limit, --topic")
+        say(f"{at_least}{counted(found.more, 'more message')} with this key: --limit, --topic")
     if reason:
         say(f"no message {arguments.key_or_id}: {reason}")
     return FOUND if found.lives else NOT_FOUND

@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO
 
+from spark_mq.format.amounts import duration_text
+
 if TYPE_CHECKING:
     from spark_mq.archive.report import BatchProgress
     from spark_mq.job.progress import StageProgress
@@ -124,7 +126,7 @@ class FollowOutput:
         self._printed = now
         place = f", log offset {archived_to:,}" if archived_to >= 0 else ""
         since = _moment(self._since).partition("T")[2] if self._is_terminal else _moment(self._since)
-        line = f"waiting: nothing new since {since} ({_duration(now - self._since)}){place}"
+        line = f"waiting: nothing new since {since} ({duration_text(int(now - self._since) * 1000)}){place}"
         if self._is_terminal:
             self._show(line)
         else:
@@ -133,11 +135,3 @@ class FollowOutput:
 
 def _moment(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes} min"
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

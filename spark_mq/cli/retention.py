@@ -13,8 +13,9 @@ from spark_mq.cli.exit_status import FOUND, INTERRUPTED, INTERRUPTED_LINE
 from spark_mq.cli.output.json_lines import plain_rows
 from spark_mq.cli.output.terminal import print_answer
 from spark_mq.cli.output.text_table import TableStyle, print_lines
-from spark_mq.cli.output.value_text import local_time_of, size_text
+from spark_mq.cli.output.value_text import local_time_of
 from spark_mq.expirer import expire
+from spark_mq.format.amounts import size_text
 from spark_mq.format.timestamp import micros, of_micros
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.named_stores import DEFAULT_BROKER, DEFAULT_CLUSTER

@@ -12,8 +12,9 @@ from spark_mq.cli.arguments import broker_conf_path
 from spark_mq.cli.command import command
 from spark_mq.cli.exit_status import FOUND
 from spark_mq.cli.output.terminal import print_answer
-from spark_mq.cli.output.value_text import counted, local_time_of, size_text
+from spark_mq.cli.output.value_text import local_time_of
 from spark_mq.cli.verdict import at_least, messages, remedies, setting_line, verdict
+from spark_mq.format.amounts import counted, duration_text, size_text
 from spark_mq.format.broker_version import DISPATCHES_AFTER_QUEUE_END, BrokerVersions, versions_text
 from spark_mq.store.store_state import store_state
 
@@ -164,16 +165,9 @@ def _config_age(state: StoreState) -> Iterator[str]:
     last = state.log.last_store_timestamp
     for snapshot in state.config:
         if last is not None and snapshot.name in _offset_files(state):
-            seconds = (snapshot.modification_timestamp - last) / 1000
-            when = "after" if seconds >= 0 else "before"
-            yield _row("config", f"{snapshot.name} was written {_duration(abs(seconds))} {when} that last message")
-
-
-def _duration(seconds: float) -> str:
-    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{seconds:.1f} s"
+            millis = snapshot.modification_timestamp - last
+            when = "after" if millis >= 0 else "before"
+            yield _row("config", f"{snapshot.name} was written {duration_text(abs(millis))} {when} that last message")
 
 
 def _boots(state: StoreState) -> Iterator[list[str]]:

@@ -13,8 +13,8 @@ from spark_mq.cli.output import say
 from spark_mq.cli.output.terminal import print_answer, print_report
 from spark_mq.cli.spark import job_session
 from spark_mq.errors import OptionError, SparkMqError, similar_names
+from spark_mq.format.amounts import size_text
 from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.disk_use import size_text
 from spark_mq.verifier.codes import CODES
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spark_mq.errors import CorruptLogError, NoRoomError, SparkMqError
+from spark_mq.format.amounts import counted, size_text
 from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.format.consume_queue_ext import HEADER_SIZE as EXT_HEADER_SIZE
 from spark_mq.format.dispatch import record_keys
@@ -23,7 +24,6 @@ from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import FileSetting, Sourced
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
-from spark_mq.store.disk_use import size_text
 from spark_mq.store.index.folder import find_index_layout, index_files, index_layout
 from spark_mq.store.log.commit_log import CommitLog, Segment, plan_splits
 from spark_mq.store.queue.folders import find_queue_file_size, listed
@@ -175,7 +175,7 @@ class Forecast:
 
     def log_text(self) -> str:
         """The part of the log that is read."""
-        return f"{self.segments:,} segment{'s' * (self.segments != 1)}, {size_text(self.log_bytes)}"
+        return f"{counted(self.segments, 'segment')}, {size_text(self.log_bytes)}"
 
     def room_text(self) -> str:
         """The room that the job needs, and the room that there is."""

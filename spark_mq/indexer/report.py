@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from spark_mq.errors import CorruptLogError
+from spark_mq.format.amounts import size_text
 from spark_mq.store.config.store_paths import INDEX
-from spark_mq.store.disk_use import size_text
 from spark_mq.store.log.segment_files import CorruptRange
 
 

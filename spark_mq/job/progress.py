@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
 
+from spark_mq.format.amounts import duration_text, size_text
 from spark_mq.io.location import Location
-from spark_mq.store.disk_use import size_text
 
 _SECONDS_BETWEEN_LOOKS = 1.0
 _LISTING_SHARE = 20
@@ -44,14 +44,8 @@ class StageProgress:
             return line
         read = self.size * self.done // self.total
         left = self.seconds * (self.total - self.done) / self.done
-        rate = size_text(int(read / self.seconds))
-        return f"{line}, {size_text(read)} of {size_text(self.size)}, {rate}/s, {_duration(left)} left"
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
+        rate, wait = size_text(int(read / self.seconds)), duration_text(round(left) * 1000)
+        return f"{line}, {size_text(read)} of {size_text(self.size)}, {rate}/s, {wait} left"
 
 
 class Progress:

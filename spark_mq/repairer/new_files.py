@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from spark_mq.format.broker_version import INDEX_FLUSHED_AT_STOP
 from spark_mq.format.consume_queue import Queue
-from spark_mq.format.system_topic import SCHEDULE_TOPIC
 from spark_mq.indexer.index_files import IndexFilePlan, IndexWriter
 from spark_mq.indexer.stage import StagedLog
 from spark_mq.io.file_reader import FileReader
@@ -23,15 +19,13 @@ from spark_mq.repairer.plan import Action, RepairPlan
 from spark_mq.repairer.queue_task import write_queue_files
 from spark_mq.store.broker_versions import find_broker_versions
 from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint
-from spark_mq.store.config.config_file import CONSUMER_OFFSETS, parse_fastjson
-from spark_mq.store.config.store_paths import CONFIG, INDEX
+from spark_mq.store.config.offset_files import translated_offsets
+from spark_mq.store.config.store_paths import INDEX
 from spark_mq.store.index.folder import index_files
 from spark_mq.verifier.check import CheckedStore
 from spark_mq.verifier.codes import Treatment
 
 _BLOCK = 4 << 20
-_INTEGER_KEY = re.compile(r'([{,])"(-?[0-9]+)":')
-"""An integer key, which brokers write without quotes (fastjson)."""
 
 
 @dataclass(frozen=True)
@@ -64,11 +58,16 @@ class NewFiles:
             elif action.treatment == Treatment.CONFIG:
                 publish(self.folder / file, (self.store / f"{file}.bak").read_bytes())
             elif action.treatment == Treatment.OFFSETS:
-                publish(self.folder / file, _corrected_offsets(self.store, file, self.ends))
+                existing = (self.store / file).read_bytes()
+                publish(self.folder / file, translated_offsets(file, existing, self._up_to_end)[0])
             elif action.change.kind == ChangeKind.CLEAR and self.copies_segments:
                 _copy_cleared(self.store / file, self.folder / file, action.change)
             if file not in unchanged:
                 yield action
+
+    def _up_to_end(self, topic: str, queue_id: int, offset: int) -> int:
+        """The offset, or the end of the queue if it is past that."""
+        return min(offset, self.ends.get((topic, queue_id), offset))
 
     def _index_files(self, runner: TaskRunner) -> list[tuple[str, int, bool]]:
         layout, plans = self.checked.index.layout, self.plan.index_files
@@ -146,24 +145,3 @@ def _clamped_checkpoint(checkpoint: Checkpoint, log: StagedLog, end: int, index_
         confirm_phy_offset=clamped(checkpoint.confirm_phy_offset, end, end),
         logics_physical_offset=clamped(checkpoint.logics_physical_offset, log.last_unit_offset, log.last_unit_offset),
     )
-
-
-def _corrected_offsets(store: Location, file: str, ends: Mapping[Queue, int]) -> bytes:
-    """`consumerOffset.json` or `delayOffset.json`, with each offset after the end of its queue set to that end."""
-    content: Any = parse_fastjson((store / file).read_bytes().decode("utf-8"))
-    table = content["offsetTable"]
-
-    def corrected(offset: Any, queue: Queue) -> int:
-        return min(int(offset), ends.get(queue, int(offset)))
-
-    if file == f"{CONFIG}/{CONSUMER_OFFSETS}":
-        for name, offsets in table.items():
-            for queue_id, offset in offsets.items():
-                offsets[queue_id] = corrected(offset, (name.partition("@")[0], int(queue_id)))
-    else:
-        for level, offset in table.items():
-            table[level] = corrected(offset, (SCHEDULE_TOPIC, int(level) - 1))
-    texts = {name: json.dumps(value, ensure_ascii=False, separators=(",", ":")) for name, value in content.items()}
-    texts["offsetTable"] = _INTEGER_KEY.sub(r"\1\2:", texts["offsetTable"])
-    members = (f"{json.dumps(name, ensure_ascii=False)}:{text}" for name, text in texts.items())
-    return ("{" + ",".join(members) + "}").encode("utf-8")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from spark_mq.format.amounts import counted
 from spark_mq.repairer.plan import Action, Left
 from spark_mq.store.config.broker_conf import FileSetting
 from spark_mq.verifier.result import VerifyReport
@@ -49,8 +50,8 @@ class RepairReport:
     @property
     def verdict(self) -> str:
         """The result in a few words."""
-        files = f"{len(self.actions):,} file{'' if len(self.actions) == 1 else 's'}"
-        kinds = f"{len(self.left):,} kind{'' if len(self.left) == 1 else 's'} of findings"
+        files = counted(len(self.actions), "file")
+        kinds = counted(len(self.left), "kind of findings", "kinds of findings")
         rest = f"; {kinds} cannot be repaired" if self.left else ""
         if not rest and not self.is_complete:
             rest = f"; the store is {(self.after or self.before).verdict}"

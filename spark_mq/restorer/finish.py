@@ -34,15 +34,9 @@ from spark_mq.indexer.trees import rebuilt_checkpoint
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.restorer.config_files import (
-    CONSUMER_OFFSETS,
-    DELAY_OFFSETS,
-    LMQ_CONSUMER_OFFSETS,
     TOPICS,
     CopyType,
-    Translate,
     Treatment,
-    consumer_offsets_json,
-    delay_offsets_json,
     kept_paths,
     rule_of,
     topics_json,
@@ -52,6 +46,7 @@ from spark_mq.restorer.placement import NewLog
 from spark_mq.restorer.store_job import StoreJob
 from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint
 from spark_mq.store.config.config_file import is_topic_name
+from spark_mq.store.config.offset_files import DELAY_OFFSETS, OFFSET_FILES, Translate, translated_offsets
 from spark_mq.store.config.store_paths import CONFIG, CONSUME_QUEUE, INDEX
 from spark_mq.store.queue.folders import queue_folders
 
@@ -63,7 +58,6 @@ _FILES_OF_TOPICS = {
     "config/transactionMetrics": HALF_TOPIC,
 }
 """Files that say nothing to a user if the log has no message of a topic."""
-_OFFSET_FILES = (CONSUMER_OFFSETS, LMQ_CONSUMER_OFFSETS, DELAY_OFFSETS)
 
 
 def empty_queue_file(next_offset: int, file_size: int) -> tuple[str, bytes]:
@@ -161,19 +155,13 @@ def _translation(job: StoreJob, next_offsets: Mapping[Queue, int], offset_map: O
     if offset_map is None:
         return lambda topic, queue_id, offset: None
     wanted: list[QueueOffset] = []
-    for path in _OFFSET_FILES:
+    for path in OFFSET_FILES:
         content = job.source.files.get(path)
         if content is not None:
             # The first pass only asks which offsets there are.
-            _translated(path, content, lambda *offset: wanted.append(offset), {})
+            translated_offsets(path, content, lambda *offset: wanted.append(offset))
     found = offset_map.new_offsets(wanted)
     return lambda topic, queue_id, offset: found.get((topic, queue_id, offset), 0 if offset == 0 else None)
-
-
-def _translated(path: str, content: bytes, translate: Translate, topics: Mapping[str, str]) -> tuple[bytes, int]:
-    if path == DELAY_OFFSETS:
-        return delay_offsets_json(content, translate)
-    return consumer_offsets_json(content, translate, topics, path)
 
 
 def _write_config(job: StoreJob, store: Location, log: NewLog, translate: Translate) -> list[str]:
@@ -188,8 +176,8 @@ def _write_config(job: StoreJob, store: Location, log: NewLog, translate: Transl
         elif rule.treatment(copy_type) == Treatment.LEFT_OUT:
             if path not in _FILES_OF_TOPICS or _FILES_OF_TOPICS[path] in counts:
                 notes.append(f"{path} is left out: {rule.reason}")
-        elif path in _OFFSET_FILES:
-            new[path], dropped = _translated(path, content, translate, topics)
+        elif path in OFFSET_FILES:
+            new[path], dropped = translated_offsets(path, content, translate, topics)
             if dropped:
                 notes.append(f"{path}: offsets in queues without a message here are left out ({dropped:,})")
         else:

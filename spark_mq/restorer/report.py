@@ -10,7 +10,7 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_mq.store.disk_use import size_text
+from spark_mq.format.amounts import size_text
 
 
 @dataclass(frozen=True)

@@ -23,19 +23,6 @@ _BLOCK_SIZE = 512
 """Bytes of a block of `st_blocks` (POSIX systems)."""
 
 
-def size_text(size: int) -> str:
-    """A number of bytes with a unit, rounded up.
-
-    >>> size_text(512 << 20)
-    '512 MiB'
-    """
-    for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if size < 1 << 10:
-            return f"{size} {unit}"
-        size = -(-size // (1 << 10))
-    return f"{size} TiB"
-
-
 class Deletion(StrEnum):
     """What a broker deletes because of a full disk."""
 

@@ -32,6 +32,7 @@ from itertools import pairwise
 from pyarrow import fs
 
 from spark_mq.errors import CorruptIndexError, CorruptLogError, OptionError
+from spark_mq.format.amounts import counted
 from spark_mq.format.broker_version import INDEX_TAGS, BrokerVersions
 from spark_mq.format.consume_queue import Queue
 from spark_mq.format.dispatch import record_keys
@@ -319,17 +320,17 @@ def _state(
 ) -> QueueState:
     files = store.queues.get(queue)
     if files is None:
-        said = [f"the log has at least {_messages(len(lacking))} of it"] if lacking else []
+        said = [f"the log has at least {counted(len(lacking), 'message')} of it"] if lacking else []
         said += [f"a consumer group has consumed it up to queue offset {consumed}"] if consumed else []
         return QueueState(QueueStateName.LOST, f"it has no files, but {' and '.join(said)}")
     max_offset = store.get_max_offset_in_queue(*queue)
     damage = list(_damage(store, files))
     if lacking and min(lacking) < max_offset:
-        damage.append(f"at least {_messages(len(lacking))} of the log have no unit that leads to them")
+        damage.append(f"at least {counted(len(lacking), 'message')} of the log have no unit that leads to them")
     if damage:
         return QueueState(QueueStateName.DAMAGED, "; ".join(damage))
     if lacking:
-        reason = f"it lacks at least {_messages(len(lacking))}, up to queue offset {max(lacking)}"
+        reason = f"it lacks at least {counted(len(lacking), 'message')}, up to queue offset {max(lacking)}"
         return QueueState(QueueStateName.BEHIND, f"{reason}, which the log has")
     if gone:
         reason = f"its last {gone} units lead past the end of the log, which does not have their messages"
@@ -340,10 +341,6 @@ def _state(
     if behind is not None:
         return QueueState(QueueStateName.BEHIND, behind)
     return QueueState(QueueStateName.CAUGHT_UP)
-
-
-def _messages(count: int) -> str:
-    return f"{count} message{'' if count == 1 else 's'}"
 
 
 def _damage(store: MessageStore, queue: ConsumeQueue) -> Iterator[str]:

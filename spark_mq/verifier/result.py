@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_mq.errors import StorageError
+from spark_mq.format.amounts import counted
 from spark_mq.io.location import Location
 from spark_mq.verifier.codes import CODES, Code, Severity
 from spark_mq.verifier.finding import FINDING_SCHEMA, Finding
@@ -62,8 +63,8 @@ class VerifyReport:
     @property
     def verdict(self) -> str:
         """The verdict in a few words: `sound`, or the numbers of errors, warnings and notes."""
-        counted = [(self.count(severity), str(severity)) for severity in _GRAVEST_FIRST]
-        text = ", ".join(f"{count:,} {name}{'' if count == 1 else 's'}" for count, name in counted if count)
+        counts = [(self.count(severity), str(severity)) for severity in _GRAVEST_FIRST]
+        text = ", ".join(counted(count, name) for count, name in counts if count)
         if not self.is_sound:
             return f"not sound: {text}"
         what = "sound, as far as a quick check can see" if self.is_quick else "sound"

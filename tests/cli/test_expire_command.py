@@ -105,7 +105,7 @@ def test_ctrl_c_is_one_line(store: Path, plan: list[str], tmp_path: Path) -> Non
 def test_the_report_names_the_files(store: Path, plan: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["expire", str(store), *RULE]) == 0
     text = capsys.readouterr().out
-    assert text.splitlines()[0] == f"{store}: 18 files would be deleted, 598 KiB"
+    assert text.splitlines()[0] == f"{store}: 18 files would be deleted, 597.0 KiB"
     assert text.splitlines()[-1] == "dry run: nothing was changed; --apply makes the changes"
     assert [line.strip() for line in text.splitlines() if line.startswith("    ")] == plan
     assert main(["expire", str(store), *RULE, "--json", "--dry-run"]) == 0
@@ -113,7 +113,7 @@ def test_the_report_names_the_files(store: Path, plan: list[str], capsys: pytest
     assert [file["path"] for file in report["files"]] == plan
     assert (report["dry_run"], report["new_log_start"]) == (True, 524_288)
     assert main(["expire", str(store), *RULE, "--apply"]) == 0
-    assert capsys.readouterr().out.splitlines()[0] == f"{store}: 18 files deleted, 598 KiB"
+    assert capsys.readouterr().out.splitlines()[0] == f"{store}: 18 files deleted, 597.0 KiB"
     assert main(["expire", str(store), *RULE, "--apply"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         f"{store}: no file was deleted",

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from spark_mq.cli.output.text_table import TableStyle, TextTable, print_lines
-from spark_mq.cli.output.value_text import cut, display_width, size_text
+from spark_mq.cli.output.value_text import cut, display_width
+from spark_mq.format.amounts import size_text
 
 STYLE = TableStyle(
     importance=("name", "number", "text", "id"), least={"text": 8}, whole=("id",), sizes=("size",), hint="HINT"

@@ -32,7 +32,7 @@ def test_no_line_comes_twice(tmp_path: Path) -> None:
 
 def test_a_stage_that_reads_bytes_shows_rate_and_time() -> None:
     quarter = StageProgress("dispatch", 8, 32, "splits", 4 << 30, 10.0)
-    assert str(quarter) == "dispatch: 8 of 32 splits, 1 GiB of 4 GiB, 103 MiB/s, 30 s left"
-    assert str(replace(quarter, seconds=100.0)).endswith("11 MiB/s, 5 min 0 s left")
+    assert str(quarter) == "dispatch: 8 of 32 splits, 1.0 GiB of 4.0 GiB, 102.4 MiB/s, 30 s left"
+    assert str(replace(quarter, seconds=100.0)).endswith("10.2 MiB/s, 5 min left")
     assert str(replace(quarter, done=0)) == "dispatch: 0 of 32 splits"
     assert str(replace(quarter, done=32, is_done=True)) == "dispatch: 32 splits in 10.0 s"

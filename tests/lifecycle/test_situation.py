@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_mq import MessageStore
+from spark_mq.format.amounts import duration_text
 from spark_mq.format.properties import encode_properties
 from spark_mq.format.record import Record
-from spark_mq.lifecycle.life.event import duration_text
 from spark_mq.lifecycle.life.situation import Kind, Situation, SituationRules, Situations, situation
 from spark_mq.lifecycle.retry_topic import ConsumerGroups
 from tests.support.stores import OWN_STORES, Fact, RealStore, stores_in

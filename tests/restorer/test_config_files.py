@@ -14,9 +14,6 @@ from spark_mq.restorer.config_files import (
     FILE_RULES,
     CopyType,
     Treatment,
-    consumer_offsets_json,
-    delay_offsets_json,
-    fastjson_text,
     kept_paths,
     rule_of,
     topics_json,
@@ -24,6 +21,7 @@ from spark_mq.restorer.config_files import (
 from spark_mq.restorer.finish import restored_checkpoint
 from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.config.config_file import parse_fastjson
+from spark_mq.store.config.offset_files import consumer_offsets_json, delay_offsets_json, fastjson_text
 from tests.support.stores import RealStore, usual_stores
 
 V4_9, V5 = BrokerVersions.parse("4.9"), BrokerVersions.parse("5")

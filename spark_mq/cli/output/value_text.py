@@ -16,7 +16,6 @@ ELLIPSIS = "…"
 _JAMO_VOWELS_AND_FINALS = range(0x1160, 0x1200)
 """Parts of a Hangul syllable that are drawn into the character before them."""
 NULL_TEXT = "-"
-_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def print_fields(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> None:
@@ -86,23 +85,6 @@ def bytes_text(value: bytes) -> str:
         return value.decode("utf-8")
     except UnicodeDecodeError:
         return f"{len(value)} bytes: {value.hex(' ')}"
-
-
-def counted(count: int, noun: str, plural: str = "") -> str:
-    """A number of things as text: `1 message`, `2,000 messages`."""
-    return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
-
-
-def size_text(size: int) -> str:
-    """A number of bytes with a unit, for a person."""
-    if abs(size) < 1024:
-        return f"{size} B"
-    scaled = float(size)
-    for unit in _UNITS:
-        scaled /= 1024
-        if abs(scaled) < 1023.95 or unit == _UNITS[-1]:
-            break
-    return f"{scaled:.1f} {unit}"
 
 
 def local_time(moment: datetime) -> str:

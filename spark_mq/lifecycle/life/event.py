@@ -9,6 +9,7 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from spark_mq.format.amounts import duration_text
 from spark_mq.format.compression import decompress_or_reason
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.message_id import encode_offset_message_id
@@ -18,23 +19,6 @@ from spark_mq.format.timestamp import iso_text
 
 if TYPE_CHECKING:
     from spark_mq.lifecycle.traces import TraceEvent
-
-_UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000))
-_SECOND = 1000
-
-
-def duration_text(millis: int) -> str:
-    """A duration for a person, in its two largest units."""
-    if millis < 0:
-        return f"-{duration_text(-millis)}"
-    for index, (name, size) in enumerate(_UNITS):
-        if millis >= size:
-            smaller, smaller_size = (*_UNITS, ("s", _SECOND))[index + 1]
-            rest = millis % size // smaller_size
-            return f"{millis // size} {name} {rest} {smaller}" if rest else f"{millis // size} {name}"
-    if millis < _SECOND:
-        return f"{millis} ms"
-    return f"{millis // _SECOND} s" if millis % _SECOND == 0 else f"{millis / _SECOND:.3f}".rstrip("0") + " s"
 
 
 def time_text(millis: int) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from spark_mq.format.amounts import counted
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.properties import TAGS, parse_properties
 from spark_mq.format.record import Record
@@ -109,7 +110,7 @@ class MessageConsumer:
 
 def before_text(count: int) -> str:
     """How many messages are before one, for a person."""
-    return "it is the next one" if count == 0 else f"{count} message{'' if count == 1 else 's'} before it"
+    return "it is the next one" if count == 0 else f"{counted(count, 'message')} before it"
 
 
 class ConsumerOffsets:

@@ -15,10 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from spark_mq.format.amounts import duration_text
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.message_row import host_text
 from spark_mq.format.record import TRANSACTION_COMMIT_TYPE, TRANSACTION_TYPE_MASK, Record
-from spark_mq.lifecycle.life.event import EventKind, Step, duration_text, record_event, text_properties
+from spark_mq.lifecycle.life.event import EventKind, Step, record_event, text_properties
 from spark_mq.lifecycle.life.situation import (
     ORIGIN_MESSAGE_ID,
     TIMER_DELETE,

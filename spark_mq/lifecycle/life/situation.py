@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 
+from spark_mq.format.amounts import counted, duration_text
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.record import (
     TRANSACTION_COMMIT_TYPE,
@@ -37,7 +38,7 @@ from spark_mq.format.system_topic import (
     TRACE_TOPIC,
     delay_level_millis,
 )
-from spark_mq.lifecycle.life.event import body_of, duration_text, text_properties, time_text
+from spark_mq.lifecycle.life.event import body_of, text_properties, time_text
 from spark_mq.lifecycle.life.life_store import LifeStore, life_store
 from spark_mq.lifecycle.op_message import half_queue_offsets
 from spark_mq.lifecycle.retry_topic import (
@@ -200,7 +201,7 @@ class _Reading:
 
     def _discarded(self) -> Situation:
         check = self._number("TRANSACTION_CHECK_TIMES")
-        after = "" if check is None else f" after {check} check{'' if check == 1 else 's'}"
+        after = "" if check is None else f" after {counted(check, 'check')}"
         return Situation(Kind.DISCARDED, *self._real, f"half message that the broker gave up{after}", check=check)
 
     def _delayed(self) -> Situation:
@@ -220,7 +221,7 @@ class _Reading:
 
     def _timer(self) -> Situation:
         due, rolls = self._number(TIMER_OUT), self._number(TIMER_ROLLS)
-        rolled = f" (rolled {rolls} time{'' if rolls == 1 else 's'})" if rolls else ""
+        rolled = f" (rolled {counted(rolls, 'time')})" if rolls else ""
         deleted = self._properties.get(TIMER_DELETE)
         what = "timer" if deleted is None else f"cancels the timer of {deleted}"
         kind = Kind.TIMER if deleted is None else Kind.TIMER_DELETE
@@ -249,7 +250,7 @@ class _Reading:
         group = self._topic.removeprefix(DLQ_PREFIX)
         origin = self._properties.get(RETRY_TOPIC) or self._properties.get("DLQ_ORIGIN_TOPIC") or self._topic
         attempt = self._record.reconsume_times
-        after = f" after {attempt} failed deliver{'y' if attempt == 1 else 'ies'}" if attempt > 0 else ""
+        after = f" after {counted(attempt, 'failed delivery', 'failed deliveries')}" if attempt > 0 else ""
         return Situation(Kind.DEAD_LETTER, origin, None, f"dead letter of group {group}{after}", group, attempt)
 
     def _delivered(self) -> Situation:
