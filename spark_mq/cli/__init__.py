@@ -3,7 +3,8 @@
 Read `entry` and `main` (the entry point and how errors end) and `commands` (their names) first, then the commands:
 
 - find: `messages`, `tables` (the commands of tables), `sql`, `archive`;
-- understand: `life` (also why-not-consumed), `retention` (also expire), `allocate`, `reset_offset`;
+- understand: `life` (also why-not-consumed), `retention` (also expire), `allocate`;
+- act on a running cluster: `reset_offset`, `consume_directly`;
 - check and mend: `check`, `state`, `recover`, `verify`, `repair`, `rebuild`, `restore`;
 - of the program itself: `program`.
 

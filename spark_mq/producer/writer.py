@@ -21,8 +21,9 @@ from spark_mq.errors import InvalidMessageError, OptionError, ProtocolError, Ref
 from spark_mq.producer.options import TopicWriteOptions
 from spark_mq.producer.queue_choice import Brokers, MessageQueue, choose_queues, publish_queues
 from spark_mq.remoting.client import RemotingClient
-from spark_mq.remoting.codes import RequestCode, ResponseCode
+from spark_mq.remoting.codes import ResponseCode
 from spark_mq.remoting.requests import find_route
+from spark_mq.remoting.writes import send_message
 
 if TYPE_CHECKING:
     from spark_mq.producer.batches import Request, SentMessages
@@ -36,13 +37,6 @@ READ_COLUMNS = (
 _ATTEMPTS = 5
 _AT_ONCE = 8
 """Queues to which a task sends at the same time; to each one request after the other."""
-_STORED = (
-    ResponseCode.SUCCESS,
-    ResponseCode.FLUSH_DISK_TIMEOUT,
-    ResponseCode.FLUSH_SLAVE_TIMEOUT,
-    ResponseCode.SLAVE_NOT_AVAILABLE,
-)
-"""Answers after which the message is stored, if perhaps not yet on disk or in a slave (`SendStatus`)."""
 _AGAIN = (
     *(ResponseCode.SYSTEM_ERROR, ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE),
     *(ResponseCode.NO_PERMISSION, ResponseCode.TOPIC_NOT_EXIST, ResponseCode.NOT_IN_CURRENT_UNIT),
@@ -187,22 +181,15 @@ class _Sender:
         raise AssertionError
 
     def _once(self, topic: str, queue: MessageQueue, request: Request) -> None:
-        is_batch = request.properties is None
-        code = RequestCode.SEND_BATCH_MESSAGE if is_batch else RequestCode.SEND_MESSAGE_V2
-        fields = {
-            "a": self._options.producer_group,
-            "b": topic,
-            "c": "TBW102",
-            "d": 4,
-            "e": queue.queue_id,
-            "f": 0,
-            "g": int(time.time() * 1000),
-            "h": request.flag,
-            "i": "WAIT\x01true\x02" if is_batch else request.properties,
-            "j": 0,
-            "k": False,
-            "m": is_batch,
-            "n": queue.broker,
-        }
-        address = self._addresses[queue.broker]
-        self._client.request_once(address, code, fields, request.body, accepted=_STORED)
+        send_message(
+            self._client,
+            self._addresses[queue.broker],
+            queue.broker,
+            self._options.producer_group,
+            topic,
+            queue.queue_id,
+            request.body,
+            "WAIT\x01true\x02" if request.properties is None else request.properties,
+            request.flag,
+            is_batch=request.properties is None,
+        )

@@ -26,7 +26,7 @@ PULL_GROUP = "TOOLS_CONSUMER"
 _ATTEMPTS = 4
 _FIRST_PAUSE, _MAX_PAUSE = 0.1, 2.0
 """Seconds before a request is sent again, less a random part; twice as many before each further time."""
-_BUSY = (ResponseCode.SYSTEM_BUSY, ResponseCode.FLOW_CONTROL, ResponseCode.GO_AWAY)
+BUSY = (ResponseCode.SYSTEM_BUSY, ResponseCode.FLOW_CONTROL, ResponseCode.GO_AWAY)
 """Answers after which the same request can succeed."""
 _MAX_SHOWN = 1000
 _T = TypeVar("_T")
@@ -197,7 +197,7 @@ class RemotingClient:
                 raise
             except RemotingError as error:
                 is_last = attempt >= _ATTEMPTS and time.monotonic() >= until
-                if is_last or (isinstance(error, RefusedError) and error.code not in _BUSY):
+                if is_last or (isinstance(error, RefusedError) and error.code not in BUSY):
                     raise
             time.sleep(min(_FIRST_PAUSE * 2 ** min(attempt, 10), _MAX_PAUSE) * random.uniform(0.5, 1))
         raise AssertionError

@@ -91,7 +91,7 @@ def find_brokers(client: RemotingClient) -> list[Broker]:
                 f"{code.name}: give the address of a name server, whose port is 9876 by default"
             ) from error
         raise
-    return _read(server, response, code, _cluster_brokers)
+    return read_content(server, response, code, _cluster_brokers)
 
 
 def find_route(client: RemotingClient, topic: str) -> Route | None:
@@ -103,7 +103,7 @@ def find_route(client: RemotingClient, topic: str) -> Route | None:
         if error.code == ResponseCode.TOPIC_NOT_EXIST:
             return None
         raise
-    return _read(server, response, code, _route)
+    return read_content(server, response, code, _route)
 
 
 def config_text(client: RemotingClient, broker: str, name: str) -> bytes:
@@ -130,7 +130,9 @@ def broker_runtime_info(client: RemotingClient, broker: str) -> dict[str, str]:
     """Figures of a broker by name, such as `brokerVersionDesc` and `msgPutTotalTodayNow`."""
     code = RequestCode.GET_BROKER_RUNTIME_INFO
     response = client.request(broker, code)
-    return _read(broker, response, code, lambda content: {str(key): str(one) for key, one in content["table"].items()})
+    return read_content(
+        broker, response, code, lambda content: {str(key): str(one) for key, one in content["table"].items()}
+    )
 
 
 def min_offset(client: RemotingClient, broker: str, topic: str, queue_id: int) -> int:
@@ -176,7 +178,7 @@ def consumer_connections(client: RemotingClient, broker: str, group: str) -> Map
     response = client.request(broker, code, {"consumerGroup": group}, accepted=accepted)
     if response.code == ResponseCode.CONSUMER_NOT_ONLINE:
         return None
-    return _read(broker, response, code, lambda content: content)
+    return read_content(broker, response, code, lambda content: content)
 
 
 def query_messages(
@@ -226,8 +228,10 @@ def integer_field(broker: str, code: RequestCode, response: RemotingCommand, nam
         raise ProtocolError(f"{broker}: the answer to {code.name} has no field {name}: {shown(str(error))}") from error
 
 
-def _read(address: str, response: RemotingCommand, code: RequestCode, read: Callable[[Mapping[str, Any]], _T]) -> _T:
-    """The content of a JSON body."""
+def read_content(
+    address: str, response: RemotingCommand, code: RequestCode, read: Callable[[Mapping[str, Any]], _T]
+) -> _T:
+    """What `read` makes of the JSON body of a response. Raises `ProtocolError` if it cannot be read."""
     try:
         content = parse_fastjson(response.body.decode("utf-8", "replace"))
         if not isinstance(content, dict):

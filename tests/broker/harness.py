@@ -350,12 +350,43 @@ def send(broker: Broker, kind: str, seed: int, count: int, *, first: int = 0, bo
 def consume(broker: Broker, group: str, topic: str, count: int) -> list[dict[str, Any]]:
     """The messages that a consumer group takes from where it was: `count`, or all if there are fewer.
 
-    A real client takes them, and writes the group's new offsets. A message has its `topic`, `queueId`, `queueOffset`
-    and `uniqKey`.
+    A real client takes them, and writes the group's new offsets. A message has its `topic`, `queueId`, `queueOffset`,
+    `uniqKey`, `properties` and `body`.
     """
+    with consuming(broker, group, topic, count) as consumer:
+        return consumer.wait()
+
+
+class Consumer:
+    """A consumer that runs; see `consume`."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def wait(self) -> list[dict[str, Any]]:
+        """The messages that it took, when it has ended."""
+        output, errors = self._process.communicate(timeout=_RUN_SECONDS)
+        if self._process.returncode != 0:
+            raise HarnessError(f"consuming failed:\n{errors}")
+        return [json.loads(line) for line in output.splitlines()]
+
+
+@contextlib.contextmanager
+def consuming(broker: Broker, group: str, topic: str, count: int) -> Iterator[Consumer]:
+    """A consumer that starts now, and ends as that of `consume` does."""
     words = ["consume", "--name-server", broker.name_server, "--group", group, "--topic", topic, "--count", str(count)]
     with _workspace() as (home, _):
-        return [json.loads(line) for line in _run(broker.version, home, words).splitlines()]
+        process = subprocess.Popen(
+            _command(broker.version, home, words),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+        )
+        try:
+            yield Consumer(process)
+        finally:
+            process.kill()
+            process.communicate()
 
 
 def append(store: Path, settings: Settings, seed: int, version: str = VERSIONS[0]) -> int:

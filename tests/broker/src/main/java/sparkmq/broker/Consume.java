@@ -1,5 +1,6 @@
 package sparkmq.broker;
 
+import java.nio.charset.StandardCharsets;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -52,7 +53,8 @@ final class Consume implements Command {
         }
         for (MessageExt message : messages) {
             Json.print(Map.of("topic", message.getTopic(), "queueId", message.getQueueId(),
-                "queueOffset", message.getQueueOffset(), "uniqKey", message.getMsgId()));
+                "queueOffset", message.getQueueOffset(), "uniqKey", message.getMsgId(),
+                "properties", message.getProperties(), "body", new String(message.getBody(), StandardCharsets.UTF_8)));
         }
         taken.addAndGet(messages.size());
         last.set(System.currentTimeMillis());

@@ -1,0 +1,135 @@
+"""`spark-mq consume-directly CLUSTER GROUP ID`: one message, consumed now by a connected consumer of a group."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from spark_mq.cli.command import command
+from spark_mq.cli.exit_status import FAILED, FOUND, NOT_FOUND
+from spark_mq.cli.output import say
+from spark_mq.cli.output.json_lines import print_json
+from spark_mq.cli.output.value_text import print_fields
+from spark_mq.errors import OptionError, similar
+from spark_mq.format.java_text import decode_utf8
+from spark_mq.format.message_id import decode_offset_message_id
+from spark_mq.format.message_row import host_text
+from spark_mq.format.properties import UNIQUE_KEY, parse_properties
+from spark_mq.format.record import Record
+from spark_mq.live.cluster import LiveBroker, live_brokers, message_with_id
+from spark_mq.live.options import cluster_settings
+from spark_mq.remoting.client import RemotingClient
+from spark_mq.remoting.requests import consumer_connections
+from spark_mq.remoting.writes import consume_message_directly
+from spark_mq.store.config.broker_conf import BrokerConf
+
+_CONSUMED = ("CR_SUCCESS", "CR_COMMIT")
+"""What a consumer answers that consumed the message (`CMResult`)."""
+
+
+@command(
+    "consume-directly",
+    """
+    CLUSTER             a running cluster: rocketmq://NAME_SERVER:9876
+    GROUP               the consumer group
+    ID                  the message's offset message id, which the look-ups print
+    --client-id ID      the consumer that gets the message (default: the first one, by client id, that is connected)
+    --client-conf FILE  a properties file with options of docs/live.md, such as accessKey and tls
+    --apply
+    --json
+    """,
+    description="Let a connected consumer of a group consume one message now, and print what it answers.",
+    epilog="""
+    Without --apply nothing is sent, and the fields say which consumer would get which message. The consumer gets the
+    message beside its queues: no offset changes, and a failure is not retried. It is not asked whether it subscribes to
+    the topic (`subscribed`). A broker waits 10 seconds for the answer; after that the consumer may still consume the
+    message.
+
+    Exit status: 0 the consumer consumed the message, or would get it; 1 it answered something else, or nothing; 3 there
+    is no such message, or no consumer.
+    """,
+)
+def consume_directly(arguments: argparse.Namespace) -> int:
+    """Print the plan, or the consumer's answer; returns the exit status."""
+    settings = cluster_settings(arguments.cluster, BrokerConf.of(arguments.client_conf).settings)
+    host, commit_log_offset = decode_offset_message_id(arguments.id)
+    message_id = arguments.id.upper()
+    with RemotingClient(settings) as client:
+        broker = _broker_of(live_brokers(client), host_text(host), arguments)
+        record = message_with_id(broker, commit_log_offset)
+        if record is None:
+            say(f"{broker.address} has no message {message_id}: it expired, or never was there")
+            return NOT_FOUND
+        connected = consumer_connections(client, broker.address, arguments.group) or {}
+        consumer = _consumer(connected, arguments)
+        if consumer is None:
+            say(f"no consumer of group {arguments.group} is connected to {broker.address}, which has the message")
+            return NOT_FOUND
+        fields = _fields(arguments.group, connected, consumer, broker, record, message_id)
+        if not arguments.apply:
+            _print(arguments, fields)
+            say("nothing was sent; --apply sends the message to the consumer")
+            return FOUND
+        answer = consume_message_directly(
+            client, broker.address, arguments.group, fields["client_id"], fields["topic"], message_id
+        )
+    _print(arguments, fields | asdict(answer))
+    return FOUND if answer.consume_result in _CONSUMED else FAILED
+
+
+def _broker_of(brokers: Sequence[LiveBroker], address: str, arguments: argparse.Namespace) -> LiveBroker:
+    """The broker of the cluster that an id names. No other address is asked."""
+    for broker in brokers:
+        if broker.address == address:
+            return broker
+    known = ", ".join(broker.address for broker in brokers)
+    raise OptionError(
+        f"{arguments.id} names {address}, which is not a broker of {arguments.cluster} ({known}): give an offset "
+        "message id. Of a message with a unique key, `spark-mq query-by-unique-key` prints it"
+    )
+
+
+def _consumer(connected: Mapping[str, Any], arguments: argparse.Namespace) -> Mapping[str, Any] | None:
+    """The connection of the consumer that gets the message; None if none is there."""
+    consumers = {str(one.get("clientId")): one for one in connected.get("connectionSet") or ()}
+    if arguments.client_id is None:
+        return consumers[min(consumers)] if consumers else None
+    if consumers and arguments.client_id not in consumers:
+        raise OptionError(
+            f"--client-id {arguments.client_id} is not connected{similar(arguments.client_id, consumers)}; consumers "
+            f"of group {arguments.group}: {', '.join(sorted(consumers))}"
+        )
+    return consumers.get(arguments.client_id)
+
+
+def _fields(
+    group: str,
+    connected: Mapping[str, Any],
+    consumer: Mapping[str, Any],
+    broker: LiveBroker,
+    record: Record,
+    message_id: str,
+) -> dict[str, Any]:
+    topic, key = decode_utf8(record.topic), parse_properties(record.properties).get(UNIQUE_KEY)
+    return {
+        "consumer_group": group,
+        "client_id": str(consumer.get("clientId")),
+        "client_address": consumer.get("clientAddr"),
+        "language": consumer.get("language"),
+        "broker": broker.broker.name,
+        "topic": topic,
+        "subscribed": topic in (connected.get("subscriptionTable") or {}),
+        "queue_id": record.queue_id,
+        "queue_offset": record.queue_offset,
+        "offset_message_id": message_id,
+        "unique_key": None if key is None else decode_utf8(key),
+    }
+
+
+def _print(arguments: argparse.Namespace, fields: Mapping[str, Any]) -> None:
+    if arguments.json:
+        print_json([{"applied": arguments.apply, **fields}])
+    else:
+        print_fields([fields], list(fields))
