@@ -18,7 +18,10 @@ from spark_mq.remoting.command import RemotingCommand
 from tests.support.fake_server import response, serving
 from tests.support.hostile_cluster import TOPIC, HostileCluster
 
-CLIENTS: dict[str, Any] = {"connectionSet": [{"clientId": name, "clientAddr": "10.0.0.1:5", "language": "JAVA"} for name in ("b", "a")]}
+CLIENTS: dict[str, Any] = {
+    "connectionSet": [{"clientId": name, "clientAddr": "10.0.0.1:5", "language": "JAVA"} for name in ("b", "a")],
+    "subscriptionTable": {TOPIC: {}},
+}
 LATER = {"consumeResult": "CR_LATER", "order": False, "autoCommit": True, "remark": None, "spentTimeMills": 12}
 
 
@@ -32,8 +35,7 @@ class Cluster(HostileCluster):
 
     def answer(self, request: RemotingCommand) -> Iterator[bytes]:
         if request.code == RequestCode.GET_CONSUMER_CONNECTION_LIST:
-            known: dict[str, Any] = CLIENTS | {"subscriptionTable": {TOPIC: {}}}
-            yield response(request, body=json.dumps(known).encode())
+            yield response(request, body=json.dumps(CLIENTS).encode())
         elif request.code == RequestCode.CONSUME_MESSAGE_DIRECTLY:
             self.asked.append(dict(request.ext_fields))
             yield response(request, self.code, body=self.result, remark="consumer <a> Timeout")
