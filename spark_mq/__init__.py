@@ -6,6 +6,7 @@ is never changed, and no broker is needed.
 - `RocketMQDataSource`: the Spark data source `rocketmq`. Its docstring has all tables, options and columns.
 - `register`: makes the data source and the table function `rocketmq_lookup` known to a Spark session.
 - `sql`: the result of a Spark SQL query over stores, which reads only the rows and columns that the query needs.
+- `look_up`: the messages of the keys of a DataFrame, by the index files.
 - `explain`: the access path of a read, and its cost.
 - `rebuild`: writes `consumequeue/` and `index/` from `commitlog/`, byte for byte as the broker does.
 - `verify`: checks everything in a store against its commit log; the result has findings, counts and a verdict.
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from spark_mq.repairer.repair import repair
     from spark_mq.restorer.restore import restore
     from spark_mq.source.explain import explain
+    from spark_mq.source.lookup_function import look_up
     from spark_mq.store.message_store import MessageStore
     from spark_mq.store.retention import retention
     from spark_mq.verifier.verify import verify
@@ -67,6 +69,7 @@ __all__ = [
     "explain",
     "filters",
     "life",
+    "look_up",
     "rebuild",
     "register",
     "repair",
@@ -83,6 +86,7 @@ _MODULES = {
     "expire": "spark_mq.expirer",
     "explain": "spark_mq.source.explain",
     "life": "spark_mq.lifecycle.life.life",
+    "look_up": "spark_mq.source.lookup_function",
     "register": "spark_mq.datasource",
     "rebuild": "spark_mq.indexer.rebuild",
     "repair": "spark_mq.repairer.repair",

@@ -10,6 +10,6 @@ Read in this order:
 5. the stream: `message_stream`, `stream_offset`;
 6. several stores: `store_choice`, `several_stores`, `several_stores_stream`.
 
-`lookup_function` is the table function `rocketmq_lookup`. The modules of 1 to 3 run while Spark plans, and so import no
-kernels.
+`lookup_function` looks keys up: `rocketmq_lookup` and `look_up`. The modules of 1 to 3 run while Spark plans, and so
+import no kernels.
 """

@@ -322,13 +322,9 @@ class MessagesByKeyReader(MessagesReader):
 
     def batch(self, messages: MessageColumns) -> pa.RecordBatch:
         """A row for each requested key of the messages."""
-        from spark_mq.format.kernels.batches import message_keys
+        from spark_mq.format.kernels.batches import message_keys, rows_of_keys
 
-        keys = message_keys(messages, self._options.predicate.keys)
-        message_columns = [name for name in self._columns if name not in KEY_FIELDS]
-        repeated = messages.record_batch(message_columns).take(pa.array(keys.message))
-        columns = {KEY: keys.key, KEY_TYPE: keys.key_type} | dict(zip(message_columns, repeated.columns, strict=True))
-        return pa.RecordBatch.from_arrays([columns[name] for name in self._columns], schema=pa.schema(self.fields()))
+        return rows_of_keys(messages, message_keys(messages, self._options.predicate.keys), self._columns)
 
     def rows(self, record: Record, row: Row, looked_up: str | None) -> list[Row]:
         """A row for each requested key of the message, or for the key by which the message was found."""

@@ -8,7 +8,7 @@ Read in this order:
 4. `live_end`: where the live records of the log end, found quickly; `store_lock`: the lock that a broker, or a job that
    writes, has, and whether files are as before;
 5. `message_store`: `MessageStore`, the look-ups that users call, with `message_selection` (messages of a topic,
-   oldest or newest first, and a message of an unknown topic);
+   oldest or newest first, and a message of an unknown topic) and `many_keys` (many keys looked up at once);
 6. what is there: `file_states` (of segments, queues and index files), `metadata_tables` and `file_tables` (rows of
    tables), `broker_versions`, `derived_facts` (what an archive keeps of a store);
 7. the next boot of a broker: `boot_obstacles` (why it does not start), `boot` (from a few facts, by version),

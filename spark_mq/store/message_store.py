@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import cached_property
 from itertools import islice
@@ -24,6 +24,7 @@ from spark_mq.format.index_query import query_offset
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.message_id import decode_offset_message_id, is_offset_message_id
 from spark_mq.format.message_row import host_text, message_row, message_table
+from spark_mq.format.message_schema import MESSAGE_BY_KEY_SCHEMA
 from spark_mq.format.record import Record
 from spark_mq.format.timestamp import check_epoch_millis, epoch_millis, iso_text
 from spark_mq.io.file_reader import FileReaders
@@ -55,6 +56,7 @@ from spark_mq.store.store_lock import StateMemory, settled_state
 DEFAULT_MAX_NUM = 32
 _ENDS = StateMemory[LiveEnd]()
 """Ends of logs that this process found, by the state of the files."""
+_ASKED_SCHEMA = pa.schema([("topic", pa.string()), ("key", pa.string())])
 _FIRST_BYTES = 4 << 20
 """Bytes of the log in which the first messages of a topic are searched for without the kernels."""
 
@@ -402,6 +404,33 @@ class MessageStore(ConsumeQueueStore):
         """The records of `query_message`, which has the same arguments and errors; each is read when it is needed."""
         records = self.index.find_messages(topic, key, _optional_millis("begin", begin), _optional_millis("end", end))
         return islice(records, max_num)
+
+    def query_messages(self, asked: pa.Table, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """The messages of many keys, as `query_message` finds them for each, in one pass over index files and log.
+
+        Args:
+            asked: Columns `topic` and `key`; a key is one of KEYS or a unique key. Rows with NULL find nothing, and a
+                pair that is there twice counts once.
+            columns: Columns of table `messages_by_key`; by default all.
+
+        Returns:
+            Batches with a row for each pair and message, in no order.
+
+        Raises:
+            CorruptLogError: As `query_message`.
+
+        Example:
+            >>> asked = pa.table({"topic": ["orders", "orders"], "key": ["order-17", "order-18"]})
+            >>> pa.Table.from_batches(store.query_messages(asked, ["key", "queue_offset"])).to_pylist()
+            [{'key': 'order-17', 'queue_offset': 1187}, {'key': 'order-18', 'queue_offset': 1188}]
+        """
+        from spark_mq.store.many_keys import ManyKeys
+
+        pairs = asked.select(["topic", "key"]).cast(_ASKED_SCHEMA).drop_null().group_by(["topic", "key"]).aggregate([])
+        topics, keys = (pairs[name].combine_chunks() for name in ("topic", "key"))
+        names = MESSAGE_BY_KEY_SCHEMA.names if columns is None else columns
+        many = ManyKeys(self.location, self.index, self.records, topics, keys, names)
+        return many.batches() if len(pairs) else iter(())
 
     def query_message_as_broker(
         self,

@@ -18,6 +18,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from spark_mq import MessageStore
@@ -244,6 +245,10 @@ class Questions:
         ]
         found = self.opened.query_message(topic, key, **window)
         assert found.column("commit_log_offset").to_pylist() == expected, (topic, key, window)
+        if not window:
+            asked = pa.table({"topic": [topic, topic], "key": [key, "no such key"]})
+            batches = self.opened.query_messages(asked, ["commit_log_offset"])
+            assert offsets([row for batch in batches for row in batch.to_pylist()]) == expected[::-1], (topic, key)
 
     def ends_of_queue(self) -> None:
         topic, queue_id = self.queue()

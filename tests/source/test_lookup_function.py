@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from spark_mq import register
 from spark_mq.errors import OptionError
-from spark_mq.source.lookup_function import RocketMQLookup
+from spark_mq.source.lookup_function import RocketMQLookup, look_up
 from tests.support.stores import OWN_STORES, Fact, RealStore
 
 WORKLOAD = RealStore("workload-533", OWN_STORES)
@@ -73,6 +73,29 @@ def test_for_each_row_of_another_table(spark: SparkSession, store: str, messages
     assert sorted((row.id, row.commit_log_offset) for row in found) == expected
     assert all(isinstance(row.body, bytearray | bytes) for row in found)
     assert spark.sql(f"{query} UNION ALL {query}").count() == 2 * len(expected)
+
+
+def test_many_keys_at_once(spark: SparkSession, store: str, messages: list[Row]) -> None:
+    """All keys of all topics, doubled, in several tasks, with NULL and keys that are not there; and joined."""
+    keys = {(row.topic, key) for row in messages for key in [*(row["keys"] or ()), row.unique_key] if key}
+    wanted = [*keys, *list(keys)[:50], ("OrderEvents", "no such key"), ("OrderEvents", None), (None, "k"), ("no", "k")]
+    asked = spark.createDataFrame(wanted, "topic STRING, key STRING").repartition(3)
+    names = ["topic", "key", "key_type", "commit_log_offset", "body", "store_timestamp"]
+    rows = look_up(asked, store, names, str(WORKLOAD.broker_conf)).collect()
+    by_key = spark.read.format("rocketmq").option("table", "messages_by_key").load(store).select(*names).collect()
+    assert sorted(rows) == sorted(by_key)
+    found = look_up(asked, store, broker_conf=str(WORKLOAD.broker_conf))
+    assert found.schema == spark.read.format("rocketmq").option("table", "messages_by_key").load(store).schema
+    assert found.join(asked.distinct(), ["topic", "key"]).count() == len(by_key)
+
+
+def test_what_cannot_be_looked_up(spark: SparkSession, store: str) -> None:
+    asked = spark.createDataFrame([("T", 5)], "topic STRING, id INT")
+    with pytest.raises(OptionError, match="no column key"):
+        look_up(asked, store)
+    with pytest.raises(OptionError, match="no column 'nope'"):
+        look_up(asked.withColumnRenamed("id", "key"), store, ["nope"])
+    assert look_up(asked.withColumnRenamed("id", "key"), store).collect() == []
 
 
 def test_a_number_is_a_key_and_there_can_be_a_limit(spark: SparkSession, store: str) -> None:

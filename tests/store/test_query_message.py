@@ -62,6 +62,16 @@ def opened(store: RealStore, folder: Path, **arguments: Any) -> MessageStore:
     return MessageStore(str(folder), broker_conf=str(store.broker_conf), **arguments)
 
 
+def all_at_once(found: MessageStore, keys: list[tuple[str, str]]) -> dict[tuple[str, str], list[int]]:
+    """The messages of many keys in one look-up: their offsets, newest first."""
+    asked = pa.table(dict(zip(("topic", "key"), map(list, zip(*keys, strict=True)), strict=True)))
+    by_asked: dict[tuple[str, str], list[int]] = {key: [] for key in keys}
+    for batch in found.query_messages(asked, ["topic", "key", "commit_log_offset"]):
+        for row in batch.to_pylist():
+            by_asked[row["topic"], row["key"]].append(row["commit_log_offset"])
+    return {key: sorted(offsets, reverse=True) for key, offsets in by_asked.items()}
+
+
 def expected(facts: list[Fact], begin: int = 0, end: int = FOREVER) -> list[int]:
     return [fact["offset"] for fact in facts if begin <= fact["storeTimestamp"] <= end]
 
@@ -75,6 +85,7 @@ def test_every_key_finds_its_messages(store: RealStore, unpacked: Unpack) -> Non
         some = islice(wanted.items(), 0, None, 1 + len(wanted) // 3000)
         wrong = [key for key, facts in some if offsets(found.query_message(*key)) != expected(facts)]
         assert wrong == []
+        assert all_at_once(found, list(wanted)) == {key: expected(facts) for key, facts in wanted.items()}
         assert found.index.problems == []
 
 
@@ -213,10 +224,11 @@ def test_why_there_is_none(unpacked: Unpack, tmp_path: Path) -> None:
     first.unlink()
     start = int(second.name)
     with opened(WORKLOAD, folder) as found:
+        together = all_at_once(found, list(by_key(WORKLOAD)))
         expired = 0
         for key, facts in by_key(WORKLOAD).items():
             live = [fact for fact in facts if fact["offset"] >= start]
-            assert offsets(found.query_message(*key)) == expected(live)
+            assert offsets(found.query_message(*key)) == expected(live) == together[key]
             if live:
                 said = found.why_no_message(*key, end=live[-1]["storeTimestamp"] - 1)
                 assert f"stored at {iso_text(live[0]['storeTimestamp'])}" in said
@@ -246,6 +258,7 @@ def test_other_sizes_than_the_files_tell(full: str, unpacked: Unpack, tmp_path: 
         data[INDEX_COUNT_AT : INDEX_COUNT_AT + 4] = (layout_of(WORKLOAD).index_num - 8).to_bytes(4, "big")
         (store / "index" / first.name).write_bytes(data)
     with MessageStore(str(store)) as found:
+        assert all_at_once(found, [key]) == {key: expected(facts)}
         assert offsets(found.query_message(*key)) == expected(facts)
         (problem,) = found.index.problems
         assert "maxHashSlotNum" in problem
@@ -281,6 +294,7 @@ def test_an_entry_with_another_time_or_another_message_s_place_leaves_nothing_ou
     file.write_bytes(data)
     times = [fact["storeTimestamp"] for fact in facts]
     with opened(WORKLOAD, folder) as found:
+        assert all_at_once(found, [(topic, key)]) == {(topic, key): expected(facts)}
         assert offsets(found.query_message(topic, key)) == expected(facts)
         for begin, end in ((times[-1], times[0]), (times[len(times) // 2], times[0] + 100_000), (times[2], times[0])):
             wanted = [fact for fact in facts if begin <= fact["storeTimestamp"] <= end]
@@ -310,9 +324,10 @@ class TestDamage:
                 for key in keys:
                     assert offsets(checked.query_message(*key)) == expected(wanted[key])
             with opened(WORKLOAD, folder) as unchecked:
+                together = all_at_once(unchecked, keys)
                 for key in keys:
                     found = offsets(unchecked.query_message(*key))
-                    assert found == [offset for offset in expected(wanted[key]) if offset in found]
+                    assert found == [offset for offset in expected(wanted[key]) if offset in found] == together[key]
                     if not _is_pointer(place, layout.entries_at):
                         assert found == expected(wanted[key])
         finally:
@@ -330,8 +345,9 @@ class TestDamage:
             broken = {"short": sound[:-1], "empty": b"", "garbage": b"\xa5" * len(sound), "zeros": bytes(len(sound))}
             file.write_bytes(broken[damage])
         with opened(WORKLOAD, folder) as found:
-            for key, facts in islice(by_key(WORKLOAD).items(), 0, None, 10):
-                assert offsets(found.query_message(*key)) == expected(facts)
+            wanted = {key: expected(facts) for key, facts in islice(by_key(WORKLOAD).items(), 0, None, 10)}
+            assert all_at_once(found, list(wanted)) == wanted
+            assert {key: offsets(found.query_message(*key)) for key in wanted} == wanted
             named = [problem for problem in found.index.problems if file.name in problem]
             assert len(named) == (damage in ("short", "empty", "garbage"))
 
@@ -345,8 +361,9 @@ class TestDamage:
                 data[at : at + 4] = number.to_bytes(4, "big")
             file.write_bytes(data)
         with opened(WORKLOAD, folder) as found:
-            for key, facts in islice(by_key(WORKLOAD).items(), 0, None, 40):
-                assert offsets(found.query_message(*key)) == expected(facts)
+            wanted = {key: expected(facts) for key, facts in islice(by_key(WORKLOAD).items(), 0, None, 40)}
+            assert all_at_once(found, list(wanted)) == wanted
+            assert {key: offsets(found.query_message(*key)) for key in wanted} == wanted
             assert found.index.problems
 
 

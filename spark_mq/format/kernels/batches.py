@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_mq.format.array_types import Bytes, Int64s
+from spark_mq.format.array_types import Bytes, Flags, Int64s
 from spark_mq.format.compression import DEFAULT_BODY_LIMIT
 from spark_mq.format.dispatch import KeyType
 from spark_mq.format.kernels.columns import Bodies, MessageColumns, decompress_body, is_compressed
 from spark_mq.format.kernels.crc import wrong_body_crcs, wrong_property_crcs
 from spark_mq.format.kernels.frames import Frames
-from spark_mq.format.message_schema import CORRUPT_RECORD
+from spark_mq.format.message_schema import CORRUPT_RECORD, KEY, KEY_FIELDS, KEY_TYPE
 from spark_mq.format.record import TRANSACTION_ROLLBACK_TYPE, TRANSACTION_TYPE_MASK
 
 BODY_COLUMNS = frozenset(("body", "encoded_body", CORRUPT_RECORD))
@@ -37,6 +37,20 @@ class MessageKeys:
     message: Int64s
     key: pa.Array
     key_type: pa.Array
+
+    def filtered(self, is_kept: Flags) -> MessageKeys:
+        """The keys at which `is_kept` is true."""
+        kept = pa.array(is_kept)
+        return MessageKeys(self.message[is_kept], self.key.filter(kept), self.key_type.filter(kept))
+
+
+def rows_of_keys(messages: MessageColumns, keys: MessageKeys, columns: Sequence[str]) -> pa.RecordBatch:
+    """A row for each key: columns of table `messages_by_key`."""
+    repeated = messages.record_batch([name for name in columns if name not in KEY_FIELDS]).take(pa.array(keys.message))
+    own = {KEY: keys.key, KEY_TYPE: keys.key_type}
+    fields = [KEY_FIELDS[name] if name in own else repeated.schema.field(name) for name in columns]
+    arrays = [own[name] if name in own else repeated.column(name) for name in columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
 def message_keys(messages: MessageColumns, requested: frozenset[str] | None = None) -> MessageKeys:

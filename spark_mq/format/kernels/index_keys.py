@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 
 from spark_mq.format.array_types import Bytes, Int32s, OutInt32s
 from spark_mq.format.kernels.frames import Frames
@@ -124,3 +125,27 @@ def _absolute(unsigned: int) -> int:
     if unsigned < 0x80000000:
         return unsigned
     return 0 if unsigned == 0x80000000 else 0x100000000 - unsigned
+
+
+def hash_keys(topics: pa.Array, keys: pa.Array) -> Int32s:
+    """The hash in index files of each key of a topic; both arrays have texts of the same number, and no NULL."""
+    buffers = [_text_buffers(texts) for texts in (topics, keys)]
+    key_hash = np.empty(len(keys), np.int32)
+    _hash_texts(*buffers[0], *buffers[1], key_hash)
+    return key_hash
+
+
+def _text_buffers(texts: pa.Array) -> tuple[Bytes, Int32s]:
+    """The bytes of all texts, and where each begins, and the last one ends."""
+    _, offsets, data = texts.cast(pa.string()).buffers()
+    ends = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    return np.frombuffer(data or b"", np.uint8), ends
+
+
+@kernel
+def _hash_texts(topics: Bytes, topic_ends: Int32s, keys: Bytes, key_ends: Int32s, key_hash: OutInt32s) -> None:
+    for index in range(key_hash.size):
+        start, key_start = int(topic_ends[index]), int(key_ends[index])
+        topic_hash = extend_hash(0, topics, start, int(topic_ends[index + 1]) - start)
+        before_key = (31 * topic_hash + _BETWEEN) & 0xFFFFFFFF
+        key_hash[index] = _absolute(extend_hash(before_key, keys, key_start, int(key_ends[index + 1]) - key_start))

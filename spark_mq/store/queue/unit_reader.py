@@ -53,7 +53,7 @@ def read_chunk(segment: SegmentFile, offsets: Int64s, sizes: Int64s, gap: int) -
     starts, stops = coalesced(offsets, sizes, gap)
     ends = np.cumsum(stops - starts)
     buffer = np.empty(int(ends[-1]), np.uint8)
-    if not _read_into(buffer, segment, starts - segment.base, stops - segment.base):
+    if not read_into(buffer, segment, starts - segment.base, stops - segment.base):
         return None
     ranges = np.searchsorted(starts, offsets, side="right") - 1
     positions = offsets + (ends - stops)[ranges]
@@ -83,7 +83,7 @@ def records_of_units(
                 astray += 1
 
 
-def _read_into(buffer: Bytes, segment: SegmentFile, starts: Int64s, stops: Int64s) -> bool:
+def read_into(buffer: Bytes, segment: SegmentFile, starts: Int64s, stops: Int64s) -> bool:
     """Read ranges of a segment one after another into `buffer`, and return True; False if bytes are missing."""
     with FileReader(segment.location) as file:
         places = starts.tolist(), stops.tolist()
