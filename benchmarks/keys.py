@@ -15,12 +15,14 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from benchmarks.points import SEGMENT_SIZE, Question, cold_line, make_store, questions, warm_line
-from spark_mq import MessageStore, register
+from spark_mq import MessageStore, rebuild, register
 from spark_mq.source.lookup_function import RocketMQLookup
+from spark_mq.source.lookup_function import look_up as look_up_keys
 
 _SEGMENTS = 16
 _CALLS = 2000
 _LATERAL_KEYS = 1000
+_MANY_KEYS = 100_000
 _REPETITIONS = 5
 _SCHEMA = "topic STRING, unique_key STRING, keys ARRAY<STRING>, store_timestamp TIMESTAMP, transaction_type STRING"
 
@@ -43,6 +45,7 @@ def print_keys(spark: SparkSession, folder: Path) -> None:
     _print_mqadmin(store, first)
     _print_spark(spark, store, first, log_bytes)
     _print_lateral(spark, store, asked[:_LATERAL_KEYS], log_bytes)
+    _print_many(spark, store)
 
 
 def _plain_reads(store: Path) -> Callable[[], None]:
@@ -130,6 +133,33 @@ def _print_lateral(spark: SparkSession, store: Path, asked: list[Question], log_
         f"{statistics.median(seconds) / len(asked) * 1e6:,.0f} µs a key; {bytes_read:,} bytes read, "
         f"1/{log_bytes // bytes_read:,} of the log"
     )
+
+
+def _print_many(spark: SparkSession, store: Path) -> None:
+    """Print the times of 100,000 keys in a join, by 10 index files, and of a scan of all columns, measured in pairs."""
+    with tempfile.TemporaryDirectory(dir=store.parent) as scratch:
+        copy, conf = Path(scratch) / "store", Path(scratch) / "broker.conf"
+        shutil.copytree(store / "commitlog", copy / "commitlog", copy_function=os.link)
+        conf.write_text("maxHashSlotNum=200000\nmaxIndexNum=700000\n")
+        rebuild(spark, str(copy), broker_conf=str(conf))
+        messages = spark.read.format("rocketmq").option("brokerConf", str(conf)).load(str(copy))
+        keys = messages.selectExpr("topic", "unique_key AS key").limit(_MANY_KEYS * 20).sample(0.05, seed=1).cache()
+        count = keys.count()
+
+        def look_up() -> int:
+            found = look_up_keys(keys, str(copy), ["topic", "key", "queue_offset", "body"], str(conf))
+            return int(keys.join(found, ["topic", "key"]).selectExpr("count(body)").collect()[0][0])
+
+        assert look_up() == count
+        scan = partial(messages.write.format("noop").mode("overwrite").save)
+        pairs = [(_seconds(look_up), _seconds(scan)) for _ in range(_REPETITIONS)]
+        ratio = statistics.median(one / other for one, other in pairs)
+        times = [statistics.median(of_one) for of_one in zip(*pairs, strict=True)]
+        files = len(list((copy / "index").iterdir()))
+        print(
+            f"{'  look_up':28} {times[0]:7.3f} s for {count:,} keys in a join, {files} index files; a scan of all "
+            f"columns {times[1]:.3f} s: {ratio:.3f}"
+        )
 
 
 def _count(spark: SparkSession, query: str) -> None:

@@ -8,8 +8,8 @@ Read `kernel` (how a function is compiled), `compile` (all of them, ahead), `cac
 `big_endian` first, then `frames` (where the parts of each record are), `resync` (the first record of a split),
 `properties`, `java_string`, `crc`. Then what is built from frames: `columns` with `fields` and `gather` (Arrow
 columns, decompressed bodies), `batches` (of limited size), `dispatch` (consume queue units),
-`index_keys`, `index_put` and `index_look_up` (index entries and files), `recovery` (the checks of a broker that starts). `encode`
-and `property_writer` make records.
+`index_keys`, `index_put` and `index_look_up` (index entries and files), `recovery` (the checks of a broker that
+starts). `encode` and `property_writer` make records.
 
 Some modules have a twin in plain Python for single records. Tests compare the two, so change both:
 
