@@ -44,6 +44,7 @@ _MODULES: Mapping[str, Mapping[str, str]] = {
     },
     "reset_offset": {"reset-offset": "set a consumer group's offsets in a running cluster; a plan first"},
     "consume_directly": {"consume-directly": "let a connected consumer consume one message now; a plan first"},
+    "resend": {"resend": "send stored messages again, such as dead letters, each of them once; a receipt first"},
     "allocate": {"allocate": "how the queues of a topic are shared out among consumers, and how uneven that is"},
     "sql.command": {"sql": "Spark SQL over stores"},
     "program": {

@@ -3,5 +3,7 @@
 - `options`: the options of a write
 - `queue_choice`: which queue a message goes to, and which brokers are left out for a time
 - `batches`: rows as the bodies of requests
+- `resend`: a stored message as one that is sent again
+- `journal`, `resender`: messages sent again, no one twice
 - `writer`, `stream_writer`: what `df.write` and `writeStream` do
 """

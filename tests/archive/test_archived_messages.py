@@ -12,6 +12,8 @@ from pyspark.sql import SparkSession
 
 from spark_mq.archive.writer import archive
 from spark_mq.cli.main import main
+from tests.support.fake_server import serving
+from tests.support.hostile_cluster import HostileCluster
 from tests.support.stores import OWN_STORES, RealStore
 
 pytestmark = pytest.mark.archive
@@ -74,3 +76,22 @@ def test_a_limit_and_what_has_no_meaning_are_said(table: Path, capsys: pytest.Ca
     assert "--as-broker has no effect" in capsys.readouterr().err
     assert main(["query-by-id", str(table), "00" * 16]) == 3
     assert "no message" in capsys.readouterr().err
+
+
+def test_a_resend_finds_the_messages_of_the_store(
+    table: Path, unpacked: Callable[[RealStore], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = HostileCluster()
+    with serving(cluster.answer) as cluster.address:
+        for words in (
+            ("--dead-letters", "GID_failing"),
+            ("--dead-letters", "GID_failing", "--tag", "Aa"),
+            *(("--topic", topic) for topic in TOPICS),
+            ("--topic", KEYED["topic"], "--key", KEYED["keys"].split()[0]),
+        ):
+            expected, found = (
+                rows(capsys, "resend", str(path), f"rocketmq://{cluster.address}", *words)
+                for path in (unpacked(STORE), table)
+            )
+            assert found == expected, words
+            assert expected[1][0]["found"] > 0

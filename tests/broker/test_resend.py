@@ -16,7 +16,9 @@ from spark_mq import MessageStore
 from spark_mq.cli.main import main
 from spark_mq.format.message_id import encode_offset_message_id
 from spark_mq.format.record import Record
+from spark_mq.lifecycle.life.event import text_properties
 from tests.broker import harness
+from tests.support.paused_process import killed, spark_mq
 from tests.support.soak import cases
 from tests.support.stores import OWN_STORES, stores_in
 
@@ -96,3 +98,64 @@ def test_a_consumer_consumes_a_message_directly(served: Served, run: Run) -> Non
     assert "not a broker of" in run(*command[:3], old, status=2)["stderr"]
     beyond = encode_offset_message_id(record.store_host, 1 << 40)
     assert "has no message" in run(*command[:3], beyond, status=3)["stderr"]
+
+
+def origins_of(messages: list[Record]) -> list[dict[str, str]]:
+    """The properties of messages that were sent again."""
+    found = [text_properties(message) for message in messages]
+    return [properties for properties in found if "RESENT_FROM_TOPIC" in properties]
+
+
+def counts(receipt: dict[str, Any]) -> dict[str, int]:
+    names = ("found", "would_send", "sent", "already_sent", "uncertain", "copies", "refused")
+    return {name: receipt[name] for name in names if receipt[name]}
+
+
+def test_dead_letters_arrive_once(served: Served, run: Run, tmp_path: Path) -> None:
+    journal = str(tmp_path / "journal")
+    command = ["resend", str(served.store), served.address, "--dead-letters", GROUP, "--journal", journal]
+    before = stored(served, TOPIC)
+    assert counts(run(*command)) == {"found": 5, "would_send": 5}
+    assert not Path(journal).exists()
+    # Killed after a message was noted, and before it was sent.
+    killed(spark_mq(*command, "--apply"), "spark_mq.producer.resender:send_message:2:", tmp_path)
+    assert counts(run(*command, status=1)) == {"found": 5, "would_send": 3, "already_sent": 1, "uncertain": 1}
+    assert len(stored(served, TOPIC)) == len(before) + 1
+    assert counts(run(*command, "--apply", status=1)) == {"found": 5, "sent": 3, "already_sent": 1, "uncertain": 1}
+    sent = run(*command, "--apply", "--send-uncertain")
+    assert counts(sent) == {"found": 5, "sent": 1, "already_sent": 4}
+    assert sent["topics"] == [{"from_topic": DEAD, "to_topic": TOPIC, "messages": 1}]
+    assert counts(run(*command, "--apply", "--send-uncertain")) == {"found": 5, "already_sent": 5}
+
+    dead = {encode_offset_message_id(one.store_host, one.commit_log_offset): one for one in stored(served, DEAD)}
+    consumed = harness.consume(served.broker, "GID_resent", TOPIC, len(before) + 5)
+    assert len(consumed) == len(before) + 5
+    resent = [one for one in consumed if "RESENT_FROM_TOPIC" in one["properties"]]
+    assert sorted(one["properties"]["RESENT_FROM_MESSAGE_ID"] for one in resent) == sorted(dead)
+    assert len({one["uniqKey"] for one in consumed}) == len(consumed)
+    for one in resent:
+        got, origin = one["properties"], dead[one["properties"]["RESENT_FROM_MESSAGE_ID"]]
+        had = text_properties(origin)
+        assert one["body"].encode() == origin.body
+        assert (got["RESENT_FROM_TOPIC"], got["RESENT_FROM_UNIQUE_KEY"]) == (DEAD, had["UNIQ_KEY"])
+        for name in ("TAGS", "KEYS", "price", "region"):
+            assert got.get(name) == had.get(name)
+        assert not {"DELAY", "REAL_TOPIC", "RETRY_TOPIC", "ORIGIN_MESSAGE_ID"} & set(got)
+        assert got.get("WAIT", "true") == "true"
+
+
+def test_a_message_that_was_sent_before_a_kill_is_found(served: Served, run: Run, tmp_path: Path) -> None:
+    journal = str(tmp_path / "journal")
+    command = ["resend", str(served.store), served.address, "--dead-letters", GROUP, "--journal", journal]
+    command += ["--to-topic", "PaymentLog"]
+    # Killed after the broker stored a message, and before that was noted; the line was then cut.
+    killed(spark_mq(*command, "--apply"), "spark_mq.producer.journal:Journal.note_sent:3:", tmp_path)
+    with open(journal, "a") as file:
+        file.write('{"sent": "%DLQ%')
+    assert len(origins_of(stored(served, "PaymentLog"))) == 3
+    assert counts(run(*command)) == {"found": 5, "would_send": 2, "already_sent": 3}
+    assert counts(run(*command, "--apply")) == {"found": 5, "sent": 2, "already_sent": 3}
+    assert counts(run(*command, "--apply")) == {"found": 5, "already_sent": 5}
+    found = origins_of(stored(served, "PaymentLog"))
+    assert len(found) == len({one["RESENT_FROM_MESSAGE_ID"] for one in found}) == 5
+    assert "another resend: its to_topic" in run(*command[:-2], status=2)["stderr"]

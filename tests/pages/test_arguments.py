@@ -30,6 +30,8 @@ WITH_TABLE = (
     "life",
     "why-not-consumed",
     "allocate",
+    "resend",
+    "consume-directly",
 )
 TABLES = tuple(TABLE_COMMANDS)
 POINT_COMMANDS = (*(name for name in COMMANDS if name.startswith(("query-by", "print"))), *TABLES)

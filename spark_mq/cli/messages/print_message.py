@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, TypeVar
 from spark_mq.cli.arguments import QUEUE_ID, ROWS
 from spark_mq.cli.command import command
 from spark_mq.cli.exit_status import FOUND, NOT_FOUND
-from spark_mq.cli.messages.message_filter import MessageFilter, Selection, parse_tags, why_no_match
-from spark_mq.cli.messages.shared import FORM, begin_and_end, condition_of, or_archive
+from spark_mq.cli.messages.message_filter import MessageFilter, Selection, why_no_match
+from spark_mq.cli.messages.shared import FORM, filter_of, or_archive
 from spark_mq.cli.output import say
 from spark_mq.cli.output.message_printer import MessagePrinter
 from spark_mq.cli.several_stores import opened_stores
@@ -39,7 +39,7 @@ _POLL_SECONDS = 1.0
 
 
 def _in_archive(archive: ArchivedMessages, arguments: argparse.Namespace) -> Iterator[ArchivedMessage]:
-    matching, begin, end = _filter(arguments)
+    matching, begin, end = filter_of(arguments)
     is_backwards = arguments.newest_first or arguments.last is not None
     messages = archive.of_topic(arguments.topic, arguments.queue_id, None, begin, end, is_backwards)
     return _last((one for one in messages if matching.matches(one.record)), arguments)
@@ -77,7 +77,7 @@ def _limit(arguments: argparse.Namespace) -> int | None:
 def print_message(arguments: argparse.Namespace) -> int:
     """Print the matching messages; stderr gets a line for each damaged part of the log."""
     _check(arguments)
-    message_filter, begin, end = _filter(arguments)
+    message_filter, begin, end = filter_of(arguments)
     printer = MessagePrinter(arguments, as_table=True)
     damage: list[str] = []
     limit = _limit(arguments)
@@ -147,24 +147,6 @@ def _check(arguments: argparse.Namespace) -> None:
         raise OptionError(
             "--follow prints messages until Ctrl-C, in the order of the log: leave out --end and --newest-first"
         )
-
-
-def _filter(arguments: argparse.Namespace) -> tuple[MessageFilter, int | None, int | None]:
-    """The rule by which messages are printed, and the bounds of their store times."""
-    begin, end = begin_and_end(arguments)
-    return (
-        MessageFilter.between(
-            begin,
-            end,
-            tags=parse_tags(arguments.tag),
-            properties=arguments.property,
-            key=arguments.key,
-            body_text=arguments.body_contains,
-            condition=condition_of(arguments.filter),
-        ),
-        begin,
-        end,
-    )
 
 
 def _matching(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from spark_mq.cli.archive_source import has_delta_log
 from spark_mq.cli.command import Run
 from spark_mq.cli.exit_status import FOUND, NOT_FOUND
+from spark_mq.cli.messages.message_filter import MessageFilter, parse_tags
 from spark_mq.cli.output import say
 from spark_mq.cli.output.message_printer import MessagePrinter, rows_of
 from spark_mq.cli.output.value_text import local_time_of
@@ -111,6 +112,24 @@ def begin_and_end(arguments: argparse.Namespace) -> tuple[int | None, int | None
     if begin is not None and end is not None and begin > end:
         raise OptionError(f"--begin ({local_time_of(begin)}) is after --end ({local_time_of(end)})")
     return begin, end
+
+
+def filter_of(arguments: argparse.Namespace) -> tuple[MessageFilter, int | None, int | None]:
+    """The rule by which messages are selected, and the bounds of their store times."""
+    begin, end = begin_and_end(arguments)
+    return (
+        MessageFilter.between(
+            begin,
+            end,
+            tags=parse_tags(arguments.tag),
+            properties=arguments.property,
+            key=arguments.key,
+            body_text=arguments.body_contains,
+            condition=condition_of(arguments.filter),
+        ),
+        begin,
+        end,
+    )
 
 
 def print_index_problems(problems: Sequence[str]) -> None:

@@ -1,0 +1,240 @@
+"""`spark-mq resend SOURCE CLUSTER`: stored messages sent again, each of them once. Without Spark or a JVM."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+from spark_mq.cli.archive_source import has_delta_log
+from spark_mq.cli.command import command
+from spark_mq.cli.exit_status import FAILED, FOUND, NOT_FOUND
+from spark_mq.cli.messages.shared import filter_of
+from spark_mq.cli.output import say
+from spark_mq.cli.output.json_lines import print_json
+from spark_mq.cli.output.text_table import print_lines
+from spark_mq.errors import OptionError
+from spark_mq.format.message_id import normalize_offset_message_id
+from spark_mq.format.record import Record
+from spark_mq.io.s3 import shown
+from spark_mq.lifecycle.retry_topic import DLQ_PREFIX
+from spark_mq.live.options import cluster_settings
+from spark_mq.producer.journal import Journal
+from spark_mq.producer.resend import check_target
+from spark_mq.producer.resender import Receipt, Resender
+from spark_mq.remoting.client import RemotingClient
+from spark_mq.source.topic_messages import topic_messages
+from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.log.record_lookup import NoRecord
+from spark_mq.store.message_store import MessageStore
+
+_NOT_OF_IDS = ("key", "begin", "end", "tag", "property", "filter", "body_contains")
+
+
+@command(
+    "resend",
+    """
+    SOURCE                 where the messages are stored: a broker's store directory, or an archive's table of messages
+    CLUSTER                the running cluster to which they are sent: rocketmq://NAME_SERVER:9876
+    ! --dead-letters GROUP  the dead letters of a consumer group, each to the topic from which it came
+    | --topic TOPIC        messages of a topic
+    | --ids FILE           messages by their offset message ids, one a line, or JSON lines with offset_message_id, as
+                           spark-mq sql --json prints them; - is stdin
+    --key KEY              only messages with this key, in KEYS or as unique key
+    --begin TIME
+    --end TIME
+    --tag TAGS             only messages with one of these tags: 'a || b'
+    --property NAME=VALUE  only messages whose property NAME has this value; can be repeated
+    --filter SQL92
+    --body-contains TEXT   only messages whose body contains TEXT, as UTF-8
+    --to-topic TOPIC       the topic to which all messages are sent
+    --journal FILE         the file that says what was sent: with it, no run sends a message twice; needed to send
+    --send-uncertain       also send messages that may have been sent: of a run that was killed, or without an answer
+    --client-conf FILE     a properties file with options of docs/live.md, such as accessKey and tls
+    --apply
+    --json
+    """,
+    description="Send stored messages again, such as the dead letters of a consumer group. A receipt first.",
+    epilog="""
+    Without --apply nothing is sent, and the receipt says what would be. Every group that subscribes to the topic gets
+    the messages; `consume-directly` gives one message to one group.
+
+    A message is sent with its body, tags, keys and the other properties of its producer, and with properties
+    RESENT_FROM_TOPIC, RESENT_FROM_MESSAGE_ID and RESENT_FROM_UNIQUE_KEY, which name the stored one. It gets a unique
+    key of its own, and is delivered at once, also if the stored one was delayed.
+
+    Each message is noted in the journal before it is sent, and after the broker's answer. One that may have been sent
+    is looked for by its unique key, and counts as sent if the cluster has it.
+
+    Exit status: 0 all messages that were found are sent, were sent before, or would be; 1 some are refused or
+    uncertain, or the run failed; 3 none was found.
+    """,
+)
+def resend(arguments: argparse.Namespace) -> int:
+    """Print the receipt of what was sent, or would be; returns the exit status."""
+    _check(arguments)
+    settings = cluster_settings(arguments.cluster, BrokerConf.of(arguments.client_conf).settings)
+    named = {"source": _name(arguments.source), "cluster": arguments.cluster, "to_topic": arguments.to_topic}
+    missing: list[str] = []
+    with ExitStack() as stack:
+        journal = (
+            stack.enter_context(Journal.writing(arguments.journal, named))
+            if arguments.apply
+            else Journal.read(arguments.journal, named)
+        )
+        client = stack.enter_context(RemotingClient(settings))
+        resender = Resender(client, journal, arguments.to_topic, arguments.apply, arguments.send_uncertain)
+        try:
+            resender.send(_selected(arguments, missing.append))
+        finally:
+            _print(arguments, resender.receipt, missing)
+    receipt = resender.receipt
+    if not receipt.found:
+        say("no matching message was found")
+        return NOT_FOUND
+    return FAILED if receipt.refused or receipt.uncertain or missing else FOUND
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    if arguments.apply and arguments.journal is None:
+        raise OptionError("--apply needs --journal FILE: without it, a second run would send all messages again")
+    reason = None if arguments.to_topic is None else check_target(arguments.to_topic)
+    if reason is not None:
+        raise OptionError(f"--to-topic: {reason}")
+    for name in _NOT_OF_IDS if arguments.ids is not None else ():
+        if getattr(arguments, name):
+            raise OptionError(f"--{name.replace('_', '-')} has no effect on --ids: choose the ids")
+
+
+def _name(source: str) -> str:
+    return source if "://" in source else os.path.abspath(source)
+
+
+def _selected(arguments: argparse.Namespace, on_missing: Callable[[str], None]) -> Iterator[Record]:
+    """The selected messages; `on_missing` gets a line for each part of the log, or id, that has none."""
+    matching, begin, end = filter_of(arguments)
+    topic = arguments.topic or f"{DLQ_PREFIX}{arguments.dead_letters}"
+    with _messages(arguments.source, on_missing) as messages:
+        if arguments.ids is not None:
+            for message_id in _ids(arguments.ids):
+                found = list(messages.with_id(message_id))
+                if not found:
+                    on_missing(f"{shown(arguments.source)} has no message {message_id}")
+                yield from (one.record for one in found)
+        elif arguments.key is not None:
+            yield from (one.record for one in messages.with_key(arguments.key, topic) if matching.matches(one.record))
+        else:
+            of_topic = messages.of_topic(topic, begin=begin, end=end)
+            yield from (one.record for one in of_topic if matching.matches(one.record))
+
+
+@contextmanager
+def _messages(source: str, on_missing: Callable[[str], None]) -> Iterator[Any]:
+    """A context with the messages of a store or an archive."""
+    if has_delta_log(source):
+        from spark_mq.archive.archived_messages import ArchivedMessages
+
+        yield ArchivedMessages(source)
+        return
+    with MessageStore(source) as store:
+        yield StoredMessages(store, on_missing)
+
+
+@dataclass(frozen=True)
+class StoredMessage:
+    """A message of a store."""
+
+    record: Record
+
+
+@dataclass(frozen=True)
+class StoredMessages:
+    """The messages of a store, with the look-ups of `ArchivedMessages`, in the order of the log."""
+
+    store: MessageStore
+    on_damage: Callable[[str], None]
+
+    def with_key(self, key: str, topic: str) -> Iterator[StoredMessage]:
+        """The messages of a topic that have a key."""
+        return map(StoredMessage, reversed(list(self.store.find_messages(topic, key))))
+
+    def with_id(self, offset_message_id: str) -> Iterator[StoredMessage]:
+        """The message that has an offset message id."""
+        record = self.store.find_record_by_id(offset_message_id)
+        return iter(()) if isinstance(record, NoRecord) else iter((StoredMessage(record),))
+
+    def of_topic(self, topic: str, *, begin: int | None, end: int | None) -> Iterator[StoredMessage]:
+        """The messages of a topic; those stored from `begin` to `end`, and others."""
+        for part in topic_messages(self.store, topic, begin, end):
+            if isinstance(part, Record):
+                yield StoredMessage(part)
+            else:
+                self.on_damage(f"skipped: {part.describe()}")
+
+
+def _ids(file: str) -> Iterator[str]:
+    """The ids of a file: a line has an id, or a JSON object with `offset_message_id`."""
+    with nullcontext(sys.stdin) if file == "-" else open(file, encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            text = line.strip()
+            if not text:
+                continue
+            try:
+                yield normalize_offset_message_id(
+                    str(json.loads(text)["offset_message_id"]) if text.startswith("{") else text
+                )
+            except (ValueError, KeyError) as error:
+                raise OptionError(
+                    f"--ids {file}: line {number} is neither an offset message id nor a JSON object with "
+                    f"offset_message_id: {text[:80]}"
+                ) from error
+
+
+def _print(arguments: argparse.Namespace, receipt: Receipt, missing: Sequence[str]) -> None:
+    """Print the receipt."""
+    topics = [
+        {"from_topic": source, "to_topic": target, "messages": count}
+        for (source, target), count in sorted(receipt.sent.items())
+    ]
+    refused = [
+        {"reason": reason, "messages": count, "first": receipt.examples[reason]}
+        for reason, count in receipt.refused.most_common()
+    ]
+    sent = receipt.sent.total()
+    if arguments.json:
+        counts = {
+            "applied": arguments.apply,
+            "found": receipt.found,
+            "would_send": 0 if arguments.apply else sent,
+            "sent": sent if arguments.apply else 0,
+            "already_sent": receipt.already_sent,
+            "uncertain": receipt.uncertain,
+            "copies": receipt.copies,
+            "refused": receipt.refused.total(),
+        }
+        print_json([{**counts, "topics": topics, "reasons": refused, "missing": list(missing)}])
+    elif topics:
+        names = ("from_topic", "to_topic", "messages")
+        print_lines([[row[name] for name in names] for row in topics], names)
+    for line in missing:
+        say(line)
+    for row in refused:
+        say(f"{row['messages']} refused: {row['reason']}; the first is {row['first']}")
+    at_least = "at least " if missing else ""
+    parts = [f"{sent} {'sent' if arguments.apply else 'would be sent (--apply --journal FILE sends them)'}"]
+    parts += [
+        f"{count} {what}"
+        for count, what in (
+            (receipt.already_sent, "sent before"),
+            (receipt.copies, "copies of another one"),
+            (receipt.refused.total(), "refused"),
+            (receipt.uncertain, "may have been sent, and were not sent again (--send-uncertain sends them)"),
+        )
+        if count
+    ]
+    say(f"{at_least}{receipt.found} found: {', '.join(parts)}")

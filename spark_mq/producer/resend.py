@@ -1,0 +1,173 @@
+"""A stored message as one that is sent again: where it goes, what is kept of it, and which messages are refused.
+
+Consumers get a new message: with a unique key of its own, the time of the resend as its born time, no attempts, and
+three properties that name its origin. The properties that its producer chose stay. Those that brokers and consumers
+wrote are left out: they would delay the message, begin a transaction, or lead to a queue, an attempt or a pop that is
+past.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import zlib
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from spark_mq.format.java_text import decode_utf8
+from spark_mq.format.message_id import encode_offset_message_id, has_plausible_port, is_offset_message_id
+from spark_mq.format.properties import CRC_PROPERTY, UNIQUE_KEY, encode_properties, parse_properties
+from spark_mq.format.record import (
+    COMPRESSED_FLAG,
+    COMPRESSION_TYPE_MASK,
+    INNER_BATCH_FLAG,
+    TRANSACTION_COMMIT_TYPE,
+    TRANSACTION_TYPE_MASK,
+    Record,
+)
+from spark_mq.format.system_topic import is_system_topic
+from spark_mq.lifecycle.retry_topic import DLQ_PREFIX, RETRY_PREFIX
+
+FROM_TOPIC, FROM_MESSAGE_ID, FROM_UNIQUE_KEY = "RESENT_FROM_TOPIC", "RESENT_FROM_MESSAGE_ID", "RESENT_FROM_UNIQUE_KEY"
+"""Properties of a message that was sent again: the topic, offset message id and unique key of the stored message.
+
+They are no names of RocketMQ's own (`MessageConst.STRING_HASH_SET`@5.3.3), so filters and clients can use them.
+"""
+_SHARDING_KEY = b"__SHARDINGKEY"
+_LEFT_OUT = frozenset(
+    name.encode()
+    for name in (
+        # of a delay, a timer, or a transaction
+        *("DELAY", "REAL_TOPIC", "REAL_QID", "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS", "TIMER_OUT_MS"),
+        *("TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS", "TIMER_ROLL_TIMES", "TIMER_DEL_UNIQKEY", "TIMER_DELAY_LEVEL"),
+        *("TRAN_MSG", "PGROUP", "TRAN_PREPARED_QUEUE_OFFSET", "TRANSACTION_CHECK_TIMES", "__transactionId__"),
+        "CHECK_IMMUNITY_TIME_IN_SECONDS",
+        # of attempts of a consumer group
+        *("RETRY_TOPIC", "ORIGIN_MESSAGE_ID", "DLQ_ORIGIN_TOPIC", "DLQ_ORIGIN_MESSAGE_ID", "RECONSUME_TIME"),
+        *("MAX_RECONSUME_TIMES", "CONSUME_START_TIME", "POP_CK", "POP_CK_OFFSET", "1ST_POP_TIME"),
+        # of one place in one cluster
+        *("CLUSTER", "MSG_REGION", "TRACE_ON", "MIN_OFFSET", "MAX_OFFSET", "INNER_MULTI_QUEUE_OFFSET", "INNER_NUM"),
+        *("INNER_BASE", "PROPERTY_FORWARD_QUEUE_ID", "REDIRECT", "DUP_INFO", "EXTEND_UNIQ_INFO", "INSTANCE_ID"),
+        *("BUYER_ID", "TRANSFER_FLAG", "CORRECTION_FLAG", "MQ2_FLAG", "ARRIVE_TIME", "PUSH_REPLY_TIME"),
+        *("__BORNHOST", "BORN_TIMESTAMP", "WAIT"),
+    )
+) | {UNIQUE_KEY, CRC_PROPERTY}
+"""Properties that are not sent again (`MessageConst`@5.3.3). `WAIT` is false in copies of returned messages."""
+_TRANSIENT = b"__RMQ.TRANSIENT."
+_CRC_MASK = 0x7FFFFFFF
+_KEY_SIZE = 16
+
+
+@dataclass(frozen=True)
+class Resend:
+    """A message that can be sent again.
+
+    Attributes:
+        identity: What a journal calls it: copies of a dead letter have the same identity, other messages have not.
+        from_topic: The topic of the stored message.
+        topic: The topic to which it is sent.
+        body: The body as it is stored.
+        sys_flag: The bits of the body's compression.
+        sharding_key: The text that chooses its queue; None if it can be any queue.
+        unique_key: The unique key of the stored message; None if it has none.
+    """
+
+    identity: str
+    from_topic: str
+    topic: str
+    body: bytes
+    properties: dict[bytes, bytes]
+    flag: int
+    sys_flag: int
+    sharding_key: str | None
+    unique_key: str | None
+
+    def properties_text(self, unique_key: str) -> str:
+        """The properties, with a unique key, as they are sent."""
+        return decode_utf8(encode_properties(self.properties | {UNIQUE_KEY: unique_key.encode()}))
+
+
+def resend_of(record: Record, to_topic: str | None = None) -> Resend | str:
+    """The message that a stored one is sent as; or why it is refused.
+
+    Args:
+        to_topic: The topic to which it is sent; None for its own, and of a dead letter the topic where it came from.
+    """
+    topic, stored = decode_utf8(record.topic), parse_properties(record.properties)
+    reason = _why_refused(record, topic)
+    if reason is not None:
+        return reason
+    target = to_topic or _own_topic(topic, stored)
+    if target is None:
+        return "the dead letter does not say from which topic it came: give --to-topic"
+    own_id = encode_offset_message_id(record.store_host, record.commit_log_offset)
+    key = stored.get(UNIQUE_KEY)
+    origin = {FROM_TOPIC: record.topic, FROM_MESSAGE_ID: own_id.encode(), FROM_UNIQUE_KEY: key}
+    kept = {name: value for name, value in stored.items() if name not in _LEFT_OUT and not name.startswith(_TRANSIENT)}
+    sharding_key = stored.get(_SHARDING_KEY)
+    return Resend(
+        f"{topic} {_origin_id(topic, stored) or own_id}",
+        topic,
+        target,
+        record.body,
+        kept | {name.encode(): value for name, value in origin.items() if value},
+        record.flag,
+        record.sys_flag & (COMPRESSED_FLAG | COMPRESSION_TYPE_MASK) if record.sys_flag & COMPRESSED_FLAG else 0,
+        None if sharding_key is None else decode_utf8(sharding_key),
+        None if key is None else decode_utf8(key),
+    )
+
+
+def check_target(topic: str) -> str | None:
+    """Why no message is sent again to a topic; None if it may be."""
+    if is_system_topic(topic) or topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
+        return f"{topic} is a topic that brokers write: give a topic of producers"
+    return None
+
+
+def _why_refused(record: Record, topic: str) -> str | None:
+    if is_system_topic(topic):
+        return f"a record of {topic} is the broker's own: it waits there, or is a note; the message itself can be sent"
+    if topic.startswith(RETRY_PREFIX):
+        return "a copy in a retry topic: its group gets it again without a resend"
+    if record.sys_flag & TRANSACTION_TYPE_MASK not in (0, TRANSACTION_COMMIT_TYPE):
+        return "a half message, or one that was rolled back"
+    if record.sys_flag & INNER_BATCH_FLAG:
+        return "a batch of messages in one record (bit 0x80 of sys_flag)"
+    if record.body_crc is not None and zlib.crc32(record.body) & _CRC_MASK != record.body_crc:
+        return "its body is damaged: it does not have the CRC that was stored"
+    return None
+
+
+def _own_topic(topic: str, stored: dict[bytes, bytes]) -> str | None:
+    """The topic to which producers sent a message."""
+    if not topic.startswith(DLQ_PREFIX):
+        return topic
+    found = stored.get(b"RETRY_TOPIC") or stored.get(b"DLQ_ORIGIN_TOPIC")
+    origin = None if found is None else decode_utf8(found)
+    of_pops = f"{RETRY_PREFIX}{topic.removeprefix(DLQ_PREFIX)}"
+    for separator in "+_":  # the retry topic of popped messages (`KeyBuilder.buildPopRetryTopic`@5.3.3)
+        if origin is not None and origin.startswith(of_pops + separator):
+            origin = origin.removeprefix(of_pops + separator)
+    return None if origin is None or check_target(origin) else origin
+
+
+def _origin_id(topic: str, stored: dict[bytes, bytes]) -> str | None:
+    """The offset message id of the message of which a dead letter is a copy; None if it is not known.
+
+    Clients write a unique key there, too, which the messages of a batch can share (`retry_copies`).
+    """
+    found = stored.get(b"ORIGIN_MESSAGE_ID", b"") if topic.startswith(DLQ_PREFIX) else b""
+    text = found.decode("ascii", "replace")
+    is_id = is_offset_message_id(text) and found != stored.get(UNIQUE_KEY) and has_plausible_port(text)
+    return text.upper() if is_id else None
+
+
+def new_unique_key() -> str:
+    """A unique key: as a client's (`MessageClientIDSetter.createUniqID`@5.3.3), with random bytes for its process."""
+    now = datetime.fromtimestamp(time.time(), UTC)
+    since = now - now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    random = bytearray(os.urandom(_KEY_SIZE))
+    random[4] |= 0x80  # a process id of 0 would make an offset message id of it
+    random[10:14] = int(since.total_seconds() * 1000).to_bytes(4, "big")
+    return random.hex().upper()

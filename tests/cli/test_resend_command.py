@@ -1,0 +1,251 @@
+"""`resend` against a cluster in this process. `tests/broker/test_resend.py` has a real one."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_mq import MessageStore
+from spark_mq.cli.main import main
+from spark_mq.format.message_id import encode_offset_message_id
+from spark_mq.format.properties import parse_properties
+from spark_mq.format.record import Record
+from spark_mq.remoting.codes import RequestCode, ResponseCode
+from spark_mq.remoting.command import RemotingCommand
+from tests.support.fake_server import response, serving
+from tests.support.hostile_cluster import HostileCluster
+from tests.support.stores import OWN_STORES, RealStore, stores_in
+
+DEAD = "%DLQ%GID_failing"
+
+
+class Cluster(HostileCluster):
+    """A cluster that keeps what is sent; `codes` are the answers to the first sends, None for no answer."""
+
+    def __init__(self, *codes: int | None) -> None:
+        super().__init__()
+        self.codes = list(codes)
+        self.sent: list[RemotingCommand] = []
+        self.queried = b""
+        self.unknown_topic = ""
+
+    def answer(self, request: RemotingCommand) -> Iterator[bytes]:
+        fields = request.ext_fields
+        if request.code == RequestCode.SEND_MESSAGE_V2:
+            code = self.codes.pop(0) if self.codes else 0
+            self.sent.append(request)
+            if code is None:
+                raise ConnectionError
+            yield response(request, code, remark="because")
+        elif request.code == RequestCode.QUERY_MESSAGE:
+            yield response(request, 0 if self.queried else ResponseCode.QUERY_NOT_FOUND, body=self.queried)
+        elif request.code == RequestCode.GET_ROUTEINFO_BY_TOPIC and fields["topic"] == self.unknown_topic:
+            yield response(request, ResponseCode.TOPIC_NOT_EXIST)
+        else:
+            yield from super().answer(request)
+
+
+@pytest.fixture(scope="module")
+def store(unpacked: Callable[[RealStore], Path]) -> Path:
+    return unpacked(next(one for one in stores_in(OWN_STORES) if one.name == "workload-533"))
+
+
+@contextmanager
+def running(cluster: Cluster) -> Iterator[str]:
+    """The address of the cluster."""
+    with serving(cluster.answer) as address:
+        cluster.address = address
+        yield f"rocketmq://{address}"
+
+
+Run = Callable[..., tuple[int, dict[str, int], dict[str, Any], str]]
+
+
+@pytest.fixture
+def run(store: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    def once(address: str, *words: str) -> tuple[int, dict[str, int], dict[str, Any], str]:
+        """The exit status, the counts that are not 0, the whole receipt, and stderr."""
+        status = main(["resend", str(store), address, *words, "--json"])
+        printed = capsys.readouterr()
+        receipt = json.loads(printed.out) if printed.out else {}
+        numbers = {name: one for name, one in receipt.items() if isinstance(one, int) and one and name != "applied"}
+        return status, numbers, receipt, printed.err
+
+    return once
+
+
+@pytest.fixture
+def applied(tmp_path: Path) -> list[str]:
+    return ["--dead-letters", "GID_failing", "--apply", "--journal", str(tmp_path / "journal")]
+
+
+def records(store: Path, topic: str) -> list[Record]:
+    with MessageStore(str(store)) as opened:
+        return [part for part in opened.messages_of_topic(topic) if isinstance(part, Record)]
+
+
+def test_nothing_is_sent_without_apply(run: Run, tmp_path: Path) -> None:
+    cluster = Cluster()
+    with running(cluster) as address:
+        status, counts, receipt, said = run(address, "--dead-letters", "GID_failing")
+        assert (status, counts) == (0, {"found": 5, "would_send": 5})
+        assert receipt["topics"] == [{"from_topic": DEAD, "to_topic": "RetryDemo", "messages": 5}]
+        assert "5 found: 5 would be sent (--apply --journal FILE sends them)" in said
+        assert run(address, "--dead-letters", "GID_nobody")[:2] == (3, {})
+    assert cluster.sent == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_request_has_the_message(run: Run, store: Path, applied: list[str]) -> None:
+    cluster = Cluster()
+    with running(cluster) as address:
+        assert run(address, *applied)[:2] == (0, {"found": 5, "sent": 5})
+        assert run(address, *applied)[:2] == (0, {"found": 5, "already_sent": 5})
+    dead = records(store, DEAD)
+    assert [request.body for request in cluster.sent] == [one.body for one in dead]
+    queues = [int(request.ext_fields["e"]) for request in cluster.sent]
+    assert queues in ([0, 1, 0, 1, 0], [1, 0, 1, 0, 1])
+    for request, one in zip(cluster.sent, dead, strict=True):
+        fields, had = request.ext_fields, parse_properties(one.properties)
+        assert (fields["b"], fields["m"], fields["j"], fields["n"]) == ("RetryDemo", "false", "0", "b")
+        sent = parse_properties(fields["i"].encode())
+        assert sent[b"RESENT_FROM_TOPIC"] == DEAD.encode()
+        assert sent[b"RESENT_FROM_UNIQUE_KEY"] == had[b"UNIQ_KEY"] != sent[b"UNIQ_KEY"]
+
+
+def test_without_an_answer_a_message_is_uncertain(run: Run, applied: list[str]) -> None:
+    cluster = Cluster(0, None)
+    with running(cluster) as address:
+        status, counts, _, said = run(address, *applied)
+        assert (status, counts) == (1, {"found": 2, "sent": 1, "uncertain": 1})
+        assert "SEND_MESSAGE_V2" in said
+        expected = {"found": 5, "already_sent": 1, "uncertain": 1, "sent": 3}
+        assert run(address, *applied)[:2] == (1, expected)
+        assert run(address, *applied[:2], *applied[3:])[:2] == (1, {"found": 5, "already_sent": 4, "uncertain": 1})
+        last = parse_properties(cluster.sent[1].ext_fields["i"].encode())[b"UNIQ_KEY"]
+        cluster.queried = Record(b"RetryDemo", properties=b"UNIQ_KEY\1other\2").encode()
+        assert run(address, *applied)[1]["uncertain"] == 1
+        cluster.queried = cluster.queried[:-1]
+        assert run(address, *applied)[0] == 1
+        cluster.queried = Record(b"RetryDemo", properties=b"UNIQ_KEY\1" + last + b"\2").encode()
+        assert run(address, *applied)[:2] == (0, {"found": 5, "already_sent": 5})
+        cluster.queried = b""
+        assert run(address, *applied)[:2] == (0, {"found": 5, "already_sent": 5})
+    assert len(cluster.sent) == 5
+
+
+def test_an_uncertain_message_is_sent_again_only_if_told(run: Run, applied: list[str]) -> None:
+    cluster = Cluster(None)
+    with running(cluster) as address:
+        assert run(address, *applied)[:2] == (1, {"found": 1, "uncertain": 1})
+        assert run(address, *applied, "--send-uncertain")[:2] == (0, {"found": 5, "sent": 5})
+    assert len(cluster.sent) == 6
+
+
+def test_what_a_broker_refuses_is_counted_and_tried_by_the_next_run(run: Run, applied: list[str]) -> None:
+    cluster = Cluster(0, ResponseCode.MESSAGE_ILLEGAL, ResponseCode.SYSTEM_BUSY, ResponseCode.FLUSH_DISK_TIMEOUT)
+    with running(cluster) as address:
+        status, counts, receipt, _ = run(address, *applied)
+        assert (status, counts) == (1, {"found": 5, "sent": 4, "refused": 1})
+        assert "MESSAGE_ILLEGAL: because" in receipt["reasons"][0]["reason"]
+        assert len(cluster.sent) == 6  # the one that found the broker busy was sent again
+        assert run(address, *applied)[:2] == (0, {"found": 5, "sent": 1, "already_sent": 4})
+
+
+def test_a_topic_that_does_not_exist_is_a_reason(run: Run, applied: list[str]) -> None:
+    cluster = Cluster()
+    cluster.unknown_topic = "RetryDemo"
+    with running(cluster) as address:
+        status, counts, receipt, _ = run(address, *applied)
+        assert (status, counts) == (1, {"found": 5, "refused": 5})
+        assert "topic RetryDemo" in receipt["reasons"][0]["reason"]
+        assert run(address, *applied, "--to-topic", "PaymentLog")[0] == 2  # the journal is of another resend
+    assert cluster.sent == []
+
+
+def test_messages_are_selected_as_by_the_look_ups(run: Run, store: Path, tmp_path: Path) -> None:
+    with running(Cluster()) as address:
+        dead = records(store, DEAD)
+        key = parse_properties(dead[1].properties)[b"UNIQ_KEY"].decode()
+        begin = dead[3].store_timestamp
+        for words, count in (
+            (["--key", key], 1),
+            (["--tag", "Aa"], 2),
+            (["--property", "region=eu-west"], 1),
+            (["--filter", "price > 30"], 1),
+            (["--begin", str(begin)], sum(one.store_timestamp >= begin for one in dead)),
+            (["--body-contains", "order 15"], 1),
+        ):
+            assert run(address, "--dead-letters", "GID_failing", *words)[1] == {"found": count, "would_send": count}
+        topic = records(store, "PaymentLog")
+        assert run(address, "--topic", "PaymentLog")[1]["found"] == len(topic) > 100
+        refused = run(address, "--topic", "%RETRY%GID_failing")
+        assert refused[0] == 1
+        assert refused[1]["refused"] == refused[1]["found"] > 0
+        ids = [encode_offset_message_id(one.store_host, one.commit_log_offset) for one in (dead[4], topic[0])]
+        beyond = encode_offset_message_id(topic[0].store_host, 1 << 40)
+        file = tmp_path / "ids"
+        file.write_text(f'{{"offset_message_id": "{ids[0]}", "topic": "x"}}\n\n{ids[1].lower()}\n{ids[0]}\n')
+        _, counts, receipt, _ = run(address, "--ids", str(file))
+        assert counts == {"found": 3, "would_send": 2, "copies": 1}
+        assert {row["to_topic"] for row in receipt["topics"]} == {"RetryDemo", "PaymentLog"}
+        file.write_text(f"{beyond}\n{ids[0]}\n")
+        status, counts, receipt, said = run(address, "--ids", str(file))
+        assert (status, counts) == (1, {"found": 1, "would_send": 1})
+        assert receipt["missing"] == [f"{store} has no message {beyond}"]
+        assert "at least 1 found" in said
+        file.write_text("{}\n")
+        assert run(address, "--ids", str(file))[0] == 2
+
+
+def test_messages_that_a_run_made_are_not_sent_by_the_next_one(run: Run, store: Path, tmp_path: Path) -> None:
+    """A topic's messages sent to the topic itself are found by the next run: here the journal has their keys."""
+    journal = tmp_path / "journal"
+    keys = [parse_properties(one.properties)[b"UNIQ_KEY"].decode() for one in records(store, DEAD)]
+    cluster = Cluster()
+    with running(cluster) as address:
+        head = {"journal": "spark-mq resend 1", "source": str(store), "cluster": address, "to_topic": None}
+        begun = [{"begin": "orders 1", "topic": "t", "unique_key": keys[0]}, {"sent": "orders 1"}]
+        begun += [{"begin": "orders 2", "topic": "t", "unique_key": keys[3]}]
+        journal.write_text("".join(json.dumps(line) + "\n" for line in (head, *begun)))
+        words = ["--dead-letters", "GID_failing", "--journal", str(journal), "--apply"]
+        assert run(address, *words)[:2] == (0, {"found": 5, "sent": 3, "already_sent": 2})
+    assert len(cluster.sent) == 3
+
+
+def test_damage_is_said(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    damaged = Path(shutil.copytree(store, tmp_path / "store"))
+    dead = records(store, DEAD)[2]
+    segments = sorted((damaged / "commitlog").iterdir())
+    segment = [one for one in segments if int(one.name) <= dead.commit_log_offset][-1]
+    with segment.open("r+b") as file:
+        file.seek(dead.commit_log_offset - int(segment.name))
+        file.write(bytes(60))
+    with running(Cluster()) as address:
+        assert main(["resend", str(damaged), address, "--dead-letters", "GID_failing"]) == 1
+    said = capsys.readouterr().err
+    assert "skipped: " in said
+    assert "at least 4 found: 4 would be sent" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["{address}", "--dead-letters", "g", "--apply"], "--apply needs --journal"),
+        (["{address}", "--topic", "t", "--to-topic", "%DLQ%g"], "--to-topic: %DLQ%g is a topic that brokers write"),
+        (["{address}", "--ids", "-", "--key", "k"], "--key has no effect on --ids"),
+        (["{address}", "--topic", "t", "--begin", "-1h", "--end", "-2h"], "is after --end"),
+    ],
+)
+def test_arguments_without_a_meaning_are_errors(
+    words: list[str], error: str, store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    named = [word.format(address="rocketmq://127.0.0.1:1") for word in words]
+    assert main(["resend", str(store), *named]) == 2
+    assert error in capsys.readouterr().err
