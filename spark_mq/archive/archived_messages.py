@@ -39,6 +39,7 @@ from spark_mq.format.record import (
 from spark_mq.format.timestamp import EPOCH
 from spark_mq.io.object_store import ObjectStore
 from spark_mq.io.s3 import is_s3, shown
+from spark_mq.lifecycle.life.situation import Situations
 from spark_mq.source.predicate import IN_QUEUES
 
 ARCHIVED_COLUMNS = (*RECORD_COLUMNS, "body", "properties")
@@ -98,6 +99,11 @@ class ArchivedMessage:
     identity: StoreIdentity
     record: Record
 
+    @property
+    def names(self) -> tuple[str, str, str]:
+        """The values of the columns cluster, broker and store."""
+        return self.identity.cluster, self.identity.broker, self.identity.store
+
 
 class ArchivedMessages:
     """The messages of an archive, which is a local folder, or on S3.
@@ -115,9 +121,16 @@ class ArchivedMessages:
                 f"{self._table} is neither on a local disk nor on S3: ask `spark-mq sql --archive old={self._table}`"
             )
 
-    def with_key(self, key: str, topic: str | None = None, is_unique: bool = False) -> Iterator[ArchivedMessage]:
+    def with_key(
+        self,
+        key: str,
+        topic: str | None = None,
+        is_unique: bool = False,
+        begin: int | None = None,
+        end: int | None = None,
+    ) -> Iterator[ArchivedMessage]:
         """The messages that have a key; as in the index, there is none of transaction type ROLLBACK."""
-        condition = _where(key=key, topic=topic, key_type="UNIQ_KEY" if is_unique else None)
+        condition = _where(begin, end, key=key, topic=topic, key_type="UNIQ_KEY" if is_unique else None)
         found = self._messages(self._positions(self._keys, condition))
         return (one for one in found if one.record.sys_flag & TRANSACTION_TYPE_MASK != TRANSACTION_ROLLBACK_TYPE)
 
@@ -140,14 +153,14 @@ class ArchivedMessages:
 
         At a queue offset there is one of each store, unless a log has the offset twice.
         """
-        condition = _where(topic=topic, queue_id=queue_id, queue_offset=queue_offset)
+        condition = _where(begin, end, topic=topic, queue_id=queue_id, queue_offset=queue_offset)
         condition &= ds.field("transaction_type").isin(sorted(IN_QUEUES))
-        if begin is not None:
-            condition &= ds.field("store_timestamp") >= _moment(begin)
-        if end is not None:
-            condition &= ds.field("store_timestamp") <= _moment(end)
         positions = self._positions(self._rows, condition)
         return self._messages(positions[::-1] if newest_first else positions)
+
+    def situations(self, names: tuple[str, str, str]) -> Situations:
+        """What records mean of the store with these names; an archive's snapshots are not read for it."""
+        return Situations(None)
 
     @cached_property
     def _rows(self) -> ds.Dataset:
@@ -211,9 +224,13 @@ def _message(row: dict[str, Any]) -> ArchivedMessage:
     return ArchivedMessage(StoreIdentity(row["cluster"], row["broker"], row["store"]), record_of(known))
 
 
-def _where(**values: Any) -> ds.Expression:
-    """The condition that columns have these values; None is any."""
-    given = (ds.field(name) == value for name, value in values.items() if value is not None)
+def _where(begin: int | None = None, end: int | None = None, **values: Any) -> ds.Expression:
+    """The condition that columns have these values, and a store time from `begin` to `end`; None is any."""
+    given = [ds.field(name) == value for name, value in values.items() if value is not None]
+    if begin is not None:
+        given.append(ds.field("store_timestamp") >= _moment(begin))
+    if end is not None:
+        given.append(ds.field("store_timestamp") <= _moment(end))
     return reduce(operator.and_, given)
 
 

@@ -11,7 +11,7 @@ Read `entry` and `main` (the entry point and how errors end) and `commands` (the
 What they share:
 
 - What a person types: `command` (how a command and its arguments are declared), `arguments` (their values),
-  `several_stores`, `archive_source`.
+  `several_stores`, `archive_source`, `running_cluster`.
 - What a person sees: `output` (rows and messages), `progress_printer`, `verdict` (sound or not, in one word).
 - `spark` gives a command its Spark session, which `launch` starts. `interrupt` handles Ctrl-C, and `exit_status` has
   the exit statuses.

@@ -12,6 +12,7 @@ from inspect import cleandoc
 from typing import Any
 
 from spark_mq.cli.arguments import CHECKED_LATE, PARSERS, pair
+from spark_mq.errors import OptionError
 
 Run = Callable[[argparse.Namespace], int]
 Kind = Callable[[str], Any] | Sequence[str]
@@ -40,6 +41,7 @@ OFFSET                  the message's offset in the queue
 --filter SQL92          only messages for which this expression of RocketMQ is TRUE: "price > 5 AND region = 'eu'"
 --columns A,B,C         print only these columns, in this order; also with --json
 --full                  print every row whole: one field a line, instead of a table
+--client-conf FILE      of a running cluster: a properties file with options of docs/live.md, such as accessKey and tls
 --any-host              accept an offset message id that names another host than the message's store host: for a store
                         that moved
 --body-file FILE        write the message's body, unchanged, to FILE; - is stdout, which then gets nothing else
@@ -106,11 +108,27 @@ class Command:
         parser.set_defaults(run=self._run, **(self.defaults or {}))
 
     def _run(self, arguments: argparse.Namespace) -> int:
+        self._refuse_cluster(arguments)
         for argument in _declared(self.arguments):
             text = getattr(arguments, argument.dest, None)
             if argument.value in CHECKED_LATE and text is not None:
                 setattr(arguments, argument.dest, CHECKED_LATE[argument.value](argument.name, text))
         return self.run(arguments)
+
+    def _refuse_cluster(self, arguments: argparse.Namespace) -> None:
+        """Raise `OptionError` for the address of a running cluster, if the command can only read files."""
+        from spark_mq.cli.running_cluster import is_cluster
+
+        if hasattr(arguments, "client_conf"):
+            return
+        for name in ("store", "source"):
+            given = getattr(arguments, name, None)
+            for source in given if isinstance(given, list) else [given]:
+                if is_cluster(source):
+                    raise OptionError(
+                        f"{self.name} needs the files of a store, and {source} is a running cluster: give the broker's "
+                        "store directory. The commands that take a cluster have --client-conf in their help"
+                    )
 
 
 def command(

@@ -36,7 +36,7 @@ _CONSUMED = ("CR_SUCCESS", "CR_COMMIT")
     GROUP               the consumer group
     ID                  the message's offset message id, which the look-ups print
     --client-id ID      the consumer that gets the message (default: the first one, by client id, that is connected)
-    --client-conf FILE  a properties file with options of docs/live.md, such as accessKey and tls
+    --client-conf FILE
     --apply
     --json
     """,

@@ -55,7 +55,7 @@ _NOT_OF_IDS = ("key", "begin", "end", "tag", "property", "filter", "body_contain
     --to-topic TOPIC       the topic to which all messages are sent
     --journal FILE         the file that says what was sent: with it, no run sends a message twice; needed to send
     --send-uncertain       also send messages that may have been sent: of a run that was killed, or without an answer
-    --client-conf FILE     a properties file with options of docs/live.md, such as accessKey and tls
+    --client-conf FILE
     --apply
     --json
     """,

@@ -12,11 +12,10 @@ from spark_mq.cli.exit_status import FOUND, NOT_FOUND
 from spark_mq.cli.output import say
 from spark_mq.cli.output.json_lines import print_json
 from spark_mq.cli.output.text_table import print_lines
+from spark_mq.cli.running_cluster import cluster_options
 from spark_mq.live.cluster import live_brokers
 from spark_mq.live.offset_reset import FIRST, LAST, OffsetReset, apply_resets, check_no_consumers, planned_resets
-from spark_mq.live.options import parse_live_options
 from spark_mq.remoting.client import RemotingClient
-from spark_mq.store.config.broker_conf import BrokerConf
 
 _COLUMNS = ("broker", "topic", "queue_id", "min_offset", "max_offset", "consumer_offset", "reset_offset", "skipped")
 
@@ -29,7 +28,7 @@ _COLUMNS = ("broker", "topic", "queue_id", "min_offset", "max_offset", "consumer
     TOPIC
     ! --to TIME|first|last  the first message of each queue that was stored at TIME or later; first: the first message;
                         last: after the last one
-    --client-conf FILE  a properties file with options of docs/live.md, such as accessKey and tls
+    --client-conf FILE
     --apply
     --json
     """,
@@ -47,8 +46,7 @@ def reset_offset(arguments: argparse.Namespace) -> int:
     to = arguments.to.strip().lower()
     if to not in (FIRST, LAST):
         to = parse_moment("--to", arguments.to, datetime.now().astimezone())
-    given = BrokerConf.of(arguments.client_conf).settings
-    options = parse_live_options(given | {"path": arguments.cluster, "topic": arguments.topic})
+    options = cluster_options(arguments, arguments.cluster, topic=arguments.topic)
     with RemotingClient(options.client) as client:
         brokers = live_brokers(client)
         resets = list(planned_resets(brokers, arguments.group, arguments.topic, to))

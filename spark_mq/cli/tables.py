@@ -14,16 +14,16 @@ from spark_mq.cli.exit_status import FOUND, NOT_FOUND
 from spark_mq.cli.output import say
 from spark_mq.cli.output.terminal import terminal_width
 from spark_mq.cli.output.text_table import RowPrinter, TableStyle, TextTable
+from spark_mq.cli.running_cluster import OR_CLUSTER, cluster_options, is_cluster, refuse_client_conf
 from spark_mq.cli.several_stores import answers, is_of_several
 from spark_mq.errors import OptionError, first_names, similar
 from spark_mq.format.system_topic import is_system_topic
 from spark_mq.io.location import Location
 from spark_mq.io.s3 import shown as shown_path
-from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.named_stores import STORE_COLUMNS
 from spark_mq.store.config.store_paths import ABORT
 from spark_mq.tables.all_tables import COMMANDS as TABLES
-from spark_mq.tables.live import LIVE_SCHEME, LIVE_TABLES
+from spark_mq.tables.live import LIVE_TABLES
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,10 +50,6 @@ _FORM = """
 --sort COLUMN  sort the rows by COLUMN, or by -COLUMN from the largest value on; NULL is last
 """
 
-_OR_LIVE = ", or a running cluster: rocketmq://NAME_SERVER:9876"
-_CLIENT_CONF = """\
---client-conf FILE  of a running cluster: a properties file with options of docs/live.md, such as accessKey and tls
-"""
 _EPILOG = """\
 On a terminal, the table is cut to its width, and sizes have units. Otherwise all columns, whole values and exact
 numbers are printed. If rows have a problem, or their state is UNKNOWN, a line on stderr says how many.
@@ -75,15 +71,15 @@ def _command(table: Table) -> Command:
         f"--{option.argument.replace('_', '-')} {option.value or 'V'}  {option.effect}" for option in table.options
     ]
     if table.name in LIVE_TABLES:
-        options.append(_CLIENT_CONF)
+        options.append("--client-conf FILE")
     if table.name in _OWN_TOPICS:
         options.append("--all  also print the broker's own topics, such as SCHEDULE_TOPIC_XXXX; --json always does")
     about = [table.about, _EPILOG.format(columns=", ".join(table.names)), _MORE_EPILOG.get(table.name, "")]
     store: tuple[str, ...] = ("STORE", STORES)
     if table.name in LIVE_TABLES:
-        store = (f"STORE  the broker's store directory{_OR_LIVE}", STORES)
+        store = (f"STORE  the broker's store directory{OR_CLUSTER}", STORES)
     if table.archived_rows:
-        live = _OR_LIVE if table.name in LIVE_TABLES else ""
+        live = OR_CLUSTER if table.name in LIVE_TABLES else ""
         text = f"STORE  the broker's store directory, or an archive's table of messages{live}"
         store = (text, STORES, STORE_OF_ARCHIVE)
         about.append(ARCHIVE_EPILOG)
@@ -126,35 +122,25 @@ def _print_table(table: Table, arguments: argparse.Namespace) -> int:
 
 def _is_of_several(arguments: argparse.Namespace) -> bool:
     """Whether rows say which broker they are of."""
-    return is_of_several(arguments) or _is_live(arguments)
-
-
-def _is_live(arguments: argparse.Namespace) -> bool:
-    return str(arguments.store or "").startswith(LIVE_SCHEME)
+    return is_of_several(arguments) or is_cluster(arguments.store)
 
 
 def _live_rows(table: Table, chosen: Mapping[str, Any], arguments: argparse.Namespace) -> pa.Table:
     import pyarrow as pa
 
-    from spark_mq.live.options import parse_live_options
     from spark_mq.live.tables import live_rows
 
-    if table.name not in LIVE_TABLES:
-        commands = ", ".join(sorted(one.command for one in LIVE_TABLES.values() if one.command))
-        raise OptionError(f"{table.command} needs the files of a store. Of a running cluster there are {commands}")
     if getattr(arguments, "broker_version", None) is not None:
         raise OptionError("--broker-version has no effect on a running cluster")
-    options = BrokerConf.of(arguments.client_conf).settings | {"path": arguments.store, "table": table.name}
-    names = {option.argument: option.name for option in table.row_options}
-    options |= {names[argument]: str(value) for argument, value in chosen.items() if value is not None}
-    return pa.concat_tables(live_rows(parse_live_options(options)))
+    given = {option.name: chosen[option.argument] for option in table.row_options}
+    options = cluster_options(arguments, arguments.store, table=table.name, **given)
+    return pa.concat_tables(live_rows(options))
 
 
 def _answers(table: Table, chosen: Mapping[str, Any], arguments: argparse.Namespace) -> list[tuple[pa.Table, str]]:
-    if _is_live(arguments):
+    if is_cluster(arguments.store):
         return [(_live_rows(table, chosen, arguments), "")]
-    if getattr(arguments, "client_conf", None) is not None:
-        raise OptionError("--client-conf has only an effect on a running cluster, rocketmq://NAME_SERVER:9876")
+    refuse_client_conf(arguments)
     version = getattr(arguments, "broker_version", None)
     if table.archived_rows and is_archive(arguments.store, arguments):
         if version is not None:
@@ -259,7 +245,7 @@ def _print_problems(table: Table, arguments: argparse.Namespace, rows: _Rows) ->
         problem = f"the checkpoint has a problem: {found[0]['problem']}"
     else:
         problem = f"{len(found)} of {len(rows)} {table.noun}s have a problem; the first is {_name_of(found[0])}"
-    if table.remedy and not _is_live(arguments):
+    if table.remedy and not is_cluster(arguments.store):
         # A broker creates `abort` when it starts, and removes it when it stops cleanly.
         may_recover = table.name != "segments" and (Location.resolve(arguments.store) / ABORT).is_file
         broker = "; a broker that runs, or starts again, may complete them itself" if may_recover else ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -12,17 +11,23 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from spark_mq.errors import CorruptLogError, DataLossError, ProtocolError
-from spark_mq.format.message_id import decode_offset_message_id
+from spark_mq.errors import CorruptLogError, ProtocolError
 from spark_mq.live.cluster import LiveBroker, live_brokers, planned_queues, selected_topics, understood
+from spark_mq.live.look_ups import (
+    SentRecord,
+    address_in_id,
+    at_commit_log_offset,
+    other_messages,
+    read_range,
+    with_key,
+)
 from spark_mq.live.options import LiveOptions
 from spark_mq.remoting.client import RemotingClient
 from spark_mq.remoting.codes import RequestCode
-from spark_mq.remoting.pull import QueueRange, Subscription, pull_range
-from spark_mq.remoting.requests import query_messages, view_message
+from spark_mq.remoting.pull import QueueRange, Subscription
 from spark_mq.source.messages import MAX_BATCH_ROWS, frozen_modules
 from spark_mq.source.options import Mode
-from spark_mq.source.predicate import Predicate
+from spark_mq.source.predicate import IntegerSet
 from spark_mq.store.config.named_stores import STORE_COLUMNS
 
 if TYPE_CHECKING:
@@ -32,9 +37,6 @@ if TYPE_CHECKING:
 PARTITION_OFFSETS = 1 << 16
 """Queue offsets that one task reads, unless there would be more than `_MAX_PARTITIONS` tasks."""
 _MAX_PARTITIONS = 1 << 16
-_INDEX_MILLIS = 1000
-"""The index knows store times by the second."""
-_LATEST = (1 << 63) - 1
 
 _LOG = logging.getLogger(__name__)
 
@@ -102,28 +104,15 @@ class LiveMessagesReader(DataSourceReader):
         with frozen_modules(), RemotingClient(self._options.client) as client:
             if isinstance(partition, PullsPartition):
                 for one in partition.ranges:
-                    yield from self._read_range(client, one)
-            elif isinstance(partition, KeyPartition):
-                for buffer in _found(client, partition, self._options.read.predicate):
-                    frames = _frames(buffer, partition.names[2], RequestCode.VIEW_MESSAGE_BY_ID)
-                    yield from self._batches(buffer, frames, partition.names)
-
-    def _read_range(self, client: RemotingClient, one: Pulls) -> Iterator[pa.RecordBatch]:
-        options, queue = self._options, one.queue
-        while queue.start < queue.stop:
-            pulls = pull_range(client, queue, one.subscription, options.pulls_at_once, options.max_bytes_per_second)
-            try:
-                with closing(pulls):
-                    for part, records in pulls:
+                    for part, records in read_range(client, one.queue, one.subscription, self._options):
                         buffer = np.frombuffer(records, np.uint8)
                         yield from self._batches(buffer, _of_range(buffer, part), one.names)
-                        queue = replace(queue, start=part.stop)
-                return
-            except DataLossError as error:
-                if options.fail_on_data_loss:
-                    raise
-                queue = _kept(client, queue)
-                _LOG.warning("%s; the read continues at queue offset %d", error, queue.start)
+            elif isinstance(partition, KeyPartition):
+                times = self._options.read.predicate.store_timestamp
+                for found in filter(None, _found(client, partition, times)):
+                    buffer = np.frombuffer(b"".join(one.stored for one in found), np.uint8)
+                    frames = _frames(buffer, partition.names[2], RequestCode.VIEW_MESSAGE_BY_ID)
+                    yield from self._batches(buffer, frames, partition.names)
 
     def _batches(self, buffer: Bytes, frames: Frames, names: tuple[str, str, str]) -> Iterator[pa.RecordBatch]:
         """The rows of the messages that match."""
@@ -178,24 +167,15 @@ def _warn_of_missing(brokers: Sequence[LiveBroker], options: LiveOptions) -> Non
 
 def _id_partitions(brokers: Sequence[LiveBroker], ids: Iterable[str]) -> list[InputPartition]:
     """A partition for each broker whose address is in an id; no other address is asked."""
-    by_address = {broker.address: broker for broker in brokers}
+    by_address = {address: broker for broker in brokers for address in broker.broker.addresses.values()}
     found: list[InputPartition] = []
     for one in ids:
-        host, commit_log_offset = decode_offset_message_id(one)
-        address = _address(host)
+        address, commit_log_offset = address_in_id(one)
         if address in by_address:
             found.append(KeyPartition(by_address[address].names, commit_log_offsets=(commit_log_offset,)))
         else:
             _LOG.warning("offset message id %s is of %s, which is not a broker of this cluster", one, address)
     return found
-
-
-def _address(store_host: bytes) -> str:
-    from ipaddress import ip_address
-
-    host = ip_address(store_host[:-4])
-    port = int.from_bytes(store_host[-4:], "big")
-    return f"{host}:{port}" if host.version == 4 else f"[{host}]:{port}"
 
 
 def _frames(buffer: Bytes, address: str, code: RequestCode) -> Frames:
@@ -220,84 +200,19 @@ def _of_range(buffer: Bytes, queue: QueueRange) -> Frames:
     offsets = messages.column("queue_offset").to_numpy()
     is_own = messages.topic_is(queue.topic.encode()) & (messages.column("queue_id").to_numpy() == queue.queue_id)
     if not is_own.all() or (np.diff(offsets) <= 0).any() or (offsets.size and offsets[0] < queue.start):
-        raise ProtocolError(
-            f"{queue.address}: PULL_MESSAGE of {queue} from queue offset {queue.start} was answered with messages of "
-            "another queue, or of other offsets"
-        )
+        raise other_messages(queue)
     kept: Frames = frames[offsets < queue.stop]
     return kept
 
 
-def _kept(client: RemotingClient, queue: QueueRange) -> QueueRange:
-    """The part of a range that the broker still has."""
-    from spark_mq.remoting.requests import max_offset, min_offset
-
-    first = min_offset(client, queue.address, queue.topic, queue.queue_id)
-    last = max_offset(client, queue.address, queue.topic, queue.queue_id)
-    start = max(queue.start, first)
-    return replace(queue, start=start, stop=max(start, min(queue.stop, last)))
-
-
-def _found(client: RemotingClient, partition: KeyPartition, predicate: Predicate) -> Iterator[Bytes]:
+def _found(client: RemotingClient, partition: KeyPartition, times: IntegerSet) -> Iterator[list[SentRecord]]:
     """The records that a broker finds; each message once."""
-    from spark_mq.format.kernels.columns import MessageColumns
-
-    address, code = partition.names[2], RequestCode.VIEW_MESSAGE_BY_ID
+    address = partition.names[2]
     for offset in partition.commit_log_offsets:
-        buffer = np.frombuffer(view_message(client, address, None, offset), np.uint8)
-        found = MessageColumns(buffer, _frames(buffer, address, code)).column("commit_log_offset").to_pylist()
-        if found not in ([], [offset]):
-            raise ProtocolError(f"{address}: {code.name} of {offset} was answered with other messages: {found[:9]}")
-        yield buffer
+        yield at_commit_log_offset(client, address, offset)
     for topic in partition.topics:
         seen: set[int] = set()
         for key in partition.keys:
-            yield from _with_key(client, partition, topic, key, predicate, seen)
-
-
-def _with_key(
-    client: RemotingClient, partition: KeyPartition, topic: str, key: str, predicate: Predicate, seen: set[int]
-) -> Iterator[Bytes]:
-    """The records that the broker's index finds for a key, newest first; others with the same hash are among them.
-
-    A broker returns only so many at once, and the index knows times by the second. So the query is sent again for the
-    time up to the oldest message that was found, and then for the seconds before it, until nothing is found.
-    """
-    from spark_mq.format.kernels.columns import MessageColumns
-
-    address, code = partition.names[2], RequestCode.QUERY_MESSAGE
-    begin, end = predicate.store_timestamp.bounds
-    begin, end = max((begin or 0) - _INDEX_MILLIS, 0), _LATEST if end is None else end
-    while end >= begin:
-        records = query_messages(client, address, topic, key, partition.max_queried, begin, end)
-        buffer = np.frombuffer(records, np.uint8)
-        messages = MessageColumns(buffer, _frames(buffer, address, code))
-        offsets = messages.column("commit_log_offset").to_numpy()
-        if not offsets.size:
-            return
-        times = messages.store_timestamp_millis()
-        if int(times.max()) - _INDEX_MILLIS >= end:
-            raise ProtocolError(f"{address}: QUERY_MESSAGE until {end} was answered with a message of {times.max()}")
-        oldest = min(int(times.min()), end)
-        # A message that has a key twice is in the index twice, and a broker returns it twice. One of another topic can
-        # have the same hash.
-        is_own = messages.topic_is(topic.encode())
-        _, first = np.unique(offsets, return_index=True)
-        new = np.array([row for row in first.tolist() if is_own[row] and int(offsets[row]) not in seen], np.intp)
-        seen.update(offsets.tolist())
-        if new.size:
-            yield np.concatenate([buffer[at : at + size] for at, size in _places(messages.frames[new])])
-            if oldest < end:
-                end = oldest
-                continue
-        if offsets.size >= partition.max_queried:
-            _LOG.warning(
-                "%s: topic %s has at least %d messages with key %r (or another key with its hash) within a second, and "
-                "the broker shows no more: read the topic without the key to be sure of all",
-                *(address, topic, offsets.size, key),
-            )
-        end = oldest - _INDEX_MILLIS
-
-
-def _places(frames: Frames) -> Iterator[tuple[int, int]]:
-    return zip(frames.position.tolist(), frames.store_size.tolist(), strict=True)
+            for records in with_key(client, address, topic, key, partition.max_queried, times):
+                yield [one for one in records if one.record.commit_log_offset not in seen]
+                seen.update(one.record.commit_log_offset for one in records)

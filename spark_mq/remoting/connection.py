@@ -20,7 +20,12 @@ _NOT_YET = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 def parse_address(address: str) -> tuple[str, int]:
     """The host and the port of `host:port` or `[IPv6 address]:port`. Raises `OptionError` for another text."""
     host, colon, port = address.strip().rpartition(":")
-    if not colon or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 1 << 16:
+    try:
+        host.encode("idna")  # as `socket` does
+        is_host = bool(host)
+    except UnicodeError:
+        is_host = False
+    if not colon or not is_host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 1 << 16:
         raise OptionError(f"{address!r} is not an address HOST:PORT, such as 10.0.0.1:9876")
     return host.removeprefix("[").removesuffix("]"), int(port)
 

@@ -164,7 +164,7 @@ def pull_range(
                 rest = replace(part, start=reached)
                 parts.appendleft((rest, pool.submit(_pull_part, client, rest, subscription, rate)))
                 part = replace(part, stop=reached)
-            size = _part_size(part, len(records))
+            size = part_size(part, len(records))
             yield part, records
     finally:
         # The garbage collector may end this generator in any thread, also in one that starts and has a lock of
@@ -172,7 +172,7 @@ def pull_range(
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _part_size(part: QueueRange, size: int) -> int:
+def part_size(part: QueueRange, size: int) -> int:
     """How many offsets another part has, so that it has about `_PART_BYTES`; at most four times as many as this one."""
     offsets = part.stop - part.start
     fitting = offsets * _PART_BYTES // max(size, 1)

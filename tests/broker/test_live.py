@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -200,6 +201,65 @@ def test_commands_print_tables_of_a_cluster(served: Served, capsys: pytest.Captu
     assert main(["segments", served.address]) == 2
     assert "needs the files of a store" in capsys.readouterr().err
     assert main(["queues", str(served.path), "--client-conf", str(conf)]) == 2
+
+
+def printed_rows(capsys: pytest.CaptureFixture[str], command: list[str]) -> tuple[int, list[dict[str, Any]]]:
+    """The exit status, and the rows without the names of the store."""
+    status = main([*command, "--json"])
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    return status, [{name: value for name, value in row.items() if name not in STORE_NAMES} for row in rows]
+
+
+def test_point_commands_print_the_rows_of_the_store(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    stored = served.stored(topic="OrderEvents")
+    row = stored.slice(stored.num_rows // 2, 1).to_pylist()[0]
+    begin, stored_at, end = (
+        str(stored["store_timestamp"][number].value // 1000) for number in (9, stored.num_rows // 2, 30)
+    )
+    key, unique_key = row["keys"][0], row["unique_key"]
+    in_topic = ["print-message", "OrderEvents"]
+    for name, *asked in (
+        ["query-by-key", "OrderEvents", key],
+        ["query-by-key", "SequenceDemo", "s0", "--max-num", "5"],
+        ["query-by-key", "OrderEvents", key, "--begin", stored_at, "--end", stored_at],
+        ["query-by-key", "OrderEvents", unique_key, "--filter", "NOT (a = 1) OR TRUE"],
+        ["query-by-unique-key", "OrderEvents", unique_key],
+        ["query-by-unique-key", unique_key],
+        ["query-by-unique-key", "OrderEvents", row["offset_message_id"], "--any-host"],
+        ["query-by-id", row["offset_message_id"], "--any-host"],
+        ["query-by-id", unique_key],
+        ["query-by-offset", "OrderEvents", str(row["queue_id"]), str(row["queue_offset"])],
+        ["query-by-offset", "OrderEvents", "0", "100000"],
+        ["query-by-offset", "NoSuchTopic", "0", "0"],
+        [*in_topic, "--begin", begin, "--end", end],
+        [*in_topic, "--limit", "7"],
+        [*in_topic, "--last", "7"],
+        [*in_topic, "--newest-first", "--limit", "0", "--queue-id", "1"],
+        [*in_topic, "--tag", "created || paid", "--limit", "0"],
+        ["print-message", "PaymentLog", "--filter", "amount > 100 OR region IS NOT NULL", "--last", "4"],
+        [*in_topic, "--key", key],
+        ["print-message", "%DLQ%GID_failing"],
+        ["print-message", "%RETRY%GID_failing"],
+        ["print-message", "SCHEDULE_TOPIC_XXXX"],
+        ["print-message", "NoSuchTopic"],
+    ):
+        of_files, of_broker = (
+            printed_rows(capsys, [name, source, *asked]) for source in (str(served.path), served.address)
+        )
+        assert of_broker == of_files, (name, *asked)
+        assert of_files[0] == (3 if "NoSuchTopic" in asked or "100000" in asked else 0), (name, *asked)
+
+
+def test_point_commands_say_at_least(
+    served: Served, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    keys = served.stored(topic=DIRECT)["keys"].combine_chunks()
+    key, _ = max(pc.value_counts(keys.flatten()).to_pylist(), key=lambda one: one["counts"]).values()
+    _, of_files = printed_rows(capsys, ["query-by-key", str(served.path), DIRECT, key])
+    _, of_broker = printed_rows(capsys, ["query-by-key", served.address, DIRECT, key])
+    assert len(of_files) > 64
+    assert all(row in of_files for row in of_broker)
+    assert ("at least 64 messages" in caplog.text) == (len(of_broker) < len(of_files))
 
 
 def test_messages_are_pulled_in_the_name_of_a_group(served: Served) -> None:

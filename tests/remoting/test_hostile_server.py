@@ -6,7 +6,8 @@ import random
 import resource
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -14,9 +15,11 @@ import pytest
 
 from spark_mq.errors import CorruptLogError, SparkMqError
 from spark_mq.format.message_id import encode_offset_message_id
+from spark_mq.format.properties import parse_properties
 from spark_mq.live import datasource as live
 from spark_mq.live import options as live_options
-from spark_mq.live.options import parse_live_stream_options
+from spark_mq.live.cluster_messages import ClusterMessages, LiveMessage
+from spark_mq.live.options import parse_live_options, parse_live_stream_options
 from spark_mq.remoting import client as client_module
 from spark_mq.remoting import pull as pull_module
 from spark_mq.remoting.client import ClientSettings, RemotingClient
@@ -62,6 +65,19 @@ MESSAGES: tuple[tuple[dict[str, str], tuple[RequestCode, ...]], ...] = (
     ({"topic": TOPIC, "failOnDataLoss": "false"}, REQUESTS),
     ({"topic": TOPIC, "mode": "FAILFAST"}, REQUESTS),
 )
+LOOK_UPS: tuple[tuple[Callable[[ClusterMessages, int], Iterable[LiveMessage]], tuple[RequestCode, ...]], ...] = (
+    (lambda messages, port: messages.of_topic(TOPIC), REQUESTS),
+    (lambda messages, port: messages.of_topic(TOPIC, 1, newest_first=True), REQUESTS),
+    (lambda messages, port: messages.of_topic(TOPIC, 1, 7), REQUESTS),
+    (
+        lambda messages, port: messages.of_topic(TOPIC, begin=FIRST_TIME + 90, end=FIRST_TIME + 300),
+        (*REQUESTS, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP),
+    ),
+    (lambda messages, port: messages.with_key("k1"), BY_KEY),
+    (lambda messages, port: messages.with_key(f"{TOPIC}-1-7", TOPIC, is_unique=True), BY_KEY),
+    (lambda messages, port: messages.with_id(id_of(port)), (REQUESTS[0], RequestCode.VIEW_MESSAGE_BY_ID)),
+)
+"""Look-ups without Spark; the port is the cluster's."""
 TABLES = ("queues", "topics", "consumer_offsets", "subscription_groups", "consumer_progress", "route")
 DAMAGES = (
     *(hostile.cut_frame, hostile.wrong_length, hostile.changed_frame, hostile.no_frame, hostile.wrong_opaque),
@@ -87,11 +103,14 @@ def cluster() -> Iterator[HostileCluster]:
     sys.setswitchinterval(interval)
 
 
+def id_of(port: int) -> str:
+    return encode_offset_message_id(bytes((127, 0, 0, 1)) + port.to_bytes(4, "big"), 15000)
+
+
 def rows_of(cluster: HostileCluster, options: dict[str, str]) -> list[Row]:
     given = {"path": f"rocketmq://{cluster.address}", "requestTimeout": "0.2"} | options
     if given.get("offsetMessageId") == "":
-        host = bytes((127, 0, 0, 1)) + cluster.port.to_bytes(4, "big")
-        given["offsetMessageId"] = encode_offset_message_id(host, 15000)
+        given["offsetMessageId"] = id_of(cluster.port)
     schema = live.schema(given)
     reader = live.reader(given, schema)
     rows = []
@@ -132,6 +151,18 @@ def in_stream(cluster: HostileCluster) -> None:
     check_messages(rows, {"topic": TOPIC}, has_bombs=True)
 
 
+def in_look_up(cluster: HostileCluster, look_up: Callable[[ClusterMessages, int], Iterable[LiveMessage]]) -> None:
+    options = parse_live_options(
+        {"path": f"rocketmq://{cluster.address}", "requestTimeout": "0.2", "topicPattern": ".*"}
+    )
+    with RemotingClient(options.client) as client:
+        found = [one.record for one in islice(look_up(ClusterMessages(client, options), cluster.port), 1000)]
+    names = [(record.topic.decode(), record.queue_id, record.queue_offset) for record in found]
+    assert len(set(names)) == len(names)
+    for (topic, queue_id, offset), record in zip(names, found, strict=True):
+        assert parse_properties(record.properties)[b"UNIQ_KEY"] == f"{topic}-{queue_id}-{offset}".encode()
+
+
 def in_requests(cluster: HostileCluster) -> None:
     with RemotingClient(ClientSettings((cluster.address,), 0.2)) as client:
         find_route(client, TOPIC)
@@ -143,17 +174,22 @@ def in_requests(cluster: HostileCluster) -> None:
 
 def run(cluster: HostileCluster, choice: random.Random) -> str:
     """One case: what came of it."""
-    door = choice.randrange(10)
+    door = choice.randrange(12)
     if door < 6:
         options, codes = choice.choice(MESSAGES)
     else:
         options, codes = ({"table": choice.choice(TABLES)}, OF_TABLES) if door < 8 else ({}, REQUESTS)
+    look_up, codes_of_look_up = choice.choice(LOOK_UPS)
+    if door > 9:
+        codes = codes_of_look_up
     if door == 9:
         codes = (RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.QUERY_CONSUMER_OFFSET, RequestCode.PULL_MESSAGE)
     cluster.spoilt, cluster.choice = choice.choice(codes), choice
     cluster.spoil = choice.choice(DAMAGES if choice.randrange(40) else SLOW)
     try:
-        if door == 9:
+        if door > 9:
+            in_look_up(cluster, look_up)
+        elif door == 9:
             in_requests(cluster)
         elif door == 8:
             in_stream(cluster)
@@ -178,6 +214,8 @@ def test_right_answers_are_all_rows(cluster: HostileCluster) -> None:
         assert len(rows_of(cluster, {"topic": TOPIC, "key": "k1"})) == QUEUES * COUNT / 5
         assert len(rows_of(cluster, {"offsetMessageId": ""})) == 1
         assert len(rows_of(cluster, MESSAGES[5][0])) == 22
+        for look_up, _ in LOOK_UPS:
+            in_look_up(cluster, look_up)
         for table in TABLES:
             assert rows_of(cluster, {"table": table}) or table == "consumer_progress"
 

@@ -51,6 +51,8 @@ class HostileCluster:
 
     def __init__(self) -> None:
         self.address = ""
+        self.others: dict[str, dict[int, str]] = {}
+        """Brokers beside this one, and the addresses of their members."""
         self.spoilt: RequestCode | None = None
         self.spoil: Callable[[random.Random, RemotingCommand, RemotingCommand], Iterator[bytes]] = no_damage
         self.choice = random.Random(0)
@@ -72,8 +74,11 @@ class HostileCluster:
     def _right(self, code: RequestCode, fields: Any) -> tuple[int, dict[str, str], bytes]:
         match code:
             case RequestCode.GET_BROKER_CLUSTER_INFO:
-                broker = {"cluster": "c", "brokerName": "b", "brokerAddrs": {0: self.address}}
-                return 0, {}, _json({"brokerAddrTable": {"b": broker}, "clusterAddrTable": {"c": ["b"]}})
+                brokers = {
+                    name: {"cluster": "c", "brokerName": name, "brokerAddrs": addresses}
+                    for name, addresses in ({"b": {0: self.address}} | self.others).items()
+                }
+                return 0, {}, _json({"brokerAddrTable": brokers, "clusterAddrTable": {"c": sorted(brokers)}})
             case RequestCode.GET_ROUTEINFO_BY_TOPIC:
                 queues: dict[str, Any] = {
                     "brokerName": "b",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +15,10 @@ from spark_mq.cli.messages.shared import (
     FORM,
     begin_and_end,
     condition_of,
-    or_archive,
+    or_elsewhere,
     print_index_problems,
     refuse_any_host,
+    why_nothing,
 )
 from spark_mq.cli.output import say
 from spark_mq.cli.output.json_lines import plain_rows
@@ -34,23 +35,21 @@ from spark_mq.store.log.record_lookup import NoRecord
 from spark_mq.store.message_selection import find_unique_key, known_topics, uncovered_parts
 
 if TYPE_CHECKING:
-    from spark_mq.archive.archived_messages import ArchivedMessage, ArchivedMessages
+    from spark_mq.cli.messages.shared import Found, Messages
     from spark_mq.cli.several_stores import CommandStore
     from spark_mq.store.message_store import MessageStore
-
-    Archived = Iterator[ArchivedMessage]
 
 _MAX_UNCOVERED = 256 << 20
 """Bytes of the log that are read for a unique key, if no index file covers them: a second or two."""
 
 
-def _in_archive_by_id(archive: ArchivedMessages, arguments: argparse.Namespace) -> Archived:
-    """The messages of offset message ids; an id that is a unique key is found, too. Missing ids are said."""
+def _found_by_id(messages: Messages, arguments: argparse.Namespace) -> Found:
+    """The messages of offset message ids; an id that is a unique key is found, too."""
     for message_id in arguments.id:
-        found = list(archive.with_id(message_id, arguments.any_host))
-        found = found or list(archive.with_key(message_id, is_unique=True))[-1:]
+        found = list(messages.with_id(message_id, arguments.any_host))
+        found = found or list(messages.with_key(message_id, is_unique=True))[-1:]
         if not found:
-            say(f"no message {message_id}")
+            yield f"no message {message_id}{why_nothing(messages, offset_message_id=message_id)}"
         yield from found
 
 
@@ -65,7 +64,7 @@ def _in_archive_by_id(archive: ArchivedMessages, arguments: argparse.Namespace) 
     """,
     description="Print messages by their offset message ids (mqadmin queryMsgById).",
 )
-@or_archive(_in_archive_by_id)
+@or_elsewhere(_found_by_id)
 def query_by_id(arguments: argparse.Namespace) -> int:
     """Print the messages of the ids; for an id without a message, a line on stderr gives the reason."""
     refuse_any_host(arguments)
@@ -118,10 +117,11 @@ def _refuse_bodies(arguments: argparse.Namespace, found: list[Any], have: str) -
         raise OptionError(f"--body-file takes the body of one message: {len(found)} {have}")
 
 
-def _in_archive_by_key(archive: ArchivedMessages, arguments: argparse.Namespace) -> Archived:
-    matching = MessageFilter.between(*begin_and_end(arguments), condition=condition_of(arguments.filter))
-    found = [one for one in archive.with_key(arguments.key, arguments.topic) if matching.matches(one.record)]
-    return reversed(found)
+def _found_by_key(messages: Messages, arguments: argparse.Namespace) -> Found:
+    begin, end = begin_and_end(arguments)
+    matching = MessageFilter(condition=condition_of(arguments.filter))
+    found = messages.with_key(arguments.key, arguments.topic, begin=begin, end=end)
+    return reversed([one for one in found if matching.matches(one.record)])
 
 
 @command(
@@ -148,7 +148,7 @@ def _in_archive_by_key(archive: ArchivedMessages, arguments: argparse.Namespace)
     kinds={"max_num": ROWS},
     index_type="K",
 )
-@or_archive(_in_archive_by_key, as_table=True, limit=lambda arguments: arguments.max_num)
+@or_elsewhere(_found_by_key, as_table=True, limit=lambda arguments: arguments.max_num)
 def query_by_key(arguments: argparse.Namespace) -> int:
     """Print the messages that have the key; stderr gets the reason if there is none, and damage of the index."""
     if arguments.max_num is not None and arguments.max_num < 1:
@@ -257,11 +257,11 @@ def _print_as_broker(arguments: argparse.Namespace, begin: int | None, end: int 
     return FOUND if rows else NOT_FOUND
 
 
-def _in_archive_by_unique_key(archive: ArchivedMessages, arguments: argparse.Namespace) -> Archived:
-    topic, key = _topic_and_key(arguments)
-    found = list(archive.with_key(key, topic, is_unique=True))
+def _found_by_unique_key(messages: Messages, arguments: argparse.Namespace) -> Found:
+    arguments.topic, arguments.key = topic, key = _topic_and_key(arguments)
+    found = list(messages.with_key(key, topic, is_unique=True))
     if not found and is_offset_message_id(key):
-        by_id = archive.with_id(key, arguments.any_host)
+        by_id = messages.with_id(key, arguments.any_host)
         found = [one for one in by_id if topic is None or decode_utf8(one.record.topic) == topic]
     return reversed(found)
 
@@ -288,7 +288,7 @@ def _topic_and_key(arguments: argparse.Namespace) -> tuple[str | None, str]:
     topic is looked up in the index, and what the index does not cover is read in the log.
     """,
 )
-@or_archive(_in_archive_by_unique_key)
+@or_elsewhere(_found_by_unique_key)
 def query_by_unique_key(arguments: argparse.Namespace) -> int:
     """Print all fields of the messages with the unique key, newest first."""
     arguments.topic, arguments.key = topic, key = _topic_and_key(arguments)
@@ -332,7 +332,7 @@ def _explain_all_topics(arguments: argparse.Namespace) -> int:
     """,
     description="Print the message at a queue offset (mqadmin queryMsgByOffset).",
 )
-@or_archive(lambda archive, given: archive.of_topic(given.topic, given.queue, given.offset))
+@or_elsewhere(lambda messages, given: messages.of_topic(given.topic, given.queue, given.offset))
 def query_by_offset(arguments: argparse.Namespace) -> int:
     """Print the message at the queue offset, by its unit or else from the log; or on stderr why there is none."""
     printer = MessagePrinter(arguments, as_table=False)

@@ -7,13 +7,13 @@ import heapq
 import time
 from collections.abc import Iterator, Sequence
 from itertools import groupby, islice
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from spark_mq.cli.arguments import QUEUE_ID, ROWS
 from spark_mq.cli.command import command
 from spark_mq.cli.exit_status import FOUND, NOT_FOUND
 from spark_mq.cli.messages.message_filter import MessageFilter, Selection, why_no_match
-from spark_mq.cli.messages.shared import FORM, filter_of, or_archive
+from spark_mq.cli.messages.shared import FORM, filter_of, or_elsewhere, why_nothing
 from spark_mq.cli.output import say
 from spark_mq.cli.output.message_printer import MessagePrinter
 from spark_mq.cli.several_stores import opened_stores
@@ -23,9 +23,10 @@ from spark_mq.store.log.scan import InQueue
 from spark_mq.store.message_selection import FollowedLog, select_messages
 
 if TYPE_CHECKING:
-    from spark_mq.archive.archived_messages import ArchivedMessage, ArchivedMessages
+    from spark_mq.cli.messages.shared import Found, Messages
     from spark_mq.cli.several_stores import CommandStore
     from spark_mq.format.record import Record
+    from spark_mq.live.cluster_messages import ClusterMessages
     from spark_mq.store.message_store import MessageStore
 
     _Found = tuple[Record, CommandStore, MessageStore]
@@ -38,11 +39,21 @@ _ROWS_AT_ONCE = 256
 _POLL_SECONDS = 1.0
 
 
-def _in_archive(archive: ArchivedMessages, arguments: argparse.Namespace) -> Iterator[ArchivedMessage]:
+def _found_elsewhere(messages: Messages, arguments: argparse.Namespace) -> Found:
+    """The matching messages of an archive or a cluster; of a cluster also new ones, with `--follow`."""
+    _check(arguments)
     matching, begin, end = filter_of(arguments)
     is_backwards = arguments.newest_first or arguments.last is not None
-    messages = archive.of_topic(arguments.topic, arguments.queue_id, None, begin, end, is_backwards)
-    return _last((one for one in messages if matching.matches(one.record)), arguments)
+    found = messages.of_topic(arguments.topic, arguments.queue_id, None, begin, end, is_backwards)
+    if arguments.follow and arguments.last is None and begin is None:
+        why = why_nothing(messages, topic=arguments.topic, queue_id=arguments.queue_id)
+        say(f"waiting for new messages{why}")
+    else:
+        yield from _last((one for one in found if matching.matches(one.record)), arguments)
+    while arguments.follow:
+        yield None
+        time.sleep(_POLL_SECONDS)
+        yield from (one for one in cast("ClusterMessages", messages).new_messages() if matching.matches(one.record))
 
 
 def _limit(arguments: argparse.Namespace) -> int | None:
@@ -73,7 +84,7 @@ def _limit(arguments: argparse.Namespace) -> int | None:
     description="Print messages of a topic in the order of the log (mqadmin printMsg).",
     kinds={"queue_id": QUEUE_ID, "limit": ROWS, "last": ROWS},
 )
-@or_archive(_in_archive, as_table=True, limit=_limit)
+@or_elsewhere(_found_elsewhere, as_table=True, limit=_limit)
 def print_message(arguments: argparse.Namespace) -> int:
     """Print the matching messages; stderr gets a line for each damaged part of the log."""
     _check(arguments)

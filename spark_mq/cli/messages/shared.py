@@ -1,12 +1,14 @@
-"""What the commands for messages share: their arguments, and look-ups in an archive, for which no Spark starts."""
+"""What the commands for messages share: their arguments, and look-ups in an archive or a cluster, without Spark."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import wraps
-from itertools import islice
-from typing import TYPE_CHECKING
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Protocol
 
 from spark_mq.cli.archive_source import has_delta_log
 from spark_mq.cli.command import Run
@@ -15,76 +17,177 @@ from spark_mq.cli.messages.message_filter import MessageFilter, parse_tags
 from spark_mq.cli.output import say
 from spark_mq.cli.output.message_printer import MessagePrinter, rows_of
 from spark_mq.cli.output.value_text import local_time_of
+from spark_mq.cli.running_cluster import OR_CLUSTER, cluster_options, is_cluster, refuse_client_conf
 from spark_mq.errors import OptionError
 from spark_mq.filters.parser import parse_sql92
 from spark_mq.io.s3 import shown
-from spark_mq.lifecycle.life.situation import Situations
+from spark_mq.store.config.named_stores import STORE_COLUMNS
 
 if TYPE_CHECKING:
-    from spark_mq.archive.archived_messages import ArchivedMessage, ArchivedMessages
     from spark_mq.filters.expression import Expression
+    from spark_mq.format.record import Record
+    from spark_mq.lifecycle.life.situation import Situations
 
-FORM = """
-STORE
+    class FoundMessage(Protocol):
+        """A message of an archive or a cluster."""
+
+        @property
+        def names(self) -> tuple[str, str, str]:
+            """The values of the columns cluster, broker and store."""
+
+        @property
+        def record(self) -> Record:
+            """The message."""
+
+    class Messages(Protocol):
+        """The look-ups of `ArchivedMessages` and `ClusterMessages`."""
+
+        def with_key(
+            self,
+            key: str,
+            topic: str | None = ...,
+            is_unique: bool = ...,
+            begin: int | None = ...,
+            end: int | None = ...,
+        ) -> Iterator[FoundMessage]:
+            """The messages that have a key."""
+
+        def with_id(self, offset_message_id: str, any_host: bool = ...) -> Iterator[FoundMessage]:
+            """The messages that have an offset message id."""
+
+        def of_topic(
+            self,
+            topic: str,
+            queue_id: int | None = ...,
+            queue_offset: int | None = ...,
+            begin: int | None = ...,
+            end: int | None = ...,
+            newest_first: bool = ...,
+        ) -> Iterator[FoundMessage]:
+            """The messages of a topic."""
+
+        def situations(self, names: tuple[str, str, str]) -> Situations:
+            """What records of the store with these names mean."""
+
+    Found = Iterator[FoundMessage | str | None]
+    """What is found: messages; a text is a line that says what is not there; None if more can only come later."""
+
+FORM = f"""
+STORE  the broker's store directory, or an archive's table of messages{OR_CLUSTER}
 --stores FILE
 --skip-unreadable
+--client-conf FILE
 --json    print one JSON object per row, bytes in Base64
 --columns A,B,C
---body {text,json,hex,base64,raw,none}
+--body {{text,json,hex,base64,raw,none}}
 """
 """The stores, and how messages are printed."""
 _ROWS_AT_ONCE = 256
-_OF_STORES = ("broker_conf", "check_index", "explain", "as_broker", "follow")
-"""Arguments of the commands that have no meaning for an archive."""
+_OF_STORES = ("broker_conf", "check_index", "explain", "as_broker")
+"""Arguments of the commands that have no meaning for an archive or a cluster."""
 
 
-def or_archive(
-    find: Callable[[ArchivedMessages, argparse.Namespace], Iterator[ArchivedMessage]],
+def or_elsewhere(
+    find: Callable[[Messages, argparse.Namespace], Found],
     as_table: bool = False,
     limit: Callable[[argparse.Namespace], int | None] = lambda arguments: None,
 ) -> Callable[[Run], Run]:
-    """A decorator of the function of a command that also answers from an archive."""
+    """A decorator of the function of a command that also answers from an archive, or from a running cluster."""
 
     def decorated(run: Run) -> Run:
         @wraps(run)
-        def run_either(arguments: argparse.Namespace) -> int:
-            if arguments.stores is not None or not has_delta_log(arguments.store):
+        def run_any(arguments: argparse.Namespace) -> int:
+            is_live = is_cluster(arguments.store)
+            if not is_live:
+                refuse_client_conf(arguments)
+            if arguments.stores is not None or not (is_live or has_delta_log(arguments.store)):
                 return run(arguments)
-            return _print(arguments, find, as_table, limit(arguments))
+            for name in _OF_STORES if is_live else (*_OF_STORES, "follow"):
+                if getattr(arguments, name, None):
+                    where = "a running cluster" if is_live else "an archive"
+                    raise OptionError(f"--{name.replace('_', '-')} has no effect: {shown(arguments.store)} is {where}")
+            with _messages(arguments) as messages:
+                return _print(arguments, messages, find(messages, arguments), as_table, limit(arguments))
 
-        return run_either
+        return run_any
 
     return decorated
 
 
+@contextmanager
+def _messages(arguments: argparse.Namespace) -> Iterator[Messages]:
+    """A context with the messages of the archive or the cluster."""
+    if not is_cluster(arguments.store):
+        from spark_mq.archive.archived_messages import ArchivedMessages
+
+        yield ArchivedMessages(arguments.store)
+        return
+    from spark_mq.live.cluster_messages import ClusterMessages
+    from spark_mq.live.options import STREAM_PATIENCE
+    from spark_mq.remoting.client import RemotingClient
+
+    selected = {name: getattr(arguments, name, None) for name in ("tag", "filter")}
+    options = cluster_options(arguments, arguments.store, topicPattern=".*", **selected)
+    if getattr(arguments, "follow", False):
+        options = replace(options, client=replace(options.client, patience=STREAM_PATIENCE))
+    with RemotingClient(options.client) as client:
+        yield ClusterMessages(client, options)
+
+
 def _print(
     arguments: argparse.Namespace,
-    find: Callable[[ArchivedMessages, argparse.Namespace], Iterator[ArchivedMessage]],
+    messages: Messages,
+    found: Found,
     as_table: bool,
     most: int | None,
 ) -> int:
-    """Print what an archive has; each message has the names of its store."""
-    from spark_mq.archive.archived_messages import ArchivedMessages
-
-    for name in _OF_STORES:
-        if getattr(arguments, name, None):
-            raise OptionError(f"--{name.replace('_', '-')} has no effect: {shown(arguments.store)} is an archive")
+    """Print what an archive or a cluster has; each message has the names of its store."""
     printer = MessagePrinter(arguments, as_table, names_stores=True)
-    found = find(ArchivedMessages(arguments.store), arguments)
-    printed, wanted = 0, islice(found, most)
-    while batch := list(islice(wanted, _ROWS_AT_ONCE)):
-        if getattr(arguments, "body_file", None) and (printed or len(batch) > 1):
-            raise OptionError("--body-file takes the body of one message: the archive has several")
-        rows = rows_of([one.record for one in batch], Situations(None))
-        printer.print([{**vars(one.identity), **row} for one, row in zip(batch, rows, strict=True)])
-        printed += len(batch)
-    if printed:
-        printer.finish()
-    if hasattr(arguments, "limit") and next(found, None) is not None:
+    printed, lacking = 0, False
+    waiting: list[FoundMessage] = []
+
+    def flush() -> None:
+        for names, part in groupby(waiting, key=lambda one: one.names):
+            rows = rows_of([one.record for one in part], messages.situations(names))
+            printer.print([{**dict(zip(STORE_COLUMNS, names, strict=True)), **row} for row in rows])
+        printer.flush()
+        waiting.clear()
+
+    try:
+        for one in found:
+            if isinstance(one, str):
+                say(one)
+                lacking = True
+            elif one is not None:
+                if getattr(arguments, "body_file", None) and printed:
+                    raise OptionError("--body-file takes the body of one message: there are several")
+                waiting.append(one)
+                printed += 1
+            if waiting and (one is None or len(waiting) == _ROWS_AT_ONCE):
+                flush()
+            if printed == most:
+                break
+        if waiting:
+            flush()
+    finally:
+        if printed:
+            printer.finish()
+    is_all = not hasattr(arguments, "limit") or arguments.follow
+    if printed == most and not is_all and next(found, None) is not None:
         say(f"there are more than --limit {most} messages")
-    if not printed:
-        say(f"the archive {shown(arguments.store)} has no such message")
-    return FOUND if printed else NOT_FOUND
+    if not printed and not lacking:
+        where = "cluster" if is_cluster(arguments.store) else "archive"
+        queue_id = getattr(arguments, "queue", getattr(arguments, "queue_id", None))
+        why = why_nothing(messages, topic=arguments.topic, queue_id=queue_id)
+        say(f"the {where} {shown(arguments.store)} has no such message{why}")
+    return NOT_FOUND if lacking or not printed else FOUND
+
+
+def why_nothing(messages: Messages, **asked: Any) -> str:
+    """Why a cluster has no message (`ClusterMessages.why_nothing`), to follow a text; empty for an archive."""
+    of_cluster: Callable[..., str] | None = getattr(messages, "why_nothing", None)
+    why = "" if of_cluster is None else of_cluster(**asked)
+    return f": {why}" if why else ""
 
 
 def condition_of(text: str | None) -> Expression | None:

@@ -1,0 +1,168 @@
+"""Messages that one broker finds by key or by commit log offset, and parts of its queues, as plain records.
+
+Neither Spark nor numba is needed. A broker finds a key by its index, which knows hashes of keys, and times by the
+second.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from ipaddress import ip_address
+
+from spark_mq.errors import CorruptLogError, DataLossError, ProtocolError
+from spark_mq.format.message_id import decode_offset_message_id
+from spark_mq.format.record import Record, decode_record
+from spark_mq.live.options import LiveOptions
+from spark_mq.remoting.client import RemotingClient
+from spark_mq.remoting.codes import RequestCode
+from spark_mq.remoting.pull import QueueRange, Subscription, pull_range
+from spark_mq.remoting.requests import max_offset, min_offset, query_messages, view_message
+from spark_mq.source.predicate import ALL, IntegerSet
+
+_INDEX_MILLIS = 1000
+"""The index knows store times by the second."""
+_LATEST = (1 << 63) - 1
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class SentRecord:
+    """A record that a broker sent, and its bytes."""
+
+    record: Record
+    stored: bytes
+
+
+def sent_records(body: bytes, address: str, code: RequestCode) -> list[SentRecord]:
+    """The records that a broker sent for a request. Raises `ProtocolError` if the bytes are anything else."""
+    found, position = [], 0
+    while position < len(body):
+        try:
+            record = decode_record(body, position)
+        except CorruptLogError as error:
+            raise ProtocolError(f"{address}: the answer to {code.name} has no whole record: {error}") from error
+        found.append(SentRecord(record, body[position : position + record.size]))
+        position += record.size
+    return found
+
+
+def address_in_id(offset_message_id: str) -> tuple[str, int]:
+    """The address of the broker that an offset message id names, and the commit log offset in it.
+
+    Raises:
+        OptionError: The text does not have the form of an id.
+    """
+    host, commit_log_offset = decode_offset_message_id(offset_message_id)
+    return host_address(host), commit_log_offset
+
+
+def host_address(store_host: bytes) -> str:
+    """A stored host as name servers write the address of a broker."""
+    host, port = ip_address(store_host[:-4]), int.from_bytes(store_host[-4:], "big")
+    return f"{host}:{port}" if host.version == 4 else f"[{host}]:{port}"
+
+
+def at_commit_log_offset(client: RemotingClient, address: str, offset: int) -> list[SentRecord]:
+    """The message at a commit log offset of a broker; none if the broker finds none there."""
+    code = RequestCode.VIEW_MESSAGE_BY_ID
+    found = sent_records(view_message(client, address, None, offset), address, code)
+    offsets = [one.record.commit_log_offset for one in found]
+    if offsets not in ([], [offset]):
+        raise ProtocolError(f"{address}: {code.name} of {offset} was answered with other messages: {offsets[:9]}")
+    return found
+
+
+def with_key(
+    client: RemotingClient, address: str, topic: str, key: str, max_queried: int, times: IntegerSet = ALL
+) -> Iterator[list[SentRecord]]:
+    """The messages of a topic that a broker's index finds for a key, newest first; others with its hash are among them.
+
+    A broker returns only so many at once. So the query is sent again for the time up to the oldest message that was
+    found, and then for the seconds before it, until nothing is found. If the broker cannot show all messages of a
+    second, a warning says "at least".
+
+    Args:
+        max_queried: How many messages the broker returns at most for one query.
+        times: The range of store times, in milliseconds; messages up to a second before it can be found, too.
+    """
+    code = RequestCode.QUERY_MESSAGE
+    begin, end = times.bounds
+    begin, end = max((begin or 0) - _INDEX_MILLIS, 0), _LATEST if end is None else end
+    seen: set[int] = set()
+    while end >= begin:
+        sent = sent_records(query_messages(client, address, topic, key, max_queried, begin, end), address, code)
+        if not sent:
+            return
+        newest = max(one.record.store_timestamp for one in sent)
+        if newest - _INDEX_MILLIS >= end:
+            raise ProtocolError(f"{address}: {code.name} until {end} was answered with a message of {newest}")
+        oldest = min(end, *(one.record.store_timestamp for one in sent))
+        new = []
+        for one in sent:
+            # A message that has a key twice is in the index twice, and a broker returns it twice. One of another topic
+            # can have the same hash.
+            if one.record.commit_log_offset not in seen and one.record.topic == topic.encode():
+                new.append(one)
+            seen.add(one.record.commit_log_offset)
+        if new:
+            yield new
+            if oldest < end:
+                end = oldest
+                continue
+        if len(sent) >= max_queried:
+            _LOG.warning(
+                "%s: topic %s has at least %d messages with key %r (or another key with its hash) within a second, and "
+                "the broker shows no more: read the topic without the key to be sure of all",
+                *(address, topic, len(sent), key),
+            )
+        end = oldest - _INDEX_MILLIS
+
+
+def read_range(
+    client: RemotingClient, queue: QueueRange, subscription: Subscription, options: LiveOptions
+) -> Iterator[tuple[QueueRange, bytes]]:
+    """The parts of a range, each with its records (`pull_range`); without `failOnDataLoss`, those that are there."""
+    while queue.start < queue.stop:
+        pulls = pull_range(client, queue, subscription, options.pulls_at_once, options.max_bytes_per_second)
+        try:
+            with closing(pulls):
+                for part, records in pulls:
+                    yield part, records
+                    queue = replace(queue, start=part.stop)
+            return
+        except DataLossError as error:
+            if options.fail_on_data_loss:
+                raise
+            queue = _kept(client, queue)
+            _LOG.warning("%s; the read continues at queue offset %d", error, queue.start)
+
+
+def _kept(client: RemotingClient, queue: QueueRange) -> QueueRange:
+    """The part of a range that the broker still has."""
+    first = min_offset(client, queue.address, queue.topic, queue.queue_id)
+    last = max_offset(client, queue.address, queue.topic, queue.queue_id)
+    start = max(queue.start, first)
+    return replace(queue, start=start, stop=max(start, min(queue.stop, last)))
+
+
+def records_of_range(body: bytes, queue: QueueRange) -> list[Record]:
+    """The records of a range among those sent. Raises `ProtocolError` if one is of another queue, or before it."""
+    records = [one.record for one in sent_records(body, queue.address, RequestCode.PULL_MESSAGE)]
+    last = queue.start - 1
+    for record in records:
+        if (record.topic, record.queue_id) != (queue.topic.encode(), queue.queue_id) or record.queue_offset <= last:
+            raise other_messages(queue)
+        last = record.queue_offset
+    return [record for record in records if record.queue_offset < queue.stop]
+
+
+def other_messages(queue: QueueRange) -> ProtocolError:
+    """The error of an answer to a pull that has messages of another queue, or of offsets that do not follow."""
+    return ProtocolError(
+        f"{queue.address}: PULL_MESSAGE of {queue} from queue offset {queue.start} was answered with messages of "
+        "another queue, or of other offsets"
+    )
