@@ -17,7 +17,13 @@ PROPERTY_SEPARATOR = 2
 KEYS = b"KEYS"
 TAGS = b"TAGS"
 UNIQUE_KEY = b"UNIQ_KEY"
+SHARDING_KEY = b"__SHARDINGKEY"
 DELAY_TIME_LEVEL = b"DELAY"
+TIMER_PROPERTIES = (b"TIMER_DELIVER_MS", b"TIMER_DELAY_MS", b"TIMER_DELAY_SEC")
+"""Properties with which a producer asks for a delivery by a timer (`HookUtils.checkIfTimerMessage`@5.3.3)."""
+TIMER_OUT = b"TIMER_OUT_MS"
+REAL_TOPIC, REAL_QUEUE_ID = b"REAL_TOPIC", b"REAL_QID"
+"""Where a message belongs that waits in a topic of the broker."""
 INNER_MULTI_DISPATCH = b"INNER_MULTI_DISPATCH"
 INNER_MULTI_QUEUE_OFFSET = b"INNER_MULTI_QUEUE_OFFSET"
 CRC_PROPERTY = b"__CRC32#"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,18 +15,14 @@ from spark_mq.format.array_types import Bytes, Int64s
 from spark_mq.format.kernels.columns import MessageColumns
 from spark_mq.format.kernels.encode import BATCH_MESSAGE_OVERHEAD, write_batch
 from spark_mq.format.kernels.frames import Frames, new_frames, scan_sent_records
+from spark_mq.format.pieces import Pieces, pieces_of_array
+from spark_mq.format.properties import DELAY_TIME_LEVEL, SHARDING_KEY, TIMER_PROPERTIES
 from spark_mq.restorer.encode_messages import encode_messages
 from spark_mq.restorer.source_columns import EncodingRules
 
-SHARDING_KEY, DELAY_LEVEL, DELIVER_TIME = "__SHARDINGKEY", "DELAY", "TIMER_DELIVER_MS"
-"""Properties of a sharding key, a delay level, and a time of delivery (`MessageConst`)."""
-_ALONE = tuple(name.encode() for name in (DELAY_LEVEL, DELIVER_TIME, "TIMER_DELAY_MS", "TIMER_DELAY_SEC"))
+_ALONE = [DELAY_TIME_LEVEL, *TIMER_PROPERTIES]
 """Properties of messages that wait: a broker accepts no batch with one."""
 _TRANSACTION = b"TRAN_MSG"
-SENT_COLUMNS = ("topic", "body", "tags", "keys", "unique_key", "properties", "flag", "queue_id")
-"""The columns of messages that a producer can choose."""
-OWN_COLUMNS = {"sharding_key": SHARDING_KEY, "delay_level": DELAY_LEVEL, "deliver_timestamp": DELIVER_TIME}
-"""Columns that become a property."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +49,7 @@ class SentMessages:
     frames: Frames
     topics: pa.Array
     queue_ids: pa.Array
-    sharding_keys: pa.Array
+    sharding_keys: Pieces
 
     @classmethod
     def of(cls, rows: pa.RecordBatch, topic: str | None, partition: int, first_row: int) -> SentMessages:
@@ -65,15 +61,10 @@ class SentMessages:
         Raises:
             InvalidMessageError: A row cannot be a message.
         """
-        columns = {name: rows.column(name) for name in rows.schema.names if name in SENT_COLUMNS}
+        columns = {name: rows.column(name) for name in rows.schema.names}
         if topic is not None:
             own = columns.get("topic", pa.nulls(rows.num_rows, pa.string()))
             columns["topic"] = own.fill_null(topic)
-        extra = {
-            OWN_COLUMNS[name]: _texts(name, rows.column(name)) for name in rows.schema.names if name in OWN_COLUMNS
-        }
-        if extra:
-            columns["properties"] = with_properties(columns.get("properties"), extra, rows.num_rows)
         chosen = pa.RecordBatch.from_pydict(columns)
         rules = EncodingRules(is_faithful=False, now=int(time.time() * 1000))
         encoded = encode_messages(chosen, rules, partition, first_row)
@@ -84,7 +75,7 @@ class SentMessages:
             row = first_row + int(np.argmax(messages.has_property(_TRANSACTION)))
             raise InvalidMessageError(f"row {row} has property TRAN_MSG, which begins a transaction: leave it out")
         ids = columns.get("queue_id", pa.nulls(rows.num_rows, pa.int32())).cast(pa.int32())
-        keys = messages.property_text(SHARDING_KEY.encode())
+        keys = pieces_of_array(messages.property_text(SHARDING_KEY))
         return cls(encoded.data, frames, columns["topic"], ids, keys)
 
     def requests(self, rows: Int64s, batch_size: int) -> Iterator[Request]:
@@ -92,7 +83,7 @@ class SentMessages:
         frames = self.frames[rows]
         messages = MessageColumns(self.buffer, frames)
         retries = pc.starts_with(self.topics.take(pa.array(rows)), "%RETRY%").to_numpy(zero_copy_only=False)
-        alone = messages.has_any_property(list(_ALONE)) | retries
+        alone = messages.has_any_property(_ALONE) | retries
         sizes = BATCH_MESSAGE_OVERHEAD + frames.body_length.astype(np.int64) + frames.properties_length
         for first, stop in _runs(sizes, alone, batch_size):
             if stop - first == 1:
@@ -115,38 +106,6 @@ def _runs(sizes: Int64s, alone: np.ndarray, batch_size: int) -> Iterator[tuple[i
     is_first[1:] = (np.diff(steps) != 0) | alone[1:] | alone[:-1]
     starts = np.flatnonzero(is_first).tolist()
     yield from zip(starts, [*starts[1:], sizes.size], strict=True)
-
-
-def _texts(name: str, values: pa.Array) -> pa.Array:
-    """The values of a column that becomes a property."""
-    if pa.types.is_timestamp(values.type):
-        values = values.cast(pa.timestamp("ms", values.type.tz), safe=False).cast(pa.int64())
-    elif name == "deliver_timestamp" and not pa.types.is_integer(values.type):
-        raise InvalidMessageError(f"column deliver_timestamp has type {values.type}: it must be TIMESTAMP or BIGINT")
-    return values.cast(pa.string())
-
-
-def with_properties(maps: pa.Array | None, extra: Mapping[str, pa.Array], rows: int) -> pa.Array:
-    """The maps of properties of rows, with a value of each name in `extra`, where that is not NULL."""
-    kind = pa.map_(pa.string(), pa.string())
-    offsets, keys, values = np.zeros(rows + 1, np.int64), [], []
-    if maps is not None:
-        maps = maps.cast(kind)
-        lengths = np.diff(maps.offsets.to_numpy()) * maps.is_valid().to_numpy(zero_copy_only=False)
-        entries = maps.take(pa.array(np.flatnonzero(lengths)))
-        offsets[1:] = np.cumsum(lengths)
-        keys, values = [entries.keys], [entries.items]
-    order = np.arange(offsets[-1])
-    for name, texts in extra.items():
-        given = np.flatnonzero(texts.is_valid().to_numpy(zero_copy_only=False))
-        more = sum(len(one) for one in keys) + np.arange(given.size)
-        order = np.insert(order, offsets[given + 1], more)
-        offsets += np.searchsorted(given, np.arange(rows + 1))
-        keys.append(pa.repeat(pa.scalar(name), given.size))
-        values.append(texts.drop_null())
-    indices = pa.array(order)
-    all_keys, all_values = (pa.concat_arrays(one).take(indices) for one in (keys, values))
-    return pa.MapArray.from_arrays(pa.array(offsets.astype(np.int32)), all_keys, all_values)
 
 
 def topics_of(messages: SentMessages) -> Iterator[tuple[str, Int64s]]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from spark_mq.errors import OptionError
 from spark_mq.live.options import client_settings, given_options
-from spark_mq.producer.queue_choice import QueueSelector
 from spark_mq.remoting.client import ClientSettings
-from spark_mq.source.options import parse_choice, parse_size
+from spark_mq.restorer.queue_choice import QueueSelector, parse_queue_selector
+from spark_mq.source.options import parse_size
 from spark_mq.tables.live import LIVE_WRITE_OPTIONS
 from spark_mq.tables.messages import MESSAGES
 
@@ -56,7 +56,7 @@ def parse_topic_write_options(options: Mapping[str, str]) -> TopicWriteOptions:
     return TopicWriteOptions(
         client_settings(given),
         given.get("topic"),
-        QueueSelector(parse_choice("queueSelector", given.get("queueSelector", "queue_id").lower(), (*QueueSelector,))),
+        parse_queue_selector(given.get("queueSelector", QueueSelector.QUEUE_ID)),
         given.get("producerGroup", DEFAULT_GROUP),
         size,
     )

@@ -17,13 +17,14 @@ from spark_mq.format.dispatch import KeyType, record_keys
 from spark_mq.format.record import Record, decode_record
 from spark_mq.live.cluster import live_brokers
 from spark_mq.producer.journal import Begun, Journal
+from spark_mq.producer.message_queues import MessageQueue, publish_queues
 from spark_mq.producer.options import DEFAULT_GROUP
-from spark_mq.producer.queue_choice import MessageQueue, by_hash, publish_queues
 from spark_mq.producer.resend import Resend, new_unique_key, resend_of
 from spark_mq.remoting.client import BUSY, RemotingClient
 from spark_mq.remoting.codes import RequestCode
 from spark_mq.remoting.requests import Route, find_route, query_messages
 from spark_mq.remoting.writes import send_message
+from spark_mq.restorer.queue_choice import by_hash
 
 _ATTEMPTS = 5
 _LATEST = (1 << 63) - 1

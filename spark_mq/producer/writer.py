@@ -13,25 +13,25 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from spark_mq.errors import InvalidMessageError, OptionError, ProtocolError, RefusedError, RemotingError, similar
+from spark_mq.producer.message_queues import Brokers, MessageQueue, publish_queues, queue_numbers
 from spark_mq.producer.options import TopicWriteOptions
-from spark_mq.producer.queue_choice import Brokers, MessageQueue, choose_queues, publish_queues
 from spark_mq.remoting.client import RemotingClient
 from spark_mq.remoting.codes import ResponseCode
 from spark_mq.remoting.requests import find_route
 from spark_mq.remoting.writes import send_message
+from spark_mq.restorer.queue_choice import choose_queues
+from spark_mq.restorer.source_columns import OWN_COLUMNS
 
 if TYPE_CHECKING:
     from spark_mq.producer.batches import Request, SentMessages
 
-READ_COLUMNS = (
-    *("topic", "body", "tags", "keys", "unique_key", "properties", "flag", "queue_id"),
-    *("sharding_key", "delay_level", "deliver_timestamp"),
-)
+READ_COLUMNS = ("topic", "body", "tags", "keys", "unique_key", "properties", "flag", "queue_id", *OWN_COLUMNS)
 """The columns that a write takes."""
 
 _ATTEMPTS = 5
@@ -116,8 +116,13 @@ class _Sender:
         groups = []
         for topic, rows in topics_of(messages):
             queues = self._publish_queues(topic)
-            ids, keys = messages.queue_ids.take(pa.array(rows)), messages.sharding_keys.take(pa.array(rows))
-            chosen = choose_queues(queues, ids, keys, self._options.selector, self._turn)
+            chosen = choose_queues(
+                np.full(rows.size, len(queues)),
+                queue_numbers(queues, messages.queue_ids.take(pa.array(rows))),
+                messages.sharding_keys.take(rows),
+                self._options.selector,
+                self._turn + np.arange(rows.size),
+            )
             self._turn += rows.size
             for is_fixed in (True, False):
                 part = chosen.is_in_turn != is_fixed

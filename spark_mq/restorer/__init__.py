@@ -4,7 +4,8 @@ Start with `restore`, `writer` (what Spark calls for a write of a DataFrame) and
 The way of a row:
 
 1. `restore`: which rows, and what else is known of their store (`source_facts`);
-2. `encode_messages`: rows become records (`source_columns`, `record_columns`);
+2. `encode_messages`: rows become records (`source_columns`, `record_columns`), in queues that a broker would choose
+   (`queue_choice`, `waiting_messages`);
 3. `chunk`: a task writes its records as chunks;
 4. `placement`: records get their offsets in segments; `segment_task`: one task writes one segment; `offset_map`: the
    old and the new offsets;

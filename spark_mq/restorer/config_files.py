@@ -227,6 +227,11 @@ def topics_json(
     return existing if existing is not None and new == content else fastjson_text(new).encode()
 
 
+def default_queues(topic: str) -> int:
+    """The number of queues that a broker gives a new topic."""
+    return 1 if topic.startswith(_ONE_QUEUE) else _DEFAULT_QUEUES
+
+
 def _data_version(existing: object, versions: BrokerVersions, timestamp: int, *, is_changed: bool) -> dict[str, object]:
     """The version of a file (`DataVersion`@5.3.3). Only a file of 5.x has a `stateVersion`."""
     new: dict[str, object] = {"counter": 0, "stateVersion": 0, "timestamp": timestamp}
@@ -240,7 +245,7 @@ def _data_version(existing: object, versions: BrokerVersions, timestamp: int, *,
 
 def _new_topic(name: str, count: int, versions: BrokerVersions) -> dict[str, object]:
     """The entry of a topic as a broker makes it (`TopicConfig`@5.3.3)."""
-    queues = max(count, 1 if name.startswith(_ONE_QUEUE) else _DEFAULT_QUEUES)
+    queues = max(count, default_queues(name))
     entry: dict[str, object] = {
         "attributes": {},
         "order": False,

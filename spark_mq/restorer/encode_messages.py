@@ -33,20 +33,20 @@ from spark_mq.format.consume_queue import Queue
 from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.kernels.encode import NONE_WRONG, RecordFields, encode_records, renew_property_crcs
-from spark_mq.format.kernels.gather import gather_bytes
-from spark_mq.format.kernels.properties import find_values
+from spark_mq.format.kernels.gather import gathered
 from spark_mq.format.kernels.property_writer import (
     ListedPieces,
     PropertyFault,
     PropertySources,
-    replace_values,
+    places_of,
+    put_values,
     with_property_crcs,
     write_properties,
 )
 from spark_mq.format.message_id import parse_host
 from spark_mq.format.message_schema import CORRUPT_RECORD, MAX_TIMESTAMP_MILLIS
 from spark_mq.format.pieces import Pieces, no_pieces, pieces_of_array, pieces_of_bytes
-from spark_mq.format.properties import INNER_MULTI_DISPATCH
+from spark_mq.format.properties import INNER_MULTI_DISPATCH, REAL_TOPIC, SHARDING_KEY
 from spark_mq.format.record import (
     BORN_HOST_V6_FLAG,
     HOST_V4_SIZE,
@@ -61,15 +61,17 @@ from spark_mq.restorer.record_columns import ChunkRows, read_bodies, read_hosts,
 from spark_mq.restorer.source_columns import (
     DEFAULT_BORN_HOST,
     DEFAULT_STORE_HOST,
+    OWN_COLUMNS,
     EncodingRules,
     SourceColumns,
     check_columns,
     is_list,
 )
+from spark_mq.restorer.waiting_messages import place_waiting
 
 MAX_PROPERTIES_SIZE = 32_767
 
-_TOPIC_PROPERTIES = (b"REAL_TOPIC", b"RETRY_TOPIC")
+_TOPIC_PROPERTIES = (REAL_TOPIC, b"RETRY_TOPIC")
 _FAULTS = {
     PropertyFault.NAME_SEPARATOR: "the name of a property contains the character 1 or 2, which separates properties",
     PropertyFault.VALUE_SEPARATOR: (
@@ -97,12 +99,27 @@ _EXACT_COLUMNS = ("properties_bytes", "stored_body", "born_host", "store_host", 
 
 
 def read_properties(columns: SourceColumns, rules: EncodingRules, made_keys: Pieces) -> Pieces:
-    """The properties of each row: `properties_bytes`, or else those of the other columns."""
+    """The properties of each row: `properties_bytes`, or those of the other columns; and those of `OWN_COLUMNS`."""
     properties = columns.pieces("properties_bytes")
     if not properties.is_given().all():
         properties = _written_properties(columns, properties, made_keys)
-    if rules.topics:
-        properties = _with_new_topics(properties, rules.topics)
+    for column, name in OWN_COLUMNS.items():
+        values = columns.texts(column)
+        columns.check(_has_separator(values), _FAULTS[PropertyFault.VALUE_SEPARATOR])
+        properties = put_values(properties, name, values)
+    return _with_new_topics(properties, rules.topics) if rules.topics else properties
+
+
+def _has_separator(values: Pieces) -> Flags:
+    """Which values have a character that separates properties."""
+    if not values.is_given().any():
+        return np.zeros(values.size, np.bool_)
+    has_one: Flags = pc.match_substring_regex(gathered(values), "[\x01\x02]").to_numpy(zero_copy_only=False)
+    return has_one
+
+
+def _completed(columns: SourceColumns, rules: EncodingRules, properties: Pieces) -> Pieces:
+    """The properties with the property CRC, if the broker adds one."""
     if rules.properties_crc and not rules.is_faithful:
         properties = with_property_crcs(properties)
     columns.check(
@@ -119,9 +136,9 @@ def count_dispatched(properties: Pieces, queue_ids: Int32s) -> Counter[Queue]:
 
     A light message queue has id 0, any other one that of the message (`ConsumeQueue.multiDispatchLmqQueue`@5.3.3).
     """
-    starts, lengths = _values_of(properties, INNER_MULTI_DISPATCH)
-    rows = np.flatnonzero(lengths > 0)
-    names = pc.split_pattern(_binary_array(Pieces(properties.buffer, starts, lengths).take(rows)), b",")
+    values = Pieces(properties.buffer, *places_of(properties, INNER_MULTI_DISPATCH))
+    rows = np.flatnonzero(values.lengths > 0)
+    names = pc.split_pattern(gathered(values.take(rows)), b",")
     queues = pa.table([names.flatten(), pa.array(queue_ids[rows]).take(pc.list_parent_indices(names))], ["name", "id"])
     counts: Counter[Queue] = Counter()
     for row in queues.group_by(["name", "id"]).aggregate([([], "count_all")]).to_pylist():
@@ -187,36 +204,11 @@ def _first_given(first: Pieces, second: Pieces) -> Pieces:
 def _with_new_topics(properties: Pieces, topics: Mapping[str, str]) -> Pieces:
     new_names = {old.encode("utf-8"): new.encode("utf-8") for old, new in topics.items()}
     for name in _TOPIC_PROPERTIES:
-        starts, lengths = _values_of(properties, name)
-        distinct = _binary_array(Pieces(properties.buffer, starts, lengths)).dictionary_encode()
+        distinct = gathered(Pieces(properties.buffer, *places_of(properties, name))).dictionary_encode()
         found = [new_names.get(value) for value in distinct.dictionary.to_pylist()]
-        if any(new is not None for new in found):
-            renamed = pieces_of_bytes([new or b"" for new in found])
-            is_renamed = np.array([new is not None for new in found], np.bool_)
-            renamed = Pieces(renamed.buffer, renamed.starts, np.where(is_renamed, renamed.lengths, -1).astype(np.int32))
-            properties = replace_values(properties, starts, lengths, renamed.take(distinct.indices.to_numpy()))
+        renamed = pieces_of_array(pa.array(found, pa.binary()))
+        properties = put_values(properties, name, renamed.take(distinct.indices.to_numpy()))
     return properties
-
-
-def _binary_array(pieces: Pieces) -> pa.Array:
-    """The pieces as an array; NULL is an empty value."""
-    out, offsets = np.empty(pieces.total(), np.uint8), np.empty(pieces.size + 1, np.int32)
-    gather_bytes(pieces.buffer, pieces.starts, pieces.lengths, out, offsets)
-    return pa.Array.from_buffers(pa.binary(), pieces.size, [None, pa.py_buffer(offsets), pa.py_buffer(out)])
-
-
-def _values_of(properties: Pieces, name: bytes) -> tuple[Int64s, Int32s]:
-    starts, lengths = np.empty(properties.size, np.int64), np.empty(properties.size, np.int32)
-    find_values(
-        properties.buffer,
-        properties.starts,
-        properties.lengths,
-        np.frombuffer(name, np.uint8),
-        np.array([len(name)], np.int64),
-        starts,
-        lengths,
-    )
-    return starts, lengths
 
 
 def make_unique_keys(store_host: bytes, now: int, partition: int, first_row: int, born_timestamps: Int64s) -> Pieces:
@@ -238,7 +230,10 @@ def make_unique_keys(store_host: bytes, now: int, partition: int, first_row: int
 
 @dataclass(frozen=True)
 class EncodedMessages:
-    """Records, in the order of their rows; `dispatched` has their units in other queues, which they name, by queue."""
+    """Records, in the order of their rows; `dispatched` has their units in other queues, which they name, by queue.
+
+    After the queues of the records, `queues` has those to which messages that wait will be delivered.
+    """
 
     data: Bytes
     rows: ChunkRows
@@ -262,6 +257,7 @@ def encode_messages(
     | body CRC | `body_crc` if the stored body, or a faithful message, is written; else computed |
     | times | `*_timestamp_millis`; else `*_timestamp`; else the store time, which is by default `rules.now` |
     | version | V1, or V2 if a topic has more than 127 bytes; of a faithful message the one that fits `store_size` |
+    | queue | `queue_id`; else, or as `rules.queues` says, chosen; a message that waits: `waiting_messages` |
     | offsets, also of a prepared transaction | the row's if the message is faithful; else 0 |
     """
     check_columns(batch.schema, rules.is_faithful)
@@ -282,7 +278,7 @@ def encode_messages(
     commit_log_offsets = columns.numbers("commit_log_offset", 0, _MAX_COMMIT_LOG_OFFSET, UNKNOWN)
     queue_offsets = columns.numbers("queue_offset", 0, _MAX_QUEUE_OFFSET, UNKNOWN)
     is_from_source: Flags = commit_log_offsets >= 0
-    topics, queue_ids, queue_numbers, queues = read_queues(columns, rules, is_from_source)
+    queues = read_queues(columns, rules, is_from_source)
     sys_flags = _sys_flags(columns)
     bodies, stored_bodies, new_flags = read_bodies(columns, rules, sys_flags, is_from_source)
     has_stored_body = stored_bodies.is_given()
@@ -299,11 +295,22 @@ def encode_messages(
     prepared_offsets = columns.numbers("prepared_transaction_offset", _MIN_INT64, _MAX_INT64)
     zeros = np.broadcast_to(np.int64(0), columns.size)
     properties = read_properties(columns, rules, made_keys)
+    has_unit: Flags = np.isin(sys_flags & TRANSACTION_TYPE_MASK, (0, TRANSACTION_COMMIT_TYPE))
+    if rules.queues is None:
+        queues = replace(queues, queue_ids=np.maximum(queues.queue_ids, 0))
+        real = queues
+    else:
+        sharding_keys = Pieces(properties.buffer, *places_of(properties, SHARDING_KEY))
+        real = queues.chosen(rules.queues, sharding_keys, partition + first_row)
+        is_new = has_unit & ~is_from_source
+        queues, properties = place_waiting(columns, real, properties, is_new, rules.queues.delay_levels)
+    properties = _completed(columns, rules, properties)
     for hosts, flag in ((born_hosts, BORN_HOST_V6_FLAG), (store_hosts, STORE_HOST_V6_FLAG)):
         new_flags = np.where(hosts.lengths == HOST_V6_SIZE, new_flags | flag, new_flags & ~flag).astype(np.int32)
+    topics = queues.topic_pieces()
     fields = RecordFields(
         is_v2=topics.lengths > _MAX_V1_TOPIC,
-        queue_ids=queue_ids,
+        queue_ids=queues.queue_ids,
         flags=_int32s(columns, "flag"),
         queue_offsets=queue_offsets if rules.is_faithful else zeros,
         commit_log_offsets=commit_log_offsets if rules.is_faithful else zeros,
@@ -325,10 +332,14 @@ def encode_messages(
         properties=properties,
     )
     data, sizes = _written(columns, rules, fields)
-    has_unit: Flags = np.isin(sys_flags & TRANSACTION_TYPE_MASK, (0, TRANSACTION_COMMIT_TYPE))
     in_queues = np.flatnonzero(has_unit)
-    rows = ChunkRows(sizes, commit_log_offsets, queue_offsets, queue_numbers, has_unit, store_timestamps)
-    return EncodedMessages(data, rows, queues, count_dispatched(properties.take(in_queues), queue_ids[in_queues]))
+    distinct = pa.array(queues.numbers).dictionary_encode()
+    named = tuple(map(queues.queue, distinct.dictionary.to_pylist()))
+    belonging = () if real is queues else map(real.queue, np.unique(real.numbers).tolist())
+    numbers = distinct.indices.to_numpy()
+    rows = ChunkRows(sizes, commit_log_offsets, queue_offsets, numbers, has_unit, store_timestamps)
+    dispatched = count_dispatched(properties.take(in_queues), queues.queue_ids[in_queues])
+    return EncodedMessages(data, rows, tuple(dict.fromkeys((*named, *belonging))), dispatched)
 
 
 def _written(columns: SourceColumns, rules: EncodingRules, fields: RecordFields) -> tuple[Bytes, Int32s]:

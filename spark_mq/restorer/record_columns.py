@@ -14,6 +14,8 @@ from spark_mq.format.consume_queue import Queue
 from spark_mq.format.message_id import V4_MAPPED, host_fault, parse_host
 from spark_mq.format.pieces import Pieces, pieces_of_bytes
 from spark_mq.format.record import COMPRESSED_FLAG, COMPRESSION_TYPE_MASK, HOST_V4_SIZE
+from spark_mq.format.system_topic import is_system_topic
+from spark_mq.restorer.queue_choice import StoreQueues, choose_queues
 from spark_mq.restorer.source_columns import EncodingRules, SourceColumns, is_fault
 from spark_mq.store.config.config_file import check_topic_name, new_topic_fault
 
@@ -64,10 +66,53 @@ class ChunkRows:
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in ROW_SCHEMA.names))
 
 
-def read_queues(
-    columns: SourceColumns, rules: EncodingRules, is_from_source: Flags
-) -> tuple[Pieces, Int32s, Int32s, tuple[Queue, ...]]:
-    """The new name of each row's topic, its queue id, the number of its queue, and the queues in the order of the rows.
+@dataclass(frozen=True)
+class RowQueues:
+    """The queue of each row: `topics` are indexes into `names`. A queue id of -1 is not chosen yet."""
+
+    names: tuple[str, ...]
+    topics: Int64s
+    queue_ids: Int32s
+
+    @property
+    def numbers(self) -> Int64s:
+        """A number for each row, which is the same for rows of the same queue."""
+        numbers: Int64s = (self.topics << 32) | self.queue_ids
+        return numbers
+
+    def queue(self, number: int) -> Queue:
+        """The queue with one of `numbers`."""
+        return self.names[number >> 32], number & 0xFFFFFFFF
+
+    def topic_pieces(self) -> Pieces:
+        """The name of each row's topic."""
+        return pieces_of_bytes([name.encode("utf-8") for name in self.names]).take(self.topics)
+
+    def take(self, rows: Int64s) -> RowQueues:
+        """The queues of some rows."""
+        return RowQueues(self.names, self.topics[rows], self.queue_ids[rows])
+
+    def chosen(self, queues: StoreQueues, sharding_keys: Pieces, first_turn: int) -> RowQueues:
+        """The queues in which a store gets these messages; those in topics of a broker keep their queue ids."""
+        counts = queues.counts_of(self.names)
+        order = np.argsort(self.topics, kind="stable")
+        sizes = np.bincount(self.topics, minlength=len(self.names))
+        turns = np.empty(self.topics.size, np.int64)
+        turns[order] = first_turn + np.arange(order.size) - np.repeat(sizes.cumsum() - sizes, sizes)
+        given = self.queue_ids.astype(np.int64)
+        chosen = choose_queues(counts[self.topics], given, sharding_keys, queues.selector, turns).numbers
+        is_own = np.array([is_system_topic(name) for name in self.names], np.bool_)[self.topics]
+        return RowQueues(self.names, self.topics, np.where(is_own, np.maximum(given, 0), chosen).astype(np.int32))
+
+    def moved(self, rows: Int64s, topic: str, queue_ids: Int64s) -> RowQueues:
+        """The queues after some rows moved to queues of another topic."""
+        names, topics, new_ids = tuple(dict.fromkeys((*self.names, topic))), self.topics.copy(), self.queue_ids.copy()
+        topics[rows], new_ids[rows] = names.index(topic), queue_ids
+        return RowQueues(names, topics, new_ids)
+
+
+def read_queues(columns: SourceColumns, rules: EncodingRules, is_from_source: Flags) -> RowQueues:
+    """The queue of each row, with the new name of its topic, and queue id -1 if the row has none.
 
     A topic that a store had (`is_from_source`) needs only be the name of a folder.
     """
@@ -88,11 +133,7 @@ def read_queues(
     names = [rules.topics.get(topic, topic) for topic in old]
     numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
     topics: Int64s = np.array([numbers[name] for name in names], np.int64)[indices]
-    queue_ids: Int32s = columns.numbers("queue_id", 0, _MAX_QUEUE_ID).astype(np.int32)
-    distinct, known = pa.array((topics << 32) | queue_ids).dictionary_encode(), list(numbers)
-    queues = tuple((known[queue >> 32], queue & 0xFFFFFFFF) for queue in distinct.dictionary.to_pylist())
-    pieces = pieces_of_bytes([name.encode("utf-8") for name in known])
-    return pieces.take(topics), queue_ids, distinct.indices.to_numpy(), queues
+    return RowQueues(tuple(numbers), topics, columns.numbers("queue_id", 0, _MAX_QUEUE_ID, -1).astype(np.int32))
 
 
 def _folder_fault(topic: str) -> str | None:

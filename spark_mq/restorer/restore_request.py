@@ -25,6 +25,7 @@ from spark_mq.io.location import Location
 from spark_mq.job.shared_storage import NONCE
 from spark_mq.query.lexer import certain_syntax_error
 from spark_mq.restorer.append_target import check_appendable
+from spark_mq.restorer.queue_choice import QueueSelector, parse_queue_selector
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.config_file import new_topic_fault
 from spark_mq.store.config.store_paths import COMMIT_LOG, RESTORE_UNFINISHED
@@ -53,6 +54,7 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
     "broker_version": BrokerVersions.parse,
     "time_zone": parse_time_zone,
     "offset_map": Location.resolve,
+    "queue_selector": parse_queue_selector,
 }
 """What makes a field of a request of an argument that is text."""
 
@@ -77,6 +79,7 @@ class RestoreRequest:
     time_zone: tzinfo | None = None
     offset_map: Location | None = None
     append_id: str | None = None
+    queue_selector: QueueSelector = QueueSelector.QUEUE_ID
 
     @classmethod
     def of(cls, store: str, **arguments: Any) -> Self:

@@ -6,7 +6,7 @@ This module imports no numba, so that a driver can check columns before tasks st
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -16,11 +16,20 @@ from spark_mq.errors import InvalidMessageError, similar
 from spark_mq.format.array_types import Flags, Int64s
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, CORRUPT_RECORD, KEY, KEY_TYPE
 from spark_mq.format.pieces import Pieces, no_pieces, pieces_of_array
+from spark_mq.format.properties import DELAY_TIME_LEVEL, SHARDING_KEY, TIMER_PROPERTIES
+from spark_mq.restorer.queue_choice import StoreQueues
 
 IGNORED_COLUMNS = frozenset(("cluster", "broker", "store", "offset_message_id", "transaction_type", KEY, KEY_TYPE))
 """Columns of messages, of archives and of keys that say nothing about a message that other columns do not say."""
 
-_KNOWN = IGNORED_COLUMNS.union(ALL_MESSAGE_FIELDS)
+OWN_COLUMNS = {
+    "sharding_key": SHARDING_KEY,
+    "delay_level": DELAY_TIME_LEVEL,
+    "deliver_timestamp": TIMER_PROPERTIES[0],
+}
+"""Columns of new messages, which become a property each."""
+
+_KNOWN = IGNORED_COLUMNS.union(ALL_MESSAGE_FIELDS, OWN_COLUMNS)
 _UNITS_IN_A_MILLISECOND = {"ms": 1, "us": 1000, "ns": 1_000_000}
 
 
@@ -59,6 +68,11 @@ _TYPES: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
     **dict.fromkeys(("topic", "tags", "unique_key", "born_host", "store_host", CORRUPT_RECORD), _TEXT),
     **dict.fromkeys(("body", "stored_body", "encoded_body", "properties_bytes"), _BINARY),
     **dict.fromkeys(("born_timestamp", "store_timestamp"), _TIME),
+    "sharding_key": (lambda kind: _is_text(kind) or types.is_integer(kind), "STRING, INT or BIGINT"),
+    "deliver_timestamp": (
+        lambda kind: types.is_integer(kind) or (types.is_timestamp(kind) and kind.tz is not None),
+        "TIMESTAMP or BIGINT (milliseconds)",
+    ),
     "keys": (_is_keys, "ARRAY<STRING> or STRING"),
     "properties": (_is_map, "MAP<STRING, STRING>"),
 }
@@ -78,6 +92,10 @@ def check_columns(schema: pa.Schema, is_faithful: bool = False) -> None:
         is_right, expected = _TYPES.get(name, _INTEGER)
         if not (types.is_null(kind) or is_right(kind)):
             raise InvalidMessageError(f"column {name!r} has type {kind}: it must be {expected}")
+        if is_faithful and name in OWN_COLUMNS:
+            raise InvalidMessageError(
+                f"column {name!r} changes messages, so they need new offsets (renumber); or leave it out"
+            )
     if "topic" not in schema.names:
         raise InvalidMessageError("column 'topic' is missing: every message needs a topic")
     missing = [name for name in ("commit_log_offset", "queue_offset") if name not in schema.names]
@@ -103,6 +121,7 @@ class EncodingRules:
         max_body_size: The largest body in bytes, for a body that did not have this length in a store before.
         properties_crc: Whether each record gets the property CRC of a broker with `enabledAppendPropCRC`. A faithful
             record never gets one that it did not have.
+        queues: How messages get their queues, as a broker chooses them; None leaves that to a broker that gets them.
         allows_v2: Whether the broker can read records of version 2, which long topics need: brokers from 5.1.0 on can.
     """
 
@@ -112,6 +131,7 @@ class EncodingRules:
     topics: Mapping[str, str] = field(default_factory=dict)
     max_body_size: int = 4 << 20
     properties_crc: bool = False
+    queues: StoreQueues | None = None
     allows_v2: bool = True
 
 
@@ -145,6 +165,16 @@ class SourceColumns:
     def pieces(self, name: str) -> Pieces:
         """The texts or bytes of the column; all NULL if it is not there."""
         return pieces_of_array(self.array(name)) if self.has(name) else no_pieces(self.size)
+
+    def texts(self, name: str) -> Pieces:
+        """The texts of the column, or its numbers or times (milliseconds) as texts; all NULL if it is not there."""
+        if not self.has(name):
+            return no_pieces(self.size)
+        array = self.array(name)
+        if types.is_timestamp(array.type):
+            array = array.cast(pa.timestamp("ms", array.type.tz), safe=False).cast(pa.int64())
+        texts = pieces_of_array(array.cast(pa.string()))
+        return replace(texts, lengths=np.where(texts.lengths > 0, texts.lengths, -1).astype(np.int32))
 
     def numbers(self, name: str, first: int, last: int, default: int = 0) -> Int64s:
         """The integers of the column, with `default` for NULL."""

@@ -21,6 +21,7 @@ from typing import Any
 from spark_mq.format.broker_version import INDEX_TAGS, MESSAGE_VERSION_2, BrokerVersions
 from spark_mq.format.consume_queue import Queue
 from spark_mq.format.message_id import parse_host
+from spark_mq.format.system_topic import DEFAULT_DELAY_LEVELS, delay_level_millis
 from spark_mq.io.location import Location
 from spark_mq.job.progress import Progress, StageProgress
 from spark_mq.job.shared_storage import SharedStorageCheck
@@ -30,12 +31,15 @@ from spark_mq.restorer.chunk import Chunk, StageTask
 from spark_mq.restorer.config_files import CopyType
 from spark_mq.restorer.offset_map import OffsetMap, check_map_folder
 from spark_mq.restorer.placement import LogPlan, NewLog
+from spark_mq.restorer.queue_choice import StoreQueues
 from spark_mq.restorer.report import RestoreReport
 from spark_mq.restorer.restore_request import RestoreRequest
 from spark_mq.restorer.segment_task import WRITTEN_SCHEMA, SegmentTask
 from spark_mq.restorer.source_columns import EncodingRules
 from spark_mq.restorer.source_facts import Source
+from spark_mq.store.config.config_file import load_config
 from spark_mq.store.config.store_paths import COMMIT_LOG
+from spark_mq.store.metadata_tables import topic_rows
 
 _SHOWN = 5
 """Queues that a note names."""
@@ -96,10 +100,19 @@ class StoreJob:
             store_host=request.store_host,
             topics=request.topic_map,
             properties_crc=request.broker_conf.is_enabled("enabledAppendPropCRC"),
+            queues=None if self.is_faithful else self._queues(),
             allows_v2=asked is None or asked.decide(MESSAGE_VERSION_2) is not False,
         )
         segment_size = request.segment_size if self.is_faithful else None
         return StageTask(rules, folder, segment_size, has_digest=request.append and not self.source.is_store)
+
+    def _queues(self) -> StoreQueues:
+        """The queues of the store's topics, and its delay levels."""
+        request = self.request
+        topics = (load_config(request.store, "topics.json", topic_rows) if request.append else None) or {}
+        counts = {name: topic["write_queue_nums"] for name, topic in topics.items()}
+        levels = delay_level_millis(request.broker_conf.message_delay_level or DEFAULT_DELAY_LEVELS)
+        return StoreQueues(request.queue_selector, len(levels), counts)
 
     def stage(self, stage: Stage, folder: Location, progress: Progress) -> list[Chunk]:
         """The chunks of all rows, in the order of the rows."""

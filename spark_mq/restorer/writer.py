@@ -82,8 +82,9 @@ def store_writer(options: Mapping[str, Any], schema: StructType, overwrite: bool
     columns = arrow_schema(schema)
     appends = not overwrite and is_store(options["path"])
     has_offsets = set(columns.names) >= OFFSET_COLUMNS and not (options["renumber"] or appends)
-    if options["topic_map"] and has_offsets:
-        raise OptionError("option topicMap changes messages, so they need new offsets: add option renumber=true")
+    for name, option in (("topic_map", "topicMap"), ("queue_selector", "queueSelector")):
+        if options.get(name) and has_offsets:
+            raise OptionError(f"option {option} changes messages, so they need new offsets: add option renumber=true")
     given = {**options, "renumber": not has_offsets, "append": appends, "replace": overwrite}
     if not appends:
         given.pop("append_id", None)

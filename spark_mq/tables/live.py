@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spark_mq.tables.config import CONSUMER_OFFSETS, SUBSCRIPTION_GROUPS, TOPICS
 from spark_mq.tables.lifecycle import CONSUMER_PROGRESS
-from spark_mq.tables.messages import MESSAGES
+from spark_mq.tables.messages import MESSAGES, QUEUE_SELECTOR
 from spark_mq.tables.store_files import QUEUES
 from spark_mq.tables.table import Column, Option, Table
 
@@ -90,12 +90,7 @@ LIVE_STREAM_OPTIONS = (
 """The options of a stream of a live cluster that a batch read does not have, or has with another meaning."""
 LIVE_WRITE_OPTIONS = (
     Option("topic", "the topic of rows that have no value in column `topic`"),
-    Option(
-        "queueSelector",
-        "`queue_id` (default): the queue that column `queue_id` names; a row without one goes by the hash of its "
-        "sharding key, as `SelectMessageQueueByHash` does, and a row without that in turn. `sharding_key`: queue ids "
-        "are ignored. `round_robin`: both are",
-    ),
+    QUEUE_SELECTOR,
     Option("producerGroup", "the producer group, `spark_mq_producer` by default"),
     Option("batchSize", "about the bytes of the messages of one request, `512k` by default, `4m` at most"),
 )

@@ -194,6 +194,13 @@ STREAM_OPTIONS = (
 READ_OPTIONS_OF_STREAMS = ("topic", "tag", "filter", "splitSize", "mode", "checkCrc")
 """The options of a batch read that a stream has, too."""
 
+QUEUE_SELECTOR = Option(
+    "queueSelector",
+    "`queue_id` (default): the queue that column `queue_id` names; a row without one goes by the hash of its sharding "
+    "key, as `SelectMessageQueueByHash` does, and a row without that in turn. `sharding_key`: queue ids are ignored. "
+    "`round_robin`: both are",
+)
+"""The option of writes, to a store and to a live cluster."""
 WRITE_OPTIONS = (
     Option(
         "path", "the store directory, on a local filesystem that all machines of the cluster share, or a new one on S3"
@@ -203,6 +210,7 @@ WRITE_OPTIONS = (
     Option("brokerVersion", "such as `5.1.0`, or a line of versions, `4.9` or `5` (default)"),
     Option("timeZone", "the time zone of the names of index files, UTC by default"),
     Option("renumber", "`true` gives new offsets to rows that have offsets"),
+    QUEUE_SELECTOR,
     Option("storeHost", "HOST:PORT, the address of the broker in all messages. Offset message ids contain it"),
     Option("topicMap", "new names of topics, `old=new,old2=new2`; only if rows get new offsets"),
     Option("offsetMap", "the folder for the table of old and new offsets, `STORE_offsets` by default"),

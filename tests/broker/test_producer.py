@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,13 @@ import pyarrow as pa
 import pytest
 
 from spark_mq.errors import InvalidMessageError, OptionError
+from spark_mq.format.java_text import hash_code
 from spark_mq.producer.options import parse_topic_write_options
-from spark_mq.producer.queue_choice import by_hash
 from spark_mq.producer.writer import topic_writer
 from spark_mq.source.datasource import StoreReads
 from tests.broker import harness
 from tests.support.soak import cases
+from tests.support.written import save
 
 LACKING = harness.missing()
 pytestmark = [pytest.mark.broker, pytest.mark.skipif(LACKING is not None, reason=LACKING or "")]
@@ -71,7 +73,7 @@ def test_a_message_has_all_that_its_row_has(broker: harness.Broker) -> None:
         assert row["keys"] == [f"k{number}", "all"]
         assert (properties["a"], properties["__SHARDINGKEY"]) == (str(number), f"s{number % 7}")
         chosen = rows["queue_id"][number].as_py()
-        assert row["queue_id"] == (by_hash(f"s{number % 7}", QUEUES) if chosen is None else chosen)
+        assert row["queue_id"] == (abs(hash_code(f"s{number % 7}")) % QUEUES if chosen is None else chosen)
     for queue_id in range(QUEUES):  # messages of a queue are stored in the order of their rows
         flags = [row["flag"] for row in found.values() if row["queue_id"] == queue_id]
         for chosen in (None, queue_id):
@@ -91,6 +93,52 @@ def test_delayed_messages_are_delivered(broker: harness.Broker) -> None:
     bodies = [row["body"] for row in stored(broker.store, "DelayDemo")]
     assert sorted(bodies) == [b"a", b"b", b"c", b"d"]
     assert bodies[:2] == [b"b", b"d"]
+
+
+def test_rows_written_as_a_store_are_placed_as_the_broker_places_them(broker: harness.Broker, tmp_path: Path) -> None:
+    """Also a broker that starts on the store delivers each of them, to the queue where it belongs."""
+    count = 12
+    rows = pa.record_batch(
+        {
+            "topic": [TOPIC] * count,
+            "body": [f"{number}" for number in range(count)],
+            "unique_key": [f"placed-{number}" for number in range(count)],
+            "queue_id": pa.array([None, 1, 2, 3] * (count // 4), pa.int32()),
+            "sharding_key": [f"s{number}" for number in range(count)],
+            "delay_level": pa.array([None, 0, 1, 2, 99, -1] * (count // 6), pa.int32()),
+        }
+    )
+    names = ("DELAY", "REAL_TOPIC", "REAL_QID", "UNIQ_KEY", "__SHARDINGKEY")
+
+    def places(store: Path) -> list[tuple[Any, ...]]:
+        return [
+            (row["topic"], row["queue_id"], *(dict(row["properties"]).get(name) for name in names))
+            for topic in (TOPIC, "SCHEDULE_TOPIC_XXXX")
+            for row in stored(store, topic)
+            if (row["unique_key"] or "").startswith("placed-") and row["store_timestamp"] >= begin
+        ]
+
+    begin = datetime.now(UTC).replace(microsecond=0)
+    conf, store = tmp_path / "broker.conf", tmp_path / "store"
+    conf.write_text("".join(f"{name}={value}\n" for name, value in SETTINGS.items()))
+    topics = store / "config" / "topics.json"
+    first = pa.record_batch({"topic": [TOPIC], "queue_id": pa.array([QUEUES - 1]), "body": ["first"]})
+    save(store, [first], brokerConf=str(conf))
+    topics.write_text(topics.read_text().replace('"writeQueueNums":8', f'"writeQueueNums":{QUEUES}'))
+    save(store, [rows], brokerConf=str(conf))
+    write(broker, rows)
+    sent = places(broker.store)[: 2 * count]
+    assert len(sent) >= count
+    delivered = [place for place in sent if place[0] == TOPIC and place[3] is not None]
+    assert sorted(map(repr, places(store))) == sorted(map(repr, set(sent) - set(delivered)))
+    with harness.Broker(broker.version, store, SETTINGS) as booted:
+        consumed: list[dict[str, Any]] = []
+        for _ in range(5):  # a consumer stops if a busy machine brings no message for some seconds
+            if missing := count + 1 - len(consumed):
+                consumed += harness.consume(booted, "GID_placed", TOPIC, missing)
+    real = {place[5]: int(place[4]) if place[3] else place[1] for place in map(list, places(store))}
+    assert {one["uniqKey"]: one["queueId"] for one in consumed if one["uniqKey"] in real} == real
+    assert len(consumed) == count + 1
 
 
 def test_rows_without_a_choice_are_spread(broker: harness.Broker) -> None:

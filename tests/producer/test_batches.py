@@ -13,10 +13,7 @@ from hypothesis import strategies as st
 
 from spark_mq.errors import InvalidMessageError
 from spark_mq.format.properties import parse_properties
-from spark_mq.producer.batches import Request, SentMessages, by_queue, topics_of, with_properties
-
-TEXTS = st.text(st.characters(min_codepoint=32, max_codepoint=0x2FFF, exclude_characters="\x01\x02"), max_size=8)
-NAMES = TEXTS.filter(bool)
+from spark_mq.producer.batches import Request, SentMessages, by_queue, topics_of
 
 
 def decode_properties(data: bytes) -> dict[str, str]:
@@ -40,28 +37,6 @@ def messages_of(request: Request) -> list[tuple[bytes, dict[str, str], int]]:
     return found
 
 
-@given(
-    st.lists(st.none() | st.dictionaries(NAMES, TEXTS, max_size=3), min_size=1, max_size=6),
-    st.lists(st.none() | TEXTS, min_size=6, max_size=6),
-    st.lists(st.none() | TEXTS, min_size=6, max_size=6),
-)
-def test_columns_become_properties(
-    maps: list[dict[str, str] | None], first: list[str | None], second: list[str | None]
-) -> None:
-    rows = len(maps)
-    given_maps = pa.array(maps, pa.map_(pa.string(), pa.string()))
-    extra = {"_a": pa.array(first[:rows], pa.string()), "_b": pa.array(second[:rows], pa.string())}
-    found = with_properties(given_maps, extra, rows).to_pylist()
-    for number, entries in enumerate(found):
-        expected = list((maps[number] or {}).items())
-        expected += [(name, values[number].as_py()) for name, values in extra.items() if values[number].is_valid]
-        assert sorted(entries) == sorted(expected)
-    alone = with_properties(None, extra, rows).to_pylist()
-    assert [len(entries) for entries in alone] == [
-        sum(value is not None for value in pair) for pair in zip(first[:rows], second[:rows], strict=True)
-    ]
-
-
 def test_requests_have_each_message_once_and_in_order() -> None:
     count = 200
     rows = pa.record_batch(
@@ -76,7 +51,8 @@ def test_requests_have_each_message_once_and_in_order() -> None:
         }
     )
     sent = SentMessages.of(rows, "U", 0, 0)
-    assert sent.sharding_keys.to_pylist() == rows["sharding_key"].to_pylist()
+    keys = [sent.sharding_keys.piece(number).decode() for number in range(count)]
+    assert keys == rows["sharding_key"].to_pylist()
     assert [(topic, of.size) for topic, of in topics_of(sent)] == [("T", 100), ("U", 100)]
     requests = list(sent.requests(np.arange(count), 2000))
     assert [request.rows for request in requests if request.properties is not None].count(1) >= 4

@@ -10,11 +10,13 @@ import ctypes
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numba import config, types
 
 from spark_mq.format.array_types import Bytes, Int32s, Int64s, OutBytes, OutInt32s
 from spark_mq.format.kernels.big_endian import SLACK, append_bytes, copy_bytes
 from spark_mq.format.kernels.kernel import kernel
+from spark_mq.format.pieces import Pieces
 
 
 @kernel
@@ -66,6 +68,12 @@ def gather(buffer: Bytes, starts: Int64s, lengths: Int32s) -> tuple[Bytes, Int32
     out, offsets = np.empty(size + SLACK, np.uint8), np.empty(lengths.size + 1, np.int32)
     gather_bytes(buffer, starts, lengths, out, offsets)
     return out[:size], offsets
+
+
+def gathered(pieces: Pieces) -> pa.Array:
+    """The pieces as an array of bytes; NULL is an empty value."""
+    data, offsets = gather(pieces.buffer, pieces.starts, pieces.lengths)
+    return pa.Array.from_buffers(pa.binary(), pieces.size, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
 @kernel

@@ -10,9 +10,12 @@ The kernels take a `uint8` array `buffer` and a range `start`, `length` of it. T
 
 from __future__ import annotations
 
-from spark_mq.format.array_types import Bytes, Int32s, OutBytes, OutInt32s
+import numpy as np
+
+from spark_mq.format.array_types import Bytes, Int32s, Int64s, OutBytes, OutInt32s, OutInt64s
 from spark_mq.format.kernels.big_endian import byte_at
 from spark_mq.format.kernels.kernel import kernel
+from spark_mq.format.pieces import Pieces, arrays_of
 
 _REPLACEMENT = 0xFFFD
 
@@ -81,6 +84,20 @@ def hash_code(buffer: Bytes, start: int, length: int) -> int:
     """`new String(bytes, UTF_8).hashCode()`: h = 31 h + UTF-16 unit, wrapped to 32 bits."""
     unsigned = extend_hash(0, buffer, start, length)
     return unsigned - 0x100000000 if unsigned >= 0x80000000 else unsigned
+
+
+def hash_codes(texts: Pieces) -> Int64s:
+    """The hash code of each text; 0 for NULL."""
+    codes = np.empty(texts.size, np.int64)
+    arguments = [*arrays_of(texts), codes]
+    _hash_codes(*arguments)
+    return codes
+
+
+@kernel
+def _hash_codes(buffer: Bytes, starts: Int64s, lengths: Int32s, codes: OutInt64s) -> None:
+    for index in range(starts.size):
+        codes[index] = hash_code(buffer, starts[index], int(lengths[index])) if lengths[index] > 0 else 0
 
 
 @kernel

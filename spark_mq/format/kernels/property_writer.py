@@ -13,7 +13,7 @@ import numpy as np
 from spark_mq.format.array_types import Bytes, Int32s, Int64s, OutBytes, OutInt32s, OutInt64s
 from spark_mq.format.kernels.big_endian import copy_bytes
 from spark_mq.format.kernels.kernel import kernel
-from spark_mq.format.kernels.properties import same_bytes
+from spark_mq.format.kernels.properties import find_values, same_bytes
 from spark_mq.format.pieces import Pieces, arrays_of, empty_pieces
 from spark_mq.format.properties import (
     CRC_DIGITS,
@@ -96,12 +96,29 @@ def write_properties(sources: PropertySources) -> tuple[Pieces, Int32s]:
     return out, faults
 
 
-def replace_values(properties: Pieces, value_starts: Int64s, value_lengths: Int32s, replacements: Pieces) -> Pieces:
-    """The properties with the value at this place of each message replaced, unless its replacement is NULL."""
-    out = empty_pieces(properties.size, properties.total() + replacements.total())
-    arguments = [*arrays_of(properties), value_starts, value_lengths, *arrays_of(replacements), *arrays_of(out)]
-    _replace_values(*arguments)
+def put_values(properties: Pieces, name: bytes, values: Pieces) -> Pieces:
+    """The properties with these values of a property, NULL for no change.
+
+    A value takes the place of the one that is there; else the property becomes the first one. A name that is repeated
+    has the value at its last place.
+    """
+    if not values.is_given().any():
+        return properties
+    new, (starts, lengths) = np.frombuffer(name, np.uint8), places_of(properties, name)
+    size = properties.total() + values.total() + int(values.is_given().sum()) * (len(name) + 2)
+    out = empty_pieces(properties.size, size)
+    arguments = [*arrays_of(properties), new, starts, lengths, *arrays_of(values), *arrays_of(out)]
+    _put_values(*arguments)
     return out
+
+
+def places_of(properties: Pieces, name: bytes) -> tuple[Int64s, Int32s]:
+    """Where the value of a property starts, and its length: -1 for messages that do not have it."""
+    starts, lengths = np.empty(properties.size, np.int64), np.empty(properties.size, np.int32)
+    names, ends = np.frombuffer(name, np.uint8), np.array([len(name)], np.int64)
+    arguments = [*arrays_of(properties), names, ends, starts, lengths]
+    find_values(*arguments)
+    return starts, lengths
 
 
 def with_property_crcs(properties: Pieces) -> Pieces:
@@ -242,15 +259,16 @@ def _write_properties(
 
 
 @kernel
-def _replace_values(
+def _put_values(
     properties: Bytes,
     properties_starts: Int64s,
     properties_lengths: Int32s,
+    name: Bytes,
+    old_starts: Int64s,
+    old_lengths: Int32s,
+    values: Bytes,
     value_starts: Int64s,
     value_lengths: Int32s,
-    replacements: Bytes,
-    replacement_starts: Int64s,
-    replacement_lengths: Int32s,
     out: OutBytes,
     starts: OutInt64s,
     lengths: OutInt32s,
@@ -258,20 +276,19 @@ def _replace_values(
     at = 0
     for index in range(properties_starts.size):
         starts[index] = at
-        start, length = properties_starts[index], int(properties_lengths[index])
-        replacement = int(replacement_lengths[index])
-        if replacement < 0 or length < 0:
-            copy_bytes(out, at, properties, start, length)
-            lengths[index] = length
-            at += length if length > 0 else 0
-            continue
-        before = value_starts[index] - start
-        after = length - before - int(value_lengths[index])
-        copy_bytes(out, at, properties, start, before)
-        copy_bytes(out, at + before, replacements, replacement_starts[index], replacement)
-        copy_bytes(out, at + before + replacement, properties, start + length - after, after)
-        lengths[index] = before + replacement + after
-        at += before + replacement + after
+        start, end = properties_starts[index], properties_starts[index] + max(int(properties_lengths[index]), 0)
+        size = int(value_lengths[index])
+        if size >= 0 and old_lengths[index] < 0:
+            at = _put(out, at, name, values, value_starts[index], size)
+        elif size >= 0:
+            copy_bytes(out, at, properties, start, old_starts[index] - start)
+            at += old_starts[index] - start
+            copy_bytes(out, at, values, value_starts[index], size)
+            at += size
+            start = old_starts[index] + int(old_lengths[index])
+        copy_bytes(out, at, properties, start, end - start)
+        at += end - start
+        lengths[index] = at - starts[index]
 
 
 @kernel

@@ -1,22 +1,17 @@
-"""Which queue a message goes to: the rules of the Java client, on arrays and for single rows."""
+"""The queues to which messages can be sent, and the brokers that are left out: the rules of the Java client."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from spark_mq.errors import InvalidMessageError
-from spark_mq.format.java_text import hash_code
-from spark_mq.producer.queue_choice import (
+from spark_mq.producer.message_queues import (
     Brokers,
     MessageQueue,
-    QueueSelector,
-    by_hash,
-    choose_queues,
     not_available_millis,
     publish_queues,
+    queue_numbers,
 )
 from spark_mq.remoting.requests import Broker, Route, TopicQueues
 
@@ -36,36 +31,13 @@ def test_queues_are_those_of_masters_that_can_be_written() -> None:
     assert publish_queues(route) == [MessageQueue("a", 0), MessageQueue("a", 1), MessageQueue("b", 0)]
 
 
-@given(st.text(max_size=20), st.integers(1, 40))
-def test_a_hash_chooses_as_java_does(key: str, count: int) -> None:
-    value = hash_code(key)
-    remainder = value - int(value / count) * count  # Java's % has the sign of the dividend
-    assert by_hash(key, count) == abs(remainder)
-
-
-@given(
-    st.lists(st.tuples(st.none() | st.integers(0, 2), st.none() | st.sampled_from(["k1", "k2", "Aa"])), min_size=1),
-    st.sampled_from(QueueSelector),
-    st.integers(0, 100),
-)
-def test_rows_choose_as_the_rule_for_one_row_says(
-    rows: list[tuple[int | None, str | None]], selector: QueueSelector, first: int
-) -> None:
-    ids, keys = pa.array([row[0] for row in rows], pa.int32()), pa.array([row[1] for row in rows], pa.string())
-    chosen = choose_queues(QUEUES, ids, keys, selector, first)
-    for number, (queue_id, key) in enumerate(rows):
-        if selector == QueueSelector.QUEUE_ID and queue_id is not None:
-            expected, is_in_turn = QUEUES.index(MessageQueue("a", queue_id)), False
-        elif selector != QueueSelector.ROUND_ROBIN and key is not None:
-            expected, is_in_turn = by_hash(key, len(QUEUES)), False
-        else:
-            expected, is_in_turn = (first + number) % len(QUEUES), True
-        assert (chosen.numbers[number], bool(chosen.is_in_turn[number])) == (expected, is_in_turn)
-
-
-def test_a_queue_id_that_no_broker_has_is_an_error() -> None:
+def test_a_queue_id_is_that_of_the_first_broker_that_has_it() -> None:
+    ids = pa.array([2, None, 0, 2], pa.int32())
+    assert queue_numbers(QUEUES, ids).tolist() == [2, -1, 0, 2]
+    assert queue_numbers(QUEUES[3:], ids).tolist() == [2, -1, 0, 2]
+    assert queue_numbers(QUEUES, pa.nulls(2, pa.int32())).tolist() == [-1, -1]
     with pytest.raises(InvalidMessageError, match=r"queue_id 7 .* the topic has 0, 1, 2"):
-        choose_queues(QUEUES, pa.array([7], pa.int32()), pa.array([None], pa.string()), QueueSelector.QUEUE_ID, 0)
+        queue_numbers(QUEUES, pa.array([1, 7], pa.int32()))
 
 
 @pytest.mark.parametrize(

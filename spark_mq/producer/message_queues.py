@@ -1,4 +1,4 @@
-"""Which queue a message goes to (`TopicPublishInfo`, `SelectMessageQueueByHash`), and which brokers are left out.
+"""The queues to which messages can be sent (`TopicPublishInfo`), and which brokers are left out.
 
 A broker that answers slowly, or not at all, gets no messages for a time (`MQFaultStrategy`). Functions are pure; the
 time is an argument.
@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 import numpy as np
 import pyarrow as pa
 
 from spark_mq.errors import InvalidMessageError
-from spark_mq.format.array_types import Flags, Int64s
-from spark_mq.format.java_text import hash_code
+from spark_mq.format.array_types import Int64s
 from spark_mq.remoting.requests import WRITABLE, Route
 
 LATENCY_MILLIS = {
@@ -30,16 +28,6 @@ NOT_AVAILABLE_MILLIS = {
 """For how long, at the same positions (`notAvailableDuration`)."""
 ISOLATED_MILLIS = {"4.9": 30000, "5": 10000}
 """The latency that stands for a request without an answer (`updateFaultItem`)."""
-
-
-class QueueSelector(StrEnum):
-    """How the queue of a message is chosen."""
-
-    QUEUE_ID = "queue_id"
-    """By column `queue_id`; a row without one by its sharding key, and without that in turn."""
-    SHARDING_KEY = "sharding_key"
-    """By the hash of the sharding key; a row without one in turn."""
-    ROUND_ROBIN = "round_robin"
 
 
 @dataclass(frozen=True, order=True)
@@ -59,11 +47,6 @@ def publish_queues(route: Route) -> list[MessageQueue]:
         if queues.perm & WRITABLE and queues.broker in masters
         for number in range(queues.write_queue_nums)
     ]
-
-
-def by_hash(key: str, count: int) -> int:
-    """The number of the queue for a sharding key, of `count` queues (`SelectMessageQueueByHash`@5.3.3)."""
-    return abs(hash_code(key)) % count
 
 
 def not_available_millis(latency: int, line: str = "5") -> int:
@@ -97,50 +80,22 @@ class Brokers:
         return (available or others or turn)[0]
 
 
-@dataclass(frozen=True)
-class ChosenQueues:
-    """The numbers of the queues of rows, and which rows have no choice of their own: any other queue would do, too."""
+def queue_numbers(queues: Sequence[MessageQueue], queue_ids: pa.Array) -> Int64s:
+    """The number of the queue that each queue id names; -1 for NULL.
 
-    numbers: Int64s
-    is_in_turn: Flags
-
-
-def choose_queues(
-    queues: Sequence[MessageQueue], queue_ids: pa.Array, sharding_keys: pa.Array, selector: QueueSelector, first: int
-) -> ChosenQueues:
-    """The queues of rows of a topic.
-
-    Args:
-        queue_ids: The queue id of each row, of type INT; NULL for rows that name none.
-        sharding_keys: The sharding key of each row; NULL for rows without one.
-        first: The number of the queue of the first row that has no choice.
+    It is that of the first broker that has the queue, so that messages of one queue id stay in order.
 
     Raises:
         InvalidMessageError: The topic has no queue with a queue id.
     """
-    rows = len(queue_ids)
-    numbers, is_in_turn = (first + np.arange(rows, dtype=np.int64)) % len(queues), np.ones(rows, np.bool_)
-    if selector != QueueSelector.ROUND_ROBIN:
-        keys = sharding_keys.dictionary_encode()
-        of_key = np.array([by_hash(key, len(queues)) for key in keys.dictionary.to_pylist()] or [0], np.int64)
-        _put(numbers, is_in_turn, of_key[keys.indices.fill_null(0).to_numpy()], sharding_keys)
-    if selector == QueueSelector.QUEUE_ID:
-        ids = queue_ids.dictionary_encode()
-        # The first broker that has the queue, so that messages of one queue id stay in order.
-        known = {queue.queue_id: number for number, queue in reversed(list(enumerate(queues)))}
-        for queue_id in ids.dictionary.to_pylist():
-            if queue_id not in known:
-                raise InvalidMessageError(
-                    f"queue_id {queue_id} is not a queue to which messages can be sent: the topic has "
-                    f"{', '.join(map(str, sorted(known)))}; leave queue_id out, or choose queueSelector=round_robin"
-                )
-        of_id = np.array([known[queue_id] for queue_id in ids.dictionary.to_pylist()] or [0], np.int64)
-        _put(numbers, is_in_turn, of_id[ids.indices.fill_null(0).to_numpy()], queue_ids)
-    return ChosenQueues(numbers, is_in_turn)
-
-
-def _put(numbers: Int64s, is_in_turn: Flags, chosen: Int64s, given: pa.Array) -> None:
-    """Write what rows chose over `numbers`, where they are not NULL in `given`."""
-    is_given = given.is_valid().to_numpy(zero_copy_only=False)
-    numbers[is_given] = chosen[is_given]
-    is_in_turn &= ~is_given
+    known = {queue.queue_id: number for number, queue in reversed(list(enumerate(queues)))}
+    ids = queue_ids.dictionary_encode()
+    for queue_id in ids.dictionary.to_pylist():
+        if queue_id not in known:
+            raise InvalidMessageError(
+                f"queue_id {queue_id} is not a queue to which messages can be sent: the topic has "
+                f"{', '.join(map(str, sorted(known)))}; leave queue_id out, or choose queueSelector=round_robin"
+            )
+    numbers: Int64s = np.array([*(known[queue_id] for queue_id in ids.dictionary.to_pylist()), -1], np.int64)
+    chosen: Int64s = numbers[ids.indices.fill_null(numbers.size - 1).to_numpy()]
+    return chosen
