@@ -12,18 +12,17 @@ from spark_mq.cli.exit_status import FAILED, FOUND, NOT_FOUND
 from spark_mq.cli.output import say
 from spark_mq.cli.output.json_lines import print_json
 from spark_mq.cli.output.value_text import print_fields
+from spark_mq.cli.running_cluster import cluster_options
 from spark_mq.errors import OptionError, similar
 from spark_mq.format.java_text import decode_utf8
-from spark_mq.format.message_id import decode_offset_message_id
-from spark_mq.format.message_row import host_text
 from spark_mq.format.properties import UNIQUE_KEY, parse_properties
 from spark_mq.format.record import Record
-from spark_mq.live.cluster import LiveBroker, live_brokers, message_with_id
-from spark_mq.live.options import cluster_settings
+from spark_mq.live.cluster import LiveBroker, live_brokers
+from spark_mq.live.look_ups import address_in_id, at_commit_log_offset
 from spark_mq.remoting.client import RemotingClient
 from spark_mq.remoting.requests import consumer_connections
 from spark_mq.remoting.writes import consume_message_directly
-from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.tables.live import ROUTE
 
 _CONSUMED = ("CR_SUCCESS", "CR_COMMIT")
 """What a consumer answers that consumed the message (`CMResult`)."""
@@ -53,13 +52,13 @@ _CONSUMED = ("CR_SUCCESS", "CR_COMMIT")
 )
 def consume_directly(arguments: argparse.Namespace) -> int:
     """Print the plan, or the consumer's answer; returns the exit status."""
-    settings = cluster_settings(arguments.cluster, BrokerConf.of(arguments.client_conf).settings)
-    host, commit_log_offset = decode_offset_message_id(arguments.id)
+    options = cluster_options(arguments.client_conf, arguments.cluster, table=ROUTE.name)
+    address, commit_log_offset = address_in_id(arguments.id)
     message_id = arguments.id.upper()
-    with RemotingClient(settings) as client:
-        broker = _broker_of(live_brokers(client), host_text(host), arguments)
-        record = message_with_id(broker, commit_log_offset)
-        if record is None:
+    with RemotingClient(options.client) as client:
+        broker = _broker_of(live_brokers(client), address, arguments)
+        found = at_commit_log_offset(client, broker.address, commit_log_offset)
+        if not found:
             say(f"{broker.address} has no message {message_id}: it expired, or never was there")
             return NOT_FOUND
         connected = consumer_connections(client, broker.address, arguments.group) or {}
@@ -67,7 +66,7 @@ def consume_directly(arguments: argparse.Namespace) -> int:
         if consumer is None:
             say(f"no consumer of group {arguments.group} is connected to {broker.address}, which has the message")
             return NOT_FOUND
-        fields = _fields(arguments.group, connected, consumer, broker, record, message_id)
+        fields = _fields(arguments.group, connected, consumer, broker, found[0].record, message_id)
         if not arguments.apply:
             _print(arguments, fields)
             say("nothing was sent; --apply sends the message to the consumer")

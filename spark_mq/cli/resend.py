@@ -1,9 +1,10 @@
-"""`spark-mq resend SOURCE CLUSTER`: stored messages sent again, each of them once. Without Spark or a JVM."""
+"""`spark-mq resend SOURCE [CLUSTER]`: stored messages sent again, each of them once. Without Spark or a JVM."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -18,20 +19,22 @@ from spark_mq.cli.messages.shared import filter_of
 from spark_mq.cli.output import say
 from spark_mq.cli.output.json_lines import print_json
 from spark_mq.cli.output.text_table import print_lines
+from spark_mq.cli.running_cluster import cluster_options, is_cluster
 from spark_mq.errors import OptionError
 from spark_mq.format.message_id import normalize_offset_message_id
 from spark_mq.format.record import Record
 from spark_mq.io.s3 import shown
 from spark_mq.lifecycle.retry_topic import DLQ_PREFIX
-from spark_mq.live.options import cluster_settings
+from spark_mq.live.cluster import live_brokers
 from spark_mq.producer.journal import Journal
 from spark_mq.producer.resend import check_target
 from spark_mq.producer.resender import Receipt, Resender
 from spark_mq.remoting.client import RemotingClient
+from spark_mq.remoting.requests import READABLE
 from spark_mq.source.topic_messages import topic_messages
-from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.log.record_lookup import NoRecord
 from spark_mq.store.message_store import MessageStore
+from spark_mq.tables.live import LIVE_SCHEME, ROUTE
 
 _NOT_OF_IDS = ("key", "begin", "end", "tag", "property", "filter", "body_contains")
 
@@ -39,8 +42,9 @@ _NOT_OF_IDS = ("key", "begin", "end", "tag", "property", "filter", "body_contain
 @command(
     "resend",
     """
-    SOURCE                 where the messages are stored: a broker's store directory, or an archive's table of messages
-    CLUSTER                the running cluster to which they are sent: rocketmq://NAME_SERVER:9876
+    SOURCE                 where the messages are stored: a broker's store directory, an archive's table of messages, or
+                           a running cluster: rocketmq://NAME_SERVER:9876
+    [CLUSTER]              the running cluster to which they are sent (default: SOURCE)
     ! --dead-letters GROUP  the dead letters of a consumer group, each to the topic from which it came
     | --topic TOPIC        messages of a topic
     | --ids FILE           messages by their offset message ids, one a line, or JSON lines with offset_message_id, as
@@ -56,6 +60,7 @@ _NOT_OF_IDS = ("key", "begin", "end", "tag", "property", "filter", "body_contain
     --journal FILE         the file that says what was sent: with it, no run sends a message twice; needed to send
     --send-uncertain       also send messages that may have been sent: of a run that was killed, or without an answer
     --client-conf FILE
+    --source-conf FILE     the same of SOURCE, if that is another cluster than CLUSTER
     --apply
     --json
     """,
@@ -77,9 +82,9 @@ _NOT_OF_IDS = ("key", "begin", "end", "tag", "property", "filter", "body_contain
 )
 def resend(arguments: argparse.Namespace) -> int:
     """Print the receipt of what was sent, or would be; returns the exit status."""
-    _check(arguments)
-    settings = cluster_settings(arguments.cluster, BrokerConf.of(arguments.client_conf).settings)
-    named = {"source": _name(arguments.source), "cluster": arguments.cluster, "to_topic": arguments.to_topic}
+    cluster = _check(arguments)
+    options = cluster_options(arguments.client_conf, cluster, table=ROUTE.name)
+    named = {"source": _name(arguments.source), "cluster": cluster, "to_topic": arguments.to_topic}
     missing: list[str] = []
     with ExitStack() as stack:
         journal = (
@@ -87,20 +92,23 @@ def resend(arguments: argparse.Namespace) -> int:
             if arguments.apply
             else Journal.read(arguments.journal, named)
         )
-        client = stack.enter_context(RemotingClient(settings))
+        client = stack.enter_context(RemotingClient(options.client))
         resender = Resender(client, journal, arguments.to_topic, arguments.apply, arguments.send_uncertain)
         try:
-            resender.send(_selected(arguments, missing.append))
+            resender.send(_selected(arguments, cluster, missing.append))
         finally:
             _print(arguments, resender.receipt, missing)
     receipt = resender.receipt
-    if not receipt.found:
-        say("no matching message was found")
-        return NOT_FOUND
-    return FAILED if receipt.refused or receipt.uncertain or missing else FOUND
+    if receipt.refused or receipt.uncertain or missing:
+        return FAILED
+    return FOUND if receipt.found else NOT_FOUND
 
 
-def _check(arguments: argparse.Namespace) -> None:
+def _check(arguments: argparse.Namespace) -> str:
+    """Check the arguments; returns the address to which messages are sent."""
+    cluster = arguments.cluster or arguments.source
+    if not is_cluster(cluster):
+        raise OptionError(f"give CLUSTER, to which messages are sent: {LIVE_SCHEME}NAME_SERVER:9876")
     if arguments.apply and arguments.journal is None:
         raise OptionError("--apply needs --journal FILE: without it, a second run would send all messages again")
     reason = None if arguments.to_topic is None else check_target(arguments.to_topic)
@@ -109,17 +117,20 @@ def _check(arguments: argparse.Namespace) -> None:
     for name in _NOT_OF_IDS if arguments.ids is not None else ():
         if getattr(arguments, name):
             raise OptionError(f"--{name.replace('_', '-')} has no effect on --ids: choose the ids")
+    if arguments.source_conf is not None and (arguments.source == cluster or not is_cluster(arguments.source)):
+        raise OptionError("--source-conf is of a SOURCE that is another cluster than CLUSTER")
+    return str(cluster)
 
 
 def _name(source: str) -> str:
     return source if "://" in source else os.path.abspath(source)
 
 
-def _selected(arguments: argparse.Namespace, on_missing: Callable[[str], None]) -> Iterator[Record]:
-    """The selected messages; `on_missing` gets a line for each part of the log, or id, that has none."""
+def _selected(arguments: argparse.Namespace, cluster: str, on_missing: Callable[[str], None]) -> Iterator[Record]:
+    """The selected messages; `on_missing` gets a line for each part of the source, or id, that has none."""
     matching, begin, end = filter_of(arguments)
     topic = arguments.topic or f"{DLQ_PREFIX}{arguments.dead_letters}"
-    with _messages(arguments.source, on_missing) as messages:
+    with _messages(arguments, cluster, topic, on_missing) as messages:
         if arguments.ids is not None:
             for message_id in _ids(arguments.ids):
                 found = list(messages.with_id(message_id))
@@ -134,15 +145,48 @@ def _selected(arguments: argparse.Namespace, on_missing: Callable[[str], None]) 
 
 
 @contextmanager
-def _messages(source: str, on_missing: Callable[[str], None]) -> Iterator[Any]:
-    """A context with the messages of a store or an archive."""
-    if has_delta_log(source):
+def _messages(
+    arguments: argparse.Namespace, cluster: str, topic: str, on_missing: Callable[[str], None]
+) -> Iterator[Any]:
+    """A context with the messages of the source: their look-ups are those of `ArchivedMessages`."""
+    source = arguments.source
+    if is_cluster(source):
+        from spark_mq.live.cluster_messages import ClusterMessages
+
+        conf = arguments.client_conf if source == cluster else arguments.source_conf
+        options = cluster_options(conf, source, topicPattern=".*", tag=arguments.tag, filter=arguments.filter)
+        with RemotingClient(options.client) as client, _warnings(on_missing):
+            for broker in live_brokers(client):
+                found = broker.topics.get(topic)
+                if found is not None and not found.perm & READABLE:
+                    on_missing(
+                        f"{broker.address}: topic {topic} cannot be read, as its perm is {found.perm}: make it 6 "
+                        "(mqadmin updateTopicPerm)"
+                    )
+            yield ClusterMessages(client, options)
+    elif has_delta_log(source):
         from spark_mq.archive.archived_messages import ArchivedMessages
 
         yield ArchivedMessages(source)
-        return
-    with MessageStore(source) as store:
-        yield StoredMessages(store, on_missing)
+    else:
+        with MessageStore(source) as store:
+            yield StoredMessages(store, on_missing)
+
+
+@contextmanager
+def _warnings(on_missing: Callable[[str], None]) -> Iterator[None]:
+    """A context in which `on_missing` gets the warnings about messages that a cluster does not show."""
+
+    class Lines(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            on_missing(record.getMessage())
+
+    logger, lines = logging.getLogger("spark_mq.live"), Lines(logging.WARNING)
+    logger.addHandler(lines)
+    try:
+        yield
+    finally:
+        logger.removeHandler(lines)
 
 
 @dataclass(frozen=True)

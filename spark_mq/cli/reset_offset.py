@@ -46,7 +46,7 @@ def reset_offset(arguments: argparse.Namespace) -> int:
     to = arguments.to.strip().lower()
     if to not in (FIRST, LAST):
         to = parse_moment("--to", arguments.to, datetime.now().astimezone())
-    options = cluster_options(arguments, arguments.cluster, topic=arguments.topic)
+    options = cluster_options(arguments.client_conf, arguments.cluster, topic=arguments.topic)
     with RemotingClient(options.client) as client:
         brokers = live_brokers(client)
         resets = list(planned_resets(brokers, arguments.group, arguments.topic, to))

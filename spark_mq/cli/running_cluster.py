@@ -21,8 +21,8 @@ def is_cluster(source: object) -> bool:
     return str(source).startswith(LIVE_SCHEME)
 
 
-def cluster_options(arguments: argparse.Namespace, address: str, **options: object) -> LiveOptions:
-    """How a cluster is read: the options of `--client-conf`, and those of `options` that are not None.
+def cluster_options(client_conf: str | None, address: str, **options: object) -> LiveOptions:
+    """How a cluster is read: the options of a file (`--client-conf`), and those of `options` that are not None.
 
     Raises:
         OptionError: An option is unknown, has an invalid value, or has no effect.
@@ -30,7 +30,7 @@ def cluster_options(arguments: argparse.Namespace, address: str, **options: obje
     from spark_mq.live.options import parse_live_options
 
     given = {name: str(value) for name, value in options.items() if value is not None}
-    return parse_live_options(BrokerConf.of(arguments.client_conf).settings | given | {"path": address})
+    return parse_live_options(BrokerConf.of(client_conf).settings | given | {"path": address})
 
 
 def refuse_client_conf(arguments: argparse.Namespace) -> None:

@@ -133,7 +133,7 @@ def _live_rows(table: Table, chosen: Mapping[str, Any], arguments: argparse.Name
     if getattr(arguments, "broker_version", None) is not None:
         raise OptionError("--broker-version has no effect on a running cluster")
     given = {option.name: chosen[option.argument] for option in table.row_options}
-    options = cluster_options(arguments, arguments.store, table=table.name, **given)
+    options = cluster_options(arguments.client_conf, arguments.store, table=table.name, **given)
     return pa.concat_tables(live_rows(options))
 
 

@@ -14,7 +14,7 @@ from spark_mq.errors import CorruptLogError, ProtocolError, RefusedError, Remoti
 from spark_mq.format.record import Record, decode_record
 from spark_mq.live.options import LiveOptions
 from spark_mq.remoting.client import RemotingClient, shown
-from spark_mq.remoting.codes import RequestCode, ResponseCode
+from spark_mq.remoting.codes import ResponseCode
 from spark_mq.remoting.pull import ALL_MESSAGES, QueueRange, Subscription, pull
 from spark_mq.remoting.requests import (
     CONFIG_REQUESTS,
@@ -26,7 +26,6 @@ from spark_mq.remoting.requests import (
     max_offset,
     min_offset,
     offset_by_time,
-    view_message,
 )
 from spark_mq.source.predicate import IntegerSet
 from spark_mq.store.config.config_file import as_integer, parse_fastjson
@@ -183,18 +182,6 @@ def message_at(broker: LiveBroker, queue: QueueRange, offset: int) -> Record | N
     if (record.topic, record.queue_id) != (queue.topic.encode(), queue.queue_id):
         raise ProtocolError(f"{queue.address}: PULL_MESSAGE of {queue} was answered with a message of another queue")
     return record if record.queue_offset == offset else None
-
-
-def message_with_id(broker: LiveBroker, commit_log_offset: int) -> Record | None:
-    """The message at a commit log offset; None if the broker has none there."""
-    stored = view_message(broker.client, broker.address, None, commit_log_offset)
-    if not stored:
-        return None
-    try:
-        return decode_record(stored, commit_log_offset=commit_log_offset)
-    except CorruptLogError as error:
-        code = RequestCode.VIEW_MESSAGE_BY_ID.name
-        raise ProtocolError(f"{broker.address}: the answer to {code} of {commit_log_offset}: {error}") from error
 
 
 def understood(broker: LiveBroker, queue: QueueRange, subscription: Subscription) -> Subscription:

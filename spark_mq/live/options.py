@@ -242,11 +242,6 @@ def _parse_positive(name: str, given: Mapping[str, str]) -> int | None:
     return number
 
 
-def cluster_settings(address: str, options: Mapping[str, str]) -> ClientSettings:
-    """How a cluster is reached about which nothing is read: the options are those of every table."""
-    return client_settings(given_options({**options, "path": address}, "this command", ()))
-
-
 def client_settings(given: Mapping[str, str]) -> ClientSettings:
     """How the cluster is reached; the options are by their names."""
     text = given.get("requestTimeout", "10")

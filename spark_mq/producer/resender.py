@@ -12,24 +12,23 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from spark_mq.errors import CorruptLogError, ProtocolError, RefusedError
-from spark_mq.format.dispatch import KeyType, record_keys
-from spark_mq.format.record import Record, decode_record
+from spark_mq.errors import RefusedError
+from spark_mq.format.dispatch import record_keys
+from spark_mq.format.record import Record
 from spark_mq.live.cluster import live_brokers
+from spark_mq.live.look_ups import with_key
 from spark_mq.producer.journal import Begun, Journal
 from spark_mq.producer.message_queues import MessageQueue, publish_queues
 from spark_mq.producer.options import DEFAULT_GROUP
 from spark_mq.producer.resend import Resend, new_unique_key, resend_of
 from spark_mq.remoting.client import BUSY, RemotingClient
-from spark_mq.remoting.codes import RequestCode
-from spark_mq.remoting.requests import Route, find_route, query_messages
+from spark_mq.remoting.requests import Route, find_route
 from spark_mq.remoting.writes import send_message
 from spark_mq.restorer.queue_choice import by_hash
 
 _ATTEMPTS = 5
-_LATEST = (1 << 63) - 1
 _FOUND = 32
-"""Messages with one unique key that are asked for; ours are new, so that there is one."""
+"""Messages with one unique key for which a broker is asked; keys are new, so that it has one at most."""
 
 
 @dataclass
@@ -127,12 +126,8 @@ class Resender:
         return True
 
     def _has(self, address: str, begun: Begun) -> bool:
-        answer = query_messages(self.client, address, begun.topic, begun.unique_key, _FOUND, 0, _LATEST, True)
-        try:
-            return bool(answer) and record_keys(decode_record(answer)).get(begun.unique_key) == KeyType.UNIQ_KEY
-        except CorruptLogError as error:
-            code = RequestCode.QUERY_MESSAGE.name
-            raise ProtocolError(f"{address}: the answer to {code} of {begun.unique_key}: {error}") from error
+        found = with_key(self.client, address, begun.topic, begun.unique_key, _FOUND)
+        return any(record_keys(one.record).get(begun.unique_key) for records in found for one in records)
 
     def _queues(self, topic: str) -> list[MessageQueue]:
         if topic not in self._routes:

@@ -117,6 +117,7 @@ def test_dead_letters_arrive_once(served: Served, run: Run, tmp_path: Path) -> N
     before = stored(served, TOPIC)
     assert counts(run(*command)) == {"found": 5, "would_send": 5}
     assert not Path(journal).exists()
+    assert counts(run("resend", served.address, *command[3:])) == {"found": 5, "would_send": 5}
     # Killed after a message was noted, and before it was sent.
     killed(spark_mq(*command, "--apply"), "spark_mq.producer.resender:send_message:2:", tmp_path)
     assert counts(run(*command, status=1)) == {"found": 5, "would_send": 3, "already_sent": 1, "uncertain": 1}
@@ -159,3 +160,11 @@ def test_a_message_that_was_sent_before_a_kill_is_found(served: Served, run: Run
     found = origins_of(stored(served, "PaymentLog"))
     assert len(found) == len({one["RESENT_FROM_MESSAGE_ID"] for one in found}) == 5
     assert "another resend: its to_topic" in run(*command[:-2], status=2)["stderr"]
+
+
+def test_a_topic_sent_to_itself_does_not_grow_with_each_run(served: Served, run: Run, tmp_path: Path) -> None:
+    before = len(stored(served, "PaymentLog"))
+    words = ("resend", served.address, "--topic", "PaymentLog", "--apply", "--journal", str(tmp_path / "journal"))
+    assert counts(run(*words)) == {"found": before, "sent": before}
+    assert counts(run(*words)) == {"found": 2 * before, "already_sent": 2 * before}
+    assert len(stored(served, "PaymentLog")) == 2 * before

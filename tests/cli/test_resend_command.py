@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,11 +16,11 @@ from spark_mq import MessageStore
 from spark_mq.cli.main import main
 from spark_mq.format.message_id import encode_offset_message_id
 from spark_mq.format.properties import parse_properties
-from spark_mq.format.record import Record
+from spark_mq.format.record import Record, decode_record
 from spark_mq.remoting.codes import RequestCode, ResponseCode
 from spark_mq.remoting.command import RemotingCommand
 from tests.support.fake_server import response, serving
-from tests.support.hostile_cluster import HostileCluster
+from tests.support.hostile_cluster import COUNT, QUEUES, TOPIC, HostileCluster
 from tests.support.stores import OWN_STORES, RealStore, stores_in
 
 DEAD = "%DLQ%GID_failing"
@@ -34,6 +35,7 @@ class Cluster(HostileCluster):
         self.sent: list[RemotingCommand] = []
         self.queried = b""
         self.unknown_topic = ""
+        self.perm = 6
 
     def answer(self, request: RemotingCommand) -> Iterator[bytes]:
         fields = request.ext_fields
@@ -47,6 +49,9 @@ class Cluster(HostileCluster):
             yield response(request, 0 if self.queried else ResponseCode.QUERY_NOT_FOUND, body=self.queried)
         elif request.code == RequestCode.GET_ROUTEINFO_BY_TOPIC and fields["topic"] == self.unknown_topic:
             yield response(request, ResponseCode.TOPIC_NOT_EXIST)
+        elif request.code == RequestCode.GET_ALL_TOPIC_CONFIG:
+            (frame,) = super().answer(request)
+            yield frame.replace(b'"perm": 6', b'"perm": %d' % self.perm)
         else:
             yield from super().answer(request)
 
@@ -219,6 +224,36 @@ def test_messages_that_a_run_made_are_not_sent_by_the_next_one(run: Run, store: 
     assert len(cluster.sent) == 3
 
 
+def test_a_cluster_is_a_source(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster, other = Cluster(), Cluster()
+    conf = tmp_path / "live.conf"
+    conf.write_text("requestTimeout=20\n")
+    with running(cluster) as address, running(other) as target:
+
+        def run(*words: str) -> tuple[int, int]:
+            status = main(["resend", *words, "--json"])
+            return status, json.loads(capsys.readouterr().out)["found"]
+
+        assert run(address, "--topic", TOPIC) == (0, QUEUES * COUNT)
+        tagged = ("--topic", TOPIC, "--tag", "t1", "--source-conf", str(conf))
+        assert run(address, target, *tagged) == (0, QUEUES * COUNT // 2)
+        message_id = encode_offset_message_id(b"\x7f\0\0\1" + struct.pack(">i", cluster.port), 5000)
+        (tmp_path / "ids").write_text(message_id)
+        journal = str(tmp_path / "journal")
+        words = ("--ids", str(tmp_path / "ids"), "--apply", "--journal", journal)
+        assert run(address, target, *words) == (0, 1)
+        assert run(address, target, *words) == (0, 1)
+        cluster.perm = 2
+        assert run(address, "--topic", TOPIC) == (1, 0)
+        assert main(["resend", address, "--topic", TOPIC]) == 1
+        assert "cannot be read, as its perm is 2" in capsys.readouterr().err
+    assert cluster.sent == []
+    (sent,) = other.sent
+    stored = decode_record(cluster.record(TOPIC, 1, 2))
+    assert (sent.body, sent.ext_fields["f"]) == (stored.body, "1")
+    assert f"RESENT_FROM_MESSAGE_ID\1{message_id}\2" in sent.ext_fields["i"]
+
+
 def test_damage_is_said(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     damaged = Path(shutil.copytree(store, tmp_path / "store"))
     dead = records(store, DEAD)[2]
@@ -238,6 +273,8 @@ def test_damage_is_said(store: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
     ("words", "error"),
     [
         (["{address}", "--dead-letters", "g", "--apply"], "--apply needs --journal"),
+        (["--dead-letters", "g"], "give CLUSTER"),
+        (["{address}", "--topic", "t", "--source-conf", "f"], "--source-conf"),
         (["{address}", "--topic", "t", "--to-topic", "%DLQ%g"], "--to-topic: %DLQ%g is a topic that brokers write"),
         (["{address}", "--ids", "-", "--key", "k"], "--key has no effect on --ids"),
         (["{address}", "--topic", "t", "--begin", "-1h", "--end", "-2h"], "is after --end"),

@@ -127,7 +127,7 @@ def _messages(arguments: argparse.Namespace) -> Iterator[Messages]:
     from spark_mq.remoting.client import RemotingClient
 
     selected = {name: getattr(arguments, name, None) for name in ("tag", "filter")}
-    options = cluster_options(arguments, arguments.store, topicPattern=".*", **selected)
+    options = cluster_options(arguments.client_conf, arguments.store, topicPattern=".*", **selected)
     if getattr(arguments, "follow", False):
         options = replace(options, client=replace(options.client, patience=STREAM_PATIENCE))
     with RemotingClient(options.client) as client:
