@@ -415,6 +415,33 @@ def test_messages_by_key_and_filter(store: str, capsys: pytest.CaptureFixture[st
     assert "index" in capsys.readouterr().out
 
 
+def test_messages_of_the_keys_of_a_file(store: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """With empty lines, a key twice, two keys of one message, and keys that no message has."""
+    fact = next(fact for fact in messages("OrderEvents") if " " in (fact["keys"] or ""))
+    keys = [*fact["keys"].split(" "), fact["uniqKey"], fact["uniqKey"], "", *(f"nope{number}" for number in range(12))]
+    file = tmp_path / "keys"
+    file.write_text("\n".join(keys))
+    offsets = sorted({offset for key in keys if key for offset in with_key("OrderEvents", key)}, reverse=True)
+    words = ["query-by-key", store, "OrderEvents", *CONF, "--keys-file", str(file), "--json"]
+    assert main(words) == 0
+    shown = capsys.readouterr()
+    assert [row["commit_log_offset"] for row in json_lines(shown.out)] == offsets
+    there = {key for key in keys if key and with_key("OrderEvents", key)}
+    assert f"12 of {len(there) + 12} keys have no message: nope0" in shown.err
+    assert main([*words, "--end", str(fact["storeTimestamp"])]) == 0
+    assert json_lines(capsys.readouterr().out)[-1]["commit_log_offset"] == offsets[-1]
+    file.write_text("nope")
+    assert main(words) == 3
+    assert "1 of 1 keys have no message: nope" in capsys.readouterr().err
+    for wrong, said in (
+        (["key"], "give a KEY, or"),
+        (["--as-broker"], "for one KEY"),
+        (["--keys-file", "/no"], "/no: No"),
+    ):
+        assert main([*words, *wrong]) == 2
+        assert said in capsys.readouterr().err
+
+
 def test_a_key_that_is_not_there_says_why(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["query-by-key", store, "OrderEvents", "no such key", *CONF]) == 3
     assert "no message of topic OrderEvents in the log has it" in capsys.readouterr().err

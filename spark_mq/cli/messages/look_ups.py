@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Mapping
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spark_mq.cli.arguments import ROWS
@@ -23,6 +25,7 @@ from spark_mq.cli.messages.shared import (
 from spark_mq.cli.output import say
 from spark_mq.cli.output.json_lines import plain_rows
 from spark_mq.cli.output.message_printer import MessagePrinter
+from spark_mq.cli.output.value_text import visible
 from spark_mq.cli.several_stores import command_stores, is_of_several, opened_stores
 from spark_mq.errors import OptionError
 from spark_mq.format.dispatch import record_keys, record_tags_key, tags_key
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     from spark_mq.cli.several_stores import CommandStore
     from spark_mq.store.message_store import MessageStore
 
+_SHOWN_KEYS = 10
 _MAX_UNCOVERED = 256 << 20
 """Bytes of the log that are read for a unique key, if no index file covers them: a second or two."""
 
@@ -117,7 +121,22 @@ def _refuse_bodies(arguments: argparse.Namespace, found: list[Any], have: str) -
         raise OptionError(f"--body-file takes the body of one message: {len(found)} {have}")
 
 
+def _check_key(arguments: argparse.Namespace) -> None:
+    if (arguments.key is None) == (arguments.keys_file is None):
+        raise OptionError("give a KEY, or --keys-file FILE")
+
+
+def _lines(file: str) -> list[str]:
+    """The lines of a text file; `-` is stdin."""
+    try:
+        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise OptionError(f"--keys-file {file}: {error.strerror}") from error
+    return decode_utf8(data).splitlines()
+
+
 def _found_by_key(messages: Messages, arguments: argparse.Namespace) -> Found:
+    _check_key(arguments)
     begin, end = begin_and_end(arguments)
     matching = MessageFilter(condition=condition_of(arguments.filter))
     found = messages.with_key(arguments.key, arguments.topic, begin=begin, end=end)
@@ -130,7 +149,8 @@ def _found_by_key(messages: Messages, arguments: argparse.Namespace) -> Found:
     """
     --full
     TOPIC
-    KEY                 one of the keys in the messages' KEYS, or their unique key
+    [KEY]               one of the keys in the messages' KEYS, or their unique key
+    --keys-file FILE    look up every key of a text file, one a line, in one pass; - is stdin
     --broker-conf FILE  the broker's settings file, for maxHashSlotNum and maxIndexNum
     --check-index
     --explain
@@ -153,7 +173,10 @@ def query_by_key(arguments: argparse.Namespace) -> int:
     """Print the messages that have the key; stderr gets the reason if there is none, and damage of the index."""
     if arguments.max_num is not None and arguments.max_num < 1:
         raise OptionError(f"--max-num {arguments.max_num}: give 1 or more")
+    _check_key(arguments)
     begin, end = begin_and_end(arguments)
+    if arguments.keys_file is not None:
+        return _print_of_file(arguments, begin, end)
     if arguments.as_broker:
         return _print_as_broker(arguments, begin, end)
     if arguments.index_type != "K":
@@ -176,6 +199,35 @@ def query_by_key(arguments: argparse.Namespace) -> int:
     return _explain(
         arguments, key=arguments.key, **{name: str(value) for name, value in times.items() if value is not None}
     )
+
+
+def _print_of_file(arguments: argparse.Namespace, begin: int | None, end: int | None) -> int:
+    """Print the messages of all keys of a file, newest first; stderr says how many keys have none."""
+    for name in ("as_broker", "explain"):
+        if getattr(arguments, name):
+            raise OptionError(f"--{name.replace('_', '-')} is for one KEY: leave out --keys-file")
+    keys = list(dict.fromkeys(line for line in _lines(arguments.keys_file) if line))
+    matching = MessageFilter.between(begin, end, condition=condition_of(arguments.filter))
+    without = set(keys)
+
+    def find(store: MessageStore) -> list[Record]:
+        import pyarrow as pa
+
+        asked = pa.table({"topic": pa.repeat(arguments.topic, len(keys)), "key": pa.array(keys, pa.string())})
+        offsets: set[int] = set()
+        for batch in store.query_messages(asked, ["key", "commit_log_offset"]):
+            without.difference_update(batch["key"].to_pylist())
+            offsets.update(batch["commit_log_offset"].to_pylist())
+        found = map(store.records.record, sorted(offsets, reverse=True))
+        return list(islice(filter(matching.matches, found), arguments.max_num))
+
+    arguments.key = f"with a key of {arguments.keys_file}"
+    status = _print_newest_first(arguments, find, lambda store: "none is found", True, arguments.max_num)
+    if without:
+        some = ", ".join(islice((key for key in keys if key in without), _SHOWN_KEYS))
+        more = ", ..." if len(without) > _SHOWN_KEYS else ""
+        say(f"{len(without):,} of {len(keys):,} keys have no message: {visible(some)}{more}")
+    return status
 
 
 def _print_newest_first(

@@ -83,7 +83,7 @@ STORE  the broker's store directory, or an archive's table of messages{OR_CLUSTE
 """
 """The stores, and how messages are printed."""
 _ROWS_AT_ONCE = 256
-_OF_STORES = ("broker_conf", "check_index", "explain", "as_broker")
+_OF_STORES = ("broker_conf", "check_index", "explain", "as_broker", "keys_file")
 """Arguments of the commands that have no meaning for an archive or a cluster."""
 
 
