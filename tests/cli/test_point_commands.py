@@ -433,13 +433,11 @@ def test_messages_of_the_keys_of_a_file(store: str, capsys: pytest.CaptureFixtur
     file.write_text("nope")
     assert main(words) == 3
     assert "1 of 1 keys have no message: nope" in capsys.readouterr().err
-    for wrong, said in (
-        (["key"], "give a KEY, or"),
-        (["--as-broker"], "for one KEY"),
-        (["--keys-file", "/no"], "/no: No"),
-    ):
-        assert main([*words, *wrong]) == 2
+    for wrong, said in (("key", "give a KEY, or"), ("--as-broker", "for one KEY"), ("--explain", "for one KEY")):
+        assert main([*words[:3], wrong, *words[3:]]) == 2
         assert said in capsys.readouterr().err
+    assert main([*words[:-3], "--keys-file", "/no"]) == 2
+    assert "--keys-file /no: No such file" in capsys.readouterr().err
 
 
 def test_a_key_that_is_not_there_says_why(store: str, capsys: pytest.CaptureFixture[str]) -> None:
