@@ -89,7 +89,11 @@ class LiveBroker:
     def queue(self, topic: str, queue_id: int) -> QueueRange:
         """A queue, from its first offset to its end."""
         first, stop = (read(self.client, self.address, topic, queue_id) for read in (min_offset, max_offset))
-        return QueueRange(self.broker.name, self.address, topic, queue_id, max(first, 0), max(first, stop, 0))
+        return self.range(topic, queue_id, max(first, 0), max(first, stop, 0))
+
+    def range(self, topic: str, queue_id: int, start: int, stop: int) -> QueueRange:
+        """A range of a queue."""
+        return QueueRange(self.broker.name, self.address, topic, queue_id, start, stop, self.broker.master)
 
 
 def _topics(content: Any) -> dict[str, LiveTopic]:

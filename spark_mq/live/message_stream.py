@@ -103,7 +103,7 @@ class LiveMessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableN
                         f"the name servers do not know broker {name}, whose messages are read: start it"
                     )
                 broker = brokers[name]
-                queue = QueueRange(name, broker.address, topic, queue_id, position, stop)
+                queue = broker.range(topic, queue_id, position, stop)
                 subscription = understood(broker, queue, options.subscription(topic))
                 found.append(Pulls(broker.names, queue, subscription))
         return pulls_partitions(found)

@@ -8,7 +8,7 @@ from collections.abc import Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from spark_mq.errors import DataLossError, ProtocolError, RemotingError
+from spark_mq.errors import DataLossError, ProtocolError, RefusedError, RemotingError
 from spark_mq.remoting.client import RemotingClient
 from spark_mq.remoting.codes import RequestCode, ResponseCode
 from spark_mq.remoting.requests import integer_field
@@ -21,6 +21,8 @@ _ANSWERS = (
     ResponseCode.PULL_RETRY_IMMEDIATELY,
     ResponseCode.PULL_OFFSET_MOVED,
 )
+_FOUND = "FOUND"
+"""The remark of an answer to a pull that has found messages (`GetMessageStatus`)."""
 _MAX_MESSAGES = 1024
 """Messages that a pull asks for; a broker returns at most 32 or 256 KiB (`maxTransferCountOnMessageInMemory`)."""
 _MIN_PART, _MAX_PART = 32, 8192
@@ -59,6 +61,8 @@ class QueueRange:
     queue_id: int
     start: int
     stop: int
+    master: str = ""
+    """The address of the broker's master, if `address` is that of a slave."""
 
     def __str__(self) -> str:
         return f"queue {self.topic}/{self.queue_id} of broker {self.broker}"
@@ -75,6 +79,7 @@ class Pulled:
         next_offset: The queue offset of the next pull.
         min_offset: The first queue offset of the queue.
         max_offset: The queue offset after its last message.
+        address: The address that answered: that of the queue, or of its master.
     """
 
     code: ResponseCode
@@ -82,6 +87,7 @@ class Pulled:
     next_offset: int
     min_offset: int
     max_offset: int
+    address: str = ""
 
 
 def pull(
@@ -92,6 +98,10 @@ def pull(
     suspend_seconds: float = 0,
 ) -> Pulled:
     """The messages of a queue from an offset on.
+
+    A slave may leave the answer to its master: one of 5.x does for messages that are in memory, one of 4.9 for all
+    unless its setting `slaveReadEnable` is true (`PullMessageProcessor.composeResponseHeader`@5.3.3, `processRequest`
+    @4.9.7). Then the master is asked, as the Java client does.
 
     Args:
         queue: The queue; messages after its range may be in the answer, too.
@@ -114,9 +124,21 @@ def pull(
         "expressionType": subscription.type,
     }
     code = RequestCode.PULL_MESSAGE
-    response = client.request(
-        queue.address, code, fields, timeout=client.settings.timeout + suspend_seconds, accepted=_ANSWERS
-    )
+    is_slave = queue.master not in ("", queue.address)
+    try:
+        response = client.request(
+            queue.address, code, fields, timeout=client.settings.timeout + suspend_seconds, accepted=_ANSWERS
+        )
+    except RefusedError as error:
+        if is_slave and error.code == ResponseCode.SYSTEM_BUSY:
+            raise RemotingError(f"{error}. A slave serves pulls only if its setting slaveReadEnable is true") from error
+        raise
+    if response.code == ResponseCode.PULL_RETRY_IMMEDIATELY and response.remark == _FOUND:
+        if not is_slave:
+            raise RemotingError(
+                f"{queue.address}: PULL_MESSAGE of {queue} was left to the master, which the name servers do not know"
+            )
+        return pull(client, replace(queue, address=queue.master, master=""), offset, subscription, suspend_seconds)
     next_offset, least, most = (
         integer_field(queue.address, code, response, name) for name in ("nextBeginOffset", "minOffset", "maxOffset")
     )
@@ -126,7 +148,8 @@ def pull(
             f"{queue.address}: PULL_MESSAGE of {queue} at queue offset {offset} was answered with "
             f"{len(response.body)} bytes, and next offset {next_offset}"
         )
-    return Pulled(answer, response.body if answer == ResponseCode.SUCCESS else b"", next_offset, least, most)
+    records = response.body if answer == ResponseCode.SUCCESS else b""
+    return Pulled(answer, records, next_offset, least, most, queue.address)
 
 
 def pull_range(
@@ -185,6 +208,7 @@ def _pull_part(client: RemotingClient, part: QueueRange, subscription: Subscript
     while offset < part.stop and size < _MAX_PART_BYTES:
         pulled = pull(client, part, offset, subscription, _WAIT_SECONDS if waits else 0)
         rate.spend(len(pulled.records))
+        part = replace(part, address=pulled.address)
         if pulled.code == ResponseCode.PULL_OFFSET_MOVED:
             raise DataLossError(
                 f"{part.address}: PULL_MESSAGE: {part} no longer has queue offset {offset}: it has "

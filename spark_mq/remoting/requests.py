@@ -44,6 +44,11 @@ class Broker:
     name: str
     addresses: Mapping[int, str]
 
+    @property
+    def master(self) -> str:
+        """The address of the master; empty if the name server knows none."""
+        return self.addresses.get(MASTER_ID, "")
+
     def address(self, from_slave: bool = False) -> str:
         """The address of the master, or of the slave with the smallest id.
 

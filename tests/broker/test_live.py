@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from spark_mq import MessageStore
 from spark_mq._compat import arrow_schema
 from spark_mq.cli.main import main
+from spark_mq.errors import RemotingError
 from spark_mq.live import datasource as live
 from spark_mq.live.messages import KeyPartition, PullsPartition
 from spark_mq.remoting.client import ClientSettings, RemotingClient, parse_name_servers
@@ -32,6 +34,7 @@ from spark_mq.remoting.requests import (
 from spark_mq.source.datasource import StoreReads
 from spark_mq.tables.store_files import QUEUES
 from tests.broker import harness
+from tests.support.soak import cases
 from tests.support.stores import OWN_STORES, RealStore, stores_in
 
 LACKING = harness.missing()
@@ -84,12 +87,17 @@ def ordered(rows: pa.Table) -> pa.Table:
 def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     packed = next(store for store in stores_in(OWN_STORES) if store.name == STORES[request.param])
     path = packed.unpack(tmp_path_factory.mktemp("served"))
-    topics_file = path / "config" / "topics.json"  # a broker hands out messages of topics that are configured
+    add_topic(path)
+    with harness.Broker(request.param, path, packed.broker_conf) as broker:
+        yield Served(packed, path, broker)
+
+
+def add_topic(store: Path) -> None:
+    """A broker hands out messages of topics that are configured."""
+    topics_file = store / "config" / "topics.json"
     topics = json.loads(topics_file.read_text())
     topics["topicConfigTable"][DIRECT] = topics["topicConfigTable"]["OrderEvents"] | {"topicName": DIRECT}
     topics_file.write_text(json.dumps(topics))
-    with harness.Broker(request.param, path, packed.broker_conf) as broker:
-        yield Served(packed, path, broker)
 
 
 def test_rows_are_those_of_the_store(served: Served) -> None:
@@ -288,3 +296,31 @@ def test_requests_with_both_kinds_of_headers(served: Served, kind: SerializeType
         queue = QueueRange("broker", address, "OrderEvents", 0, first, stop)
         assert pull(client, queue, stop, suspend_seconds=0.5).next_offset == stop
         assert pull(client, queue, stop + 100).code.name == "PULL_OFFSET_MOVED"
+
+
+@pytest.mark.parametrize("served", cases(("5.3.3",), tuple(STORES)), indirect=True)
+def test_a_slave_has_the_rows_of_its_master(served: Served, tmp_path: Path) -> None:
+    """Whether it hands messages out itself, or leaves them to its master; a slave that lags has fewer."""
+    given = {"topic": f"OrderEvents,SequenceDemo,{DIRECT}", "readFrom": "slave"}
+    with pytest.raises(RemotingError, match="has no slave"):
+        served.rows(**given)
+    store = served.packed.unpack(tmp_path)  # a slave that starts without files gets only the last segment
+    add_topic(store)
+    settings = dict(line.split("=", 1) for line in served.packed.broker_conf.read_text().split())
+    settings |= {"brokerRole": "SLAVE", "brokerId": "1", "namesrvAddr": served.broker.name_server}
+    settings["slaveReadEnable"] = "true"
+    with harness.Broker(served.broker.version, store, settings) as slave:
+        harness.send(served.broker, "sequence", 1, 40)
+        expected = served.rows(topic=given["topic"]).drop_columns(STORE_NAMES)
+        end = time.monotonic() + 60
+        while (found := served.rows(**given)).num_rows < expected.num_rows:
+            assert time.monotonic() < end, found.num_rows
+            time.sleep(0.2)
+        assert found.drop_columns(STORE_NAMES).equals(expected)
+        assert set(found["store"].to_pylist()) == {slave.address} != {served.broker.address}
+        (key, *_) = expected.filter(pc.equal(expected["topic"], "OrderEvents"))["unique_key"].drop_null().to_pylist()
+        assert served.rows(topic="OrderEvents", uniqueKey=key, readFrom="slave").num_rows == 1
+        queues = [served.rows(table="queues", readFrom=one) for one in ("master", "slave")]
+        columns = ["topic", "queue_id", "min_offset", "max_offset", "first_commit_log_offset", "last_store_timestamp"]
+        ends = [[row for row in one.select(columns).to_pylist() if row["topic"] in given["topic"]] for one in queues]
+        assert ends[0] == ends[1] != []

@@ -5,13 +5,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 
+import pytest
+
+from spark_mq.errors import RemotingError
 from spark_mq.format.record import Record
 from spark_mq.remoting.client import ClientSettings, RemotingClient
+from spark_mq.remoting.codes import ResponseCode
 from spark_mq.remoting.command import RemotingCommand
-from spark_mq.remoting.pull import QueueRange, pull_range
+from spark_mq.remoting.pull import QueueRange, pull, pull_range
 from tests.support.fake_server import response, serving
 
 MESSAGES = 1000
+MAGIC = Record(b"T").encode()[4:8]
 
 
 def answer(request: RemotingCommand) -> Iterator[bytes]:
@@ -43,3 +48,34 @@ def test_a_read_ends_although_an_answer_is_missing() -> None:
         ending.start()
         ending.join(30)
         assert not ending.is_alive()
+
+
+def test_a_slave_that_leaves_messages_to_its_master() -> None:
+    """It answers that there are messages, without them, and its next offset is after them."""
+
+    def of_slave(request: RemotingCommand) -> Iterator[bytes]:
+        offset = int(request.ext_fields["queueOffset"])
+        if offset < 500:
+            yield from answer(request)
+            return
+        fields = {"nextBeginOffset": str(offset + 10), "minOffset": "0", "maxOffset": "1000"}
+        yield response(request, ResponseCode.PULL_RETRY_IMMEDIATELY, fields, remark="FOUND")
+
+    with serving(of_slave) as slave, serving(answer) as master, RemotingClient(ClientSettings((master,))) as client:
+        parts = list(pull_range(client, QueueRange("b", slave, "T", 0, 0, MESSAGES, master)))
+        assert b"".join(records for _, records in parts).count(MAGIC) >= MESSAGES
+        for unknown in ("", slave):
+            with pytest.raises(RemotingError, match="was left to the master"):
+                list(pull_range(client, QueueRange("b", slave, "T", 0, 0, MESSAGES, unknown)))
+
+
+def test_a_slave_that_serves_no_pulls() -> None:
+    def busy(request: RemotingCommand) -> Iterator[bytes]:
+        yield response(request, ResponseCode.SYSTEM_BUSY, remark="[REJECTREQUEST]system busy")
+
+    settings = ClientSettings(("127.0.0.1:1",), 0.1)
+    with serving(busy) as slave, RemotingClient(settings) as client:
+        with pytest.raises(RemotingError, match=r"SYSTEM_BUSY: .* slaveReadEnable is true"):
+            pull(client, QueueRange("b", slave, "T", 0, 0, MESSAGES, "127.0.0.1:1"), 0)
+        with pytest.raises(RemotingError, match=r"SYSTEM_BUSY: .*busy$"):
+            pull(client, QueueRange("b", slave, "T", 0, 0, MESSAGES, slave), 0)

@@ -11,19 +11,20 @@ import org.apache.rocketmq.namesrv.NamesrvController;
 import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
 
-/** A name server and a broker on loopback. */
+/** A name server and a broker on loopback; or only a broker, if its settings name the name server of another one. */
 final class Server implements AutoCloseable {
     private static final int READ_AND_WRITE = 6;
     private static final long MILLISECONDS_BETWEEN = 50;
+    private static final int SLAVE_TURNS = 40;
 
     private final NamesrvController nameServer;
     private final BrokerController broker;
-    private final int nameServerPort;
+    private final String nameServerAddress;
 
-    private Server(NamesrvController nameServer, BrokerController broker, int nameServerPort) {
+    private Server(NamesrvController nameServer, BrokerController broker, String nameServerAddress) {
         this.nameServer = nameServer;
         this.broker = broker;
-        this.nameServerPort = nameServerPort;
+        this.nameServerAddress = nameServerAddress;
     }
 
     /**
@@ -39,31 +40,37 @@ final class Server implements AutoCloseable {
     /** The same on ports that are given, such as those of a server that runs no longer. */
     static Server start(Path store, Settings settings, Map<String, Integer> queueCounts, int nameServerPort,
         int brokerPort) throws Exception {
-        NamesrvController nameServer = Release.nameServer(nameServerPort);
-        nameServer.initialize();
-        Release.listenOnLoopback(nameServer);
-        nameServer.start();
-
         BrokerConfig brokerConfig = settings.brokerConfig();
-        brokerConfig.setNamesrvAddr(Loopback.HOST + ":" + nameServerPort);
+        NamesrvController nameServer = null;
+        if (brokerConfig.getNamesrvAddr() == null) {
+            nameServer = Release.nameServer(nameServerPort);
+            nameServer.initialize();
+            Release.listenOnLoopback(nameServer);
+            nameServer.start();
+            brokerConfig.setNamesrvAddr(Loopback.HOST + ":" + nameServerPort);
+        }
         MessageStoreConfig storeConfig = settings.storeConfig(store, Loopback.freePort());
         BrokerController broker = Release.broker(settings, brokerConfig, storeConfig, brokerPort);
         if (!broker.initialize()) {
-            nameServer.shutdown();
+            if (nameServer != null) {
+                nameServer.shutdown();
+            }
             throw new IOException("the broker does not start on " + store);
         }
         Release.listenOnLoopback(broker);
         queueCounts.forEach((topic, queues) -> ensureTopic(broker, topic, queues));
         broker.start();
         awaitRegistration(nameServer, broker);
-        return new Server(nameServer, broker, nameServerPort);
+        return new Server(nameServer, broker, brokerConfig.getNamesrvAddr());
     }
 
     /** A 5.x broker finds its name server too late to register at once, and would try again after ten seconds. */
     private static void awaitRegistration(NamesrvController nameServer, BrokerController broker)
         throws InterruptedException {
         String topic = TopicValidator.RMQ_SYS_SELF_TEST_TOPIC;
-        while (nameServer.getRouteInfoManager().pickupTopicRouteData(topic) == null) {
+        // Whoever starts a slave waits until the name server shows it.
+        for (int turn = 0; nameServer == null ? turn < SLAVE_TURNS
+            : nameServer.getRouteInfoManager().pickupTopicRouteData(topic) == null; turn++) {
             broker.registerBrokerAll(true, false, true);
             Thread.sleep(MILLISECONDS_BETWEEN);
         }
@@ -82,7 +89,7 @@ final class Server implements AutoCloseable {
     }
 
     String nameServerAddress() {
-        return Loopback.HOST + ":" + nameServerPort;
+        return nameServerAddress;
     }
 
     String brokerAddress() {
@@ -96,7 +103,11 @@ final class Server implements AutoCloseable {
     @Override
     public void close() throws InterruptedException {
         // Both wait for seconds until their threads have noticed, so let them wait at the same time.
-        Thread nameServerStop = new Thread(nameServer::shutdown);
+        Thread nameServerStop = new Thread(() -> {
+            if (nameServer != null) {
+                nameServer.shutdown();
+            }
+        });
         nameServerStop.start();
         broker.shutdown();
         nameServerStop.join();
