@@ -23,7 +23,6 @@ the message, hash of its topic, and a reserved number (`TimerLog`, `TimerMessage
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,7 +35,6 @@ from spark_mq.format.arrow_array import timestamps
 from spark_mq.format.system_topic import DEFAULT_DELAY_LEVELS, SCHEDULE_TOPIC, TIMER_TOPIC, delay_level_millis
 from spark_mq.io.location import Location
 from spark_mq.lifecycle.message_arrays import (
-    Case,
     Groups,
     by_number,
     first_cases,
@@ -48,8 +46,7 @@ from spark_mq.lifecycle.message_arrays import (
     positions_of,
     ranks,
 )
-from spark_mq.lifecycle.op_message import TIMER_PRECISION
-from spark_mq.lifecycle.retry_topic import read_config
+from spark_mq.lifecycle.outcomes import SLOT_IS_READ, TIMER_PRECISION, DeliveryProgress, delivery_cases
 from spark_mq.lifecycle.selected_messages import (
     POSITION_COLUMNS,
     LogSource,
@@ -59,13 +56,9 @@ from spark_mq.lifecycle.selected_messages import (
     sound_messages,
 )
 from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.config.config_file import DELAY_OFFSETS, load_config, parse_delay_offsets
-from spark_mq.store.config.store_paths import CONFIG
 from spark_mq.store.message_store import MessageStore
 from spark_mq.tables.lifecycle import DELAYED
 
-WAITING, DELIVERED, OVERDUE = "WAITING", "DELIVERED", "OVERDUE"
-CANCELLED, UNKNOWN = "CANCELLED", "UNKNOWN"
 DELAY_LEVEL, TIMER = "DELAY_LEVEL", "TIMER"
 
 RECORDS = Selection(
@@ -130,32 +123,6 @@ def _units(data: bytes) -> npt.NDArray[np.void]:
     return units[: units.size if is_unit.all() else int(np.argmin(is_unit))]
 
 
-@dataclass(frozen=True)
-class DeliveryProgress:
-    """What the files of `config/` and the timer log say about deliveries."""
-
-    delay_offsets: dict[int, int]
-    level_problem: str | None
-    read_time: int
-    enqueued: int
-    timer_problem: str | None
-    units: TimerUnits | None
-
-    @classmethod
-    def of(cls, source: LogSource) -> DeliveryProgress:
-        """The progress of the deliveries of a store."""
-        folder = source.location / CONFIG
-        offsets, level_problem = read_config(lambda: load_config(source.location, DELAY_OFFSETS, parse_delay_offsets))
-        if offsets is None and level_problem is None:
-            level_problem = f"there is no file {folder / DELAY_OFFSETS}"
-        file = folder / "timercheck"
-        data = file.read_bytes() if file.is_file else b""
-        timer_problem = f"{file} is missing or too short" if len(data) < 24 else None
-        read_time, _, enqueued = struct.unpack(">qqq", data[:24].ljust(24, b"\0"))
-        units = None if source.timer_location is None else timer_units(source.timer_location)
-        return cls(offsets or {}, level_problem, read_time, enqueued, timer_problem, units)
-
-
 def delayed_rows(store: MessageStore | LogSource, at: int | None = None, conf: BrokerConf | None = None) -> pa.Table:
     """The rows of table `delayed`, in the order of the log; messages are due or not at `at`, in milliseconds.
 
@@ -164,7 +131,8 @@ def delayed_rows(store: MessageStore | LogSource, at: int | None = None, conf: B
     """
     source = LogSource.of(store)
     moment = source.moment(at)
-    progress = DeliveryProgress.of(source)  # before the log, which is then at least as new
+    progress = DeliveryProgress.of(source.location)  # before the log, which is then at least as new
+    units = None if source.timer_location is None else timer_units(source.timer_location)
     (found,) = source.selections_of(RECORDS)
     sound, damaged = sound_messages(found)
     # Half messages and commits have the property REAL_TOPIC, too: only those count that have the key of one that waits.
@@ -177,7 +145,7 @@ def delayed_rows(store: MessageStore | LogSource, at: int | None = None, conf: B
     due = due_by_level(queue_id, stored, conf or source.conf)  # any number for messages of the timer
     due[levels[is_known]] = by_unit[is_known]
     log = ReadableLog.of(found, *damaged)
-    return delayed(records, due, log, progress, source.lost_end(found.newest_timestamp), moment)
+    return delayed(records, due, log, progress, units, source.lost_end(found.newest_timestamp), moment)
 
 
 def due_by_level(queue_id: Int64s, stored: Int64s, conf: BrokerConf) -> Int64s:
@@ -265,6 +233,7 @@ def delayed(
     level_due: Int64s,
     log: ReadableLog,
     progress: DeliveryProgress,
+    units: TimerUnits | None,
     end_problem: str | None,
     at: int,
 ) -> pa.Table:
@@ -273,9 +242,8 @@ def delayed(
     is_level = found.is_level[newest]
     due = np.where(is_level, level_due[newest], found.out_time[newest])
     first_delivery = groups.first(found.deliveries)
-    units = progress.units
     unit = np.full(newest.size, _NONE) if units is None else units.newest(found.offset[newest])
-    state, reason = _states(found, due, first_delivery, unit, log, progress, end_problem, at)
+    state, reason = _states(found, due, first_delivery, unit, log, progress, units is not None, end_problem, at)
     some = records.take(pa.array(newest))
     rolls = numbers(some["TIMER_ROLL_TIMES"], 9, 0, _NONE)
     has_unit = (unit >= 0) & ~is_level
@@ -311,34 +279,35 @@ def _states(
     unit: Int64s,
     log: ReadableLog,
     progress: DeliveryProgress,
+    has_units: bool,
     end_problem: str | None,
     at: int,
 ) -> tuple[pa.Array, pa.Array]:
     newest = found.newest
     is_level, queue_offset = found.is_level[newest], found.queue_offset[newest]
-    level_offset = by_number(found.queue_id[newest] + 1, progress.delay_offsets, 0)
+    level_offset = by_number(found.queue_id[newest] + 1, progress.delay_offsets, np.iinfo(np.int64).min)
     is_enqueued = ~is_level & (queue_offset < progress.enqueued)
     is_read = (due < progress.read_time) & is_enqueued
     is_due = np.where(is_level, due, due + TIMER_PRECISION) <= at
     damage = log.damage_reasons("the delivered message can have been in a damaged range", found.offset[newest])
-    cases: list[Case] = [
-        (first_delivery >= 0, DELIVERED, None),
-        (found.is_ambiguous[newest], UNKNOWN, "several delayed messages are the same, and some of them were rolled"),
-        (log.is_damaged_after(found.offset[newest]), UNKNOWN, damage),
-        (end_problem is not None, UNKNOWN, end_problem),
-        (is_level & (queue_offset < level_offset), UNKNOWN, _PASSED),
-        (found.cancel >= 0, CANCELLED, None),
-        (~is_level & (due == _NONE), UNKNOWN, "property TIMER_OUT_MS is not a time"),
-        (is_read, UNKNOWN, _READ),
-        (is_level & (progress.level_problem is not None), UNKNOWN, progress.level_problem),
-        (~is_level & (progress.timer_problem is not None), UNKNOWN, progress.timer_problem),
-        (is_enqueued & (unit < 0) & (progress.units is not None), UNKNOWN, _NO_UNIT),
-        (is_due, OVERDUE, None),
-        (True, WAITING, None),
-    ]
+    cases = delivery_cases(
+        is_delivered=first_delivery >= 0,
+        is_cancelled=found.cancel >= 0,
+        is_due=is_due,
+        ambiguous=(found.is_ambiguous[newest], "several delayed messages are the same, and some of them were rolled"),
+        damage=(log.is_damaged_after(found.offset[newest]), damage),
+        lost_end=(end_problem is not None, end_problem),
+        passed=(is_level & (queue_offset < level_offset), _PASSED),
+        no_time=(~is_level & (due == _NONE), "property TIMER_OUT_MS is not a time"),
+        read=(is_read, SLOT_IS_READ),
+        not_read=(
+            (is_level & (progress.level_problem is not None), progress.level_problem),
+            (~is_level & (progress.timer_problem is not None), progress.timer_problem),
+            (is_enqueued & (unit < 0) & has_units, _NO_UNIT),
+        ),
+    )
     return first_cases(cases)
 
 
 _PASSED = "the offset of its level in delayOffset.json is after it, but no delivered message of it is in the log"
-_READ = "the time in timercheck is after its slot, but no delivered message of it is in the log"
 _NO_UNIT = "timercheck says that it is in the timer log, but the timer log has no unit of it"

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from spark_mq.format.array_types import Flags, Int64s
 from spark_mq.format.arrow_array import array_of
+from spark_mq.lifecycle.outcomes import Case
 
 Column: TypeAlias = "pa.Array | pa.ChunkedArray"
 _MERGED_ROWS = 1 << 20
@@ -156,10 +157,6 @@ def by_number(numbers: Int64s, values: Mapping[int, int], absent: int) -> Int64s
     """For each number, the value of a mapping; `absent` for a number that the mapping lacks."""
     found = pc.index_in(pa.array(numbers), pa.array(list(values), pa.int64()))
     return integers(pa.array(list(values.values()), pa.int64()).take(found), absent)
-
-
-Case: TypeAlias = "tuple[Flags | bool, str, pa.Array | str | None]"
-"""A condition for each row, the state of the rows for which it is true, and the reason, which can differ by row."""
 
 
 def first_cases(cases: Sequence[Case]) -> tuple[pa.Array, pa.Array]:

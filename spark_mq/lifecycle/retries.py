@@ -14,7 +14,6 @@ from spark_mq.format.arrow_array import timestamps
 from spark_mq.format.system_topic import SCHEDULE_TOPIC
 from spark_mq.io.location import Location
 from spark_mq.lifecycle.message_arrays import (
-    Case,
     by_number,
     by_value,
     extremes,
@@ -27,6 +26,7 @@ from spark_mq.lifecycle.message_arrays import (
     ranks,
     taken,
 )
+from spark_mq.lifecycle.outcomes import Case
 from spark_mq.lifecycle.popped_messages import PoppedMessages, PopState, unread_pops
 from spark_mq.lifecycle.retry_copies import (
     message_chains,

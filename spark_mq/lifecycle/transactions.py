@@ -9,7 +9,7 @@ How a broker keeps a transaction (`TransactionalMessageServiceImpl`, `EndTransac
   check.
 - A commit stores a message of type COMMIT in the real topic. Its `prepared_transaction_offset` is the commit log offset
   of the copy that was committed.
-- After that, and also for a rollback, an op message names the queue offset of that copy (`op_message`). So a copy that
+- After that, and also for a rollback, an op message names the queue offset of that copy (`outcomes`). So a copy that
   an op message names, and no commit, was rolled back.
 - A half message that was checked too often, or is too old, is stored in TRANS_CHECK_MAX_TIME_TOPIC. That message names
   no offset; unique key, born time, born host, producer group and real topic together identify it. A copy that was made
@@ -22,7 +22,6 @@ certain state, however old it is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,9 +34,7 @@ from spark_mq.format.arrow_array import timestamps
 from spark_mq.format.broker_version import TRANSACTION_CHECK_IN_30_SECONDS, BrokerVersions
 from spark_mq.format.message_schema import CORRUPT_RECORD
 from spark_mq.format.system_topic import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
-from spark_mq.io.location import Location
 from spark_mq.lifecycle.message_arrays import (
-    Case,
     Groups,
     by_number,
     first_cases,
@@ -49,8 +46,14 @@ from spark_mq.lifecycle.message_arrays import (
     optional,
     positions_of,
 )
-from spark_mq.lifecycle.op_message import HALF_OFFSET, REMOVE_TAG, TRANSACTION_GROUP
-from spark_mq.lifecycle.retry_topic import read_config
+from spark_mq.lifecycle.outcomes import (
+    HALF_OFFSET,
+    REMOVE_TAG,
+    TRANSACTION_GROUP,
+    DecidedHalves,
+    State,
+    transaction_cases,
+)
 from spark_mq.lifecycle.selected_messages import (
     POSITION_COLUMNS,
     SOUND_COLUMNS,
@@ -61,14 +64,10 @@ from spark_mq.lifecycle.selected_messages import (
     sound_messages,
 )
 from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.config.config_file import CONSUMER_OFFSETS, load_consumer_offsets
-from spark_mq.store.config.store_paths import CONFIG
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.retention import reserved_time
 from spark_mq.tables.lifecycle import TRANSACTIONS
 
-PENDING, COMMITTED, ROLLED_BACK = "PENDING", "COMMITTED", "ROLLED_BACK"
-DISCARDED, UNKNOWN = "DISCARDED", "UNKNOWN"
 CHECK, DISCARD = "CHECK", "DISCARD"
 
 _NONE = -1
@@ -122,27 +121,6 @@ class TransactionSettings:
         )
 
 
-@dataclass(frozen=True)
-class DecidedHalves:
-    """Up to which queue offset the broker has decided about half messages, by queue id of the half topic.
-
-    `problem` is the reason if that is not known. A queue that is absent has no decided half message.
-    """
-
-    offsets: Mapping[int, int]
-    problem: str | None = None
-
-    @classmethod
-    def of(cls, store: Location) -> DecidedHalves:
-        """The offsets of CID_RMQ_SYS_TRANS in `config/consumerOffset.json` of a store."""
-        file = store / CONFIG / CONSUMER_OFFSETS
-        found, problem = read_config(lambda: load_consumer_offsets(store))
-        if found == [] and not file.is_file and not (store / CONFIG / f"{CONSUMER_OFFSETS}.bak").is_file:
-            problem = f"there is no file {file}"
-        mine = (one for one in found or () if (one.topic, one.consumer_group) == (HALF_TOPIC, TRANSACTION_GROUP))
-        return cls({one.queue_id: one.offset for one in mine}, problem)
-
-
 def transaction_rows(
     store: MessageStore | LogSource, at: int | None = None, conf: BrokerConf | None = None
 ) -> pa.Table:
@@ -170,10 +148,10 @@ def transactions(
     some = records.take(pa.array(first))
     born, stored = integers(some["born_timestamp_millis"]), integers(records["store_timestamp_millis"])
     # The store time of the message that ended each transaction; any number for one that has not ended.
-    is_committed, is_discarded = (flags(pc.equal(state, name)) for name in (COMMITTED, DISCARDED))
+    is_committed, is_discarded = (flags(pc.equal(state, name)) for name in (State.COMMITTED, State.DISCARDED))
     ended = np.select([is_committed, is_discarded], [stored[found.commit], stored[found.discard]], found.last_op_time)
-    is_pending = flags(pc.equal(state, PENDING))
-    has_ended = ~is_pending & flags(pc.not_equal(state, UNKNOWN))
+    is_pending = flags(pc.equal(state, State.PENDING))
+    has_ended = ~is_pending & flags(pc.not_equal(state, State.UNKNOWN))
     counted = np.where(found.has_half, newest, found.commit)
     checks = np.where(counted >= 0, found.checks[counted], _NONE)
     next_time, next_step = _next_step(found, settings, born, stored, checks)
@@ -335,19 +313,18 @@ def _states(found: TransactionRecords, decided: DecidedHalves, end_problem: str 
     offset_of_group = by_number(found.queue_id[newest], decided.offsets, _NONE)
     is_passed = found.queue_offset[newest] < offset_of_group
     undecided = f"how far the broker has decided: {decided.problem}"
-    cases: list[Case] = [
-        (found.commit >= 0, COMMITTED, None),
-        ((found.discard >= 0) & ~is_rolled_back, DISCARDED, None),
-        (is_damaged, UNKNOWN, damage),
-        (lacks_copies, UNKNOWN, _LACKS_COPIES.format(start=log.log.start)),
-        (is_rolled_back, ROLLED_BACK, None),
-        (is_passed & found.is_ambiguous[newest], UNKNOWN, _AMBIGUOUS),
-        (is_passed, UNKNOWN, _PASSED),
-        (end_problem is not None, UNKNOWN, end_problem),
-        (decided.problem is not None, UNKNOWN, undecided),
-        (found.last_op >= 0, PENDING, _ASKS_AGAIN),
-        (True, PENDING, None),
-    ]
+    cases = transaction_cases(
+        is_committed=found.commit >= 0,
+        is_discarded=(found.discard >= 0) & ~is_rolled_back,
+        is_rolled_back=is_rolled_back,
+        damage=(is_damaged, damage),
+        lacks_copies=(lacks_copies, _LACKS_COPIES.format(start=log.log.start)),
+        ambiguous=(is_passed & found.is_ambiguous[newest], _AMBIGUOUS),
+        passed=(is_passed, _PASSED),
+        lost_end=(end_problem is not None, end_problem),
+        not_read=(decided.problem is not None, undecided),
+        asks_again=found.last_op >= 0,
+    )
     return first_cases(cases)
 
 
@@ -363,7 +340,6 @@ _AMBIGUOUS = (
     "several half messages have this unique key and were made at the same time, so it is not certain which messages "
     "belong to this one"
 )
-_ASKS_AGAIN = "an older copy was rolled back, but the broker asks about the newest copy"
 
 
 def _next_step(

@@ -243,8 +243,8 @@ class _Question:
         self.unknown: list[str] = []
 
     def answer(self, tags: str | None, expression: str | None) -> WhyNotConsumed:
-        if self.offsets.problem is not None:
-            self.unknown.append(self.offsets.problem.replace("which consumer groups are past it", "its offset"))
+        if self.offsets.unread is not None:
+            self.unknown.append(f"its offset: {self.offsets.unread}")
         if self.group not in self.groups.names:
             hint = similar(self.group, self.groups.names)
             self.unknown.append(f"no file in config/ names a group {self.group}{hint}")

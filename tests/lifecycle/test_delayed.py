@@ -19,11 +19,12 @@ from spark_mq.io.location import Location
 from spark_mq.lifecycle.delayed import (
     RECORDS,
     DelayedRecords,
-    DeliveryProgress,
+    TimerUnits,
     delayed,
     delayed_rows,
     timer_units,
 )
+from spark_mq.lifecycle.outcomes import DeliveryProgress
 from spark_mq.lifecycle.selected_messages import LogSource, ReadableLog
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.log.segment_files import CorruptRange
@@ -163,24 +164,29 @@ def test_a_store_without_some_parts_never_gives_a_wrong_state(
     assert seen == {"WAITING", "DELIVERED", "UNKNOWN"}
 
 
-def parts_of(path: Path) -> tuple[pa.Table, ReadableLog, DeliveryProgress]:
+def parts_of(path: Path) -> tuple[pa.Table, ReadableLog, DeliveryProgress, TimerUnits]:
     with MessageStore(str(path)) as store:
         (found,) = LogSource(store).selections_of(RECORDS)
-        return found.messages, ReadableLog.of(found), DeliveryProgress.of(LogSource(store))
+        return found.messages, ReadableLog.of(found), DeliveryProgress.of(store.location), timer_units(store.location)
 
 
 def changed_states(
-    records: pa.Table, log: ReadableLog, progress: DeliveryProgress, at: int, lost_end: str | None = None
+    records: pa.Table,
+    log: ReadableLog,
+    progress: DeliveryProgress,
+    units: TimerUnits,
+    at: int,
+    lost_end: str | None = None,
 ) -> list[Row]:
     found = DelayedRecords(records)
     due = found.stored + 2 * HOUR
-    rows: list[Row] = delayed(found, due, log, progress, lost_end, at).to_pylist()
+    rows: list[Row] = delayed(found, due, log, progress, units, lost_end, at).to_pylist()
     return rows
 
 
 def test_what_makes_a_state_unknown(unpacked: Unpack) -> None:
     packed = next(store for store in WORKLOADS if store.name == "workload-533")
-    records, log, progress = parts_of(unpacked(packed))
+    records, log, progress, units = parts_of(unpacked(packed))
     at = stopped(packed)
 
     def kinds(rows: list[Row], reason: str) -> set[tuple[str, str]]:
@@ -192,20 +198,20 @@ def test_what_makes_a_state_unknown(unpacked: Unpack) -> None:
     undelivered = records.filter(waits)
     levels, timers = pc.equal(undelivered["topic"], SCHEDULE), pc.equal(undelivered["topic"], TIMER)
     both = {("DELAY_LEVEL", "WAITING"), ("DELAY_LEVEL", "UNKNOWN")}
-    assert kinds(changed_states(undelivered.filter(levels), log, progress, at), "delayOffset.json") == both
+    assert kinds(changed_states(undelivered.filter(levels), log, progress, units, at), "delayOffset.json") == both
     both = {("TIMER", "WAITING"), ("TIMER", "UNKNOWN")}
-    assert kinds(changed_states(undelivered.filter(timers), log, progress, at), "timercheck is after") == both
+    assert kinds(changed_states(undelivered.filter(timers), log, progress, units, at), "timercheck is after") == both
     damaged = ReadableLog(log.log, [CorruptRange("0", log.log.stop - 10, 10, "ZEROS", "zeros")])
     unknown = {("DELAY_LEVEL", "UNKNOWN"), ("DELAY_LEVEL", "DELIVERED"), ("TIMER", "UNKNOWN"), ("TIMER", "DELIVERED")}
-    assert kinds(changed_states(records, damaged, progress, at), "damaged range") == unknown
-    assert kinds(changed_states(records, log, progress, at, "the end is lost"), "the end is lost") == unknown
+    assert kinds(changed_states(records, damaged, progress, units, at), "damaged range") == unknown
+    assert kinds(changed_states(records, log, progress, units, at, "the end is lost"), "the end is lost") == unknown
 
 
 def test_cancelled_rolled_and_delivered_twice(unpacked: Unpack) -> None:
     """Records as `RecallMessageProcessor`, a roll, and a killed broker write them."""
     packed = next(store for store in WORKLOADS if store.name == "workload-533")
-    records, log, progress = parts_of(unpacked(packed))
-    rows = changed_states(records, log, progress, stopped(packed))
+    records, log, progress, units = parts_of(unpacked(packed))
+    rows = changed_states(records, log, progress, units, stopped(packed))
     cancelled, rolled = [row for row in rows if row["state"] == "WAITING" and row["delayed_by"] == "TIMER"][:2]
     twice = next(row for row in rows if row["state"] == "DELIVERED")
     stop = log.log.stop
@@ -223,7 +229,9 @@ def test_cancelled_rolled_and_delivered_twice(unpacked: Unpack) -> None:
         copy_of(rolled["waiting_offsets"][0], 1, TIMER_ROLL_TIMES="1", queue_offset=1_000),
         copy_of(twice["delivered_offsets"][0], 2),
     ]
-    again = {row["unique_key"]: row for row in changed_states(pa.concat_tables([records, *more]), log, progress, 0)}
+    again = {
+        row["unique_key"]: row for row in changed_states(pa.concat_tables([records, *more]), log, progress, units, 0)
+    }
     row = again[cancelled["unique_key"]]
     assert (row["state"], row["cancel_offset"]) == ("CANCELLED", stop)
     row = again[rolled["unique_key"]]
@@ -233,7 +241,8 @@ def test_cancelled_rolled_and_delivered_twice(unpacked: Unpack) -> None:
     assert (row["state"], row["delivered_offsets"]) == ("DELIVERED", [*twice["delivered_offsets"], stop + 2])
     other_time = copy_of(cancelled["waiting_offsets"][0], 0, TIMER_DEL_UNIQKEY=key, TIMER_OUT_MS="5000", body_crc=1)
     again = {
-        row["unique_key"]: row for row in changed_states(pa.concat_tables([records, other_time]), log, progress, 0)
+        row["unique_key"]: row
+        for row in changed_states(pa.concat_tables([records, other_time]), log, progress, units, 0)
     }
     assert again[cancelled["unique_key"]]["state"] == "WAITING"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
+import struct
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -20,9 +21,9 @@ from spark_mq.lifecycle.delayed import delayed_rows
 from spark_mq.lifecycle.life.life import Lives, MessageLife, life
 from spark_mq.lifecycle.life.life_store import LifeStore
 from spark_mq.lifecycle.life.message_consumers import ConsumerState
-from spark_mq.lifecycle.life.outcome import LifeState
 from spark_mq.lifecycle.life.pairing import copies_of
 from spark_mq.lifecycle.life.situation import SituationRules, situation
+from spark_mq.lifecycle.outcomes import State
 from spark_mq.lifecycle.transactions import transaction_rows
 from spark_mq.testing import LogWriter
 from tests.support.stores import OWN_STORES, Fact, RealStore, stores_in
@@ -111,20 +112,20 @@ def test_the_events_are_all_copies_in_the_order_of_time(workload: RealStore, ope
 
 def test_transactions_end_as_their_producer_wrote(workload: RealStore, opened: MessageStore) -> None:
     states = {
-        ("COMMIT_MESSAGE", "UNKNOW"): LifeState.COMMITTED,
-        ("ROLLBACK_MESSAGE", "UNKNOW"): LifeState.ROLLED_BACK,
-        ("UNKNOW", "COMMIT_MESSAGE"): LifeState.COMMITTED,
-        ("UNKNOW", "ROLLBACK_MESSAGE"): LifeState.ROLLED_BACK,
+        ("COMMIT_MESSAGE", "UNKNOW"): State.COMMITTED,
+        ("ROLLBACK_MESSAGE", "UNKNOW"): State.ROLLED_BACK,
+        ("UNKNOW", "COMMIT_MESSAGE"): State.COMMITTED,
+        ("UNKNOW", "ROLLBACK_MESSAGE"): State.ROLLED_BACK,
     }
     seen = set()
     for key, facts in of_topic(workload, HALF).items():
         told = only(life(opened, key))
         fate = facts[0]["properties"]["fate"], facts[0]["properties"]["fateWhenAsked"]
-        given_up = LifeState.DISCARDED if DISCARDED in topics(facts) else LifeState.PENDING
+        given_up = State.DISCARDED if DISCARDED in topics(facts) else State.PENDING
         assert told.state == states.get(fate, given_up), key
         halves = [fact for fact in facts if fact["topic"] == HALF]
         assert kinds(told).count("CHECKED") == len(halves) - 1
-        is_decided = told.state in (LifeState.COMMITTED, LifeState.ROLLED_BACK)
+        is_decided = told.state in (State.COMMITTED, State.ROLLED_BACK)
         assert kinds(told).count("DECIDED") == int(is_decided)
         for event in told.events:
             if event.kind.value == "COMMITTED":
@@ -145,10 +146,10 @@ def test_delays_wait_until_they_are_due(workload: RealStore, opened: MessageStor
         before, after = (only(life(opened, key, at=stored + delay + step)) for step in (-1, 0))
         assert before.events[0].due_timestamp == stored + delay
         if level == 18:
-            assert (before.state, after.state) == (LifeState.WAITING, LifeState.OVERDUE)
+            assert (before.state, after.state) == (State.WAITING, State.OVERDUE)
             assert len(before.events) == 1
         else:
-            assert before.state == after.state == LifeState.DELIVERED
+            assert before.state == after.state == State.DELIVERED
             assert (kinds(before), before.events[1].parent) == (["DELAYED", "DELIVERED"], 0)
             assert before.events[1].topic == "DelayDemo"
 
@@ -161,9 +162,9 @@ def test_timers_are_delivered_or_wait(unpacked: Unpack) -> None:
             due = int(facts[0]["properties"]["TIMER_OUT_MS"])
             before, after = (only(life(store, key, at=due + step)) for step in (999, 1000))
             if facts[0]["properties"]["TIMER_DELAY_MS"] == str(HOUR):
-                assert (before.state, after.state) == (LifeState.WAITING, LifeState.OVERDUE)
+                assert (before.state, after.state) == (State.WAITING, State.OVERDUE)
             else:
-                assert before.state == after.state == LifeState.DELIVERED
+                assert before.state == after.state == State.DELIVERED
                 assert (kinds(after), after.events[1].parent) == (["DELAYED", "DELIVERED"], 0)
             assert (after.topic, after.queue_id) == ("TimerDemo", int(facts[0]["properties"]["REAL_QID"]))
 
@@ -173,7 +174,7 @@ def test_retries_end_with_a_dead_letter(workload: RealStore, opened: MessageStor
     assert len(dead) == 5  # each with two retries, as the consumer of the workload had it
     for key, facts in dead.items():
         told = only(life(opened, key))
-        assert (told.state, told.topic) == (LifeState.STORED, "RetryDemo")
+        assert (told.state, told.topic) == (State.STORED, "RetryDemo")
         assert kinds(told) == ["SENT", "RETRIED", "DELIVERED", "RETRIED", "DELIVERED", "DEAD"]
         assert [event.attempt for event in told.events] == [None, 1, 1, 2, 2, 3]
         assert [event.parent for event in told.events] == [None, 0, 1, 0, 3, 0]
@@ -273,8 +274,8 @@ def test_what_is_lost_makes_a_state_unknown_and_never_wrong(loss: str, unpacked:
         for told in lives:
             before = wanted[key][0]
             is_same += told.state == before.state
-            assert told.state in (before.state, LifeState.UNKNOWN), (key, told)
-            if told.state == LifeState.UNKNOWN:
+            assert told.state in (before.state, State.UNKNOWN), (key, told)
+            if told.state == State.UNKNOWN:
                 assert told.reason
             kept = {event.commit_log_offset for event in told.events}
             assert kept <= {event.commit_log_offset for event in before.events}
@@ -296,7 +297,7 @@ def test_damage_in_a_commit_makes_its_transaction_unknown(unpacked: Unpack, tmp_
         segment.write_bytes(data)
         with MessageStore(str(copy)) as store:
             told = only(life(store, key))
-        assert told.state == LifeState.UNKNOWN
+        assert told.state == State.UNKNOWN
         assert "a commit can be missing" in (told.reason or "")
         assert told.unknown
 
@@ -312,13 +313,13 @@ def test_a_broker_that_is_past_an_undecided_message_makes_it_unknown(
     assert text.count(old) == 1
     (copy / "config" / file).write_text(text.replace(old, new))
     topic = HALF if file == "consumerOffset.json" else SCHEDULE
-    state, at = (LifeState.PENDING, None) if topic == HALF else (LifeState.WAITING, 0)
+    state, at = (State.PENDING, None) if topic == HALF else (State.WAITING, 0)
     with MessageStore(str(unpacked(WORKLOADS[0]))) as before, MessageStore(str(copy)) as after:
         undecided = [key for key in of_topic(WORKLOADS[0], topic) if only(life(before, key, at=at)).state == state]
         assert len(undecided) == (3 if topic == HALF else 4)
         for key in undecided:
             told = only(life(after, key, at=at))
-            assert told.state == LifeState.UNKNOWN
+            assert told.state == State.UNKNOWN
             assert "the broker is" in (told.reason or "")
 
 
@@ -347,7 +348,7 @@ def test_a_check_point_of_popped_messages_is_a_timer_that_was_delivered(tmp_path
     writer.write(tmp_path)
     with MessageStore(str(tmp_path)) as store:
         told = only(life(store, key.decode()))
-    assert (kinds(told), told.state) == (["DELAYED", "DELIVERED"], LifeState.DELIVERED)
+    assert (kinds(told), told.state) == (["DELAYED", "DELIVERED"], State.DELIVERED)
 
 
 def test_a_message_whose_beginning_expired_says_so(unpacked: Unpack) -> None:
@@ -400,9 +401,9 @@ def test_several_stores_give_one_story(unpacked: Unpack, tmp_path: Path) -> None
         ("a", "SENT", None),
         ("b", "RETRIED", 0),
     ]
-    assert told.state == LifeState.STORED
+    assert told.state == State.STORED
     assert [event.kind.value for event in alone.events] == ["RETRIED"]
-    assert alone.state == LifeState.UNKNOWN
+    assert alone.state == State.UNKNOWN
     assert "delivered first" in " ".join(alone.unknown)
 
 
@@ -445,13 +446,13 @@ def test_a_timer_that_was_cancelled_or_rolled(tmp_path: Path) -> None:
     producer = {**timer, b"UNIQ_KEY": b"U9", b"TIMER_DEL_UNIQKEY": b"orders+U1"}
     other_time = {**recall, b"TIMER_OUT_MS": b"91000"}
     rolled = {**timer, b"TIMER_ROLL_TIMES": b"1"}
-    cases: dict[str, tuple[list[dict[bytes, bytes]], LifeState, list[str]]] = {
-        "recall": ([timer, recall], LifeState.CANCELLED, ["DELAYED", "CANCELLED"]),
-        "producer": ([timer, producer], LifeState.CANCELLED, ["DELAYED", "CANCELLED"]),
-        "other time": ([timer, other_time], LifeState.OVERDUE, ["DELAYED", "OTHER"]),
-        "rolled": ([timer, rolled], LifeState.OVERDUE, ["DELAYED", "ROLLED"]),
-        "rolled, cancelled": ([timer, rolled, producer], LifeState.CANCELLED, ["DELAYED", "ROLLED", "CANCELLED"]),
-        "before it": ([recall, timer], LifeState.OVERDUE, ["OTHER", "DELAYED"]),
+    cases: dict[str, tuple[list[dict[bytes, bytes]], State, list[str]]] = {
+        "recall": ([timer, recall], State.CANCELLED, ["DELAYED", "CANCELLED"]),
+        "producer": ([timer, producer], State.CANCELLED, ["DELAYED", "CANCELLED"]),
+        "other time": ([timer, other_time], State.OVERDUE, ["DELAYED", "OTHER"]),
+        "rolled": ([timer, rolled], State.OVERDUE, ["DELAYED", "ROLLED"]),
+        "rolled, cancelled": ([timer, rolled, producer], State.CANCELLED, ["DELAYED", "ROLLED", "CANCELLED"]),
+        "before it": ([recall, timer], State.CANCELLED, ["OTHER", "DELAYED"]),
     }
     for name, (records, state, events) in cases.items():
         writer = LogWriter(8192)
@@ -460,9 +461,15 @@ def test_a_timer_that_was_cancelled_or_rolled(tmp_path: Path) -> None:
             assert at == writer.offsets[number]
         writer.write(tmp_path / name)
         (tmp_path / name / "checkpoint").write_bytes(bytes(4096))
-        with MessageStore(str(tmp_path / name)) as store:
-            told = only(life(store, "U1", at=2 * LEAST_PLAUSIBLE_MILLIS))
-        assert (told.state, kinds(told)) == (state, events), name
+        (tmp_path / name / "config").mkdir()
+        for slots, found in ((0, state), (1 << 50, state if state == State.CANCELLED else State.UNKNOWN)):
+            timercheck = struct.pack(">qqq", slots, 0, slots)
+            (tmp_path / name / "config" / "timercheck").write_bytes(timercheck)
+            with MessageStore(str(tmp_path / name)) as store:
+                told = only(life(store, "U1", at=2 * LEAST_PLAUSIBLE_MILLIS))
+                rows = delayed_rows(store, 2 * LEAST_PLAUSIBLE_MILLIS).to_pylist()
+            assert (told.state, kinds(told)) == (found, events), name
+            assert [row["state"] for row in rows if row["unique_key"] == "U1"] == [found]
 
 
 def test_a_delayed_message_with_a_negative_queue_offset_waits(tmp_path: Path) -> None:
@@ -471,10 +478,32 @@ def test_a_delayed_message_with_a_negative_queue_offset_waits(tmp_path: Path) ->
     properties = encode_properties({b"UNIQ_KEY": b"U1", b"REAL_TOPIC": b"orders", b"REAL_QID": b"0"})
     writer.append(1000, b"x", SCHEDULE.encode(), 3, -5, properties)
     writer.write(tmp_path)
+    (tmp_path / "checkpoint").write_bytes(bytes(4096))
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "delayOffset.json").write_text('{"offsetTable": {1: 7}}')
     with MessageStore(str(tmp_path)) as store:
-        assert only(life(store, "U1", at=0)).state == LifeState.WAITING
+        assert only(life(store, "U1", at=0)).state == State.WAITING
+        assert delayed_rows(store, 0)["state"].to_pylist() == ["WAITING"]
+
+
+def test_a_half_message_without_its_older_copies_is_unknown(tmp_path: Path) -> None:
+    """One of them can have been committed, before the log begins; an op message does not say what it decided."""
+    properties = {b"UNIQ_KEY": b"U1", b"REAL_TOPIC": b"orders", b"REAL_QID": b"0", b"TRANSACTION_CHECK_TIMES": b"2"}
+    for name, ops, checks in (("op", [b"0,"], b"2"), ("no op", [], b"2"), ("first", [], b"")):
+        writer = LogWriter(4096)
+        half = {key: value for key, value in {**properties, b"TRANSACTION_CHECK_TIMES": checks}.items() if value}
+        writer.append(1000, b"x", HALF.encode(), 0, 0, encode_properties(half))
+        for body in ops:
+            writer.append(1000, body, b"RMQ_SYS_TRANS_OP_HALF_TOPIC", 0, 0, encode_properties({b"TAGS": b"d"}))
+        writer.write(tmp_path / name)
+        (tmp_path / name / "checkpoint").write_bytes(bytes(4096))
+        (tmp_path / name / "config").mkdir()
+        (tmp_path / name / "config" / "consumerOffset.json").write_text('{"offsetTable": {}}')
+        with MessageStore(str(tmp_path / name)) as store:
+            told = only(life(store, "U1"))
+            assert transaction_rows(store)["state"].to_pylist() == [told.state.value]
+        assert told.state == (State.UNKNOWN if checks else State.PENDING), name
+        assert "older copies" in (told.reason or "") or not checks
 
 
 def test_hostile_records_are_told_without_an_error(tmp_path: Path) -> None:

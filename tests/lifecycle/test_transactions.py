@@ -15,12 +15,11 @@ import pytest
 
 from spark_mq import MessageStore
 from spark_mq.lifecycle.life.life import life
-from spark_mq.lifecycle.op_message import half_queue_offsets
+from spark_mq.lifecycle.outcomes import DecidedHalves, half_queue_offsets
 from spark_mq.lifecycle.selected_messages import LogSource, ReadableLog
 from spark_mq.lifecycle.transactions import (
     OPS,
     RECORDS,
-    DecidedHalves,
     TransactionRecords,
     TransactionSettings,
     transaction_rows,

@@ -29,9 +29,10 @@ from spark_mq.lifecycle.life.event import (
 )
 from spark_mq.lifecycle.life.life_store import FoundMessages, LifeStore, MessageExpiry, life_store
 from spark_mq.lifecycle.life.message_consumers import ConsumerState, MessageConsumer, find_pops, pop_text
-from spark_mq.lifecycle.life.outcome import LifeState, Outcome, Outcomes, Source
+from spark_mq.lifecycle.life.outcome import Outcome, Outcomes, Source
 from spark_mq.lifecycle.life.pairing import RETRIES, Copy, copies_of, join_retries
 from spark_mq.lifecycle.life.situation import KEYS, ORIGIN_MESSAGE_ID, TAGS, UNIQUE_KEY, Kind
+from spark_mq.lifecycle.outcomes import State
 from spark_mq.lifecycle.popped_messages import PoppedMessages
 from spark_mq.lifecycle.retry_topic import RETRY_PREFIX
 from spark_mq.store.config.broker_conf import BrokerConf
@@ -59,7 +60,7 @@ class MessageLife:
     queue_id: int | None
     keys: tuple[str, ...]
     tags: str | None
-    state: LifeState
+    state: State
     reason: str | None
     events: tuple[Event, ...]
     consumers: tuple[MessageConsumer, ...]
@@ -110,7 +111,7 @@ def message_life(found: Sequence[FoundMessage], record: Record | None = None) ->
     )
 
 
-_NO_MESSAGE = Outcome(LifeState.UNKNOWN, "the log does not have the message itself")
+_NO_MESSAGE = Outcome(State.UNKNOWN, "the log does not have the message itself")
 
 
 class _LifeInStore:
@@ -244,11 +245,11 @@ class _LifeInStore:
         """What the broker does next, as texts for a person."""
         for copy, outcome in self.waiting:
             due = copy.situation.due
-            if outcome.state is LifeState.WAITING and due is not None:
+            if outcome.state is State.WAITING and due is not None:
                 yield f"{copy.name} is delivered at {time_text(due)}"
-            elif outcome.state is LifeState.OVERDUE:
+            elif outcome.state is State.OVERDUE:
                 yield f"{copy.name} is delivered as soon as its broker runs"
-            elif outcome.state is LifeState.PENDING:
+            elif outcome.state is State.PENDING:
                 group = copy.properties.get("PGROUP")
                 yield f"the broker asks producer group {group} about the transaction, or gives it up"
 

@@ -119,11 +119,15 @@ class ConsumerOffsets:
     def __init__(self, store: Location, name: str) -> None:
         """The offsets of a store, which has a folder `config`; `name` is its name in the results."""
         self._name = name
-        offsets, problem = read_config(lambda: consumer_offsets(store))
-        if problem is None and offsets is None:
-            problem = f"there is no config/{CONSUMER_OFFSETS}"
+        offsets, self.unread = read_config(lambda: consumer_offsets(store))
+        if self.unread is None and offsets is None:
+            self.unread = f"there is no config/{CONSUMER_OFFSETS}"
         self._offsets = offsets or {}
-        self.problem = None if problem is None else f"which consumer groups are past it: {problem}"
+
+    @property
+    def problem(self) -> str | None:
+        """What is not known because the file cannot be read; None if it can."""
+        return None if self.unread is None else f"which consumer groups are past it: {self.unread}"
 
     def of(self, topic: str, queue_id: int, queue_offset: int) -> list[MessageConsumer]:
         """The groups that consume a topic, by name, with their states for the message at an offset of a queue."""

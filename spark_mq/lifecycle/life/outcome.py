@@ -1,12 +1,8 @@
-"""What became of a message in one store: whether its transaction was committed, and whether its delay is over.
-
-A state is only said if messages that would change it cannot be missing; else it is UNKNOWN, with the reason.
-"""
+"""What became of a message in one store: the facts for the rules of `outcomes`, by look-ups."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from enum import StrEnum
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import islice
 from typing import NamedTuple
@@ -19,39 +15,40 @@ from spark_mq.lifecycle.life.life_store import Cut, LifeStore
 from spark_mq.lifecycle.life.message_consumers import ConsumerOffsets
 from spark_mq.lifecycle.life.pairing import Copy, cancels, next_half, place_text
 from spark_mq.lifecycle.life.situation import Kind, Situations
-from spark_mq.lifecycle.op_message import REMOVE_TAG, TIMER_PRECISION, TRANSACTION_GROUP, half_queue_offsets
-from spark_mq.lifecycle.retry_topic import read_config
+from spark_mq.lifecycle.outcomes import (
+    NO_DOUBT,
+    REMOVE_TAG,
+    SLOT_IS_READ,
+    TIMER_PRECISION,
+    TRANSACTION_GROUP,
+    Case,
+    DeliveryProgress,
+    State,
+    delivery_cases,
+    half_queue_offsets,
+    transaction_cases,
+)
 from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.config.config_file import DELAY_OFFSETS, load_config, parse_delay_offsets
+from spark_mq.store.config.config_file import DELAY_OFFSETS
 
 _OPS_AFTER_COMMIT = 1_000
 """Op messages after a commit among which its own is searched for: it follows soon (`transactionOpBatchInterval`)."""
 
 
-class LifeState(StrEnum):
-    """What became of a message."""
-
-    STORED = "STORED"  # it was sent, and consumers could get it at once
-    PENDING = "PENDING"  # it is a half message whose transaction is not decided
-    COMMITTED = "COMMITTED"  # its transaction was committed
-    ROLLED_BACK = "ROLLED_BACK"  # its transaction was rolled back
-    DISCARDED = "DISCARDED"  # the broker gave up asking about its transaction
-    WAITING = "WAITING"  # it is delayed, and not due yet
-    OVERDUE = "OVERDUE"  # it is due, and was not delivered: the broker has stopped, or is late
-    DELIVERED = "DELIVERED"  # it was delayed, and then delivered
-    CANCELLED = "CANCELLED"  # it was a timer that was cancelled
-    UNKNOWN = "UNKNOWN"  # the store does not show it
-
-
 class Outcome(NamedTuple):
     """A state, and for UNKNOWN the reason."""
 
-    state: LifeState
+    state: State
     reason: str | None = None
 
 
+def _first(cases: Sequence[Case]) -> Outcome:
+    """The outcome of one message by a rule."""
+    return next(Outcome(State(state), reason) for is_true, state, reason in cases if is_true)
+
+
 def _unknown(reason: str) -> Outcome:
-    return Outcome(LifeState.UNKNOWN, reason)
+    return Outcome(State.UNKNOWN, reason)
 
 
 class Source:
@@ -76,9 +73,9 @@ class Source:
         return self.store.missing()
 
     @cached_property
-    def delay_offsets(self) -> Mapping[int, int]:
-        """The queue offset of the next delayed message of each level; empty if the file cannot be read."""
-        return read_config(lambda: load_config(self.store.location, DELAY_OFFSETS, parse_delay_offsets))[0] or {}
+    def deliveries(self) -> DeliveryProgress:
+        """How far the broker has delivered delayed messages."""
+        return DeliveryProgress.of(self.store.location)
 
 
 class Outcomes:
@@ -95,11 +92,11 @@ class Outcomes:
         if copy.kind in (Kind.DELAYED, Kind.TIMER):
             return self.delivery(copy)
         if copy.kind is Kind.DISCARDED:
-            return Outcome(LifeState.DISCARDED)
+            return Outcome(State.DISCARDED)
         if copy.kind is Kind.COMMIT:
-            return Outcome(LifeState.COMMITTED)
+            return Outcome(State.COMMITTED)
         if copy.kind is Kind.NORMAL:
-            return Outcome(LifeState.DELIVERED if copy.situation.text else LifeState.STORED)
+            return Outcome(State.DELIVERED if copy.situation.text else State.STORED)
         return _unknown(f"the log has only a record of another kind: {copy.situation.text}")
 
     def _transaction(self, first: Copy) -> Outcome:
@@ -111,25 +108,32 @@ class Outcomes:
         op, cut = self._op_message(halves, commits, is_any_copy=bool(commits or discarded))
         if op is not None:
             self._steps.append(op)
-        if discarded and not commits and op is None:
-            return Outcome(LifeState.DISCARDED)
         if commits:
             later = [self.delivery(one) for one in commits if one.kind in (Kind.DELAYED, Kind.TIMER)]
-            return later[0] if later else Outcome(LifeState.COMMITTED)
-        if (missing := self._missing()) is not None:
-            return _unknown(f"a commit can be missing: {missing}")
-        if op is not None:
-            return Outcome(LifeState.ROLLED_BACK)
-        if cut is not None:
-            return _unknown(f"an op message can be missing: {cut}")
-        last = halves[-1].record
-        checked_to = self._source.consumers.offset(TRANSACTION_GROUP, HALF_TOPIC, last.queue_id)
-        if checked_to is not None and last.queue_offset < checked_to:
-            return _unknown(
-                f"the broker is done with it (offset {checked_to} of {TRANSACTION_GROUP} in "
-                f"{HALF_TOPIC}/{last.queue_id}), but neither an op message nor another copy of it is in the log"
+            return later[0] if later else Outcome(State.COMMITTED)
+        is_discarded = bool(discarded) and op is None
+        missing = None if is_discarded else self._missing()
+        last, consumers = halves[-1].record, self._source.consumers
+        damage = None if op is not None or cut is None else f"an op message can be missing: {cut}"
+        damage = damage if missing is None else f"a commit can be missing: {missing}"
+        decided = consumers.offset(TRANSACTION_GROUP, HALF_TOPIC, last.queue_id)
+        passed = (
+            f"the broker is done with it (offset {decided} of {TRANSACTION_GROUP} in {HALF_TOPIC}/{last.queue_id}), "
+            "but neither an op message nor another copy of it is in the log"
+        )
+        older = "older copies of the half message are not in the log: one of them can have been committed"
+        return _first(
+            transaction_cases(
+                is_committed=False,
+                is_discarded=is_discarded,
+                is_rolled_back=op is not None,
+                damage=(damage is not None, damage),
+                lacks_copies=(bool(first.situation.check) or first.prepared_queue_offset is not None, older),
+                passed=(decided is not None and last.queue_offset < decided, passed),
+                lost_end=NO_DOUBT,
+                not_read=(consumers.unread is not None, f"how far the broker has decided: {consumers.unread}"),
             )
-        return Outcome(LifeState.PENDING)
+        )
 
     def _op_message(
         self, halves: Sequence[Copy], commits: Sequence[Copy], *, is_any_copy: bool
@@ -162,29 +166,38 @@ class Outcomes:
         while rolled := copy.followed_by(EventKind.ROLLED):
             copy = rolled[0]
         if copy.followed_by(EventKind.DELIVERED):
-            return Outcome(LifeState.DELIVERED)
-        if copy.followed_by(EventKind.CANCELLED):
-            return Outcome(LifeState.CANCELLED)
-        note, cut = self._cancelling(copy) if copy.kind is Kind.TIMER else (None, None)
-        if note is not None:
-            self._steps.append(note)
-            return Outcome(LifeState.CANCELLED)
-        due, at = copy.situation.due, self._source.at
-        if due is None:
-            return _unknown("the record does not say when it is due")
-        if cut is not None:
-            return _unknown(f"a note that cancels the timer can be missing: {cut}")
-        if due <= at and (missing := self._missing()) is not None:
-            return _unknown(f"it was due at {time_text(due)}; its delivery can be missing: {missing}")
-        level = copy.situation.level or 0
-        level_offset = self._source.delay_offsets.get(level, copy.record.queue_offset)
-        if copy.record.queue_offset < level_offset and copy.kind is Kind.DELAYED:
-            return _unknown(
-                f"the broker is past it (offset {level_offset} of level {level} in config/{DELAY_OFFSETS}), but the "
-                "delivered message is not in the log"
+            return Outcome(State.DELIVERED)
+        is_timer, is_cancelled, cut = copy.kind is Kind.TIMER, copy.is_cancelled, None
+        if is_timer and not is_cancelled:
+            note, cut = self._cancelling(copy)
+            is_cancelled = note is not None
+            self._steps += [note] if note is not None else []
+        due, at, record, deliveries = copy.situation.due, self._source.at, copy.record, self._source.deliveries
+        missing, level = self._missing(), copy.situation.level or 0
+        delivery = "" if due is None or due > at else f"it was due at {time_text(due)}; "
+        reached = deliveries.delay_offsets.get(level, record.queue_offset)
+        passed = (
+            f"the broker is past it (offset {reached} of level {level} in config/{DELAY_OFFSETS}), but the delivered "
+            "message is not in the log"
+        )
+        is_read = is_timer and record.queue_offset < deliveries.enqueued and (due or 0) < deliveries.read_time
+        problem = deliveries.timer_problem if is_timer else deliveries.level_problem
+        return _first(
+            delivery_cases(
+                is_delivered=False,
+                is_cancelled=is_cancelled,
+                is_due=due is not None and due + (TIMER_PRECISION if is_timer else 0) <= at,
+                damage=(missing is not None, f"{delivery}its delivery can be missing: {missing}"),
+                lost_end=NO_DOUBT,
+                passed=(not is_timer and record.queue_offset < reached, passed),
+                no_time=(due is None, "the record does not say when it is due"),
+                read=(is_read, SLOT_IS_READ),
+                not_read=(
+                    (cut is not None, f"a note that cancels the timer can be missing: {cut}"),
+                    (problem is not None, problem),
+                ),
             )
-        latest = due + TIMER_PRECISION if copy.kind is Kind.TIMER else due
-        return Outcome(LifeState.WAITING if latest > at else LifeState.OVERDUE)
+        )
 
     def _cancelling(self, timer: Copy) -> tuple[Step | None, str | None]:
         """A later note in the timer's queue that cancels it, and why one can be missing."""

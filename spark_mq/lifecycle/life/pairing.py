@@ -46,6 +46,7 @@ class Copy(Step):
     situation: Situation = field(kw_only=True)
     properties: dict[str, str] = field(kw_only=True)
     after: list[Copy] = field(default_factory=list)
+    is_cancelled: bool = False
 
     @property
     def kind(self) -> Kind:
@@ -224,6 +225,7 @@ def _as_timer(copy: Copy, earlier: Sequence[Copy]) -> None:
         copy.follows(before, EventKind.ROLLED, _what(copy))
     else:
         _as_waiting(copy, earlier)
+    copy.is_cancelled = any(one.kind is Kind.TIMER_DELETE and cancels(one.properties, copy) for one in earlier)
 
 
 def _rolls(copy: Copy) -> int:
@@ -236,14 +238,16 @@ def _is_same_timer(one: Copy, other: Copy) -> bool:
 
 def _as_timer_delete(copy: Copy, earlier: Sequence[Copy]) -> None:
     timer = _last(earlier, lambda one: one.kind is Kind.TIMER and cancels(copy.properties, one))
+    if timer is not None:
+        timer.is_cancelled = True
     copy.follows(timer, EventKind.OTHER if timer is None else EventKind.CANCELLED, _what(copy))
 
 
 def cancels(properties: dict[str, str], timer: Copy) -> bool:
-    """Whether a later record with these properties cancels a timer: it names the timer, and has the same time.
+    """Whether a record with these properties cancels a timer: it names the timer, and has the same time.
 
     It names it by topic and unique key, up to 5.1 by unique key (`TimerMessageStore.buildDeleteKey`@5.3.3). Only a note
-    in the same slot of the wheel is seen (`TimerDequeueGetMessageService`@5.3.3).
+    in the same slot of the wheel is seen, whichever of the two was stored first (`TimerMessageStore.dequeue`@5.3.3).
     """
     deleted, unique_key = properties.get(TIMER_DELETE), timer.properties.get(UNIQUE_KEY)
     if deleted is None or unique_key is None or properties.get(TIMER_OUT) != timer.properties.get(TIMER_OUT):

@@ -40,7 +40,7 @@ from spark_mq.format.system_topic import (
 )
 from spark_mq.lifecycle.life.event import body_of, text_properties, time_text
 from spark_mq.lifecycle.life.life_store import LifeStore, life_store
-from spark_mq.lifecycle.op_message import half_queue_offsets
+from spark_mq.lifecycle.outcomes import half_queue_offsets
 from spark_mq.lifecycle.retry_topic import (
     DLQ_PREFIX,
     RETRY_PREFIX,
