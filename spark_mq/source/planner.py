@@ -47,13 +47,12 @@ from spark_mq.source.topic_plan import (
 )
 from spark_mq.store.index.coverage import IndexedRange
 from spark_mq.store.log.commit_log import Split, plan_splits, within_offsets, within_time
-from spark_mq.store.log.log_range import LogRange, iterate_records
+from spark_mq.store.log.log_range import LogRange, iterate_records, joined
 from spark_mq.store.log.scan import FOREVER
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.lookup import ProvenUnit, UnitsRead
 from spark_mq.store.queue.unit_cover import CLEARLY_LESS, cost_of
-from spark_mq.store.queue.unit_tiles import joined
 
 _MAX_KEYS = 10_000
 _KEYS_OF_A_TASK = 500

@@ -23,7 +23,7 @@ from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.lookup import QueueCover
 from spark_mq.store.queue.unit_cover import LogCover, cost_of, log_cover
-from spark_mq.store.queue.unit_tiles import first_unit_from
+from spark_mq.store.queue.unit_runs import first_unit_from
 from spark_mq.store.store_lock import StateMemory
 
 MERGE_DISTANCE = 256 << 10

@@ -19,12 +19,12 @@ from spark_mq.source.options import Mode, ReadOptions
 from spark_mq.source.predicate import Predicate
 from spark_mq.source.read_plan import AccessPath, LookUp, ReadPlan
 from spark_mq.source.time_window import QueueComparison, live_log, queues_of, time_window, units_into, with_covers
-from spark_mq.store.log.log_range import LogRange
+from spark_mq.store.log.log_range import LogRange, cut
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue, can_have_tags, tags_codes_of
 from spark_mq.store.queue.lookup import QueueRange, UnitsRead
 from spark_mq.store.queue.unit_cover import CLEARLY_LESS, FoundUnits, ReadCost, coalesced, cost_of, units_within
-from spark_mq.store.queue.unit_tiles import cut, live_tiles
+from spark_mq.store.queue.unit_runs import live_extents
 
 _TOO_MANY = "the topic has so many messages that reading the log costs less"
 _FAILS = "mode FAILFAST fails on damage anywhere in the log, which units do not show"
@@ -179,13 +179,15 @@ def _own_cost(
     bounds = units_into(requested, log)
     count = sum(map(len, bounds))
     is_estimate = count > _MOST_OWN_UNITS
-    tiles = []
+    extents = []
     for queue, own in zip(requested, bounds, strict=True):
         block = queue.units(own.start, min(own.stop, own.start + _SAMPLE) if is_estimate else own.stop)
         if tags_codes is not None and not is_estimate:
             block = block[can_have_tags(block["tags_code"], tags_codes)]
-        tiles.append(live_tiles(block, log))
-    offsets, sizes = (np.concatenate([_NOTHING, *arrays]) for arrays in zip((_NOTHING, _NOTHING), *tiles, strict=True))
+        extents.append(live_extents(block, log))
+    offsets, sizes = (
+        np.concatenate([_NOTHING, *arrays]) for arrays in zip((_NOTHING, _NOTHING), *extents, strict=True)
+    )
     if is_estimate:
         size = int(sizes.sum()) // max(sizes.size, 1)
         is_dense = log.size < count * (size + price.jump)

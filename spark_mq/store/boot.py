@@ -29,7 +29,7 @@ Not modelled: controller mode and `duplicationEnable`, which dispatch only up to
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Self
@@ -42,21 +42,25 @@ from spark_mq.format.broker_version import (
     DISPATCHES_AT_CLEAN_BOOT,
     INDEX_TAGS,
     MESSAGE_VERSION_2,
+    PROPERTY_CRC,
     RECOVERS_FROM_FLUSHED_QUEUES,
     RECOVERS_FROM_TENTH_FILE,
     BrokerVersion,
     BrokerVersions,
+    versions_text,
 )
 from spark_mq.format.record import COMMIT_LOG_OFFSET_AT, MAGIC_AT, MAGIC_V1, MAGIC_V2, store_timestamp_of
 from spark_mq.format.timestamp import NANOS_PER_MILLI
 from spark_mq.io.location import Location
 from spark_mq.store.broker_versions import find_broker_versions
-from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.config.broker_conf import BrokerConf, FileSetting, Sourced
 from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.config.store_paths import ABORT
 from spark_mq.store.file_states import IndexState, LastIndexed, kept_files
+from spark_mq.store.index.folder import find_index_layout
 from spark_mq.store.lacking_messages import LackingMessage
 from spark_mq.store.log.log_range import LogRange
+from spark_mq.store.log.segment_files import DEFAULT_SEGMENT_SIZE
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.store_lock import is_locked
 
@@ -161,6 +165,37 @@ class BootSettings:
             conf.is_enabled("enableAcceleratedRecovery"),
             conf.is_enabled("checkCommitLogOffsetOnRecover"),
         )
+
+
+def assumed_settings(
+    store: Location, conf: BrokerConf, rules: Sequence[BrokerVersions], segment_size: int, queue_files: Sourced[int]
+) -> tuple[FileSetting, ...]:
+    """The settings on which a boot depends, and others that are not considered.
+
+    Args:
+        segment_size: The size of most segments; 0 without one.
+    """
+    size, source = conf.commit_log_file_size, conf.source
+    if size is None:
+        size, source = segment_size, "most segments" if segment_size else conf.source_of_defaults
+    try:
+        layout = find_index_layout(store, conf)
+        text = f"{layout.value.hash_slot_num:,} slots and {layout.value.index_num:,} entries each"
+        index_files = FileSetting("index files", text, layout.source)
+    except OptionError as error:
+        index_files = FileSetting("index files", "slots and entries unknown", str(error))
+    switches = {"checkCRCOnRecover": True, "messageIndexEnable": True, "messageIndexSafe": False}
+    if not rules[-1].decide(DISPATCHES_AT_CLEAN_BOOT):
+        switches["recheckReputOffsetFromCq"] = False
+    if PROPERTY_CRC.holds(rules[-1].last):
+        switches["forceVerifyPropCRC"] = False
+    return (
+        FileSetting("segments", f"{size or DEFAULT_SEGMENT_SIZE:,} bytes each", source),
+        FileSetting("queue files", f"{queue_files.value:,} bytes each", queue_files.source),
+        index_files,
+        FileSetting("rules", f"of a broker of {versions_text(rules)}", rules[0].evidence),
+        *conf.switches(switches, ("enableControllerMode", "duplicationEnable", "enableMultiDispatch")),
+    )
 
 
 @dataclass(frozen=True)
@@ -315,6 +350,16 @@ def matches_recovery(head: SegmentHead, facts: BootFacts, rules: BrokerVersions)
     if checkpoint.logics_physical_offset <= 0:
         return time <= checkpoint.logics_msg_timestamp
     return head.commit_log_offset <= checkpoint.logics_physical_offset
+
+
+def newest_heads(heads: Iterable[SegmentHead], is_first: Callable[[SegmentHead], bool]) -> tuple[SegmentHead, ...]:
+    """The beginnings of segments, given the newest first, down to the first one with which the recovery begins."""
+    found = []
+    for head in heads:
+        found.append(head)
+        if is_first(head):
+            break
+    return tuple(found)
 
 
 def recovery_start(rules: BrokerVersions, facts: BootFacts) -> int:

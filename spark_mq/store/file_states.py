@@ -151,7 +151,15 @@ class LastIndexed:
         return min(self.entries, self.keys + puts_tags)
 
 
-def last_indexed(store: MessageStore, conf: BrokerConf, kept: Sequence[IndexFileEnd]) -> LastIndexed:
+def last_indexed(
+    store: MessageStore, conf: BrokerConf, index: IndexState, index_msg_timestamp: int
+) -> dict[str, LastIndexed]:
+    """The last message in the files that a broker keeps after a clean stop, and after another one, by the last file."""
+    kept = [index.files, kept_files(index.files, index_msg_timestamp)]
+    return {files[-1].name: _last_indexed(store, conf, files) for files in kept if files}
+
+
+def _last_indexed(store: MessageStore, conf: BrokerConf, kept: Sequence[IndexFileEnd]) -> LastIndexed:
     """The last message in these files; no keys if they have no entry, or if the log does not contain the message."""
     if not kept or max(file.next_entry for file in kept) <= 1:
         return LastIndexed()
@@ -293,10 +301,12 @@ class QueueStates:
     Attributes:
         behind: Text for a person if no queue leads to the end of the log. Then any queue can lack messages, even an
             unknown one. None if the last part of the log was checked.
+        gone: The number of units of each queue that lead past the end of the log, to no record.
     """
 
     by_queue: Mapping[Queue, QueueState]
     behind: str | None
+    gone: Mapping[Queue, int]
 
 
 def queue_states(store: MessageStore, topic: str | None = None) -> QueueStates:
@@ -312,7 +322,7 @@ def queue_states(store: MessageStore, topic: str | None = None) -> QueueStates:
         for queue in sorted(names)
         if topic in (None, queue[0])
     }
-    return QueueStates(by_queue, behind)
+    return QueueStates(by_queue, behind, gone)
 
 
 def _state(

@@ -39,21 +39,23 @@ from spark_mq.store.boot import (
     BootSettings,
     LastStop,
     SegmentHead,
+    assumed_settings,
     index_outcome,
     last_stop,
     matches_recovery,
+    newest_heads,
     next_boot,
     one_boot_group,
     recovery_start,
 )
 from spark_mq.store.boot_obstacles import boot_obstacles
-from spark_mq.store.config.broker_conf import BrokerConf, FileSetting, Sourced
+from spark_mq.store.config.broker_conf import BrokerConf, FileSetting
 from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.config.store_kind import Door, check_form
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX
 from spark_mq.store.dispatch_log import ANYWHERE, NOWHERE, DispatchLog, RecoveryRows
 from spark_mq.store.dispatch_requests import DispatchRequests, LackingScan, StartingQueues, doubled_entries
-from spark_mq.store.file_states import index_state, kept_files, last_indexed
+from spark_mq.store.file_states import index_state, last_indexed
 from spark_mq.store.index.folder import index_files
 from spark_mq.store.lacking_messages import find_gone_messages
 from spark_mq.store.log.log_range import LogRange
@@ -112,14 +114,15 @@ def next_recovery(path: str, broker_version: str, broker_conf: str | None = None
     """
     release, conf = one_boot_group(broker_version, "--as"), BrokerConf.of(broker_conf)
     with MessageStore(path, broker_version, broker_conf) as store:
-        return next_recoveries(store, [(release, not last_stop(store).is_clean)], conf)[0]
+        gone = find_gone_messages(store).count
+        return next_recoveries(store, [(release, not last_stop(store).is_clean)], conf, gone)[0]
 
 
 def next_recoveries(
-    store: MessageStore, starts: Iterable[tuple[BrokerVersions, bool]], conf: BrokerConf
+    store: MessageStore, starts: Iterable[tuple[BrokerVersions, bool]], conf: BrokerConf, gone: int
 ) -> list[Recovery]:
     """The same for several starts, of which each reads what it would check; the whole log is read once."""
-    scan, gone = LackingScan(store), find_gone_messages(store).count
+    scan = LackingScan(store)
     return [_Start(store, release, conf, scan, gone, after_crash).run() for release, after_crash in starts]
 
 
@@ -150,7 +153,8 @@ class _Start:
         check_form(self._location, Door.QUEUES)
         files, folders = self._log_files(), self._queue_folders()
         queue_files = find_queue_file_size(self._conf, [(self._location / CONSUME_QUEUE, folders)])
-        self._assumed = _assumed(self._conf, self._release, files, queue_files)
+        size = files[0].size if files else 0
+        self._assumed = assumed_settings(self._location, self._conf, [self._release], size, queue_files)
         obstacles = boot_obstacles(self._location, self._conf, folders, self._version)
         if obstacles:
             self._rows = RecoveryRows()  # nothing is changed
@@ -205,9 +209,6 @@ class _Start:
 
     def _facts(self, files: Sequence[SegmentFile], queue_end: int) -> BootFacts:
         index = index_state(self._store)
-        kept = list(index.files)
-        if not self._stop.is_clean:
-            kept = kept_files(index.files, self._checkpoint.index_msg_timestamp)
         facts = BootFacts(
             self._stop.is_clean,
             log_start=files[0].base,
@@ -216,24 +217,18 @@ class _Start:
             checkpoint=self._checkpoint,
             queue_end=queue_end,
             index=index,
-            last_indexed={kept[-1].name: last_indexed(self._store, self._conf, kept)} if kept else {},
+            last_indexed=last_indexed(self._store, self._conf, index, self._checkpoint.index_msg_timestamp),
             settings=self._settings,
         )
-        return replace(facts, heads=self._heads(files, facts))
+        if self._stop.is_clean and not self._release.decide(RECOVERS_FROM_TENTH_FILE):
+            return facts
+        heads = map(self._head, reversed(files))
+        return replace(facts, heads=newest_heads(heads, lambda head: matches_recovery(head, facts, self._release)))
 
-    def _heads(self, files: Sequence[SegmentFile], facts: BootFacts) -> tuple[SegmentHead, ...]:
-        """The beginnings of segments, the newest first, down to one with which the recovery begins."""
-        heads: list[SegmentHead] = []
-        from_tenth = self._release.decide(RECOVERS_FROM_TENTH_FILE)
-        if self._stop.is_clean and not from_tenth:
-            return ()
-        for file in reversed(files):
-            data = self._store.files.read(file.location, 0, HEAD_SIZE)
-            is_whole = not from_tenth or accepts_record(file, self._record_rules())
-            heads.append(SegmentHead.of(file.base, data, is_whole=is_whole))
-            if matches_recovery(heads[-1], facts, self._release):
-                break
-        return tuple(heads)
+    def _head(self, file: SegmentFile) -> SegmentHead:
+        data = self._store.files.read(file.location, 0, HEAD_SIZE)
+        is_whole = not self._release.decide(RECOVERS_FROM_TENTH_FILE) or accepts_record(file, self._record_rules())
+        return SegmentHead.of(file.base, data, is_whole=is_whole)
 
     def _without_log(self, queues: Sequence[RecoveredQueue]) -> Recovery:
         for queue in queues:
@@ -472,22 +467,3 @@ class _Start:
 def _offset(name: str) -> int:
     """The number in a file's name, at most the largest one that a table can have."""
     return min(int(name), (1 << 63) - 1)
-
-
-def _assumed(
-    conf: BrokerConf, release: BrokerVersions, files: Sequence[SegmentFile], queue_files: Sourced[int]
-) -> tuple[FileSetting, ...]:
-    """The settings on which a start depends, and others that are not considered."""
-    settings = {"checkCRCOnRecover": True, "messageIndexEnable": True, "messageIndexSafe": False}
-    if not release.decide(DISPATCHES_AT_CLEAN_BOOT):
-        settings["recheckReputOffsetFromCq"] = False
-    if PROPERTY_CRC.holds(release.last):
-        settings["forceVerifyPropCRC"] = False
-    source = conf.source if conf.commit_log_file_size else "most segments"
-    segments = [FileSetting("segments", f"{files[0].size:,} bytes each", source)] if files else []
-    return (
-        *segments,
-        FileSetting("queue files", f"{queue_files.value:,} bytes each", queue_files.source),
-        FileSetting("rules", f"of a broker of {release}", release.evidence),
-        *conf.switches(settings, ("enableControllerMode", "duplicationEnable", "enableMultiDispatch")),
-    )

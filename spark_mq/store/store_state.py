@@ -7,17 +7,15 @@ what it saw; what it did not see is not known.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pyarrow import fs
 
-from spark_mq.errors import OptionError, UnsupportedStoreError
+from spark_mq.errors import UnsupportedStoreError
 from spark_mq.format.broker_version import (
     ALL_VERSIONS,
-    DISPATCHES_AT_CLEAN_BOOT,
     BrokerVersions,
-    versions_text,
 )
 from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.format.record import HEAD_SIZE
@@ -28,10 +26,12 @@ from spark_mq.store.boot import (
     BootSettings,
     LastStop,
     SegmentHead,
+    assumed_settings,
     boot_groups,
     find_boot_groups,
     last_stop,
     matches_recovery,
+    newest_heads,
     next_boot,
 )
 from spark_mq.store.boot_obstacles import CONFIG_FILES, boot_obstacles
@@ -40,8 +40,7 @@ from spark_mq.store.config.checkpoint import Checkpoint, checkpoint_problem
 from spark_mq.store.config.store_kind import Door, check_form, has_rocksdb_queues
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONFIG, CONSUME_QUEUE
 from spark_mq.store.disk_use import DiskUse, disk_use
-from spark_mq.store.file_states import IndexState, index_state, kept_files, last_indexed
-from spark_mq.store.index.folder import find_index_layout
+from spark_mq.store.file_states import IndexState, index_state, last_indexed
 from spark_mq.store.lacking_messages import (
     GoneMessages,
     LackingMessage,
@@ -50,9 +49,9 @@ from spark_mq.store.lacking_messages import (
     find_lacking_messages,
 )
 from spark_mq.store.log.log_range import LogRange, between
-from spark_mq.store.log.segment_files import DEFAULT_SEGMENT_SIZE, is_segment_name, usual_size
+from spark_mq.store.log.segment_files import is_segment_name, usual_size
 from spark_mq.store.message_store import MessageStore
-from spark_mq.store.queue.folders import QueueFolder, find_queue_file_size, recover_queue
+from spark_mq.store.queue.folders import find_queue_file_size, recover_queue
 
 _MAX_REVIVED = 1000
 """Stale records that are counted."""
@@ -152,8 +151,9 @@ def store_state(
         boots = [next_boot(release, replace(facts, is_clean=not after_crash)) for release, after_crash in starts]
         waits: list[str] = []
         if log.end - log.start <= SMALL_LOG if full is None else full:
-            boots, waits = _exact_boots(store, conf, starts, boots)
+            boots, waits = _exact_boots(store, conf, starts, boots, gone.count)
         folders = [queue.folder for queue in (store.queues if lacking is not None else {}).values()]
+        queue_files = find_queue_file_size(conf, [(store.location / CONSUME_QUEUE, folders)])
         config = (
             ConfigSnapshot(info.base_name, (info.mtime_ns or 0) // NANOS_PER_MILLI)
             for info in (store.location / CONFIG).entries()
@@ -171,7 +171,7 @@ def store_state(
             index,
             tuple(config),
             tuple(dict.fromkeys([*boot_obstacles(store.location, conf, folders, only), *waits])),
-            tuple(_settings(store, conf, rules, log, folders)),
+            assumed_settings(store.location, conf, rules, log.file_size, queue_files),
             tuple(boots[: len(rules)]),
             tuple(boots[len(rules) :]),
             disk_use(store.location),
@@ -179,13 +179,17 @@ def store_state(
 
 
 def _exact_boots(
-    store: MessageStore, conf: BrokerConf, starts: Sequence[tuple[BrokerVersions, bool]], seen: Sequence[Boot]
+    store: MessageStore,
+    conf: BrokerConf,
+    starts: Sequence[tuple[BrokerVersions, bool]],
+    seen: Sequence[Boot],
+    gone: int,
 ) -> tuple[list[Boot], list[str]]:
     """The boots with the whole log read, and why some never end. `seen` are given for those that cannot be said."""
     from spark_mq.store.recovery import next_recoveries  # the kernels take half a second
 
     try:
-        recoveries = next_recoveries(store, starts, conf)
+        recoveries = next_recoveries(store, starts, conf, gone)
     except UnsupportedStoreError:
         return list(seen), []
     waits = [
@@ -224,28 +228,6 @@ def _stale_tail(store: MessageStore, end: int, newest: int | None) -> StaleTail 
     return StaleTail(end, offset, count) if count else None
 
 
-def _settings(
-    store: MessageStore, conf: BrokerConf, rules: Sequence[BrokerVersions], log: LogState, folders: list[QueueFolder]
-) -> Iterator[FileSetting]:
-    """The settings that are assumed; a setting that files do not show is said to be unknown."""
-    source = "most segments" if log.file_size else conf.source_of_defaults
-    size, source = (conf.commit_log_file_size, conf.source) if conf.commit_log_file_size else (log.file_size, source)
-    yield FileSetting("segments", f"{size or DEFAULT_SEGMENT_SIZE:,} bytes each", source)
-    queues = find_queue_file_size(conf, [(store.location / CONSUME_QUEUE, folders)])
-    yield FileSetting("queue files", f"{queues.value:,} bytes each", queues.source)
-    try:
-        layout = find_index_layout(store.location, conf)
-        text = f"{layout.value.hash_slot_num:,} slots and {layout.value.index_num:,} entries each"
-        yield FileSetting("index files", text, layout.source)
-    except OptionError as error:
-        yield FileSetting("index files", "slots and entries unknown", str(error))
-    yield FileSetting("rules", f"of a broker of {versions_text(rules)}", rules[0].evidence)
-    settings = {"messageIndexEnable": True, "messageIndexSafe": False}
-    if not rules[-1].decide(DISPATCHES_AT_CLEAN_BOOT):
-        settings["recheckReputOffsetFromCq"] = False
-    yield from conf.switches(settings, ("enableControllerMode", "duplicationEnable"))
-
-
 def _boot_facts(
     store: MessageStore,
     conf: BrokerConf,
@@ -259,9 +241,6 @@ def _boot_facts(
     ends = [queue.unit(queue.written_end - 1)[:2] for queue in queues.values()]
     messages = _with_known_end(store, conf, () if lacking is None else lacking.messages)
     names = {(message.topic, message.queue_id) for message in messages} & queues.keys()
-    # The files that a boot keeps, after a clean stop and after another one.
-    files = [] if index is None else list(index.files)
-    kept = [files, kept_files(files, checkpoint.index_msg_timestamp)]
     facts = BootFacts(
         True,
         log.start,
@@ -273,14 +252,21 @@ def _boot_facts(
         lacking=messages,
         next_queue_offsets={name: store.get_max_offset_in_queue(*name) for name in names},
         index=index,
-        last_indexed={some[-1].name: last_indexed(store, conf, some) for some in kept if some},
+        last_indexed={} if index is None else last_indexed(store, conf, index, checkpoint.index_msg_timestamp),
         settings=BootSettings.of(conf),
         gone=gone,
         revived=0 if log.stale_tail is None else log.stale_tail.count,
         missing_bytes=sum(gap.size for gap in log.gaps),
         read_from=0 if lacking is None else lacking.checked.start,
     )
-    return replace(facts, heads=_newest_heads(store, facts))
+    heads = (SegmentHead.of(one.base, store.records.read(one.base, HEAD_SIZE)) for one in store.records.segments[::-1])
+    either = [replace(facts, is_clean=is_clean) for is_clean in (True, False)]
+
+    def is_first(head: SegmentHead) -> bool:
+        """Whether every version begins there at the latest, after any stop."""
+        return all(matches_recovery(head, one, rules) for one in either for rules in boot_groups(ALL_VERSIONS))
+
+    return replace(facts, heads=newest_heads(heads, is_first))
 
 
 def _with_known_end(
@@ -304,15 +290,3 @@ def _with_known_end(
     lacking = {(message.topic, message.queue_id) for message in messages} & queues.keys()
     unknown = {name for name in lacking if has_hole(name)}
     return tuple(message for message in messages if (message.topic, message.queue_id) not in unknown)
-
-
-def _newest_heads(store: MessageStore, facts: BootFacts) -> tuple[SegmentHead, ...]:
-    """The beginnings of segments, the newest first, down to one that every version accepts after any stop."""
-    heads = []
-    for segment in reversed(store.records.segments):
-        head = SegmentHead.of(segment.base, store.records.read(segment.base, HEAD_SIZE))
-        heads.append(head)
-        either = [replace(facts, is_clean=is_clean) for is_clean in (True, False)]
-        if all(matches_recovery(head, one, rules) for one in either for rules in boot_groups(ALL_VERSIONS)):
-            break
-    return tuple(heads)

@@ -17,6 +17,7 @@ from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.store.config.store_paths import ABORT
 from spark_mq.store.log.commit_log import CommitLog, Segment, SegmentSource
+from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.queue.folders import QueueFolder
 from spark_mq.store.store_lock import is_locked
 from spark_mq.verifier.finding import findings
@@ -35,13 +36,13 @@ class LogBounds:
     start: int
     end: int
     is_clean: bool
-    holes: tuple[tuple[int, int], ...] = ()
+    holes: tuple[LogRange, ...] = ()
 
     def is_lost(self, offsets: Int64s) -> Flags:
         """Which commit log offsets are in a part without a readable record."""
         if not self.holes:
             return np.zeros(offsets.size, np.bool_)
-        starts, stops = np.array(self.holes, np.int64).T
+        starts, stops = np.array([(hole.start, hole.stop) for hole in self.holes], np.int64).T
         at = np.searchsorted(starts, offsets, "right") - 1
         lost: Flags = (at >= 0) & (offsets < stops[np.maximum(at, 0)])
         return lost
@@ -50,17 +51,6 @@ class LogBounds:
         """Which commit log offsets are in the log, or in a hole of it."""
         inside: Flags = (offsets >= self.start) & (offsets < self.end)
         return inside
-
-
-def merged(ranges: Iterable[tuple[int, int]], limit: int | None = None) -> tuple[tuple[int, int], ...]:
-    """The ranges in order, without overlaps; with a limit, all ranges after so many become one."""
-    result: list[tuple[int, int]] = []
-    for start, stop in sorted(ranges):
-        if result and (start <= result[-1][1] or (limit is not None and len(result) == limit)):
-            result[-1] = result[-1][0], max(result[-1][1], stop)
-        else:
-            result.append((start, stop))
-    return tuple(result)
 
 
 @dataclass

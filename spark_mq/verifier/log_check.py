@@ -24,12 +24,13 @@ from spark_mq.job.tasks import TaskRunner
 from spark_mq.store.broker_versions import find_broker_versions
 from spark_mq.store.config.store_paths import INDEX
 from spark_mq.store.log.commit_log import CommitLog, Segment, Split, plan_splits
+from spark_mq.store.log.log_range import LogRange, joined
 from spark_mq.store.log.record_lookup import UNFINISHED
 from spark_mq.store.log.segment_files import CorruptRange
 from spark_mq.verifier.entry_match import ExpectedEntries
 from spark_mq.verifier.finding import findings
 from spark_mq.verifier.index_folder import IndexFolder
-from spark_mq.verifier.log_bounds import LogBounds, merged
+from spark_mq.verifier.log_bounds import LogBounds
 from spark_mq.verifier.records import FAR_BACK_MILLIS, dispatched_queues, record_findings
 from spark_mq.verifier.sink import FindingSink, Summary
 from spark_mq.verifier.verify_request import VerifyRequest
@@ -61,8 +62,7 @@ class CheckedLog:
         if not self.staged.splits:
             return LogBounds(0, 0, is_clean)
         damage = [*log.gaps, *(corrupt for split in self.staged.splits for corrupt in split.corrupt)]
-        holes = merged((one.commit_log_offset, one.commit_log_offset + one.length) for one in damage)
-        return LogBounds(self.staged.start, self.staged.end, is_clean, holes)
+        return LogBounds(self.staged.start, self.staged.end, is_clean, tuple(joined(map(_range_of, damage))))
 
     def expected_entries(self) -> ExpectedEntries:
         """The index entries that the log has."""
@@ -162,8 +162,12 @@ def _check_split(split: Split, targets: DispatchTargets, exact: bool, found: Loc
 
 
 def _few(corrupt: Sequence[CorruptRange]) -> tuple[CorruptRange, ...]:
-    ranges = merged(((one.commit_log_offset, one.commit_log_offset + one.length) for one in corrupt), _MAX_HOLES)
-    return tuple(replace(corrupt[0], commit_log_offset=start, length=stop - start) for start, stop in ranges)
+    ranges = joined(map(_range_of, corrupt), _MAX_HOLES)
+    return tuple(replace(corrupt[0], commit_log_offset=one.start, length=one.size) for one in ranges)
+
+
+def _range_of(corrupt: CorruptRange) -> LogRange:
+    return LogRange(corrupt.commit_log_offset, corrupt.commit_log_offset + corrupt.length)
 
 
 def _corrupt_findings(segment: Segment, corrupt: Iterable[CorruptRange]) -> Iterator[pa.RecordBatch]:

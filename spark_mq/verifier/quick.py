@@ -29,7 +29,6 @@ from spark_mq.store.config.config_file import is_configured
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX
 from spark_mq.store.file_states import QueueStateName, index_state, queue_states, segment_states
 from spark_mq.store.index.folder import IndexFileInfo
-from spark_mq.store.lacking_messages import find_gone_messages
 from spark_mq.store.live_end import LiveEndFinder
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.log_range import LiveEnd
@@ -137,10 +136,10 @@ def _queue_edges(
         QueueStateName.DAMAGED: "QUEUE_NO_MESSAGE" if has_gaps else "QUEUE_UNIT_WRONG",
         QueueStateName.LOST: "QUEUE_MISSING",
     }
-    gone = find_gone_messages(store).by_queue
-    for (topic, queue_id), state in queue_states(store).by_queue.items():
+    states = queue_states(store)
+    for (topic, queue_id), state in states.by_queue.items():
         code = codes.get(state.name)
-        if state.name == QueueStateName.AHEAD and (topic, queue_id) in gone:
+        if state.name == QueueStateName.AHEAD and (topic, queue_id) in states.gone:
             code = "QUEUE_UNIT_STALE"  # else an offset of a consumer is past the end: OFFSET_PAST_END
         file = f"{CONSUME_QUEUE}/{topic}/{queue_id}"
         if state.name == QueueStateName.LOST and not is_configured(topic, topics):

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE, Units, pre_blank
 from spark_mq.repairer.queue_task import sound_units
+from spark_mq.store.log.log_range import LogRange
 from spark_mq.verifier.codes import CODES, Severity
 from spark_mq.verifier.log_bounds import LogBounds
 from spark_mq.verifier.queue_file import ExpectedFile, queue_file_findings
@@ -61,7 +62,7 @@ def test_units_of_a_damaged_part_of_the_log_stay() -> None:
     file = ExpectedFile("orders", 0, 0, CAPACITY, 0, 3, 0)
     file.put(0, of_messages(0, 1))
     file.put(2, of_messages(2, 1))
-    content = sound_units(file, of_messages(0, 3), LogBounds(1000, 9000, True, ((1100, 1200),)))
+    content = sound_units(file, of_messages(0, 3), LogBounds(1000, 9000, True, (LogRange(1100, 1200),)))
     assert content[:3].tobytes() == of_messages(0, 3).tobytes()
 
 

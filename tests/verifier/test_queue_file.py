@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE, UNIT_DTYPE, Units
+from spark_mq.store.log.log_range import LogRange, joined
 from spark_mq.verifier.finding import Finding, rows
-from spark_mq.verifier.log_bounds import LogBounds, merged
+from spark_mq.verifier.log_bounds import LogBounds
 from spark_mq.verifier.queue_file import ExpectedFile, queue_file_findings
 
 CAPACITY = 10
@@ -65,7 +66,7 @@ def test_units_of_a_damaged_part_of_the_log_are_not_wrong() -> None:
     expected = file(3)
     expected.put(0, units(100))
     expected.put(2, units(300))
-    bounds = LogBounds(0, 400, True, ((200, 300),))
+    bounds = LogBounds(0, 400, True, (LogRange(200, 300),))
     assert [finding.code for finding in found(expected, units(100, 200, 300), bounds)] == ["QUEUE_NO_MESSAGE"]
 
 
@@ -100,8 +101,9 @@ def test_every_wrong_unit_is_a_row() -> None:
 
 
 def test_holes_are_merged_and_limited() -> None:
-    assert merged([(5, 9), (0, 3), (8, 12), (20, 30), (40, 50)], limit=2) == ((0, 3), (5, 50))
-    bounds = LogBounds(0, 100, True, ((0, 3), (5, 12)))
+    ranges = [LogRange(*bounds) for bounds in ((5, 9), (0, 3), (8, 12), (20, 30), (40, 50))]
+    assert joined(ranges, most=2) == [LogRange(0, 3), LogRange(5, 50)]
+    bounds = LogBounds(0, 100, True, (LogRange(0, 3), LogRange(5, 12)))
     assert bounds.is_lost(np.array([0, 2, 3, 5, 11, 12])).tolist() == [True, True, False, True, True, False]
 
 

@@ -217,3 +217,36 @@ def between(parts: Iterable[tuple[int, int]], start: int, stop: int) -> list[Log
     if start < stop:
         ranges.append(LogRange(start, stop))
     return ranges
+
+
+def rest(whole: LogRange, parts: Iterable[LogRange]) -> list[LogRange]:
+    """What `parts`, which are in order, leave of `whole`."""
+    return between(((part.start, part.stop) for part in parts), whole.start, whole.stop)
+
+
+def cut(parts: Iterable[LogRange], within: LogRange) -> list[LogRange]:
+    """The parts of `parts` that are in `within`."""
+    inside = (LogRange(max(part.start, within.start), min(part.stop, within.stop)) for part in parts)
+    return [part for part in inside if part.size > 0]
+
+
+def merged(parts: Sequence[LogRange], distance: int) -> list[LogRange]:
+    """The ranges, which are ordered by their starts; ranges with less than `distance` bytes between them become one."""
+    result: list[LogRange] = []
+    for part in parts:
+        if result and part.start - result[-1].stop < distance:
+            result[-1] = LogRange(result[-1].start, max(result[-1].stop, part.stop))
+        else:
+            result.append(part)
+    return result
+
+
+def joined(parts: Iterable[LogRange], most: int | None = None) -> list[LogRange]:
+    """The same bytes of the log as ranges in order, none of which touches another one.
+
+    With `most`, they are at most so many: the last one is all that is left, with what is between.
+    """
+    result = merged(sorted(parts, key=lambda part: part.start), 1)
+    if most is not None and len(result) > most:
+        result[most - 1 :] = [LogRange(result[most - 1].start, result[-1].stop)]
+    return result

@@ -2,11 +2,11 @@
 
 A queue alone cannot show that it is complete: a broker may not have dispatched a message yet, a file or a folder may be
 lost, and messages of transaction types PREPARED and ROLLBACK are in no queue. All queues together can: their units are
-tiles of the log (`unit_tiles`). So the units of all queues are read, 20 bytes for each message, segment by segment.
-Where tiles follow one another, each message has its unit, and those of the requested queues are found by their units
+extents of the log (`unit_runs`). So the units of all queues are read, 20 bytes for each message, segment by segment.
+Where extents follow one another, each message has its unit, and those of the requested queues are found by their units
 alone. The other parts of the log must be read.
 
-Where all units are tiles of the log, each unit accounts for the record to which it leads, also if that record
+Where all units are extents of the log, each unit accounts for the record to which it leads, also if that record
 belongs to another queue. Then the message at the unit's queue offset usually has no unit: it is in a part of the log
 for which no unit accounts. So the records of these parts show which units are wrong. If no such part is left, the wrong
 units lead to one another's messages, and the readers of the units see that.
@@ -42,28 +42,17 @@ from spark_mq.format.record import (
     decode_record,
 )
 from spark_mq.io.location import Location
-from spark_mq.store.log.log_range import LogRange, end_of_blank
+from spark_mq.store.log.log_range import LogRange, cut, end_of_blank, joined, merged, rest
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.queue.consume_queue import ConsumeQueue, announce_units
 from spark_mq.store.queue.lookup import QueueCover
-from spark_mq.store.queue.unit_tiles import (
-    UnitChain,
-    UnitCursor,
-    accounted,
-    cut,
-    in_order,
-    joined,
-    merged,
-    own_stop,
-    rest,
-    tiles_of,
-)
+from spark_mq.store.queue.unit_runs import UnitChain, UnitCursor, accounted, extents_of, in_order, own_stop
 
 _BLOCK = 1 << 12
 """Units of one read."""
 _MOST_BYTES = 32 << 20
 """Bytes of messages without a unit that are looked at. If there are more, the whole log is scanned."""
-_MOST_TILES = 1 << 10
+_MOST_WRONG = 1 << 10
 """Wrong units that are told from others. If there are more, the whole log is scanned."""
 _MAGICS = [magic.to_bytes(4, "big", signed=True) for magic in (MAGIC_V1, MAGIC_V2)]
 
@@ -137,15 +126,15 @@ def with_contradicted(
             return [log]
         segments = [LogRange(segment.base, segment.end_offset) for segment in records.segments]
         parts = [part for segment in segments for part in cut(unseen, segment)]
-        tiles = _wrong_tiles(records, parts, queues)
-        if len(tiles) > _MOST_TILES:
+        extents = _wrong_records(records, parts, queues)
+        if len(extents) > _MOST_WRONG:
             return [log]
-        unseen = [part for tile in tiles for part in cut(rest(tile, found), log)]
+        unseen = [part for extent in extents for part in cut(rest(extent, found), log)]
         found = joined([*found, *unseen])
     return found
 
 
-def _wrong_tiles(records: RecordLookup, parts: Iterable[LogRange], queues: Queues) -> list[LogRange]:
+def _wrong_records(records: RecordLookup, parts: Iterable[LogRange], queues: Queues) -> list[LogRange]:
     """The records to which wrong units lead, as the messages of some parts of the log show."""
     places: defaultdict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
     for part in parts:
@@ -304,7 +293,7 @@ def _covered(records: RecordLookup, stop: int | None, blocks: Iterable[Units], w
     """The ranges of one segment for which the units account, with the blank at the segment's end.
 
     Args:
-        stop: The end of the run of all units' tiles from the segment's start on; None if they are not one run.
+        stop: The end of the run of all units' extents from the segment's start on; None if they are not one run.
     """
 
     def is_record(commit_log_offset: int, store_size: int | None = None) -> bool:
@@ -316,7 +305,7 @@ def _covered(records: RecordLookup, stop: int | None, blocks: Iterable[Units], w
             return [within]
         if is_record(stop):
             return [LogRange(within.start, stop)]
-    parts = accounted(*tiles_of(map(in_order, blocks), within), is_record, _MOST_RUNS)
+    parts = accounted(*extents_of(map(in_order, blocks), within), is_record, _MOST_RUNS)
     if parts and parts[-1].stop < within.stop and end_of_blank(records, parts[-1].stop) == within.stop:
         parts[-1] = LogRange(parts[-1].start, within.stop)
     return parts

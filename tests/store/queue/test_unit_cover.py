@@ -1,4 +1,4 @@
-"""Units of queues as tiles of the log: plain lists of units say which of them count. No store is read."""
+"""Units of queues as extents of the log: plain lists of units say which of them count. No store is read."""
 
 from __future__ import annotations
 

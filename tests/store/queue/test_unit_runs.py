@@ -1,4 +1,4 @@
-"""Units of queues as tiles of the log: plain lists of units say which of them count. No store is read."""
+"""Units of queues as extents of the log: plain lists of units say which of them count. No store is read."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE, UNIT_DTYPE, Units
 from spark_mq.store.log.log_range import LogRange
-from spark_mq.store.queue import unit_tiles
-from spark_mq.store.queue.unit_tiles import Chain, UnitChain, in_order, live_tiles, tiles_of
+from spark_mq.store.queue import unit_runs
+from spark_mq.store.queue.unit_runs import Chain, UnitChain, extents_of, in_order, live_extents
 from tests.support.kernels import examples
 
 Unit = tuple[int, int, int]
@@ -26,26 +26,26 @@ sound_units = st.tuples(st.integers(10, 40), st.integers(1, 9), st.integers(-3, 
 blocks = st.lists(units, max_size=9) | st.lists(sound_units, max_size=9)
 
 
-def is_tile(unit: Unit, within: LogRange) -> bool:
+def is_extent(unit: Unit, within: LogRange) -> bool:
     offset, size, _ = unit
     return 0 < size != PRE_BLANK_SIZE and within.start <= offset and offset + size <= within.stop
 
 
 @given(blocks, st.integers(0, 20), st.integers(20, 60))
-def test_tiles_are_the_units_of_whole_messages_in_the_range(block: list[Unit], start: int, stop: int) -> None:
+def test_covered_log_are_the_units_of_whole_messages_in_the_range(block: list[Unit], start: int, stop: int) -> None:
     within = LogRange(start, stop)
-    found = live_tiles(np.array(block, UNIT_DTYPE), within)
-    expected = [unit[:2] for unit in block if is_tile(unit, within)]
+    found = live_extents(np.array(block, UNIT_DTYPE), within)
+    expected = [unit[:2] for unit in block if is_extent(unit, within)]
     assert list(zip(*(column.tolist() for column in found), strict=True)) == expected
 
 
 @given(st.lists(blocks, max_size=3))
-def test_tiles_of_several_queues_are_in_order_without_those_of_one_place(queues: list[list[Unit]]) -> None:
+def test_covered_log_of_several_queues_are_in_order_without_those_of_one_place(queues: list[list[Unit]]) -> None:
     within = LogRange(0, 50)
-    found = tiles_of([np.array(block, UNIT_DTYPE) for block in queues], within)
-    tiles = [unit[:2] for block in queues for unit in block if is_tile(unit, within)]
-    starts = [offset for offset, _ in tiles]
-    expected = sorted(tile for tile in tiles if starts.count(tile[0]) == 1)
+    found = extents_of([np.array(block, UNIT_DTYPE) for block in queues], within)
+    extents = [unit[:2] for block in queues for unit in block if is_extent(unit, within)]
+    starts = [offset for offset, _ in extents]
+    expected = sorted(extent for extent in extents if starts.count(extent[0]) == 1)
     assert list(zip(*(column.tolist() for column in found), strict=True)) == expected
 
 
@@ -53,7 +53,7 @@ def test_units_of_one_place_contradict_each_other() -> None:
     """Only the part of the log around them must be scanned then."""
     first, second = (np.array(units, UNIT_DTYPE) for units in ([(0, 10, 0), (10, 5, 0)], [(10, 5, 0), (15, 5, 0)]))
     outside = np.array([(-5, 10, 0), (18, 5, 0), (0, 0, 0), (0, PRE_BLANK_SIZE, 0)], UNIT_DTYPE)
-    offsets, sizes = tiles_of([second, outside, first], LogRange(0, 20))
+    offsets, sizes = extents_of([second, outside, first], LogRange(0, 20))
     assert list(zip(offsets.tolist(), sizes.tolist(), strict=True)) == [(0, 10), (15, 5)]
 
 
@@ -110,11 +110,11 @@ def test_units_in_groups_make_the_chain_of_single_queues(
     queues: list[list[Unit]], together: int, start: int, stop: int
 ) -> None:
     within, expected = LogRange(start, stop), Chain()
-    with mock.patch.object(unit_tiles, "_TOGETHER", together):
+    with mock.patch.object(unit_runs, "_TOGETHER", together):
         chain = UnitChain(within)
         for queue in (np.array(queue, UNIT_DTYPE) for queue in queues):
             chain.add(queue)
-            offsets, sizes = live_tiles(in_order(queue), within)
+            offsets, sizes = live_extents(in_order(queue), within)
             expected.add(offsets, offsets + sizes)
         assert chain.stop() == expected.stop_from(start)
 
@@ -125,7 +125,7 @@ def test_units_of_all_messages_are_one_run(lengths: list[int], together: int, ra
     queues: list[list[Unit]] = [[], [], []]
     for at, length in zip(stops, lengths, strict=False):
         random.choice(queues).append((at, length, 0))
-    with mock.patch.object(unit_tiles, "_TOGETHER", together):
+    with mock.patch.object(unit_runs, "_TOGETHER", together):
         chain = UnitChain(LogRange(100, stops[-1]))
         for queue in queues:
             chain.add(np.array(queue, UNIT_DTYPE))

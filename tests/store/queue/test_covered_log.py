@@ -1,4 +1,4 @@
-"""Tiles of the log: a plain model says which places they account for."""
+"""Extents of the log: a plain model says which places they account for."""
 
 from __future__ import annotations
 
@@ -12,72 +12,72 @@ from hypothesis import strategies as st
 from spark_mq.format.array_types import Int64s
 from spark_mq.format.java_text import hash_code
 from spark_mq.io.location import Location
-from spark_mq.store.log.log_range import LogRange, between
+from spark_mq.store.log.log_range import LogRange, between, joined, merged
 from spark_mq.store.queue.consume_queue import can_have_tags, tags_codes_of
 from spark_mq.store.queue.unit_cover import LOCAL, REMOTE, coalesced, cost_of
-from spark_mq.store.queue.unit_tiles import Chain, accounted, joined, merged
+from spark_mq.store.queue.unit_runs import Chain, accounted
 
-Tile = tuple[int, int]
+Extent = tuple[int, int]
 
 
-def arrays(tiles: list[Tile]) -> tuple[Int64s, Int64s]:
-    return np.array([at for at, _ in tiles], np.int64), np.array([size for _, size in tiles], np.int64)
+def arrays(extents: list[Extent]) -> tuple[Int64s, Int64s]:
+    return np.array([at for at, _ in extents], np.int64), np.array([size for _, size in extents], np.int64)
 
 
 @st.composite
-def chains(draw: st.DrawFn) -> list[Tile]:
-    """Tiles that are one run from 100 on, in any order, and perhaps a change of one of them."""
+def chains(draw: st.DrawFn) -> list[Extent]:
+    """Extents that are one run from 100 on, in any order, and perhaps a change of one of them."""
     sizes = draw(st.lists(st.integers(1, 9), min_size=1, max_size=20))
-    tiles = [(100 + sum(sizes[:index]), size) for index, size in enumerate(sizes)]
+    extents = [(100 + sum(sizes[:index]), size) for index, size in enumerate(sizes)]
     change = draw(st.sampled_from(["none", "lost", "again", "moved", "longer"]))
-    one = draw(st.integers(0, len(tiles) - 1))
+    one = draw(st.integers(0, len(extents) - 1))
     if change == "lost":
-        del tiles[one]
+        del extents[one]
     elif change == "again":
-        tiles.append(tiles[draw(st.integers(0, len(tiles) - 1))])
+        extents.append(extents[draw(st.integers(0, len(extents) - 1))])
     elif change in ("moved", "longer"):
-        tiles[one] = tiles[one][0] + (change == "moved"), tiles[one][1] + (change == "longer")
-    return draw(st.permutations(tiles))
+        extents[one] = extents[one][0] + (change == "moved"), extents[one][1] + (change == "longer")
+    return draw(st.permutations(extents))
 
 
 @given(chains(), st.integers(1, 5))
-def test_a_chain_is_one_run(tiles: list[Tile], blocks: int) -> None:
+def test_a_chain_is_one_run(extents: list[Extent], blocks: int) -> None:
     chain = Chain()
     for block in range(blocks):
-        offsets, sizes = arrays(tiles[block::blocks])
+        offsets, sizes = arrays(extents[block::blocks])
         chain.add(offsets, offsets + sizes)
     reached = 100
-    for at, size in sorted(tiles):
+    for at, size in sorted(extents):
         if at != reached:
             reached = -1
             break
         reached += size
-    assert chain.stop_from(100) == (reached if tiles and reached > 0 else None)
+    assert chain.stop_from(100) == (reached if extents and reached > 0 else None)
 
 
 places = st.integers(0, 60)
 
 
 @given(st.dictionaries(places, st.integers(1, 9), max_size=20), st.sets(places), st.integers(1, 9))
-def test_ranges_are_runs_between_two_records(tiles: dict[int, int], wrong: set[int], most: int) -> None:
-    """Each range starts and stops at a place where a tile that is a record does; no tile crosses its bounds."""
-    offsets, sizes = arrays(sorted(tiles.items()))
-    found = accounted(offsets, sizes, lambda at, size: at not in wrong and tiles[at] == size, most)
+def test_ranges_are_runs_between_two_records(extents: dict[int, int], wrong: set[int], most: int) -> None:
+    """Each range starts and stops at a place where an extent that is a record does; no extent crosses its bounds."""
+    offsets, sizes = arrays(sorted(extents.items()))
+    found = accounted(offsets, sizes, lambda at, size: at not in wrong and extents[at] == size, most)
     assert len(found) <= most
-    records = {at: at + size for at, size in tiles.items() if at not in wrong}
+    records = {at: at + size for at, size in extents.items() if at not in wrong}
     for part, following in pairwise([*found, LogRange(99, 99)]):
         assert part.start in records
         assert part.stop in records.values()
         assert part.stop <= following.start
         reached = part.start
         while reached < part.stop:
-            reached += tiles[reached]
+            reached += extents[reached]
         assert reached == part.stop
 
 
 def test_an_astray_tile_breaks_only_its_own_run() -> None:
-    tiles = [(0, 10), (10, 10), (14, 3), (20, 10), (30, 10)]
-    found = accounted(*arrays(tiles), lambda at, _: at != 14, 9)
+    extents = [(0, 10), (10, 10), (14, 3), (20, 10), (30, 10)]
+    found = accounted(*arrays(extents), lambda at, _: at != 14, 9)
     assert found == [LogRange(0, 20), LogRange(20, 40)]
 
 

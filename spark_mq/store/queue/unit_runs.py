@@ -1,8 +1,8 @@
-"""Units of queues as tiles of the log: parts of the log for which units account.
+"""Units of queues as extents of the log: parts of the log for which units account.
 
-A unit says where a record starts and how long it is, so it is a *tile* of the log. Tiles that follow one another
-without a gap are a *run*. If the first and the last tile of a run are records, no other record starts between them: the
-sizes of records lead from each record to the next one. So a run proves which records its part of the log has, and
+A unit says where a record starts and how long it is, so it is an *extent* of the log. Extents that follow one another
+without a gap are a *run*. If the first and the last extent of a run are records, no other record starts between them:
+the sizes of records lead from each record to the next one. So a run proves which records its part of the log has, and
 nothing of that part has to be read. Everything that no unit accounts for breaks a run: messages that were not
 dispatched, lost units, files or queues, and messages that queues never contain (transaction types PREPARED and
 ROLLBACK, inner batches).
@@ -18,7 +18,7 @@ import numpy as np
 from spark_mq.format.array_types import Int64s
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE, UNIT_DTYPE, Units, is_live
 from spark_mq.format.java_text import decode_utf8
-from spark_mq.store.log.log_range import LogRange, between
+from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.lookup import QueueCover
 
@@ -26,7 +26,7 @@ _LEAST, _MOST = 128, 1 << 16
 """Units of one read, at least and at most."""
 _NO_UNITS: Units = np.empty(0, UNIT_DTYPE)
 _TRIES = 4
-"""The number of tiles at each end of a run that are compared with the log before the run is given up."""
+"""The number of extents at each end of a run that are compared with the log before the run is given up."""
 _TOGETHER = 1 << 14
 """Units that are compared together: their arrays stay in the cache of a processor, and in memory that is used again."""
 
@@ -108,11 +108,11 @@ def own_stop(cover: QueueCover) -> int | None:
 
 
 class Chain:
-    """Whether tiles, in any order, are one run. It is found without sorting them.
+    """Whether extents, in any order, are one run. It is found without sorting them.
 
-    In a run from `start` to `stop`, each place but these two is the start of one tile and the stop of one tile. So the
+    In a run from `start` to `stop`, each place but these two is the start of one extent and the stop of one. So the
     starts and `stop` are the stops and `start`, in another order. Hashes of both are added up, modulo 2 ** 64, and
-    compared. Tiles for which the sums agree are one run, because each tile stops after its start.
+    compared. Extents for which the sums agree are one run, because each extent stops after its start.
     """
 
     def __init__(self) -> None:
@@ -121,20 +121,20 @@ class Chain:
         self._size = 0
 
     def add(self, starts: Int64s, stops: Int64s) -> None:
-        """Add tiles by their starts and stops; each stop is after its start."""
+        """Add extents by their starts and stops; each stop is after its start."""
         if starts.size:
             self._difference += _hash_sum(starts) - _hash_sum(stops)
             self._stop = max(self._stop, int(stops.max()))
             self._size += int((stops - starts).sum())
 
     def join(self, other: Chain) -> None:
-        """Add the tiles of another chain."""
+        """Add the extents of another chain."""
         self._difference += other._difference
         self._stop = max(self._stop, other._stop)
         self._size += other._size
 
     def stop_from(self, start: int) -> int | None:
-        """The end of the run from `start` on to which all tiles belong; None if they are not one run, or none."""
+        """The end of the run from `start` on to which all extents belong; None if they are not one run, or none."""
         ends = np.array([start], np.int64), np.array([self._stop], np.int64)
         agrees = (self._difference + _hash_sum(ends[1]) - _hash_sum(ends[0])) % (1 << 64) == 0
         return self._stop if self._size and agrees and self._stop - start == self._size else None
@@ -150,7 +150,7 @@ def _hash_sum(values: Int64s) -> int:
 
 
 def runs_of(offsets: Int64s, sizes: Int64s) -> list[tuple[int, int]]:
-    """The runs of tiles, as half-open ranges of indexes; `offsets` must be ascending, without repetition."""
+    """The runs of extents, as half-open ranges of indexes; `offsets` must be ascending, without repetition."""
     if not offsets.size:
         return []
     breaks = (np.flatnonzero(offsets[:-1] + sizes[:-1] != offsets[1:]) + 1).tolist()
@@ -159,52 +159,25 @@ def runs_of(offsets: Int64s, sizes: Int64s) -> list[tuple[int, int]]:
 
 
 def accounted(offsets: Int64s, sizes: Int64s, is_record: Callable[[int, int], bool], most: int) -> list[LogRange]:
-    """The ranges of the log for which tiles account, in order. Each starts and ends with a whole record."""
+    """The ranges of the log for which extents account, in order. Each starts and ends with a whole record."""
     runs = runs_of(offsets, sizes)
     if len(runs) > most:
         runs = sorted(sorted(runs, key=lambda run: run[0] - run[1])[:most])
     found = []
     for start, stop in runs:
         first = next(
-            (at for at in range(start, min(start + _TRIES, stop)) if _is_tile(at, offsets, sizes, is_record)), None
+            (at for at in range(start, min(start + _TRIES, stop)) if _is_record(at, offsets, sizes, is_record)), None
         )
         if first is None:
             continue
         tries = range(stop - 1, max(stop - 1 - _TRIES, first - 1), -1)
-        last = next((at for at in tries if at == first or _is_tile(at, offsets, sizes, is_record)), None)
+        last = next((at for at in tries if at == first or _is_record(at, offsets, sizes, is_record)), None)
         if last is not None:
             found.append(LogRange(int(offsets[first]), int(offsets[last] + sizes[last])))
     return _without_overlaps(found)
 
 
-def rest(whole: LogRange, parts: Iterable[LogRange]) -> list[LogRange]:
-    """What `parts`, which are in order, leave of `whole`."""
-    return between(((part.start, part.stop) for part in parts), whole.start, whole.stop)
-
-
-def cut(parts: Iterable[LogRange], within: LogRange) -> list[LogRange]:
-    """The parts of `parts` that are in `within`."""
-    inside = (LogRange(max(part.start, within.start), min(part.stop, within.stop)) for part in parts)
-    return [part for part in inside if part.size > 0]
-
-
-def merged(parts: Sequence[LogRange], distance: int) -> list[LogRange]:
-    """The ranges, which are ordered by their starts; ranges with less than `distance` bytes between them become one."""
-    result: list[LogRange] = []
-    for part in parts:
-        if result and part.start - result[-1].stop < distance:
-            result[-1] = LogRange(result[-1].start, max(result[-1].stop, part.stop))
-        else:
-            result.append(part)
-    return result
-
-
-def joined(parts: Sequence[LogRange]) -> list[LogRange]:
-    """The same bytes of the log as ranges in order, none of which overlaps another one."""
-    return merged(sorted(parts, key=lambda part: part.start), 0)
-
-
-def _is_tile(at: int, offsets: Int64s, sizes: Int64s, is_record: Callable[[int, int], bool]) -> bool:
+def _is_record(at: int, offsets: Int64s, sizes: Int64s, is_record: Callable[[int, int], bool]) -> bool:
     return is_record(int(offsets[at]), int(sizes[at]))
 
 
@@ -219,7 +192,7 @@ def _without_overlaps(parts: Sequence[LogRange]) -> list[LogRange]:
     return result
 
 
-def live_tiles(block: Units, within: LogRange) -> tuple[Int64s, Int64s]:
+def live_extents(block: Units, within: LogRange) -> tuple[Int64s, Int64s]:
     """Commit log offsets and sizes of the units that lead to messages in a range of the log, in the order of units."""
     offsets, sizes = block["commit_log_offset"].astype(np.int64), block["store_size"].astype(np.int64)
     if not sizes.size or _are_live(offsets, sizes, within):
@@ -257,13 +230,13 @@ def in_order(block: Units) -> Units:
     return kept
 
 
-def tiles_of(blocks: Iterable[Units], within: LogRange) -> tuple[Int64s, Int64s]:
+def extents_of(blocks: Iterable[Units], within: LogRange) -> tuple[Int64s, Int64s]:
     """Commit log offsets and sizes of units that lead to messages in a range of the log, by offset.
 
     If several units lead to one offset, none of them is returned: a message has one queue, so they contradict each
     other. (Light message queues share messages with other queues, and are not among `blocks`.)
     """
-    offsets, sizes = live_tiles(np.concatenate([np.empty(0, UNIT_DTYPE), *blocks]), within)
+    offsets, sizes = live_extents(np.concatenate([np.empty(0, UNIT_DTYPE), *blocks]), within)
     order = np.argsort(offsets, kind="stable")
     offsets, sizes = offsets[order], sizes[order]
     is_same = offsets[1:] == offsets[:-1]
@@ -274,7 +247,7 @@ def tiles_of(blocks: Iterable[Units], within: LogRange) -> tuple[Int64s, Int64s]
 
 
 class UnitChain:
-    """The chain of the tiles of units in a range of the log: those that `live_tiles` and `in_order` leave."""
+    """The chain of the extents of units in a range of the log: those that `live_extents` and `in_order` leave."""
 
     def __init__(self, within: LogRange) -> None:
         self._within = within
@@ -291,7 +264,7 @@ class UnitChain:
             self._size += block.size
 
     def stop(self) -> int | None:
-        """The end of the run from the start of the range on to which all tiles belong, as in `Chain.stop_from`."""
+        """The end of the run from the start of the range on to which all extents belong, as in `Chain.stop_from`."""
         self._add_group()
         return self._chain.stop_from(self._within.start)
 
@@ -302,7 +275,7 @@ class UnitChain:
             self._chain.join(whole)
             return
         for block in group:
-            offsets, sizes = live_tiles(in_order(block), self._within)
+            offsets, sizes = live_extents(in_order(block), self._within)
             self._chain.add(offsets, offsets + sizes)
 
 
