@@ -19,7 +19,7 @@ from spark_mq.live import datasource as live
 from spark_mq.live.options import is_live
 from spark_mq.source.datasource import StoreReads
 from spark_mq.source.lookup_function import register_lookup
-from spark_mq.source.write_options import parse_write_options
+from spark_mq.source.options import parse_write_options
 from spark_mq.tables.manual import manual
 
 if TYPE_CHECKING:

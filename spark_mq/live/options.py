@@ -15,6 +15,7 @@ from spark_mq.source.options import (
     EARLIEST,
     LATEST,
     ReadOptions,
+    named_options,
     parse_boolean,
     parse_choice,
     parse_optional_integer,
@@ -200,17 +201,12 @@ def _table(options: Mapping[str, str]) -> str:
 def given_options(options: Mapping[str, str], what: str, own: Sequence[str]) -> dict[str, str]:
     """The options by their names; `own` are those that `what` has, and not everything of a live cluster."""
     names = ["path", "table", *_CLUSTER, *own]
-    known = {name.lower(): name for name in names}
-    given: dict[str, str] = {}
-    for key, value in options.items():
-        name = known.get(key.lower())
-        if name is None:
-            raise OptionError(
-                f"option {key} has no effect on {what} of a live cluster{similar(key, names)}. It has "
-                f"{', '.join(names)}"
-            )
-        given[name] = value
-    return given
+    has = f"It has {', '.join(names)}"
+    return named_options(
+        options,
+        names,
+        lambda key: f"option {key} has no effect on {what} of a live cluster{similar(key, names)}. {has}",
+    )
 
 
 def _parse_topics(given: Mapping[str, str]) -> tuple[str, ...] | None:

@@ -1,15 +1,15 @@
-"""The options of the data source, and their parser."""
+"""The options of the data source, and their parsers: of reads, streams and writes of a store."""
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from spark_mq.errors import OptionError
+from spark_mq.errors import OptionError, similar
 from spark_mq.filters.expression import Expression
 from spark_mq.filters.parser import parse_sql92, parse_tags
 from spark_mq.format.broker_version import BrokerVersions
@@ -21,7 +21,7 @@ from spark_mq.source.predicate import IN_INDEX, IN_QUEUES, IntegerSet, Predicate
 from spark_mq.store.config.named_stores import is_pattern
 from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE
 from spark_mq.tables.all_tables import TABLES
-from spark_mq.tables.messages import MESSAGES, READ_OPTIONS_OF_STREAMS, STREAM_OPTIONS
+from spark_mq.tables.messages import MESSAGES, READ_OPTIONS_OF_STREAMS, STREAM_OPTIONS, WRITE_OPTIONS
 
 _SIZE_UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _SIZE = re.compile(r"(\d+)\s*([bkmg]?)(?:i?b)?", re.IGNORECASE)
@@ -195,17 +195,9 @@ def parse_table(options: Mapping[str, str]) -> str:
 
 def _given(options: Mapping[str, str]) -> dict[str, str]:
     """The options by their names as in `OPTION_NAMES`."""
-    known = {name.lower(): name for name in OPTION_NAMES}
     if {key.lower() for key in options} >= _OF_CATALOG:
         raise OptionError(_NO_CATALOG)
-    given: dict[str, str] = {}
-    for key, value in options.items():
-        name = known.get(key.lower())
-        if name is None:
-            near = difflib.get_close_matches(key.lower(), known, n=1)
-            hint = f"; did you mean {known[near[0]]}?" if near else ""
-            raise OptionError(f"unknown option {key}{hint} Options: {', '.join(OPTION_NAMES)}")
-        given[name] = value
+    given = named_options(options, OPTION_NAMES, _unknown)
     for name in SELECTION:
         if name in given:
             raise OptionError(f"option {name} is for several stores, and this read has one: give a path")
@@ -216,6 +208,22 @@ def _given(options: Mapping[str, str]) -> dict[str, str]:
             f"option path={redacted(given['path'])!r} is a pattern of several stores, and this has one: give its path"
         )
     return given
+
+
+def named_options(options: Mapping[str, str], names: Iterable[str], refused: Callable[[str], str]) -> dict[str, str]:
+    """The options by `names`, which are not case-sensitive; `refused` is the error of a key that is none of them."""
+    known = {name.lower(): name for name in names}
+    for key in options:
+        if key.lower() not in known:
+            raise OptionError(refused(key))
+    return {known[key.lower()]: value for key, value in options.items()}
+
+
+def _unknown(key: str) -> str:
+    known = {name.lower(): name for name in OPTION_NAMES}
+    near = difflib.get_close_matches(key.lower(), known, n=1)
+    hint = f"; did you mean {known[near[0]]}?" if near else ""
+    return f"unknown option {key}{hint} Options: {', '.join(OPTION_NAMES)}"
 
 
 def _parse_table(given: Mapping[str, str]) -> str:
@@ -313,3 +321,35 @@ def _parse_starting_offsets(given: Mapping[str, str]) -> int | str:
     if not re.fullmatch(r"\d{1,19}", text) or int(text) >= 1 << 63:
         raise OptionError(f"option startingOffsets={text!r} is not {EARLIEST}, {LATEST} or a commit log offset")
     return int(text)
+
+
+def parse_write_options(options: Mapping[str, str]) -> dict[str, Any]:
+    """The options of a write that are given, as arguments of `spark_mq.restore`; `path` is the store."""
+    names = [option.name for option in WRITE_OPTIONS]
+
+    def refused(key: str) -> str:
+        if key.lower() in (known.lower() for known in OPTION_NAMES):
+            return f"option {key} has no effect on a write; it has {', '.join(names)}"
+        return f"unknown option {key}{similar(key, names)}. Options: {', '.join(names)}"
+
+    given: dict[str, Any] = {**named_options(options, names, refused)}
+    if not given.get("path"):
+        raise OptionError("option path is missing: give the store directory, .save('/data/store')")
+    table = given.pop("table", MESSAGES.name)
+    if table.lower() != MESSAGES.name:
+        raise OptionError(f"table {table} cannot be written: a broker derives it from {MESSAGES.name}")
+    given["renumber"] = parse_boolean("renumber", given)
+    given["topicMap"] = _parse_topic_map(given.get("topicMap", ""))
+    return {re.sub("[A-Z]", lambda capital: f"_{capital[0].lower()}", name): value for name, value in given.items()}
+
+
+def _parse_topic_map(text: str) -> dict[str, str]:
+    topics: dict[str, str] = {}
+    for pair in filter(None, (part.strip() for part in text.split(","))):
+        old, separator, new = (part.strip() for part in pair.partition("="))
+        if not (old and separator and new):
+            raise OptionError(f"option topicMap={text!r}: {pair!r} is not OLD=NEW; write orders=orders_2025,old=new")
+        if old in topics:
+            raise OptionError(f"option topicMap={text!r}: topic {old} has two new names")
+        topics[old] = new
+    return topics

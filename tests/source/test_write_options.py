@@ -7,7 +7,7 @@ import re
 import pytest
 
 from spark_mq.errors import OptionError
-from spark_mq.source.write_options import parse_write_options
+from spark_mq.source.options import parse_write_options
 
 
 def test_names_are_not_case_sensitive() -> None:

@@ -105,13 +105,41 @@ class Situation:
     due: int | None = None
 
 
-def situation(record: Record, rules: SituationRules, due: int | None = None) -> Situation:
+class StoreRules:
+    """The same of one store: each file of `config/` is read when the first record needs it, which few records do."""
+
+    def __init__(self, store: LifeStore, conf: BrokerConf, trace_topic: str) -> None:
+        self.trace_topic = trace_topic
+        self._store, self._conf = store, conf
+
+    @cached_property
+    def delays(self) -> Sequence[int]:
+        """The delays of the levels, in milliseconds."""
+        return delay_level_millis(self._conf.message_delay_level or DEFAULT_DELAY_LEVELS)
+
+    @cached_property
+    def groups(self) -> ConsumerGroups:
+        """The consumer groups that the store knows."""
+        return consumer_groups(self._store.location)
+
+    @cached_property
+    def topics(self) -> Collection[str]:
+        """The topics that the store knows."""
+        return frozenset(self._store.known_topics())
+
+    @cached_property
+    def retry_max_times(self) -> Mapping[str, int]:
+        """`retryMaxTimes` by group."""
+        return retry_max_times(self._store.location)
+
+
+def situation(record: Record, rules: SituationRules | StoreRules, due: int | None = None) -> Situation:
     """What a record means; `due` is when a delayed message is due, None if only the settings tell that."""
     return _Reading(record, rules, due).situation()
 
 
 class Situations:
-    """What records of one store mean. Its config files are read when the first record is asked about.
+    """What records of one store mean.
 
     Without a store, nothing else than the records is known, and the settings are those that a store has by default.
     """
@@ -121,28 +149,16 @@ class Situations:
     ) -> None:
         """`conf` is for `messageDelayLevel`; by default it is that of the store."""
         self._store = None if store is None else life_store(store)
-        self._conf = conf
-        self._trace_topic = trace_topic
-
-    @cached_property
-    def rules(self) -> SituationRules:
-        """The rules of the store."""
-        store = self._store
-        if store is None:
-            return SituationRules()
-        conf = self._conf or store.broker_conf
-        return SituationRules(
-            delay_level_millis(conf.message_delay_level or DEFAULT_DELAY_LEVELS),
-            consumer_groups(store.location),
-            frozenset(store.known_topics()),
-            retry_max_times(store.location),
-            self._trace_topic,
-        )
+        self._rules: SituationRules | StoreRules
+        if self._store is None:
+            self._rules = SituationRules(trace_topic=trace_topic)
+        else:
+            self._rules = StoreRules(self._store, conf or self._store.broker_conf, trace_topic)
 
     def of(self, record: Record) -> Situation:
         """What a record means; for a delayed message, its unit says when it is due."""
         is_delayed = self._store is not None and decode_utf8(record.topic) == SCHEDULE_TOPIC
-        return situation(record, self.rules, self._store.due(record) if self._store and is_delayed else None)
+        return situation(record, self._rules, self._store.due(record) if self._store and is_delayed else None)
 
 
 def integer(text: str | None) -> int | None:
@@ -151,7 +167,7 @@ def integer(text: str | None) -> int | None:
 
 
 class _Reading:
-    def __init__(self, record: Record, rules: SituationRules, due: int | None) -> None:
+    def __init__(self, record: Record, rules: SituationRules | StoreRules, due: int | None) -> None:
         self._record = record
         self._rules = rules
         self._due = due
