@@ -5,6 +5,8 @@ is read from `/proc`. "handed over" passes ready batches of the same columns and
 sets.
 
     python -m benchmarks.scans --size 1GiB --folder /tmp/spark-mq-bench
+
+With `--engine sail`, each scan runs in Spark and in Sail in turns: the table has the rates of both, and the ratio.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -103,6 +106,41 @@ def measure_all(spark: SparkSession, store: Path, messages: int, arguments: argp
         print_row("- decoded in one process", messages, figures)
 
 
+def seconds_of(run: Callable[[], object]) -> float:
+    """The seconds of one run."""
+    started = time.perf_counter()
+    run()
+    return time.perf_counter() - started
+
+
+def compare_engines(spark: SparkSession, store: Path, messages: int, arguments: argparse.Namespace) -> None:
+    """Scan in Spark and in Sail in turns, and print a table. Sail runs in this process, beside Spark's driver."""
+    from pyspark.sql.connect.session import SparkSession as RemoteSession
+
+    from spark_mq import RocketMQDataSource
+    from spark_mq._compat import register_source
+    from spark_mq.sail import sail_server
+
+    host, port = sail_server().listening_address
+    sail: Any = RemoteSession.builder.remote(f"sc://{host}:{port}").create()
+    register_source(sail, RocketMQDataSource)
+    print("| what | Spark, seconds | Sail, seconds | Spark, M messages/s | Sail, M messages/s | ratio, by pairs |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for each in (each for each in SCANS if arguments.only in each.name):
+        pairs = [
+            [seconds_of(lambda: scan(engine, store, each.schema)) for engine in (spark, sail)]  # noqa: B023
+            for _ in range(arguments.warm_ups + arguments.repetitions)
+        ][arguments.warm_ups :]
+        ratios = sorted(ours / theirs for ours, theirs in pairs)
+        medians = [statistics.median(seconds) for seconds in zip(*pairs, strict=True)]
+        rates = " | ".join(f"{messages / seconds / 1e6:.2f}" for seconds in medians)
+        print(
+            f"| {each.name} | {medians[0]:.2f} | {medians[1]:.2f} | {rates} "
+            f"| {statistics.median(ratios):.2f} ({ratios[0]:.2f}-{ratios[-1]:.2f}) |",
+            flush=True,
+        )
+
+
 def main() -> int:
     """Generate the store if it does not exist, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -111,6 +149,7 @@ def main() -> int:
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--warm-ups", type=int, default=2, help="scans before the measured ones (2)")
     parser.add_argument("--only", metavar="TEXT", default="", help="only scans that have this text in their name")
+    parser.add_argument("--engine", choices=("spark", "sail"), default="spark", help="sail: compare it with Spark")
     parser.add_argument("--scans-only", action="store_true", help="leave out the parts of a scan")
     parser.add_argument("--spark-conf", action="append", default=[], metavar="NAME=VALUE", help="settings of Spark")
     arguments = parser.parse_args()
@@ -119,7 +158,7 @@ def main() -> int:
     settings = dict(setting.split("=", 1) for setting in arguments.spark_conf)
     started = time.perf_counter()
     with spark_session("scans", given=settings) as spark:
-        measure_all(spark, store, messages, arguments)
+        (measure_all if arguments.engine == "spark" else compare_engines)(spark, store, messages, arguments)
     print(f"{messages:,} messages; {time.perf_counter() - started:.0f} s in all")
     return 0
 

@@ -7,6 +7,7 @@ is never changed, and no broker is needed.
 - `register`: makes the data source and the table function `rocketmq_lookup` known to a Spark session.
 - `sql`: the result of a Spark SQL query over stores, which reads only the rows and columns that the query needs.
 - `look_up`: the messages of the keys of a DataFrame, by the index files.
+- `sail_session`: a session of Sail, which runs such queries without Java.
 - `explain`: the access path of a read, and its cost.
 - `rebuild`: writes `consumequeue/` and `index/` from `commitlog/`, byte for byte as the broker does.
 - `verify`: checks everything in a store against its commit log; the result has findings, counts and a verdict.
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from spark_mq.query.sql import sql
     from spark_mq.repairer.repair import repair
     from spark_mq.restorer.restore import restore
+    from spark_mq.sail import sail_session
     from spark_mq.source.explain import explain
     from spark_mq.source.lookup_function import look_up
     from spark_mq.store.message_store import MessageStore
@@ -75,6 +77,7 @@ __all__ = [
     "repair",
     "restore",
     "retention",
+    "sail_session",
     "sql",
     "verify",
     "why_not_consumed",
@@ -92,6 +95,7 @@ _MODULES = {
     "repair": "spark_mq.repairer.repair",
     "restore": "spark_mq.restorer.restore",
     "retention": "spark_mq.store.retention",
+    "sail_session": "spark_mq.sail",
     "sql": "spark_mq.query.sql",
     "verify": "spark_mq.verifier.verify",
     "why_not_consumed": "spark_mq.lifecycle.why_not_consumed",

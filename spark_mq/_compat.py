@@ -1,16 +1,19 @@
-"""Fallbacks for names that are missing in Spark 4.0, Spark 4.1 or the Spark Connect client."""
+"""What differs between Spark 4.0, 4.1, 4.2, the Spark Connect client, and Sail, a Spark Connect server without Java."""
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
+
+from spark_mq.errors import UnsupportedSparkError
 
 try:
     from py4j.protocol import Py4JJavaError
@@ -37,9 +40,11 @@ except ImportError:  # before Spark 4.2
 __all__ = [
     "HAS_READ_LIMITS",
     "SPARK_ERRORS",
+    "TIME_ZONE",
     "ReadAllAvailable",
     "SupportsTriggerAvailableNow",
     "arrow_schema",
+    "is_sail",
     "limited_read",
     "register_source",
     "repartition_by_id",
@@ -47,10 +52,56 @@ __all__ = [
 ]
 
 
-def arrow_schema(schema: StructType) -> pa.Schema:
+TIME_ZONE = "spark.sql.session.timeZone"
+
+
+def arrow_schema(schema: StructType, zone: str = "UTC") -> pa.Schema:
     """The Arrow columns of rows with this schema. Spark 4.2 wants a time zone for TIMESTAMP; before, it is UTC."""
     takes_zone = "timezone" in inspect.signature(to_arrow_schema).parameters
-    return to_arrow_schema(schema, timezone="UTC") if takes_zone else to_arrow_schema(schema)
+    return to_arrow_schema(schema, timezone=zone) if takes_zone else to_arrow_schema(schema)
+
+
+def is_sail(spark: SparkSession) -> bool:
+    """Whether the server of a Spark Connect session is Sail: Spark's own `version()` has a revision, too."""
+    if hasattr(spark, "sparkContext"):  # a session of Spark Connect has none
+        return False
+    row = spark.sql("SELECT version()").first()
+    return row is not None and " " not in row[0]
+
+
+class _SailSource(DataSource):
+    """A data source as Sail 0.7 calls it: schemas are those of Arrow, and TIMESTAMP has the zone of the session."""
+
+    zone: str
+
+    def schema(self) -> Any:
+        return arrow_schema(super().schema(), self.zone)  # type: ignore[arg-type]
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        return _SailReader(super().reader(from_arrow_schema(schema)), schema)
+
+    def writer(self, schema: Any, overwrite: bool) -> DataSourceWriter:
+        # Sail does not tell a task which partition it writes, so that the order of rows would be lost.
+        raise UnsupportedSparkError("Sail reads, and cannot write stores or topics: write with a session of Spark")
+
+
+class _SailReader(DataSourceReader):
+    """A reader whose batches have exactly the schema that Sail gave. It has no filters: Sail passes wrong ones.
+
+    Sail 0.7.2 gives `pushFilters` the filter `StringStartsWith('z')` for NOT LIKE 'z%'.
+    """
+
+    def __init__(self, reader: DataSourceReader, schema: pa.Schema) -> None:
+        self._reader = reader
+        self._schema = schema
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return self._reader.partitions()
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        batches: Iterator[Any] = self._reader.read(partition)
+        for batch in batches:
+            yield batch.cast(self._schema)
 
 
 def register_source(spark: SparkSession, source: type[DataSource]) -> None:
@@ -59,6 +110,10 @@ def register_source(spark: SparkSession, source: type[DataSource]) -> None:
     It is registered in the active session, too: after other sessions of the process were used, a stream of `spark` was
     seen not to find a source that only `spark` had.
     """
+    if is_sail(spark):
+        zone = {"zone": spark.conf.get(TIME_ZONE)}
+        spark.dataSource.register(type(source.__name__, (_SailSource, source), zone))
+        return
     active = type(spark).getActiveSession()
     for session in [spark] if active in (None, spark) else [spark, active]:
         try:

@@ -166,6 +166,33 @@ def spark(tmp_path_factory: pytest.TempPathFactory, delta_jars: dict[str, str]) 
     session.stop()
 
 
+@pytest.fixture(scope="session")
+def sail() -> Iterator[SparkSession]:
+    """A session of Sail. Spark's functions stay those of the JVM's session, which other tests use."""
+    from pyspark.sql.connect.session import SparkSession as RemoteSession
+
+    from spark_mq import register
+    from spark_mq.sail import sail_server
+
+    host, port = sail_server().listening_address
+    session: Any = RemoteSession.builder.remote(f"sc://{host}:{port}").create()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")
+        session.conf.set("spark.sql.session.timeZone", "UTC")
+        register(session)
+    yield session
+    session.stop()
+
+
+@pytest.fixture(params=["spark", "sail"])
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> SparkSession:
+    """A session of each engine, one after the other; `pyspark.sql.functions` makes columns for it."""
+    session: SparkSession = request.getfixturevalue(request.param)
+    if request.param == "sail":
+        monkeypatch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")
+    return session
+
+
 def _start(builder: SparkSession.Builder, tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
     return (
         builder.appName("spark-mq tests")

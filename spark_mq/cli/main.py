@@ -24,6 +24,7 @@ from spark_mq.errors import MissingPackageError, OptionError, SparkMqError
 _EXTRAS = {
     **dict.fromkeys(("pyspark", "py4j"), "spark"),
     "delta": "delta",
+    "pysail": "sail",
     **dict.fromkeys(("grpc", "grpcio", "grpc_status", "googleapis-common-protos", "google", "zstandard"), "connect"),
 }
 """The extra of `spark-mq` that installs a package, by the name of the package."""

@@ -123,6 +123,21 @@ def spark_session(
 
 
 @contextmanager
+def sail_session(arguments: argparse.Namespace) -> Iterator[SparkSession]:
+    """A context with a session of Sail, in this process; Ctrl-C is handled as in `spark_session`."""
+    if is_launched() or arguments.packages is not None:
+        other = "--packages" if arguments.packages is not None else "SPARK_REMOTE or spark-submit"
+        raise OptionError(f"--engine sail and {other} exclude each other: Sail runs in this process, and has no JVM")
+    from spark_mq import sail
+
+    with spark_errors(), interrupts_later():
+        spark = sail.sail_session(given_settings(arguments))
+    with spark_errors(), ends_on_interrupt(spark):
+        yield spark
+    spark.stop()
+
+
+@contextmanager
 def job_session(
     command: str,
     arguments: argparse.Namespace,

@@ -29,6 +29,8 @@ JOB_ERRORS: tuple[type[Exception], ...] = (OSError, *SPARK_ERRORS)
 """What can end a job besides the errors of this package: errors of the driver's filesystem, and Spark's errors."""
 
 _RAISED_IN_A_TASK = re.compile(r"spark_mq\.errors\.(\w+): (.*)")
+_RAISED_IN_SAIL = re.compile(r"(?:Python error: \[\S+\] )?(\w+): (.*)\nTraceback:")
+"""How Sail's text of a Python error begins: the class has no module."""
 
 
 def is_full(error: BaseException) -> bool:
@@ -73,7 +75,9 @@ def parse_task_error(text: str) -> SparkMqError | None:
     >>> parse_task_error("Traceback ...\nspark_mq.errors.CorruptLogError: commitlog/0: the file ended at 7")
     CorruptLogError('commitlog/0: the file ended at 7')
     """
-    for name, message in reversed(_RAISED_IN_A_TASK.findall(text)):
+    in_sail = _RAISED_IN_SAIL.match(text)
+    found = _RAISED_IN_A_TASK.findall(text) if in_sail is None else [in_sail.groups()]
+    for name, message in reversed(found):
         kind = getattr(errors, name, None)
         if isinstance(kind, type) and issubclass(kind, SparkMqError):
             return kind(message)

@@ -48,49 +48,49 @@ def lookup(spark: SparkSession, store: str, key: str) -> DataFrame:
     return spark.sql(f"SELECT * FROM rocketmq_lookup({named})")
 
 
-def test_a_key_gives_the_rows_of_the_table(spark: SparkSession, store: str, messages: list[Row]) -> None:
+def test_a_key_gives_the_rows_of_the_table(engine: SparkSession, store: str, messages: list[Row]) -> None:
     keys = sorted({key for row in messages if row.topic == "OrderEvents" for key in row["keys"] or ()})[:5]
     keys.append(next(row.unique_key for row in messages if row.topic == "OrderEvents" and row.unique_key))
     for key in keys:
-        found = lookup(spark, store, key)
-        assert found.schema == spark.read.format("rocketmq").load(store).schema
+        found = lookup(engine, store, key)
+        assert found.schema == engine.read.format("rocketmq").load(store).schema
         assert by_offset(found.collect()) == by_offset(having(messages, "OrderEvents", key))
-    assert lookup(spark, store, "no such key").collect() == []
+    assert lookup(engine, store, "no such key").collect() == []
 
 
-def test_for_each_row_of_another_table(spark: SparkSession, store: str, messages: list[Row]) -> None:
+def test_for_each_row_of_another_table(engine: SparkSession, store: str, messages: list[Row]) -> None:
     """A lateral join, with keys that are NULL, doubled, and not there; and its union with itself."""
     keys = sorted({key for row in messages if row.topic == "OrderEvents" for key in row["keys"] or ()})
     wanted = [*keys[:40], keys[0], None, "no such key"]
-    spark.createDataFrame([(key,) for key in wanted], "id STRING").createOrReplaceTempView("orders")
+    engine.createDataFrame([(key,) for key in wanted], "id STRING").createOrReplaceTempView("orders")
     query = f"""
         SELECT o.id, m.commit_log_offset, m.body
         FROM orders o, LATERAL rocketmq_lookup('{store}', 'OrderEvents', o.id, '{WORKLOAD.broker_conf}') m"""
     expected = sorted(
         (key, row.commit_log_offset) for key in wanted if key for row in having(messages, "OrderEvents", key)
     )
-    found = spark.sql(query).collect()
+    found = engine.sql(query).collect()
     assert sorted((row.id, row.commit_log_offset) for row in found) == expected
     assert all(isinstance(row.body, bytearray | bytes) for row in found)
-    assert spark.sql(f"{query} UNION ALL {query}").count() == 2 * len(expected)
+    assert engine.sql(f"{query} UNION ALL {query}").count() == 2 * len(expected)
 
 
-def test_many_keys_at_once(spark: SparkSession, store: str, messages: list[Row]) -> None:
+def test_many_keys_at_once(engine: SparkSession, store: str, messages: list[Row]) -> None:
     """All keys of all topics, doubled, in several tasks, with NULL and keys that are not there; and joined."""
     keys = {(row.topic, key) for row in messages for key in [*(row["keys"] or ()), row.unique_key] if key}
     wanted = [*keys, *list(keys)[:50], ("OrderEvents", "no such key"), ("OrderEvents", None), (None, "k"), ("no", "k")]
-    asked = spark.createDataFrame(wanted, "topic STRING, key STRING").repartition(3)
+    asked = engine.createDataFrame(wanted, "topic STRING, key STRING").repartition(3)
     names = ["topic", "key", "key_type", "commit_log_offset", "body", "store_timestamp"]
     rows = look_up(asked, store, names, str(WORKLOAD.broker_conf)).collect()
-    by_key = spark.read.format("rocketmq").option("table", "messages_by_key").load(store).select(*names).collect()
+    by_key = engine.read.format("rocketmq").option("table", "messages_by_key").load(store).select(*names).collect()
     assert sorted(rows) == sorted(by_key)
     found = look_up(asked, store, broker_conf=str(WORKLOAD.broker_conf))
-    assert found.schema == spark.read.format("rocketmq").option("table", "messages_by_key").load(store).schema
+    assert found.schema == engine.read.format("rocketmq").option("table", "messages_by_key").load(store).schema
     assert found.join(asked.distinct(), ["topic", "key"]).count() == len(by_key)
 
 
-def test_what_cannot_be_looked_up(spark: SparkSession, store: str) -> None:
-    asked = spark.createDataFrame([("T", 5)], "topic STRING, id INT")
+def test_what_cannot_be_looked_up(engine: SparkSession, store: str) -> None:
+    asked = engine.createDataFrame([("T", 5)], "topic STRING, id INT")
     with pytest.raises(OptionError, match="no column key"):
         look_up(asked, store)
     with pytest.raises(OptionError, match="no column 'nope'"):
@@ -98,11 +98,11 @@ def test_what_cannot_be_looked_up(spark: SparkSession, store: str) -> None:
     assert look_up(asked.withColumnRenamed("id", "key"), store).collect() == []
 
 
-def test_a_number_is_a_key_and_there_can_be_a_limit(spark: SparkSession, store: str) -> None:
+def test_a_number_is_a_key_and_there_can_be_a_limit(engine: SparkSession, store: str) -> None:
     query = f"SELECT * FROM rocketmq_lookup('{store}', 'OrderEvents', 5)"
-    assert spark.sql(query).collect() == []
+    assert engine.sql(query).collect() == []
     limited = f"SELECT * FROM rocketmq_lookup('{store}', 'DirectTopic', 'shared', max_num => 2)"
-    assert spark.sql(limited).count() == 2
+    assert engine.sql(limited).count() == 2
 
 
 def times_of(messages: list[Row], topic: str, key: str) -> list[tuple[datetime, int]]:
@@ -111,14 +111,14 @@ def times_of(messages: list[Row], topic: str, key: str) -> list[tuple[datetime, 
     return sorted(found, key=lambda one: -one[1])
 
 
-def test_the_newest_not_later_than_a_time_for_each_row(spark: SparkSession, store: str, messages: list[Row]) -> None:
+def test_the_newest_not_later_than_a_time_for_each_row(engine: SparkSession, store: str, messages: list[Row]) -> None:
     """NULL finds nothing, as a comparison with NULL does."""
     all_times = times_of(messages, "DirectTopic", "shared")
     millisecond = timedelta(milliseconds=1)
     wanted = [time + shift for time, _ in all_times[::9] for shift in (timedelta(0), -millisecond, millisecond / 4)]
     rows = [(number, time) for number, time in enumerate([*wanted, None])]
-    spark.createDataFrame(rows, "id INT, paid_at TIMESTAMP").createOrReplaceTempView("payments")
-    found = spark.sql(f"""
+    engine.createDataFrame(rows, "id INT, paid_at TIMESTAMP").createOrReplaceTempView("payments")
+    found = engine.sql(f"""
         SELECT p.id, m.commit_log_offset FROM payments p, LATERAL rocketmq_lookup(
             '{store}', 'DirectTopic', 'shared', '{WORKLOAD.broker_conf}', end => p.paid_at, max_num => 1) m""")
     expected = {
@@ -188,6 +188,6 @@ class TestTimes:
             self.found(unpacked, **arguments)
 
 
-def test_errors_say_what_is_wrong(spark: SparkSession, tmp_path: Path) -> None:
+def test_errors_say_what_is_wrong(engine: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(PySparkException, match="StoreNotFoundError"):
-        spark.sql(f"SELECT * FROM rocketmq_lookup('{tmp_path / 'nope'}', 'T', 'K')").collect()
+        engine.sql(f"SELECT * FROM rocketmq_lookup('{tmp_path / 'nope'}', 'T', 'K')").collect()

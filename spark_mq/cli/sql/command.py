@@ -23,6 +23,7 @@ from spark_mq.cli.spark import (
     given_settings,
     has_empty_catalog,
     is_on_server,
+    sail_session,
     spark_errors,
     spark_session,
 )
@@ -188,6 +189,9 @@ class Console:
                           the form of the rows (table)
     --explain             print what would be read of each store: columns, conditions, access path, bytes. The query
                           does not run, and Spark does not start
+    --engine {spark,sail}
+                          what runs the queries (spark): Spark, or Sail, which needs no Java: pip install
+                          'spark-mq[sail]'. Sail has no --archive
     """,
     SPARK,
     description="""
@@ -202,6 +206,7 @@ class Console:
       spark-mq> SELECT m.topic FROM prod.messages m LEFT ANTI JOIN dev.messages d ON m.unique_key = d.unique_key;
     """,
     format="table",
+    engine="spark",
 )
 def run_sql(arguments: argparse.Namespace) -> int:
     """Run the statements of the argument, or else of the prompt or stdin; returns the exit status."""
@@ -211,6 +216,8 @@ def run_sql(arguments: argparse.Namespace) -> int:
     if not is_on_server():
         _check_files(arguments)
     start = partial(_session, settings, [table for _, table in arguments.archive])
+    if arguments.engine == "sail":
+        start = partial(sail_session, arguments)
     console = Console(start, settings, stores, archives, arguments.format, arguments.explain)
     if arguments.query is None and sys.stdin.isatty():
         return console.prompt()
@@ -277,6 +284,8 @@ def _check_names(arguments: argparse.Namespace) -> None:
         raise OptionError("give --store NAME=PATH, once for each store, or --stores FILE, or --archive NAME=TABLE")
     if arguments.skip_unreadable and len(arguments.store) == 1:
         raise OptionError("--skip-unreadable has no effect on one store: it is for several, and for --stores FILE")
+    if arguments.archive and arguments.engine == "sail":
+        raise OptionError("--archive needs Spark: leave out --engine sail")
     given: dict[str, str] = {}
     for option, pairs in (("--store", arguments.store), ("--archive", arguments.archive)):
         for name, _ in pairs:

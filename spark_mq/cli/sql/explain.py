@@ -9,6 +9,7 @@ from datetime import tzinfo
 from functools import partial
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from spark_mq._compat import TIME_ZONE
 from spark_mq.cli.sql.archive import VIEWS
 from spark_mq.errors import SparkMqError
 from spark_mq.format.message_schema import KEY
@@ -25,7 +26,6 @@ from spark_mq.store.config.named_stores import is_pattern
 from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
 from spark_mq.tables.messages import MESSAGES, MESSAGES_BY_KEY
 
-_ZONE = "spark.sql.session.timeZone"
 _FOLDERS = {"consume_queue": CONSUME_QUEUE, "index_entries": INDEX}
 _NO_ROLLBACK = (
     "messages of transaction type ROLLBACK are in no index: with AND transaction_type <> 'ROLLBACK' in the query, the "
@@ -103,7 +103,7 @@ def _size(read: StoreRead) -> str:
 
 
 def _zone(settings: Mapping[str, str]) -> tzinfo | None:
-    name = settings.get(_ZONE) or os.environ.get("TZ", "")
+    name = settings.get(TIME_ZONE) or os.environ.get("TZ", "")
     try:
         return ZoneInfo(name) if name else None
     except (ZoneInfoNotFoundError, ValueError, OSError):
