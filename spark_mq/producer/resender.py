@@ -147,8 +147,8 @@ class Resender:
         for attempt in range(_ATTEMPTS):
             self.client.connection(address)  # an error before anything is noted
             begun = Begun(resend.topic, new_unique_key())
-            self.journal.begin(resend.identity, begun)
             try:
+                self.journal.begin(resend.identity, begun)
                 send_message(
                     self.client,
                     address,
@@ -170,7 +170,7 @@ class Resender:
                     raise
                 time.sleep(0.2 * 2**attempt)
             except BaseException:  # also Ctrl-C
-                self.receipt.uncertain += 1
+                self.receipt.uncertain += resend.identity in self.journal.uncertain
                 raise
             else:
                 self.journal.note_sent(resend.identity)

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from spark_mq.cli.main import main
 from spark_mq.errors import ProtocolError, RefusedError, RemotingError
 from spark_mq.live import datasource as live
 from spark_mq.remoting.access import Credentials
@@ -128,8 +129,10 @@ accounts:
     admin: false
     defaultTopicPerm: SUB
     defaultGroupPerm: SUB
+    topicPerms:
+      - RetryDemo=PUB|SUB
 """
-"""A user of 4.9 who reads all topics and groups, and no more."""
+"""A user of 4.9 who reads all topics and groups, writes one topic, and no more."""
 USER = json.dumps({"username": ACCESS_KEY, "password": SECRET_KEY})
 INNER = json.dumps({"accessKey": "inner-client", "secretKey": "inner-secret"})
 _AUTH = "org.apache.rocketmq.auth"
@@ -207,6 +210,23 @@ def test_missing_and_wrong_keys_are_refused_without_a_secret(
     assert "secret-" not in shown
     assert "wrong-secret" not in shown
     assert repr(pickle.loads(pickle.dumps(settings))) == repr(settings)
+
+
+def test_messages_are_sent_again_with_the_right_keys_only(
+    guarded: harness.Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    conf, journal = tmp_path / "live.conf", tmp_path / "journal"
+    address, shown = f"rocketmq://{guarded.name_server}", ""
+    for keys, status, sent in ((WRONG_KEYS[1], 1, 0), ({"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}, 0, 5)):
+        conf.write_text("".join(f"{name}={value}\n" for name, value in keys.items()))
+        words = ["--dead-letters", "GID_failing", "--client-conf", str(conf), "--json"]
+        assert main(["resend", str(guarded.store), address, *words, "--apply", "--journal", str(journal)]) == status
+        printed = capsys.readouterr()
+        assert json.loads(printed.out)["sent"] == sent
+        shown += printed.out + printed.err
+        assert main(["resend", address, *words]) == status  # the same without the files
+        shown += capsys.readouterr().err
+    assert not re.search("secret-1|wrong-secret", shown + journal.read_text())
 
 
 @pytest.fixture(scope="module")

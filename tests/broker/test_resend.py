@@ -93,7 +93,7 @@ def test_a_consumer_consumes_a_message_directly(served: Served, run: Run) -> Non
     assert answer["remark"] is None
     assert answer["spent_time_millis"] >= 0
     assert (taken["topic"], taken["queueOffset"]) == ("SequenceDemo", record.queue_offset)
-    assert taken["uniqKey"] == plan["unique_key"]
+    assert taken["properties"]["UNIQ_KEY"] == plan["unique_key"]
     old = encode_offset_message_id(b"\x7f\0\0\1\0\0\0\1", 0)
     assert "not a broker of" in run(*command[:3], old, status=2)["stderr"]
     beyond = encode_offset_message_id(record.store_host, 1 << 40)

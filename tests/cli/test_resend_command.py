@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
 import shutil
 import struct
 from collections.abc import Callable, Iterator
@@ -17,10 +19,13 @@ from spark_mq.cli.main import main
 from spark_mq.format.message_id import encode_offset_message_id
 from spark_mq.format.properties import parse_properties
 from spark_mq.format.record import Record, decode_record
+from spark_mq.producer import resender
+from spark_mq.producer.journal import Journal
 from spark_mq.remoting.codes import RequestCode, ResponseCode
 from spark_mq.remoting.command import RemotingCommand
 from tests.support.fake_server import response, serving
 from tests.support.hostile_cluster import COUNT, QUEUES, TOPIC, HostileCluster
+from tests.support.soak import cases
 from tests.support.stores import OWN_STORES, RealStore, stores_in
 
 DEAD = "%DLQ%GID_failing"
@@ -34,6 +39,7 @@ class Cluster(HostileCluster):
         self.codes = list(codes)
         self.sent: list[RemotingCommand] = []
         self.queried = b""
+        self.has_index = False
         self.unknown_topic = ""
         self.perm = 6
 
@@ -46,7 +52,13 @@ class Cluster(HostileCluster):
                 raise ConnectionError
             yield response(request, code, remark="because")
         elif request.code == RequestCode.QUERY_MESSAGE:
-            yield response(request, 0 if self.queried else ResponseCode.QUERY_NOT_FOUND, body=self.queried)
+            key = fields["key"].encode()
+            found = self.queried or b"".join(
+                Record(b"RetryDemo", properties=one.ext_fields["i"].encode()).encode()
+                for one in self.sent
+                if self.has_index and parse_properties(one.ext_fields["i"].encode())[b"UNIQ_KEY"] == key
+            )
+            yield response(request, 0 if found else ResponseCode.QUERY_NOT_FOUND, body=found)
         elif request.code == RequestCode.GET_ROUTEINFO_BY_TOPIC and fields["topic"] == self.unknown_topic:
             yield response(request, ResponseCode.TOPIC_NOT_EXIST)
         elif request.code == RequestCode.GET_ALL_TOPIC_CONFIG:
@@ -76,6 +88,7 @@ Run = Callable[..., tuple[int, dict[str, int], dict[str, Any], str]]
 def run(store: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     def once(address: str, *words: str) -> tuple[int, dict[str, int], dict[str, Any], str]:
         """The exit status, the counts that are not 0, the whole receipt, and stderr."""
+        capsys.readouterr()  # a run that was killed printed something, too
         status = main(["resend", str(store), address, *words, "--json"])
         printed = capsys.readouterr()
         receipt = json.loads(printed.out) if printed.out else {}
@@ -143,6 +156,65 @@ def test_without_an_answer_a_message_is_uncertain(run: Run, applied: list[str]) 
         cluster.queried = b""
         assert run(address, *applied)[:2] == (0, {"found": 5, "already_sent": 5})
     assert len(cluster.sent) == 5
+
+
+class Killed(BaseException):
+    """The end of a run, as a kill ends it: what was written stays, and nothing more is done."""
+
+
+@pytest.mark.parametrize("has_index", cases((True,), (True, False)))
+def test_a_run_can_be_killed_at_any_step(
+    has_index: bool, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = 0
+
+    def killing(function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, before and after which a run can be killed."""
+
+        def step(*arguments: Any, **named: Any) -> Any:
+            count()
+            result = function(*arguments, **named)
+            count()
+            return result
+
+        return step
+
+    def count() -> None:
+        nonlocal steps
+        steps -= 1
+        if steps == 0:
+            raise Killed
+
+    places: tuple[tuple[Any, str], ...] = ((Journal, "_write"), (resender, "send_message"), (os, "fsync"))
+    for owner, name in places:
+        monkeypatch.setattr(owner, name, killing(getattr(owner, name)))
+    kills = 0
+    for number in itertools.count(1):
+        cluster = Cluster()
+        cluster.has_index = has_index
+        words = ["--dead-letters", "GID_failing", "--tag", "Aa", "--apply"]
+        words += ["--journal", str(tmp_path / f"journal-{number}")]
+        with running(cluster) as address:
+            steps = number
+            try:
+                assert run(address, *words)[0] == 0
+                break
+            except Killed:
+                kills += 1
+            steps = 0
+            status, counts, _, _ = run(address, *words)
+            bodies = [request.body for request in cluster.sent]
+            assert len(set(bodies)) == len(bodies), f"twice after a kill at step {number}"
+            uncertain = counts.get("uncertain", 0)
+            assert uncertain <= 1
+            assert status == uncertain
+            if has_index:  # then a message that is uncertain was not sent
+                assert len(bodies) == 2 - uncertain
+                assert run(address, *words, "--send-uncertain")[0] == 0
+                assert len({request.body for request in cluster.sent}) == len(cluster.sent) == 2
+            else:
+                assert len(bodies) >= 2 - uncertain
+    assert kills > 12
 
 
 def test_an_uncertain_message_is_sent_again_only_if_told(run: Run, applied: list[str]) -> None:
