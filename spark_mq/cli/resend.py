@@ -15,7 +15,7 @@ from typing import Any
 from spark_mq.cli.archive_source import has_delta_log
 from spark_mq.cli.command import command
 from spark_mq.cli.exit_status import FAILED, FOUND, NOT_FOUND
-from spark_mq.cli.messages.shared import filter_of
+from spark_mq.cli.messages.shared import filter_of, why_nothing
 from spark_mq.cli.output import say
 from spark_mq.cli.output.json_lines import print_json
 from spark_mq.cli.output.text_table import print_lines
@@ -36,6 +36,8 @@ from spark_mq.store.log.record_lookup import NoRecord
 from spark_mq.store.message_store import MessageStore
 from spark_mq.tables.live import LIVE_SCHEME, ROUTE
 
+_MOST_LINES = 10
+"""Lines about what is missing, and about what is refused, that are printed for a person."""
 _NOT_OF_IDS = ("key", "begin", "end", "tag", "property", "filter", "body_contains")
 
 
@@ -123,7 +125,8 @@ def _check(arguments: argparse.Namespace) -> str:
 
 
 def _name(source: str) -> str:
-    return source if "://" in source else os.path.abspath(source)
+    """What a journal calls a source: an address without secrets, or a whole path."""
+    return shown(source) if "://" in source else os.path.abspath(source)
 
 
 def _selected(arguments: argparse.Namespace, cluster: str, on_missing: Callable[[str], None]) -> Iterator[Record]:
@@ -137,11 +140,18 @@ def _selected(arguments: argparse.Namespace, cluster: str, on_missing: Callable[
                 if not found:
                     on_missing(f"{shown(arguments.source)} has no message {message_id}")
                 yield from (one.record for one in found)
-        elif arguments.key is not None:
-            yield from (one.record for one in messages.with_key(arguments.key, topic) if matching.matches(one.record))
+            return
+        if arguments.key is not None:
+            of_topic = messages.with_key(arguments.key, topic)
         else:
             of_topic = messages.of_topic(topic, begin=begin, end=end)
-            yield from (one.record for one in of_topic if matching.matches(one.record))
+        is_empty = True
+        for one in of_topic:
+            if matching.matches(one.record):
+                is_empty = False
+                yield one.record
+        if is_empty:
+            say(f"no matching message in {topic}{why_nothing(messages, topic=topic)}")
 
 
 @contextmanager
@@ -212,6 +222,10 @@ class StoredMessages:
         record = self.store.find_record_by_id(offset_message_id)
         return iter(()) if isinstance(record, NoRecord) else iter((StoredMessage(record),))
 
+    def why_nothing(self, topic: str) -> str:
+        """Why there is no message of a topic, as text for a person; empty if there are some."""
+        return self.store.why_no_topic(topic) or ""
+
     def of_topic(self, topic: str, *, begin: int | None, end: int | None) -> Iterator[StoredMessage]:
         """The messages of a topic; those stored from `begin` to `end`, and others."""
         for part in topic_messages(self.store, topic, begin, end):
@@ -265,12 +279,15 @@ def _print(arguments: argparse.Namespace, receipt: Receipt, missing: Sequence[st
     elif topics:
         names = ("from_topic", "to_topic", "messages")
         print_lines([[row[name] for name in names] for row in topics], names)
-    for line in missing:
-        say(line)
-    for row in refused:
-        say(f"{row['messages']} refused: {row['reason']}; the first is {row['first']}")
+    lines = [f"{row['messages']} refused: {row['reason']}; the first is {row['first']}" for row in refused]
+    for part in (missing, lines):
+        for line in part[:_MOST_LINES]:
+            say(line)
+        if len(part) > _MOST_LINES:
+            say(f"and {len(part) - _MOST_LINES} more such lines: --json has all")
     at_least = "at least " if missing else ""
-    parts = [f"{sent} {'sent' if arguments.apply else 'would be sent (--apply --journal FILE sends them)'}"]
+    how = " (--apply --journal FILE sends them)" if sent and not arguments.apply else ""
+    parts = [f"{sent} {'sent' if arguments.apply else f'would be sent{how}'}"]
     parts += [
         f"{count} {what}"
         for count, what in (

@@ -115,7 +115,10 @@ def test_nothing_is_sent_without_apply(run: Run, tmp_path: Path) -> None:
         assert (status, counts) == (0, {"found": 5, "would_send": 5})
         assert receipt["topics"] == [{"from_topic": DEAD, "to_topic": "RetryDemo", "messages": 5}]
         assert "5 found: 5 would be sent (--apply --journal FILE sends them)" in said
-        assert run(address, "--dead-letters", "GID_nobody")[:2] == (3, {})
+        status, counts, _, said = run(address, "--dead-letters", "GID_failling")
+        assert (status, counts) == (3, {})
+        assert "no matching message in %DLQ%GID_failling: " in said
+        assert "similar topics: %DLQ%GID_failing" in said
     assert cluster.sent == []
     assert list(tmp_path.iterdir()) == []
 
@@ -277,6 +280,9 @@ def test_messages_are_selected_as_by_the_look_ups(run: Run, store: Path, tmp_pat
         assert (status, counts) == (1, {"found": 1, "would_send": 1})
         assert receipt["missing"] == [f"{store} has no message {beyond}"]
         assert "at least 1 found" in said
+        file.write_text(f"{beyond}\n" * 12)
+        status, _, receipt, said = run(address, "--ids", str(file))
+        assert (status, len(receipt["missing"]), said.count("has no message")) == (1, 12, 10)
         file.write_text("{}\n")
         assert run(address, "--ids", str(file))[0] == 2
 
