@@ -50,7 +50,7 @@ _NOT_OF_IDS = ("key", "begin", "end", "tag", "property", "filter", "body_contain
     ! --dead-letters GROUP  the dead letters of a consumer group, each to the topic from which it came
     | --topic TOPIC        messages of a topic
     | --ids FILE           messages by their offset message ids, one a line, or JSON lines with offset_message_id, as
-                           spark-mq sql --json prints them; - is stdin
+                           spark-mq sql --format json prints them; - is stdin
     --key KEY              only messages with this key, in KEYS or as unique key
     --begin TIME
     --end TIME

@@ -40,11 +40,13 @@ _LEFT_OUT = frozenset(
         # of a delay, a timer, or a transaction
         *("DELAY", "REAL_TOPIC", "REAL_QID", "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS", "TIMER_OUT_MS"),
         *("TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS", "TIMER_ROLL_TIMES", "TIMER_DEL_UNIQKEY", "TIMER_DELAY_LEVEL"),
+        *("TIMER_ROLL_LABEL", "E_T"),
         *("TRAN_MSG", "PGROUP", "TRAN_PREPARED_QUEUE_OFFSET", "TRANSACTION_CHECK_TIMES", "__transactionId__"),
-        "CHECK_IMMUNITY_TIME_IN_SECONDS",
+        *("CHECK_IMMUNITY_TIME_IN_SECONDS", "TRANS_OFFSET"),
         # of attempts of a consumer group
         *("RETRY_TOPIC", "ORIGIN_MESSAGE_ID", "DLQ_ORIGIN_TOPIC", "DLQ_ORIGIN_MESSAGE_ID", "RECONSUME_TIME"),
         *("MAX_RECONSUME_TIMES", "CONSUME_START_TIME", "POP_CK", "POP_CK_OFFSET", "1ST_POP_TIME"),
+        "ORIGIN_GROUP",
         # of one place in one cluster
         *("CLUSTER", "MSG_REGION", "TRACE_ON", "MIN_OFFSET", "MAX_OFFSET", "INNER_MULTI_QUEUE_OFFSET", "INNER_NUM"),
         *("INNER_BASE", "PROPERTY_FORWARD_QUEUE_ID", "REDIRECT", "DUP_INFO", "EXTEND_UNIQ_INFO", "INSTANCE_ID"),
@@ -52,7 +54,7 @@ _LEFT_OUT = frozenset(
         *("__BORNHOST", "BORN_TIMESTAMP", "WAIT"),
     )
 ) | {UNIQUE_KEY, CRC_PROPERTY}
-"""Properties that are not sent again (`MessageConst`@5.3.3). `WAIT` is false in copies of returned messages."""
+"""Properties that are not sent again (`MessageConst`@5.3.3, 5.5.0). `WAIT` is false in copies of returned messages."""
 _TRANSIENT = b"__RMQ.TRANSIENT."
 _CRC_MASK = 0x7FFFFFFF
 _KEY_SIZE = 16

@@ -27,8 +27,10 @@ OF_BROKERS = {
     **{"RETRY_TOPIC": "orders", "ORIGIN_MESSAGE_ID": ORIGIN, "RECONSUME_TIME": "3", "1ST_POP_TIME": "5", "POP_CK": "c"},
     **{"CLUSTER": "c", "MSG_REGION": "r", "TRACE_ON": "true", "WAIT": "false", "__CRC32#": "0000000001"},
     **{"INNER_MULTI_QUEUE_OFFSET": "4", "MIN_OFFSET": "0", "__RMQ.TRANSIENT.X": "1", "UNIQ_KEY": "old"},
+    **{"TRANS_OFFSET": "1", "ORIGIN_GROUP": "g", "E_T": "R", "TIMER_ROLL_LABEL": "x"},
 }
 OF_PRODUCER = {"TAGS": "paid", "KEYS": "k1 k2", "__SHARDINGKEY": "s", "price": "3", "Größe": "ü", "traceparent": "00-1"}
+OF_PRODUCER |= {"CORRELATION_ID": "c", "REPLY_TO_CLIENT": "x", "_SYS_MSG_PRIORITY_": "3", "__LITE_TOPIC": "l"}
 
 
 def record(topic: str, properties: dict[str, str] | None = None, **fields: object) -> Record:
