@@ -137,8 +137,10 @@ def read_range(
         except DataLossError as error:
             if options.fail_on_data_loss:
                 raise
-            queue = _kept(client, queue)
-            _LOG.warning("%s; the read continues at queue offset %d", error, queue.start)
+            kept = _kept(client, queue)
+            lost = min(kept.start, queue.stop) - queue.start
+            _LOG.warning("%s; %d messages are lost, the read continues at offset %d", error, lost, kept.start)
+            queue = kept
 
 
 def _kept(client: RemotingClient, queue: QueueRange) -> QueueRange:

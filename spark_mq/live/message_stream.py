@@ -169,7 +169,7 @@ class LiveMessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableN
             group = options.consumer_group or ""
             found = consumer_offset(broker.client, broker.address, group, queue.topic, queue.queue_id)
             if found is not None and not queue.start <= found <= queue.stop:
-                self._lose(f"group {group} has offset {found} in {queue}, which has {queue.start} to {queue.stop - 1}")
+                self._lose(f"group {group} has offset {found} in {queue}, which has", queue, found)
                 return queue.start
             return queue.start if found is None else found
         return queue.start
@@ -183,7 +183,7 @@ class LiveMessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableN
             if position is None:
                 began[key] = queue.start
             elif not queue.start <= position <= queue.stop and not (self._is_fixed and position > queue.stop):
-                self._lose(f"{queue} was read up to {position}, and has {queue.start} to {queue.stop - 1} now")
+                self._lose(f"{queue} was read up to {position}, and has now", queue, position)
                 began[key] = queue.start
             starts[key] = began.get(key, position or 0)
         ends = {key: max(queue.stop, starts[key]) for key, queue in self._ends.items()}
@@ -216,9 +216,15 @@ class LiveMessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableN
         pulled = pull(client, queue, offset)
         return len(pulled.records) / max(pulled.next_offset - offset, 1)
 
-    def _lose(self, what: str) -> None:
+    def _lose(self, what: str, queue: QueueRange, position: int) -> None:
         """Raise an error for messages that are gone, or log them, as option `failOnDataLoss` says."""
-        reason = f"{what}: messages expired before they were read, or the topic was deleted and made again"
+        lost = queue.start - position
+        why = (
+            f"{lost:,} messages expired before they were read"
+            if lost > 0
+            else "the topic was deleted and made again, or the queue lost its end"
+        )
+        reason = f"{what} {queue.start} to {queue.stop - 1}: {why}"
         if self._options.read.fail_on_data_loss:
             raise DataLossError(
                 f"{reason}. With failOnDataLoss=false the stream continues with the first that is there"

@@ -5,17 +5,23 @@ A broker looks for expired files for the first time a minute after its start. So
 
 from __future__ import annotations
 
+import logging
 import os
+import re
 import shutil
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from spark_mq.errors import DataLossError
 from spark_mq.expirer import expire
+from spark_mq.live import datasource as live
 from tests.broker import harness
 from tests.support.stores import RealStore
 
@@ -48,11 +54,14 @@ class Case:
     expired: str
 
 
+SOME, SEGMENT_SIZE = "xx-x", 131_072
+"""The first two segments expire."""
+TOPIC = "OrderEvents"
 CASES = {
-    "some-533": Case(V5, "workload-533", "xx-x"),
+    "some-533": Case(V5, "workload-533", SOME),
     "all-533": Case(V5, "workload-533", "x"),
     "left-over-533": Case(V5, "deleted-533", "-"),
-    "some-49x": Case(V4, "workload-49x", "xx-x"),
+    "some-49x": Case(V4, "workload-49x", SOME),
     "all-49x": Case(V4, "workload-49x", "x"),
 }
 
@@ -76,9 +85,49 @@ def prepare(case: Case, folder: Path) -> tuple[Path, dict[str, str]]:
     return store, settings
 
 
-def expired_by_broker(case: Case, store: Path, settings: Mapping[str, str]) -> set[str]:
-    """The files of the store after a broker has deleted what has expired."""
-    with harness.Broker(case.version, store, {**settings, **EXPIRING}):
+class Streams:
+    """Streams of a topic, each with a batch that is planned before the broker deletes files."""
+
+    def __init__(self, broker: harness.Broker) -> None:
+        """Plan the batch."""
+        given = {"path": f"rocketmq://{broker.name_server}", "topic": TOPIC}
+        self._readers: list[Any] = [
+            live.stream_reader(one, live.schema(one)) for one in (given, given | {"failOnDataLoss": "false"})
+        ]
+        self._start = self._readers[0].initialOffset()
+        self._planned = self._readers[0].partitions(self._start, self._readers[0].latestOffset(self._start, None))
+        self.errors: list[str] = []
+        self.rows: list[list[tuple[int, int]]] = []
+        self.warnings: list[str] = []
+
+    def go_on(self) -> None:
+        """Read the batch, and plan and read it as a stream does that was stopped."""
+        strict, lenient = self._readers
+        for reading in (lambda: self._read(strict, self._planned), lambda: strict.latestOffset(self._start, None)):
+            with pytest.raises(DataLossError) as lost:
+                reading()
+            self.errors.append(str(lost.value))
+        logger, handler = logging.getLogger("spark_mq.live"), logging.Handler()
+        handler.addFilter(own_records(threading.get_ident()))  # other brokers run at the same time
+        handler.emit = lambda record: self.warnings.append(record.getMessage())  # type: ignore[method-assign]
+        logger.addHandler(handler)
+        end = lenient.latestOffset(self._start, None)
+        self.rows = [self._read(lenient, one) for one in (self._planned, lenient.partitions(self._start, end))]
+        logger.removeHandler(handler)
+
+    def _read(self, reader: Any, partitions: Sequence[Any]) -> list[tuple[int, int]]:
+        rows = [row for one in partitions for batch in reader.read(one) for row in batch.to_pylist()]
+        return sorted((row["queue_id"], row["queue_offset"]) for row in rows)
+
+
+def own_records(thread: int) -> Callable[[logging.LogRecord], bool]:
+    return lambda record: record.thread == thread
+
+
+def expired_by_broker(case: Case, store: Path, settings: Mapping[str, str]) -> tuple[set[str], Streams | None]:
+    """The files of the store after a broker has deleted what has expired; and streams, if some messages are left."""
+    with harness.Broker(case.version, store, {**settings, **EXPIRING}) as broker:
+        streams = Streams(broker) if case.expired == SOME else None
         before = files = files_of(store)
         started = changed = time.monotonic()
         while time.monotonic() - started < MAX_SECONDS:
@@ -88,7 +137,10 @@ def expired_by_broker(case: Case, store: Path, settings: Mapping[str, str]) -> s
                 files, changed = now, time.monotonic()
             elif files != before and time.monotonic() - changed > QUIET_SECONDS:
                 break
-        return files_of(store)
+        left = files_of(store)
+        if streams is not None:
+            streams.go_on()  # a broker of 4.9 notes pulls of these offsets, as messages of OFFSET_MOVED_EVENT
+        return left, streams
 
 
 @dataclass(frozen=True)
@@ -98,6 +150,7 @@ class Outcome:
     before: set[str]
     ours: set[str]
     brokers: set[str]
+    streams: Streams | None
 
 
 def outcome(case: Case, folder: Path) -> Outcome:
@@ -105,7 +158,7 @@ def outcome(case: Case, folder: Path) -> Outcome:
     ours = Path(shutil.copytree(store, folder / "ours"))
     before = files_of(ours)
     expire(str(ours), reserved_hours=1, apply=True, even_if_unread=True)
-    return Outcome(before, files_of(ours), expired_by_broker(case, store, settings))
+    return Outcome(before, files_of(ours), *expired_by_broker(case, store, settings))
 
 
 @pytest.fixture(scope="module")
@@ -129,16 +182,31 @@ def test_the_files_are_those_that_a_broker_leaves(name: str, outcomes: Mapping[s
     assert bool(segments) == ("x" in CASES[name].expired)
 
 
+@pytest.mark.parametrize("name", ["some-533", "some-49x"])
+def test_a_stream_after_a_broker_deleted_messages(name: str, outcomes: Mapping[str, Outcome]) -> None:
+    """They are an error with queue and offsets, or left out and counted: of a planned batch, and of the next one."""
+    streams, facts = outcomes[name].streams, RealStore(CASES[name].name, harness.STORES).facts("msg")
+    assert streams is not None
+    places = {(one["queueId"], one["queueOffset"]): one["offset"] for one in facts if one["topic"] == TOPIC}
+    kept = sorted(place for place, offset in places.items() if offset >= 2 * SEGMENT_SIZE)
+    assert streams.rows == [kept, kept]
+    of_read, of_plan = streams.errors
+    assert re.search(rf"queue {TOPIC}/\d of broker broker no longer has queue offset 0: it has \d+ to \d+", of_read)
+    assert re.search(rf"queue {TOPIC}/\d .* was read up to 0, and has now \d+ to \d+: \d+ messages expired", of_plan)
+    counts = [re.search(r"(\d+) messages (are lost|expired)", text) for text in streams.warnings]
+    assert sum(int(count[1]) for count in counts if count is not None) == 2 * (len(places) - len(kept)) > 0
+
+
 @pytest.mark.parametrize(("version", "name"), [(V5, "workload-533"), (V4, "workload-49x")])
 def test_a_broker_serves_what_a_killed_run_leaves(version: str, name: str, tmp_path: Path) -> None:
     """The log begins later, and of the queue files, and the index files, some are gone: every message is served."""
     store = harness.unpack_store(name, tmp_path)
-    files = expire(str(store), min_offset=3 * 131_072).files
+    files = expire(str(store), min_offset=3 * SEGMENT_SIZE).files
     trees = [file.tree for file in files]
     stop = trees.index("consumequeue") + trees.count("consumequeue") // 2
     assert 0 < stop < len(files) - trees.count("index")
     for file in files[:stop]:
         (store / file.path).unlink()
-    kept = [fact for fact in RealStore(name, harness.STORES).facts("msg") if fact["offset"] >= 3 * 131_072]
+    kept = [fact for fact in RealStore(name, harness.STORES).facts("msg") if fact["offset"] >= 3 * SEGMENT_SIZE]
     report = harness.check_served(store, harness.STORES / f"{name}.conf", index=True, version=version)
     assert (report["problemCount"], report["messages"]) == (0, len(kept))

@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -23,6 +24,8 @@ from spark_mq.cli.main import main
 from spark_mq.errors import DataLossError
 from spark_mq.live import datasource as live
 from spark_mq.live.stream_offset import LiveOffset
+from spark_mq.producer.options import parse_topic_write_options
+from spark_mq.producer.writer import topic_writer
 from spark_mq.remoting.client import ClientSettings, RemotingClient
 from spark_mq.remoting.codes import RequestCode
 from tests.broker import harness
@@ -162,6 +165,12 @@ def test_queues_that_appear_later_are_read_from_their_start(tmp_path: Path) -> N
         assert set(LiveOffset.of_json(later).queues) == {("broker", TOPIC, number) for number in range(5)}
         assert list(reader.partitions(end, later)) == []
         assert reader.latestOffset(later, None) == later
+        rows = pa.record_batch({"topic": [TOPIC] * 5, "body": ["new"] * 5, "queue_id": pa.array(range(5), pa.int32())})
+        given = {"path": f"rocketmq://{broker.name_server}"}
+        topic_writer(parse_topic_write_options(given), rows.schema.names, overwrite=False).write(iter([rows]))
+        for begin in (later, end):  # also if the first messages of a new queue are there when it is first seen
+            last = stream_reader(broker).latestOffset(begin, None)
+            assert places(rows_of(reader, begin, last)) == [*((number, 10) for number in range(3)), (3, 0), (4, 0)]
 
 
 def test_messages_that_are_gone_stop_the_stream_or_are_left_out(tmp_path: Path) -> None:
@@ -175,7 +184,7 @@ def test_messages_that_are_gone_stop_the_stream_or_are_left_out(tmp_path: Path) 
         with RemotingClient(ClientSettings((broker.name_server,))) as client:
             client.request(broker.address, RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": TOPIC})
         harness.send(broker, "sequence", 2, 30)
-        with pytest.raises(DataLossError, match=rf"queue {TOPIC}/0 of broker broker was read up to 30, and has"):
+        with pytest.raises(DataLossError, match=rf"queue {TOPIC}/0 .* read up to 30, and has now 0 to 9: the topic"):
             reader.latestOffset(end, None)
         again = stream_reader(broker, failOnDataLoss="false")
         last = again.latestOffset(end, None)
