@@ -114,15 +114,14 @@ def seconds_of(run: Callable[[], object]) -> float:
 
 
 def compare_engines(spark: SparkSession, store: Path, messages: int, arguments: argparse.Namespace) -> None:
-    """Scan in Spark and in Sail in turns, and print a table. Sail runs in this process, beside Spark's driver."""
+    """Scan in Spark and in Sail in turns, and print a table."""
     from pyspark.sql.connect.session import SparkSession as RemoteSession
 
     from spark_mq import RocketMQDataSource
     from spark_mq._compat import register_source
     from spark_mq.sail import sail_server
 
-    host, port = sail_server().listening_address
-    sail: Any = RemoteSession.builder.remote(f"sc://{host}:{port}").create()
+    sail: Any = RemoteSession.builder.remote(sail_server()).create()
     register_source(sail, RocketMQDataSource)
     print("| what | Spark, seconds | Sail, seconds | Spark, M messages/s | Sail, M messages/s | ratio, by pairs |")
     print("| --- | --- | --- | --- | --- | --- |")

@@ -174,8 +174,7 @@ def sail() -> Iterator[SparkSession]:
     from spark_mq import register
     from spark_mq.sail import sail_server
 
-    host, port = sail_server().listening_address
-    session: Any = RemoteSession.builder.remote(f"sc://{host}:{port}").create()
+    session: Any = RemoteSession.builder.remote(sail_server()).create()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")
         session.conf.set("spark.sql.session.timeZone", "UTC")

@@ -46,7 +46,9 @@ def interrupts_later() -> Iterator[None]:
 
 
 @contextmanager
-def ends_on_interrupt(spark: SparkSession, hint: Callable[[], str] = str) -> Iterator[None]:
+def ends_on_interrupt(
+    spark: SparkSession, hint: Callable[[], str] = str, seconds: float = _SECONDS_TO_END_SPARK
+) -> Iterator[None]:
     """A context in which Ctrl-C stops Spark quietly, and ends the process with one line and exit status 130.
 
     Only a command that can be killed at any moment may use it, because no `finally` block runs.
@@ -61,7 +63,7 @@ def ends_on_interrupt(spark: SparkSession, hint: Callable[[], str] = str) -> Ite
         os.dup2(nowhere, sys.stderr.fileno())
         os.write(own, line.encode(errors="backslashreplace"))
         # A Spark that stops with work left logs a stack trace for each task.
-        _in_thread([_mute, _stop_streams, _cancel, lambda spark: spark.stop()], spark, _SECONDS_TO_END_SPARK)
+        _in_thread([_mute, _stop_streams, _cancel, lambda spark: spark.stop()], spark, seconds)
         os._exit(INTERRUPTED)
 
     with _handles_interrupt(end):

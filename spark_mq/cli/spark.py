@@ -124,15 +124,15 @@ def spark_session(
 
 @contextmanager
 def sail_session(arguments: argparse.Namespace) -> Iterator[SparkSession]:
-    """A context with a session of Sail, in this process; Ctrl-C is handled as in `spark_session`."""
+    """A context with a session of Sail; Ctrl-C is handled as in `spark_session`."""
     if is_launched() or arguments.packages is not None:
         other = "--packages" if arguments.packages is not None else "SPARK_REMOTE or spark-submit"
-        raise OptionError(f"--engine sail and {other} exclude each other: Sail runs in this process, and has no JVM")
+        raise OptionError(f"--engine sail and {other} exclude each other: Sail runs on this machine, and has no JVM")
     from spark_mq import sail
 
     with spark_errors(), interrupts_later():
         spark = sail.sail_session(given_settings(arguments))
-    with spark_errors(), ends_on_interrupt(spark):
+    with spark_errors(), ends_on_interrupt(spark, seconds=1.0):  # its server ends with this process
         yield spark
     spark.stop()
 

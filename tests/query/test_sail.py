@@ -6,6 +6,8 @@ The tests of tables, damage and look-ups run on it, too: see the fixture `engine
 from __future__ import annotations
 
 import os
+import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -200,6 +202,19 @@ def test_a_pushed_filter_is_that_of_the_query(sail: SparkSession) -> None:
     found = sail.read.format("letters").load().where("letter NOT LIKE 'z%'").collect()
     assert [row.letter for row in found] == ["a", "b"]
     assert "StringStartsWith" not in found[0].pushed
+
+
+def test_the_server_ends_with_the_process_that_started_it() -> None:
+    code = "import os; from spark_mq.sail import sail_server; print(sail_server(), flush=True); os.kill(os.getpid(), 9)"
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
+    # The server has the same stderr, so that this waits for its end, too.
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    host, port = done.stdout.strip().removeprefix("sc://").split(":")
+    with socket.socket() as client:
+        assert client.connect_ex((host, int(port))) != 0
 
 
 @pytest.mark.parametrize(
