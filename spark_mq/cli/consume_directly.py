@@ -13,14 +13,13 @@ from spark_mq.cli.output import say
 from spark_mq.cli.output.json_lines import print_json
 from spark_mq.cli.output.value_text import print_fields
 from spark_mq.cli.running_cluster import cluster_options
-from spark_mq.errors import OptionError, similar
+from spark_mq.errors import OptionError, first_names, similar
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.properties import UNIQUE_KEY, parse_properties
-from spark_mq.format.record import Record
 from spark_mq.live.cluster import LiveBroker, live_brokers
 from spark_mq.live.look_ups import address_in_id, at_commit_log_offset
-from spark_mq.remoting.client import RemotingClient
-from spark_mq.remoting.requests import consumer_connections
+from spark_mq.remoting.client import RemotingClient, shown
+from spark_mq.remoting.requests import Consumer, ConsumerConnections, consumer_connections
 from spark_mq.remoting.writes import consume_message_directly
 from spark_mq.tables.live import ROUTE
 
@@ -61,18 +60,32 @@ def consume_directly(arguments: argparse.Namespace) -> int:
         if not found:
             say(f"{broker.address} has no message {message_id}: it expired, or never was there")
             return NOT_FOUND
-        connected = consumer_connections(client, broker.address, arguments.group) or {}
+        connected = consumer_connections(client, broker.address, arguments.group)
         consumer = _consumer(connected, arguments)
-        if consumer is None:
+        if connected is None or consumer is None:
             say(f"no consumer of group {arguments.group} is connected to {broker.address}, which has the message")
             return NOT_FOUND
-        fields = _fields(arguments.group, connected, consumer, broker, found[0].record, message_id)
+        record = found[0].record
+        topic, key = decode_utf8(record.topic), parse_properties(record.properties).get(UNIQUE_KEY)
+        fields: dict[str, Any] = {
+            "consumer_group": arguments.group,
+            "client_id": consumer.client_id,
+            "client_address": consumer.address,
+            "language": consumer.language,
+            "broker": broker.broker.name,
+            "topic": topic,
+            "subscribed": topic in connected.topics,
+            "queue_id": record.queue_id,
+            "queue_offset": record.queue_offset,
+            "offset_message_id": message_id,
+            "unique_key": None if key is None else decode_utf8(key),
+        }
         if not arguments.apply:
             _print(arguments, fields)
             say("nothing was sent; --apply sends the message to the consumer")
             return FOUND
         answer = consume_message_directly(
-            client, broker.address, arguments.group, fields["client_id"], fields["topic"], message_id
+            client, broker.address, arguments.group, consumer.client_id, topic, message_id
         )
     _print(arguments, fields | asdict(answer))
     return FOUND if answer.consume_result in _CONSUMED else FAILED
@@ -90,41 +103,19 @@ def _broker_of(brokers: Sequence[LiveBroker], address: str, arguments: argparse.
     )
 
 
-def _consumer(connected: Mapping[str, Any], arguments: argparse.Namespace) -> Mapping[str, Any] | None:
-    """The connection of the consumer that gets the message; None if none is there."""
-    consumers = {str(one.get("clientId")): one for one in connected.get("connectionSet") or ()}
+def _consumer(connected: ConsumerConnections | None, arguments: argparse.Namespace) -> Consumer | None:
+    """The consumer that gets the message; None if none is connected."""
+    if connected is None or not connected.consumers:
+        return None
     if arguments.client_id is None:
-        return consumers[min(consumers)] if consumers else None
-    if consumers and arguments.client_id not in consumers:
+        return next(iter(connected.consumers.values()))
+    if arguments.client_id not in connected.consumers:
         raise OptionError(
-            f"--client-id {arguments.client_id} is not connected{similar(arguments.client_id, consumers)}; consumers "
-            f"of group {arguments.group}: {', '.join(sorted(consumers))}"
+            f"--client-id {arguments.client_id} is not connected"
+            f"{similar(arguments.client_id, connected.consumers)}; consumers of group {arguments.group}: "
+            f"{shown(first_names(connected.consumers))}"
         )
-    return consumers.get(arguments.client_id)
-
-
-def _fields(
-    group: str,
-    connected: Mapping[str, Any],
-    consumer: Mapping[str, Any],
-    broker: LiveBroker,
-    record: Record,
-    message_id: str,
-) -> dict[str, Any]:
-    topic, key = decode_utf8(record.topic), parse_properties(record.properties).get(UNIQUE_KEY)
-    return {
-        "consumer_group": group,
-        "client_id": str(consumer.get("clientId")),
-        "client_address": consumer.get("clientAddr"),
-        "language": consumer.get("language"),
-        "broker": broker.broker.name,
-        "topic": topic,
-        "subscribed": topic in (connected.get("subscriptionTable") or {}),
-        "queue_id": record.queue_id,
-        "queue_offset": record.queue_offset,
-        "offset_message_id": message_id,
-        "unique_key": None if key is None else decode_utf8(key),
-    }
+    return connected.consumers[arguments.client_id]
 
 
 def _print(arguments: argparse.Namespace, fields: Mapping[str, Any]) -> None:

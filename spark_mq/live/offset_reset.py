@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from spark_mq.errors import RemotingError
+from spark_mq.errors import RemotingError, first_names
 from spark_mq.live.cluster import LiveBroker
+from spark_mq.remoting.client import shown
 from spark_mq.remoting.requests import consumer_connections, consumer_offset, offset_by_time
 from spark_mq.remoting.writes import update_consumer_offset
 
@@ -65,11 +66,10 @@ def check_no_consumers(brokers: Sequence[LiveBroker], group: str) -> None:
     for broker in brokers:
         connected = consumer_connections(broker.client, broker.address, group)
         if connected is not None:
-            clients = sorted(str(one.get("clientId")) for one in connected.get("connectionSet") or ())
             raise RemotingError(
-                f"consumers of group {group} are connected to broker {broker.broker.name} ({', '.join(clients[:10])}), "
-                "and would write their own offsets over the new ones: stop them first, or use mqadmin "
-                "resetOffsetByTime, which tells them"
+                f"consumers of group {group} are connected to broker {broker.broker.name} "
+                f"({shown(first_names(connected.consumers))}), and would write their own offsets over the new ones: "
+                "stop them first, or use mqadmin resetOffsetByTime, which tells them"
             )
 
 

@@ -84,6 +84,23 @@ class Route:
     brokers: tuple[Broker, ...]
 
 
+@dataclass(frozen=True)
+class Consumer:
+    """A consumer that is connected to a broker (`Connection`); `language` is that of its client."""
+
+    client_id: str
+    address: str
+    language: str
+
+
+@dataclass(frozen=True)
+class ConsumerConnections:
+    """The consumers of a group that are connected to a broker, by client id, and the topics to which they subscribe."""
+
+    consumers: Mapping[str, Consumer]
+    topics: frozenset[str]
+
+
 def find_brokers(client: RemotingClient) -> list[Broker]:
     """All brokers that the name servers know, by name. Raises `RemotingError` also if the address is a broker's."""
     code = RequestCode.GET_BROKER_CLUSTER_INFO
@@ -176,14 +193,14 @@ def consumer_offset(client: RemotingClient, broker: str, group: str, topic: str,
     return integer_field(broker, code, response, "offset")
 
 
-def consumer_connections(client: RemotingClient, broker: str, group: str) -> Mapping[str, Any] | None:
+def consumer_connections(client: RemotingClient, broker: str, group: str) -> ConsumerConnections | None:
     """The consumers of a group that are connected, and their subscriptions; None if none is (`ConsumerConnection`)."""
     code = RequestCode.GET_CONSUMER_CONNECTION_LIST
     accepted = (ResponseCode.SUCCESS, ResponseCode.CONSUMER_NOT_ONLINE)
     response = client.request(broker, code, {"consumerGroup": group}, accepted=accepted)
     if response.code == ResponseCode.CONSUMER_NOT_ONLINE:
         return None
-    return read_content(broker, response, code, lambda content: content)
+    return read_content(broker, response, code, _connections)
 
 
 def query_messages(
@@ -244,6 +261,19 @@ def read_content(
         return read(content)
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
         raise ProtocolError(f"{address}: the answer to {code.name} cannot be read: {shown(repr(error))}") from error
+
+
+def _connections(content: Mapping[str, Any]) -> ConsumerConnections:
+    consumers = [
+        Consumer(str(one["clientId"]), str(one.get("clientAddr")), str(one.get("language")))
+        for one in content.get("connectionSet") or ()
+    ]
+    topics = (content.get("subscriptionTable") or {}).keys()
+    return ConsumerConnections({one.client_id: one for one in sorted(consumers, key=_client_id)}, frozenset(topics))
+
+
+def _client_id(consumer: Consumer) -> str:
+    return consumer.client_id
 
 
 def _cluster_brokers(content: Mapping[str, Any]) -> list[Broker]:

@@ -22,10 +22,12 @@ from spark_mq.live.cluster_messages import ClusterMessages, LiveMessage
 from spark_mq.live.options import parse_live_options, parse_live_stream_options
 from spark_mq.remoting import client as client_module
 from spark_mq.remoting import pull as pull_module
+from spark_mq.remoting import writes as writes_module
 from spark_mq.remoting.client import ClientSettings, RemotingClient
 from spark_mq.remoting.codes import RequestCode
 from spark_mq.remoting.pull import QueueRange
-from spark_mq.remoting.requests import consumer_offset, find_route
+from spark_mq.remoting.requests import consumer_connections, consumer_offset, find_route
+from spark_mq.remoting.writes import consume_message_directly, send_message
 from tests.support import hostile_cluster as hostile
 from tests.support.fake_server import serving
 from tests.support.hostile_cluster import COUNT, FIRST_TIME, GROUP, OTHER, QUEUES, TOPIC, HostileCluster
@@ -41,6 +43,10 @@ Row = dict[str, Any]
 REQUESTS = (
     *(RequestCode.GET_BROKER_CLUSTER_INFO, RequestCode.GET_ALL_TOPIC_CONFIG, RequestCode.GET_BROKER_CONFIG),
     *(RequestCode.GET_MIN_OFFSET, RequestCode.GET_MAX_OFFSET, RequestCode.PULL_MESSAGE),
+)
+OF_REQUESTS = (
+    *(RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.QUERY_CONSUMER_OFFSET, RequestCode.PULL_MESSAGE),
+    *(RequestCode.GET_CONSUMER_CONNECTION_LIST, RequestCode.CONSUME_MESSAGE_DIRECTLY, RequestCode.SEND_MESSAGE_V2),
 )
 BY_KEY = (*REQUESTS[:3], RequestCode.QUERY_MESSAGE)
 OF_TABLES = (
@@ -96,6 +102,7 @@ def cluster() -> Iterator[HostileCluster]:
         patch.setattr(client_module, "_FIRST_PAUSE", 0.0)
         patch.setattr(client_module, "_ATTEMPTS", 2)
         patch.setattr(live_options, "STREAM_PATIENCE", 0.0)
+        patch.setattr(writes_module, "_CLIENT_SECONDS", 0)
         patch.setattr(pull_module, "_WAITS", 2)
         patch.setattr(pull_module, "_WAIT_SECONDS", 0.01)
         made.address = address
@@ -170,6 +177,11 @@ def in_requests(cluster: HostileCluster) -> None:
         queue = QueueRange("b", cluster.address, TOPIC, 0, 0, COUNT)
         for part, _ in pull_module.pull_range(client, queue):
             assert part.stop > part.start
+        connected = consumer_connections(client, cluster.address, GROUP)
+        assert connected is None or all(isinstance(one, str) for one in connected.consumers)
+        answer = consume_message_directly(client, cluster.address, GROUP, "a", TOPIC, id_of(cluster.port))
+        assert answer.spent_time_millis == 3 or cluster.spoilt == RequestCode.CONSUME_MESSAGE_DIRECTLY
+        send_message(client, cluster.address, "b", "producer", TOPIC, 0, b"body", "")
 
 
 def run(cluster: HostileCluster, choice: random.Random) -> str:
@@ -183,7 +195,7 @@ def run(cluster: HostileCluster, choice: random.Random) -> str:
     if door > 9:
         codes = codes_of_look_up
     if door == 9:
-        codes = (RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.QUERY_CONSUMER_OFFSET, RequestCode.PULL_MESSAGE)
+        codes = OF_REQUESTS
     cluster.spoilt, cluster.choice = choice.choice(codes), choice
     cluster.spoil = choice.choice(DAMAGES if choice.randrange(40) else SLOW)
     try:
@@ -216,6 +228,7 @@ def test_right_answers_are_all_rows(cluster: HostileCluster) -> None:
         assert len(rows_of(cluster, MESSAGES[5][0])) == 22
         for look_up, _ in LOOK_UPS:
             in_look_up(cluster, look_up)
+        in_requests(cluster)
         for table in TABLES:
             assert rows_of(cluster, {"table": table}) or table == "consumer_progress"
 

@@ -127,6 +127,14 @@ class HostileCluster:
                     and FIRST_TIME + (offset * QUEUES + queue_id) * 10 <= last
                 ]
                 return (0 if found else ResponseCode.QUERY_NOT_FOUND), {}, b"".join(found[: int(fields["maxNum"])])
+            case RequestCode.GET_CONSUMER_CONNECTION_LIST:
+                consumer = {"clientId": "a", "clientAddr": "10.0.0.1:5", "language": "JAVA", "version": 453}
+                return 0, {}, _json({"connectionSet": [consumer], "subscriptionTable": {TOPIC: {"topic": TOPIC}}})
+            case RequestCode.CONSUME_MESSAGE_DIRECTLY:
+                result = {"consumeResult": "CR_SUCCESS", "order": False, "autoCommit": True, "spentTimeMills": 3}
+                return 0, {}, _json(result)
+            case RequestCode.SEND_MESSAGE_V2:
+                return 0, {"msgId": "x", "queueId": fields["e"], "queueOffset": "5"}, b""
             case RequestCode.VIEW_MESSAGE_BY_ID:
                 number, is_other = divmod(int(fields["offset"]), 1000)
                 topic = OTHER if is_other else TOPIC
