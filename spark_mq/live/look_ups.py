@@ -18,7 +18,7 @@ from spark_mq.format.record import Record, decode_record
 from spark_mq.live.options import LiveOptions
 from spark_mq.remoting.client import RemotingClient
 from spark_mq.remoting.codes import RequestCode
-from spark_mq.remoting.pull import QueueRange, Subscription, pull_range
+from spark_mq.remoting.pull import QueueRange, Rate, Subscription, pull_range
 from spark_mq.remoting.requests import max_offset, min_offset, query_messages, view_message
 from spark_mq.source.predicate import ALL, IntegerSet
 
@@ -123,11 +123,15 @@ def with_key(
 
 
 def read_range(
-    client: RemotingClient, queue: QueueRange, subscription: Subscription, options: LiveOptions
+    client: RemotingClient,
+    queue: QueueRange,
+    subscription: Subscription,
+    options: LiveOptions,
+    rate: Rate | None = None,
 ) -> Iterator[tuple[QueueRange, bytes]]:
     """The parts of a range, each with its records (`pull_range`); without `failOnDataLoss`, those that are there."""
     while queue.start < queue.stop:
-        pulls = pull_range(client, queue, subscription, options.pulls_at_once, options.max_bytes_per_second)
+        pulls = pull_range(client, queue, subscription, options.pulls_at_once, rate)
         try:
             with closing(pulls):
                 for part, records in pulls:

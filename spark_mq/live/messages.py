@@ -24,7 +24,7 @@ from spark_mq.live.look_ups import (
 from spark_mq.live.options import LiveOptions
 from spark_mq.remoting.client import RemotingClient
 from spark_mq.remoting.codes import RequestCode
-from spark_mq.remoting.pull import QueueRange, Subscription
+from spark_mq.remoting.pull import QueueRange, Rate, Subscription
 from spark_mq.source.messages import MAX_BATCH_ROWS, frozen_modules
 from spark_mq.source.options import Mode
 from spark_mq.source.predicate import IntegerSet
@@ -103,8 +103,10 @@ class LiveMessagesReader(DataSourceReader):
         """The rows of one partition. Spark calls this method with None if there is no partition."""
         with frozen_modules(), RemotingClient(self._options.client) as client:
             if isinstance(partition, PullsPartition):
+                limit = self._options.max_bytes_per_second
+                rate = None if limit is None else Rate(limit)
                 for one in partition.ranges:
-                    for part, records in read_range(client, one.queue, one.subscription, self._options):
+                    for part, records in read_range(client, one.queue, one.subscription, self._options, rate):
                         buffer = np.frombuffer(records, np.uint8)
                         yield from self._batches(buffer, _of_range(buffer, part), one.names)
             elif isinstance(partition, KeyPartition):

@@ -37,7 +37,7 @@ from spark_mq.tables.messages import MESSAGES
 COMMITTED = "committed"
 STREAM_PATIENCE = 60.0
 """Seconds for which a stream waits for a broker that does not answer, such as one that starts again."""
-_PULLS_AT_ONCE = 4
+_PULLS_AT_ONCE = 8
 _CLUSTER = tuple(option.name for option in CLUSTER_OPTIONS)
 _STREAM_ONLY = tuple(option.name for option in LIVE_STREAM_OPTIONS)
 _OTHER_TAGS_CODES = (SCHEDULE_TOPIC, TIMER_TOPIC)

@@ -181,6 +181,13 @@ class RemotingClient:
             made.close()
         return other
 
+    def disconnect(self, address: str) -> None:
+        """Close the connection to an address, if there is one; requests without a response fail."""
+        with self._lock:
+            found = self._connections.pop(address, None)
+        if found is not None:
+            found.close()
+
     def _command(self, code: RequestCode, fields: Mapping[str, object], body: bytes) -> RemotingCommand:
         kind = self.settings.serialize_type if code < 1 << 15 else SerializeType.JSON
         texts = {name: _text(value) for name, value in fields.items() if value is not None}

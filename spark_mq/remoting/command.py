@@ -44,6 +44,7 @@ _FIXED = struct.Struct(">hbhii")
 _SHORT = struct.Struct(">h")
 _MAX_HEADER_SIZE = (1 << 24) - 1
 _INT = range(-1 << 31, 1 << 31)
+_DECODER, _ENCODER = json.JSONDecoder(strict=False), json.JSONEncoder(separators=(",", ":"))
 _LANGUAGES = {int(language): language for language in LanguageCode}
 
 
@@ -91,11 +92,12 @@ class RemotingCommand:
         return bool(self.flag & ONE_WAY_FLAG)
 
 
-def encode(command: RemotingCommand) -> bytes:
+def encode(command: RemotingCommand, opaque: int | None = None) -> bytes:
     """The frame of a command.
 
     Args:
         command: The command.
+        opaque: The number of the command, in place of its own.
 
     Returns:
         The bytes, with their length.
@@ -104,14 +106,15 @@ def encode(command: RemotingCommand) -> bytes:
         OptionError: The command cannot be a frame: it is too long, or a number is too large for its header.
     """
     is_json = command.serialize_type == SerializeType.JSON
-    header = _json_header(command) if is_json else _rocketmq_header(command)
+    opaque = command.opaque if opaque is None else opaque
+    header = _json_header(command, opaque) if is_json else _rocketmq_header(command, opaque)
     length = 4 + len(header) + len(command.body)
     if len(header) > _MAX_HEADER_SIZE or length + 4 > MAX_FRAME_SIZE:
         raise OptionError(f"a command of {length + 4:,} bytes, longer than {MAX_FRAME_SIZE:,}: send less at once")
     return _LENGTHS.pack(length, command.serialize_type << 24 | len(header)) + header + command.body
 
 
-def decode(frame: bytes) -> RemotingCommand:
+def decode(frame: bytes | memoryview) -> RemotingCommand:
     """The command of one frame.
 
     Args:
@@ -131,7 +134,7 @@ def decode(frame: bytes) -> RemotingCommand:
     kind, header_length = kind_and_length >> 24, kind_and_length & 0xFFFFFF
     if header_length > length - 4:
         raise ProtocolError(f"a header of {header_length} bytes in a frame of {length}")
-    header, body = frame[8 : 8 + header_length], bytes(frame[8 + header_length :])
+    header, body = bytes(frame[8 : 8 + header_length]), bytes(frame[8 + header_length :])
     if kind == SerializeType.JSON:
         return _from_json(header, body)
     if kind == SerializeType.ROCKETMQ:
@@ -161,7 +164,7 @@ def decode_frames(data: bytes) -> Iterator[RemotingCommand]:
         position = end
 
 
-def checked_length(data: bytes | bytearray) -> int:
+def checked_length(data: bytes | memoryview) -> int:
     """The length that the first 4 bytes of a frame state. Raises `ProtocolError` if no frame has it."""
     length: int = _LENGTH.unpack(data)[0]
     if not 4 <= length <= MAX_FRAME_SIZE - 4:
@@ -169,7 +172,7 @@ def checked_length(data: bytes | bytearray) -> int:
     return length
 
 
-def _json_header(command: RemotingCommand) -> bytes:
+def _json_header(command: RemotingCommand, opaque: int) -> bytes:
     """The header as fastjson writes it: names sorted, nothing for null.
 
     Only ASCII, because 5.5.0 (fastjson2 2.0.59) cannot read some names with characters of several bytes.
@@ -180,18 +183,18 @@ def _json_header(command: RemotingCommand) -> bytes:
         "extFields": dict(command.ext_fields),
         "flag": command.flag,
         "language": language.name,
-        "opaque": command.opaque,
+        "opaque": opaque,
         "remark": command.remark,
         "serializeTypeCurrentRPC": command.serialize_type.name,
         "version": command.version,
     }
     shown = {name: value for name, value in fields.items() if value is not None}
-    return json.dumps(shown, separators=(",", ":")).encode("ascii")
+    return _ENCODER.encode(shown).encode("ascii")
 
 
 def _from_json(header: bytes, body: bytes) -> RemotingCommand:
     try:
-        fields = json.loads(header.decode("utf-8", "replace"), strict=False)
+        fields = _DECODER.decode(header.decode("utf-8", "replace"))
     except (ValueError, RecursionError) as error:
         raise ProtocolError(f"a header is not JSON: {error}") from error
     if not isinstance(fields, dict):
@@ -199,10 +202,14 @@ def _from_json(header: bytes, body: bytes) -> RemotingCommand:
     ext_fields = fields.get("extFields") or {}
     if not isinstance(ext_fields, dict):
         raise ProtocolError("the fields of a header are not a JSON object")
+    if b"\\" in header or not all(type(value) is str for value in ext_fields.values()):
+        ext_fields = {
+            _json_text(name, name): _json_text(name, value) for name, value in ext_fields.items() if value is not None
+        }
     remark, language = fields.get("remark"), fields.get("language", LanguageCode.JAVA.name)
     return RemotingCommand(
         _json_integer(fields, "code"),
-        {_json_text(name, name): _json_text(name, value) for name, value in ext_fields.items() if value is not None},
+        ext_fields,
         body,
         _json_integer(fields, "opaque"),
         _json_integer(fields, "flag"),
@@ -229,10 +236,10 @@ def _json_text(name: str, value: object) -> str:
     raise ProtocolError(f"field {name} of a header is not a text")
 
 
-def _rocketmq_header(command: RemotingCommand) -> bytes:
+def _rocketmq_header(command: RemotingCommand, opaque: int) -> bytes:
     language = LanguageCode.OTHER if command.language is None else command.language
     try:
-        fixed = _FIXED.pack(command.code, language, command.version, command.opaque, command.flag)
+        fixed = _FIXED.pack(command.code, language, command.version, opaque, command.flag)
     except struct.error as error:
         raise OptionError(
             f"request {command.code} does not fit into a ROCKETMQ header, whose codes have 16 bits: use JSON ({error})"

@@ -8,12 +8,14 @@ import select
 import socket
 import ssl
 import threading
+from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import replace
 
 from spark_mq.errors import OptionError, ProtocolError, RemotingError
 from spark_mq.remoting.command import ONE_WAY_FLAG, RemotingCommand, checked_length, decode, encode
 
+_BUFFER_SIZE = 256 << 10
 _NOT_YET = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
@@ -63,7 +65,10 @@ class Connection:
             ) from error
         self._socket.setblocking(False)
         self._timeout = timeout
-        threading.Thread(target=self._read_all, name=f"remoting {address}", daemon=True).start()
+        self._held: list[bytes] = []
+        """Requests of the thread that reads, which are sent together."""
+        self._reader = threading.Thread(target=self._read_all, name=f"remoting {address}", daemon=True)
+        self._reader.start()
 
     @property
     def is_open(self) -> bool:
@@ -73,20 +78,23 @@ class Connection:
     def send(self, command: RemotingCommand) -> Future[RemotingCommand]:
         """Send a request; returns its response, which comes later, or fails with a `RemotingError`."""
         opaque = next(self._opaques) & 0x7FFFFFFF
-        frame = encode(replace(command, opaque=opaque))
+        frame = encode(command, opaque)
         response: Future[RemotingCommand] = Future()
         with self._state:
             if self._error is not None:
                 raise self._error
             self._waiting[opaque] = response
-        self._send_bytes(frame)
+        if threading.current_thread() is self._reader:
+            self._held.append(frame)
+        else:
+            self._send_bytes(frame)
         return response
 
     def send_one_way(self, command: RemotingCommand) -> None:
         """Send a request that has no response."""
         if self._error is not None:
             raise self._error
-        self._send_bytes(encode(replace(command, opaque=next(self._opaques), flag=command.flag | ONE_WAY_FLAG)))
+        self._send_bytes(encode(replace(command, flag=command.flag | ONE_WAY_FLAG), next(self._opaques)))
 
     def close(self, error: RemotingError | None = None) -> None:
         """Close the connection; requests without a response fail with `error`."""
@@ -121,9 +129,8 @@ class Connection:
     def _read_all(self) -> None:
         """Give each response to its request, until the connection ends."""
         try:
-            while True:
-                length = self._received(4)
-                command = decode(bytes(length + self._received(checked_length(length))))
+            for frame in self._frames():
+                command = decode(frame)
                 if not command.is_response:
                     continue  # a request to a client, such as NOTIFY_CONSUMER_IDS_CHANGED, none of which is for us
                 with self._state:
@@ -137,20 +144,40 @@ class Connection:
         finally:
             self._socket.close()
 
-    def _received(self, size: int) -> bytearray:
-        data = bytearray(size)
-        view, count = memoryview(data), 0
-        while count < size:
+    def _frames(self) -> Iterator[memoryview]:
+        """The frames that arrive, each valid until the next one; many small ones are received at once."""
+        data = memoryview(bytearray(_BUFFER_SIZE))
+        start = stop = 0
+        while True:
+            missing = 4 - (stop - start)
+            if missing <= 0:
+                size = 4 + checked_length(data[start : start + 4])
+                missing = size - (stop - start)
+                if missing <= 0:
+                    yield data[start : start + size]
+                    start += size
+                    continue
+            if stop + missing > len(data) or start == stop:
+                moved = data if stop - start + missing <= len(data) else memoryview(bytearray(stop - start + missing))
+                moved[: stop - start] = data[start:stop]
+                data, start, stop = moved, 0, stop - start
+            if self._held:
+                self._send_bytes(b"".join(self._held))
+                self._held.clear()
+            stop += self._receive(data[stop:])
+
+    def _receive(self, buffer: memoryview) -> int:
+        """The number of bytes that came, at least one."""
+        while True:
             try:
                 with self._using:
-                    received = self._socket.recv_into(view[count:])
+                    received = self._socket.recv_into(buffer)
             except _NOT_YET:
                 self._wait(select.POLLIN, None)
                 continue
             if not received:
                 raise ConnectionError("the other side closed it")
-            count += received
-        return data
+            return received
 
     def _wait(self, event: int, seconds: float | None) -> bool:
         """Whether the socket became ready within a time."""

@@ -58,7 +58,7 @@ LIVE_MESSAGES_OPTIONS = (
         "what a message is whose body cannot be read. PERMISSIVE (default) and DROPMALFORMED: a row whose body is "
         "NULL, and `_corrupt_record` has the reason. FAILFAST: an error",
     ),
-    Option("pullsAtOnce", "pulls of a task that may be on the way, `4` by default"),
+    Option("pullsAtOnce", "pulls of a task that may be on the way, `8` by default"),
     Option("maxBytesPerSecond", "bytes that each task pulls in a second at most, such as `20m`; no limit by default"),
     Option(
         "failOnDataLoss",

@@ -264,6 +264,12 @@ class Broker:
         self.name_server = ready["nameServer"]
         self.address = ready["broker"]
 
+    @property
+    def process_id(self) -> int:
+        """The id of their process."""
+        assert self._process is not None
+        return self._process.pid
+
     def stop(self) -> None:
         """Stop both cleanly and wait for their end."""
         if self._process is not None:
@@ -387,6 +393,40 @@ def consuming(broker: Broker, group: str, topic: str, count: int) -> Iterator[Co
         finally:
             process.kill()
             process.communicate()
+
+
+class PullConsumer:
+    """A real pull consumer, which reads all messages of a topic as often as it is told. It ends with the context."""
+
+    def __init__(self, broker: Broker, topic: str, most: int) -> None:
+        """Start it; ``most`` is how many messages it asks for at once."""
+        self._cleanup = contextlib.ExitStack()
+        home, _ = self._cleanup.enter_context(_workspace())
+        words = ["pull", "--name-server", broker.name_server, "--topic", topic, "--most", str(most)]
+        command = _command(broker.version, home, words)
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8")
+
+    def __enter__(self) -> PullConsumer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.kill()
+        self._process.communicate()
+        self._cleanup.close()
+
+    def read(self) -> tuple[int, int]:
+        """Read everything, with a thread for each queue; returns messages, and bytes of bodies."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write("read\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            raise HarnessError("the pull consumer ended")
+        answer = json.loads(line)
+        return answer["messages"], answer["bodyBytes"]
 
 
 def append(store: Path, settings: Settings, seed: int, version: str = VERSIONS[0]) -> int:

@@ -31,7 +31,7 @@ def test_defaults() -> None:
     assert options.client.tls is None
     assert options.client.pull_group == "TOOLS_CONSUMER"
     assert parse_live_options(PATH | {"table": "queues", "pullGroup": "GID_read"}).client.pull_group == "GID_read"
-    assert (options.from_slave, options.pulls_at_once, options.fail_on_data_loss) == (False, 4, True)
+    assert (options.from_slave, options.pulls_at_once, options.fail_on_data_loss) == (False, 8, True)
     assert options.subscription("T") == ALL_MESSAGES
 
 

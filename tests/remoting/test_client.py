@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import struct
 import threading
 import time
@@ -43,6 +44,26 @@ def test_a_response_in_single_bytes_is_whole() -> None:
 
     with serving(answer) as address, client() as opened:
         assert max_offset(opened, address, "T", 0) == 7
+
+
+def test_responses_of_any_size_that_arrive_together_are_whole() -> None:
+    choice = random.Random(7)
+    waiting: list[RemotingCommand] = []
+    sizes = [choice.choice((0, 1, 5000, 262_000, 600_000)) + choice.randrange(90) for _ in range(60)]
+
+    def answer(request: RemotingCommand) -> Iterator[bytes]:
+        waiting.append(request)
+        if len(waiting) == len(sizes):
+            data = b"".join(response(one, body=bytes([number]) * sizes[number]) for number, one in enumerate(waiting))
+            while data:
+                size = choice.choice((3, 100, 70_000, 900_000))
+                yield data[:size]
+                data = data[size:]
+
+    with serving(answer) as address, client() as opened:
+        sent = [opened.send(address, CODE, {}) for _ in sizes]
+        for number, one in enumerate(sent):
+            assert one.result(30).body == bytes([number]) * sizes[number]
 
 
 def test_requests_to_a_client_and_unknown_opaques_are_skipped() -> None:

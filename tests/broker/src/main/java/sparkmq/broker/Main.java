@@ -21,6 +21,7 @@ public final class Main {
         Map.entry("filter", new Filter()),
         Map.entry("filtered", new Filtered()),
         Map.entry("groups", new Groups()),
+        Map.entry("pull", new Pull()),
         Map.entry("trace-events", new TraceEvents()),
         Map.entry("java-text", new JavaText())));
 
