@@ -19,24 +19,20 @@ from functools import partial
 import pyarrow as pa
 
 from spark_mq.format.consume_queue import Queue
-from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.indexer.queue_plan import PlannedQueue, QueuePlan
 from spark_mq.indexer.queue_runs import StagedQueue, of_runs, staged_runs
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.job.tasks import TaskRunner
 from spark_mq.store.config.config_file import is_topic_name
-from spark_mq.store.config.store_kind import has_rocksdb_queues
-from spark_mq.store.config.store_paths import CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX
-from spark_mq.store.log.commit_log import CommitLog
+from spark_mq.store.config.store_paths import CONSUME_QUEUE_EXT, INDEX
 from spark_mq.store.queue.consume_queue import ConsumeQueue
-from spark_mq.store.queue.folders import QueueFolder, find_queue_file_size, queue_folders
-from spark_mq.verifier.config_files import BrokerState, ConfigFiles
+from spark_mq.store.queue.folders import QueueFolder
 from spark_mq.verifier.finding import findings
-from spark_mq.verifier.folders import form_findings, queue_folder_findings, segment_findings
 from spark_mq.verifier.index_file import index_file_checks
-from spark_mq.verifier.index_folder import IndexFolder, list_index
-from spark_mq.verifier.log_bounds import LiveLog, LogBounds, log_end_findings, log_start_findings
+from spark_mq.verifier.index_folder import IndexFolder
+from spark_mq.verifier.listed_store import ListedStore
+from spark_mq.verifier.log_bounds import LiveLog, LogBounds, log_end_findings
 from spark_mq.verifier.log_check import CheckedLog, check_log
 from spark_mq.verifier.queue_ext import extension_checks
 from spark_mq.verifier.queue_task import FilesWithoutMessages, QueueFiles
@@ -90,18 +86,14 @@ def check_store(
     found = work / FINDINGS
     found.make_folder()
 
-    # Names, sizes and small files
-    state, config = BrokerState.of(store), ConfigFiles.of(store)
-    log, index = CommitLog.open(store), list_index(store, conf)
-    has_queues = not has_rocksdb_queues(store)
-    folders = list(queue_folders(store / CONSUME_QUEUE)) if has_queues else []
-    file_size = find_queue_file_size(conf, [(store / CONSUME_QUEUE, folders)]).value
+    listed = ListedStore.of(store, conf)
+    log, index, folders, file_size = listed.log, listed.index, listed.folders, listed.queue_file_size
     has_extensions = bool((store / CONSUME_QUEUE_EXT).entries())
 
     # The log
     checked_log = checked_log or check_log(request, log, index, file_size, runner, work / STAGED, found)
     staged, summaries = checked_log.staged, list(checked_log.summaries)
-    bounds, expected = checked_log.bounds(log, not state.has_abort), checked_log.expected_entries()
+    bounds, expected = checked_log.bounds(log, not listed.state.has_abort), checked_log.expected_entries()
     dispatched = checked_log.named & {(folder.topic, folder.queue_id) for folder in folders}
 
     # Files against the log
@@ -113,7 +105,7 @@ def check_store(
             live.wait_for_broker()
         runs = staged_runs(runner.tasks, staged.units)
         queues = {(queue.topic, queue.queue_id): queue for queue in runs.queues()}
-        files = QueueFiles(file_size, bounds, live, has_extensions, config.topics, dispatched)
+        files = QueueFiles(file_size, bounds, live, has_extensions, listed.config.topics, dispatched)
         others = FilesWithoutMessages.of(files, folders, queues, runs)
         missing += others.missing()
         expected.save(work / _ENTRIES)
@@ -131,7 +123,7 @@ def check_store(
                 for name, queue in queues.items()
                 if is_topic_name(queue.topic)
             ]
-            if has_queues and planned:
+            if listed.has_queues and planned:
                 plan = QueuePlan(tuple(planned), files.capacity)
                 of_queues = partial(files.check_runs, found=found)
                 summaries += of_runs(runner, "check queues", runs, plan.assignment(), of_queues)
@@ -139,26 +131,16 @@ def check_store(
 
     # Everything else, against queues and log
     offsets = _offsets_of_queues(queues, folders, dispatched, bounds.end)
-    topics = {topic for topic, _ in queues} | {folder.topic for folder in folders}
-    not_known = {info.base_name for info in (store / "batchconsumequeue").entries()}
-
-    def is_known(topic: str) -> bool:
-        return has_queues and topic not in not_known and not topic.startswith(LIGHT_PREFIX)
-
     with FindingSink(found) as sink:
-        sink.add(segment_findings(store, log, conf.commit_log_file_size, has_lock=has_lock))
-        sink.add(log_start_findings(bounds.start, folders, offsets, index))
-        sink.add(form_findings(store))
+        log_range = range(bounds.start, bounds.end)
+        topics = {topic for topic, _ in queues}
+        sink.add(listed.findings(log_range, staged.newest_store_timestamp, offsets, topics, has_lock=has_lock))
         sink.add(checked_log.findings())
         sink.add(not_checked_queues(dispatched))
-        sink.add(_topic_names(queues.values()) if has_queues else ())
+        sink.add(_topic_names(queues.values()) if listed.has_queues else ())
         sink.add(missing)
-        sink.add(queue_folder_findings(store, file_size, has_lock=has_lock))
-        sink.add(index.findings)
         if not index.file_count and expected.count and conf.is_enabled("messageIndexEnable", default=True):
             sink.add([findings("INDEX_MISSING", INDEX, f"{expected.count} entries", "no index file")])
-        sink.add(state.findings(bounds.end, staged.newest_store_timestamp))
-        sink.add(config.findings(offsets, topics, is_known))
     summary = Summary.of([*summaries, sink.summary])
     report = VerifyReport(
         store=str(store),

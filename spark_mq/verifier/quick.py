@@ -12,7 +12,8 @@ from contextlib import closing
 
 import pyarrow as pa
 
-from spark_mq.errors import CorruptLogError, SparkMqError, UnsupportedStoreError
+from spark_mq.errors import CorruptLogError, SparkMqError
+from spark_mq.format.consume_queue import Queue
 from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.format.index_file import (
     BEGIN_COMMIT_LOG_OFFSET_AT,
@@ -34,13 +35,12 @@ from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.log_range import LiveEnd
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.message_store import MessageStore
-from spark_mq.store.queue.folders import QueueFolder, existing_file_size
 from spark_mq.store.store_lock import is_locked
-from spark_mq.verifier.config_files import BrokerState, ConfigFiles
+from spark_mq.verifier.config_files import BrokerState
 from spark_mq.verifier.finding import FINDING_SCHEMA, findings
-from spark_mq.verifier.folders import form_findings, queue_folder_findings, segment_findings
-from spark_mq.verifier.index_folder import IndexFolder, list_index
-from spark_mq.verifier.log_bounds import LiveLog, log_end_findings, log_start_findings
+from spark_mq.verifier.index_folder import IndexFolder
+from spark_mq.verifier.listed_store import ListedStore
+from spark_mq.verifier.log_bounds import LiveLog, log_end_findings
 from spark_mq.verifier.result import VerifyReport
 from spark_mq.verifier.sink import Summary
 
@@ -51,33 +51,25 @@ def quick_check(store: str, conf: BrokerConf) -> tuple[VerifyReport, pa.Table]:
     """The report of a quick check, and all findings."""
     started = time.monotonic()
     location = Location.resolve(store)
-    state, config = BrokerState.of(location), ConfigFiles.of(location)
-    log, index = CommitLog.open(location), list_index(location, conf)
-    start = log.segments[0].base if log.segments else 0
-    found = [*segment_findings(location, log, conf.commit_log_file_size), *form_findings(location), *index.findings]
+    listed = ListedStore.of(location, conf)
+    log, index = listed.log, listed.index
+    start, end = log.segments[0].base if log.segments else 0, -1
+    live_end = LiveEndFinder(location).find_end_now()
+    newest, bounds = _newest(location, listed.state, live_end), dict[Queue, range]()
+    found: list[pa.RecordBatch] = []
     if index.layout is not None:
         for info in index.files:
             found += _index_edges(info, index.layout)
-    live_end = LiveEndFinder(location).find_end_now()
-    end, newest, folders = -1, _newest(location, state, live_end), list[QueueFolder]()
     with MessageStore(store, None, conf.source if conf.is_given else None, live_end=live_end) as opened:
         if log.segments:
             end = opened.get_max_phy_offset()
             found += _log_edges(opened, log, index, conf, newest)
-        try:
-            folders = [queue.folder for queue in opened.queues.values()]
-        except UnsupportedStoreError:  # in RocksDB; `form_findings` says so
-            pass
-        else:
-            file_size = conf.consume_queue_file_size or existing_file_size(folders) or 0
-            bounds = _bounds(opened, folders)
-            found += queue_folder_findings(location, file_size)
-            found += _queue_edges(opened, config.topics, not state.has_abort, bool(log.gaps))
-            found += config.findings(bounds, {folder.topic for folder in folders})
-            found += log_start_findings(start, folders, bounds, index)
+        if listed.has_queues:
+            bounds = _bounds(opened)
+            found += _queue_edges(opened, listed.config.topics, not listed.state.has_abort, bool(log.gaps))
     # A clock that was set back leaves later times than that of the last message, as the index shows.
     index_ends = [info.stored_header().end_timestamp for info in index.files]
-    found += state.findings(max(end, 0), max([newest, *index_ends]))
+    found += listed.findings(range(start, max(end, 0)), max([newest, *index_ends]), bounds)
     summary = Summary()
     for batch in found:
         summary.add(batch)
@@ -88,7 +80,7 @@ def quick_check(store: str, conf: BrokerConf) -> tuple[VerifyReport, pa.Table]:
         first=summary.first,
         messages=None,
         log_bytes=max(end - start, 0),
-        queues=len(folders),
+        queues=len(bounds),
         units=None,
         index_files=index.file_count,
         index_entries=None,
@@ -166,11 +158,10 @@ def _index_edges(info: IndexFileInfo, layout: IndexLayout) -> Iterator[pa.Record
                 yield findings("INDEX_HEADER", path, want, f"{name} {offset}", position=at)
 
 
-def _bounds(store: MessageStore, folders: list[QueueFolder]) -> dict[tuple[str, int], range]:
+def _bounds(store: MessageStore) -> dict[Queue, range]:
     """The queue offsets of each queue; any if they are not known."""
     bounds = {}
-    for folder in folders:
-        queue = folder.topic, folder.queue_id
+    for queue in store.queues:
         try:
             bounds[queue] = range(store.get_min_offset_in_queue(*queue), store.get_max_offset_in_queue(*queue))
         except SparkMqError:

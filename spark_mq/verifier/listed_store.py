@@ -1,0 +1,84 @@
+"""What names, sizes and small files of a store show: the part of a check that the quick and the whole one share.
+
+All of it is read before the log, because a broker can be running: its checkpoint and offsets are then older than the
+log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Self
+
+import pyarrow as pa
+
+from spark_mq.format.consume_queue import Queue
+from spark_mq.format.dispatch import LIGHT_PREFIX
+from spark_mq.io.location import Location
+from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.config.store_kind import has_rocksdb_queues
+from spark_mq.store.config.store_paths import CONSUME_QUEUE
+from spark_mq.store.log.commit_log import CommitLog
+from spark_mq.store.queue.folders import QueueFolder, find_queue_file_size, queue_folders
+from spark_mq.verifier.config_files import BrokerState, ConfigFiles
+from spark_mq.verifier.folders import form_findings, queue_folder_findings, segment_findings
+from spark_mq.verifier.index_folder import IndexFolder, list_index
+from spark_mq.verifier.log_bounds import log_start_findings
+
+
+@dataclass(frozen=True)
+class ListedStore:
+    """A store whose files are listed; without queues in files, `folders` is empty."""
+
+    location: Location
+    conf: BrokerConf
+    state: BrokerState
+    config: ConfigFiles
+    log: CommitLog
+    index: IndexFolder
+    has_queues: bool
+    folders: list[QueueFolder]
+
+    @classmethod
+    def of(cls, store: Location, conf: BrokerConf) -> Self:
+        """The files of a store now."""
+        state, config = BrokerState.of(store), ConfigFiles.of(store)
+        log, index = CommitLog.open(store), list_index(store, conf)
+        has_queues = not has_rocksdb_queues(store)
+        folders = list(queue_folders(store / CONSUME_QUEUE)) if has_queues else []
+        return cls(store, conf, state, config, log, index, has_queues, folders)
+
+    @property
+    def queue_file_size(self) -> int:
+        """The bytes of a queue file."""
+        return find_queue_file_size(self.conf, [(self.location / CONSUME_QUEUE, self.folders)]).value
+
+    def findings(
+        self,
+        log: range,
+        newest: int,
+        offsets: Mapping[Queue, range],
+        topics: Collection[str] = (),
+        *,
+        has_lock: bool = False,
+    ) -> Iterator[pa.RecordBatch]:
+        """What is wrong with the files, compared with each other and with what is known of log and queues.
+
+        Args:
+            log: The commit log offsets of the log.
+            newest: The store time of the newest message, in milliseconds.
+            offsets: The queue offsets of each queue that has messages or files.
+            topics: The topics of messages, besides those of queue files.
+        """
+        yield from segment_findings(self.location, self.log, self.conf.commit_log_file_size, has_lock=has_lock)
+        yield from log_start_findings(log.start, self.folders, offsets, self.index)
+        yield from form_findings(self.location)
+        yield from queue_folder_findings(self.location, self.queue_file_size, has_lock=has_lock)
+        yield from self.index.findings
+        yield from self.state.findings(log.stop, newest)
+        not_known = {info.base_name for info in (self.location / "batchconsumequeue").entries()}
+
+        def is_known(topic: str) -> bool:
+            return self.has_queues and topic not in not_known and not topic.startswith(LIGHT_PREFIX)
+
+        yield from self.config.findings(offsets, {*topics, *(folder.topic for folder in self.folders)}, is_known)
