@@ -166,7 +166,7 @@ def _end_before(placed: IndexPlacement, file: int, pending: PendingEntries, last
 
 
 @dataclass(frozen=True)
-class WrittenFile:
+class WrittenIndexFile:
     """An index file that a task has finished, and its end in milliseconds; `is_new` if the task wrote it."""
 
     file: str
@@ -183,11 +183,11 @@ class IndexWriter:
     layout: IndexLayout
     empty_index_count: int
 
-    def finish(self, plan: IndexFilePlan) -> WrittenFile:
+    def finish(self, plan: IndexFilePlan) -> WrittenIndexFile:
         """Write a file unless it is there."""
         written = self._written(plan)
         header = written or self.write(plan)
-        return WrittenFile(plan.name, header.next_entry - 1, header.end_timestamp, written is None)
+        return WrittenIndexFile(plan.name, header.next_entry - 1, header.end_timestamp, written is None)
 
     def _written(self, plan: IndexFilePlan) -> IndexHeader | None:
         """The header of a planned file that exists with the planned entries; None if the file has to be written."""
@@ -287,7 +287,7 @@ def write_index(
     corrupt = raise_or_report(pending.contradictions, plan.is_permissive)
     plans = plan_index_files(pending, layout, existing.end, existing.zone, staged.first_store_timestamp)
     context.committer.keep_only(INDEX, {file.name for file in plans}.__contains__)
-    written: list[WrittenFile] = []
+    written: list[WrittenIndexFile] = []
     if plans and not is_stopped():
         empty_index_count = 0 if plan.broker_versions.decide(INDEX_FLUSHED_AT_STOP) is False else 1
         writer = IndexWriter(context.committer.staging_path(INDEX), layout, empty_index_count)

@@ -12,7 +12,7 @@ from spark_mq.indexer.ext_settings import ExtSettings
 from spark_mq.indexer.queue_extensions import write_extensions
 from spark_mq.indexer.queue_plan import ExistingQueues, QueuePlan, carry_over, plan_queues
 from spark_mq.indexer.queue_runs import StagedQueue, of_runs, staged_runs
-from spark_mq.indexer.queue_writer import COMPLETED, STAGED, QueueWriter, WrittenFile
+from spark_mq.indexer.queue_writer import COMPLETED, STAGED, QueueWriter, WrittenQueueFile
 from spark_mq.indexer.rebuild_plan import RebuildPlan
 from spark_mq.indexer.report import raise_or_report
 from spark_mq.indexer.stage import StagedLog
@@ -25,9 +25,9 @@ from spark_mq.store.log.segment_files import CorruptRange
 _MAX_RANGES_SHOWN = 10
 
 
-def unit_findings(plan: QueuePlan, written: Sequence[WrittenFile]) -> Iterator[CorruptRange]:
+def unit_findings(plan: QueuePlan, written: Sequence[WrittenQueueFile]) -> Iterator[CorruptRange]:
     """What is wrong with the units of queues: those that are missing, doubled, or contradicted by the log."""
-    files: dict[Queue, list[WrittenFile]] = {}
+    files: dict[Queue, list[WrittenQueueFile]] = {}
     for file in written:
         files.setdefault((file.topic, file.queue_id), []).append(file)
     starts = {queue.key: queue.commit_log_offset for queue in plan.queues}
@@ -56,7 +56,7 @@ def unit_findings(plan: QueuePlan, written: Sequence[WrittenFile]) -> Iterator[C
             yield CorruptRange(name, file.first_contradicted, 0, "CONTRADICTED_UNITS", reason)
 
 
-def missing_ranges(files: Sequence[WrittenFile], units_per_file: int) -> list[range]:
+def missing_ranges(files: Sequence[WrittenQueueFile], units_per_file: int) -> list[range]:
     """The queue offsets of a queue that have no message, as ranges that do not touch; of many only the first ones."""
     ranges: list[range] = []
     end = files[0].file_number * units_per_file
@@ -116,7 +116,7 @@ def write_queues(context: JobContext, plan: RebuildPlan, existing: ExistingQueue
         _refuse_unknown_topic(plan, queues)
     ext = ExtSettings.of(plan.store, plan.broker_conf) if plan.selection.has_ext else None
     growing = committer.staging_path(CONSUME_QUEUE)
-    written: list[WrittenFile] = []
+    written: list[WrittenQueueFile] = []
     if next_offsets:
         continued = committer.target(CONSUME_QUEUE) if existing.continued else None
         missing = missing_offset(staged)

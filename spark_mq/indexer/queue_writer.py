@@ -50,7 +50,7 @@ STAGED = "STAGED"
 
 
 @dataclass
-class WrittenFile:
+class WrittenQueueFile:
     """A queue file that a task has finished: NEW, or what else the constants say.
 
     The first ranges of queue offsets without a message are between the queue's first and last one; `first_contradicted`
@@ -87,11 +87,11 @@ class QueueWriter:
     missing_offset: int = 0
     ext: ExtSettings | None = None
 
-    def write(self, runs: Iterable[Run]) -> Iterator[WrittenFile]:
+    def write(self, runs: Iterable[Run]) -> Iterator[WrittenQueueFile]:
         """Each file, as soon as it is finished; the runs are sorted by file and then by commit log offset."""
         # A disk flushes several files at once in little more time than one.
         with ThreadPoolExecutor(_FILES_AT_ONCE) as publishers:
-            finishing: deque[Future[WrittenFile]] = deque()
+            finishing: deque[Future[WrittenQueueFile]] = deque()
             for file in self._files(runs):
                 finishing.append(publishers.submit(self._finish, file))
                 if len(finishing) == _FILES_AT_ONCE:
@@ -106,7 +106,7 @@ class QueueWriter:
                 file.put(run)
             yield file
 
-    def _finish(self, file: _QueueFile) -> WrittenFile:
+    def _finish(self, file: _QueueFile) -> WrittenQueueFile:
         path = f"{file.topic}/{file.queue_id}/{queue_file_name(file.number, self.file_size)}"
         file.mark_missing(self.missing_offset)
         if self.ext is not None:
@@ -139,7 +139,7 @@ class _QueueFile:
 
     def __init__(self, run: Run, capacity: int) -> None:
         self.topic, self.queue_id, self.number = run.topic, run.queue_id, run.file_number
-        self._written = WrittenFile(self.topic, self.queue_id, self.number)
+        self._written = WrittenQueueFile(self.topic, self.queue_id, self.number)
         self.last_store_timestamp = 0
         self._start = self.number * capacity
         self._queue_min, self._queue_max = run.queue_min, run.queue_max
@@ -197,7 +197,7 @@ class _QueueFile:
         if self._written.contradicted:
             self._written.first_contradicted = int(existing["commit_log_offset"][wrong][0])
 
-    def row(self, state: str, size: int) -> WrittenFile:
+    def row(self, state: str, size: int) -> WrittenQueueFile:
         """What is known of the file, of which `size` bytes were written."""
         first, written = max(self._queue_min - self._start, 0), self._written
         taken = self._taken[first : self._queue_max - self._start]

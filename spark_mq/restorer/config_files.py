@@ -48,7 +48,7 @@ class CopyType(StrEnum):
     """Messages with new offsets."""
 
 
-class Treatment(StrEnum):
+class FileTreatment(StrEnum):
     """What becomes of a file."""
 
     KEPT = "kept"
@@ -64,19 +64,21 @@ class FileRule:
     """What becomes of a file, or of a folder, whose path ends with a slash; `treatments` are in order of `CopyType`."""
 
     path: str
-    treatments: tuple[Treatment, Treatment, Treatment]
+    treatments: tuple[FileTreatment, FileTreatment, FileTreatment]
     reason: str
 
-    def treatment(self, copy_type: CopyType) -> Treatment:
+    def treatment(self, copy_type: CopyType) -> FileTreatment:
         """The treatment in a copy of this type."""
         return self.treatments[list(CopyType).index(copy_type)]
 
 
-def _rules(treatments: tuple[Treatment, Treatment, Treatment], reasons: dict[str, str]) -> Iterator[FileRule]:
+def _rules(
+    treatments: tuple[FileTreatment, FileTreatment, FileTreatment], reasons: dict[str, str]
+) -> Iterator[FileRule]:
     return (FileRule(path, treatments, reason) for path, reason in reasons.items())
 
 
-_KEPT, _TRANSLATED, _LEFT_OUT = Treatment.KEPT, Treatment.TRANSLATED, Treatment.LEFT_OUT
+_KEPT, _TRANSLATED, _LEFT_OUT = FileTreatment.KEPT, FileTreatment.TRANSLATED, FileTreatment.LEFT_OUT
 
 _TIMERS = (
     "it leads to timer messages by their commit log offsets; a left-out record there would stop all timers "
@@ -183,7 +185,7 @@ def rule_of(path: str) -> FileRule | None:
 
 def kept_paths(copy_type: CopyType) -> list[str]:
     """The files and folders that the new store has as they are in the source."""
-    return [rule.path for rule in FILE_RULES if rule.treatment(copy_type) == Treatment.KEPT]
+    return [rule.path for rule in FILE_RULES if rule.treatment(copy_type) == FileTreatment.KEPT]
 
 
 def topics_json(

@@ -36,7 +36,7 @@ from spark_mq.io.publish import publish
 from spark_mq.restorer.config_files import (
     TOPICS,
     CopyType,
-    Treatment,
+    FileTreatment,
     kept_paths,
     rule_of,
     topics_json,
@@ -173,7 +173,7 @@ def _write_config(job: StoreJob, store: Location, log: NewLog, translate: Transl
         rule = rule_of(path)
         if rule is None:
             notes.append(f"{path} is left out: it is not known what a broker does with it")
-        elif rule.treatment(copy_type) == Treatment.LEFT_OUT:
+        elif rule.treatment(copy_type) == FileTreatment.LEFT_OUT:
             if path not in _FILES_OF_TOPICS or _FILES_OF_TOPICS[path] in counts:
                 notes.append(f"{path} is left out: {rule.reason}")
         elif path in OFFSET_FILES:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE, pre_blank, queue_file_name
 from spark_mq.indexer.queue_runs import Run
-from spark_mq.indexer.queue_writer import COMPLETED, NEW, STAGED, UNTOUCHED, QueueWriter, WrittenFile
+from spark_mq.indexer.queue_writer import COMPLETED, NEW, STAGED, UNTOUCHED, QueueWriter, WrittenQueueFile
 from spark_mq.io.location import Location
 from tests.support.stores import tree_of
 
@@ -42,7 +42,7 @@ class Job:
     stop: int
     existing_end: int
 
-    def run(self, folder: Path, is_resumed: bool = False) -> list[WrittenFile]:
+    def run(self, folder: Path, is_resumed: bool = False) -> list[WrittenQueueFile]:
         """Write below `growing`, continuing what is below `there`."""
         runs = []
         for file_number in range(self.start // UNITS_PER_FILE, (self.stop - 1) // UNITS_PER_FILE + 1):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_mq.indexer.queue_files import missing_ranges, missing_text
-from spark_mq.indexer.queue_writer import NEW, WrittenFile
+from spark_mq.indexer.queue_writer import NEW, WrittenQueueFile
 
 UNITS_PER_FILE = 5
 
@@ -21,7 +21,7 @@ def test_ranges_are_those_that_no_message_has(taken: set[int]) -> None:
     assert all(before.stop < after.start for before, after in pairwise(ranges))
 
 
-def rows_of(taken: set[int]) -> list[WrittenFile]:
+def rows_of(taken: set[int]) -> list[WrittenQueueFile]:
     """What the tasks say of the queue's files: each knows its own part of the queue."""
     rows = []
     for number in sorted({offset // UNITS_PER_FILE for offset in taken}):
@@ -29,7 +29,7 @@ def rows_of(taken: set[int]) -> list[WrittenFile]:
         missing = [offset for offset in own if min(taken) < offset < max(taken) and offset not in taken]
         starts = [offset for offset in missing if offset - 1 not in missing]
         stops = [offset + 1 for offset in missing if offset + 1 not in missing]
-        rows.append(WrittenFile("orders", 0, number, 0, 0, starts, stops, 0, -1, 0, -1, NEW))
+        rows.append(WrittenQueueFile("orders", 0, number, 0, 0, starts, stops, 0, -1, 0, -1, NEW))
     return rows
 
 

@@ -13,28 +13,28 @@ from spark_mq import MessageStore
 from spark_mq.format.amounts import duration_text
 from spark_mq.format.properties import encode_properties
 from spark_mq.format.record import Record
-from spark_mq.lifecycle.life.situation import Kind, Situation, SituationRules, Situations, situation
+from spark_mq.lifecycle.life.situation import RecordKind, Situation, SituationRules, Situations, situation
 from spark_mq.lifecycle.retry_topic import ConsumerGroups
 from tests.support.stores import OWN_STORES, Fact, RealStore, stores_in
 
 STORES = [store for store in stores_in(OWN_STORES) if store.name.startswith("workload")]
 KINDS = {
-    "RMQ_SYS_TRANS_HALF_TOPIC": Kind.HALF,
-    "RMQ_SYS_TRANS_OP_HALF_TOPIC": Kind.OP,
-    "TRANS_CHECK_MAX_TIME_TOPIC": Kind.DISCARDED,
-    "SCHEDULE_TOPIC_XXXX": Kind.DELAYED,
-    "rmq_sys_wheel_timer": Kind.TIMER,
-    "%RETRY%GID_failing": Kind.RETRY,
-    "%DLQ%GID_failing": Kind.DEAD_LETTER,
+    "RMQ_SYS_TRANS_HALF_TOPIC": RecordKind.HALF,
+    "RMQ_SYS_TRANS_OP_HALF_TOPIC": RecordKind.OP,
+    "TRANS_CHECK_MAX_TIME_TOPIC": RecordKind.DISCARDED,
+    "SCHEDULE_TOPIC_XXXX": RecordKind.DELAYED,
+    "rmq_sys_wheel_timer": RecordKind.TIMER,
+    "%RETRY%GID_failing": RecordKind.RETRY,
+    "%DLQ%GID_failing": RecordKind.DEAD_LETTER,
 }
-TYPES = {0: Kind.NORMAL, 4: Kind.PREPARED, 8: Kind.COMMIT, 12: Kind.ROLLBACK}
+TYPES = {0: RecordKind.NORMAL, 4: RecordKind.PREPARED, 8: RecordKind.COMMIT, 12: RecordKind.ROLLBACK}
 RULES = SituationRules(groups=ConsumerGroups(frozenset({"billing"}), are_all=True), retry_max_times={"billing": 16})
 
 
 def real_place(fact: Fact) -> tuple[str, int | None]:
     """The topic and queue to which a message belongs, by the properties that the broker wrote."""
     properties = fact["properties"]
-    if KINDS.get(fact["topic"]) in (Kind.RETRY, Kind.DEAD_LETTER):
+    if KINDS.get(fact["topic"]) in (RecordKind.RETRY, RecordKind.DEAD_LETTER):
         return properties["RETRY_TOPIC"], None
     if fact["topic"] in KINDS and "REAL_TOPIC" in properties:
         return properties["REAL_TOPIC"], int(properties["REAL_QID"])
@@ -52,26 +52,26 @@ def test_kind_and_real_place_of_every_record(store: RealStore, unpacked: Callabl
             meant = situations.of(record)
             assert meant.kind == KINDS.get(fact["topic"], TYPES[fact["sysFlag"] & 0xC]), fact
             assert (meant.real_topic, meant.real_queue_id) == real_place(fact)
-            assert bool(meant.text) or meant.kind == Kind.NORMAL
+            assert bool(meant.text) or meant.kind == RecordKind.NORMAL
             _check_text(fact, meant)
             seen.add(meant.kind)
-    assert seen >= set(KINDS.values()) - ({Kind.TIMER} if store.broker_version == "4.9" else set())
+    assert seen >= set(KINDS.values()) - ({RecordKind.TIMER} if store.broker_version == "4.9" else set())
 
 
 def _check_text(fact: Fact, meant: Situation) -> None:
     properties = fact["properties"]
-    if meant.kind == Kind.HALF:
+    if meant.kind == RecordKind.HALF:
         checks = properties.get("TRANSACTION_CHECK_TIMES")
         assert meant.text == ("half message" if checks is None else f"half message, check {checks}")
-    if meant.kind == Kind.DELAYED:
+    if meant.kind == RecordKind.DELAYED:
         delay = {0: 1000, 1: 5000, 17: 7_200_000}[fact["queueId"]]
         assert meant.due == fact["storeTimestamp"] + delay
         assert ("of group GID_failing" in meant.text) == (properties["REAL_TOPIC"] == "%RETRY%GID_failing")
-    if meant.kind == Kind.TIMER:
+    if meant.kind == RecordKind.TIMER:
         assert meant.due == int(properties["TIMER_OUT_MS"])
-    if meant.kind == Kind.RETRY:
+    if meant.kind == RecordKind.RETRY:
         assert meant.text == f"retry {fact['reconsumeTimes']} of 16 of group GID_failing"
-    if meant.kind == Kind.DEAD_LETTER:
+    if meant.kind == RecordKind.DEAD_LETTER:
         assert meant.text == "dead letter of group GID_failing after 3 failed deliveries"
 
 

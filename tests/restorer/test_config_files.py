@@ -13,7 +13,7 @@ from spark_mq.format.broker_version import BrokerVersions
 from spark_mq.restorer.config_files import (
     FILE_RULES,
     CopyType,
-    Treatment,
+    FileTreatment,
     kept_paths,
     rule_of,
     topics_json,
@@ -76,8 +76,8 @@ def test_rules_differ_by_situation() -> None:
     for path in ("config/timercheck", "timerlog/00000000000000000000", "config/timermetrics"):
         rule = rule_of(path)
         assert rule is not None
-        assert rule.treatment(CopyType.WHOLE) == Treatment.KEPT
-        assert rule.treatment(CopyType.PARTIAL) == Treatment.LEFT_OUT
+        assert rule.treatment(CopyType.WHOLE) == FileTreatment.KEPT
+        assert rule.treatment(CopyType.PARTIAL) == FileTreatment.LEFT_OUT
     assert rule_of("config/rdb/CURRENT") is not None
     assert rule_of("config/own.json") is None
 

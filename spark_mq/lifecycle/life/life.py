@@ -29,9 +29,9 @@ from spark_mq.lifecycle.life.event import (
 )
 from spark_mq.lifecycle.life.life_store import FoundMessages, LifeStore, MessageExpiry, life_store
 from spark_mq.lifecycle.life.message_consumers import ConsumerState, MessageConsumer, find_pops, pop_text
-from spark_mq.lifecycle.life.outcome import Outcome, Outcomes, Source
+from spark_mq.lifecycle.life.outcome import LifeSource, Outcome, Outcomes
 from spark_mq.lifecycle.life.pairing import RETRIES, Copy, copies_of, join_retries
-from spark_mq.lifecycle.life.situation import KEYS, ORIGIN_MESSAGE_ID, TAGS, UNIQUE_KEY, Kind
+from spark_mq.lifecycle.life.situation import KEYS, ORIGIN_MESSAGE_ID, TAGS, UNIQUE_KEY, RecordKind
 from spark_mq.lifecycle.outcomes import State
 from spark_mq.lifecycle.popped_messages import PoppedMessages
 from spark_mq.lifecycle.retry_topic import RETRY_PREFIX
@@ -73,7 +73,7 @@ class MessageLife:
 class FoundMessage:
     """What one store has of one message: its records in the order of the log, and its trace events."""
 
-    source: Source
+    source: LifeSource
     records: list[Record]
     traces: list[TracedStep]
 
@@ -132,7 +132,7 @@ class _LifeInStore:
         outcomes = Outcomes(self.source, missing, self.steps)
         for copy in self.copies:
             kind = copy.event.kind
-            if kind is EventKind.RETRIED and copy.kind is Kind.DELAYED:
+            if kind is EventKind.RETRIED and copy.kind is RecordKind.DELAYED:
                 self._add(copy, outcomes.delivery(copy))
             elif copy.parent is None and kind not in RETRIES:
                 outcome = outcomes.of(copy)
@@ -152,7 +152,7 @@ class _LifeInStore:
         """Say in the events of retries whether their group has consumed them."""
         for copy in self.copies:
             group, event = copy.situation.consumer_group, copy.event
-            if copy.kind is not Kind.RETRY or group is None:
+            if copy.kind is not RecordKind.RETRY or group is None:
                 continue
             offset = self.source.consumers.offset(group, event.topic or "", copy.record.queue_id)
             if offset is not None and (offset > copy.record.queue_offset or not self._is_later(copy)):
@@ -206,7 +206,7 @@ class _LifeInStore:
 
     @property
     def _consumed(self) -> list[Copy]:
-        return [copy for copy in self.copies if copy.kind in (Kind.NORMAL, Kind.COMMIT)][-_MAX_CONSUMED:]
+        return [copy for copy in self.copies if copy.kind in (RecordKind.NORMAL, RecordKind.COMMIT)][-_MAX_CONSUMED:]
 
     @cached_property
     def _pops(self) -> PoppedMessages:
@@ -227,7 +227,7 @@ class _LifeInStore:
     def _is_popped(self, copy: Copy) -> bool:
         """Whether a copy is in a retry topic whose messages the group pops."""
         group = copy.situation.consumer_group
-        return copy.kind is Kind.RETRY and group is not None and copy.event.topic != f"{RETRY_PREFIX}{group}"
+        return copy.kind is RecordKind.RETRY and group is not None and copy.event.topic != f"{RETRY_PREFIX}{group}"
 
     def _is_later(self, copy: Copy) -> bool:
         """Whether the files of `config/` are older than a copy, as those of an archive's newest snapshot can be."""
@@ -332,7 +332,9 @@ def life(
     stores = store if isinstance(store, Mapping) else {"": store}
     conf = None if broker_conf is None else BrokerConf.of(broker_conf)
     opened = {name: life_store(one) for name, one in stores.items()}
-    sources = [Source(one, name, conf or one.broker_conf, one.moment(at), trace_topic) for name, one in opened.items()]
+    sources = [
+        LifeSource(one, name, conf or one.broker_conf, one.moment(at), trace_topic) for name, one in opened.items()
+    ]
     groups: dict[object, list[FoundMessage]] = {}
     has_even_more = False
     key, record = _resolved(sources, key_or_id, any_host)
@@ -355,7 +357,7 @@ def life(
     return Lives(shown, len(lives) - len(shown), has_even_more)
 
 
-def _resolved(sources: Sequence[Source], key_or_id: str, any_host: bool) -> tuple[str | Record, Record | None]:
+def _resolved(sources: Sequence[LifeSource], key_or_id: str, any_host: bool) -> tuple[str | Record, Record | None]:
     """What to look up, and the record that has the text as its offset message id; None if there is none.
 
     What to look up is the unique key of that record, or the record if it has none; else the text.
@@ -369,12 +371,12 @@ def _resolved(sources: Sequence[Source], key_or_id: str, any_host: bool) -> tupl
     return key_or_id, None
 
 
-def _messages(source: Source, found: FoundMessages, key: str | Record) -> dict[object, FoundMessage]:
+def _messages(source: LifeSource, found: FoundMessages, key: str | Record) -> dict[object, FoundMessage]:
     """What was found, by message: by its unique key, or a record by its offset if it has none."""
     messages: dict[object, FoundMessage] = {}
     traces: list[TracedStep] = []
     for record in found.records:
-        if source.situations.of(record).kind is Kind.TRACE:
+        if source.situations.of(record).kind is RecordKind.TRACE:
             traces += traced_steps(record, source.name)
             continue
         name = text_properties(record).get(UNIQUE_KEY, (source.name, record.commit_log_offset))

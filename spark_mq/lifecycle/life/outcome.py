@@ -14,7 +14,7 @@ from spark_mq.lifecycle.life.event import EventKind, Step, body_of, record_event
 from spark_mq.lifecycle.life.life_store import Cut, LifeStore
 from spark_mq.lifecycle.life.message_consumers import ConsumerOffsets
 from spark_mq.lifecycle.life.pairing import Copy, cancels, next_half, place_text
-from spark_mq.lifecycle.life.situation import Kind, Situations
+from spark_mq.lifecycle.life.situation import RecordKind, Situations
 from spark_mq.lifecycle.outcomes import (
     NO_DOUBT,
     REMOVE_TAG,
@@ -51,7 +51,7 @@ def _unknown(reason: str) -> Outcome:
     return Outcome(State.UNKNOWN, reason)
 
 
-class Source:
+class LifeSource:
     """One store of a question, and what is read of it once."""
 
     def __init__(self, store: LifeStore, name: str, conf: BrokerConf, at: int, trace_topic: str) -> None:
@@ -81,21 +81,21 @@ class Source:
 class Outcomes:
     """Decides what became of the copies of one message in one store, by further look-ups."""
 
-    def __init__(self, source: Source, missing: Callable[[], str | None], steps: list[Step]) -> None:
+    def __init__(self, source: LifeSource, missing: Callable[[], str | None], steps: list[Step]) -> None:
         """`missing` is why copies can be missing: it is asked only if the answer matters. `steps` get what is found."""
         self._store, self._source, self._missing, self._steps = source.store, source, missing, steps
 
     def of(self, copy: Copy) -> Outcome:
         """What became of the message that was stored first as `copy`."""
-        if copy.kind is Kind.HALF:
+        if copy.kind is RecordKind.HALF:
             return self._transaction(copy)
-        if copy.kind in (Kind.DELAYED, Kind.TIMER):
+        if copy.kind in (RecordKind.DELAYED, RecordKind.TIMER):
             return self.delivery(copy)
-        if copy.kind is Kind.DISCARDED:
+        if copy.kind is RecordKind.DISCARDED:
             return Outcome(State.DISCARDED)
-        if copy.kind is Kind.COMMIT:
+        if copy.kind is RecordKind.COMMIT:
             return Outcome(State.COMMITTED)
-        if copy.kind is Kind.NORMAL:
+        if copy.kind is RecordKind.NORMAL:
             return Outcome(State.DELIVERED if copy.situation.text else State.STORED)
         return _unknown(f"the log has only a record of another kind: {copy.situation.text}")
 
@@ -103,13 +103,13 @@ class Outcomes:
         halves = [first]
         while (following := next_half(halves[-1])) is not None:
             halves.append(following)
-        discarded = [after for half in halves for after in half.after if after.kind is Kind.DISCARDED]
+        discarded = [after for half in halves for after in half.after if after.kind is RecordKind.DISCARDED]
         commits = [after for half in halves for after in half.followed_by(EventKind.COMMITTED)]
         op, cut = self._op_message(halves, commits, is_any_copy=bool(commits or discarded))
         if op is not None:
             self._steps.append(op)
         if commits:
-            later = [self.delivery(one) for one in commits if one.kind in (Kind.DELAYED, Kind.TIMER)]
+            later = [self.delivery(one) for one in commits if one.kind in (RecordKind.DELAYED, RecordKind.TIMER)]
             return later[0] if later else Outcome(State.COMMITTED)
         is_discarded = bool(discarded) and op is None
         missing = None if is_discarded else self._missing()
@@ -167,7 +167,7 @@ class Outcomes:
             copy = rolled[0]
         if copy.followed_by(EventKind.DELIVERED):
             return Outcome(State.DELIVERED)
-        is_timer, is_cancelled, cut = copy.kind is Kind.TIMER, copy.is_cancelled, None
+        is_timer, is_cancelled, cut = copy.kind is RecordKind.TIMER, copy.is_cancelled, None
         if is_timer and not is_cancelled:
             note, cut = self._cancelling(copy)
             is_cancelled = note is not None

@@ -26,7 +26,7 @@ from spark_mq.lifecycle.life.situation import (
     TIMER_OUT,
     TIMER_ROLLS,
     UNIQUE_KEY,
-    Kind,
+    RecordKind,
     Situation,
     integer,
 )
@@ -49,7 +49,7 @@ class Copy(Step):
     is_cancelled: bool = False
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> RecordKind:
         """What kind of record it is."""
         return self.situation.kind
 
@@ -61,7 +61,7 @@ class Copy(Step):
     @property
     def name(self) -> str:
         """What the record is of, in a few words."""
-        if self.kind in (Kind.HALF, Kind.COMMIT):
+        if self.kind in (RecordKind.HALF, RecordKind.COMMIT):
             return "the transaction"
         if self.situation.attempt and self.situation.consumer_group is not None:
             return f"retry {self.situation.attempt} of group {self.situation.consumer_group}"
@@ -156,7 +156,7 @@ def _is_same_birth(one: Copy, other: Copy) -> bool:
 
 def _is_last_half(half: Copy, copy: Copy) -> bool:
     """Whether a copy can be what was written after a half message of the same birth."""
-    return half.kind is Kind.HALF and _is_same_birth(copy, half) and next_half(half) is None
+    return half.kind is RecordKind.HALF and _is_same_birth(copy, half) and next_half(half) is None
 
 
 def _more_checks(copy: Copy, before: Copy) -> int:
@@ -165,7 +165,7 @@ def _more_checks(copy: Copy, before: Copy) -> int:
 
 def next_half(copy: Copy) -> Copy | None:
     """The half message that was written again from this one; None if there is none."""
-    return next((after for after in copy.after if after.kind is Kind.HALF), None)
+    return next((after for after in copy.after if after.kind is RecordKind.HALF), None)
 
 
 def _as_half(copy: Copy, earlier: Sequence[Copy]) -> None:
@@ -190,7 +190,9 @@ def _as_discarded(copy: Copy, earlier: Sequence[Copy]) -> None:
 
 def _half_of(copy: Copy, earlier: Sequence[Copy]) -> Copy | None:
     offset = copy.record.prepared_transaction_offset
-    return next((one for one in earlier if one.kind is Kind.HALF and one.record.commit_log_offset == offset), None)
+    return next(
+        (one for one in earlier if one.kind is RecordKind.HALF and one.record.commit_log_offset == offset), None
+    )
 
 
 def _as_commit(copy: Copy, earlier: Sequence[Copy]) -> None:
@@ -210,7 +212,7 @@ def _as_delayed(copy: Copy, earlier: Sequence[Copy]) -> None:
 def _as_waiting(copy: Copy, earlier: Sequence[Copy]) -> None:
     """A delayed message or a timer that its producer sent, or that a commit stored."""
     half = _half_of(copy, earlier) if copy.is_commit else None
-    if half is not None or (copy.is_commit and copy.kind is Kind.DELAYED):
+    if half is not None or (copy.is_commit and copy.kind is RecordKind.DELAYED):
         copy.follows(half, EventKind.COMMITTED, f"committed, {_what(copy)}")
     else:
         copy.becomes(EventKind.DELAYED, f"{_sent_text(copy.record)}: {_what(copy)}")
@@ -219,13 +221,13 @@ def _as_waiting(copy: Copy, earlier: Sequence[Copy]) -> None:
 def _as_timer(copy: Copy, earlier: Sequence[Copy]) -> None:
     rolls = _rolls(copy)
     before = _last(
-        earlier, lambda one: one.kind is Kind.TIMER and _is_same_timer(copy, one) and _rolls(one) + 1 == rolls
+        earlier, lambda one: one.kind is RecordKind.TIMER and _is_same_timer(copy, one) and _rolls(one) + 1 == rolls
     )
     if before is not None:
         copy.follows(before, EventKind.ROLLED, _what(copy))
     else:
         _as_waiting(copy, earlier)
-    copy.is_cancelled = any(one.kind is Kind.TIMER_DELETE and cancels(one.properties, copy) for one in earlier)
+    copy.is_cancelled = any(one.kind is RecordKind.TIMER_DELETE and cancels(one.properties, copy) for one in earlier)
 
 
 def _rolls(copy: Copy) -> int:
@@ -237,7 +239,7 @@ def _is_same_timer(one: Copy, other: Copy) -> bool:
 
 
 def _as_timer_delete(copy: Copy, earlier: Sequence[Copy]) -> None:
-    timer = _last(earlier, lambda one: one.kind is Kind.TIMER and cancels(copy.properties, one))
+    timer = _last(earlier, lambda one: one.kind is RecordKind.TIMER and cancels(copy.properties, one))
     if timer is not None:
         timer.is_cancelled = True
     copy.follows(timer, EventKind.OTHER if timer is None else EventKind.CANCELLED, _what(copy))
@@ -257,13 +259,13 @@ def cancels(properties: dict[str, str], timer: Copy) -> bool:
 
 def _as_retried(copy: Copy, earlier: Sequence[Copy]) -> None:
     """Make a retry or a dead letter follow from the message that was delivered first."""
-    kind = EventKind.DEAD if copy.kind is Kind.DEAD_LETTER else EventKind.RETRIED
+    kind = EventKind.DEAD if copy.kind is RecordKind.DEAD_LETTER else EventKind.RETRIED
     origin_id, real_topic = copy.properties.get(ORIGIN_MESSAGE_ID), copy.situation.real_topic
 
     def is_origin(one: Copy) -> bool:
         if origin_id is not None:
             return one.event.offset_message_id == origin_id.upper()
-        return one.kind in (Kind.NORMAL, Kind.COMMIT) and one.situation.real_topic == real_topic
+        return one.kind in (RecordKind.NORMAL, RecordKind.COMMIT) and one.situation.real_topic == real_topic
 
     copy.follows(_last(earlier, is_origin), kind, _what(copy))
 
@@ -293,24 +295,31 @@ def _as_delivery(copy: Copy, earlier: Sequence[Copy]) -> bool:
 
 
 def _delivers(copy: Copy, before: Copy) -> bool:
-    if before.kind not in (Kind.DELAYED, Kind.TIMER) or not _is_same_birth(copy, before):
+    if before.kind not in (RecordKind.DELAYED, RecordKind.TIMER) or not _is_same_birth(copy, before):
         return False
-    if before.kind is Kind.TIMER and not _is_same_timer(copy, before):
+    if before.kind is RecordKind.TIMER and not _is_same_timer(copy, before):
         return False
     is_there = copy.position[:2] == (before.situation.real_topic, before.situation.real_queue_id)
     return is_there and copy.record.reconsume_times == before.record.reconsume_times
 
 
 _PAIRING = {
-    Kind.HALF: _as_half,
-    Kind.DISCARDED: _as_discarded,
-    Kind.COMMIT: _as_commit,
-    Kind.DELAYED: _as_delayed,
-    Kind.TIMER: _as_timer,
-    Kind.TIMER_DELETE: _as_timer_delete,
-    Kind.RETRY: _as_retried,
-    Kind.DEAD_LETTER: _as_retried,
-    Kind.NORMAL: _as_normal,
+    RecordKind.HALF: _as_half,
+    RecordKind.DISCARDED: _as_discarded,
+    RecordKind.COMMIT: _as_commit,
+    RecordKind.DELAYED: _as_delayed,
+    RecordKind.TIMER: _as_timer,
+    RecordKind.TIMER_DELETE: _as_timer_delete,
+    RecordKind.RETRY: _as_retried,
+    RecordKind.DEAD_LETTER: _as_retried,
+    RecordKind.NORMAL: _as_normal,
 }
-_NO_DELIVERY = (Kind.HALF, Kind.DISCARDED, Kind.DELAYED, Kind.TIMER, Kind.TIMER_DELETE, Kind.DEAD_LETTER)
+_NO_DELIVERY = (
+    RecordKind.HALF,
+    RecordKind.DISCARDED,
+    RecordKind.DELAYED,
+    RecordKind.TIMER,
+    RecordKind.TIMER_DELETE,
+    RecordKind.DEAD_LETTER,
+)
 """The kinds of records that are never the delivery of a delayed message."""

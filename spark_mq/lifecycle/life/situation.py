@@ -59,7 +59,7 @@ TIMER_OUT, TIMER_ROLLS, TIMER_DELETE = "TIMER_OUT_MS", "TIMER_ROLL_TIMES", "TIME
 _SHOWN_OFFSETS = 10
 
 
-class Kind(StrEnum):
+class RecordKind(StrEnum):
     """What kind of record it is."""
 
     NORMAL = "NORMAL"  # a message that consumers of its topic can get
@@ -94,7 +94,7 @@ class SituationRules:
 class Situation:
     """What one record means."""
 
-    kind: Kind
+    kind: RecordKind
     real_topic: str
     real_queue_id: int | None
     text: str = ""
@@ -185,20 +185,20 @@ class _Reading:
         if topic in known:
             return known[topic]()
         if topic == OP_TOPIC:
-            return self._own(Kind.OP, _op_text(body_of(self._record)))
+            return self._own(RecordKind.OP, _op_text(body_of(self._record)))
         if topic.startswith(RETRY_PREFIX):
             return self._retry()
         if topic.startswith(DLQ_PREFIX):
             return self._dead_letter()
         if topic == self._rules.trace_topic or topic.startswith(TRACE_PREFIX):
-            return self._own(Kind.TRACE, "trace message")
+            return self._own(RecordKind.TRACE, "trace message")
         if topic.startswith(REVIVE_PREFIX):
-            return self._own(Kind.REVIVE, "note about popped messages")
+            return self._own(RecordKind.REVIVE, "note about popped messages")
         if topic == LEFT_OUT_TOPIC:
-            return self._own(Kind.LEFT_OUT, "takes the place of messages that a restore left out")
+            return self._own(RecordKind.LEFT_OUT, "takes the place of messages that a restore left out")
         return self._delivered()
 
-    def _own(self, kind: Kind, text: str) -> Situation:
+    def _own(self, kind: RecordKind, text: str) -> Situation:
         return Situation(kind, self._topic, self._record.queue_id, text)
 
     @property
@@ -213,12 +213,12 @@ class _Reading:
     def _half(self) -> Situation:
         check = self._number("TRANSACTION_CHECK_TIMES")
         text = "half message" if check is None else f"half message, check {check}"
-        return Situation(Kind.HALF, *self._real, text, check=check)
+        return Situation(RecordKind.HALF, *self._real, text, check=check)
 
     def _discarded(self) -> Situation:
         check = self._number("TRANSACTION_CHECK_TIMES")
         after = "" if check is None else f" after {counted(check, 'check')}"
-        return Situation(Kind.DISCARDED, *self._real, f"half message that the broker gave up{after}", check=check)
+        return Situation(RecordKind.DISCARDED, *self._real, f"half message that the broker gave up{after}", check=check)
 
     def _delayed(self) -> Situation:
         # `ScheduleMessageService.queueId2DelayLevel`@5.3.3; the property can have a level above the highest one.
@@ -233,21 +233,21 @@ class _Reading:
         if real_topic.startswith(RETRY_PREFIX):
             group, attempt, before = self._attempt(real_topic)
             text = f"{before}, {text}"
-        return Situation(Kind.DELAYED, real_topic, real_queue_id, text, group, attempt, level=level, due=due)
+        return Situation(RecordKind.DELAYED, real_topic, real_queue_id, text, group, attempt, level=level, due=due)
 
     def _timer(self) -> Situation:
         due, rolls = self._number(TIMER_OUT), self._number(TIMER_ROLLS)
         rolled = f" (rolled {counted(rolls, 'time')})" if rolls else ""
         deleted = self._properties.get(TIMER_DELETE)
         what = "timer" if deleted is None else f"cancels the timer of {deleted}"
-        kind = Kind.TIMER if deleted is None else Kind.TIMER_DELETE
+        kind = RecordKind.TIMER if deleted is None else RecordKind.TIMER_DELETE
         return Situation(kind, *self._real, f"{what}{rolled}, due {_due_text(due)}", due=due)
 
     def _retry(self) -> Situation:
         group, attempt, text = self._attempt(self._topic)
         parsed = parse_retry_topic(self._topic, self._rules.groups, self._rules.topics)
         origin = self._properties.get(RETRY_TOPIC) or (parsed.origin_topic if parsed else None) or self._topic
-        return Situation(Kind.RETRY, origin, None, text, group, attempt)
+        return Situation(RecordKind.RETRY, origin, None, text, group, attempt)
 
     def _attempt(self, retry_topic: str) -> tuple[str | None, int, str]:
         """The group of a retry topic, the number of failed deliveries, and both as text."""
@@ -267,19 +267,19 @@ class _Reading:
         origin = self._properties.get(RETRY_TOPIC) or self._properties.get("DLQ_ORIGIN_TOPIC") or self._topic
         attempt = self._record.reconsume_times
         after = f" after {counted(attempt, 'failed delivery', 'failed deliveries')}" if attempt > 0 else ""
-        return Situation(Kind.DEAD_LETTER, origin, None, f"dead letter of group {group}{after}", group, attempt)
+        return Situation(RecordKind.DEAD_LETTER, origin, None, f"dead letter of group {group}{after}", group, attempt)
 
     def _delivered(self) -> Situation:
         """A record in a topic of producers, or of transaction type PREPARED or ROLLBACK."""
         transaction = self._record.sys_flag & TRANSACTION_TYPE_MASK
         if transaction == TRANSACTION_PREPARED_TYPE:
-            return self._own(Kind.PREPARED, "transaction type PREPARED: in no queue")
+            return self._own(RecordKind.PREPARED, "transaction type PREPARED: in no queue")
         if transaction == TRANSACTION_ROLLBACK_TYPE:
-            return self._own(Kind.ROLLBACK, "transaction type ROLLBACK: in no queue, and in no index")
-        kind, texts = Kind.NORMAL, []
+            return self._own(RecordKind.ROLLBACK, "transaction type ROLLBACK: in no queue, and in no index")
+        kind, texts = RecordKind.NORMAL, []
         if transaction == TRANSACTION_COMMIT_TYPE:
             half = self._record.prepared_transaction_offset
-            kind = Kind.COMMIT
+            kind = RecordKind.COMMIT
             texts.append(f"committed transaction, half message at commit log offset {half}")
         level = self._number("DELAY")
         if "TIMER_DEQUEUE_MS" in self._properties:
