@@ -47,12 +47,12 @@ from spark_mq.errors import SparkMqError
 
 if TYPE_CHECKING:
     from spark_mq import filters
+    from spark_mq.archive.sql import sql
     from spark_mq.datasource import RocketMQDataSource, register
     from spark_mq.expirer import expire
     from spark_mq.indexer.rebuild import rebuild
     from spark_mq.lifecycle.life.life import life
     from spark_mq.lifecycle.why_not_consumed import why_not_consumed
-    from spark_mq.query.sql import sql
     from spark_mq.repairer.repair import repair
     from spark_mq.restorer.restore import restore
     from spark_mq.sail import sail_session
@@ -96,7 +96,7 @@ _MODULES = {
     "restore": "spark_mq.restorer.restore",
     "retention": "spark_mq.store.retention",
     "sail_session": "spark_mq.sail",
-    "sql": "spark_mq.query.sql",
+    "sql": "spark_mq.archive.sql",
     "verify": "spark_mq.verifier.verify",
     "why_not_consumed": "spark_mq.lifecycle.why_not_consumed",
 }

@@ -10,7 +10,8 @@ Read in this order:
 5. how tasks write files, and how they are committed: `file_source`, `table_file`; `lease` keeps runs apart on S3, and
    `delta` has a session's settings;
 6. `maintenance` (deletes and compacts), `lookup` (queries by key), `archived_messages` (look-ups without Spark);
-7. what archived messages mean, by the rules of `spark_mq.lifecycle`: `archived_store`, `archive_source`,
+7. `sql` (archives in SQL) and `history` (the messages of an archive, and what a store or cluster has after them);
+8. what archived messages mean, by the rules of `spark_mq.lifecycle`: `archived_store`, `archive_source`,
    `archived_tables`, and `log_cover` (which parts of a log an archive has).
 
 Delta Lake for Spark writes the tables; its SQL needs nothing but its jars, also with Spark Connect. The package

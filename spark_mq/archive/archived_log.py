@@ -102,7 +102,7 @@ def names_of_log(archive: StoreArchive) -> list[StoreIdentity]:
     The function compares some dozens of messages (`sample_records`). More of them are near the end of the log, because
     the archive may have deleted old messages. Segments that have expired since are not needed.
     """
-    samples = {record.commit_log_offset: _values(record) for record in sample_records(archive.store)}
+    samples = {record.commit_log_offset: compared_values(record) for record in sample_records(archive.store)}
     if not samples:
         return []
     times = [EPOCH + timedelta(microseconds=values["store_timestamp"]) for values in samples.values()]
@@ -117,8 +117,8 @@ def names_of_log(archive: StoreArchive) -> list[StoreIdentity]:
     )
     identities = {
         StoreIdentity(row.cluster, row.broker, row.store)
-        for row in rows.where(is_sampled).select(*IDENTITY, *_compared()).collect()
-        if _is_equal(row, samples[row.commit_log_offset])
+        for row in rows.where(is_sampled).select(*IDENTITY, *compared_columns()).collect()
+        if is_equal(row, samples[row.commit_log_offset])
     }
     return sorted(identities, key=dataclasses.astuple)
 
@@ -146,7 +146,7 @@ def sample_records(store: Location) -> list[Record]:
                 records.append(opened.records.record(offset))
             except CorruptLogError:  # a blank or a corrupt range
                 continue
-    return [record for record in records if _values(record)["store_timestamp"] is not None]
+    return [record for record in records if compared_values(record)["store_timestamp"] is not None]
 
 
 LOST = "#lost-"
@@ -177,7 +177,7 @@ def find_lost_end(archive: StoreArchive) -> LostEnd | None:
             return None
         if newest.commit_log_offset + newest.store_size <= log_end:
             try:
-                if _is_equal(newest, _values(store.records.record(newest.commit_log_offset))):
+                if is_equal(newest, compared_values(store.records.record(newest.commit_log_offset))):
                     return None
             except CorruptLogError:
                 pass
@@ -201,7 +201,7 @@ def _schema() -> str:
 
 def _newest_row(archive: StoreArchive, starts: Sequence[int]) -> Row | None:
     """The last archived message, from the first of the offsets after which there is one."""
-    newest = F.max_by(F.struct(*_compared()), "commit_log_offset").alias("newest")
+    newest = F.max_by(F.struct(*compared_columns()), "commit_log_offset").alias("newest")
     of_starts = (_messages(archive).where(F.col("commit_log_offset") >= start).select(newest) for start in starts)
     return next((row.newest for rows in of_starts for row in rows.collect() if row.newest is not None), None)
 
@@ -213,16 +213,19 @@ def _messages(archive: StoreArchive) -> DataFrame:
     )
 
 
-def _compared() -> list[Column]:
+def compared_columns() -> list[Column]:
+    """The columns by which messages are compared, times in microseconds."""
     return [*map(F.col, _FIELDS), *(F.unix_micros(name).alias(name) for name in _TIMES)]
 
 
-def _values(record: Record) -> dict[str, Any]:
+def compared_values(record: Record) -> dict[str, Any]:
+    """The same values of a record."""
     row = message_row(record)
     return {name: row[name] for name in (*_FIELDS, *_TIMES)}
 
 
-def _is_equal(row: Row, values: dict[str, Any]) -> bool:
+def is_equal(row: Row, values: dict[str, Any]) -> bool:
+    """Whether an archived message is the record that has the values."""
     return all(row[name] == values[name] for name in (*_FIELDS, *_TIMES))
 
 

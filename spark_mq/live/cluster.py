@@ -72,10 +72,19 @@ class LiveBroker:
             raise ProtocolError(f"{self.address}: the answer to {code} cannot be read: {shown(repr(error))}") from error
 
     @cached_property
+    def _settings(self) -> Mapping[str, str]:
+        return broker_config(self.client, self.address)
+
+    @property
     def max_queried(self) -> int:
         """How many messages the broker returns at most for one query by key (`maxMsgsNumBatch`)."""
-        value = broker_config(self.client, self.address).get("maxMsgsNumBatch", "")
+        value = self._settings.get("maxMsgsNumBatch", "")
         return int(value) if re.fullmatch("[1-9][0-9]{0,8}", value) else _MAX_QUERIED
+
+    @property
+    def has_index(self) -> bool:
+        """Whether the broker finds messages by key (`messageIndexEnable`)."""
+        return self._settings.get("messageIndexEnable", "true").lower() == "true"
 
     def queues(self, topic: str) -> list[QueueRange]:
         """The queues of a topic that consumers can read, each from its first offset to its end."""
@@ -141,10 +150,19 @@ def selected_topics(broker: LiveBroker, options: LiveOptions) -> list[str]:
 def planned_queues(broker: LiveBroker, options: LiveOptions) -> Iterator[QueueRange]:
     """The ranges of queues of a broker that can have messages that match."""
     predicate = options.read.predicate
+
+    def matching(queue: QueueRange) -> QueueRange:
+        narrow = narrowed(broker, queue, predicate.queue_offset, predicate.store_timestamp)
+        return in_log_range(broker, narrow, predicate.offsets)
+
     for topic in selected_topics(broker, options):
-        for queue in broker.queues(topic):
-            if predicate.queue_ids is None or queue.queue_id in predicate.queue_ids:
-                yield narrowed(broker, queue, predicate.queue_offset, predicate.store_timestamp)
+        queues = [
+            queue
+            for queue in broker.queues(topic)
+            if predicate.queue_ids is None or queue.queue_id in predicate.queue_ids
+        ]
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            yield from pool.map(matching, queues)
 
 
 def narrowed(broker: LiveBroker, queue: QueueRange, offsets: IntegerSet, times: IntegerSet) -> QueueRange:
@@ -155,7 +173,7 @@ def narrowed(broker: LiveBroker, queue: QueueRange, offsets: IntegerSet, times: 
     nearest of two messages. So what it finds counts only if the message there, or before it, shows that it is right.
     """
     start, stop = queue.start, queue.stop
-    if start < stop and times.first is not None:
+    if start < stop and times.first is not None and times.first > 0:
         found = offset_by_time(broker.client, broker.address, queue.topic, queue.queue_id, times.first - 1)
         if start < found <= stop and stored_before(broker, queue, found - 1, times.first):
             start = found
@@ -166,6 +184,34 @@ def narrowed(broker: LiveBroker, queue: QueueRange, offsets: IntegerSet, times: 
     start = start if offsets.first is None else max(start, offsets.first)
     stop = stop if offsets.last is None else min(stop, offsets.last + 1)
     return replace(queue, start=start, stop=max(start, stop))
+
+
+def in_log_range(broker: LiveBroker, queue: QueueRange, commit_log_offsets: IntegerSet) -> QueueRange:
+    """The part of a queue that can have the commit log offsets, which increase in every queue."""
+    if commit_log_offsets.is_all or commit_log_offsets.is_empty:
+        return queue
+    first, last = commit_log_offsets.bounds
+    start = queue.start if first is None else _place_in_log(broker, queue, first)[0]
+    stop = queue.stop if last is None else _place_in_log(broker, queue, last + 1)[1]
+    return replace(queue, start=start, stop=max(start, stop))
+
+
+def _place_in_log(broker: LiveBroker, queue: QueueRange, commit_log_offset: int) -> tuple[int, int]:
+    """The queue offset of the first message at a commit log offset or after it, twice; a range if messages are missing.
+
+    The search begins at the end of the queue, in steps that double: most often, the newest messages are looked for.
+    """
+    low, high, step = queue.start, queue.stop, 1
+    while low < high:
+        middle = max(high - step, (low + high) // 2)
+        record = message_at(broker, queue, middle)
+        if record is None:
+            break
+        if record.commit_log_offset < commit_log_offset:
+            low = middle + 1
+        else:
+            high, step = middle, 2 * step
+    return low, high
 
 
 def stored_before(broker: LiveBroker, queue: QueueRange, offset: int, time: int) -> bool | None:

@@ -12,7 +12,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
 
-from spark_mq.errors import CorruptLogError, DataLossError, ProtocolError
+from spark_mq.errors import CorruptLogError, DataLossError, ProtocolError, RemotingError
 from spark_mq.format.message_id import decode_offset_message_id
 from spark_mq.format.record import Record, decode_record
 from spark_mq.live.options import LiveOptions
@@ -77,7 +77,13 @@ def at_commit_log_offset(client: RemotingClient, address: str, offset: int) -> l
 
 
 def with_key(
-    client: RemotingClient, address: str, topic: str, key: str, max_queried: int, times: IntegerSet = ALL
+    client: RemotingClient,
+    address: str,
+    topic: str,
+    key: str,
+    max_queried: int,
+    times: IntegerSet = ALL,
+    needs_all: bool = False,
 ) -> Iterator[list[SentRecord]]:
     """The messages of a topic that a broker's index finds for a key, newest first; others with its hash are among them.
 
@@ -88,6 +94,7 @@ def with_key(
     Args:
         max_queried: How many messages the broker returns at most for one query.
         times: The range of store times, in milliseconds; messages up to a second before it can be found, too.
+        needs_all: An error takes the place of the warning.
     """
     code = RequestCode.QUERY_MESSAGE
     begin, end = times.bounds
@@ -114,11 +121,13 @@ def with_key(
                 end = oldest
                 continue
         if len(sent) >= max_queried:
-            _LOG.warning(
-                "%s: topic %s has at least %d messages with key %r (or another key with its hash) within a second, and "
-                "the broker shows no more: read the topic without the key to be sure of all",
-                *(address, topic, len(sent), key),
+            what = (
+                f"{address}: topic {topic} has at least {len(sent)} messages with key {key!r} (or another key with its "
+                "hash) within a second, and the broker shows no more: "
             )
+            if needs_all:
+                raise RemotingError(f"{what}write exists(keys, k -> k = ...) in the query to read the topic instead")
+            _LOG.warning("%sread the topic without the key to be sure of all", what)
         end = oldest - _INDEX_MILLIS
 
 

@@ -27,7 +27,7 @@ from spark_mq.remoting.codes import RequestCode
 from spark_mq.remoting.pull import QueueRange, Rate, Subscription
 from spark_mq.source.messages import MAX_BATCH_ROWS, frozen_modules
 from spark_mq.source.options import Mode
-from spark_mq.source.predicate import IntegerSet
+from spark_mq.source.predicate import matches_names
 from spark_mq.store.config.named_stores import STORE_COLUMNS
 
 if TYPE_CHECKING:
@@ -82,22 +82,32 @@ class LiveMessagesReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """A partition for each range of a queue, or for each broker if messages are found by a key or an id."""
         options = self._options
+        if options.read.predicate.is_empty:
+            return []
         with RemotingClient(options.client) as client:
-            brokers = live_brokers(client, options.from_slave)
-            if options.read.predicate.offset_message_ids is not None:
-                return _id_partitions(brokers, options.read.predicate.offset_message_ids)
-            _warn_of_missing(brokers, options)
+            brokers = [
+                broker
+                for broker in live_brokers(client, options.from_slave)
+                if matches_names(options.conditions or (), dict(zip(STORE_COLUMNS, broker.names, strict=True)))
+            ]
+            ids, is_query = options.read.predicate.offset_message_ids, options.conditions is not None
+            if ids is not None and not is_query:  # the address in an id can be one that a broker does not have any more
+                return _id_partitions(brokers, ids)
+            if not is_query:
+                _warn_of_missing(brokers, options)
             keys = options.read.predicate.keys or options.read.predicate.unique_keys
-            if keys is not None:
-                return [
-                    KeyPartition(one.names, tuple(selected_topics(one, options)), tuple(keys), (), one.max_queried)
-                    for one in brokers
-                ]
-            return pulls_partitions(
-                Pulls(broker.names, queue, understood(broker, queue, options.subscription(queue.topic)))
-                for broker in brokers
-                for queue in planned_queues(broker, options)
-            )
+            by_key: list[InputPartition] = []
+            pulls: list[Pulls] = []
+            for broker in brokers:
+                if keys is not None and (not is_query or broker.has_index):
+                    topics = tuple(selected_topics(broker, options))
+                    by_key.append(KeyPartition(broker.names, topics, tuple(keys), (), broker.max_queried))
+                else:
+                    pulls += (
+                        Pulls(broker.names, queue, understood(broker, queue, options.subscription(queue.topic)))
+                        for queue in planned_queues(broker, options)
+                    )
+            return [*by_key, *pulls_partitions(pulls)]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """The rows of one partition. Spark calls this method with None if there is no partition."""
@@ -110,8 +120,7 @@ class LiveMessagesReader(DataSourceReader):
                         buffer = np.frombuffer(records, np.uint8)
                         yield from self._batches(buffer, _of_range(buffer, part), one.names)
             elif isinstance(partition, KeyPartition):
-                times = self._options.read.predicate.store_timestamp
-                for found in filter(None, _found(client, partition, times)):
+                for found in filter(None, _found(client, partition, self._options)):
                     buffer = np.frombuffer(b"".join(one.stored for one in found), np.uint8)
                     frames = _frames(buffer, partition.names[2], RequestCode.VIEW_MESSAGE_BY_ID)
                     yield from self._batches(buffer, frames, partition.names)
@@ -207,14 +216,15 @@ def _of_range(buffer: Bytes, queue: QueueRange) -> Frames:
     return kept
 
 
-def _found(client: RemotingClient, partition: KeyPartition, times: IntegerSet) -> Iterator[list[SentRecord]]:
+def _found(client: RemotingClient, partition: KeyPartition, options: LiveOptions) -> Iterator[list[SentRecord]]:
     """The records that a broker finds; each message once."""
-    address = partition.names[2]
+    address, times = partition.names[2], options.read.predicate.store_timestamp
+    needs_all = options.conditions is not None
     for offset in partition.commit_log_offsets:
         yield at_commit_log_offset(client, address, offset)
     for topic in partition.topics:
         seen: set[int] = set()
         for key in partition.keys:
-            for records in with_key(client, address, topic, key, partition.max_queried, times):
+            for records in with_key(client, address, topic, key, partition.max_queried, times, needs_all):
                 yield [one for one in records if one.record.commit_log_offset not in seen]
                 seen.update(one.record.commit_log_offset for one in records)

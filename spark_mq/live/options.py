@@ -23,7 +23,7 @@ from spark_mq.source.options import (
     parse_options,
     parse_size,
 )
-from spark_mq.source.predicate import Predicate
+from spark_mq.source.predicate import Condition, Predicate, decode_conditions
 from spark_mq.tables.live import (
     CLUSTER_OPTIONS,
     LIVE_READ_OPTIONS_OF_STREAMS,
@@ -60,6 +60,7 @@ class LiveOptions:
         topics: The topics that are named; None if a pattern or an offset message id selects messages.
         topic_pattern: Topics whose whole name matches; None if topics are named.
         sql92: The text of the filter that a broker is asked to apply; None for none.
+        conditions: Those of a query in SQL, which must lose no row by them; None for a read that has none.
     """
 
     client: ClientSettings
@@ -71,6 +72,7 @@ class LiveOptions:
     pulls_at_once: int = _PULLS_AT_ONCE
     max_bytes_per_second: int | None = None
     fail_on_data_loss: bool = True
+    conditions: tuple[Condition, ...] | None = None
 
     @property
     def table(self) -> str:
@@ -89,8 +91,9 @@ class LiveOptions:
         """Which messages a broker is asked for. Rows are checked again, so these can be more than the options say."""
         if topic in _OTHER_TAGS_CODES:
             return ALL_MESSAGES
-        if self.read.predicate.tags is not None:
-            return Subscription(" || ".join(sorted(self.read.predicate.tags)))
+        tags = self.read.predicate.tags
+        if tags and not any(not tag.strip() or "|" in tag or tag != tag.strip() for tag in tags):
+            return Subscription(" || ".join(sorted(tags)))
         return ALL_MESSAGES if self.sql92 is None else Subscription(self.sql92, "SQL92")
 
 
@@ -114,10 +117,14 @@ def parse_live_options(options: Mapping[str, str]) -> LiveOptions:
         read = parse_options(shared | one)
     if topics is not None and len(topics) > 1:
         read = replace(read, predicate=read.predicate & Predicate(topics=frozenset(topics)))
+    conditions = tuple(decode_conditions(given["conditions"])) if "conditions" in given else None
+    if conditions is not None and read.predicate.topics is not None:
+        topics = tuple(sorted(read.predicate.topics))
     if (
         table == MESSAGES.name
         and topics is None
         and "topicPattern" not in given
+        and conditions is None
         and read.predicate.offset_message_ids is None
     ):
         raise OptionError("a live cluster is read by topic: give option topic (a, or a,b), or topicPattern")
@@ -131,6 +138,7 @@ def parse_live_options(options: Mapping[str, str]) -> LiveOptions:
         _parse_positive("pullsAtOnce", given) or _PULLS_AT_ONCE,
         parse_size("option maxBytesPerSecond", given["maxBytesPerSecond"]) if "maxBytesPerSecond" in given else None,
         parse_boolean("failOnDataLoss", given, default=True),
+        conditions,
     )
 
 

@@ -1,4 +1,4 @@
-"""SQL over stores: finds which tables of a store a query reads, and pushes its filters and columns into those reads.
+"""SQL over stores and running clusters: the tables that a query reads, with its filters and columns pushed into them.
 
 Read in this order: `sql` (the entry, with Spark), `plan` (a query as a template and references to stores' tables),
 `lexer` and `statement` (the text and sqlglot's tree of it), `table_names` (which tables are a store's), `scope`
@@ -10,6 +10,6 @@ read), `store_reads` (a plan as reads of stores).
 Beside them: `catalog_statement` (SHOW TABLES and DESCRIBE), `statement_check` (what is certainly wrong with a
 statement, before Spark starts).
 
-May import sqlglot, `spark_mq.source`, `spark_mq.format` (not its kernels) and `spark_mq.errors`. Only `sql` needs a
-session. `catalog`, `store_reads` and `catalog_statement` import Spark's types.
+May import sqlglot, `spark_mq.live.options`, `spark_mq.source`, `spark_mq.format` (not its kernels) and
+`spark_mq.errors`. Only `sql` needs a session. `catalog`, `store_reads` and `catalog_statement` import Spark's types.
 """

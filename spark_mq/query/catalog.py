@@ -6,25 +6,30 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import cache
 
-from spark_mq.errors import OptionError
+from spark_mq.errors import OptionError, similar
+from spark_mq.live.options import is_live, parse_live_options
 from spark_mq.query.comparisons import TableColumns
 from spark_mq.query.conditions import ELEMENT_COLUMNS, KNOWN_VALUES
+from spark_mq.query.table_names import ALL
 from spark_mq.source.options import OPTION_NAMES, SELECTION, STREAM_ONLY, names_of
 from spark_mq.source.predicate import CONDITION_COLUMNS, Condition, Operator, Value, encode_conditions
 from spark_mq.source.schema import default_schema, full_schema
 from spark_mq.source.store_choice import check_options
 from spark_mq.store.config.named_stores import is_pattern
 from spark_mq.tables.all_tables import TABLES
+from spark_mq.tables.live import CLUSTER_OPTIONS, LIVE_TABLES, live_options
 from spark_mq.tables.messages import MESSAGES
+from spark_mq.tables.table import Option
 
 Store = str | Mapping[str, str]
 """A store's path or URI, or a mapping of read options that includes `path`; or several stores: a pattern of paths, or a
-mapping with `stores`."""
+mapping with `stores`; or a running cluster: its address, or a mapping that includes it as `path`."""
 
-ALL = "all"
-"""The name of the store whose tables are those of all stores."""
 _SKIP = "skipUnreadable"
 _CONDITIONS = "conditions"
+_LIVE_NAMES = tuple(
+    dict.fromkeys(option.name for table in LIVE_TABLES for option in (*CLUSTER_OPTIONS, *live_options(table)))
+)
 
 
 def with_all(stores: Mapping[str, Store]) -> Mapping[str, Store]:
@@ -47,9 +52,12 @@ def with_all(stores: Mapping[str, Store]) -> Mapping[str, Store]:
 
 
 def is_of_several(store: Store) -> bool:
-    """Whether the tables of a store are those of several stores: of a pattern of paths, or of a file of stores."""
+    """Whether the tables of a store say which store a row is of.
+
+    They do if they are those of a pattern of paths, of a file of stores, or of a running cluster.
+    """
     named = _named_options(store)
-    return bool({"paths", "stores"} & named.keys()) or is_pattern(named.get("path", ""))
+    return bool({"paths", "stores"} & named.keys()) or is_live(named) or is_pattern(named.get("path", ""))
 
 
 def several_of(stores: Mapping[str, Store]) -> list[str]:
@@ -60,13 +68,15 @@ def several_of(stores: Mapping[str, Store]) -> list[str]:
 def _named_options(store: Store) -> dict[str, str]:
     """The options of a store in their canonical spelling; unknown ones as they are."""
     given = {"path": store} if isinstance(store, str) else store
-    known = {name.lower(): name for name in OPTION_NAMES}
+    known = {name.lower(): name for name in (*OPTION_NAMES, *_LIVE_NAMES)}
     return {known.get(name.lower(), name): str(value) for name, value in given.items()}
 
 
 def options_of(store: Store, table: str) -> dict[str, str]:
     """The read options of a store that apply to a table, in their canonical spelling."""
     given = {"path": store} if isinstance(store, str) else dict(store)
+    if is_live(given):
+        return _live_options(_named_options(given), table)
     known = {name.lower(): name for name in OPTION_NAMES}
     for name in given:
         if name.lower() not in known or name.lower() == "table" or known[name.lower()] in STREAM_ONLY:
@@ -81,9 +91,30 @@ def options_of(store: Store, table: str) -> dict[str, str]:
     return options
 
 
-def columns_of(store: Store, table: str) -> TableColumns:
+def _live_options(named: Mapping[str, str], table: str) -> dict[str, str]:
+    for name in named:
+        if name not in ("path", *_LIVE_NAMES):
+            raise OptionError(
+                f"option {name} does not apply to a running cluster{similar(name, _LIVE_NAMES)}. It has "
+                f"{', '.join(_LIVE_NAMES)}"
+            )
+    names = ("path", *(option.name for option in (*CLUSTER_OPTIONS, *_of_live_table(table))))
+    options = {name: value for name, value in named.items() if name in names} | {"table": table}
+    if table == MESSAGES.name:
+        options.setdefault(_CONDITIONS, "[]")  # a read with conditions needs no topic
+    parse_live_options(options)
+    return options
+
+
+def _of_live_table(table: str) -> Sequence[Option]:
+    return live_options(table) if table in LIVE_TABLES else ()
+
+
+def columns_of(store: Store, table: str, is_history: bool = False) -> TableColumns:
     """The names of the columns of a store's table."""
     columns = table_columns(table)
+    if is_history:
+        return columns.of_history()
     return columns.of_several() if is_of_several(store) else columns
 
 
@@ -92,10 +123,11 @@ def pushed_down_options(options: Mapping[str, str], table: str, conditions: Sequ
     if _CONDITIONS in names_of(table):
         return {**options, _CONDITIONS: encode_conditions(conditions)} if conditions else dict(options)
     pushed = dict(options)
+    known = {option.name for option in (_of_live_table(table) if is_live(options) else TABLES[table].options)}
     for condition in conditions:
         name = next(option.name for option in TABLES[table].options if option.column == condition.column)
         is_equality = condition.operator == Operator.IN and len(condition.values) == 1
-        if is_equality and name not in pushed and _is_expressible(condition.values[0]):
+        if name in known and is_equality and name not in pushed and _is_expressible(condition.values[0]):
             pushed[name] = str(condition.values[0])
     return pushed
 

@@ -12,9 +12,11 @@ from spark_mq.io.s3 import SECRET_OPTIONS, shown
 from spark_mq.query.catalog import Store, columns_of, options_of
 from spark_mq.query.comparisons import TableColumns
 from spark_mq.query.lexer import without_comments
-from spark_mq.query.table_names import NamedTables, sole_named
+from spark_mq.query.table_names import HISTORY, NamedTables, history_store, sole_named
 from spark_mq.source.schema import full_schema
 from spark_mq.tables.all_tables import TABLES
+from spark_mq.tables.live import SECRET_LIVE_OPTIONS
+from spark_mq.tables.messages import MESSAGES
 from spark_mq.tables.table import STORE_NAME_COLUMNS
 
 _ARCHIVE_COMMENTS = {
@@ -62,7 +64,7 @@ def answer_statement(
     if show is not None:
         return _tables(show, stores, named)
     describe = _DESCRIBE.fullmatch(plain)
-    return None if describe is None else _description(describe, stores, is_taken)
+    return None if describe is None else _description(describe, stores, named, is_taken)
 
 
 def with_spark_names(text: str, stores: Collection[str], named: NamedTables) -> str:
@@ -120,19 +122,23 @@ def _matcher(literal: str | None) -> Callable[[str], bool]:
 
 
 def _description(
-    describe: re.Match[str], stores: Mapping[str, Store], is_taken: Callable[[str], bool]
+    describe: re.Match[str], stores: Mapping[str, Store], named: NamedTables, is_taken: Callable[[str], bool]
 ) -> CatalogAnswer | None:
-    table = _unquoted(describe["table"]).lower()
-    if table not in TABLES:
+    name = table = _unquoted(describe["table"]).lower()
+    is_history = table == HISTORY and describe["store"] is None and not is_taken(HISTORY)
+    if table not in TABLES and not is_history:
         return None
-    if describe["store"] is not None:
+    if is_history:
+        store, table = history_store(stores, named), MESSAGES.name
+    elif describe["store"] is not None:
         store = _find(_unquoted(describe["store"]), stores)
     else:
         is_only = len(stores) == 1 and not is_taken(table)
         store = next(iter(stores)) if is_only else None
     if store is None:
         return None
-    schema, columns = full_schema(table), columns_of(stores[store], table)
+    schema, columns = full_schema(table), columns_of(stores[store], table, is_history)
+    name = name if is_history else f"{store}.{table}"
     rows = [
         (name, schema[name].dataType.simpleString(), _column_comment(table, name, columns))
         for name in (*columns.default, *columns.extra)
@@ -143,7 +149,7 @@ def _description(
         if not found:
             near = difflib.get_close_matches(column, [row[0] for row in rows], n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
-            raise OptionError(f"{store}.{table} has no column {column}{hint} Columns: {', '.join(r[0] for r in rows)}")
+            raise OptionError(f"{name} has no column {column}{hint} Columns: {', '.join(r[0] for r in rows)}")
         return CatalogAnswer(
             ("info_name", "info_value"), tuple(zip(("col_name", "data_type", "comment"), found[0], strict=True))
         )
@@ -154,7 +160,7 @@ def _description(
 def _details(name: str, store: Store, table: str) -> list[tuple[str, str, str]]:
     options = options_of(store, table)
     others = ", ".join(
-        f"{key}={'***' if key in SECRET_OPTIONS else value}"
+        f"{key}={'***' if key in (*SECRET_OPTIONS, *SECRET_LIVE_OPTIONS) else value}"
         for key, value in options.items()
         if key not in ("path", "table", "paths", "stores")
     )

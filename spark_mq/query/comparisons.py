@@ -256,6 +256,10 @@ class TableColumns:
         pushable = self.pushable | frozenset(STORE_COLUMNS) if self.takes_conditions else self.pushable
         return replace(self, default=(*STORE_COLUMNS, *self.default), extra=extra, pushable=pushable)
 
+    def of_history(self) -> Self:
+        """The columns of `history`, which has those that an archive and a store both have."""
+        return replace(self.of_several(), extra=())
+
     @property
     def all(self) -> frozenset[str]:
         """The names of all columns."""

@@ -22,7 +22,15 @@ from spark_mq.query.scope import (
     resolve_column,
 )
 from spark_mq.query.statement import Statement, parse_statement
-from spark_mq.query.table_names import NamedTables, ResolvedTables, StoreTable, resolve_tables, sole_named
+from spark_mq.query.table_names import (
+    HISTORY,
+    NamedTables,
+    ResolvedTables,
+    StoreTable,
+    history_store,
+    resolve_tables,
+    sole_named,
+)
 from spark_mq.tables.all_tables import TABLES
 
 _ARGS_AFTER_ALIAS = frozenset(("this", "db", "joins", "laterals", "pivots"))
@@ -37,6 +45,7 @@ class Reference:
         name: The reference's name in the plan's template.
         columns: The columns to read, in the order of the table; None for the default columns.
         comparisons: Comparisons that are all true for every row that can matter to the query's result.
+        is_history: Whether the table has the rows of the only archive, too.
     """
 
     name: str
@@ -44,6 +53,7 @@ class Reference:
     table: str
     columns: tuple[str, ...] | None
     comparisons: tuple[Comparison, ...]
+    is_history: bool = False
 
 
 @dataclass(frozen=True)
@@ -110,7 +120,8 @@ def may_name(query: str, stores: Collection[str], named: NamedTables | None = No
     patterns = [f"{before}{re.escape(name)}{after}" for name in (*stores, *(named or ()))]
     if len(stores) == 1:
         patterns.append(f"{before}(?:{'|'.join(TABLES)})`?(?!\\w)")
-    patterns += [f"{before}{re.escape(name)}`?(?!\\w)" for name in sole_named(stores, named or {})]
+    alone = [*sole_named(stores, named or {}), *([HISTORY] if history_store(stores, named or {}) else [])]
+    patterns += [f"{before}{re.escape(name)}`?(?!\\w)" for name in alone]
     return any(re.search(pattern, query, re.IGNORECASE) for pattern in patterns)
 
 
@@ -147,6 +158,8 @@ class _Planner:
 
     def _columns(self, table: StoreTable) -> TableColumns:
         columns = self._columns_of_table(table.table)
+        if table.is_history:
+            return columns.of_history()
         return columns.of_several() if table.store in self._several else columns
 
     def plan(self) -> QueryPlan:
@@ -159,8 +172,9 @@ class _Planner:
             columns = self._columns(table)
             comparisons = [item for item in pushed.get(id(table.node), ()) if columns.can_push(item)]
             name = f"{table.table}_{number}"
+            pushable = tuple(dict.fromkeys(comparisons))
             references.append(
-                Reference(name, table.store, table.table, self._columns_of(table), tuple(dict.fromkeys(comparisons)))
+                Reference(name, table.store, table.table, self._columns_of(table), pushable, table.is_history)
             )
             edits.append((*self._span(table.node), f"{{{name}}}{self._alias(table.node)}"))
         for node, name in self._tables.named_tables.values():

@@ -11,7 +11,7 @@ the query needs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -36,6 +36,9 @@ _COMPARES_AS_INSTANTS = (
 _CAN_SEARCH = "array_contains(array('a', 'b'), 'b') AND NOT array_contains(array('a', 'b'), 'c')"
 """An expression that is true of Spark's own function: a session can have another one of this name."""
 Arguments = dict[str, Any] | list[Any]
+
+Load = Callable[[StoreRead, SparkSession], DataFrame]
+"""How a read becomes a DataFrame."""
 
 _NO_TABLE, _NO_COLUMN = "TABLE_OR_VIEW_NOT_FOUND", "UNRESOLVED_COLUMN"
 
@@ -68,60 +71,22 @@ def evaluate(
     return Constants(values, frozenset(instant_types), bool(can_search))
 
 
-def sql(spark: SparkSession, query: str, args: Arguments | None = None, *, stores: Mapping[str, Store]) -> DataFrame:
-    """The result of a query over stores: `prod.messages` is the table `messages` of the store named `prod`.
-
-    Each table is read as far as the query needs it. Everything else is Spark's: functions, views, tables of other
-    sources, settings. The name of a store takes precedence over a database of the same name. With one store, `messages`
-    alone is a table of that store, unless the query or the session has a table or view of this name. With several
-    stores, `all.messages` is the union of their tables, with columns cluster, broker and store (the name) before the
-    others. A store can also be several itself: a pattern such as `/data/broker-*`, or a mapping with option `stores`.
-
-    `SHOW TABLES` lists the tables of the stores and those of the session's current database. `SHOW TABLES IN prod` and
-    `DESCRIBE prod.messages` are answered without reading the store.
-
-    A statement that names no store's table goes to Spark unchanged, whatever its kind. A statement that names one must
-    be a query, `EXPLAIN` of a query, `INSERT`, or `CREATE TABLE ... AS`. Columns that `messages` has only if a schema
-    names them (`store_timestamp_millis`, ...) can be named in the query, and are not in `*`.
-
-    Args:
-        spark: The session that runs the query.
-        query: One statement of Spark SQL.
-        args: The values of parameters, as `spark.sql` takes them.
-        stores: By name, the path or URI of a store, or a mapping of read options (`path`, `mode`, `brokerConf`, ...);
-            each table gets the options that it has.
-
-    Returns:
-        The DataFrame that `spark.sql` returns for the query.
-
-    Raises:
-        OptionError: The parser does not know the statement (Spark may know more statements), a store has no path or an
-            unknown option, or neither the stores nor Spark have a table whose name resembles that of a store's table.
-            Other errors that Spark raises are passed on.
-
-    Example:
-        >>> stores = {"prod": "/data/prod", "dev": {"path": "/data/dev", "mode": "FAILFAST"}}
-        >>> query = "SELECT count(*) FROM dev.messages WHERE topic = :topic"
-        >>> spark_mq.sql(spark, query, {"topic": "orders"}, stores=stores).show()
-    """
-    return run_statement(spark, query, args, stores)
-
-
 def run_statement(
     spark: SparkSession,
     query: str,
     args: Arguments | None,
     stores: Mapping[str, Store],
     named: NamedTables | None = None,
+    load: Load = StoreRead.load,
 ) -> DataFrame:
-    """As `sql`; `named` are more tables, which Spark knows under another name."""
+    """The result of a query over stores; `named` are more tables, which Spark knows under another name."""
     named, stores = named or {}, _checked(stores)
     answer = answer_statement(query, stores, named, spark.catalog.tableExists)
     if answer is not None:
         return _frame(spark, answer)
     plan, reads = _planned(spark, with_spark_names(query, stores, named), args, stores, named)
     try:
-        return _run(spark, plan, args, reads)
+        return _run(spark, plan, args, reads, load)
     except AnalysisException as error:
         condition = error.getCondition() or ""
         if condition.startswith(_NO_TABLE):
@@ -132,7 +97,7 @@ def run_statement(
         if not condition.startswith(_NO_COLUMN) or not plan.references:
             raise
     # Spark suggests columns of the relations. With all columns of the tables, it suggests the right ones.
-    return _run(spark, plan, args, plan_whole_reads(plan, stores))
+    return _run(spark, plan, args, plan_whole_reads(plan, stores), load)
 
 
 def reads_of(
@@ -162,10 +127,10 @@ def _planned(
     return plan, plan_reads(plan, stores, partial(evaluate, spark, args=args if isinstance(args, dict) else None))
 
 
-def _run(spark: SparkSession, plan: QueryPlan, args: Arguments | None, reads: list[StoreRead]) -> DataFrame:
+def _run(spark: SparkSession, plan: QueryPlan, args: Arguments | None, reads: list[StoreRead], load: Load) -> DataFrame:
     if not reads:
         return spark.sql(plan.text, args)
-    return spark.sql(plan.template, args, **{read.reference.name: read.load(spark) for read in reads})
+    return spark.sql(plan.template, args, **{read.reference.name: load(read, spark) for read in reads})
 
 
 def _frame(spark: SparkSession, answer: CatalogAnswer) -> DataFrame:

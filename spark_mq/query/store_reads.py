@@ -13,8 +13,10 @@ from spark_mq.query.catalog import Store, columns_of, options_of, pushed_down_op
 from spark_mq.query.comparisons import Comparison
 from spark_mq.query.conditions import KEY, Constants, TypedComparison, conditions_of, usable_conditions
 from spark_mq.query.plan import QueryPlan, Reference
+from spark_mq.query.table_names import HISTORY
 from spark_mq.source.predicate import Condition, Value
 from spark_mq.source.schema import full_schema
+from spark_mq.store.config.named_stores import STORE_COLUMNS
 from spark_mq.tables.messages import MESSAGES
 
 if TYPE_CHECKING:
@@ -48,7 +50,8 @@ class StoreRead:
         conditions = " and ".join(
             f"{one.column} {one.operator} ({', '.join(map(text, one.values))})" for one in self.conditions
         )
-        return f"{self.reference.store}.{self.reference.table} ({columns}){conditions and ' where ' + conditions}"
+        name = HISTORY if self.reference.is_history else f"{self.reference.store}.{self.reference.table}"
+        return f"{name} ({columns}){conditions and ' where ' + conditions}"
 
     def load(self, spark: SparkSession) -> DataFrame:
         """The relation as a DataFrame."""
@@ -78,9 +81,11 @@ def _read(reference: Reference, store: Store, conditions: Mapping[Comparison, Co
     found = [conditions[comparison] for comparison in reference.comparisons if comparison in conditions]
     known = usable_conditions(found) if reference.table == MESSAGES.name else tuple(found)
     unused = [item for item in reference.comparisons if conditions.get(item) not in known]
-    options = pushed_down_options(options_of(store, reference.table), reference.table, known)
+    # The names of a store in an archive can be others than its own.
+    own = [one for one in known if not (reference.is_history and one.column in STORE_COLUMNS)]
+    options = pushed_down_options(options_of(store, reference.table), reference.table, own)
     full = full_schema(reference.table)
-    columns = reference.columns or columns_of(store, reference.table).default
+    columns = reference.columns or columns_of(store, reference.table, reference.is_history).default
     schema = StructType([full[column] for column in columns])
     misses_rollback = any(condition.column == KEY for condition in found if condition not in known)
     return StoreRead(reference, options, schema, known, tuple(unused), misses_rollback)

@@ -12,7 +12,12 @@ from sqlglot import exp
 from spark_mq.errors import OptionError
 from spark_mq.query.statement import Statement, parse_statement
 from spark_mq.tables.all_tables import TABLES
+from spark_mq.tables.messages import MESSAGES
 
+ALL = "all"
+"""The name of the store whose tables are those of all stores."""
+HISTORY = "history"
+"""The table with the messages of an archive, and after its end those of a store."""
 _LIKENESS = 0.7
 _PLAIN = re.compile(r"\w+")
 _FORMATS = (
@@ -95,11 +100,15 @@ def _message(name: str, candidates: list[str], owners: dict[str, list[str]]) -> 
 
 @dataclass(frozen=True)
 class StoreTable:
-    """One mention of a store's table in a FROM clause."""
+    """One mention of a store's table in a FROM clause.
+
+    `is_history` means the messages of the only archive, and after its end those of the store.
+    """
 
     node: exp.Table
     store: str
     table: str
+    is_history: bool = False
 
 
 @dataclass(frozen=True)
@@ -134,12 +143,14 @@ def resolve_tables(
     """The tables of stores, the tables with another name, and the common table expressions that the tree names.
 
     `prod.messages` is a table of the store `prod`. With one store, or one archive and no store, `messages` alone is a
-    table of it, unless a common table expression in scope has that name, or the session has a view or table of that
-    name (`is_taken`). Case does not matter in names, as in Spark by default.
+    table of it, and with one of each `history` has rows of both, unless a common table expression in scope has that
+    name, or the session has a view or table of that name (`is_taken`). Case does not matter in names, as in Spark by
+    default.
     """
     by_name = {name.lower(): name for name in stores}
     only = next(iter(stores)) if len(stores) == 1 else None
     only_named = sole_named(stores, named or {})
+    with_history = history_store(stores, named or {})
     tables = ResolvedTables()
     remaining: list[tuple[exp.Expr, Mapping[str, exp.CTE]]] = [(root, {})]
     while remaining:
@@ -164,6 +175,8 @@ def resolve_tables(
                 tables.store_tables[id(node)] = StoreTable(node, only, name)
             elif not store and name in only_named and not is_taken(name):
                 tables.named_tables[id(node)] = (node, only_named[name])
+            elif not store and name == HISTORY and with_history is not None and not is_taken(name):
+                tables.store_tables[id(node)] = StoreTable(node, with_history, MESSAGES.name, is_history=True)
         remaining.extend((child, visible) for child in node.iter_expressions() if child is not with_)
     return tables
 
@@ -173,15 +186,10 @@ def sole_named(stores: Collection[str], named: NamedTables) -> Mapping[str, str]
     return next(iter(named.values())) if not stores and len(named) == 1 else {}
 
 
-def may_read(text: str, names: Collection[str]) -> bool:
-    """Whether a statement may read a table with one of the names, which are not qualified.
-
-    A statement that the parser cannot read may do so if it has the name anywhere.
-    """
-    if _words(text).isdisjoint(names):
-        return False
-    tables = _tables(text)
-    return tables is None or any(table.name.lower() in names and not table.db for table in tables)
+def history_store(stores: Collection[str], named: NamedTables) -> str | None:
+    """The store whose messages `history` has after those of the archive; None unless there is one of each."""
+    others = [name for name in stores if name != ALL]
+    return others[0] if len(others) == len(named) == 1 else None
 
 
 def may_read_of(text: str, owner: str, names: Collection[str]) -> set[str]:

@@ -24,7 +24,7 @@ from spark_mq.job.progress import StageProgress
 from spark_mq.job.shared_storage import SharedStorageCheck
 from spark_mq.job.task_items import TaskItems
 from spark_mq.job.tasks import SparkTasks, Tasks, job_session
-from spark_mq.query.sql import sql
+from spark_mq.query.sql import run_statement
 from spark_mq.restorer.appended_messages import append_messages
 from spark_mq.restorer.chunk import CHUNK_SCHEMA, Chunk, StageTask, chunk_row, chunks_of
 from spark_mq.restorer.new_store import make_store
@@ -258,7 +258,7 @@ def _of_store(spark: SparkSession, store: Location, request: RestoreRequest) -> 
     # The condition can end with a comment.
     query = f"SELECT {', '.join(RECORD_COLUMNS)} FROM source.messages WHERE ({request.where}\n)"
     with _named_condition(request.where):
-        rows = sql(spark, query, stores={"source": {"path": store.uri, "mode": "FAILFAST"}})
+        rows = run_statement(spark, query, None, {"source": {"path": store.uri, "mode": "FAILFAST"}})
     return source, QueryRows(LeftOut.of(request).kept_rows(rows))
 
 

@@ -9,7 +9,7 @@ Spark plans.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from enum import StrEnum
@@ -70,6 +70,13 @@ def decode_conditions(text: str) -> list[Condition]:
         return [_condition(*item) for item in json.loads(text)]
     except (ValueError, TypeError, KeyError, OverflowError) as error:
         raise OptionError(f"option conditions={text!r} is not a list of [column, operator, values]: {error}") from error
+
+
+def matches_names(conditions: Iterable[Condition], names: Mapping[str, str]) -> bool:
+    """Whether a store with these names, by column, can have rows that meet the conditions."""
+    return all(
+        names[one.column] in one.values for one in conditions if one.column in names and one.operator == Operator.IN
+    )
 
 
 def _condition(column: str, operator: str, values: Sequence[object]) -> Condition:

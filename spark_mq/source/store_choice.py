@@ -21,7 +21,7 @@ from spark_mq.source.options import (
     parse_options,
     parse_table,
 )
-from spark_mq.source.predicate import Operator, decode_conditions
+from spark_mq.source.predicate import decode_conditions, matches_names
 from spark_mq.store.config.named_stores import (
     STORE_COLUMNS,
     NamedStore,
@@ -119,15 +119,11 @@ class StoreChoice:
         return with_settings(pattern, given) if is_s3(pattern) else pattern
 
     def _matching(self, stores: list[NamedStore]) -> list[NamedStore]:
-        conditions = [
-            condition
-            for condition in decode_conditions(self.others.get(_CONDITIONS) or "[]")
-            if condition.column in STORE_COLUMNS and condition.operator == Operator.IN
-        ]
+        conditions = decode_conditions(self.others.get(_CONDITIONS) or "[]")
         return [
             store
             for store in stores
-            if all(getattr(store, condition.column) in condition.values for condition in conditions)
+            if matches_names(conditions, {column: getattr(store, column) for column in STORE_COLUMNS})
         ]
 
     def each(self, is_stream: bool = False) -> list[tuple[NamedStore, dict[str, str]]]:

@@ -28,12 +28,14 @@ CLUSTER_OPTIONS = (
     Option("tlsVerify", "`false` accepts any certificate, such as those that brokers make for tests; default `true`"),
 )
 """The options of each read of a live cluster. Files have the same path on the driver and the workers."""
+SECRET_LIVE_OPTIONS = ("accessKey", "secretKey", "securityToken")
+"""The options of which nothing is shown."""
 
 TOPIC_LIST = Option("topic", "the topic, or several separated by commas")
 TOPIC_PATTERN = Option(
     "topicPattern", "a regular expression: topics whose whole name matches, without the topics of the system"
 )
-_OF_MESSAGES = ("queueId", "tag", "filter", "checkCrc")
+_OF_MESSAGES = ("queueId", "tag", "filter", "conditions", "checkCrc")
 LIVE_MESSAGES_OPTIONS = (
     TOPIC_LIST,
     TOPIC_PATTERN,
@@ -95,10 +97,11 @@ LIVE_WRITE_OPTIONS = (
     Option("batchSize", "about the bytes of the messages of one request, `512k` by default, `4m` at most"),
 )
 """The options of a write to a topic of a live cluster."""
-_NOT_OF_STREAMS = ("key", "uniqueKey", "offsetMessageId", "startQueueOffset", "endQueueOffset", "endTimestamp")
-LIVE_READ_OPTIONS_OF_STREAMS = tuple(
-    option for option in LIVE_MESSAGES_OPTIONS if option.name not in (*_NOT_OF_STREAMS, "startTimestamp")
+_NOT_OF_STREAMS = (
+    *("key", "uniqueKey", "offsetMessageId", "startQueueOffset", "endQueueOffset", "endTimestamp", "conditions"),
+    "startTimestamp",
 )
+LIVE_READ_OPTIONS_OF_STREAMS = tuple(option for option in LIVE_MESSAGES_OPTIONS if option.name not in _NOT_OF_STREAMS)
 """The options of a batch read that a stream has, too."""
 
 ROUTE = Table(

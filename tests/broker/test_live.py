@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from pyspark.sql import Row, SparkSession
 
 from spark_mq import MessageStore
 from spark_mq._compat import arrow_schema
+from spark_mq.archive import history
+from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity
+from spark_mq.archive.archived_log import compared_values
+from spark_mq.archive.history import ArchivedEnd, Rest, rests_of_cluster
+from spark_mq.archive.sql import sql
+from spark_mq.archive.writer import archive
 from spark_mq.cli.main import main
-from spark_mq.errors import RemotingError
+from spark_mq.cli.sql import command
+from spark_mq.datasource import register
+from spark_mq.errors import LogCutError, OptionError, RemotingError
 from spark_mq.live import datasource as live
 from spark_mq.live.messages import KeyPartition, PullsPartition
 from spark_mq.remoting.client import ClientSettings, RemotingClient, parse_name_servers
@@ -28,10 +38,12 @@ from spark_mq.remoting.requests import (
     consumer_offset,
     find_brokers,
     find_route,
+    log_offsets,
     max_offset,
     min_offset,
 )
 from spark_mq.source.datasource import StoreReads
+from spark_mq.source.predicate import Condition, Operator, decode_conditions, encode_conditions
 from spark_mq.tables.store_files import QUEUES
 from tests.broker import harness
 from tests.support.soak import cases
@@ -75,6 +87,11 @@ class Served:
         reader = reads.reader(reads.schema())
         batches = [batch for one in reader.partitions() for batch in reader.read(one)]
         return ordered(pa.Table.from_batches(batches, None if batches else arrow_schema(reads.schema())))
+
+
+def is_handed_out(row: dict[str, Any], queues: dict[str, int]) -> bool:
+    """Whether a broker with these numbers of queues hands out a message, as long as it is in the log."""
+    return row["transaction_type"] in ("NONE", "COMMIT") and row["queue_id"] < queues.get(row["topic"], 0)
 
 
 def ordered(rows: pa.Table) -> pa.Table:
@@ -167,6 +184,160 @@ def test_a_unique_key_and_an_offset_message_id(served: Served) -> None:
     reader = live.reader(given, live.schema(given))
     batches = list(reader.read(KeyPartition(("c", "b", address), commit_log_offsets=(offset,))))
     assert pa.Table.from_batches(batches).to_pylist() == [{"cluster": "c", "broker": "b", "store": address} | row]
+
+
+def test_the_log_of_a_broker_is_that_of_its_store(served: Served) -> None:
+    with served.client() as client, MessageStore(str(served.path)) as store:
+        expected = (store.get_min_phy_offset(), store.get_max_phy_offset())
+        assert log_offsets(client, served.broker.address) == expected
+
+
+def test_conditions_of_a_query_have_the_rows_of_the_store(served: Served) -> None:
+    last = served.stored()["commit_log_offset"][-1].as_py()  # later ones can be delayed messages, which come just now
+    rows = served.stored(topic="OrderEvents").to_pylist()
+    offsets = [row["commit_log_offset"] for row in rows]
+    middle, some = offsets[len(offsets) // 2], tuple(offsets[3:9:2])
+    queues = {row["topic"]: row["read_queue_nums"] for row in served.rows(table="route").to_pylist() if row["perm"] & 4}
+    row = next(row for row in rows if row["keys"] and row["tags"])
+    is_order, indexed = ("topic", "in", ("OrderEvents",)), ("transaction_type", "in", ("NONE", "COMMIT"))
+    for conditions in (
+        [("commit_log_offset", ">", (middle,))],
+        [("commit_log_offset", "<=", (offsets[1],))],
+        [is_order, ("commit_log_offset", "in", some)],
+        [is_order, ("commit_log_offset", ">=", (middle,)), ("commit_log_offset", "<", (offsets[-3],))],
+        [is_order, ("offset_message_id", "in", (row["offset_message_id"],))],  # of an address that no broker has now
+        [is_order, ("tags", "in", (row["tags"], "a || b"))],
+        [indexed, ("key", "in", tuple(row["keys"]))],
+        [is_order, ("commit_log_offset", ">", (offsets[-1],)), ("store_timestamp", "<", (row["store_timestamp"],))],
+    ):
+        text = encode_conditions([Condition(name, Operator(one), values) for name, one, values in conditions])
+        found = [one for one in served.rows(conditions=text)["commit_log_offset"].to_pylist() if one <= last]
+        stored = served.stored(conditions=text).to_pylist()
+        assert found == [
+            one["commit_log_offset"]
+            for one in stored
+            if one["commit_log_offset"] <= last and is_handed_out(one, queues)
+        ], conditions
+        other = encode_conditions([Condition("broker", Operator.IN, ("another",)), *decode_conditions(text)])
+        assert not served.rows(conditions=other).num_rows
+
+
+def test_a_query_starts_where_the_archive_ends(served: Served) -> None:
+    """It does not pull the queues whole."""
+    offsets = served.stored(topic="OrderEvents")["commit_log_offset"].to_pylist()
+    after = encode_conditions([Condition("commit_log_offset", Operator.GREATER, (offsets[-8],))])
+    given = {"path": served.address, "topic": "OrderEvents", "conditions": after}
+    (partition,) = live.reader(given, live.schema(given)).partitions()
+    assert isinstance(partition, PullsPartition)
+    assert sum(one.queue.stop - one.queue.start for one in partition.ranges) == 7
+    before = Condition(
+        "store_timestamp", Operator.LESS, (served.stored(topic="OrderEvents")["store_timestamp"][9].as_py(),)
+    )
+    given["conditions"] = encode_conditions([*decode_conditions(after), before])
+    assert not live.reader(given, live.schema(given)).partitions()
+
+
+def archived(store: Path, identity: StoreIdentity, last: int, topic: str) -> ArchivedEnd:
+    """The end of an archive that has the messages of a topic of a store up to the offset `last`."""
+    reads = StoreReads({"path": str(store), "topic": topic, "endOffset": str(last)})
+    reader = reads.reader(reads.schema())
+    rows = pa.Table.from_batches([batch for one in reader.partitions() for batch in reader.read(one)])
+    with MessageStore(str(store)) as opened:
+        records = [opened.records.record(offset) for offset in sorted(rows["commit_log_offset"].to_pylist())]
+    newest = {record.queue_id: Row(**compared_values(record)) for record in records}
+    messages = tuple(sorted(newest.values(), key=lambda row: -row.commit_log_offset))
+    return ArchivedEnd(identity, last, messages[0].commit_log_offset + messages[0].store_size, None, messages)
+
+
+def test_a_broker_is_recognized_in_an_archive(
+    served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    offsets = served.stored(topic="OrderEvents")["commit_log_offset"].to_pylist()
+    another = "workload-533" if served.packed.name == "workload-49x" else "workload-49x"
+    other = RealStore(another, OWN_STORES).unpack(served.path.parent / "other")
+    of_broker = archived(served.path, StoreIdentity("c", "b", "s"), offsets[-5], "OrderEvents")
+    of_other = archived(other, StoreIdentity("c", "other", "o"), 1 << 50, "OrderEvents")
+    tables = ArchiveTables.of("/lake/messages", "")
+
+    def rests(*ends: ArchivedEnd) -> list[Rest]:
+        return rests_of_cluster({"path": served.address, "conditions": "[]"}, tables, ends)
+
+    (rest,) = rests(of_other, of_broker)
+    assert (rest.identity, rest.last) == (of_broker.identity, offsets[-5])
+    (rest,) = rests()
+    assert (rest.identity.broker, rest.last, caplog.text) == ("broker", -1, "")
+    with pytest.raises(OptionError, match=r"no store of a broker of 127.*it has c/other/o, and the brokers are"):
+        rests(of_other)
+    with pytest.raises(OptionError, match="under several names"):
+        rests(of_broker, replace(of_broker, identity=of_other.identity))
+    lost = of_broker.newest[0].asDict()
+    for change in ({"store_size": 1}, {"commit_log_offset": 1 << 40}):
+        newest = (Row(**(lost | change)), *of_broker.newest[1:])
+        end = replace(of_broker, newest=newest, stop=newest[0].commit_log_offset + newest[0].store_size)
+        with pytest.raises(LogCutError, match=r"messages of c/b/s up to commit log offset .* in the log of b"):
+            rests(end)
+    named = replace(of_other, identity=StoreIdentity("DefaultCluster", "broker", "s"))
+    with pytest.raises(LogCutError):
+        rests(named)
+    monkeypatch.setattr(history, "log_offsets", lambda *_: (named.stop + 100, named.stop + 9999))
+    (rest,) = rests(named)
+    assert (rest.identity, rest.last) == (named.identity, named.last)
+    assert f"up to commit log offset {named.stop}, and the log of broker DefaultCluster/broker/" in caplog.text
+    caplog.clear()
+    assert rests(replace(named, next_segment=named.stop + 100)) == [rest]  # a blank was between them
+    assert not caplog.text
+
+
+@pytest.mark.archive
+@pytest.mark.parametrize("served", ["5.3.3"], indirect=True)
+def test_history_has_each_message_of_archive_and_broker_once(
+    served: Served,
+    delta: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    register(delta)
+    table = str(tmp_path / "messages")
+    archive(delta, str(served.path), table, cluster="c", broker="b", store_name="s")
+    with MessageStore(str(served.path)) as store:
+        end = store.get_max_phy_offset()
+    harness.send(served.broker, "sequence", 1, 40, first=5000)
+
+    given: dict[str, dict[str, str]] = {"stores": {"prod": served.address}, "archives": {"old": table}}
+
+    def query(text: str) -> list[tuple[object, ...]]:
+        return [tuple(row) for row in sql(delta, text, **given).collect()]
+
+    queues = {"SequenceDemo": 3}
+    rows = [row for row in served.stored().to_pylist() if row["commit_log_offset"] < end or is_handed_out(row, queues)]
+    new = [row for row in rows if row["commit_log_offset"] >= end]
+    assert len(new) == 40
+    of_topic = f"(commit_log_offset < {end} OR topic = 'SequenceDemo')"
+    names = "cluster, broker, store, commit_log_offset, topic, queue_offset, body"
+    found = query(f"SELECT {names} FROM history WHERE {of_topic} ORDER BY commit_log_offset")
+    places = ("commit_log_offset", "topic", "queue_offset", "body")
+    assert found == [("c", "b", "s", *(row[name] for name in places)) for row in rows]
+    first, key = new[0]["store_timestamp"].isoformat(), new[5]["keys"][0]
+    recent = f"topic = 'SequenceDemo' AND store_timestamp >= TIMESTAMP '{first}'"
+    assert query(f"SELECT count(*), min(commit_log_offset) FROM history WHERE {recent}") == [
+        (40, new[0]["commit_log_offset"])
+    ]
+    of_key = f"topic = 'SequenceDemo' AND array_contains(keys, '{key}') AND transaction_type <> 'ROLLBACK'"
+    assert query(f"SELECT commit_log_offset FROM history WHERE {of_key} ORDER BY 1") == [
+        (row["commit_log_offset"],) for row in rows if key in (row["keys"] or ()) and row["topic"] == "SequenceDemo"
+    ]
+    sql(delta, f"SELECT body FROM history WHERE {recent}", **given).explain("formatted")
+    scan = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("PushedFilters: ["))
+    assert "EqualTo(topic,SequenceDemo)" in scan
+    assert "GreaterThanOrEqual(store_timestamp," in scan
+    monkeypatch.setattr(command, "spark_session", lambda *_: contextlib.nullcontext(delta))
+    text = (
+        f"SELECT count(*) AS all FROM history WHERE broker = 'b' AND {recent}; SELECT 1 FROM history WHERE broker = 'a'"
+    )
+    doors = ("--store", f"prod={served.address}", "--archive", f"old={table}", "--format", "json")
+    assert main(["sql", text, *doors]) == 0
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [{"all": 40}]
 
 
 def test_small_queues_share_a_partition(served: Served) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from spark_mq.cli.main import main
 from spark_mq.cli.sql import command
+from spark_mq.store.config.named_stores import STORE_COLUMNS
 from tests.support.stores import OWN_STORES, RealStore
 
 WORKLOAD = RealStore("workload-533", OWN_STORES)
@@ -77,6 +78,37 @@ def test_a_server_has_its_own_paths(
     first, second = capsys.readouterr().out.splitlines()
     assert first == "dev.messages (topic) where topic in ('a')"
     assert second.startswith("  note   the access path is not known here")
+
+
+def test_a_running_cluster_and_its_archive(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "messages" / "_delta_log").mkdir(parents=True)
+    conf = tmp_path / "client.properties"
+    conf.write_text("accessKey=user\nsecretKey=hidden\nrequestTimeout=20\n")
+    live = ("--store", "prod=rocketmq://127.0.0.1:1", "--client-conf", str(conf))
+    query = "SELECT topic FROM history WHERE topic = 'a' AND broker = 'b'; SELECT 1 FROM consumer_progress"
+    assert main(["sql", query, "--explain", *live, "--archive", f"old={tmp_path}/messages"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "history (broker, topic) where topic in ('a') and broker in ('b')",
+        f"  archive {tmp_path}/messages, and after its end the store:",
+        "  path   the brokers of rocketmq://127.0.0.1:1 are asked when the query runs",
+        "prod.consumer_progress (cluster)",
+        "  path   the brokers of rocketmq://127.0.0.1:1 are asked when the query runs",
+    ]
+    describe = "DESCRIBE history; DESCRIBE prod.messages; DESCRIBE EXTENDED topics"
+    assert main(["sql", describe, "--format", "csv", *live, "--archive", f"old={tmp_path}/messages"]) == 0
+    printed = capsys.readouterr().out
+    assert [line.partition(",")[0] for line in printed.splitlines()[1:5]] == [*STORE_COLUMNS, "commit_log_offset"]
+    assert printed.count("store_timestamp_millis") == 1  # history has only the columns that both have
+    assert "requestTimeout=20" in printed
+    assert "hidden" not in printed
+    for arguments, why in (
+        (("SELECT * FROM segments", *live), "table='segments' is not one of messages, queues"),
+        (("SELECT 1", *live, "--option", "splitSize=1m"), "splitSize does not apply to a running cluster"),
+        (("SELECT 1", *live[:2], "--option", "requestTimeout=x"), "requestTimeout='x' is not a number of seconds"),
+        (("SELECT 1", *live[2:], "--archive", f"old={tmp_path}/messages"), "--client-conf has only an effect on a"),
+    ):
+        assert main(["sql", *arguments, "--explain"]) == 2
+        assert why in capsys.readouterr().err
 
 
 def test_tables_and_columns(sql: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:

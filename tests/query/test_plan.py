@@ -10,7 +10,6 @@ import pytest
 from spark_mq.errors import OptionError
 from spark_mq.query.comparisons import TableColumns
 from spark_mq.query.plan import QueryPlan, plan_references
-from spark_mq.query.table_names import may_read
 
 MESSAGES = TableColumns(
     default=(
@@ -373,11 +372,23 @@ def test_a_table_with_another_name_gets_it() -> None:
         plan_references("INSERT INTO old.messages SELECT 1", ["prod"], columns, named=named)
 
 
-def test_a_statement_may_read_a_view_that_it_names() -> None:
-    for query in ("SELECT 1 FROM History h", "DESCRIBE history", "SELECT FROM history WHERE", "FROM a JOIN history"):
-        assert may_read(query, ["history"])
-    for query in ("SELECT 1", "SELECT history FROM t WHERE topic = 'history' -- history", "SELECT 1 FROM old.history"):
-        assert not may_read(query, ["history"])
+def test_history_is_a_table_of_one_store_and_one_archive() -> None:
+    old = {"old": {"messages": "delta.`/lake/messages`"}}
+    query = "SELECT h.topic, store FROM History h WHERE h.topic = 'a' AND broker = 'b'"
+    for stores in (["prod"], ["prod", "all"]):
+        (reference,) = plan_references(query, stores, columns, named=old).references
+        assert (reference.store, reference.table, reference.is_history) == ("prod", "messages", True)
+        assert reference.columns == ("broker", "store", "topic")
+        assert [one.column for one in reference.comparisons] == ["topic"]
+    plan = plan_references("SELECT history.topic FROM history", ["prod"], columns, named=old)
+    assert plan.template == "SELECT history.topic FROM {messages_0} AS history"
+    for stores, named in ((["prod", "dev"], old), (["prod"], {}), (["prod"], old | {"new": {}}), ([], old)):
+        assert not plan_references(query, stores, columns, named=named).references
+    for other in ("WITH history AS (SELECT 1) SELECT * FROM history", "SELECT 1 FROM old.history", "SELECT history"):
+        assert not plan_references(other, ["prod"], columns, named=old).references
+    assert not plan_references(query, ["prod"], columns, lambda name: name == "history", old).references
+    with pytest.raises(OptionError, match="cannot be parsed"):
+        plan_references("SELECT FROM history WHERE", ["prod"], columns, named=old)
 
 
 def test_long_conditions_need_no_deep_stack() -> None:

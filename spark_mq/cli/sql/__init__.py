@@ -1,5 +1,5 @@
 """The command `sql`: Spark SQL over stores and archives, from the command line or at a prompt.
 
 Read `command` first: arguments, what is checked before Spark starts, and the console, which runs statements.
-`explain` and `archive` answer without Spark or find an archive's tables, and `prompt` has Tab and the history.
+`explain` answers without Spark, and `prompt` has Tab and the history.
 """

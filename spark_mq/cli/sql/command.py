@@ -6,8 +6,8 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -27,7 +27,6 @@ from spark_mq.cli.spark import (
     spark_errors,
     spark_session,
 )
-from spark_mq.cli.sql.archive import Archives, archive_columns
 from spark_mq.cli.sql.prompt import HELP, Completer, line_editing
 from spark_mq.errors import OptionError, SparkMqError, StoreNotFoundError
 from spark_mq.io.location import Location
@@ -37,10 +36,12 @@ from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.named_stores import is_pattern, load_stores, matching_stores, stores_text
 from spark_mq.store.log.segment_files import segment_files
 from spark_mq.tables.all_tables import TABLES
+from spark_mq.tables.live import LIVE_SCHEME, LIVE_TABLES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from spark_mq.archive.sql import Archives
     from spark_mq.query.catalog import Store
     from spark_mq.query.plan import QueryPlan
     from spark_mq.query.statement_check import StatementCheck
@@ -131,12 +132,8 @@ class Console:
     def _print_explained(self, statement: str, plan: QueryPlan) -> None:
         from spark_mq.cli.sql.explain import explained
 
-        history = self.archives.history_in(statement)
-        if history is not None:
-            print(visible(history))
-            if not plan.references and not plan.named:
-                return
-        for line in explained(plan, self.stores, self.settings, sees_stores=not is_on_server()):
+        archives = self.archives.archives.values()
+        for line in explained(plan, self.stores, archives, self.settings, sees_stores=not is_on_server()):
             print(visible(line))
 
     def _run_in_spark(self, statement: str) -> None:
@@ -146,7 +143,7 @@ class Console:
         spark = self._started()
         with spark_errors():
             self.archives.prepare(spark, statement)
-            frame = run_statement(spark, statement, None, self.stores, self.archives.tables)
+            frame = run_statement(spark, statement, None, self.stores, self.archives.tables, self.archives.load)
             print_dataframe(frame, self.form)
 
     def _started(self) -> SparkSession:
@@ -161,6 +158,7 @@ class Console:
         return self._spark
 
     def _columns(self, owner: str, table: str) -> list[str]:
+        from spark_mq.archive.sql import archive_columns
         from spark_mq.query.catalog import columns_of
 
         if owner not in self.stores:
@@ -173,7 +171,8 @@ class Console:
     "sql",
     """
     [QUERY]               statements, separated by ; (default: read from a prompt or stdin)
-    --store NAME=PATH     a broker's store directory (storePathRootDir). Its tables are NAME.messages, ...; if there is
+    --store NAME=PATH     a broker's store directory (storePathRootDir), or a running cluster:
+                          rocketmq://NAME_SERVER:9876. Its tables are NAME.messages, ...; if there is
                           one store, also messages; if there are several, also all.messages, ... with the rows of all of
                           them. A relative path is resolved here, even if the query runs on a Spark Connect server
     --stores FILE         a JSON list of stores, each with name, cluster, broker, path and broker_conf. Their tables are
@@ -183,8 +182,10 @@ class Console:
                           are NAME.messages, NAME.keys, NAME.segments and NAME.snapshots, and those of what messages
                           mean: NAME.transactions, NAME.delayed, NAME.retries, ... If there is one archive and no store,
                           its tables are also messages, ... With one store and one archive there is also the view
-                          history: each message once, from the archive, or else from the store
+                          history: each message once, those of the archive, and from its end on those of the store, or
+                          of the brokers of the cluster
     --option KEY=VALUE    an option of the data source, for all stores: brokerConf=FILE, mode=FAILFAST, ...
+    --client-conf FILE    of a running cluster: a properties file with options of docs/live.md, such as accessKey
     --format {table,csv,json}
                           the form of the rows (table)
     --explain             print what would be read of each store: columns, conditions, access path, bytes. The query
@@ -215,6 +216,7 @@ def run_sql(arguments: argparse.Namespace) -> int:
     stores, archives = _stores_and_archives(arguments)
     if not is_on_server():
         _check_files(arguments)
+    start: Callable[[], AbstractContextManager[SparkSession]]
     start = partial(_session, settings, [table for _, table in arguments.archive])
     if arguments.engine == "sail":
         start = partial(sail_session, arguments)
@@ -224,18 +226,13 @@ def run_sql(arguments: argparse.Namespace) -> int:
     return console.run_all(sys.stdin.read() if arguments.query is None else arguments.query)
 
 
-@contextmanager
-def _session(settings: Mapping[str, str], archives: Sequence[str]) -> Iterator[SparkSession]:
+def _session(settings: Mapping[str, str], archives: Sequence[str]) -> AbstractContextManager[SparkSession]:
     needed = partial(delta_session_settings, settings, *archives) if archives else dict
-    with spark_session("spark-mq sql", needed, settings) as spark:
-        for table in archives:
-            from spark_mq.archive.archive_tables import ArchiveTables
-
-            ArchiveTables.of(table, checkpoint="").connected(spark)
-        yield spark
+    return spark_session("spark-mq sql", needed, settings)
 
 
 def _stores_and_archives(arguments: argparse.Namespace) -> tuple[Mapping[str, Store], Archives]:
+    from spark_mq.archive.sql import Archives
     from spark_mq.query.catalog import options_of, with_all
 
     options = {name: _absolute(value) if name.lower() in _PATHS else value for name, value in arguments.option}
@@ -243,21 +240,22 @@ def _stores_and_archives(arguments: argparse.Namespace) -> tuple[Mapping[str, St
         options["skipUnreadable"] = "true"
     paths = {name: _absolute(path) for name, path in arguments.store}
     stores: Mapping[str, Store]
-    stores = with_all({name: {**_settings_file(options, path), "path": path} for name, path in paths.items()})
+    live = BrokerConf.of(arguments.client_conf).settings
+    own = {path: options | live if _is_live(path) else _settings_file(options, path) for path in paths.values()}
+    stores = with_all({name: {**own[path], "path": path} for name, path in paths.items()})
     if arguments.stores is not None:
         stores = _stores_of_file(arguments.stores, options)
-        paths = {name: store["path"] for name, store in stores.items() if "path" in store}  # type: ignore[index]
-    for store in stores.values():
-        for table in TABLES:
+    for name, store in stores.items():
+        for table in LIVE_TABLES.keys() & TABLES if _is_live(paths.get(name, "")) else TABLES:
             options_of(store, table)
     archives = {name: _absolute(table) if "/" in table else table for name, table in arguments.archive}
     broker_conf = next((value for name, value in options.items() if name.lower() == _BROKER_CONF), None)
-    return stores, Archives(archives, paths, broker_conf)
+    return stores, Archives(archives, broker_conf, is_alone=not stores)
 
 
 def _stores_of_file(file: str, options: Mapping[str, str]) -> Mapping[str, Store]:
     """The stores of a file by their names, and the store `all`."""
-    from spark_mq.query.catalog import ALL
+    from spark_mq.query.table_names import ALL
 
     stores: dict[str, Store] = {}
     listed = load_stores(_absolute(file))
@@ -296,9 +294,15 @@ def _check_names(arguments: argparse.Namespace) -> None:
         repeated = next((name for name in names if names.count(name) > 1), None)
         if repeated is not None:
             raise OptionError(f"{option} {repeated}=... is given twice: each needs a name of its own")
+    if arguments.client_conf is not None and not any(_is_live(path) for _, path in arguments.store):
+        raise OptionError("--client-conf has only an effect on a running cluster, rocketmq://NAME_SERVER:9876")
     for name, _ in arguments.option:
         if name.lower() == "path":
             raise OptionError("--option path=... has no effect: --store NAME=PATH has the path")
+
+
+def _is_live(path: str) -> bool:
+    return path.startswith(LIVE_SCHEME)
 
 
 def _check_files(arguments: argparse.Namespace) -> None:
@@ -306,6 +310,8 @@ def _check_files(arguments: argparse.Namespace) -> None:
     settings = {name.lower(): value for name, value in arguments.option if name.lower() in OPTIONS}
     for _, given in arguments.store:
         path = with_settings(_absolute(given), settings)
+        if _is_live(path):
+            continue
         try:
             if is_pattern(path):
                 matching_stores(path)
@@ -315,6 +321,11 @@ def _check_files(arguments: argparse.Namespace) -> None:
             if not arguments.skip_unreadable:
                 raise
             say(f"left out of all.messages, ...: {error}")
+    for name, table in arguments.archive:
+        if "/" in table and "://" not in table and not os.path.isdir(f"{table.rstrip('/')}/_delta_log"):
+            raise OptionError(
+                f"--archive {name}={table} is not a Delta table: give the TABLE of `spark-mq archive STORE TABLE`"
+            )
     for name, value in arguments.option:
         if name.lower() == _BROKER_CONF:
             BrokerConf.of(_absolute(value))

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import tzinfo
 from functools import partial
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from spark_mq._compat import TIME_ZONE
-from spark_mq.cli.sql.archive import VIEWS
+from spark_mq.archive.sql import VIEWS
 from spark_mq.errors import SparkMqError
 from spark_mq.format.message_schema import KEY
 from spark_mq.io.location import Location
+from spark_mq.io.s3 import shown
+from spark_mq.live.options import is_live
 from spark_mq.query import local_constants
 from spark_mq.query.catalog import Store
 from spark_mq.query.conditions import UNIQUE_KEY, may_be_rolled_back
@@ -35,9 +37,13 @@ _MESSAGES = (MESSAGES.name, MESSAGES_BY_KEY.name)
 
 
 def explained(
-    plan: QueryPlan, stores: Mapping[str, Store], settings: Mapping[str, str], sees_stores: bool
+    plan: QueryPlan,
+    stores: Mapping[str, Store],
+    archives: Iterable[str],
+    settings: Mapping[str, str],
+    sees_stores: bool,
 ) -> Iterator[str]:
-    """The lines that describe the reads of a plan."""
+    """The lines that describe the reads of a plan. `archives` are the tables of messages of the archives."""
     if not plan.references and not plan.named:
         yield "the statement reads no table of a store"
     for name in plan.named:
@@ -45,6 +51,8 @@ def explained(
         yield f"{name}, which {what}"
     for read in plan_reads(plan, stores, partial(local_constants.evaluate, zone=_zone(settings))):
         yield str(read)
+        if read.reference.is_history:
+            yield f"  archive {shown(*archives)}, and after its end the store:"
         for name, text in _details(read, sees_stores):
             yield f"  {name:<6} {text}"
 
@@ -52,7 +60,9 @@ def explained(
 def _details(read: StoreRead, sees_stores: bool) -> Iterator[tuple[str, str]]:
     """The lines after the first one: access path, files and bytes, and notes."""
     table = read.reference.table
-    if not sees_stores:
+    if is_live(read.options):
+        yield "path", f"the brokers of {read.options['path']} are asked when the query runs"
+    elif not sees_stores:
         yield "note", "the access path is not known here: SPARK_REMOTE names a server, which has the store"
     elif "path" not in read.options or is_pattern(read.options["path"]):
         for store, options in StoreChoice.of(read.options).each():
