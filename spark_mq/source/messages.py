@@ -30,7 +30,7 @@ from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, CORRUPT_RECORD, K
 from spark_mq.format.record import Record
 from spark_mq.io.location import Location
 from spark_mq.io.s3 import shown
-from spark_mq.source.explain import explain_plan
+from spark_mq.source.explain import advice, explain_plan
 from spark_mq.source.options import Mode, ReadOptions
 from spark_mq.source.planner import plan_messages
 from spark_mq.source.read_plan import LookUp, OrderedRead
@@ -130,6 +130,9 @@ class MessagesReader(DataSourceReader):
                 if reason is not None:
                     _LOG.warning("%s: %s", shown(options.path), reason)
         _LOG.info("%s: %s", shown(options.path), explain_plan(read))
+        hint = advice(read, self._columns)
+        if hint is not None:
+            _LOG.warning("%s: %s", shown(options.path), hint)
         return [
             *map(GapPartition, read.gaps),
             *(LookUpPartition(look_up, read.uncovered, read.live_end, read.index) for look_up in read.look_ups),

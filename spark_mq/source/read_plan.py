@@ -66,6 +66,11 @@ class ReadPlan:
     index: CheckedIndex | None = None
     notes: tuple[str, ...] = ()
 
+    @property
+    def scanned(self) -> int:
+        """The number of bytes of the log that splits have."""
+        return sum(split.stop - split.start for split in self.splits)
+
     @classmethod
     def of_look_ups(
         cls,

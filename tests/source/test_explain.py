@@ -7,8 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pyspark.sql.types import StructType
 
-from spark_mq import explain
+from spark_mq import RocketMQDataSource, explain
 from tests.support.stores import OWN_STORES, RealStore, stores_in
 
 STORE = next(store for store in stores_in(OWN_STORES) if store.name == "workload-533")
@@ -40,3 +41,35 @@ def test_a_store_without_an_index_says_so(unpacked: Callable[[RealStore], Path],
 
 def test_an_access_path_needs_no_reason(unpacked: Callable[[RealStore], Path]) -> None:
     assert "why" not in explain(str(unpacked(STORE)), topic="OrderEvents", queueId="0", startQueueOffset="5")
+
+
+@pytest.mark.parametrize(
+    ("options", "columns", "said"),
+    [
+        ({}, 22, ["all 22 columns of 527.8 KiB of the log", ".where(...) does not shorten it"]),
+        ({"startTimestamp": "1795258800000"}, 22, ["all 22 columns"]),
+        ({"table": "messages_by_key"}, 24, ["all 24 columns", ".where(...)"]),
+        ({}, 21, []),
+        ({"topic": "OrderEvents", "queueId": "0", "startQueueOffset": "5"}, 22, []),
+    ],
+    ids=str,
+)
+def test_a_read_that_pays_for_all_columns_is_told_once(
+    unpacked: Callable[[RealStore], Path],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    options: dict[str, str],
+    columns: int,
+    said: list[str],
+) -> None:
+    """From 1 GiB on; here from less."""
+    monkeypatch.setattr("spark_mq.source.explain._MUCH", 100_000)
+    source = RocketMQDataSource({"path": str(unpacked(STORE)), **options})
+    source.reader(StructType(source.schema().fields[:columns])).partitions()
+    assert len(caplog.messages) == bool(said)
+    assert all(part in caplog.text for part in said), caplog.text
+    assert ("where" in caplog.text) == any("where" in part for part in said)
+    caplog.clear()
+    monkeypatch.undo()
+    source.reader(source.schema()).partitions()
+    assert caplog.messages == []
