@@ -9,13 +9,32 @@ import ssl
 from dataclasses import dataclass, field, replace
 
 from spark_mq.errors import OptionError
+from spark_mq.remoting.codes import RequestCode
 from spark_mq.remoting.command import RemotingCommand
 
 ACCESS_KEY, SECURITY_TOKEN, SIGNATURE = "AccessKey", "SecurityToken", "Signature"
 UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
 """The field of a query by unique key (`MixAll.UNIQUE_MSG_QUERY_FLAG`). No signature covers it."""
+_RIGHTS = {
+    RequestCode.SEND_MESSAGE_V2: "Pub",
+    RequestCode.SEND_BATCH_MESSAGE: "Pub",
+    **dict.fromkeys(
+        (
+            RequestCode.PULL_MESSAGE,
+            RequestCode.QUERY_MESSAGE,
+            RequestCode.UPDATE_CONSUMER_OFFSET,
+            RequestCode.CONSUME_MESSAGE_DIRECTLY,
+        ),
+        "Sub",
+    ),
+}
 V4_9_3 = 399
 """A broker of 5.x leaves `UNIQUE_KEY_QUERY` out of the signature only up to this version of the client."""
+
+
+def needed_right(code: RequestCode) -> str:
+    """The right that ACL 2.0 demands for a request, on its topic and its group (`RocketMQAction`@5.5.0)."""
+    return _RIGHTS.get(code, "Get")
 
 
 @dataclass(frozen=True)

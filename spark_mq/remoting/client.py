@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from spark_mq.errors import OptionError, ProtocolError, RefusedError, RemotingError
-from spark_mq.remoting.access import Credentials, Tls
+from spark_mq.remoting.access import Credentials, Tls, needed_right
 from spark_mq.remoting.codes import RequestCode, ResponseCode
 from spark_mq.remoting.command import RemotingCommand, SerializeType
 from spark_mq.remoting.connection import Connection, parse_address
@@ -29,6 +29,8 @@ _FIRST_PAUSE, _MAX_PAUSE = 0.1, 2.0
 BUSY = (ResponseCode.SYSTEM_BUSY, ResponseCode.FLOW_CONTROL, ResponseCode.GO_AWAY)
 """Answers after which the same request can succeed."""
 _MAX_SHOWN = 1000
+_NO_ACCESS = "no permission to access"
+"""In the remark of a broker with ACL 2.0, which names the topic or group, and not the right."""
 _T = TypeVar("_T")
 
 
@@ -214,9 +216,10 @@ def refused(address: str, code: RequestCode, response: RemotingCommand) -> Refus
     """The error of an answer that is not a success."""
     names = {int(known): known.name for known in ResponseCode}
     what = names.get(response.code, f"code {response.code}")
-    error = RefusedError(
-        f"{address}: {code.name} was answered with {what}: {shown(response.remark or 'no reason given')}"
-    )
+    text = f"{address}: {code.name} was answered with {what}: {shown(response.remark or 'no reason given')}"
+    if response.code == ResponseCode.NO_PERMISSION and _NO_ACCESS in (response.remark or ""):
+        text += f" The request needs the right {needed_right(code)} there"
+    error = RefusedError(text)
     error.code = response.code
     return error
 

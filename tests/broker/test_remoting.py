@@ -22,7 +22,7 @@ from spark_mq.errors import ProtocolError, RefusedError, RemotingError
 from spark_mq.live import datasource as live
 from spark_mq.remoting.access import Credentials
 from spark_mq.remoting.client import ClientSettings, RemotingClient
-from spark_mq.remoting.codes import LanguageCode
+from spark_mq.remoting.codes import LanguageCode, RequestCode
 from spark_mq.remoting.command import RemotingCommand, SerializeType, decode, encode
 from spark_mq.remoting.requests import max_offset
 from tests.broker import harness
@@ -131,8 +131,17 @@ accounts:
     defaultGroupPerm: SUB
     topicPerms:
       - RetryDemo=PUB|SUB
+  - accessKey: ordinary
+    secretKey: {SECRET_KEY}
+    admin: false
+    defaultTopicPerm: DENY
+    defaultGroupPerm: DENY
+    topicPerms:
+      - OrderEvents=SUB
+    groupPerms:
+      - GID_reader=SUB
 """
-"""A user of 4.9 who reads all topics and groups, writes one topic, and no more."""
+"""Users of 4.9: one who reads all topics and groups, and writes one topic; one who reads a topic by one group."""
 USER = json.dumps({"username": ACCESS_KEY, "password": SECRET_KEY})
 INNER = json.dumps({"accessKey": "inner-client", "secretKey": "inner-secret"})
 _AUTH = "org.apache.rocketmq.auth"
@@ -159,7 +168,7 @@ def settings_of(store: RealStore, more: Mapping[str, str]) -> dict[str, str]:
 
 def rows_of(broker: harness.Broker, options: Mapping[str, str]) -> list[dict[str, Any]]:
     given = {"path": f"rocketmq://{broker.name_server}", "requestTimeout": "3"} | dict(options)
-    if "table" not in options:
+    if not given.keys() & {"table", "topic"}:
         given["topic"] = "OrderEvents"
     reader = live.reader(given, live.schema(given))
     batches: Iterator[Any] = (batch for partition in reader.partitions() for batch in reader.read(partition))
@@ -189,6 +198,40 @@ def test_right_keys_read_messages_by_queue_and_by_key(guarded: harness.Broker) -
     assert rows_of(guarded, keys | {"key": key})
     for table in ("queues", "topics", "consumer_offsets", "consumer_progress"):
         assert rows_of(guarded, {**keys, "table": table})
+
+
+def test_an_ordinary_user_reads_one_topic(guarded: harness.Broker, version: str) -> None:
+    """In the name of one group. Without a right, the error says what it is."""
+    keys = {"accessKey": "ordinary", "secretKey": SECRET_KEY}
+    own_group = keys | {"pullGroup": "GID_reader"}
+    if version == "5.5.0":
+        user = {"username": "ordinary", "password": SECRET_KEY, "userType": "Normal", "userStatus": "enable"}
+        allow(guarded, RequestCode.AUTH_CREATE_USER, {"username": "ordinary"}, user)
+        allow(guarded, RequestCode.AUTH_CREATE_ACL, {"subject": "User:ordinary"}, acl_of("Sub"))
+        with pytest.raises(RefusedError, match=r"to access Topic:OrderEvents .* The request needs the right Get there"):
+            rows_of(guarded, own_group)
+        allow(guarded, RequestCode.AUTH_UPDATE_ACL, {"subject": "User:ordinary"}, acl_of("Sub", "Get"))
+    rows = rows_of(guarded, own_group)
+    assert rows == rows_of(guarded, {"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY})
+    assert rows_of(guarded, own_group | {"uniqueKey": rows[7]["unique_key"]}) == [rows[7]]
+    with pytest.raises(RefusedError, match=r"TOOLS_CONSUMER") as refused:
+        rows_of(guarded, keys)
+    assert ("needs the right Sub" in str(refused.value)) == (version == "5.5.0")
+    with pytest.raises(RefusedError, match="PaymentLog"):
+        rows_of(guarded, own_group | {"topic": "PaymentLog"})
+
+
+def acl_of(*actions: str) -> dict[str, Any]:
+    rights = {"Topic:OrderEvents": actions, "Group:GID_reader": ["Sub"]}
+    entries = [{"resource": one, "actions": of, "decision": "Allow"} for one, of in rights.items()]
+    return {"subject": "User:ordinary", "policies": [{"policyType": "CUSTOM", "entries": entries}]}
+
+
+def allow(broker: harness.Broker, code: RequestCode, fields: Mapping[str, str], content: Mapping[str, Any]) -> None:
+    """Let the super user change users or rights."""
+    settings = ClientSettings((broker.name_server,), 3.0, Credentials(ACCESS_KEY, SECRET_KEY))
+    with RemotingClient(settings) as client:
+        client.request(broker.address, code, fields, json.dumps(content).encode())
 
 
 @pytest.mark.parametrize("keys", WRONG_KEYS, ids=["none", "wrong secret", "unknown user"])
