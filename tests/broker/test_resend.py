@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
+import subprocess
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +21,8 @@ from spark_mq.format.message_id import encode_offset_message_id
 from spark_mq.format.record import Record
 from spark_mq.lifecycle.life.event import text_properties
 from tests.broker import harness
-from tests.support.paused_process import killed, spark_mq
-from tests.support.soak import cases
+from tests.support.paused_process import environment, killed, spark_mq
+from tests.support.soak import SOAKS, cases
 from tests.support.stores import OWN_STORES, stores_in
 
 LACKING = harness.missing()
@@ -168,3 +171,30 @@ def test_a_topic_sent_to_itself_does_not_grow_with_each_run(served: Served, run:
     assert counts(run(*words)) == {"found": before, "sent": before}
     assert counts(run(*words)) == {"found": 2 * before, "already_sent": 2 * before}
     assert len(stored(served, "PaymentLog")) == 2 * before
+
+
+@pytest.mark.skipif(not SOAKS, reason="make soak")
+def test_kills_at_any_time_send_nothing_twice(served: Served, run: Run, tmp_path: Path) -> None:
+    journal, kills = tmp_path / "journal", 0
+    harness.send(served.broker, "sequence", 3, 6000)
+    words = ["resend", served.address, "--topic", "SequenceDemo", "--to-topic", "PaymentLog", "--apply"]
+    words += ["--journal", str(journal)]
+    choice = random.Random(7)
+    while kills < 20:
+        size = journal.stat().st_size if journal.exists() else 0
+        process = subprocess.Popen(spark_mq(*words), env=environment(), stderr=subprocess.DEVNULL)
+        while process.poll() is None and (not journal.exists() or journal.stat().st_size <= size + 100):
+            time.sleep(0.005)
+        time.sleep(choice.uniform(0, 0.2))
+        assert process.poll() is None
+        process.kill()
+        process.wait()
+        kills += 1
+    assert main(words) in (0, 1)
+    total = run(*words, "--send-uncertain")
+    found = Counter(one["RESENT_FROM_MESSAGE_ID"] for one in origins_of(stored(served, "PaymentLog")))
+    messages = stored(served, "SequenceDemo")
+    sequence = {encode_offset_message_id(one.store_host, one.commit_log_offset) for one in messages}
+    assert sequence <= set(found)
+    assert len(sequence) == total["found"] > 6000
+    assert not [one for one in sequence if found[one] > 1]
