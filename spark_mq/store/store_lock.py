@@ -33,6 +33,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from threading import Lock
 from typing import Any, Final, Generic, TypeVar
 
 from spark_mq.errors import StorageError, StoreLockedError
@@ -60,24 +61,26 @@ _ELSEWHERE = "give --output with another folder, which needs no lock"
 
 
 class StateMemory(Generic[Fact]):
-    """Facts by what they depend on; those that were used last are kept."""
+    """Facts by what they depend on; those that were used last are kept. Threads share a memory."""
 
     def __init__(self) -> None:
+        self._lock = Lock()
         self._found: OrderedDict[Hashable, Fact] = OrderedDict()
         _MEMORIES.append(self)
 
     def recall(self, key: Hashable) -> Fact | None:
         """The fact that was kept; None if there is none."""
-        if key not in self._found:
-            return None
-        self._found.move_to_end(key)
-        return self._found[key]
+        with self._lock:
+            if key in self._found:
+                self._found.move_to_end(key)
+            return self._found.get(key)
 
     def keep(self, key: Hashable, fact: Fact) -> None:
         """Keep a fact."""
-        self._found[key] = fact
-        while len(self._found) > _MOST:
-            self._found.popitem(last=False)
+        with self._lock:
+            self._found[key] = fact
+            while len(self._found) > _MOST:
+                self._found.popitem(last=False)
 
     def clear(self) -> None:
         """Forget everything."""

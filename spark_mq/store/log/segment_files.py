@@ -272,11 +272,12 @@ def _confirms_name(folder: Location, info: fs.FileInfo) -> bool:
     """As `_has_record_of_its_own`; a process checks a file once, until the file changes."""
     file = folder / info.base_name
     key = (str(file), info.size, info.mtime_ns)
-    if key not in _looks:
+    found = _looks.get(key)  # another thread may clear them
+    if found is None:
         if len(_looks) >= _MAX_LOOKS:
             _looks.clear()
-        _looks[key] = _has_record_of_its_own(file, info.size)
-    return _looks[key]
+        found = _looks[key] = _has_record_of_its_own(file, info.size)
+    return found
 
 
 def _has_record_of_its_own(file: Location, size: int) -> bool:
