@@ -13,10 +13,10 @@ from spark_mq.errors import DataLossError, OptionError, ProtocolError, first_nam
 from spark_mq.format.dispatch import KeyType, record_keys
 from spark_mq.format.message_id import has_plausible_port
 from spark_mq.format.record import Record
-from spark_mq.format.system_topic import DEFAULT_DELAY_LEVELS, SCHEDULE_TOPIC, delay_level_millis
+from spark_mq.format.system_topic import DEFAULT_DELAY_LEVELS, delay_level_millis
 from spark_mq.io.location import Location
-from spark_mq.lifecycle.life.situation import Situation, SituationRules, Situations, situation
-from spark_mq.lifecycle.retry_topic import RETRY_PREFIX, consumer_groups, retry_max_times
+from spark_mq.lifecycle.life.situation import SituationRules, Situations
+from spark_mq.lifecycle.retry_topic import consumer_groups, retry_max_times
 from spark_mq.live.cluster import LiveBroker, live_brokers, message_at, narrowed, understood
 from spark_mq.live.look_ups import (
     address_in_id,
@@ -70,11 +70,6 @@ class BrokerSituations(Situations):
             config = Location.resolve(str(folder))
             groups, most = consumer_groups(config), retry_max_times(config)
         return SituationRules(delays, groups, frozenset(broker.topics), most)
-
-    def of(self, record: Record) -> Situation:
-        """What a record means."""
-        is_plain = not record.topic.startswith((RETRY_PREFIX.encode(), SCHEDULE_TOPIC.encode()))
-        return situation(record, SituationRules() if is_plain else self.rules)
 
 
 class ClusterMessages:

@@ -11,7 +11,7 @@ A record alone does not show what happened after it was stored: see `life`.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -87,7 +87,6 @@ class SituationRules:
     groups: ConsumerGroups = field(default_factory=lambda: ConsumerGroups(frozenset(), are_all=False))
     topics: Collection[str] | None = None
     retry_max_times: Mapping[str, int] = field(default_factory=dict)
-    trace_topic: str = TRACE_TOPIC
 
 
 @dataclass(frozen=True)
@@ -105,41 +104,13 @@ class Situation:
     due: int | None = None
 
 
-class StoreRules:
-    """The same of one store: each file of `config/` is read when the first record needs it, which few records do."""
-
-    def __init__(self, store: LifeStore, conf: BrokerConf, trace_topic: str) -> None:
-        self.trace_topic = trace_topic
-        self._store, self._conf = store, conf
-
-    @cached_property
-    def delays(self) -> Sequence[int]:
-        """The delays of the levels, in milliseconds."""
-        return delay_level_millis(self._conf.message_delay_level or DEFAULT_DELAY_LEVELS)
-
-    @cached_property
-    def groups(self) -> ConsumerGroups:
-        """The consumer groups that the store knows."""
-        return consumer_groups(self._store.location)
-
-    @cached_property
-    def topics(self) -> Collection[str]:
-        """The topics that the store knows."""
-        return frozenset(self._store.known_topics())
-
-    @cached_property
-    def retry_max_times(self) -> Mapping[str, int]:
-        """`retryMaxTimes` by group."""
-        return retry_max_times(self._store.location)
-
-
-def situation(record: Record, rules: SituationRules | StoreRules, due: int | None = None) -> Situation:
+def situation(record: Record, rules: SituationRules, due: int | None = None) -> Situation:
     """What a record means; `due` is when a delayed message is due, None if only the settings tell that."""
-    return _Reading(record, rules, due).situation()
+    return _Reading(record, lambda: rules, TRACE_TOPIC, due).situation()
 
 
 class Situations:
-    """What records of one store mean.
+    """What records of one store mean. The rules are asked for when the first retry or delayed message is.
 
     Without a store, nothing else than the records is known, and the settings are those that a store has by default.
     """
@@ -149,16 +120,28 @@ class Situations:
     ) -> None:
         """`conf` is for `messageDelayLevel`; by default it is that of the store."""
         self._store = None if store is None else life_store(store)
-        self._rules: SituationRules | StoreRules
-        if self._store is None:
-            self._rules = SituationRules(trace_topic=trace_topic)
-        else:
-            self._rules = StoreRules(self._store, conf or self._store.broker_conf, trace_topic)
+        self._conf = conf
+        self._trace_topic = trace_topic
+
+    @cached_property
+    def rules(self) -> SituationRules:
+        """The rules of the store."""
+        store = self._store
+        if store is None:
+            return SituationRules()
+        conf = self._conf or store.broker_conf
+        return SituationRules(
+            delay_level_millis(conf.message_delay_level or DEFAULT_DELAY_LEVELS),
+            consumer_groups(store.location),
+            frozenset(store.known_topics()),
+            retry_max_times(store.location),
+        )
 
     def of(self, record: Record) -> Situation:
         """What a record means; for a delayed message, its unit says when it is due."""
         is_delayed = self._store is not None and decode_utf8(record.topic) == SCHEDULE_TOPIC
-        return situation(record, self._rules, self._store.due(record) if self._store and is_delayed else None)
+        due = self._store.due(record) if self._store and is_delayed else None
+        return _Reading(record, lambda: self.rules, self._trace_topic, due).situation()
 
 
 def integer(text: str | None) -> int | None:
@@ -167,10 +150,9 @@ def integer(text: str | None) -> int | None:
 
 
 class _Reading:
-    def __init__(self, record: Record, rules: SituationRules | StoreRules, due: int | None) -> None:
-        self._record = record
-        self._rules = rules
-        self._due = due
+    def __init__(self, record: Record, rules: Callable[[], SituationRules], trace_topic: str, due: int | None) -> None:
+        self._record, self._due = record, due
+        self._rules, self._trace_topic = rules, trace_topic
         self._topic = decode_utf8(record.topic)
         self._properties = text_properties(record)
 
@@ -190,7 +172,7 @@ class _Reading:
             return self._retry()
         if topic.startswith(DLQ_PREFIX):
             return self._dead_letter()
-        if topic == self._rules.trace_topic or topic.startswith(TRACE_PREFIX):
+        if topic == self._trace_topic or topic.startswith(TRACE_PREFIX):
             return self._own(RecordKind.TRACE, "trace message")
         if topic.startswith(REVIVE_PREFIX):
             return self._own(RecordKind.REVIVE, "note about popped messages")
@@ -222,7 +204,7 @@ class _Reading:
 
     def _delayed(self) -> Situation:
         # `ScheduleMessageService.queueId2DelayLevel`@5.3.3; the property can have a level above the highest one.
-        level, delays, due = self._record.queue_id + 1, self._rules.delays, self._due
+        level, delays, due = self._record.queue_id + 1, self._rules().delays, self._due
         delay = delays[level - 1] if 1 <= level <= len(delays) else None
         if due is None and delay is not None:
             due = self._record.store_timestamp + delay
@@ -245,19 +227,19 @@ class _Reading:
 
     def _retry(self) -> Situation:
         group, attempt, text = self._attempt(self._topic)
-        parsed = parse_retry_topic(self._topic, self._rules.groups, self._rules.topics)
+        parsed = parse_retry_topic(self._topic, self._rules().groups, self._rules().topics)
         origin = self._properties.get(RETRY_TOPIC) or (parsed.origin_topic if parsed else None) or self._topic
         return Situation(RecordKind.RETRY, origin, None, text, group, attempt)
 
     def _attempt(self, retry_topic: str) -> tuple[str | None, int, str]:
         """The group of a retry topic, the number of failed deliveries, and both as text."""
-        parsed = parse_retry_topic(retry_topic, self._rules.groups, self._rules.topics)
+        parsed = parse_retry_topic(retry_topic, self._rules().groups, self._rules().topics)
         group = None if parsed is None else parsed.consumer_group
         if group is None and parsed is not None and parsed.reason is not None and "_" in retry_topic:
             # Only a message that was popped is without ORIGIN_MESSAGE_ID (`PopReviveService.reviveRetry`@5.3.3).
             group = retry_topic.removeprefix(RETRY_PREFIX) if ORIGIN_MESSAGE_ID in self._properties else None
         attempt = self._record.reconsume_times
-        most = None if group is None else self._rules.retry_max_times.get(group)
+        most = None if group is None else self._rules().retry_max_times.get(group)
         number = f"retry {attempt}" if most is None else f"retry {attempt} of {most}"
         owner = f"group {group}" if group is not None else f"the group of topic {retry_topic}"
         return group, attempt, f"{number} of {owner}"
