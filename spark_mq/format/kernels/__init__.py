@@ -1,15 +1,15 @@
 """The rules of `spark_mq.format` for many records at once, as loops over NumPy arrays that numba compiles.
 
-Importing a module of this package imports numba (about half a second). So a planning worker of Spark or a point
-look-up imports these modules in the function that needs them; `spark_mq.format.array_types` has the types of arrays
-without numba.
+A kernel that was compiled once on a machine is loaded without numba, whose import takes half a second. The first call
+of a kernel in a process loads LLVM, which takes 30 ms. So a planning worker of Spark or a point look-up imports these
+modules in the function that needs them; `spark_mq.format.array_types` has the types of arrays.
 
-Read `kernel` (how a function is compiled), `compile` (all of them, ahead), `cache` (where the result is kept) and
-`big_endian` first, then `frames` (where the parts of each record are), `resync` (the first record of a split),
-`properties`, `java_string`, `crc`. Then what is built from frames: `columns` with `fields` and `gather` (Arrow
-columns, decompressed bodies), `batches` (of limited size), `dispatch` (consume queue units),
-`index_keys`, `index_put` and `index_look_up` (index entries and files), `recovery` (the checks of a broker that
-starts). `encode` and `property_writer` make records.
+Read `kernel` (how a function is compiled), `compile` (all of them, ahead), `cache` (where the result is kept),
+`machine_code` (how it is loaded and called), `instructions` (what takes the place of some calls) and `big_endian`
+first, then `frames` (where the parts of each record are), `resync` (the first record of a split), `properties`,
+`java_string`, `crc`. Then what is built from frames: `columns` with `fields` and `gather` (Arrow columns, decompressed
+bodies), `batches` (of limited size), `dispatch` (consume queue units), `index_keys`, `index_put` and `index_look_up`
+(index entries and files), `recovery` (the checks of a broker that starts). `encode` and `property_writer` make records.
 
 Some modules have a twin in plain Python for single records. Tests compare the two, so change both:
 

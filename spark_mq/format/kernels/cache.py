@@ -1,10 +1,8 @@
 """Where compiled kernels are kept: in a folder of the user, which is named after the content of the package's source.
 
-numba keeps compiled code in a folder that depends on the path of the source, and trusts it as long as that one file
-does not change. Both are wrong here: a package that Spark ships as a zip file has another path in every application,
-and a kernel contains code of other modules (rules, constants). So the kernels of this package are placed, for numba, in
-a folder whose name is a hash of all sources of `spark_mq.format`, and of the versions of Python and numba. The folder
-is `kernels/HASH` in the first of these that can be used:
+A package that Spark ships as a zip file has another path in every application, and a kernel contains code of other
+modules (rules, constants). So the name of the folder is a hash of all sources of `spark_mq.format`, and of the versions
+of Python and numba. The folder is `kernels/HASH` in the first of these that can be used:
 
 | folder | |
 | --- | --- |
@@ -36,7 +34,6 @@ from importlib import resources
 from importlib.metadata import version
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from types import FunctionType
 
 _LOCK = "lock"
 _SECONDS_TO_WAIT = 60.0
@@ -61,27 +58,6 @@ def cache_folder() -> Path | None:
                 tempfile.TemporaryFile(dir=folder).close()
                 return folder
     return None
-
-
-def place_in_cache(function: FunctionType) -> FunctionType | None:
-    """`function` as if its source was a file in the cache's folder, next to which numba keeps compiled code.
-
-    Returns None if there is no such folder.
-    """
-    folder = cache_folder()
-    if folder is None:
-        return None
-    source = folder / f"{function.__module__.rpartition('.')[2]}.py"
-    try:
-        if not source.exists():
-            source.write_text("# numba asks for a source file. The name of the folder is the hash of the real ones.\n")
-    except OSError:
-        return None
-    code = function.__code__.replace(co_filename=str(source))
-    placed = FunctionType(code, function.__globals__, function.__name__, function.__defaults__)
-    for name in ("__module__", "__qualname__", "__doc__"):
-        setattr(placed, name, getattr(function, name))
-    return placed
 
 
 def is_compiled(modules: Sequence[str] = ()) -> bool:

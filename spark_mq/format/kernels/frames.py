@@ -235,7 +235,6 @@ def scan_sent_records(buffer: Bytes, frames: Frames) -> tuple[int, int, int]:
     return count, position, STOP
 
 
-@kernel
 def skip_records(buffer: Bytes, stop: int, data_end: int, base: int, end: int, newest: int) -> tuple[int, int]:
     """Skip the records from index 0 on that start before `stop`, as long as nothing has to be decided about them.
 
@@ -243,7 +242,13 @@ def skip_records(buffer: Bytes, stop: int, data_end: int, base: int, end: int, n
     reaches `data_end`, nor what is not a whole record. Returns the position reached, and the store time of the last
     record skipped (`newest` if none was).
     """
-    frames = np.empty(1, FRAME_DTYPE)
+    return _skip_records(buffer, stop, data_end, base, end, newest, new_frames(1))
+
+
+@kernel
+def _skip_records(
+    buffer: Bytes, stop: int, data_end: int, base: int, end: int, newest: int, frames: Frames
+) -> tuple[int, int]:
     position = 0
     while position < stop:
         if read_frame(buffer, position, base, end, frames[0]) != RECORD:

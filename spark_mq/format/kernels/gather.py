@@ -7,15 +7,13 @@ long, and a topic can have millions of records.
 from __future__ import annotations
 
 import ctypes
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numba import config, types
 
 from spark_mq.format.array_types import Bytes, Int32s, Int64s, OutBytes, OutInt32s
 from spark_mq.format.kernels.big_endian import SLACK, append_bytes, copy_bytes
-from spark_mq.format.kernels.kernel import kernel
+from spark_mq.format.kernels.kernel import kernel, replaced
 from spark_mq.format.pieces import Pieces
 
 
@@ -26,19 +24,15 @@ def scatter_bytes(buffer: Bytes, starts: Int64s, lengths: Int32s, targets: Int64
         copy_bytes(out, targets[index], buffer, starts[index], lengths[index])
 
 
-def _plain_pread() -> Any:
-    """`pread` for kernels that run as Python: descriptor, address, size, position."""
-    function = ctypes.CDLL(None).pread
-    function.argtypes = (ctypes.c_int, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int64)
-    function.restype = ctypes.c_ssize_t
-    return lambda *arguments: function(*map(int, arguments))
+_PREAD = ctypes.CDLL(None).pread
+_PREAD.argtypes = (ctypes.c_int, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int64)
+_PREAD.restype = ctypes.c_ssize_t
 
 
-_pread: Any = (
-    _plain_pread()
-    if getattr(config, "DISABLE_JIT", 0)
-    else types.ExternalFunction("pread", types.intp(types.intc, types.uintp, types.uintp, types.int64))
-)
+@replaced("pread")
+def pread(descriptor: int, address: int, size: int, position: int) -> int:
+    """Read bytes of a file to an address, as the operating system does; the number of them, or -1."""
+    return int(_PREAD(int(descriptor), int(address), int(size), int(position)))
 
 
 @kernel
@@ -54,7 +48,7 @@ def read_ranges(descriptor: int, starts: Int64s, stops: Int64s, out: OutBytes) -
         if stop < position or stop - position > out.size - end:
             return False
         while position < stop:
-            count = _pread(np.int32(descriptor), address + np.uintp(end), np.uintp(stop - position), position)
+            count = pread(descriptor, address + np.uintp(end), stop - position, position)  # type: ignore[arg-type]
             if count <= 0:
                 return False
             position += count

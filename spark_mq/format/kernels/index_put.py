@@ -52,11 +52,14 @@ def follow_slots(key_hashes: Int32s, first_number: int, slots: OutInt32s, previo
     return used
 
 
-@kernel
 def longest_ascending(values: Int64s, kept: OutFlags) -> int:
     """Mark values that never descend, as many as possible; returns their number."""
-    last = np.empty(values.size, np.int64)  # of each number of values, the place of the smallest value that ends them
-    before = np.empty(values.size, np.int64)
+    return _longest_ascending(values, kept, np.empty(values.size, np.int64), np.empty(values.size, np.int64))
+
+
+@kernel
+def _longest_ascending(values: Int64s, kept: OutFlags, last: OutInt64s, before: OutInt64s) -> int:
+    # `last` has, of each number of values, the place of the smallest value that ends them.
     count = 0
     for index in range(values.size):
         low, high = 0, count

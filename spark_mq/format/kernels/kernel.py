@@ -3,24 +3,26 @@
 A kernel is an ordinary Python function over NumPy arrays. numba compiles the function when it is first called or when
 `compile_kernels` is, once: for the types that its annotations name. Without these types, numba would compile a kernel
 again for an array that is read-only, for a field of an array of frames, and for each constant that another kernel
-passes, and the first query would take four times as long. The compiled code is kept in `cache.cache_folder`.
+passes, and the first query would take four times as long. The machine code is kept in `cache.cache_folder`, and is
+loaded from there without numba (`machine_code`), whose import and first call take a second of a processor.
 `NUMBA_DISABLE_JIT=1` runs the same loops as Python.
 
-Importing this module imports numba (about half a second). Code that must start fast (planning workers, point look-ups)
-therefore imports kernels in the functions that need them.
+A kernel releases Python's lock while it runs. It must not raise, and must not make an array.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cached_property
+import os
+import threading
+from collections.abc import Callable, Mapping
+from functools import cache, cached_property
 from types import FunctionType
 from typing import Any, TypeVar, cast
 
 import numpy as np
-from numba import config, from_dtype, njit, types
 
-from spark_mq.format.kernels.cache import locked, place_in_cache
+from spark_mq.format.kernels.cache import locked
+from spark_mq.format.kernels.machine_code import MachineCode, keep_code, loaded, read_code
 
 FRAME_DTYPE = np.dtype(
     [
@@ -44,18 +46,31 @@ Function = TypeVar("Function", bound=Callable[..., object])
 
 KERNELS: list[Kernel] = []
 """The kernels of all modules that are imported."""
+_REPLACED: list[tuple[Callable[..., object], str, tuple[int, ...]]] = []
+"""The functions that numba does not know yet, and what takes their place."""
+_COMPILING = threading.RLock()
 
 
 def kernel(function: Function) -> Function:
     """The compiled `function`, which runs without the GIL and is cached if a cache is possible."""
-    if getattr(config, "DISABLE_JIT", 0):
+    if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
         return function
     KERNELS.append(Kernel(cast(FunctionType, function)))
     return cast(Function, KERNELS[-1])
 
 
+def replaced(how: str, *details: int) -> Callable[[Function], Function]:
+    """Declares that calls of a function in kernels become machine instructions: those of a name in `instructions`."""
+
+    def declared(function: Function) -> Function:
+        _REPLACED.append((function, how, details))
+        return function
+
+    return declared
+
+
 class Kernel:
-    """A function that is compiled at the first call."""
+    """A function whose machine code is loaded, or made, at the first call."""
 
     def __init__(self, function: FunctionType) -> None:
         self.__doc__, self.__name__, self.__module__ = function.__doc__, function.__name__, function.__module__
@@ -63,43 +78,70 @@ class Kernel:
 
     def __call__(self, *arguments: Any) -> Any:
         """The result of the compiled function."""
-        return self._compiled(*arguments)
+        return self._call(*arguments)
 
     def compile(self) -> None:
-        """Compile the function, or load it from the cache, if this was not done yet."""
-        _ = self._compiled
+        """Compile the function, or load its machine code from the cache, if this was not done yet."""
+        _ = self._call
 
     @property
     def _numba_type_(self) -> Any:
         """What numba asks for if one kernel calls another."""
-        return self._compiled._numba_type_
+        return self._dispatcher._numba_type_
 
     @cached_property
-    def _compiled(self) -> Any:
-        function = self.__wrapped__
-        names = [name for parameter, name in function.__annotations__.items() if parameter != "return"]
-        cached = place_in_cache(function)
-        with locked(f"{self.__module__}.{self.__name__}"):
-            signature: Any = tuple(_TYPES[name] for name in names)
-            return njit(signature, cache=cached is not None, nogil=True)(cached or function)
+    def _call(self) -> Callable[..., Any]:
+        name = f"{self.__module__.rpartition('.')[2]}.{self.__name__}"
+        with _COMPILING, locked(name):
+            code = read_code(name)
+            if code is None:
+                code = self._machine_code()
+                keep_code(name, code)
+        return loaded(code, _parameters(self.__wrapped__))
+
+    def _machine_code(self) -> MachineCode:
+        (compiled,) = self._dispatcher.overloads.values()
+        library, kind = compiled.library, compiled.signature.return_type
+        kinds = getattr(kind, "types", (kind,))
+        returns = tuple(str(each) for each in kinds if str(each) != "none")
+        return MachineCode(compiled.fndesc.llvm_func_name, returns, len(kinds) > 1, library._get_compiled_object())
+
+    @cached_property
+    def _dispatcher(self) -> Any:
+        from numba import njit
+
+        from spark_mq.format.kernels.instructions import declare
+
+        while _REPLACED:
+            declare(*_REPLACED.pop())
+        signature = tuple(_numba_types()[name] for name in _parameters(self.__wrapped__))
+        without_wrappers: Any = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+        return njit(signature, **without_wrappers)(self.__wrapped__)
 
 
-def _read(item: Any, layout: Any = "A") -> Any:
-    """The type of an array that a kernel reads: all other arrays of this item can be converted to it."""
-    return types.Array(item, 1, layout, readonly=True)
+def _parameters(function: FunctionType) -> list[str]:
+    return [name for parameter, name in function.__annotations__.items() if parameter != "return"]
 
 
-_FRAME = from_dtype(FRAME_DTYPE)
-_TYPES = {
-    "int": types.int64,
-    "Bytes": _read(types.uint8, "C"),
-    "Int32s": _read(types.int32),
-    "Int64s": _read(types.int64),
-    "Flags": _read(types.boolean),
-    "OutBytes": types.uint8[::1],
-    "OutInt32s": types.int32[::1],
-    "OutInt64s": types.int64[::1],
-    "OutFlags": types.boolean[::1],
-    "Frame": _FRAME,
-    "Frames": _FRAME[::1],
-}
+@cache
+def _numba_types() -> Mapping[str, Any]:
+    """Numba's types of the parameters. A kernel reads any array of an item: all others can be converted to it."""
+    from numba import from_dtype, types
+
+    def read(item: Any, layout: Any = "A") -> Any:
+        return types.Array(item, 1, layout, readonly=True)
+
+    frame = from_dtype(FRAME_DTYPE)
+    return {
+        "int": types.int64,
+        "Bytes": read(types.uint8, "C"),
+        "Int32s": read(types.int32),
+        "Int64s": read(types.int64),
+        "Flags": read(types.boolean),
+        "OutBytes": types.uint8[::1],
+        "OutInt32s": types.int32[::1],
+        "OutInt64s": types.int64[::1],
+        "OutFlags": types.boolean[::1],
+        "Frame": frame,
+        "Frames": frame[::1],
+    }

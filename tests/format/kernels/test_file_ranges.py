@@ -87,7 +87,7 @@ def test_a_call_that_fails_after_others_is_told(descriptor: int) -> None:
 def with_pread(pread: Callable[..., int]) -> Callable[..., bool]:
     """The loop of the kernel as Python, over another call of the system."""
     plain = getattr(read_ranges, "__wrapped__", read_ranges)
-    return FunctionType(plain.__code__, {**file_ranges.__dict__, "_pread": pread})
+    return FunctionType(plain.__code__, {**file_ranges.__dict__, "pread": pread})
 
 
 def test_a_range_beyond_four_gigabytes(tmp_path: Path) -> None:
