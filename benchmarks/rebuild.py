@@ -1,9 +1,9 @@
 """A rebuild of queues and index beside the Java store's own, on two cores and on one, and where its time goes.
 
-For each number of cores, a process of its own starts Spark, warms up, and rebuilds several times, up to flushed files;
-before each rebuild, the Java store rebuilds the same log with its one thread. For every stage, the CPU time of the
-Python workers, of the JVM and of the driver is read from `/proc`: the rest of the cores' time is waiting. Queues and
-index are written at the same time: the stage that ends last has the time after the end of the other.
+For each number of cores, a process of its own warms up, and rebuilds several times, up to flushed files; before each
+rebuild, the Java store rebuilds the same log with its one thread. For every stage, the CPU time of the Python workers,
+of the JVM and of the driver is read from `/proc`: the rest of the cores' time is waiting. Queues and index are written
+at the same time: the stage that ends last has the time after the end of the other.
 
     python -m benchmarks.rebuild --size 1GiB --folder /tmp/spark-mq-bench
 """
@@ -18,13 +18,15 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from benchmarks.generate_store import generate_store
 from benchmarks.index_memory import processes
 from benchmarks.run import java_rebuild, plain_read
+from spark_mq.job.tasks import ENGINES, LocalTasks, SparkTasks, Tasks, job_session
 from spark_mq.source.options import parse_size
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -64,20 +66,29 @@ class StageClock:
             stage[kind] += seconds - cpu.get(kind, 0.0)
 
 
-def measure(store: Path, folder: Path, cores: int, repetitions: int, with_java: bool) -> dict[str, Any]:
-    """Rebuild several times in this process; returns the seconds of each, those of Java, and the stages."""
+@contextmanager
+def tasks_of(engine: str, cores: int) -> Iterator[Tasks]:
+    """A context with the tasks of an engine, on some cores."""
+    if engine == "local":
+        yield LocalTasks(cores)
+        return
     from pyspark.sql import SparkSession
 
-    from spark_mq.indexer.rebuild import run_rebuild
-    from spark_mq.indexer.rebuild_request import RebuildRequest
-    from spark_mq.job.progress import StageProgress
-
-    # `local[1]` alone leaves the other cores to the JVM.
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"--master local[{cores}] pyspark-shell"
     settings: dict[str, Any] = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
     spark = SparkSession.builder.config(map=settings).getOrCreate()
+    with job_session(spark) as session:
+        yield SparkTasks(session)
+    spark.stop()
+
+
+def measure(store: Path, folder: Path, cores: int, repetitions: int, with_java: bool, tasks: Tasks) -> dict[str, Any]:
+    """Rebuild several times in this process; returns the seconds of each, those of Java, and the stages."""
+    from spark_mq.indexer.rebuild import rebuild_with
+    from spark_mq.indexer.rebuild_request import RebuildRequest
+    from spark_mq.job.progress import StageProgress
+
     clock = StageClock()
 
     def on_progress(stage: StageProgress) -> None:
@@ -88,7 +99,7 @@ def measure(store: Path, folder: Path, cores: int, repetitions: int, with_java: 
         shutil.rmtree(output, ignore_errors=True)
         clock.begin()
         started = time.perf_counter()
-        run_rebuild(spark, RebuildRequest.of(str(store), str(output), assume_defaults=True), on_progress)
+        rebuild_with(tasks, RebuildRequest.of(str(store), str(output), assume_defaults=True), on_progress)
         seconds = time.perf_counter() - started
         clock.end("after the last stage")
         return seconds
@@ -102,7 +113,6 @@ def measure(store: Path, folder: Path, cores: int, repetitions: int, with_java: 
             java += [sum(times) for times in java_rebuild(store, folder / "java", 1)]
         plain.append(plain_read(store / "commitlog"))
         seconds.append(rebuild(folder / "rebuilt"))
-    spark.stop()
     shutil.rmtree(folder / "rebuilt")
     stages = {name: {kind: value / repetitions for kind, value in of.items()} for name, of in clock.stages.items()}
     return {"seconds": seconds, "java": java, "plain": plain, "stages": stages}
@@ -132,6 +142,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, required=True, help="the folder for the store and scratch output")
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--cores", type=int, nargs="*", default=[2, 1])
+    parser.add_argument("--engine", choices=ENGINES, default="spark", help="where the tasks run (spark)")
     parser.add_argument("--skip-java", action="store_true", help="leave out the Java store's own rebuild")
     parser.add_argument("--one-process", action="store_true", help="measure in this process, and print JSON")
     arguments = parser.parse_args()
@@ -143,12 +154,17 @@ def main() -> int:
         (store / "made").touch()
     if arguments.one_process:
         with_java = not arguments.skip_java
-        print(json.dumps(measure(store, arguments.folder, arguments.cores[0], arguments.repetitions, with_java)))
+        cores = arguments.cores[0]
+        # `local[1]` alone leaves the other cores to the JVM.
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
+        with tasks_of(arguments.engine, cores) as tasks:
+            result = measure(store, arguments.folder, cores, arguments.repetitions, with_java, tasks)
+        print(json.dumps(result))
         return 0
     for number, cores in enumerate(arguments.cores):
         command = [sys.executable, "-m", "benchmarks.rebuild", "--one-process", "--cores", str(cores)]
         command += ["--size", arguments.size, "--folder", str(arguments.folder)]
-        command += ["--repetitions", str(arguments.repetitions)]
+        command += ["--repetitions", str(arguments.repetitions), "--engine", arguments.engine]
         command += ["--skip-java"] if number or arguments.skip_java else []
         output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
         print_result(cores, json.loads(output.splitlines()[-1]))

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from spark_mq.cli.progress_printer import ProgressPrinter
 from spark_mq.cli.spark import spark_session
-from spark_mq.indexer.rebuild import run_rebuild
+from spark_mq.indexer.rebuild import rebuild_with
 from spark_mq.indexer.rebuild_request import RebuildRequest
+from spark_mq.job.tasks import LocalTasks, SparkTasks, Tasks, job_session
 from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
 
 SAMPLE = Path(__file__).resolve().parent.parent / "tests" / "stores" / "workload-533"
@@ -27,8 +28,16 @@ def contents(folder: Path) -> list[bytes]:
     return [content for _, content in sorted(files_below(folder).items())]
 
 
+def rebuilt(tasks: Tasks, store: Path, output: Path) -> tuple[dict[str, bytes], list[bytes]]:
+    """The queue files and the index files that a rebuild with these tasks writes; its report is printed."""
+    with ProgressPrinter() as progress:
+        request = RebuildRequest.of(str(store), str(output), broker_conf=f"{SAMPLE}.conf")
+        print(rebuild_with(tasks, request, progress).to_text() + "\n")
+    return files_below(output / CONSUME_QUEUE), contents(output / INDEX)
+
+
 def main() -> int:
-    """Query the sample's messages, remove its queues and index, rebuild both, and compare them with the broker's.
+    """Query the sample's messages, rebuild its queues and index in threads and on Spark, and compare all of them.
 
     Returns the exit status: 0 if all files are the same.
     """
@@ -46,18 +55,18 @@ def main() -> int:
         brokers, brokers_index = files_below(store / CONSUME_QUEUE), contents(store / INDEX)
         shutil.rmtree(store / CONSUME_QUEUE)
         shutil.rmtree(store / INDEX)
-        with ProgressPrinter() as progress:
-            request = RebuildRequest.of(str(store), broker_conf=f"{SAMPLE}.conf")
-            report = run_rebuild(spark, request, progress)
-        print(report.to_text())
-        ours, our_index = files_below(store / CONSUME_QUEUE), contents(store / INDEX)
+        with job_session(spark) as session:
+            by_spark = rebuilt(SparkTasks(session), store, Path(folder) / "by-spark")
+        ours, our_index = rebuilt(LocalTasks(), store, store)
     equal = [name for name in brokers if ours.get(name) == brokers[name]]
-    print(f"\n{len(equal)} of the broker's {len(brokers)} queue files are the same, byte for byte; built: {len(ours)}.")
+    print(f"{len(equal)} of the broker's {len(brokers)} queue files are the same, byte for byte; built: {len(ours)}.")
     equal_index = sum(our_file == file for our_file, file in zip(our_index, brokers_index, strict=False))
     print(
         f"{equal_index} of its {len(brokers_index)} index files are the same apart from names; built: {len(our_index)}."
     )
-    return 0 if (ours, our_index) == (brokers, brokers_index) else 1
+    is_equal = by_spark == (ours, our_index)
+    print(f"The files that Spark's tasks wrote are {'the same' if is_equal else 'OTHERS'}.")
+    return 0 if is_equal and (ours, our_index) == (brokers, brokers_index) else 1
 
 
 if __name__ == "__main__":

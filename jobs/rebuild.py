@@ -5,4 +5,4 @@ import sys
 from spark_mq.cli.entry import run
 
 if __name__ == "__main__":
-    sys.exit(run(["rebuild", *sys.argv[1:]]))
+    sys.exit(run(["rebuild", "--engine", "spark", *sys.argv[1:]]))

@@ -5,4 +5,4 @@ import sys
 from spark_mq.cli.entry import run
 
 if __name__ == "__main__":
-    sys.exit(run(["restore", *sys.argv[1:]]))
+    sys.exit(run(["restore", "--engine", "spark", *sys.argv[1:]]))

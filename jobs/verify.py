@@ -5,4 +5,4 @@ import sys
 from spark_mq.cli.entry import run
 
 if __name__ == "__main__":
-    sys.exit(run(["verify", *sys.argv[1:]]))
+    sys.exit(run(["verify", "--engine", "spark", *sys.argv[1:]]))

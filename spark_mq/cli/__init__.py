@@ -13,7 +13,8 @@ What they share:
 - What a person types: `command` (how a command and its arguments are declared), `arguments` (their values),
   `several_stores`, `archive_source`, `running_cluster`.
 - What a person sees: `output` (rows and messages), `progress_printer`, `verdict` (sound or not, in one word).
-- `spark` gives a command its Spark session, which `launch` starts. `interrupt` handles Ctrl-C, and `exit_status` has
+- `engine` decides where a job runs: in this process, or on Spark. `spark` gives a command its Spark session, which
+  `launch` starts. `interrupt` handles Ctrl-C, and `exit_status` has
   the exit statuses.
 
 A module here may import every other package. It imports Spark, pyarrow and the package's own layers inside functions,

@@ -124,11 +124,11 @@ def pair(option: str) -> Callable[[str], tuple[str, str]]:
     return parse
 
 
-def whole(what: str, most: int = (1 << 63) - 1, give: str = "0 or more") -> Callable[[str], int]:
-    """A parser of a number from 0 on; its error says what the number is."""
+def whole(what: str, most: int = (1 << 63) - 1, give: str = "0 or more", least: int = 0) -> Callable[[str], int]:
+    """A parser of a whole number, by default from 0 on; its error says what the number is."""
 
     def parse(text: str) -> int:
-        if not text.isascii() or not text.isdigit() or int(text) > most:
+        if not text.isascii() or not text.isdigit() or not least <= int(text) <= most:
             raise argparse.ArgumentTypeError(f"{text!r} is not {what}: give {give}")
         return int(text)
 
@@ -161,6 +161,7 @@ ROWS = whole("a number of rows")
 PARSERS: Mapping[str, Callable[[str], Any]] = {
     "H": _hours,
     "QUEUE": QUEUE_ID,
+    "CORES": whole("a number of threads", 1024, "1 to 1024", least=1),
     "OFFSET": int,
     "SECONDS": number("an interval in seconds", 0.1, 86_400),
     "DAYS": number("a number of days", 0, 365_000),

@@ -59,6 +59,9 @@ OFFSET                  the message's offset in the queue
 --split-size SIZE       bytes of the log per task (128m)
 --apply                 make the changes
 --quiet                 print no progress
+--engine {local,spark}  where the job runs: in threads of this process, without Java, or on Spark (default: local if
+                        everything is on this machine's disk, and neither a setting of Spark nor SPARK_REMOTE is given)
+--cores CORES           the threads of the engine local (default: all cores of this process)
 --spark-conf KEY=VALUE  a setting of Spark, such as spark.driver.memory=4g; can be repeated
 --packages COORDINATES  Maven packages for Spark, such as org.apache.hadoop:hadoop-aws:3.4.2
 """
@@ -67,7 +70,7 @@ STORES = "--stores FILE\n--skip-unreadable"
 """The arguments of a command that can take the place of STORE by several stores."""
 SPARK = "--spark-conf KEY=VALUE\n--packages COORDINATES"
 """The arguments of a command that starts Spark."""
-JOB = f"--json\n--quiet\n{SPARK}"
+JOB = f"--json\n--quiet\n--engine {{local,spark}}\n--cores CORES\n{SPARK}"
 """The arguments of a command that runs a job and prints its report."""
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from spark_mq.cli.arguments import join_relative_times, place_stores_file
 from spark_mq.cli.commands import parser_for
 from spark_mq.cli.exit_status import FAILED, INTERRUPTED, INTERRUPTED_LINE, NOT_UNDERSTOOD
-from spark_mq.cli.output import say
+from spark_mq.cli.output import say, visible
 from spark_mq.errors import MissingPackageError, OptionError, SparkMqError
 
 _EXTRAS = {
@@ -80,8 +80,8 @@ def _run(arguments: Sequence[str]) -> int:
             raise
         say(str(missing))
         return FAILED
-    except KeyboardInterrupt:  # of a command without Spark
-        print(INTERRUPTED_LINE, file=sys.stderr)
+    except KeyboardInterrupt as interrupt:  # of a command without Spark
+        print(f"{INTERRUPTED_LINE}{visible(str(interrupt))}", file=sys.stderr)
         return INTERRUPTED
     return status
 

@@ -6,9 +6,9 @@ import argparse
 
 from spark_mq.cli.arguments import broker_conf_path, picked
 from spark_mq.cli.command import JOB, command
+from spark_mq.cli.engine import find_engine, job_tasks
 from spark_mq.cli.exit_status import DAMAGED, FOUND
 from spark_mq.cli.output.terminal import print_answer
-from spark_mq.cli.spark import job_session
 from spark_mq.errors import OptionError
 
 _KERNELS = ("frames", "big_endian", "dispatch", "index_keys", "index_put")
@@ -67,6 +67,7 @@ def rebuild(arguments: argparse.Namespace) -> int:
     )
     if arguments.no_backup and not arguments.replace:
         raise OptionError("--no-backup has no effect without --replace: nothing is replaced")
+    engine = find_engine(arguments, [arguments.store, arguments.output])
     plan = forecast(request)
     if arguments.dry_run:
         print_answer(arguments.json, plan.to_json, plan.to_text)
@@ -77,9 +78,9 @@ def rebuild(arguments: argparse.Namespace) -> int:
         return f"; --resume continues with what is in {work}" if work.is_directory else ""
 
     before = f"{plan.log_text()}; needs {plan.room_text()}"
-    with job_session("rebuild", arguments, _KERNELS, hint=hint, before=before) as (spark, progress):
-        from spark_mq.indexer.rebuild import run_rebuild
+    with job_tasks("rebuild", arguments, engine, _KERNELS, hint=hint, before=before) as (tasks, progress):
+        from spark_mq.indexer.rebuild import rebuild_with
 
-        report = run_rebuild(spark, request, progress)
+        report = rebuild_with(tasks, request, progress)
     print_answer(arguments.json, report.to_json, report.to_text)
     return DAMAGED if report.has_damage else FOUND

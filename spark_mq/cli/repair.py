@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from spark_mq.cli.arguments import broker_conf_path, picked
 from spark_mq.cli.command import JOB, command
+from spark_mq.cli.engine import find_engine, job_tasks
 from spark_mq.cli.exit_status import DAMAGED, FOUND
 from spark_mq.cli.output.terminal import print_answer
-from spark_mq.cli.spark import job_session
 from spark_mq.cli.verdict import verdict
 from spark_mq.errors import OptionError
+from spark_mq.job.tasks import ENGINES
 from spark_mq.store.store_state import store_state
 from spark_mq.verifier.codes import CODES
 
@@ -91,10 +92,11 @@ def _repair(arguments: argparse.Namespace, conf: str | None) -> RepairReport:
         arguments.output,
         **picked(arguments, "apply", "offsets", "assume_defaults"),
     )
-    with job_session("repair", arguments, _KERNELS) as (spark, progress):
-        from spark_mq.repairer.repair import run_repair
+    engine = find_engine(arguments, [arguments.store, arguments.output, arguments.scratch])
+    with job_tasks("repair", arguments, engine, _KERNELS) as (tasks, progress):
+        from spark_mq.repairer.repair import repair_with
 
-        return run_repair(spark, request, progress)
+        return repair_with(tasks, request, progress)
 
 
 def _undo(arguments: argparse.Namespace) -> int:
@@ -145,6 +147,7 @@ def report_lines(report: RepairReport) -> Iterator[str]:
     """The lines of a report: the plan by file, what is left, and the verdict in the last line."""
     yield f"repair of {report.store}"
     yield f"  check           {report.before.verdict}"
+    yield f"  seconds         {report.seconds:.1f} {ENGINES[report.before.engine]}"
     if report.actions:
         yield "  keep            all files that are not named here, byte for byte"
     kinds: dict[str, list[Action]] = {}

@@ -8,10 +8,12 @@ from collections.abc import Mapping
 
 from spark_mq.cli.arguments import broker_conf_path, picked
 from spark_mq.cli.command import JOB, command
+from spark_mq.cli.engine import find_engine, job_tasks
 from spark_mq.cli.exit_status import FOUND
 from spark_mq.cli.output.terminal import print_answer
-from spark_mq.cli.spark import given_settings, job_session
+from spark_mq.cli.spark import given_settings
 from spark_mq.errors import OptionError
+from spark_mq.job.tasks import SparkTasks
 
 _KERNELS = ("encode", "gather", "frames", "big_endian", "dispatch", "index_keys", "index_put")
 """The modules of the kernels that a restore calls, in the order in which it needs them."""
@@ -55,7 +57,7 @@ _KERNELS = ("encode", "gather", "frames", "big_endian", "dispatch", "index_keys"
 def restore(arguments: argparse.Namespace) -> int:
     """Restore, and print the report; returns the exit status."""
     from spark_mq.restorer.offset_map import check_map_folder
-    from spark_mq.restorer.restore_request import RestoreRequest
+    from spark_mq.restorer.restore_request import RestoreRequest, is_store
 
     topics = dict(arguments.topic_map)
     if len(topics) < len(arguments.topic_map):
@@ -74,25 +76,31 @@ def restore(arguments: argparse.Namespace) -> int:
     request.check_source(arguments.source, chosen)
     if (request.is_renumbered or request.store_host is not None) and not request.append:
         check_map_folder(request.offset_map_folder)
-    with job_session("restore", arguments, _KERNELS, lambda: settings) as (spark, progress):
-        from spark_mq.datasource import register
-        from spark_mq.restorer.restore import run_restore
+    # Only Spark reads Delta tables, and evaluates conditions.
+    only_spark = "--where" if arguments.where else "" if is_store(arguments.source) else "an archive"
+    engine = find_engine(arguments, [arguments.source, arguments.store, arguments.offset_map], only_spark)
+    with job_tasks("restore", arguments, engine, _KERNELS, lambda: settings) as (tasks, progress):
+        from spark_mq.restorer.restore import restore_with
 
-        register(spark)
-        report = run_restore(spark, arguments.source, request, chosen, progress)
+        if isinstance(tasks, SparkTasks):
+            from spark_mq.datasource import register
+
+            register(tasks.session)
+        report = restore_with(tasks, arguments.source, request, chosen, progress)
     print_answer(arguments.json, report.to_json, report.to_text)
     return FOUND
 
 
 def _settings(source: str, given: Mapping[str, str]) -> dict[str, str]:
     """The settings of Spark that the source needs: those of Delta tables, unless it is a store."""
-    from spark_mq.archive.archive_tables import ArchiveTables
-    from spark_mq.cli.archive_source import check_is_archive
-    from spark_mq.cli.spark import delta_session_settings, has_empty_catalog
     from spark_mq.restorer.restore_request import is_store
 
     if is_store(source):
         return {}
+    from spark_mq.archive.archive_tables import ArchiveTables
+    from spark_mq.cli.archive_source import check_is_archive
+    from spark_mq.cli.spark import delta_session_settings, has_empty_catalog
+
     ArchiveTables.of(source, checkpoint="")
     if "/" not in source and has_empty_catalog(given):
         problem = "is not a store" if os.path.exists(source) else "does not exist"

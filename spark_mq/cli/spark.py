@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from spark_mq.cli.interrupt import ends_on_interrupt, interrupts_later
 from spark_mq.cli.launch import compile_in_background, start_jvm
 from spark_mq.cli.output import visible
-from spark_mq.cli.progress_printer import ProgressPrinter
 from spark_mq.errors import OptionError, SparkMqError, SparkNotReachedError, UnsupportedSparkError
 from spark_mq.io.s3 import is_s3, shown
 
@@ -135,26 +134,6 @@ def sail_session(arguments: argparse.Namespace) -> Iterator[SparkSession]:
     with spark_errors(), ends_on_interrupt(spark, seconds=1.0):  # its server ends with this process
         yield spark
     spark.stop()
-
-
-@contextmanager
-def job_session(
-    command: str,
-    arguments: argparse.Namespace,
-    kernels: Sequence[str],
-    settings: Callable[[], Mapping[str, str]] = dict,
-    hint: Callable[[], str] = str,
-    before: str = "",
-) -> Iterator[tuple[SparkSession, ProgressPrinter]]:
-    """A context with the session of a command that prints its progress, after the line `before`."""
-    with spark_errors(), ProgressPrinter(is_quiet=arguments.quiet) as progress:
-        if before and not arguments.quiet:
-            print(before, file=sys.stderr, flush=True)
-        progress.announce("starting Spark")
-        with spark_session(
-            f"spark-mq {command}", settings=settings, given=given_settings(arguments), hint=hint, kernels=kernels
-        ) as spark:
-            yield spark, progress
 
 
 @contextmanager

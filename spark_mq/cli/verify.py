@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from spark_mq.cli.arguments import broker_conf_path
 from spark_mq.cli.command import JOB, command
+from spark_mq.cli.engine import find_engine, job_tasks
 from spark_mq.cli.exit_status import COULD_NOT_RUN, SOUND, UNSOUND
 from spark_mq.cli.output import say
 from spark_mq.cli.output.terminal import print_answer, print_report
-from spark_mq.cli.spark import job_session
 from spark_mq.errors import OptionError, SparkMqError, similar_names
 from spark_mq.format.amounts import size_text
+from spark_mq.job.tasks import ENGINES
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.verifier.codes import CODES
 
@@ -31,7 +32,7 @@ _KERNELS = (
     "verify",
     """
     [STORE]             the broker's store directory (storePathRootDir)
-    --quick             do not read the whole log, and start no Spark: check names, sizes, headers, both ends of files,
+    --quick             do not read the whole log: check names, sizes, headers, both ends of files,
                         config/
     --report FILE       write all findings to FILE: JSON lines, or Parquet if it ends with .parquet
     --explain CODE      explain a code of a finding; without STORE
@@ -89,20 +90,21 @@ def _verify(arguments: argparse.Namespace) -> int:
 
             write_findings(arguments.report, found.to_batches())
     else:
-        report = _verify_with_spark(arguments, conf)
+        report = _verify_log(arguments, conf)
     print_answer(arguments.json, report.to_json, lambda: report_lines(report, arguments.report))
     return SOUND if report.is_sound else UNSOUND
 
 
-def _verify_with_spark(arguments: argparse.Namespace, conf: str | None) -> VerifyReport:
+def _verify_log(arguments: argparse.Namespace, conf: str | None) -> VerifyReport:
     from spark_mq.verifier.verify_request import VerifyRequest
 
     # A path that is not a store is found before a JVM starts.
     request = VerifyRequest.of(arguments.store, conf, arguments.scratch, arguments.split_size)
-    with job_session("verify", arguments, _KERNELS) as (spark, progress):
-        from spark_mq.verifier.verify import run_verify
+    engine = find_engine(arguments, [arguments.store, arguments.scratch])
+    with job_tasks("verify", arguments, engine, _KERNELS) as (tasks, progress):
+        from spark_mq.verifier.verify import verify_with
 
-        result = run_verify(spark, request, progress)
+        result = verify_with(tasks, request, progress)
         try:
             if arguments.report is not None:
                 result.write(arguments.report)
@@ -122,7 +124,7 @@ def report_lines(report: VerifyReport, report_file: str | None = None) -> Iterat
         yield f"  log             {report.messages:,} messages in {size_text(report.log_bytes)}"
         yield f"  queues          {report.queues:,} with {report.units:,} messages"
         yield f"  index           {report.index_files:,} files; the log has {report.index_entries:,} entries"
-    yield f"  seconds         {report.seconds:.1f}"
+    yield f"  seconds         {report.seconds:.1f}{'' if report.is_quick else f' {ENGINES[report.engine]}'}"
     for name, code in report.codes():
         count, shown = report.counts[name], report.first.get(name, [])
         yield ""

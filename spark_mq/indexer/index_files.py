@@ -5,6 +5,7 @@ The rules are those of `IndexFile.putKey`@5.3.3, on one array for each file.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -46,6 +47,8 @@ from spark_mq.store.index.folder import (
 from spark_mq.store.log.segment_files import CorruptRange
 
 _BLOCK = 16 << 20
+_FILES_IN_MEMORY = threading.Semaphore(2)
+"""A file of a broker's default settings takes 420 MB, and the threads of one process write several at a time."""
 
 
 @dataclass(frozen=True)
@@ -212,6 +215,10 @@ class IndexWriter:
 
     def write(self, plan: IndexFilePlan) -> IndexHeader:
         """Write a file; a second thread reads the next entries and writes the last ones meanwhile."""
+        with _FILES_IN_MEMORY:
+            return self._write(plan)
+
+    def _write(self, plan: IndexFilePlan) -> IndexHeader:
         from spark_mq.format.kernels.index_put import put_keys
 
         data, entries_at = self._begin(plan), self.layout.entries_at

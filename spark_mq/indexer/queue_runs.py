@@ -1,9 +1,9 @@
 """The runs of all splits: which queues they belong to, and which task writes them.
 
 A log of some gigabytes has few runs: the driver reads the directories of all splits, plans in Arrow, and each task
-reads the units of its own runs. With more runs than the driver should have in memory, Spark does the same: tasks read
-the directories, and Spark sorts the runs, with their units, by queue file. Both ways use the same functions. A job
-without Spark always does the first.
+reads the units of its own runs. With more runs than the driver should have in memory, tasks read the directories, and
+Spark sorts the runs, with their units, by queue file. Without Spark, tasks then sort the runs of each split by the task
+that gets them, in a file. All ways use the same functions.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.job.progress import mark_done
 from spark_mq.job.task_items import RESULTS, ArrowTask, TaskItems, pickled, unpickled
-from spark_mq.job.tasks import Result, SparkTasks, TaskRunner, Tasks
+from spark_mq.job.tasks import LocalTasks, Result, SparkTasks, TaskRunner, Tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -111,9 +111,12 @@ class Assignment:
 
 def staged_runs(tasks: Tasks, splits: Sequence[StagedUnits]) -> Runs:
     """The runs of all splits, for tasks that run there."""
-    is_remote = any(not split.location.is_local for split in splits[:1])
-    limit = _MAX_REMOTE_RUNS_IN_DRIVER if is_remote else _MAX_RUNS_IN_DRIVER
-    if isinstance(tasks, SparkTasks) and sum(split.runs for split in splits) > limit:
+    runs, is_remote = sum(split.runs for split in splits), any(not split.location.is_local for split in splits[:1])
+    if not isinstance(tasks, SparkTasks):
+        return (
+            LocalRuns.read(tasks, tuple(splits)) if runs <= _MAX_RUNS_IN_DRIVER else _RunsInFiles(tasks, tuple(splits))
+        )
+    if runs > (_MAX_REMOTE_RUNS_IN_DRIVER if is_remote else _MAX_RUNS_IN_DRIVER):
         return _RunsInSpark(tasks, tuple(splits))
     return LocalRuns.read(tasks, tuple(splits))
 
@@ -201,18 +204,95 @@ class _WithOwnRuns:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for start, stop in self.bounds.each(batches, None):
-            yield from self.task(self._read(self.runs.slice(start, stop - start)))
+            yield from self.task(_read_units(self.splits, self.runs.slice(start, stop - start)))
 
-    def _read(self, runs: pa.Table) -> Iterator[pa.RecordBatch]:
-        with closing(FileReaders()) as files:
-            for start in range(0, runs.num_rows, _BATCH_RUNS):
-                batch = runs.slice(start, _BATCH_RUNS)
-                columns = (batch[name].to_pylist() for name in ("split", "first_unit", "unit_count"))
-                units = [
-                    files.read(self.splits[split].location, first * UNIT_SIZE, count * UNIT_SIZE)
-                    for split, first, count in zip(*columns, strict=True)
-                ]
-                yield from _with_units(batch, units)
+
+def _read_units(splits: TaskItems[StagedUnits], runs: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Sorted runs with their units (`_WITH_TASK`)."""
+    with closing(FileReaders()) as files:
+        for start in range(0, runs.num_rows, _BATCH_RUNS):
+            batch = runs.slice(start, _BATCH_RUNS)
+            columns = (batch[name].to_pylist() for name in ("split", "first_unit", "unit_count"))
+            units = [
+                files.read(splits[split].location, first * UNIT_SIZE, count * UNIT_SIZE)
+                for split, first, count in zip(*columns, strict=True)
+            ]
+            yield from _with_units(batch, units)
+
+
+@dataclass(frozen=True)
+class _RunsInFiles:
+    """More runs than this process should have in memory; see `LocalRuns`."""
+
+    tasks: LocalTasks
+    splits: tuple[StagedUnits, ...]
+
+    def queues(self) -> list[StagedQueue]:
+        return _in_order(find_queues(_found(self.tasks, self.splits, find_queues)))
+
+    def file_numbers(self, queues: Collection[Queue]) -> dict[Queue, frozenset[int]]:
+        return _by_queue(_found(self.tasks, self.splits, partial(_find_files, queues=queues)))
+
+    def spread(self, assignment: Assignment, task: ArrowTask) -> pa.Table:
+        sort = _SortIntoFile(TaskItems.of(enumerate(self.splits)), assignment)
+        files = unpickled(self.tasks.rows(sort, len(self.splits), RESULTS))
+        try:
+            own = _WithRunsInFiles(TaskItems.of(self.splits), files, task)
+            return self.tasks.rows(own, assignment.tasks, RESULTS)
+        finally:
+            for file in files:
+                file.delete()
+
+
+@dataclass(frozen=True)
+class _SortIntoFile:
+    """As a task: numbers of splits in, files of their assigned runs out, in which each task has a batch."""
+
+    splits: TaskItems[tuple[int, StagedUnits]]
+    assignment: Assignment
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number, split in self.splits.each(batches, None):
+            found = split.read_runs()
+            runs = self.assignment.of(found.append_column("split", pa.repeat(number, found.num_rows))).sort_by("task")
+            bounds = np.searchsorted(runs["task"].to_numpy(), np.arange(self.assignment.tasks + 1)).tolist()
+            location = split.location.parent / f"{uuid.uuid4().hex}.runs"
+            sorted_runs = pa.record_batch([column.combine_chunks() for column in runs.columns], runs.schema)
+            with location.open_output() as file, pa.ipc.new_file(file, runs.schema) as written:
+                for start, stop in pairwise(bounds):
+                    written.write_batch(sorted_runs.slice(start, stop - start))
+            yield from pickled([location])
+
+
+@dataclass(frozen=True)
+class _WithRunsInFiles:
+    """As a task: numbers of tasks in, rows of the inner task out, which gets its runs from all files."""
+
+    splits: TaskItems[StagedUnits]
+    files: Sequence[Location]
+    task: ArrowTask
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                runs = pa.Table.from_batches([_batch_of(file, number) for file in self.files])
+                yield from self.task(_read_units(self.splits, runs.sort_by([(name, "ascending") for name in _ORDER])))
+
+
+def _batch_of(file: Location, number: int) -> pa.RecordBatch:
+    with file.open_input() as opened, pa.ipc.open_file(opened) as batches:
+        return batches.get_batch(number)
+
+
+def _found(tasks: LocalTasks, splits: Sequence[StagedUnits], find: Callable[[pa.Table], pa.Table]) -> pa.Table:
+    """What `find` finds in the runs of the splits, a few at a time."""
+    groups = _groups(splits)
+    schema = find(RUN_SCHEMA.empty_table()).schema
+    return tasks.rows(_FindInRuns(TaskItems.of(groups), find), len(groups), schema)
+
+
+def _groups(splits: Sequence[StagedUnits]) -> list[Sequence[StagedUnits]]:
+    return [splits[start : start + _SPLITS_PER_TASK] for start in range(0, len(splits), _SPLITS_PER_TASK)]
 
 
 @dataclass(frozen=True)
@@ -232,8 +312,7 @@ class _RunsInSpark:
         return _by_queue(self._found(partial(_find_files, queues=queues)).distinct().toArrow())
 
     def _found(self, find: Callable[[pa.Table], pa.Table]) -> DataFrame:
-        starts = range(0, len(self.splits), _SPLITS_PER_TASK)
-        groups = [self.splits[start : start + _SPLITS_PER_TASK] for start in starts]
+        groups = _groups(self.splits)
         task = _FindInRuns(TaskItems.of(groups), find)
         return self.tasks.of_numbers(len(groups), task, find(RUN_SCHEMA.empty_table()).schema)
 
@@ -248,7 +327,7 @@ class _RunsInSpark:
         return self.tasks.of_rows(runs, _COLUMNS, task, RESULTS).toArrow()
 
 
-Runs = LocalRuns | _RunsInSpark
+Runs = LocalRuns | _RunsInFiles | _RunsInSpark
 """The runs of all splits."""
 
 RunWork = Callable[[Iterator[Run]], Iterable[Result]]
@@ -279,7 +358,7 @@ class _OfRuns:
 class _FindInRuns:
     """As a task: numbers of groups of splits in, what `find` finds in their runs out."""
 
-    groups: TaskItems[tuple[StagedUnits, ...]]
+    groups: TaskItems[Sequence[StagedUnits]]
     find: Callable[[pa.Table], pa.Table]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -17,8 +17,7 @@ import uuid
 from collections.abc import Callable, Collection, Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, fields, replace
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING
 
 from spark_mq import __version__
 from spark_mq.format.index_file import IndexLayout
@@ -36,8 +35,8 @@ from spark_mq.io.publish import publish
 from spark_mq.job.output_committer import output_lock
 from spark_mq.job.progress import Progress, StageProgress
 from spark_mq.job.shared_storage import SharedStorageCheck
-from spark_mq.job.task_errors import JOB_ERRORS, is_full, unwrap_task_error
-from spark_mq.job.tasks import JobContext, SparkTasks, Tasks, job_errors, job_session
+from spark_mq.job.task_errors import is_full, job_errors, unwrap_task_error
+from spark_mq.job.tasks import JobContext, SparkTasks, Tasks, job_session, package_errors
 from spark_mq.store.config.broker_conf import FileSetting
 from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint
 from spark_mq.store.config.store_kind import Door, check_form
@@ -47,6 +46,9 @@ from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, CommitLog
 from spark_mq.store.log.segment_files import CorruptRange
 from spark_mq.store.queue.folders import find_queue_file_size, listed
 from spark_mq.store.store_lock import store_lock
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _AFTER_ABORT = (
     "the file abort says that the broker did not stop cleanly: it will check the log, and dispatch it again from one "
@@ -153,23 +155,14 @@ def rebuild(
         return _Rebuild(SparkTasks(session), request, on_progress).run()
 
 
-def run_rebuild(
-    spark: SparkSession, request: RebuildRequest, progress: Callable[[StageProgress], None] | None = None
-) -> RebuildReport:
-    """Rebuild what a request says, on Spark; see `rebuild_with`."""
-    with job_session(spark) as session:
-        return rebuild_with(SparkTasks(session), request, progress)
-
-
 def rebuild_with(
     tasks: Tasks, request: RebuildRequest, progress: Callable[[StageProgress], None] | None = None
 ) -> RebuildReport:
     """Rebuild what a request says; returns the report, and raises the errors, of `rebuild`.
 
-    The files are the same wherever the tasks run. Without Spark (`LocalTasks`), all runs are in the memory of this
-    process, about 500 bytes each.
+    The files are the same wherever the tasks run.
     """
-    with job_errors():
+    with package_errors():
         return _Rebuild(tasks, request, progress).run()
 
 
@@ -188,7 +181,7 @@ class _Rebuild:
         with store_lock(output) if is_store_folder(output) else nullcontext(), output_lock(output):
             try:
                 report = self._rebuild(log, damage, settings)
-            except JOB_ERRORS as error:
+            except job_errors() as error:
                 if not is_full(error):
                     raise
                 raise no_room_error(output, room_needed(request, log), self.tasks.scratch_folders()) from error
@@ -238,6 +231,7 @@ class _Rebuild:
             log_bytes=sum(segment.data_end for segment in log.segments),
             settings=[str(setting) for setting in settings],
             backup=backup,
+            engine=self.tasks.engine,
         )
 
     def _prepare(self) -> tuple[Manifest, tuple[str, ...]]:

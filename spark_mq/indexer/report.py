@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from spark_mq.errors import CorruptLogError
 from spark_mq.format.amounts import size_text
+from spark_mq.job.tasks import ENGINES
 from spark_mq.store.config.store_paths import INDEX
 from spark_mq.store.log.segment_files import CorruptRange
 
@@ -40,6 +41,7 @@ class RebuildReport:
         settings: The broker's settings that shape the files, with their sources, a text each.
         backup: The folder with the trees that were replaced; None if nothing was replaced and kept.
         next_boot: What a broker does when it next starts on the store.
+        engine: Where the tasks ran: a key of `ENGINES`.
     """
 
     store: str
@@ -67,6 +69,7 @@ class RebuildReport:
     backup: str | None = None
     notes: list[str] = field(default_factory=list)
     next_boot: str = ""
+    engine: str = "spark"
 
     @property
     def has_damage(self) -> bool:
@@ -92,7 +95,7 @@ class RebuildReport:
         lines += [
             f"  read            {size_text(self.bytes_read)}{of_log}",
             f"  written         {size_text(self.bytes_written)}",
-            f"  seconds         {self.seconds:.1f} without Spark's start ({rate:,.0f} messages a second)",
+            f"  seconds         {self.seconds:.1f} {ENGINES[self.engine]} ({rate:,.0f} messages a second)",
         ]
         if self.segments_staged_before or self.files_untouched or self.files_completed:
             lines.append(

@@ -9,11 +9,11 @@ from __future__ import annotations
 import errno
 import os
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from spark_mq import errors
-from spark_mq._compat import SPARK_ERRORS
 from spark_mq.errors import SparkMqError
 
 _FULL = ("No space left on device", "Disk quota exceeded")
@@ -25,12 +25,23 @@ _OS_ERROR = re.compile(r"^(?:\w*Error): (\[Errno \d+\] .+)$", re.MULTILINE)
 _NO_FILESYSTEM = re.compile(r'(?:Class org\.apache\.hadoop\.fs\.(\w+)\S* not found|No FileSystem for scheme "?(\w+)"?)')
 _DETAIL = re.compile(r"Detail: \[errno \d+\] (.+)")
 """Arrow's form of a message of the operating system."""
-JOB_ERRORS: tuple[type[Exception], ...] = (OSError, *SPARK_ERRORS)
-"""What can end a job besides the errors of this package: errors of the driver's filesystem, and Spark's errors."""
-
 _RAISED_IN_A_TASK = re.compile(r"spark_mq\.errors\.(\w+): (.*)")
 _RAISED_IN_SAIL = re.compile(r"(?:Python error: \[\S+\] )?(\w+): (.*)\nTraceback:")
 """How Sail's text of a Python error begins: the class has no module."""
+
+
+def spark_errors() -> tuple[type[Exception], ...]:
+    """The classes of Spark's errors; none in a process that has not imported Spark, where nothing raises them."""
+    if "pyspark" not in sys.modules:
+        return ()
+    from spark_mq._compat import SPARK_ERRORS
+
+    return SPARK_ERRORS
+
+
+def job_errors() -> tuple[type[Exception], ...]:
+    """What can end a job besides errors of this package: errors of the driver's filesystem, and Spark's errors."""
+    return (OSError, *spark_errors())
 
 
 def is_full(error: BaseException) -> bool:
@@ -88,7 +99,7 @@ def unwrap_task_error(error: BaseException) -> SparkMqError | None:
     """The error of this package that `error` is, or that ended a task; None for any other error."""
     if isinstance(error, SparkMqError):
         return error
-    return parse_task_error(str(error)) if isinstance(error, SPARK_ERRORS) else None
+    return parse_task_error(str(error)) if isinstance(error, spark_errors()) else None
 
 
 @contextmanager
@@ -96,7 +107,7 @@ def reraise_task_errors() -> Iterator[None]:
     """A context that raises an error of this package under its own name if Spark passes it on from a task."""
     try:
         yield
-    except SPARK_ERRORS as error:
+    except spark_errors() as error:
         task_error = unwrap_task_error(error)
         if task_error is None:
             raise

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import tempfile
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 import pyarrow as pa
 
@@ -21,7 +22,7 @@ from spark_mq.io.location import Location
 from spark_mq.job.output_committer import OutputCommitter
 from spark_mq.job.progress import Progress
 from spark_mq.job.shared_storage import CheckedTask, SharedStorageCheck
-from spark_mq.job.task_errors import JOB_ERRORS, storage_problem, unwrap_task_error
+from spark_mq.job.task_errors import job_errors, storage_problem, unwrap_task_error
 from spark_mq.job.task_items import RESULTS, ArrowTask, TaskItems, pickled, unpickled
 
 if TYPE_CHECKING:
@@ -40,6 +41,9 @@ _SETTINGS = {
 }
 
 
+ENGINES = {"local": "in threads of this process", "spark": "on Spark, without its start"}
+"""Where the tasks of a job can run, and how a report says it after the seconds."""
+
 _NUMBERS = pa.schema([("id", pa.int64())])
 
 
@@ -54,7 +58,7 @@ def job_session(spark: SparkSession) -> Iterator[SparkSession]:
     session = spark.newSession() if is_own else spark
     before = {key: session.conf.get(key) or "" for key in _SETTINGS}
     try:
-        with job_errors():
+        with package_errors():
             for key, value in _SETTINGS.items():
                 session.conf.set(key, value)
             yield session
@@ -64,11 +68,11 @@ def job_session(spark: SparkSession) -> Iterator[SparkSession]:
 
 
 @contextmanager
-def job_errors() -> Iterator[None]:
+def package_errors() -> Iterator[None]:
     """A context that raises errors of Spark and of files as errors of this package."""
     try:
         yield
-    except JOB_ERRORS as error:
+    except job_errors() as error:
         named, problem = unwrap_task_error(error), storage_problem(error)
         if named is not None and named is not error:
             raise named from error
@@ -93,10 +97,25 @@ class LocalTasks:
     """Runs tasks in this process.
 
     The kernels of this package release Python's lock while they run, and so do reads of files. So threads use all
-    cores. A thread has one part at a time: the memory does not grow with the number of parts.
+    cores. No more than `threads` parts run at a time, also of stages that run at the same time: the memory does not
+    grow with the number of parts. `stop` ends a job: no other part begins.
     """
 
     threads: int = field(default_factory=cores)
+    _stopped: threading.Event = field(init=False, default_factory=threading.Event)
+    _slots: threading.Semaphore = field(init=False)
+    engine: ClassVar = "local"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_slots", threading.Semaphore(self.threads))
+
+    def __reduce__(self) -> tuple[type[LocalTasks], tuple[int]]:
+        """Spark sends the writer of a data source to another process, with its tasks."""
+        return LocalTasks, (self.threads,)
+
+    def stop(self) -> None:
+        """Let no other part begin: each one ends with `KeyboardInterrupt`."""
+        self._stopped.set()
 
     def rows(self, task: ArrowTask, count: int, schema: pa.Schema) -> pa.Table:
         """The rows of a task for the numbers from 0 to `count` - 1, in their order.
@@ -105,17 +124,24 @@ class LocalTasks:
         ends the others before they start.
         """
         if min(self.threads, count) <= 1:
-            return pa.Table.from_batches(task([_numbers(0, count)]), schema)
-        with ThreadPoolExecutor(min(self.threads, count)) as executor:
-            parts = executor.map(lambda number: list(task([_numbers(number, number + 1)])), range(count))
+            parts: Iterable[list[pa.RecordBatch]] = (self._part(task, number) for number in range(count))
             return pa.Table.from_batches((batch for part in parts for batch in part), schema)
+        with ThreadPoolExecutor(min(self.threads, count)) as executor:
+            parts = executor.map(lambda number: self._part(task, number), range(count))
+            return pa.Table.from_batches((batch for part in parts for batch in part), schema)
+
+    def _part(self, task: ArrowTask, number: int) -> list[pa.RecordBatch]:
+        with self._slots:
+            if self._stopped.is_set():
+                raise KeyboardInterrupt
+            return list(task([_numbers(number, number + 1)]))
 
     def checked(self, check: SharedStorageCheck) -> LocalTasks:
         """These tasks: this process sees what the driver sees, because it is the driver."""
         return self
 
     def scratch_folders(self) -> list[str]:
-        """No folder: rows are sorted in memory."""
+        """No folder: rows are sorted in memory, or in the folder of the job."""
         return []
 
 
@@ -125,6 +151,7 @@ class SparkTasks:
 
     session: SparkSession
     check: SharedStorageCheck | None = None
+    engine: ClassVar = "spark"
 
     def rows(self, task: ArrowTask, count: int, schema: pa.Schema) -> pa.Table:
         """The rows of a task for the numbers from 0 to `count` - 1, in their order."""

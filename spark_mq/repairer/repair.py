@@ -7,10 +7,10 @@ from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import SparkSession
 
 from spark_mq.errors import NoRoomError, StorageError
 from spark_mq.format.consume_queue import Queue
@@ -18,8 +18,8 @@ from spark_mq.io.location import Location
 from spark_mq.io.publish import discard_folder
 from spark_mq.job.output_committer import WORK_FOLDER, UnfinishedTrees
 from spark_mq.job.progress import Progress, StageProgress
-from spark_mq.job.task_errors import JOB_ERRORS, is_full
-from spark_mq.job.tasks import TaskRunner, job_session
+from spark_mq.job.task_errors import is_full, job_errors
+from spark_mq.job.tasks import SparkTasks, TaskRunner, Tasks, job_session, package_errors
 from spark_mq.repairer.changes import Backup
 from spark_mq.repairer.new_files import NewFiles
 from spark_mq.repairer.plan import Action, Damage, RepairPlan, RepairRequest, plan_repair
@@ -30,8 +30,11 @@ from spark_mq.store.store_lock import store_lock
 from spark_mq.verifier.check import CheckedStore, check_store
 from spark_mq.verifier.codes import CODES, Treatment
 from spark_mq.verifier.sink import read_findings
-from spark_mq.verifier.verify import spark_runner, work_folder
+from spark_mq.verifier.verify import task_runner, work_folder
 from spark_mq.verifier.verify_request import VerifyRequest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 NEW_FILES = "repair"
 """The folder below `.spark_mq` in which new files are made."""
@@ -94,19 +97,21 @@ def repair(
     """
     check = VerifyRequest.of(store, broker_conf, scratch, split_size)
     request = RepairRequest.of(check, output, apply=apply, offsets=offsets, assume_defaults=assume_defaults)
-    return run_repair(spark, request, None if progress is None else lambda stage: progress(str(stage)))
+    on_progress = None if progress is None else lambda stage: progress(str(stage))
+    with job_session(spark) as session:
+        return repair_with(SparkTasks(session), request, on_progress)
 
 
-def run_repair(
-    spark: SparkSession, request: RepairRequest, progress: Callable[[StageProgress], None] | None = None
+def repair_with(
+    tasks: Tasks, request: RepairRequest, progress: Callable[[StageProgress], None] | None = None
 ) -> RepairReport:
     """Repair what a request says; returns the report, and raises the errors, of `repair`."""
     started = time.monotonic()
     work = work_folder(request.check.scratch)
     stages = Progress(work / "progress", progress)
     try:
-        with job_session(spark) as session:
-            report = repair_store(request, work, lambda output: spark_runner(session, request.check, output, stages))
+        with package_errors():
+            report = repair_store(request, work, lambda output: task_runner(tasks, request.check, output, stages))
     finally:
         discard_folder(work)
     return replace(report, seconds=round(time.monotonic() - started, 3), stages=stages.seconds)
@@ -163,7 +168,7 @@ def _apply(
     except BaseException as error:
         if not new_files.is_local:
             discard_folder(new_files)
-        if not (isinstance(error, JOB_ERRORS) and is_full(error)):
+        if not (isinstance(error, job_errors()) and is_full(error)):
             raise
         raise NoRoomError(f"{new_files}: the disk is full; no file of the store has been changed") from error
     finally:

@@ -3,7 +3,8 @@
 Start with `restore`, `writer` (what Spark calls for a write of a DataFrame) and `restore_request` (their arguments).
 The way of a row:
 
-1. `restore`: which rows, and what else is known of their store (`source_facts`);
+1. `restore`: which rows (`query_rows`: those that only Spark has), and what else is known of their store
+   (`source_facts`);
 2. `encode_messages`: rows become records (`source_columns`, `record_columns`), in queues that a broker would choose
    (`queue_choice`, `waiting_messages`);
 3. `chunk`: a task writes its records as chunks;

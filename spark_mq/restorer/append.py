@@ -51,7 +51,7 @@ from spark_mq.io.publish import publish
 from spark_mq.job.output_committer import WORK_FOLDER, OutputCommitter
 from spark_mq.job.progress import Progress, StageProgress
 from spark_mq.job.shared_storage import SharedStorageCheck
-from spark_mq.job.task_errors import JOB_ERRORS, is_full
+from spark_mq.job.task_errors import is_full, job_errors
 from spark_mq.job.tasks import JobContext, Tasks
 from spark_mq.restorer.append_target import AppendTarget, not_local
 from spark_mq.store.config.broker_conf import BrokerConf
@@ -360,7 +360,7 @@ def appending(store: Location, conf: BrokerConf) -> Iterator[Append]:
             raise _storage_error(folder.path, "cannot be created", error) from error
         try:
             yield Append(target, folder, interrupted)
-        except JOB_ERRORS as error:
+        except job_errors() as error:
             if isinstance(error, SparkMqError) or not is_full(error):
                 raise
             raise NoRoomError(f"{folder}: the disk is full; nothing was appended, the store is as it was") from error

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_mq.format.amounts import size_text
+from spark_mq.job.tasks import ENGINES
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class RestoreReport:
         settings: The broker's settings that shape the files, a text each.
         notes: What a user has to know, a sentence each.
         stages: The duration of each stage, in seconds.
+        engine: Where the tasks ran: a key of `ENGINES`.
     """
 
     source: str
@@ -50,6 +52,7 @@ class RestoreReport:
     notes: list[str] = field(default_factory=list)
     seconds: float = 0.0
     stages: dict[str, float] = field(default_factory=dict)
+    engine: str = "spark"
 
     @classmethod
     def of(cls, source: str, store: str, mode: str, segments: pa.Table, **fields: Any) -> Self:
@@ -81,7 +84,7 @@ class RestoreReport:
             lines.append(f"  replaced store  is in {self.backup}: remove it when it is no longer needed")
         if self.offset_map is not None:
             lines.append(f"  offsets         old and new ones are in {self.offset_map}")
-        lines.append(f"  seconds         {self.seconds:.1f} without Spark's start ({rate:,.0f} messages a second)")
+        lines.append(f"  seconds         {self.seconds:.1f} {ENGINES[self.engine]} ({rate:,.0f} messages a second)")
         lines += [f"  assumed         {setting}" for setting in self.settings]
         lines += [f"  note            {note}" for note in self.notes]
         return "\n".join(lines)

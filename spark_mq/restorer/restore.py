@@ -1,45 +1,46 @@
-"""Restoring a store with Spark: `spark_mq.restore`, and the rows that it reads. `store_job` has the stages."""
+"""Restoring a store: `spark_mq.restore`, and the rows of a store.
+
+`query_rows` has the rows that only Spark has, `store_job` the stages.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.pandas.types import from_arrow_schema
 
-from spark_mq.archive.archive_tables import ArchivedRows, ArchiveTables
-from spark_mq.archive.archived_log import choose_store
 from spark_mq.errors import EmptyStoreError, OptionError
-from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, RECORD_COLUMNS
+from spark_mq.format.message_schema import RECORD_COLUMNS
 from spark_mq.format.system_topic import LEFT_OUT_TOPIC, REVIVE_PREFIX
 from spark_mq.io.location import Location
 from spark_mq.job.progress import StageProgress
 from spark_mq.job.shared_storage import SharedStorageCheck
 from spark_mq.job.task_items import TaskItems
-from spark_mq.job.tasks import SparkTasks, Tasks, job_session
-from spark_mq.query.sql import run_statement
+from spark_mq.job.tasks import SparkTasks, Tasks, job_session, package_errors
 from spark_mq.restorer.appended_messages import append_messages
 from spark_mq.restorer.chunk import CHUNK_SCHEMA, Chunk, StageTask, chunk_row, chunks_of
 from spark_mq.restorer.new_store import make_store
 from spark_mq.restorer.placement import WAITING_TOPICS
 from spark_mq.restorer.report import RestoreReport
 from spark_mq.restorer.restore_request import RestoreRequest, is_store
-from spark_mq.restorer.source_facts import OFFSET_COLUMNS, Source, facts_of_archive, facts_of_store
+from spark_mq.restorer.source_facts import Source, facts_of_store
 from spark_mq.restorer.store_job import StoreJob
-from spark_mq.source.datasource import StoreReads
+from spark_mq.source.messages import MessagesReader
+from spark_mq.source.options import parse_options
 from spark_mq.store.index.folder import index_files, index_layout
 
-_FROM_ARCHIVE = (*RECORD_COLUMNS, "body", "born_timestamp", "store_timestamp", "_corrupt_record")
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
-_BYTES_PER_PARTITION = 128 << 20
-_ROWS_PER_BATCH = "8192"
+
+class Rows(Protocol):
+    """The rows that are restored."""
+
+    def stage(self, tasks: Any, folder: Location, task: StageTask) -> Sequence[Chunk]:
+        """The chunks of the rows, which are written into a folder."""
 
 
 def restore(
@@ -132,11 +133,13 @@ def restore(
         append_id=append_id,
     )
     names = {"cluster": cluster, "broker": broker, "store_name": store_name}
-    return run_restore(spark, source, request, names, None if progress is None else lambda stage: progress(str(stage)))
+    on_progress = None if progress is None else lambda stage: progress(str(stage))
+    with job_session(spark) as session:
+        return restore_with(SparkTasks(session), source, request, names, on_progress)
 
 
-def run_restore(
-    spark: SparkSession,
+def restore_with(
+    tasks: Tasks,
     source: str | DataFrame,
     request: RestoreRequest,
     names: Mapping[str, str | None],
@@ -145,13 +148,32 @@ def run_restore(
     """Restore what a request says; `names` are `cluster`, `broker` and `store_name` of the store in an archive."""
     if isinstance(source, str):
         request.check_source(source, names)
-    with job_session(spark) as session:
-        session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", _ROWS_PER_BATCH)
-        origin, rows = open_source(session, source, request, names)
-        tasks = SparkTasks(session)
+    with package_errors():
+        origin, rows = _open_source(tasks, source, request, names)
         job = StoreJob(tasks, origin, request.with_settings(origin.settings), progress)
         run = append_messages if request.append else make_store
         return run(job, lambda folder, task: rows.stage(tasks, folder, task))
+
+
+def _open_source(
+    tasks: Tasks, source: str | DataFrame, request: RestoreRequest, names: Mapping[str, str | None]
+) -> tuple[Source, Rows]:
+    """What is known of a source, and its rows: only Spark reads an archive, and evaluates conditions."""
+    if isinstance(source, str) and is_store(source):
+        store = Location.resolve(source)
+        facts = _facts_of_store(store, request)
+        if request.where is None:
+            return facts, StoreRows(store, LeftOut.of(request))
+    if not isinstance(tasks, SparkTasks):
+        raise OptionError(f"{'--where' if is_store(str(source)) else source} needs Spark: leave out --engine local")
+    from spark_mq.restorer.query_rows import open_archive, open_rows, open_store
+
+    left_out = LeftOut.of(request)
+    if not isinstance(source, str):
+        return open_rows(source, request, left_out)
+    if is_store(source):
+        return facts, open_store(tasks.session, store, request, left_out)
+    return open_archive(tasks.session, source, request, names, left_out)
 
 
 @dataclass(frozen=True)
@@ -178,25 +200,6 @@ class LeftOut:
             is_left_out = pc.or_(is_left_out, pc.starts_with(batch["topic"], self.prefix))
         return batch.filter(pc.invert(is_left_out)) if pc.any(is_left_out).as_py() else batch
 
-    def kept_rows(self, rows: DataFrame) -> DataFrame:
-        """The rows that are not left out. A row without a topic is damage, which encoding refuses."""
-        is_left_out = F.col("topic").isin(*self.topics) if self.topics else F.lit(False)
-        if self.prefix is not None:
-            is_left_out |= F.col("topic").startswith(self.prefix)
-        return rows.where(F.col("topic").isNull() | ~is_left_out)
-
-
-@dataclass(frozen=True)
-class QueryRows:
-    """The rows of a DataFrame, in the order of its partitions."""
-
-    rows: DataFrame
-
-    def stage(self, tasks: SparkTasks, folder: Location, task: StageTask) -> list[Chunk]:
-        """The chunks of the rows, which are written into a folder."""
-        checked = tasks.checked(SharedStorageCheck.of_folder(folder))
-        return chunks_of(checked.of_messages(self.rows, task, CHUNK_SCHEMA).toArrow())
-
 
 @dataclass(frozen=True)
 class StoreRows:
@@ -207,8 +210,7 @@ class StoreRows:
 
     def stage(self, tasks: Tasks, folder: Location, task: StageTask) -> list[Chunk]:
         """The chunks of the rows, which are written into a folder."""
-        schema = from_arrow_schema(pa.schema([ALL_MESSAGE_FIELDS[name] for name in RECORD_COLUMNS]))
-        reader = StoreReads({"path": self.store.uri, "mode": "FAILFAST"}).reader(schema)
+        reader = MessagesReader(parse_options({"path": self.store.uri, "mode": "FAILFAST"}), list(RECORD_COLUMNS))
         partitions = TaskItems.of(enumerate(reader.partitions()))
         checked = tasks.checked(SharedStorageCheck.of_folder(folder))
         reading = _ReadTask(reader, partitions, self.left_out, task)
@@ -217,7 +219,7 @@ class StoreRows:
 
 @dataclass(frozen=True)
 class _ReadTask:
-    reader: Any
+    reader: MessagesReader
     partitions: TaskItems[tuple[int, Any]]
     left_out: LeftOut
     task: StageTask
@@ -228,78 +230,10 @@ class _ReadTask:
             yield from map(chunk_row, self.task.stage(messages, number))
 
 
-def open_source(
-    spark: SparkSession, source: str | DataFrame, request: RestoreRequest, names: Mapping[str, str | None]
-) -> tuple[Source, QueryRows | StoreRows]:
-    """A store directory, the messages of an archive, or a DataFrame; and the rows that are restored of it."""
-    if isinstance(source, DataFrame):
-        return _of_rows(source, request)
-    if is_store(source):
-        return _of_store(spark, Location.resolve(source), request)
-    tables = ArchiveTables.of(source, checkpoint="").connected(spark)
-    return _of_archive(choose_store(spark, tables, **names), request)
-
-
-def _of_rows(rows: DataFrame, request: RestoreRequest) -> tuple[Source, QueryRows]:
-    if "topic" not in rows.columns:
-        raise OptionError(f"the DataFrame has no column topic; it has {', '.join(rows.columns) or 'no column'}")
-    has_offsets = set(rows.columns) >= OFFSET_COLUMNS and not request.is_renumbered
-    return Source.of_rows(has_offsets), QueryRows(_in_order(_chosen(rows, request), request))
-
-
-def _of_store(spark: SparkSession, store: Location, request: RestoreRequest) -> tuple[Source, QueryRows | StoreRows]:
+def _facts_of_store(store: Location, request: RestoreRequest) -> Source:
     source = facts_of_store(store)
     if index_files(store):
         index_layout(store, request.broker_conf)  # an error if nothing shows it: no index is made from a guess
     if source.log_start is None:
         raise EmptyStoreError(f"{store} has no message: there is nothing to restore")
-    if request.where is None:
-        return source, StoreRows(store, LeftOut.of(request))
-    # The condition can end with a comment.
-    query = f"SELECT {', '.join(RECORD_COLUMNS)} FROM source.messages WHERE ({request.where}\n)"
-    with _named_condition(request.where):
-        rows = run_statement(spark, query, None, {"source": {"path": store.uri, "mode": "FAILFAST"}})
-    return source, QueryRows(LeftOut.of(request).kept_rows(rows))
-
-
-def _of_archive(archive: ArchivedRows, request: RestoreRequest) -> tuple[Source, QueryRows]:
-    source = facts_of_archive(archive)
-    if source.index_names and source.index_layout is None and request.broker_conf.index_layout is None:
-        raise OptionError(
-            f"{archive.tables.name} does not have the slots and entries of the index files of "
-            f"{archive.identity.broker}: give the broker's settings (--broker-conf) with maxHashSlotNum and maxIndexNum"
-        )
-    of_store = _chosen(archive.rows(archive.tables.messages), request)
-    names = [name for name in _FROM_ARCHIVE if name in of_store.columns]
-    size = of_store.agg(F.sum("store_size").cast("long")).collect()[0][0]
-    if size is None:
-        raise request.nothing_to_restore(source.name)
-    order = ["store_timestamp", "commit_log_offset"] if request.is_renumbered else ["commit_log_offset"]
-    rows = of_store.select(*names).repartitionByRange(size // _BYTES_PER_PARTITION + 1, *order)
-    return source, QueryRows(rows.sortWithinPartitions(*order))
-
-
-def _chosen(rows: DataFrame, request: RestoreRequest) -> DataFrame:
-    with _named_condition(request.where):
-        return LeftOut.of(request).kept_rows(rows if request.where is None else rows.where(request.where))
-
-
-@contextmanager
-def _named_condition(where: str | None) -> Iterator[None]:
-    """A context in which an error of Spark's analysis is one of the condition, if there is one."""
-    try:
-        yield
-    except AnalysisException as error:
-        if where is None:
-            raise
-        reason = str(error).partition("\n")[0].partition(" SQLSTATE")[0]
-        raise OptionError(f"--where {where!r}: {reason}") from error
-
-
-def _in_order(rows: DataFrame, request: RestoreRequest) -> DataFrame:
-    """The rows in the order of their new offsets: by store time, then by their old offset; else as they are."""
-    if not request.is_renumbered and set(rows.columns) >= OFFSET_COLUMNS:
-        return rows
-    times = [name for name in ("store_timestamp", "store_timestamp_millis") if name in rows.columns]
-    order = [*times[:1], *(["commit_log_offset"] if "commit_log_offset" in rows.columns else [])]
-    return rows.sort(*order) if order else rows
+    return source

@@ -149,7 +149,8 @@ class StoreJob:
         mode = "append" if self.request.append else "faithful" if self.is_faithful else "compact"
         folder = None if offset_map is None else str(offset_map.folder)
         store = str(self.request.store)
-        return RestoreReport.of(self.source.name, store, mode, log.segments, offset_map=folder, **fields)
+        engine = self.tasks.engine
+        return RestoreReport.of(self.source.name, store, mode, log.segments, offset_map=folder, engine=engine, **fields)
 
     def write_log(
         self,

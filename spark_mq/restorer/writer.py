@@ -22,7 +22,7 @@ from spark_mq.errors import OptionError, StorageError
 from spark_mq.io.publish import discard_folder
 from spark_mq.job.shared_storage import SharedStorageCheck
 from spark_mq.job.task_errors import reason_of
-from spark_mq.job.tasks import LocalTasks, job_errors
+from spark_mq.job.tasks import LocalTasks, package_errors
 from spark_mq.restorer.appended_messages import append_messages, check_append
 from spark_mq.restorer.chunk import Chunk, StageTask
 from spark_mq.restorer.new_store import make_store
@@ -53,7 +53,7 @@ class StoreWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedChunks:
         """Write the chunks of one partition; returns them for `commit`."""
         context = TaskContext.get()
-        with job_errors():
+        with package_errors():
             self.check.check()
             return StagedChunks(tuple(self.task.stage(iterator, 0 if context is None else context.partitionId())))
 
@@ -63,7 +63,7 @@ class StoreWriter(DataSourceArrowWriter):
         try:
             if chunks or not self.job.request.append:
                 self.job.request.check_target()
-                with job_errors():
+                with package_errors():
                     run = append_messages if self.job.request.append else make_store
                     run(self.job, lambda folder, task: chunks)
         finally:

@@ -20,8 +20,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from spark_mq.errors import CorruptLogError, StoreChangedError
 from spark_mq.format.dispatch import record_keys
@@ -46,6 +44,25 @@ from spark_mq.store.queue.unit_cover import cost_of
 if TYPE_CHECKING:
     from spark_mq.format.kernels.columns import MessageColumns
     from spark_mq.store.log.record_reader import RecordChunk, Records
+
+try:
+    from pyspark import TaskContext
+    from pyspark.sql.datasource import DataSourceReader, InputPartition
+except ModuleNotFoundError:  # a restore without Spark reads messages, too
+
+    class TaskContext:  # type: ignore[no-redef]
+        """There is no task of Spark."""
+
+        @staticmethod
+        def get() -> None:
+            """No context."""
+
+    class DataSourceReader:  # type: ignore[no-redef]
+        """What Spark asks of a reader does not matter."""
+
+    class InputPartition:  # type: ignore[no-redef]
+        """What Spark asks of a partition does not matter."""
+
 
 MAX_BATCH_ROWS = 16384
 """Usually more messages than one chunk of the log has: a second, small batch of a chunk would cost as much."""

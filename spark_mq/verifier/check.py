@@ -154,6 +154,7 @@ def check_store(
         index_files=index.file_count,
         index_entries=expected.count,
         seconds=round(time.monotonic() - started, 3),
+        engine=runner.tasks.engine,
     )
     return CheckedStore(report, summary.files, checked_log, bounds, file_size, has_extensions, index, queues, offsets)
 

@@ -36,7 +36,10 @@ def write_findings(path: str, batches: Iterable[pa.RecordBatch]) -> None:
 
 @dataclass(frozen=True)
 class VerifyReport:
-    """What a check found, without the findings themselves. A quick check does not read the log: its counts are None."""
+    """What a check found, without the findings themselves. A quick check does not read the log: its counts are None.
+
+    `engine` is where the tasks ran: a key of `ENGINES`.
+    """
 
     store: str
     is_quick: bool
@@ -50,6 +53,7 @@ class VerifyReport:
     index_entries: int | None
     seconds: float
     stages: dict[str, float] = field(default_factory=dict)
+    engine: str = "local"
 
     def count(self, severity: Severity) -> int:
         """The number of findings of a severity."""

@@ -1,4 +1,4 @@
-"""`verify`: the check of a store as a Spark job."""
+"""`verify`: the check of a store as a job, on Spark or in this process."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ import uuid
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
+from typing import TYPE_CHECKING
 
 from spark_mq.errors import StorageError
 from spark_mq.io.location import Location
 from spark_mq.io.publish import discard_folder
 from spark_mq.job.progress import Progress, StageProgress
 from spark_mq.job.shared_storage import SharedStorageCheck
-from spark_mq.job.tasks import LocalTasks, SparkTasks, TaskRunner, job_session
+from spark_mq.job.tasks import LocalTasks, SparkTasks, TaskRunner, Tasks, job_session, package_errors
 from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, CommitLog
 from spark_mq.verifier.check import STAGED, check_store
 from spark_mq.verifier.finding import FINDING_SCHEMA
 from spark_mq.verifier.result import VerifyReport, write_findings
 from spark_mq.verifier.sink import read_findings
 from spark_mq.verifier.verify_request import VerifyRequest
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 _PREFIX = "spark-mq-verify-"
 
@@ -36,11 +37,11 @@ class VerifyResult:
         folder: The folder with the files of all findings. It is removed when the result is closed, or no longer used.
     """
 
-    def __init__(self, report: VerifyReport, files: Sequence[Location], folder: Location, spark: SparkSession) -> None:
+    def __init__(self, report: VerifyReport, files: Sequence[Location], folder: Location) -> None:
         self.report = report
         self.folder = folder
         self._files = tuple(files)
-        self._spark = spark
+        self._spark: SparkSession | None = None
         self._finalizer = weakref.finalize(self, discard_folder, folder)
 
     @property
@@ -61,11 +62,14 @@ class VerifyResult:
     @property
     def findings(self) -> DataFrame:
         """All findings, one row each: the columns of `spark_mq.verifier.finding.Finding`."""
-        schema = from_arrow_schema(FINDING_SCHEMA)
+        from pyspark.sql import SparkSession
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        spark, schema = self._spark or SparkSession.active(), from_arrow_schema(FINDING_SCHEMA)
         if not self._files:
-            return self._spark.createDataFrame([], schema)
+            return spark.createDataFrame([], schema)
         paths = [f"file://{file.path}" if file.is_local else str(file) for file in self._files]
-        return self._spark.read.schema(schema).parquet(*paths)
+        return spark.read.schema(schema).parquet(*paths)
 
     def write(self, path: str) -> None:
         """Write all findings to a file: Parquet if its name ends with `.parquet`, else JSON lines.
@@ -123,27 +127,30 @@ def verify(
     >>> result.findings.where("severity = 'error'").show()
     """
     request = VerifyRequest.of(store, broker_conf, scratch, split_size)
-    return run_verify(spark, request, None if progress is None else lambda stage: progress(str(stage)))
+    on_progress = None if progress is None else lambda stage: progress(str(stage))
+    with job_session(spark) as session:
+        result = verify_with(SparkTasks(session), request, on_progress)
+    result._spark = spark
+    return result
 
 
-def run_verify(
-    spark: SparkSession, request: VerifyRequest, progress: Callable[[StageProgress], None] | None = None
+def verify_with(
+    tasks: Tasks, request: VerifyRequest, progress: Callable[[StageProgress], None] | None = None
 ) -> VerifyResult:
     """Check what a request says; returns the result, and raises the errors, of `verify`."""
     started = time.monotonic()
     work = work_folder(request.scratch)
     stages = Progress(work / "progress", progress)
     try:
-        with job_session(spark) as session:
-            runner = spark_runner(session, request, work, stages)
-            checked = check_store(request, work, runner)
+        with package_errors():
+            checked = check_store(request, work, task_runner(tasks, request, work, stages))
     except BaseException:
         discard_folder(work)
         raise
     for name in (STAGED, "progress"):
         discard_folder(work / name)
     report = replace(checked.report, seconds=round(time.monotonic() - started, 3), stages=stages.seconds)
-    return VerifyResult(report, checked.files, work, spark)
+    return VerifyResult(report, checked.files, work)
 
 
 def work_folder(scratch: Location | None) -> Location:
@@ -158,8 +165,7 @@ def work_folder(scratch: Location | None) -> Location:
     return folder
 
 
-def spark_runner(session: SparkSession, request: VerifyRequest, work: Location, progress: Progress) -> TaskRunner:
-    """Runs the parts of a job, which write into `work`, as tasks of Spark; in this process if the log is empty."""
+def task_runner(tasks: Tasks, request: VerifyRequest, work: Location, progress: Progress) -> TaskRunner:
+    """Runs the parts of a job, which write into `work`, as these tasks; in this process if the log is empty."""
     log = CommitLog.open(request.store)
-    tasks = SparkTasks(session, SharedStorageCheck.record(log, work)) if log.segments else LocalTasks()
-    return TaskRunner(tasks, progress)
+    return TaskRunner(tasks.checked(SharedStorageCheck.record(log, work)) if log.segments else LocalTasks(), progress)

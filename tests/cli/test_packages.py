@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,10 @@ from spark_mq.cli.main import missing_package
 from spark_mq.cli.spark import delta_session_settings, joined_settings
 from spark_mq.errors import OptionError, SparkNotReachedError
 from spark_mq.testing import LogWriter
-from tests.support.stores import PROJECT
+from tests.support.stores import OWN_STORES, PROJECT, RealStore, index_of, tree_of
+
+STORE = RealStore("crc-533", OWN_STORES)
+TREES = ("commitlog", "consumequeue", "index")
 
 WITHOUT = """
 import sys
@@ -41,7 +46,7 @@ def run_without(package: str, *arguments: str, **environment: str) -> subprocess
 @pytest.mark.parametrize(
     "command",
     [
-        ["rebuild", "STORE", "--output", "OUTPUT", "--assume-defaults"],
+        ["rebuild", "STORE", "--output", "OUTPUT", "--assume-defaults", "--quiet", "--engine", "spark"],
         ["sql", "SELECT 1", "--store", "a=store"],
         ["maintain-archive", "table"],
     ],
@@ -56,6 +61,30 @@ def test_without_pyspark(command: list[str], tmp_path: Path) -> None:
     assert done.stderr == (
         "spark-mq: this command needs the package pyspark, which is not installed: pip install 'spark-mq[spark]'\n"
     )
+
+
+def test_a_store_is_rescued_without_pyspark_and_without_java(
+    unpacked: Callable[[RealStore], Path], tmp_path: Path
+) -> None:
+    whole, store, new = unpacked(STORE), tmp_path / "store", tmp_path / "new"
+    shutil.copytree(whole, store)
+    conf = ["--broker-conf", str(STORE.broker_conf), "--quiet"]
+
+    def run(*words: object) -> str:
+        done = run_without("pyspark", *map(str, words), *conf, PATH="/nowhere", JAVA_HOME="")
+        assert (done.returncode, done.stderr) == (0, ""), words
+        return done.stdout
+
+    assert "in threads of this process" in run("rebuild", store, "--output", tmp_path / "rebuilt", "--cores", 2)
+    assert tree_of(tmp_path / "rebuilt" / "consumequeue") == tree_of(store / "consumequeue")
+    assert index_of(tmp_path / "rebuilt") == index_of(store)
+    shutil.rmtree(store / "consumequeue" / str(STORE.facts("msg")[-1]["topic"]))
+    assert "repaired" in run("repair", store, "--apply")
+    assert tree_of(store / "consumequeue") == tree_of(whole / "consumequeue")
+    run("restore", store, new)
+    assert {name: tree_of(new / name) for name in TREES} == {name: tree_of(whole / name) for name in TREES}
+    assert json.loads(run("restore", store, new, "--append", "--only-delivered", "--json"))["mode"] == "append"
+    assert json.loads(run("verify", new, "--json"))["is_sound"]
 
 
 def test_without_the_client_of_spark_connect() -> None:

@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,12 +22,9 @@ from pyspark.sql import SparkSession
 from spark_mq.cli.exit_status import DAMAGED, FAILED, NOT_UNDERSTOOD
 from spark_mq.cli.main import main
 from spark_mq.format.index_file import read_entries
-from spark_mq.indexer.rebuild import rebuild_with
-from spark_mq.indexer.rebuild_request import RebuildRequest
-from spark_mq.indexer.report import RebuildReport
 from spark_mq.io.location import Location
 from spark_mq.job.output_committer import OutputCommitter, output_lock
-from spark_mq.job.tasks import LocalTasks
+from spark_mq.job.tasks import ENGINES
 from spark_mq.testing import LogWriter
 from tests.support.index_stores import layout_of
 from tests.support.paused_process import environment, killed, paused, spark_mq
@@ -70,27 +67,24 @@ def spark_command(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Comma
         yield spark
 
     monkeypatch.setattr("spark_mq.cli.spark.spark_session", session)
-    return lambda *arguments: main(["rebuild", *map(str, arguments)])
+    return lambda *arguments: main(["rebuild", "--engine", "spark", *map(str, arguments)])
 
 
 @pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch) -> Command:
-    """Runs the command with tasks in this process, without Spark."""
-
-    def run_here(spark: None, request: RebuildRequest, progress: Any) -> RebuildReport:
-        return rebuild_with(LocalTasks(), request, progress)
-
-    monkeypatch.setattr("spark_mq.cli.spark.spark_session", lambda *names, **settings: nullcontext())
-    monkeypatch.setattr("spark_mq.indexer.rebuild.run_rebuild", run_here)
+def command() -> Command:
+    """Runs the command as it is, without Spark."""
     return lambda *arguments: main(["rebuild", *map(str, arguments)])
 
 
+@pytest.mark.parametrize("engine", ENGINES)
 def test_the_command_rebuilds_and_reports(
-    spark_command: Command, store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    engine: str, request: pytest.FixtureRequest, store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert STORE is not None
-    assert spark_command(store, "--output", tmp_path, "--json", "--quiet", "--broker-conf", STORE.broker_conf) == 0
+    command: Command = request.getfixturevalue("spark_command" if engine == "spark" else "command")
+    assert command(store, "--output", tmp_path, "--json", "--quiet", "--broker-conf", STORE.broker_conf) == 0
     report = json.loads(capsys.readouterr().out)
+    assert report["engine"] == engine
     assert report["messages"] == len(STORE.facts("msg"))
     assert f"index files: 100 slots and 500 entries each ({STORE.broker_conf})" in report["settings"]
     assert tree_of(tmp_path / "consumequeue") == tree_of(store / "consumequeue")
@@ -235,7 +229,7 @@ def test_killed_at_every_kind_of_moment_and_resumed(store: Path, tmp_path: Path)
     output, ends = tmp_path / "store", record_ends(STORE)
     cut_log(store, output, ends[len(ends) // 2])
     whole = {name: data for name, data in tree_of(store).items() if name.startswith("consumequeue/")}
-    command = spark_mq("rebuild", str(output), "--resume", *AS_FINISHED)
+    command = spark_mq("rebuild", str(output), "--resume", "--engine", "spark", *AS_FINISHED)
     finish(output, resume=True)
     # A job that continues makes few of the calls that `MOMENTS` counts; the first it always makes.
     chosen = [kind for kind, _ in kills("writing queues") if kind != "clearing"]
@@ -279,11 +273,11 @@ def test_killed_while_the_work_folder_is_cleared_and_resumed(store: Path, tmp_pa
         shutil.rmtree(output)
 
 
-@pytest.mark.cluster
-def test_an_interrupt_is_one_line_and_leaves_the_work(store: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=pytest.mark.cluster)])
+def test_an_interrupt_is_one_line_and_leaves_the_work(engine: str, store: Path, tmp_path: Path) -> None:
     """A terminal sends Ctrl-C to every process of the command."""
     output = tmp_path / "out"
-    command = spark_mq("rebuild", str(store), "--output", str(output), *AS_FINISHED)
+    command = spark_mq("rebuild", str(store), "--output", str(output), "--engine", engine, *AS_FINISHED)
     with paused(command, MOMENTS["writing queues"].pause(2), tmp_path) as process:
         os.killpg(process.pid, signal.SIGINT)
         assert process.wait(60) == 130
@@ -334,7 +328,7 @@ def test_a_full_disk_is_one_line_that_says_how_to_continue(
     assert spark_command(store, "--output", output, "--quiet", *AS_FINISHED) == FAILED
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"spark-mq: the disk of {output} is full, ")
-    assert re.search(r"the job needs about \d+ [KM]iB there in all\. .*--resume", line)
+    assert re.search(r"the job needs about [\d.]+ [KM]iB there in all\. .*--resume", line)
     subprocess.run(["mount", "-o", "remount,size=50m", small_disk], check=True)
     finish(store, output, resume=True)
     assert tree_of(output / "consumequeue") == tree_of(store / "consumequeue")

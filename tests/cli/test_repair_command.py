@@ -1,4 +1,4 @@
-"""`spark-mq repair`: the plan, the repair with tasks of Spark, the undo, and what is refused before a JVM starts."""
+"""`spark-mq repair`: the plan, the repair by both engines, the undo, and what is refused before a JVM starts."""
 
 from __future__ import annotations
 
@@ -30,14 +30,8 @@ def bench(unpacked: Unpack, tmp_path: Path) -> Bench:
 
 
 @pytest.fixture
-def repair(spark: SparkSession, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
-    """Runs the command in the tests' own session."""
-
-    @contextmanager
-    def session(name: str, **settings: Any) -> Iterator[SparkSession]:
-        yield spark
-
-    monkeypatch.setattr("spark_mq.cli.spark.spark_session", session)
+def repair(bench: Bench) -> Callable[..., int]:
+    """Runs the command."""
     common = ["repair", str(bench.path), "--broker-conf", str(bench.packed.broker_conf), "--quiet"]
     return lambda *arguments: main([*common, *map(str, arguments)])
 
@@ -47,8 +41,20 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 
 def test_a_plan_a_repair_an_undo_and_another_folder(
-    repair: Callable[..., int], bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    repair: Callable[..., int],
+    bench: Bench,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The repair into another folder by tasks of Spark, in the tests' own session; all others without Spark."""
+
+    @contextmanager
+    def session(name: str, **settings: Any) -> Iterator[SparkSession]:
+        yield spark
+
+    monkeypatch.setattr("spark_mq.cli.spark.spark_session", session)
     original = files_of(bench.path)
     unit, position = bench.unit("SequenceDemo", 0, 7)
     bench.flip(unit, position + 6)
@@ -66,8 +72,9 @@ def test_a_plan_a_repair_an_undo_and_another_folder(
     assert files_of(bench.path) == damaged
 
     output = tmp_path / "output"
-    assert repair("--output", output, "--apply", "--json") == FOUND
+    assert repair("--output", output, "--apply", "--json", "--engine", "spark") == FOUND
     report = json.loads(capsys.readouterr().out)
+    assert report["before"]["engine"] == "spark"
     assert sorted(action["file"] for action in report["actions"]) == changed
     assert files_of(output) == {name: original[name] for name in changed}
     assert files_of(bench.path) == damaged

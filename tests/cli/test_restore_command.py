@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from spark_mq.cli.exit_status import FAILED, NOT_UNDERSTOOD
 from spark_mq.cli.main import main
 from spark_mq.io.location import Location
+from spark_mq.job.tasks import ENGINES
 from spark_mq.store.store_lock import store_lock
 from tests.support.stores import OWN_STORES, RealStore, tree_of
 
@@ -123,8 +124,10 @@ def test_the_help_explains_each_argument(capsys: pytest.CaptureFixture[str]) -> 
     assert "STORE.restoring" in text
 
 
+@pytest.mark.parametrize("engine", ENGINES)
 def test_the_command_restores_and_reports(
-    spark: SparkSession,
+    engine: str,
+    request: pytest.FixtureRequest,
     unpacked: Unpack,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -132,16 +135,21 @@ def test_the_command_restores_and_reports(
 ) -> None:
     @contextmanager
     def session(name: str, *_: Any, **__: Any) -> Iterator[SparkSession]:
-        yield spark
+        yield request.getfixturevalue("spark")
 
     monkeypatch.setattr("spark_mq.cli.spark.spark_session", session)
     source, store = unpacked(CRC), tmp_path / "new"
     command = ["restore", str(source), str(store), "--quiet", "--broker-conf", str(CRC.broker_conf)]
-    assert main([*command, "--where", "topik = 'a'"]) == NOT_UNDERSTOOD
-    assert "--where \"topik = 'a'\": " in capsys.readouterr().err
-    assert main([*command, "--json"]) == 0
+    if engine == "spark":
+        assert main([*command, "--where", "topik = 'a'"]) == NOT_UNDERSTOOD
+        assert "--where \"topik = 'a'\": " in capsys.readouterr().err
+    else:
+        assert main([*command, "--where", "topic = 'a'", "--engine", "local"]) == NOT_UNDERSTOOD
+        assert "--where needs Spark" in capsys.readouterr().err
+    assert main([*command, "--json", "--engine", engine]) == 0
     report = json.loads(capsys.readouterr().out)
-    assert (report["mode"], report["messages"]) == ("faithful", len(CRC.facts("msg")))
+    found = report["engine"], report["mode"], report["messages"]
+    assert found == (engine, "faithful", len(CRC.facts("msg")))
     assert report["segments"] == len(list((source / "commitlog").iterdir()))
     for tree in ("commitlog", "consumequeue", "index"):
         assert tree_of(store / tree) == tree_of(source / tree)

@@ -1,0 +1,114 @@
+"""Where the job of a command runs: in threads of this process, or on Spark."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import FrameType
+
+from spark_mq.cli.exit_status import INTERRUPTED, INTERRUPTED_LINE
+from spark_mq.cli.output import visible
+from spark_mq.cli.progress_printer import ProgressPrinter
+from spark_mq.errors import OptionError
+from spark_mq.io.location import Location
+from spark_mq.job.tasks import ENGINES, LocalTasks, SparkTasks, Tasks, cores, job_session
+
+LOCAL, SPARK = ENGINES
+_SECONDS_TO_STOP = 3.0
+
+
+def find_engine(arguments: argparse.Namespace, places: Sequence[str | None], only_spark: str = "") -> str:
+    """The engine of a job that works on these places, a key of `ENGINES`.
+
+    It is Spark if the user asks for it in any way, if a place is not on this machine's disk, or if there is something
+    that `only_spark` can do. Raises `OptionError` if the arguments contradict each other.
+    """
+    settings = bool(arguments.spark_conf or arguments.packages)
+    if arguments.engine == LOCAL:
+        if settings:
+            raise OptionError("--spark-conf and --packages are for Spark: leave them out, or --engine local")
+        if only_spark:
+            raise OptionError(f"{only_spark} needs Spark: leave out --engine local")
+        return LOCAL
+    from spark_mq.cli.spark import is_launched
+
+    asked = arguments.engine == SPARK or settings or is_launched() or "SPARK_REMOTE" in os.environ
+    is_remote = any(not Location.resolve(place).is_local for place in places if place is not None)
+    if not (asked or is_remote or only_spark):
+        return LOCAL
+    if arguments.cores is not None:
+        raise OptionError("--cores has no effect on Spark: give --spark-conf spark.master=local[N], or --engine local")
+    return SPARK
+
+
+@contextmanager
+def job_tasks(
+    command: str,
+    arguments: argparse.Namespace,
+    engine: str,
+    kernels: Sequence[str],
+    settings: Callable[[], Mapping[str, str]] = dict,
+    hint: Callable[[], str] = str,
+    before: str = "",
+) -> Iterator[tuple[Tasks, ProgressPrinter]]:
+    """A context with the tasks of a command that prints its progress, after the line `before`.
+
+    The `hint` is what the user can do after Ctrl-C. `kernels` are the modules that are compiled while a JVM starts.
+    """
+    with ProgressPrinter(is_quiet=arguments.quiet) as progress:
+        if before and not arguments.quiet:
+            print(before, file=sys.stderr, flush=True)
+        if engine == LOCAL:
+            tasks = LocalTasks(arguments.cores or cores())
+            with _stopped_by_interrupt(tasks, hint):
+                yield tasks, progress
+            return
+        from spark_mq.cli.spark import given_settings, spark_errors, spark_session
+
+        progress.announce("starting Spark")
+        given = given_settings(arguments)
+        name = f"spark-mq {command}"
+        with (
+            spark_errors(),
+            spark_session(name, settings=settings, given=given, hint=hint, kernels=kernels) as spark,
+            job_session(spark) as session,
+        ):
+            yield SparkTasks(session), progress
+
+
+@contextmanager
+def _stopped_by_interrupt(tasks: LocalTasks, hint: Callable[[], str]) -> Iterator[None]:
+    """A context in which Ctrl-C lets no other part of a job begin, and the job end with `KeyboardInterrupt(hint)`.
+
+    Parts that run are finished, and temporary files removed, in `_SECONDS_TO_STOP`; then the process ends in any case,
+    and so it does at a second Ctrl-C. So only a command that can be killed at any moment may use it.
+    """
+
+    def end(*_: object) -> None:
+        print(f"{INTERRUPTED_LINE}{visible(hint())}", file=sys.stderr, flush=True)
+        os._exit(INTERRUPTED)
+
+    timer = threading.Timer(_SECONDS_TO_STOP, end)
+    timer.daemon = True
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, end)
+        tasks.stop()
+        timer.start()
+        raise KeyboardInterrupt
+
+    is_main = threading.current_thread() is threading.main_thread()  # only there can a handler be set
+    before = signal.signal(signal.SIGINT, stop) if is_main else None
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        raise KeyboardInterrupt(hint()) from interrupt
+    finally:
+        timer.cancel()
+        if is_main:
+            signal.signal(signal.SIGINT, before)
