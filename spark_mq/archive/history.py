@@ -164,26 +164,28 @@ def _end(store: StoreIdentity, rows: list[Row], segment: Row | None) -> Archived
 def _rest_of_store(spark: SparkSession, path: str, tables: ArchiveTables, ends: Sequence[ArchivedEnd]) -> Rest:
     """The rest of a store directory, which is recognized in the archive by its messages.
 
-    A store that is not archived gets the names that `spark-mq archive` writes by default.
+    If all of these have expired, it is recognized by its path, the name that `spark-mq archive` gives it by default.
     """
     location = Location.resolve(path)
     identities = names_of_log(StoreArchive(spark, tables, StoreIdentity("", "", ""), location))
-    if not identities:
+    found = [end for end in ends if end.identity in identities]
+    found = found or [end for end in ends if end.identity.store == str(location)]
+    if not found:
+        _say_unarchived(str(location), tables, ends)
         return Rest(StoreIdentity(DEFAULT_CLUSTER, DEFAULT_BROKER, str(location)))
-    end = _only([end for end in ends if end.identity in identities], str(location), tables)
+    end = _only(found, str(location), tables)
     with MessageStore(location.uri) as store:
         log = LogRange(store.get_min_phy_offset(), store.get_max_phy_offset())
         message = end.newest[0] if end.newest else None
         if message is not None and log.start <= message.commit_log_offset:
             try:
-                is_there = end.stop <= log.stop and is_equal(
-                    message, compared_values(store.records.record(message.commit_log_offset))
-                )
+                record = store.records.record(message.commit_log_offset) if end.stop <= log.stop else None
+                is_there = record is not None and is_equal(message, compared_values(record))
             except CorruptLogError:  # it is damaged now, and the archive has it
                 is_there = True
             if not is_there:
                 raise _lost(end, str(location), tables)
-    _warn_of_gap(end, log, str(location), tables)
+    _say_gap(end, log, str(location), tables)
     return Rest(end.identity, end.last)
 
 
@@ -207,11 +209,8 @@ def rests_of_cluster(options: Mapping[str, str], tables: ArchiveTables, ends: Se
             "another's store, and each message would be in history several times"
         )
     for broker, end in chosen:
-        if end is None and ends:
-            _LOG.warning(
-                "history: broker %s is not in the archive %s: all of its messages are read from it",
-                *("/".join(broker.names), tables.name),
-            )
+        if end is None:
+            _say_unarchived(f"broker {'/'.join(broker.names)}", tables, ends)
     return [
         Rest(
             StoreIdentity(*broker.names) if end is None else end.identity,
@@ -243,7 +242,7 @@ def _end_of_broker(broker: LiveBroker, tables: ArchiveTables, ends: Sequence[Arc
             sent = []
         if log.stop < end.stop or not any(is_equal(message, compared_values(one.record)) for one in sent):
             raise _lost(end, name, tables)
-    _warn_of_gap(end, log, name, tables)
+    _say_gap(end, log, name, tables)
     return end
 
 
@@ -282,7 +281,12 @@ def _lost(end: ArchivedEnd, log: str, tables: ArchiveTables) -> LogCutError:
     )
 
 
-def _warn_of_gap(end: ArchivedEnd, log: LogRange, name: str, tables: ArchiveTables) -> None:
+def _say_unarchived(log: str, tables: ArchiveTables, ends: Sequence[ArchivedEnd]) -> None:
+    if ends:
+        _LOG.warning("history: %s is not in the archive %s: all of its messages are read from it", log, tables.name)
+
+
+def _say_gap(end: ArchivedEnd, log: LogRange, name: str, tables: ArchiveTables) -> None:
     if end.stop < log.start and log.start != end.next_segment:
         _LOG.warning(
             "history lacks messages, perhaps: the archive %s has %s up to commit log offset %d, and the log of %s "

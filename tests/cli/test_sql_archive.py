@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -100,3 +101,28 @@ def test_each_message_is_in_the_history_once(
     assert columns[:4] == ["cluster", "broker", "store", "topic"]
     second = columns.index("cluster", 4)
     assert columns[second : second + 4] == ["cluster", "broker", "store", "unique_key"]
+
+
+def test_a_lost_end_and_a_gap_are_said(
+    delta: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    whole, ends = STORE.unpack(tmp_path), record_ends(STORE)
+    store, table = tmp_path / "store", tmp_path / "lake" / "messages"
+    archived = len(ends) // 3
+    cut_log(whole, store, ends[archived - 1])
+    archive(delta, str(store), str(table))
+    query = ["sql", "SELECT count(*) AS n FROM history", "--store", f"prod={store}", "--archive", f"old={table}"]
+    shutil.rmtree(store)
+    cut_log(whole, store, ends[archived // 2])
+    assert main([*query, "--format", "json"]) == 1
+    end = ends[archived - 1]
+    assert f"up to commit log offset {end}, which are not in the log of {store}" in capsys.readouterr().err
+
+    shutil.rmtree(store)
+    shutil.copytree(whole, store)
+    segments = sorted(int(file.name) for file in (store / "commitlog").iterdir())
+    expire(store, len(segments) - 1)
+    assert main([*query, "--format", "json"]) == 0
+    kept = sum(fact["offset"] >= segments[-1] for fact in STORE.facts("msg"))
+    assert json.loads(capsys.readouterr().out) == {"n": archived + kept}
+    assert f"to commit log offset {end}, and the log of {store} begins at {segments[-1]}" in caplog.text
