@@ -4,7 +4,8 @@ A real broker on loopback has a topic with 8 queues. First, everything is read i
 DefaultMQPullConsumer (a thread for each queue), by Spark, and by the same reader without Spark, in one process. All
 count messages and bytes of bodies, which have to be equal. This is done twice: with the broker's default limits (32
 messages or 256 KiB a pull), and with limits of 1024 messages and 4 MiB. CPU seconds are those of the broker and of the
-reader. Ratios are taken pair by pair. One more read has a limit of bytes in a second.
+reader: on two cores, their sum decides. Ratios are taken pair by pair. What is handed over without a broker is what
+Spark alone costs. One more read has a limit of bytes in a second.
 
 Then a message is sent each 50 ms, and a stream reads the topic with a processing time of 0: the delay is the time from
 the store timestamp to the moment in which `foreachBatch` has the row.
@@ -32,13 +33,16 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.rebuild import cpu_seconds
+from benchmarks.run import hand_over
 from spark_mq.cli.spark import spark_session
 from spark_mq.live import datasource as live
+from spark_mq.live.messages import PARTITION_OFFSETS
 from spark_mq.producer.options import parse_topic_write_options
 from spark_mq.producer.writer import topic_writer
 from tests.broker import harness
 
 _TOPICS, _QUEUES = ("Messages", "Ticks"), 8
+_BATCH_ROWS = 4096
 _BODY_SIZES = 100, 900
 _LIMITS = {
     "maxTransferCountOnMessageInMemory": (32, 1024),
@@ -128,12 +132,16 @@ def print_reads(spark: SparkSession, store: Path, messages: int, repetitions: in
             started = time.perf_counter()
             send(address, _TOPICS[0], bodies(messages))
             print(f"{messages:,} messages sent in {time.perf_counter() - started:.1f} s")
+        # As many rows in as many batches, without a broker: what Spark alone costs.
+        batch, tasks = next(bodies(_BATCH_ROWS)).select(["body"]), messages // PARTITION_OFFSETS + 1
+        batches = messages // _BATCH_ROWS // tasks
         with harness.PullConsumer(broker, _TOPICS[0], int(settings["maxTransferCountOnMessageInMemory"])) as consumer:
             reads: dict[str, Callable[[], tuple[int, int] | None]] = {
                 "Java pull consumer": consumer.read,
                 "Spark, bodies": lambda: read_in_spark(spark, address),
                 "Spark, all columns": lambda: read_all_columns(spark, address),
                 "without Spark, bodies, one process": lambda: read_in_process(address),
+                "Spark, only handed over, bodies": lambda: hand_over(spark, batch, tasks, batches),
             }
             figures = {name: Figure() for name in reads}
             totals: set[tuple[int, int] | None] = set()
@@ -229,8 +237,9 @@ def print_delay(spark: SparkSession, store: Path, folder: Path, seconds: float) 
         finally:
             ended.set()
             ticks.join()
-            reports = query.recentProgress
-            query.stop()
+        query.processAllAvailable()
+        reports = query.recentProgress
+        query.stop()
     low, high = np.percentile(delays, [50, 95])
     print(f"\n{len(delays)} messages, one each {_TICK * 1000:.0f} ms: from stored to row")
     print(f"median {low:.2f} s, 95 % within {high:.2f} s, at most {max(delays):.2f} s")
