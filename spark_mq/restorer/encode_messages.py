@@ -46,7 +46,7 @@ from spark_mq.format.kernels.property_writer import (
 from spark_mq.format.message_id import parse_host
 from spark_mq.format.message_schema import CORRUPT_RECORD, MAX_TIMESTAMP_MILLIS
 from spark_mq.format.pieces import Pieces, no_pieces, pieces_of_array, pieces_of_bytes
-from spark_mq.format.properties import INNER_MULTI_DISPATCH, REAL_TOPIC, SHARDING_KEY
+from spark_mq.format.properties import INNER_MULTI_DISPATCH, REAL_TOPIC
 from spark_mq.format.record import (
     BORN_HOST_V6_FLAG,
     HOST_V4_SIZE,
@@ -300,8 +300,7 @@ def encode_messages(
         queues = replace(queues, queue_ids=np.maximum(queues.queue_ids, 0))
         real = queues
     else:
-        sharding_keys = Pieces(properties.buffer, *places_of(properties, SHARDING_KEY))
-        real = queues.chosen(rules.queues, sharding_keys, partition + first_row)
+        real = queues.chosen(rules.queues, properties, partition + first_row)
         is_new = has_unit & ~is_from_source
         queues, properties = place_waiting(columns, real, properties, is_new, rules.queues.delay_levels)
     properties = _completed(columns, rules, properties)

@@ -13,9 +13,10 @@ from spark_mq.format.array_types import Flags, Int32s, Int64s
 from spark_mq.format.consume_queue import Queue
 from spark_mq.format.message_id import V4_MAPPED, host_fault, parse_host
 from spark_mq.format.pieces import Pieces, pieces_of_bytes
+from spark_mq.format.properties import SHARDING_KEY
 from spark_mq.format.record import COMPRESSED_FLAG, COMPRESSION_TYPE_MASK, HOST_V4_SIZE
 from spark_mq.format.system_topic import is_system_topic
-from spark_mq.restorer.queue_choice import StoreQueues, choose_queues
+from spark_mq.restorer.queue_choice import QueueSelector, StoreQueues, choose_queues
 from spark_mq.restorer.source_columns import EncodingRules, SourceColumns, is_fault
 from spark_mq.store.config.config_file import check_topic_name, new_topic_fault
 
@@ -92,8 +93,13 @@ class RowQueues:
         """The queues of some rows."""
         return RowQueues(self.names, self.topics[rows], self.queue_ids[rows])
 
-    def chosen(self, queues: StoreQueues, sharding_keys: Pieces, first_turn: int) -> RowQueues:
+    def chosen(self, queues: StoreQueues, properties: Pieces, first_turn: int) -> RowQueues:
         """The queues in which a store gets these messages; those in topics of a broker keep their queue ids."""
+        from spark_mq.format.kernels.property_writer import places_of
+
+        if queues.selector == QueueSelector.QUEUE_ID and (self.queue_ids >= 0).all():
+            return self
+        sharding_keys = Pieces(properties.buffer, *places_of(properties, SHARDING_KEY))
         counts = queues.counts_of(self.names)
         order = np.argsort(self.topics, kind="stable")
         sizes = np.bincount(self.topics, minlength=len(self.names))

@@ -38,6 +38,8 @@ def place_waiting(
     Raises:
         InvalidMessageError: A delay level is not a number, or a message has to wait for a timer.
     """
+    if (places_of(properties, DELAY_TIME_LEVEL, *TIMER_PROPERTIES)[1] < 0).all():
+        return queues, properties
     is_new = is_new & ~np.array([is_system_topic(name) for name in queues.names], np.bool_)[queues.topics]
     for name in TIMER_PROPERTIES:
         columns.check(
