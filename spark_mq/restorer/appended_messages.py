@@ -178,7 +178,9 @@ def _append(job: StoreJob, append: Append, stage: Stage) -> RestoreReport:
     existing = topics.read_bytes() if topics.is_file else None
     kept = [*_load(target.store), Appended(identity_of(job), _state(job) or _digest(chunks), report)][-_MOST:]
     config = {
-        TOPICS: topics_json(existing, log.queue_counts, {}, target.broker_versions, log.last_store_timestamp),
+        TOPICS: topics_json(
+            existing, log.queue_counts, {}, target.broker_versions, log.last_store_timestamp, log.appended_counts
+        ),
         APPENDS: json.dumps({"appends": [dataclasses.asdict(one) for one in kept]}, indent=1).encode(),
     }
     append.commit(extension, config, about, then=lambda: _complete_map(about))

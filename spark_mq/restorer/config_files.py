@@ -194,18 +194,20 @@ def topics_json(
     topics: Mapping[str, str],
     versions: BrokerVersions,
     timestamp: int = 0,
+    appended: Mapping[str, int] | None = None,
 ) -> bytes:
     """The file `config/topics.json` of the new store.
 
-    Existing topics stay as they are, with their new names; a topic that gets the messages of another one has enough
-    queues to read. Topics that have messages, but no entry, are added: a broker refuses to serve them otherwise. Their
-    number of queues is 8, or more if a message is in a queue after these; 1 for retry topics and dead letter topics.
-    Topics that a broker makes at its boot are not added.
+    Existing topics stay as they are, with their new names; a topic that gets the messages of another one, or appended
+    ones, has enough queues to read. Topics that have messages, but no entry, are added: a broker refuses to serve them
+    otherwise. Their number of queues is 8, or more if a message is in a queue after these; 1 for retry topics and dead
+    letter topics. Topics that a broker makes at its boot are not added.
 
     Args:
         versions: The versions of the broker; where they differ, the newer form is written, which all can read.
         timestamp: The time of a new file in milliseconds. A file with other topics than before has another version, so
             that name servers take it over.
+        appended: The largest queue id and 1 of the messages that each topic gets.
     """
     content = object_of(existing, TOPICS)
     table = object_in(content, "topicConfigTable", TOPICS)
@@ -221,9 +223,10 @@ def topics_json(
         entry = renamed.get(name)
         if name not in renamed and not (name in _MADE_AT_BOOT or name.startswith(at_boot)):
             renamed[name] = _new_topic(name, count, versions)
-        elif name in topics.values() and isinstance(entry, dict) and isinstance(entry.get("readQueueNums"), int):
+        elif isinstance(entry, dict) and isinstance(entry.get("readQueueNums"), int):
             # A broker serves no message in a queue after these.
-            renamed[name] = {**entry, "readQueueNums": max(entry["readQueueNums"], count)}
+            used = count if name in topics.values() else (appended or {}).get(name, 0)
+            renamed[name] = {**entry, "readQueueNums": max(entry["readQueueNums"], used)}
     data_version = _data_version(content.get("dataVersion"), versions, timestamp, is_changed=renamed != table)
     new = {**content, "dataVersion": data_version, "topicConfigTable": renamed}
     return existing if existing is not None and new == content else fastjson_text(new).encode()

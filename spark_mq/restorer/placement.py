@@ -107,10 +107,20 @@ class NewLog:
     @property
     def queue_counts(self) -> dict[str, int]:
         """The largest queue id and 1, for each topic."""
-        counts: dict[str, int] = {}
-        for topic, queue_id in self.plan.next_queue_offsets:
-            counts[topic] = max(counts.get(topic, 0), queue_id + 1)
-        return counts
+        return queue_counts(self.plan.next_queue_offsets)
+
+    @property
+    def appended_counts(self) -> dict[str, int]:
+        """The same, of the queues that get messages."""
+        return queue_counts(self.plan.messages)
+
+
+def queue_counts(queues: Iterable[Queue]) -> dict[str, int]:
+    """The largest queue id and 1, for each topic of these queues."""
+    counts: dict[str, int] = {}
+    for topic, queue_id in queues:
+        counts[topic] = max(counts.get(topic, 0), queue_id + 1)
+    return counts
 
 
 LEADING = 2

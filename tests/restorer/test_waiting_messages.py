@@ -161,6 +161,11 @@ def queues_of(store: Path, topic: str) -> dict[int, int]:
     return dict(sorted(Counter(row["queue_id"] for row in read_rows(path=str(store)) if row["topic"] == topic).items()))
 
 
+def queue_nums(store: Path, topic: str) -> tuple[int, int]:
+    entry = json.loads((store / "config" / "topics.json").read_text())["topicConfigTable"][topic]
+    return entry["readQueueNums"], entry["writeQueueNums"]
+
+
 def test_rows_are_spread_over_the_queues_of_their_topics(tmp_path: Path) -> None:
     """In a new store over 8 queues; then over those that the topic has."""
     conf, store = tmp_path / "broker.conf", tmp_path / "store"
@@ -168,7 +173,7 @@ def test_rows_are_spread_over_the_queues_of_their_topics(tmp_path: Path) -> None
     save(store, [rows_of("orders", 408), rows_of("orders", 392)], brokerConf=str(conf))
     assert queues_of(store, "orders") == dict.fromkeys(range(8), 100)
     topics = json.loads((store / "config" / "topics.json").read_text())
-    topics["topicConfigTable"]["orders"]["writeQueueNums"] = 3
+    topics["topicConfigTable"]["orders"] |= {"writeQueueNums": 3, "readQueueNums": 3}
     (store / "config" / "topics.json").write_text(json.dumps(topics))
     ids = pa.array([7] * 30, pa.int32())
     save(store, [rows_of("orders", 30, queue_id=ids)], brokerConf=str(conf), queueSelector="round_robin")
@@ -177,6 +182,9 @@ def test_rows_are_spread_over_the_queues_of_their_topics(tmp_path: Path) -> None
     keyed = [rows_of("keyed", 30, queue_id=ids, sharding_key=keys)]
     save(store, keyed, brokerConf=str(conf), queueSelector="sharding_key")
     assert queues_of(store, "keyed") == {hash_code(str(number)) % 8: 6 for number in range(5)}
+    assert queue_nums(store, "orders") == (3, 3)
+    save(store, [rows_of("orders", 2, queue_id=pa.array([5, 5]))], brokerConf=str(conf))
+    assert queue_nums(store, "orders") == (6, 3)  # consumers get messages of queues that can be read
     assert grave(check(store, conf)[1]) == []
     with pytest.raises(OptionError, match="queueSelector"):
         save(store, keyed, queueSelector="hash")
