@@ -36,6 +36,7 @@ from spark_mq.live.options import is_live, parse_live_options
 from spark_mq.query.catalog import is_of_several
 from spark_mq.query.store_reads import StoreRead
 from spark_mq.remoting.client import RemotingClient
+from spark_mq.remoting.codes import ResponseCode
 from spark_mq.remoting.pull import QueueRange
 from spark_mq.remoting.requests import log_offsets
 from spark_mq.source.options import parse_options
@@ -49,6 +50,8 @@ from spark_mq.tables.messages import MESSAGES
 _OFFSET = "commit_log_offset"
 _SAMPLES = 16
 """Messages of a store of the archive that are looked for in a broker."""
+_NO_SUCH_QUEUE = (ResponseCode.TOPIC_NOT_EXIST, ResponseCode.NO_PERMISSION, ResponseCode.SYSTEM_ERROR)
+"""The answers of a broker that has no such topic, does not let it be read, or has fewer queues."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -259,7 +262,9 @@ def _has(broker: LiveBroker, message: Row) -> bool:
     queue = QueueRange(broker.broker.name, broker.address, *place, message.queue_offset + 1)
     try:
         record = message_at(broker, queue, message.queue_offset)
-    except RefusedError:  # it has no such topic
+    except RefusedError as error:
+        if error.code not in _NO_SUCH_QUEUE:
+            raise
         return False
     return record is not None and is_equal(message, compared_values(record))
 

@@ -69,6 +69,8 @@ MESSAGES: tuple[tuple[dict[str, str], tuple[RequestCode, ...]], ...] = (
     ({"topic": TOPIC, "uniqueKey": f"{TOPIC}-1-7"}, BY_KEY),
     ({"offsetMessageId": ""}, (REQUESTS[0], RequestCode.VIEW_MESSAGE_BY_ID)),
     ({"topic": TOPIC, "failOnDataLoss": "false"}, REQUESTS),
+    ({"topic": TOPIC, "conditions": '[["commit_log_offset", ">", [15000]]]'}, REQUESTS),
+    ({"topic": TOPIC, "conditions": '[["unique_key", "in", ["Orders-1-7"]]]'}, BY_KEY),
     ({"topic": TOPIC, "mode": "FAILFAST"}, REQUESTS),
 )
 LOOK_UPS: tuple[tuple[Callable[[ClusterMessages, int], Iterable[LiveMessage]], tuple[RequestCode, ...]], ...] = (

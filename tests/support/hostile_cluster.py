@@ -53,6 +53,8 @@ class HostileCluster:
         self.address = ""
         self.others: dict[str, dict[int, str]] = {}
         """Brokers beside this one, and the addresses of their members."""
+        self.log_end = COUNT * QUEUES * 1000
+        """The end of the commit log."""
         self.spoilt: RequestCode | None = None
         self.spoil: Callable[[random.Random, RemotingCommand, RemotingCommand], Iterator[bytes]] = no_damage
         self.choice = random.Random(0)
@@ -101,6 +103,8 @@ class HostileCluster:
                 return 0, {}, _json({"offsetTable": {1: 0}})
             case RequestCode.GET_BROKER_CONFIG:
                 return 0, {}, b"brokerName=b\nmaxMsgsNumBatch=16\n"
+            case RequestCode.GET_BROKER_RUNTIME_INFO:
+                return 0, {}, _json({"table": {"commitLogMinOffset": "0", "commitLogMaxOffset": str(self.log_end)}})
             case RequestCode.GET_MIN_OFFSET:
                 return 0, {"offset": "0"}, b""
             case RequestCode.GET_MAX_OFFSET:
