@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 import pyarrow as pa
 
-from spark_mq.errors import StorageError
+from spark_mq.errors import StorageError, UnsupportedSparkError
 from spark_mq.io.location import Location
 from spark_mq.job.output_committer import OutputCommitter
 from spark_mq.job.progress import Progress
@@ -52,8 +52,12 @@ def job_session(spark: SparkSession) -> Iterator[SparkSession]:
     """A context with a session of the job's own on the same Spark, so that no other session gets its settings.
 
     Spark Connect cannot create a second session. There the job uses the given session, and restores its settings at
-    the end.
+    the end. Raises `UnsupportedSparkError` if the server is Sail.
     """
+    from spark_mq._compat import is_sail
+
+    if is_sail(spark):
+        raise UnsupportedSparkError("a job runs on Spark, not on Sail; the commands also run it without either")
     is_own = hasattr(spark, "newSession")
     session = spark.newSession() if is_own else spark
     before = {key: session.conf.get(key) or "" for key in _SETTINGS}

@@ -27,9 +27,10 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPa
 from pyspark.sql.functions import col, lit
 from pyspark.sql.types import StructType
 
-from spark_mq import register, sql
+from spark_mq import rebuild, register, sql, verify
 from spark_mq._compat import TIME_ZONE
 from spark_mq.cli.exit_status import FAILED, FOUND, NOT_UNDERSTOOD
+from spark_mq.errors import UnsupportedSparkError
 from spark_mq.query.catalog import table_columns
 from spark_mq.query.plan import plan_references
 from spark_mq.query.sql import reads_of
@@ -146,6 +147,13 @@ def test_times_are_of_the_zone_of_the_session(new_york: SparkSession, store: str
     assert [tuple(row) for row in sql(new_york, query + where, stores={"a": store}).collect()] == [
         ("2026-11-21 06:01:15.987", 6)
     ]
+
+
+def test_jobs_are_refused(sail: SparkSession, store: str, tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedSparkError, match="not on Sail"):
+        rebuild(sail, store, str(tmp_path / "rebuilt"))
+    with pytest.raises(UnsupportedSparkError, match="not on Sail"):
+        verify(sail, store)
 
 
 def test_writes_are_refused(sail: SparkSession, store: str, tmp_path: Path) -> None:
