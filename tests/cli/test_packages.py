@@ -87,6 +87,16 @@ def test_a_store_is_rescued_without_pyspark_and_without_java(
     assert json.loads(run("verify", new, "--json"))["is_sound"]
 
 
+def test_a_rebuild_imports_neither_pandas_nor_spark(unpacked: Callable[[RealStore], Path], tmp_path: Path) -> None:
+    code = (
+        "import sys; from spark_mq.cli.entry import run; status = run(sys.argv[1:]); "
+        "assert not {'pandas', 'pyspark'} & set(sys.modules); sys.exit(status)"
+    )
+    words = ["rebuild", unpacked(STORE), "--output", tmp_path, "--broker-conf", STORE.broker_conf, "--quiet"]
+    done = subprocess.run([sys.executable, "-c", code, *map(str, words)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_without_the_client_of_spark_connect() -> None:
     done = run_without("grpc", "sql", "SELECT 1", "--store", "a=store", SPARK_REMOTE="sc://127.0.0.1:1")
     assert done.returncode == 1
