@@ -489,13 +489,12 @@ def test_a_slave_has_the_rows_of_its_master(served: Served, tmp_path: Path) -> N
             time.sleep(0.2)
         assert found.drop_columns(STORE_NAMES).equals(expected)
         assert set(found["store"].to_pylist()) == {slave.address} != {served.broker.address}
-        end = archived(
-            served.path, StoreIdentity("c", "b", "s"), expected["commit_log_offset"][-50].as_py(), "OrderEvents"
-        )
+        last = expected["commit_log_offset"][-50].as_py()
+        of_master = archived(served.path, StoreIdentity("c", "b", "s"), last, "OrderEvents")
         live_slave = {"path": served.address, "readFrom": "slave", "conditions": "[]"}
-        (rest,) = rests_of_cluster(live_slave, ArchiveTables.of("/lake/messages", ""), [end])
-        assert (rest.identity, rest.last) == (end.identity, end.last)  # the archive is of the master
-        after = encode_conditions([Condition("commit_log_offset", Operator.GREATER, (end.last,)), *rest.conditions])
+        (rest,) = rests_of_cluster(live_slave, ArchiveTables.of("/lake/messages", ""), [of_master])
+        assert (rest.identity, rest.last) == (of_master.identity, last)
+        after = encode_conditions([Condition("commit_log_offset", Operator.GREATER, (last,)), *rest.conditions])
         assert served.rows(**given, conditions=after).num_rows == 49
         (key, *_) = expected.filter(pc.equal(expected["topic"], "OrderEvents"))["unique_key"].drop_null().to_pylist()
         assert served.rows(topic="OrderEvents", uniqueKey=key, readFrom="slave").num_rows == 1
