@@ -23,9 +23,8 @@ from spark_mq.remoting.requests import (
     broker_config,
     config_text,
     find_brokers,
-    max_offset,
-    min_offset,
     offset_by_time,
+    queue_ends,
 )
 from spark_mq.source.predicate import IntegerSet
 from spark_mq.store.config.config_file import as_integer, parse_fastjson
@@ -86,19 +85,21 @@ class LiveBroker:
         """Whether the broker finds messages by key (`messageIndexEnable`)."""
         return self._settings.get("messageIndexEnable", "true").lower() == "true"
 
-    def queues(self, topic: str) -> list[QueueRange]:
-        """The queues of a topic that consumers can read, each from its first offset to its end."""
-        found = self.topics.get(topic)
-        if found is None or not found.perm & READABLE:
-            return []
-        numbers = range(found.read_queue_nums)
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            return list(pool.map(lambda queue_id: self.queue(topic, queue_id), numbers))
+    def queues(self, *topics: str) -> list[QueueRange]:
+        """The queues of topics that consumers can read, each from its first offset to its end."""
+        found = [
+            (topic, queue_id)
+            for topic in topics
+            if topic in self.topics and self.topics[topic].perm & READABLE
+            for queue_id in range(self.topics[topic].read_queue_nums)
+        ]
+        ends = queue_ends(self.client, self.address, found)
+        return [self.range(*queue, *of_queue) for queue, of_queue in zip(found, ends, strict=True)]
 
     def queue(self, topic: str, queue_id: int) -> QueueRange:
         """A queue, from its first offset to its end."""
-        first, stop = (read(self.client, self.address, topic, queue_id) for read in (min_offset, max_offset))
-        return self.range(topic, queue_id, max(first, 0), max(first, stop, 0))
+        (ends,) = queue_ends(self.client, self.address, [(topic, queue_id)])
+        return self.range(topic, queue_id, *ends)
 
     def range(self, topic: str, queue_id: int, start: int, stop: int) -> QueueRange:
         """A range of a queue."""
@@ -155,14 +156,13 @@ def planned_queues(broker: LiveBroker, options: LiveOptions) -> Iterator[QueueRa
         narrow = narrowed(broker, queue, predicate.queue_offset, predicate.store_timestamp)
         return in_log_range(broker, narrow, predicate.offsets)
 
-    for topic in selected_topics(broker, options):
-        queues = [
-            queue
-            for queue in broker.queues(topic)
-            if predicate.queue_ids is None or queue.queue_id in predicate.queue_ids
-        ]
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            yield from pool.map(matching, queues)
+    queues = [
+        queue
+        for queue in broker.queues(*selected_topics(broker, options))
+        if predicate.queue_ids is None or queue.queue_id in predicate.queue_ids
+    ]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        yield from pool.map(matching, queues)
 
 
 def narrowed(broker: LiveBroker, queue: QueueRange, offsets: IntegerSet, times: IntegerSet) -> QueueRange:

@@ -144,7 +144,7 @@ class LiveMessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableN
         found: dict[QueueKey, QueueRange] = {}
         for broker in brokers:
             try:
-                queues = [queue for topic in selected_topics(broker, options) for queue in broker.queues(topic)]
+                queues = broker.queues(*selected_topics(broker, options))
             except RefusedError:
                 raise
             except RemotingError as error:

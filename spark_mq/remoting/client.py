@@ -6,9 +6,10 @@ import itertools
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, wait
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self, TypeVar
@@ -28,6 +29,8 @@ _FIRST_PAUSE, _MAX_PAUSE = 0.1, 2.0
 """Seconds before a request is sent again, less a random part; twice as many before each further time."""
 BUSY = (ResponseCode.SYSTEM_BUSY, ResponseCode.FLOW_CONTROL, ResponseCode.GO_AWAY)
 """Answers after which the same request can succeed."""
+_TOGETHER = 64
+"""Requests of one kind that are sent together."""
 _MAX_SHOWN = 1000
 _NO_ACCESS = "no permission to access"
 """In the remark of a broker with ACL 2.0, which names the topic or group, and not the right."""
@@ -120,6 +123,24 @@ class RemotingClient:
             RemotingError: There is no answer.
         """
         return self._repeated(lambda: self.request_once(address, code, fields or {}, body, timeout, accepted))
+
+    def requests(
+        self, address: str, code: RequestCode, many: Iterable[Mapping[str, object]]
+    ) -> Iterator[RemotingCommand]:
+        """The responses to requests of one kind, by their fields: many are sent together. Raises those of `request`."""
+        rest = iter(many)
+        while some := list(itertools.islice(rest, _TOGETHER)):
+            sent: list[Future[RemotingCommand]] = []
+            with suppress(RemotingError):
+                for fields in some:
+                    sent.append(self.send(address, code, fields))
+            answered, _ = wait(sent, self.settings.timeout)
+            for fields, response in itertools.zip_longest(some, sent):
+                is_answered = response in answered and response.exception() is None
+                if is_answered and response.result().code == ResponseCode.SUCCESS:
+                    yield response.result()
+                else:
+                    yield self.request(address, code, fields)
 
     def request_once(
         self,

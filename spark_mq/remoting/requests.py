@@ -6,7 +6,7 @@ Texts of a broker's configuration have the same JSON as the files in its `config
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -184,6 +184,17 @@ def min_offset(client: RemotingClient, broker: str, topic: str, queue_id: int) -
 def max_offset(client: RemotingClient, broker: str, topic: str, queue_id: int) -> int:
     """The queue offset after the last message."""
     return _offset(client, broker, RequestCode.GET_MAX_OFFSET, topic, queue_id, committed=True)
+
+
+def queue_ends(client: RemotingClient, broker: str, queues: Sequence[tuple[str, int]]) -> list[tuple[int, int]]:
+    """The first offset of each queue that a broker offers, and the one after the last; by topic and queue id."""
+
+    def offsets(code: RequestCode) -> list[int]:
+        many = ({"topic": topic, "queueId": queue_id, "committed": True} for topic, queue_id in queues)
+        return [integer_field(broker, code, response, "offset") for response in client.requests(broker, code, many)]
+
+    first, stop = offsets(RequestCode.GET_MIN_OFFSET), offsets(RequestCode.GET_MAX_OFFSET)
+    return [(max(least, 0), max(least, most, 0)) for least, most in zip(first, stop, strict=True)]
 
 
 def offset_by_time(client: RemotingClient, broker: str, topic: str, queue_id: int, timestamp: int) -> int:

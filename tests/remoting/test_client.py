@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import struct
 import threading
@@ -14,7 +15,7 @@ from spark_mq.errors import OptionError, ProtocolError, RefusedError, RemotingEr
 from spark_mq.remoting.client import ClientSettings, RemotingClient, parse_name_servers
 from spark_mq.remoting.codes import RequestCode, ResponseCode
 from spark_mq.remoting.command import RemotingCommand, encode
-from spark_mq.remoting.requests import find_brokers, max_offset
+from spark_mq.remoting.requests import find_brokers, max_offset, queue_ends
 from tests.support.fake_server import response, serving
 
 CODE = RequestCode.GET_MAX_OFFSET
@@ -44,6 +45,38 @@ def test_a_response_in_single_bytes_is_whole() -> None:
 
     with serving(answer) as address, client() as opened:
         assert max_offset(opened, address, "T", 0) == 7
+
+
+def test_requests_of_one_kind_are_sent_together() -> None:
+    waiting: list[RemotingCommand] = []
+
+    def answer(request: RemotingCommand) -> Iterator[bytes]:
+        waiting.append(request)
+        if len(waiting) == 64:
+            some, waiting[:] = list(reversed(waiting)), []
+            yield from (response(one, fields={"offset": one.ext_fields["queueId"]}) for one in some)
+
+    with serving(answer) as address, client() as opened:
+        queues = [("T", number) for number in range(128)]
+        assert queue_ends(opened, address, queues) == [(number, number) for number in range(128)]
+
+
+@pytest.mark.parametrize("harm", ["closed", "silent", "busy"])
+def test_requests_that_fail_are_sent_again(harm: str) -> None:
+    numbers = itertools.count()
+
+    def answer(request: RemotingCommand) -> Iterator[bytes]:
+        if next(numbers) not in (3, 100, 240):
+            yield response(request, fields={"offset": request.ext_fields["queueId"]})
+        elif harm == "closed":
+            raise ConnectionError
+        elif harm == "busy":
+            yield response(request, ResponseCode.SYSTEM_BUSY)
+
+    with serving(answer) as address, client(timeout=0.3) as opened:
+        queues = [("T", number) for number in range(150)]
+        assert queue_ends(opened, address, queues) == [(number, number) for number in range(150)]
+    assert next(numbers) > 300
 
 
 def test_responses_of_any_size_that_arrive_together_are_whole() -> None:

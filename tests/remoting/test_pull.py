@@ -75,7 +75,7 @@ def test_a_slave_that_serves_no_pulls() -> None:
     def busy(request: RemotingCommand) -> Iterator[bytes]:
         yield response(request, ResponseCode.SYSTEM_BUSY, remark="[REJECTREQUEST]system busy")
 
-    settings = ClientSettings(("127.0.0.1:1",), 0.1)
+    settings = ClientSettings(("127.0.0.1:1",), 5)
     with serving(busy) as slave, RemotingClient(settings) as client:
         with pytest.raises(RemotingError, match=r"SYSTEM_BUSY: .* slaveReadEnable is true"):
             pull(client, QueueRange("b", slave, "T", 0, 0, MESSAGES, "127.0.0.1:1"), 0)
