@@ -317,6 +317,18 @@ class ArchivedRows:
         """The rows of this store in a table of the archive."""
         return table.read(self.spark).where(self.identity.condition())
 
+    def named(self, rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
+        """Rows of this store with the schema, which starts with the columns of the identity."""
+        identity = dataclasses.asdict(self.identity)
+        return pa.Table.from_pylist([{**identity, **row} for row in rows], schema)
+
+
+@dataclass(frozen=True)
+class BrokerArchive(ArchivedRows):
+    """The same, and the running broker that is archived; `source` is the address of its cluster."""
+
+    source: str
+
 
 @dataclass(frozen=True)
 class StoreArchive(ArchivedRows):
@@ -324,7 +336,7 @@ class StoreArchive(ArchivedRows):
 
     store: Location
 
-    def named(self, rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
-        """Rows of this store with the schema, which starts with the columns of the identity."""
-        identity = dataclasses.asdict(self.identity)
-        return pa.Table.from_pylist([{**identity, **row} for row in rows], schema)
+    @property
+    def source(self) -> str:
+        """What the messages stream reads."""
+        return self.store.uri

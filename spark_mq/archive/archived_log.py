@@ -54,12 +54,14 @@ _FIELDS = (
     "body_crc",
 )
 _TIMES = ("born_timestamp", "store_timestamp")
+RUNNING_BROKER = "running broker"
+"""In column `file` of a snapshot: the messages were archived from a running broker, which is no whole log."""
 _MAX_BASES = 16
 _MAX_HALVINGS = 10
 
 
 def archived_stores(spark: SparkSession, tables: ArchiveTables) -> list[StoreIdentity]:
-    """The names of the stores in an archive, sorted."""
+    """The names of the stores in an archive, sorted; without brokers that were archived while they ran."""
     found: set[StoreIdentity] = set()
     for table in (tables.segments, tables.snapshots):
         try:
@@ -70,7 +72,14 @@ def archived_stores(spark: SparkSession, tables: ArchiveTables) -> list[StoreIde
                 f"cannot be read: {str(error).partition(chr(10))[0]}"
             ) from error
         found |= {StoreIdentity(row.cluster, row.broker, row.store) for row in rows}
-    return sorted(found, key=dataclasses.astuple)
+    return sorted(found.difference(archived_brokers(spark, tables)), key=dataclasses.astuple)
+
+
+def archived_brokers(spark: SparkSession, tables: ArchiveTables) -> list[StoreIdentity]:
+    """The names of the brokers that were archived while they ran, sorted."""
+    marks = tables.snapshots.read(spark).where(F.col("file") == RUNNING_BROKER)
+    rows = marks.select(*IDENTITY).distinct().collect()
+    return sorted((StoreIdentity(row.cluster, row.broker, row.store) for row in rows), key=dataclasses.astuple)
 
 
 def choose_store(
@@ -82,12 +91,15 @@ def choose_store(
     chosen = [store for store in stores if wanted.items() <= dataclasses.asdict(store).items()]
     if len(chosen) == 1:
         return ArchivedRows(spark, tables, chosen[0])
-    if len(wanted) == len(IDENTITY):
+    if len(wanted) == len(IDENTITY) and LOST in wanted["store"]:
         lost = ArchivedRows(spark, tables, StoreIdentity(*wanted.values()))
         if not lost.rows(tables.messages).isEmpty():
             return lost
     if not stores:
-        raise OptionError(f"{tables.name} has no messages of a store")
+        raise OptionError(
+            f"{tables.name} has no messages of a store; those of a running cluster are no whole log, and can only be "
+            "read"
+        )
     if chosen:
         raise OptionError(
             f"{tables.name} has messages of {len(chosen)} stores: choose one of them ({described(chosen)})"
@@ -101,8 +113,26 @@ def names_of_log(archive: StoreArchive) -> list[StoreIdentity]:
 
     The function compares some dozens of messages (`sample_records`). More of them are near the end of the log, because
     the archive may have deleted old messages. Segments that have expired since are not needed.
+
+    Raises:
+        OptionError: The messages were archived from a running cluster. Such an archive is no part of the log: half
+            messages are missing, and messages before the last one can be.
     """
-    samples = {record.commit_log_offset: compared_values(record) for record in sample_records(archive.store)}
+    names = names_of_records(archive, sample_records(archive.store))
+    live = set(names).intersection(archived_brokers(archive.spark, archive.tables) if names else ())
+    if live:
+        raise OptionError(
+            f"{archive.store}: messages of this log are in {archive.tables.name} as {described(live)}, archived from a "
+            "running cluster, which is not the whole log: use another TABLE for the store"
+        )
+    return names
+
+
+def names_of_records(archive: ArchivedRows, records: Iterable[Record]) -> list[StoreIdentity]:
+    """The names, other than the archive's own, under which at least one of the records is in the archive."""
+    samples = {record.commit_log_offset: compared_values(record) for record in records}
+    # A TIMESTAMP cannot hold every store time.
+    samples = {offset: values for offset, values in samples.items() if values["store_timestamp"] is not None}
     if not samples:
         return []
     times = [EPOCH + timedelta(microseconds=values["store_timestamp"]) for values in samples.values()]
@@ -126,8 +156,7 @@ def names_of_log(archive: StoreArchive) -> list[StoreIdentity]:
 def sample_records(store: Location) -> list[Record]:
     """Records spread over the log, more of them near its end.
 
-    They are the first records of segments, the last record, and records at halving distances from the end. Records
-    whose store time a TIMESTAMP cannot hold are left out.
+    They are the first records of segments, the last record, and records at halving distances from the end.
     """
     from spark_mq.store.log.split_reader import last_record, next_boundary
 
@@ -146,7 +175,7 @@ def sample_records(store: Location) -> list[Record]:
                 records.append(opened.records.record(offset))
             except CorruptLogError:  # a blank or a corrupt range
                 continue
-    return [record for record in records if compared_values(record)["store_timestamp"] is not None]
+    return records
 
 
 LOST = "#lost-"

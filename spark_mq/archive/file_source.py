@@ -1,4 +1,4 @@
-"""A stream over a store whose tasks write messages and keys, which are rows of the tables, as files that its rows name.
+"""A stream over a store or a running broker. Its tasks write messages and keys as files, which its rows name.
 
 The offsets are those of the stream `rocketmq`, so both continue from the same checkpoint. A file is not in a table
 before a commit names it (`table_file`). What a killed task leaves is no row of any table; VACUUM removes it.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,8 +23,13 @@ from pyspark.sql.types import StructType
 
 from spark_mq.archive.archive_tables import KEYS, KEYS_SCHEMA, MESSAGES, MESSAGES_SCHEMA, StoreIdentity
 from spark_mq.archive.table_file import TableFile, new_file_name
-from spark_mq.errors import SparkMqError
+from spark_mq.errors import LogCutError, SparkMqError
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, MESSAGE_SCHEMA
+from spark_mq.live.cluster import LiveBroker
+from spark_mq.live.message_stream import LiveMessagesStreamReader
+from spark_mq.live.options import is_live, parse_live_stream_options
+from spark_mq.live.stream_offset import QueueKey
+from spark_mq.remoting.pull import QueueRange
 from spark_mq.source.message_stream import MessagesStreamReader
 from spark_mq.source.options import parse_stream_options
 
@@ -32,6 +37,8 @@ TIMES = {"born_timestamp_millis": "born_timestamp", "store_timestamp_millis": "s
 READ_COLUMNS = (*MESSAGE_SCHEMA.names, "properties_bytes", "encoded_body", *TIMES)
 """The columns that the archive reads from a store."""
 FORMAT = "rocketmq_archive_files"
+STARTS = "archiveStarts"
+"""The option with the offsets at which a new stream of a broker starts, by topic and queue id: a JSON object."""
 PLACE = "archivePlace"
 """The option with the folders of both tables, and the names of the store in each row: a JSON array."""
 
@@ -108,8 +115,12 @@ class ArchiveFilesSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """The reader."""
-        options = {name: value for name, value in self.options.items() if name.lower() != PLACE.lower()}
-        return ArchiveFilesReader(*json.loads(self.options[PLACE]), options=options)
+        own = {PLACE.lower(), STARTS.lower()}
+        options = {name: value for name, value in self.options.items() if name.lower() not in own}
+        place = json.loads(self.options[PLACE])
+        if is_live(options):
+            return BrokerFilesReader(*place, starts=json.loads(self.options[STARTS]), options=options)
+        return ArchiveFilesReader(*place, options=options)
 
 
 @dataclass
@@ -119,18 +130,15 @@ class FailedPartition(InputPartition):
     error: SparkMqError
 
 
-class ArchiveFilesReader(MessagesStreamReader):
-    """The stream reader of `rocketmq`, whose tasks write files."""
+class FilesReader(DataSourceStreamReader):
+    """What a stream reader of messages needs besides, to write files: `place` is the value of `PLACE`."""
 
-    def __init__(self, messages: str, keys: str, *names: str, options: Mapping[str, str]) -> None:
-        """Prepare the reader of `PLACE`; `options` are those of the stream `rocketmq`."""
-        super().__init__(parse_stream_options(options), list(READ_COLUMNS))
-        self._messages, self._keys, self._identity = messages, keys, StoreIdentity(*names)
+    place: tuple[str, ...]
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
         """The partitions of the batch, or one that has the error."""
         try:
-            return super().partitions(start, end)
+            return super().partitions(dict(start), dict(end))
         except SparkMqError as error:
             return [FailedPartition(error)]
 
@@ -138,12 +146,13 @@ class ArchiveFilesReader(MessagesStreamReader):
         """Write the files of one partition; returns their name, or nothing if there are no messages."""
         if isinstance(partition, FailedPartition):
             raise partition.error
-        name = new_file_name()
-        messages, keys = TableFile(f"{self._messages}/{name}", MESSAGES), TableFile(f"{self._keys}/{name}", KEYS)
+        of_messages, of_keys, *names = self.place
+        name, identity = new_file_name(), StoreIdentity(*names)
+        messages, keys = TableFile(f"{of_messages}/{name}", MESSAGES), TableFile(f"{of_keys}/{name}", KEYS)
         try:
             for batch in super().read(partition):
-                messages.add(message_rows(batch, self._identity))
-                keys.add(key_rows(batch, self._identity))
+                messages.add(message_rows(batch, identity))
+                keys.add(key_rows(batch, identity))
             keys.close()
             messages.close(note=str(keys.rows))
         except BaseException:
@@ -152,3 +161,41 @@ class ArchiveFilesReader(MessagesStreamReader):
             raise
         if messages.rows:
             yield pa.RecordBatch.from_pydict({"name": [name]})
+
+
+class ArchiveFilesReader(FilesReader, MessagesStreamReader):
+    """The stream reader of a store, whose tasks write files."""
+
+    def __init__(self, *place: str, options: Mapping[str, str]) -> None:
+        """Prepare the reader; `options` are those of the stream `rocketmq`."""
+        super().__init__(parse_stream_options(options), list(READ_COLUMNS))
+        self.place = place
+
+
+class BrokerFilesReader(FilesReader, LiveMessagesStreamReader):
+    """The stream reader of one broker of a running cluster, whose tasks write files.
+
+    The broker has the name in `place`. A new stream starts in each queue at its offset in `starts`, by topic and queue
+    id, or else at its first message.
+    """
+
+    def __init__(self, *place: str, starts: Mapping[str, Mapping[str, int]], options: Mapping[str, str]) -> None:
+        """Prepare the reader; `options` are those of a stream of a running cluster."""
+        super().__init__(parse_live_stream_options(options), list(READ_COLUMNS))
+        self.place, self._starts = place, starts
+        self._names = StoreIdentity(*place[2:])
+
+    def _queues(self, brokers: Iterable[LiveBroker]) -> dict[QueueKey, QueueRange]:
+        names = self._names.cluster, self._names.broker
+        return super()._queues([one for one in brokers if (one.broker.cluster, one.broker.name) == names])
+
+    def _lose(self, what: str, queue: QueueRange, position: int) -> None:
+        if position > queue.stop:  # the archive would have the messages of the queue twice
+            raise LogCutError(
+                f"{queue.address}: GET_MAX_OFFSET: {queue} was archived up to {position}, and ends at {queue.stop}: "
+                "the broker lost its end, or the topic was deleted and made again. Archive it into another TABLE"
+            )
+        super()._lose(what, queue, position)
+
+    def _start(self, broker: LiveBroker, queue: QueueRange) -> int:
+        return self._starts.get(queue.topic, {}).get(str(queue.queue_id), queue.start)

@@ -21,6 +21,7 @@ from pyspark.sql.types import StructType
 
 from spark_mq.archive.archive_tables import IDENTITY, ArchiveTables, StoreArchive, StoreIdentity
 from spark_mq.archive.archived_log import (
+    archived_brokers,
     archived_stores,
     compared_columns,
     compared_values,
@@ -117,6 +118,12 @@ def load_history(spark: SparkSession, archive: str, read: StoreRead) -> DataFram
     """
     tables = ArchiveTables.of(archive, checkpoint="").connected(spark)
     ends = archived_ends(spark, tables)
+    running = archived_brokers(spark, tables)
+    if running:
+        raise OptionError(
+            f"history: {tables.name} has messages that were archived from running brokers, which are no log up to an "
+            f"offset ({described(running)}): give an archive of stores alone"
+        )
     if is_live(read.options):
         rests = rests_of_cluster(read.options, tables, ends)
     elif is_of_several(read.options):

@@ -13,6 +13,8 @@ from typing import Any, Self
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
+from spark_mq.tables.live import LIVE_SCHEME
+
 
 @dataclass
 class ArchiveReport:
@@ -26,6 +28,7 @@ class ArchiveReport:
         lost_bytes: Bytes of the log that were gone before they were archived.
         lost_messages: Archived messages that the broker lost; their rows have a store name of their own.
         renamed_messages: Messages that were archived under another name, and got the present one.
+        expired_messages: Messages of a running broker that expired before they were archived.
         segments: Rows of the segments table that were written.
         snapshot_files: Files of `config/` and checkpoints that were written.
         seconds: The duration of the run, without the start of Spark.
@@ -42,6 +45,7 @@ class ArchiveReport:
     lost_bytes: int = 0
     lost_messages: int = 0
     renamed_messages: int = 0
+    expired_messages: int = 0
     segments: int = 0
     snapshot_files: int = 0
     seconds: float = 0.0
@@ -71,7 +75,7 @@ class ArchiveReport:
         lines = [
             f"{self.store} archived in {self.table} as {self.cluster}/{self.broker}",
             f"  rows appended   {archived}",
-            f"  log             {end}",
+            *([] if self.store.startswith(LIVE_SCHEME) else [f"  log             {end}"]),
         ]
         counts = (
             ("segments        ", self.segments, ""),
@@ -79,6 +83,7 @@ class ArchiveReport:
         )
         losses = (
             ("lost            ", self.lost_bytes, " bytes of the log were gone before they were archived"),
+            ("lost            ", self.expired_messages, " messages expired before they were archived"),
             ("lost            ", self.lost_messages, " archived messages are no longer in the log"),
             ("renamed         ", self.renamed_messages, " messages that were archived under another name"),
         )
@@ -113,9 +118,12 @@ class BatchProgress:
 
     def __str__(self) -> str:
         """The progress as a line for a terminal."""
+        batch = f"{self.rows:,} messages in {self.seconds:.1f} s"
+        if self.archived_to < 0:  # of a running broker
+            return batch
         return (
-            f"{self.rows:,} messages in {self.seconds:.1f} s, up to commit log offset {self.archived_to:,}, "
-            f"{self.log_end - self.archived_to:,} bytes before the end of the log"
+            f"{batch}, up to commit log offset {self.archived_to:,}, {self.log_end - self.archived_to:,} bytes before "
+            "the end of the log"
         )
 
 

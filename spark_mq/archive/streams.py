@@ -24,7 +24,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from spark_mq._compat import register_source, session_has_read_limits
-from spark_mq.archive.archive_tables import KEYS, MESSAGES, ArchiveTable, StoreArchive, StoreIdentity
+from spark_mq.archive.archive_tables import (
+    KEYS,
+    MESSAGES,
+    ArchiveTable,
+    BrokerArchive,
+    StoreArchive,
+    StoreIdentity,
+)
 from spark_mq.archive.delta_log import is_empty, version_of
 from spark_mq.archive.file_source import FORMAT, PLACE, ArchiveFilesSource, archive_keys, archive_rows, source_schema
 from spark_mq.archive.last_run import KEYS_STREAM, MESSAGES_STREAM, Checkpoint
@@ -75,7 +82,7 @@ class AppendedRows:
 class ArchiveStreams:
     """The streams of one store. A stream without `seconds` ends after the messages that existed at its start."""
 
-    def __init__(self, archive: StoreArchive, options: dict[str, str]) -> None:
+    def __init__(self, archive: StoreArchive | BrokerArchive, options: dict[str, str]) -> None:
         self._archive = archive
         self._spark = archive.spark
         self._options = options
@@ -105,16 +112,15 @@ class ArchiveStreams:
             options.pop("maxBytesPerTrigger", None)
         archive = self._archive
         checkpoint = Checkpoint(archive.tables, archive.identity, MESSAGES_STREAM)
-        if not checkpoint.has_begun and (end := self.archived_end()) >= 0:
-            options["startingOffsets"] = str(end)
+        options |= self._start_options(checkpoint)
         if self._kernel_tables is None:
             reader = self._spark.readStream.format("rocketmq").schema(source_schema()).options(**options)
-            rows = archive_rows(reader.load(archive.store.uri), archive.identity)
+            rows = archive_rows(reader.load(archive.source), archive.identity)
             writer = rows.writeStream.format("delta").outputMode("append")
             return self._start(writer, checkpoint, seconds, archive.tables.messages)
         messages, keys = self._kernel_tables
         place = json.dumps([messages.folder, keys.folder, *dataclasses.astuple(archive.identity)])
-        files = self._spark.readStream.format(FORMAT).options(**options).option(PLACE, place).load(archive.store.uri)
+        files = self._spark.readStream.format(FORMAT).options(**options).option(PLACE, place).load(archive.source)
         append = partial(self._append_messages, messages, checkpoint)
         return self._start(files.writeStream.foreachBatch(append), checkpoint, seconds)
 
@@ -191,11 +197,16 @@ class ArchiveStreams:
         self._query_ids.add(str(query.id))
         return query
 
+    def _start_options(self, checkpoint: Checkpoint) -> dict[str, str]:
+        """The options that say where a stream starts whose checkpoint has no offset."""
+        end = -1 if checkpoint.has_begun else self.archived_end()
+        return {"startingOffsets": str(end)} if end >= 0 else {}
+
     def archived_end(self) -> int:
         """The commit log offset at which the last archived record of the store ends; -1 if there is none."""
         if is_empty(self._archive.tables.messages):
             return -1
-        with MessageStore(self._archive.store.uri) as store:
+        with MessageStore(self._archive.source) as store:
             log_start = store.get_min_phy_offset()
         # A long archive has few files after the start of the log, and the end is usually in one of them.
         end = self._end_after(log_start)

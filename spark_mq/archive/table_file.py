@@ -27,7 +27,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from spark_mq._compat import SPARK_ERRORS
-from spark_mq.archive.archive_tables import ArchiveTable, Layout, StoreArchive
+from spark_mq.archive.archive_tables import ArchivedRows, ArchiveTable, Layout
 from spark_mq.archive.delta_log import CONFLICT, ENGINE_INFO, retry
 from spark_mq.format.message_row import Row
 from spark_mq.io.location import Location
@@ -44,7 +44,7 @@ _LAST_CHARACTER = "\U0010ffff"
 
 
 def append_rows(
-    archive: StoreArchive, table: ArchiveTable, layout: Layout, rows: Sequence[Row], once: str | None = None
+    archive: ArchivedRows, table: ArchiveTable, layout: Layout, rows: Sequence[Row], once: str | None = None
 ) -> None:
     """Append rows of a store to a table; a second append with the same name (`once`) changes nothing."""
     application = str(uuid.uuid4()) if once is None else once

@@ -46,21 +46,17 @@ _INTERRUPTED = re.compile("SPARK_JOB_CANCELLED|cancelled job group|java.lang.Int
 
 
 class Archiver:
-    """One run that archives one store into existing tables. Every step can be repeated."""
+    """One run that appends to existing tables what its streams read. Every step can be repeated."""
 
     def __init__(
         self,
-        archive: StoreArchive,
-        options: dict[str, str],
+        streams: ArchiveStreams,
         stop: Callable[[], bool],
         on_batch: Callable[[BatchProgress], None],
         on_wait: Callable[[int], None],
     ) -> None:
-        self._archive = archive
+        self.streams = streams
         self._stop, self._on_batch, self._on_wait = stop, on_batch, on_wait
-        self._fails_on_data_loss = options["failOnDataLoss"] == "true"
-        # The archive has the messages, so it handles a log that lost its end better than the stream does.
-        self.streams = ArchiveStreams(archive, {**options, "failOnLogCut": "true"})
 
     def run(self, report: ArchiveReport) -> None:
         """Append the new messages."""
@@ -98,21 +94,15 @@ class Archiver:
             self._add_keys_and_segments(report)
 
     def _settle_lost_end(self, report: ArchiveReport) -> bool:
-        """Whether the broker lost archived messages; their rows then have a store name of their own."""
-        lost = find_lost_end(self._archive)
-        if lost is None:
-            return False
-        if self._fails_on_data_loss:
-            raise LogCutError(
-                f"{self._archive.store}: {lost.count:,} archived messages, from commit log offset {lost.start} on, are "
-                "no longer in the log: the broker lost its end, or the path is another store. With --data-loss "
-                f"continue their rows stay, as store {lost.name(self._archive.identity).store}, and what the broker "
-                "wrote since is archived"
-            )
-        _finish(self.streams.start_keys(renamed_to=lost.name(self._archive.identity)))
-        rename_lost(self._archive, lost)
-        report.lost_messages += lost.count
-        return True
+        """Whether messages that are archived, and that the source lost, got a name of their own."""
+        return False
+
+    def _write_snapshot(self) -> int:
+        """The number of files whose present contents were archived."""
+        return 0
+
+    def _add_segments(self, report: ArchiveReport) -> None:
+        """Archive what is known of segments."""
 
     def _watch(self, messages: StreamingQuery, keys: StreamingQuery, report: ArchiveReport) -> None:
         """Wait until `stop` returns true or a stream ends, and report and write snapshots meanwhile."""
@@ -129,14 +119,14 @@ class Archiver:
                 report.add_progress(stream_offset(messages))
                 self._add_counts(report)
                 self._add_segments(report)
-                report.snapshot_files += write_snapshot(self._archive)
+                report.snapshot_files += self._write_snapshot()
             time.sleep(_POLL_SECONDS)
 
     @contextmanager
     def _reported(self, report: ArchiveReport) -> Iterator[None]:
         """The steps before and after the streams."""
         with ThreadPoolExecutor(1) as threads:
-            written = threads.submit(write_snapshot, self._archive)
+            written = threads.submit(self._write_snapshot)
             self._settle_lost_end(report)
             yield
             report.snapshot_files += written.result()
@@ -153,14 +143,51 @@ class Archiver:
         queries = chain([keys], iter(self.streams.start_keys, None))
         retry(LATE_WORKER, lambda: _finish(next(queries)))
 
+    def _add_counts(self, report: ArchiveReport) -> None:
+        self.streams.count()
+        report.rows, report.keys = self.streams.messages.rows, self.streams.keys.rows
+
+
+class StoreArchiver(Archiver):
+    """One run that archives one store."""
+
+    def __init__(
+        self,
+        archive: StoreArchive,
+        options: dict[str, str],
+        stop: Callable[[], bool],
+        on_batch: Callable[[BatchProgress], None],
+        on_wait: Callable[[int], None],
+    ) -> None:
+        # The archive has the messages, so it handles a log that lost its end better than the stream does.
+        super().__init__(ArchiveStreams(archive, {**options, "failOnLogCut": "true"}), stop, on_batch, on_wait)
+        self._archive = archive
+        self._fails_on_data_loss = options["failOnDataLoss"] == "true"
+
+    def _settle_lost_end(self, report: ArchiveReport) -> bool:
+        """Whether the broker lost archived messages; their rows then have a store name of their own."""
+        lost = find_lost_end(self._archive)
+        if lost is None:
+            return False
+        if self._fails_on_data_loss:
+            raise LogCutError(
+                f"{self._archive.store}: {lost.count:,} archived messages, from commit log offset {lost.start} on, are "
+                "no longer in the log: the broker lost its end, or the path is another store. With --data-loss "
+                f"continue their rows stay, as store {lost.name(self._archive.identity).store}, and what the broker "
+                "wrote since is archived"
+            )
+        _finish(self.streams.start_keys(renamed_to=lost.name(self._archive.identity)))
+        rename_lost(self._archive, lost)
+        report.lost_messages += lost.count
+        return True
+
+    def _write_snapshot(self) -> int:
+        return write_snapshot(self._archive)
+
     def _add_segments(self, report: ArchiveReport) -> None:
         if report.archived_to < 0:
             report.archived_to = self.streams.archived_end()
         report.segments += write_segments(self._archive, report.archived_to)
-
-    def _add_counts(self, report: ArchiveReport) -> None:
-        self.streams.count()
-        report.rows, report.keys = self.streams.messages.rows, self.streams.keys.rows
 
 
 def _finish(query: StreamingQuery) -> dict[str, object]:
@@ -238,7 +265,7 @@ def archive(
         store_before = store_state(location) if tables.is_local else None
         messages_before, segments_before = versions(tables)
         report.renamed_messages = settle_name(store_archive, rename)
-        archiver = Archiver(store_archive, options, stop, on_batch, on_wait)
+        archiver = StoreArchiver(store_archive, options, stop, on_batch, on_wait)
         if follow_seconds is not None:
             archiver.follow(report, follow_seconds)
         else:

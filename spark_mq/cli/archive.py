@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import signal
 import sys
 import threading
@@ -16,6 +17,7 @@ from spark_mq.cli.arguments import broker_conf_path, picked
 from spark_mq.cli.command import SPARK, command
 from spark_mq.cli.output.terminal import print_answer
 from spark_mq.cli.progress_printer import FollowOutput
+from spark_mq.cli.running_cluster import OR_CLUSTER, is_cluster, refuse_client_conf
 from spark_mq.cli.several_stores import CommandStore, read_each, stores_of_file
 from spark_mq.cli.spark import delta_session, given_settings, is_launched
 from spark_mq.errors import OptionError
@@ -31,17 +33,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Archived:
-    """A store that is archived: its path as it was given, where it is, and its names in the archive."""
+    """A store or a broker that is archived: what was given, where the store is, and the names in the archive."""
 
     path: str
-    location: Location
+    location: Location | None
     identity: StoreIdentity
 
 
 @command(
     "archive",
-    """
-    STORE
+    f"""
+    STORE               the broker's store directory (storePathRootDir){OR_CLUSTER}
     --stores FILE       instead of STORE: a JSON list of stores, each with name, cluster, broker, path and broker_conf.
                         They are archived into TABLE one after the other, under the names in the file
     --skip-unreadable
@@ -49,11 +51,12 @@ class _Archived:
     --cluster NAME      default: brokerClusterName of --broker-conf, else DefaultCluster
     --broker NAME       default: brokerName of --broker-conf, else DEFAULT_BROKER
     --broker-conf FILE  the broker's settings file, for brokerClusterName and brokerName
-    --store-name NAME   the value of column store (default: the path)
+    --client-conf FILE
+    --store-name NAME   the value of column store (default: the path; of a running cluster, the broker's address)
     --rename            if the log is in TABLE under another name, give its rows the new name (default: refuse the log)
     --checkpoint DIR    the folder of the streams' checkpoints
     --max-bytes SIZE    bytes of the log per batch (4g)
-    --data-loss {fail,continue}
+    --data-loss {{fail,continue}}
                         if segments expired before they were archived, or the broker lost the end of its log: stop
                         (default), or continue and report how much was lost
     --follow SECONDS    keep running, and look for new messages every SECONDS
@@ -69,6 +72,10 @@ class _Archived:
     A log that is in TABLE under another name (a mistyped one, another path, a slave of the same broker) is refused,
     because each message would be there twice. The error names the other name and its number of messages. --rename gives
     these rows the new name in all four tables; then the log has only the new name, and each message is there once.
+
+    Of a running cluster, every broker is archived, or those that --cluster and --broker name: what brokers hand out of
+    all topics except those of the system, unless --client-conf has topic or topicPattern. Half messages, files of
+    config/ and segments are not there, so such an archive cannot become a store again.
     """,
     max_bytes="4g",
     data_loss="fail",
@@ -78,15 +85,16 @@ def run_archive(arguments: argparse.Namespace) -> int:
     from spark_mq.archive.archive_tables import ArchiveTables
 
     # Errors in the arguments are found before a JVM starts, and before anything is created.
-    stores = [_given_store(arguments)] if arguments.stores is None else _stores_of_file(arguments)
+    stores = _given(arguments)
     tables = ArchiveTables.of(arguments.table, arguments.checkpoint)
     given = given_settings(arguments)
     for store in stores:
         check_archive_folders(tables, store.location, given)
     remaining = []
     for store in stores:
-        is_new = arguments.rename or arguments.follow is not None
-        report = None if is_new else _nothing_new(store.location, tables, store.identity, given)
+        report = None
+        if store.location is not None and not arguments.rename and arguments.follow is None:
+            report = _nothing_new(store.location, tables, store.identity, given)
         if report is None:
             remaining.append(store)
         else:
@@ -94,6 +102,48 @@ def run_archive(arguments: argparse.Namespace) -> int:
     for report in _archive(arguments, remaining, tables, given) if remaining else ():
         print_answer(arguments.json, report.to_json, report.to_text)
     return 0
+
+
+def _given(arguments: argparse.Namespace) -> list[_Archived]:
+    """What is archived, one after the other."""
+    if is_cluster(arguments.store):
+        return _brokers(arguments)
+    refuse_client_conf(arguments)
+    return [_given_store(arguments)] if arguments.stores is None else _stores_of_file(arguments)
+
+
+def _brokers(arguments: argparse.Namespace) -> list[_Archived]:
+    """The brokers of a running cluster that the arguments name."""
+    from spark_mq.archive.archive_tables import StoreIdentity
+    from spark_mq.archive.broker_archive import all_topics
+    from spark_mq.live.cluster import live_brokers
+    from spark_mq.live.options import parse_live_stream_options
+    from spark_mq.remoting.client import RemotingClient
+
+    for name in ("broker_conf", "rename", "skip_unreadable"):
+        if getattr(arguments, name):
+            raise OptionError(f"--{name.replace('_', '-')} has no effect on a running cluster")
+    read = parse_live_stream_options({**all_topics(_client_options(arguments)), "path": arguments.store}).read
+    with RemotingClient(read.client) as client:
+        names = [broker.names for broker in live_brokers(client, read.from_slave)]
+    found = [
+        _Archived(arguments.store, None, StoreIdentity(cluster, broker, arguments.store_name or address))
+        for cluster, broker, address in names
+        if arguments.cluster in (None, cluster) and arguments.broker in (None, broker)
+    ]
+    if not found:
+        known = ", ".join(f"--cluster {cluster} --broker {broker}" for cluster, broker, _ in names)
+        raise OptionError(f"{arguments.store} has no broker with these names; it has {known}")
+    if len(found) > 1 and arguments.follow is not None:
+        raise OptionError("--follow archives one broker: run it for each one, with --broker NAME")
+    for one in found:
+        for name in dataclasses.astuple(one.identity):
+            check_name(arguments.store, name)
+    return found
+
+
+def _client_options(arguments: argparse.Namespace) -> Mapping[str, str]:
+    return BrokerConf.of(arguments.client_conf).settings
 
 
 def _given_store(arguments: argparse.Namespace) -> _Archived:
@@ -164,6 +214,7 @@ def _archive(
     arguments: argparse.Namespace, stores: Sequence[_Archived], tables: ArchiveTables, given: Mapping[str, str]
 ) -> Iterator[ArchiveReport]:
     """Archive the stores, one after the other; the report of each comes when it is archived."""
+    from spark_mq.archive.broker_archive import archive_broker
     from spark_mq.archive.writer import archive
     from spark_mq.datasource import register
 
@@ -172,20 +223,22 @@ def _archive(
         register(spark)
         try:
             for store in stores:
-                yield archive(
-                    spark,
-                    store.path,
-                    arguments.table,
-                    cluster=store.identity.cluster,
-                    broker=store.identity.broker,
-                    store_name=store.identity.store,
-                    **picked(arguments, "rename", "checkpoint", "max_bytes"),
-                    fail_on_data_loss=arguments.data_loss == "fail",
-                    follow_seconds=arguments.follow,
-                    stop=_stop_on_signals().is_set if arguments.follow is not None else lambda: False,
-                    on_batch=output.print_batch,
-                    on_wait=output.print_waiting,
-                )
+                how = {
+                    "cluster": store.identity.cluster,
+                    "broker": store.identity.broker,
+                    "store_name": store.identity.store,
+                    "fail_on_data_loss": arguments.data_loss == "fail",
+                    "follow_seconds": arguments.follow,
+                    "stop": _stop_on_signals().is_set if arguments.follow is not None else lambda: False,
+                    "on_batch": output.print_batch,
+                    "on_wait": output.print_waiting,
+                    **picked(arguments, "checkpoint", "max_bytes"),
+                }
+                if store.location is None:
+                    client_options = _client_options(arguments)
+                    yield archive_broker(spark, store.path, arguments.table, client_options=client_options, **how)
+                else:
+                    yield archive(spark, store.path, arguments.table, rename=arguments.rename, **how)
                 output.end()
         finally:
             output.end()

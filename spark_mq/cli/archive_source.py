@@ -54,8 +54,8 @@ def check_name(argument: str, value: str) -> str:
     return value
 
 
-def check_archive_folders(tables: ArchiveTables, store: Location, given: Mapping[str, str]) -> None:
-    """Check that an archive can be in these folders. Nothing is created.
+def check_archive_folders(tables: ArchiveTables, store: Location | None, given: Mapping[str, str]) -> None:
+    """Check that an archive of a store, or of a broker without one, can be in these folders. Nothing is created.
 
     Other URIs than those of S3 are not checked, and no local path if the session runs elsewhere. With a setting of
     Hadoop, no URI is checked: only Spark may be able to open it.
@@ -67,7 +67,7 @@ def check_archive_folders(tables: ArchiveTables, store: Location, given: Mapping
         folder = _local(path)
         if folder is None:
             continue
-        if store.is_local and _overlap(folder, Path(store.path)):
+        if store is not None and store.is_local and _overlap(folder, Path(store.path)):
             raise OptionError(f"{path} {_OVERLAPS.format(store=store)} (or --checkpoint) elsewhere")
         _check_writable(path, folder)
     checkpoints = _local(tables.checkpoints)
@@ -82,12 +82,12 @@ def check_archive_folders(tables: ArchiveTables, store: Location, given: Mapping
             raise OptionError(f"{path} {_OTHER_FILES}")
 
 
-def _check_on_s3(tables: ArchiveTables, store: Location) -> None:
+def _check_on_s3(tables: ArchiveTables, store: Location | None) -> None:
     Location.resolve(tables.addresses[0]).check_bucket()
     path, mark, settings = tables.addresses[0].partition("?")
     for suffix in _SUFFIXES:
         folder = Location.resolve(f"{path.rstrip('/')}{suffix}{mark}{settings}")
-        if is_s3(store.uri) and _overlap(Path(f"/{folder.path}"), Path(f"/{store.path}")):
+        if store is not None and is_s3(store.uri) and _overlap(Path(f"/{folder.path}"), Path(f"/{store.path}")):
             raise OptionError(f"{folder} {_OVERLAPS.format(store=store)} elsewhere")
         if folder.entries() and not (folder / _LOG).is_directory:
             raise OptionError(f"{folder} {_OTHER_FILES}")

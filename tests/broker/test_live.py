@@ -20,6 +20,7 @@ from spark_mq._compat import arrow_schema
 from spark_mq.archive import history
 from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity
 from spark_mq.archive.archived_log import compared_values
+from spark_mq.archive.file_source import source_schema
 from spark_mq.archive.history import ArchivedEnd, Rest, rests_of_cluster
 from spark_mq.archive.sql import sql
 from spark_mq.archive.writer import archive
@@ -127,6 +128,18 @@ def test_rows_are_those_of_the_store(served: Served) -> None:
     assert found.drop_columns(STORE_NAMES).equals(expected)
     names = {tuple(row.values()) for row in found.select(STORE_NAMES).to_pylist()}
     assert names == {("DefaultCluster", "broker", served.broker.address)}
+
+
+def test_an_archive_gets_the_bytes_of_the_store(served: Served) -> None:
+    def rows_of(reads: Any, given: dict[str, str]) -> pa.Table:
+        reader = reads(given, source_schema())
+        return ordered(pa.Table.from_batches([batch for one in reader.partitions() for batch in reader.read(one)]))
+
+    given = {"topic": "OrderEvents"}
+    found = rows_of(live.reader, given | {"path": served.address})
+    stored = rows_of(lambda given, schema: StoreReads(given).reader(schema), given | {"path": str(served.path)})
+    assert found.num_rows > 50
+    assert found.equals(stored)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,148 @@
+"""An archive of a running broker, which is a server in this process: each message once, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_mq import restore
+from spark_mq.archive.broker_archive import archive_broker
+from spark_mq.archive.file_source import BrokerFilesReader
+from spark_mq.archive.history import load_history
+from spark_mq.archive.report import ArchiveReport
+from spark_mq.cli.main import main
+from spark_mq.errors import DataLossError, LogCutError, OptionError
+from spark_mq.remoting.codes import RequestCode
+from spark_mq.remoting.command import RemotingCommand
+from tests.support.delta_rows import delta_rows
+from tests.support.fake_server import response, serving
+from tests.support.hostile_cluster import COUNT, OTHER, QUEUES, TOPIC, HostileCluster
+
+pytestmark = pytest.mark.archive
+
+
+class Broker:
+    """A broker whose queues have the offsets from `start` to `stop`, and its archive."""
+
+    def __init__(self, spark: SparkSession, table: Path) -> None:
+        self.start, self.stop = 0, 0
+        self.cluster = HostileCluster()
+        self.spark, self.table = spark, table
+
+    def answer(self, request: RemotingCommand) -> Iterator[bytes]:
+        offsets = {RequestCode.GET_MIN_OFFSET: self.start, RequestCode.GET_MAX_OFFSET: self.stop}
+        if request.code in offsets:
+            yield response(request, fields={"offset": str(offsets[RequestCode(request.code)])})
+        else:
+            yield from self.cluster.answer(request)
+
+    def archive(self, **how: Any) -> ArchiveReport:
+        address = f"rocketmq://{self.cluster.address}"
+        return archive_broker(self.spark, address, str(self.table), cluster="c", broker="b", **how)
+
+    def check(self, *ranges: tuple[int, int]) -> None:
+        """Check that the archive has these queue offsets of every queue, each once, with the keys."""
+        offsets = [offset for start, stop in ranges for offset in range(start, stop)]
+        expected = sorted(
+            (topic, queue_id, offset) for topic in (TOPIC, OTHER) for queue_id in range(QUEUES) for offset in offsets
+        )
+        rows = delta_rows(self.table)
+        assert sorted((row["topic"], row["queue_id"], row["queue_offset"]) for row in rows) == expected
+        for row in rows:
+            assert row["unique_key"] == f"{row['topic']}-{row['queue_id']}-{row['queue_offset']}"
+            assert row["body"] == row["unique_key"].encode() * 20
+            assert (row["cluster"], row["broker"]) == ("c", "b")
+        keys = delta_rows(Path(f"{self.table}_keys"))
+        assert sorted(row["key"] for row in keys if row["key_type"] == "UNIQ_KEY") == sorted(
+            row["unique_key"] for row in rows
+        )
+        assert len(keys) == 2 * len(rows)
+
+
+@contextmanager
+def running(spark: SparkSession, table: Path) -> Iterator[Broker]:
+    broker = Broker(spark, table)
+    with serving(broker.answer) as address:
+        broker.cluster.address = address
+        yield broker
+
+
+def test_each_message_is_archived_once(delta: SparkSession, tmp_path: Path) -> None:
+    table = tmp_path / "messages"
+    with running(delta, table) as broker:
+        broker.stop = 7
+        report = broker.archive()
+        assert (report.rows, report.keys) == (28, 56)
+        assert "28 with 56 keys" in report.to_text()
+        assert "log  " not in report.to_text()
+        broker.check((0, 7))
+        broker.stop = 12
+        batches: list[str] = []
+        on_batch = lambda batch: batches.append(str(batch))  # noqa: E731
+        report = broker.archive(follow_seconds=0.5, stop=lambda: bool(batches), on_batch=on_batch)
+        assert (report.rows, batches[0].partition(" in ")[0]) == (20, "20 messages")
+        broker.check((0, 12))
+        # The checkpoint is lost: the table shows where its queues end. And messages expired before they were archived.
+        shutil.rmtree(tmp_path / "messages_checkpoints")
+        broker.start, broker.stop = 14, 16
+        with pytest.raises(DataLossError, match=r"8 messages expired .* --data-loss continue"):
+            broker.archive()
+        report = broker.archive(fail_on_data_loss=False)
+        assert (report.rows, report.expired_messages) == (8, 8)
+        broker.check((0, 12), (14, 16))
+        # The broker lost the end of its log.
+        broker.stop = 15
+        for fails in (True, False):
+            with pytest.raises(LogCutError, match=r"archived up to queue offset 16, and ends at 15"):
+                broker.archive(fail_on_data_loss=fails)
+        broker.stop = 16
+        with pytest.raises(OptionError, match=r"in .*messages already, as --cluster c --broker b --store-name 127"):
+            broker.archive(store_name="another")
+        names = {"cluster": "c", "broker": "b", "store_name": broker.cluster.address}
+        for given in ({}, names):
+            with pytest.raises(OptionError, match="those of a running cluster are no whole log"):
+                restore(delta, str(table), str(tmp_path / "new"), **given)  # type: ignore[arg-type]
+        with pytest.raises(OptionError, match=r"history: .* archived from running brokers"):
+            load_history(delta, str(table), cast("Any", None))
+    assert delta_rows(Path(f"{table}_segments")) == []
+
+
+REFUSED = [
+    (["--rename"], "--rename has no effect on a running cluster"),
+    (["--broker", "x"], "has no broker with these names; it has --cluster c --broker b"),
+    (["--follow", "1"], "--follow archives one broker"),
+    (["--store-name", "a#lost-b"], "has a meaning of its own"),
+]
+
+
+@pytest.mark.parametrize(("words", "text"), REFUSED, ids=[words[0] for words, _ in REFUSED])
+def test_arguments_that_do_not_fit_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], text: str
+) -> None:
+    cluster = HostileCluster()
+    with serving(cluster.answer) as cluster.address:
+        cluster.others = {"z": {0: cluster.address}}
+        assert main(["archive", f"rocketmq://{cluster.address}", str(tmp_path / "messages"), *words]) == 2
+    assert text in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_queue_that_became_shorter_is_an_error_of_the_stream_too() -> None:
+    """With `failOnDataLoss=false`, other streams read such a queue from its first message on."""
+    cluster = HostileCluster()
+    with serving(cluster.answer) as cluster.address:
+        options = {"path": f"rocketmq://{cluster.address}", "topicPattern": ".*", "failOnDataLoss": "false"}
+        reader = BrokerFilesReader("messages", "keys", "c", "b", cluster.address, starts={}, options=options)
+        first = reader.initialOffset()
+        assert reader.latestOffset(first)["queues"]["b"][TOPIC] == {"0": COUNT, "1": COUNT}
+        first["queues"]["b"][TOPIC]["1"] = COUNT + 1
+        with pytest.raises(LogCutError, match="queue Orders/1 of broker b was archived up to 21, and ends at 20"):
+            reader.latestOffset(first)
+        other = BrokerFilesReader("messages", "keys", "c", "z", cluster.address, starts={}, options=options)
+        assert other.initialOffset()["queues"] == {}
