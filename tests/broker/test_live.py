@@ -496,9 +496,9 @@ def test_a_slave_has_the_rows_of_its_master(served: Served, tmp_path: Path) -> N
     with harness.Broker(served.broker.version, store, settings) as slave:
         harness.send(served.broker, "sequence", 1, 40)
         expected = served.rows(topic=given["topic"]).drop_columns(STORE_NAMES)
-        end = time.monotonic() + 60
+        latest = time.monotonic() + 60
         while (found := served.rows(**given)).num_rows < expected.num_rows:
-            assert time.monotonic() < end, found.num_rows
+            assert time.monotonic() < latest, found.num_rows
             time.sleep(0.2)
         assert found.drop_columns(STORE_NAMES).equals(expected)
         assert set(found["store"].to_pylist()) == {slave.address} != {served.broker.address}
