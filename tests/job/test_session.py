@@ -31,6 +31,7 @@ class FakeConnectSession:
             "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
         }
         self.conf = mock.Mock(get=self.settings.__getitem__, set=self.settings.__setitem__)
+        self.sql = mock.Mock(**{"return_value.first.return_value": ("4.2.0 a6d6ea3",)})  # SELECT version()
 
 
 def test_settings_of_a_connect_session_are_put_back_after_an_error() -> None:
