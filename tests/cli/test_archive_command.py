@@ -168,9 +168,9 @@ def test_a_terminal_has_one_line_that_says_since_when_nothing_is_new() -> None:
     lines = re.split("[\r\n]", terminal.getvalue().replace("\x1b[K", ""))
     since = "waiting: nothing new since 00:16:40Z"
     assert lines == [
-        *("", f"{since} (0 s), log offset 800", f"{since} (1 s), log offset 800"),
+        *("", f"{since} (0 ms), log offset 800", f"{since} (1 s), log offset 800"),
         *(f"{since} (1 min 5 s), log offset 800", f"1970-01-01T00:17:46Z {BATCH}"),
-        *("", "waiting: nothing new since 00:17:50Z (0 s), log offset 900", ""),
+        *("", "waiting: nothing new since 00:17:50Z (0 ms), log offset 900", ""),
     ]
 
 
@@ -183,9 +183,9 @@ def test_a_log_has_a_line_every_few_minutes() -> None:
         output.print_waiting(800)
     output.end()
     assert [line.partition(" (")[2] for line in log.getvalue().splitlines()] == [
-        "5 min 0 s), log offset 800",
-        "10 min 0 s), log offset 800",
-        "15 min 0 s), log offset 800",
+        "5 min), log offset 800",
+        "10 min), log offset 800",
+        "15 min), log offset 800",
     ]
 
 
