@@ -88,20 +88,24 @@ def test_each_message_is_archived_once(delta: SparkSession, tmp_path: Path) -> N
         report = broker.archive(follow_seconds=0.5, stop=lambda: bool(batches), on_batch=on_batch)
         assert (report.rows, batches[0].partition(" in ")[0]) == (20, "20 messages")
         broker.check((0, 12))
-        # The checkpoint is lost: the table shows where its queues end. And messages expired before they were archived.
+        # The checkpoint is lost: the table shows where its queues end.
         shutil.rmtree(tmp_path / "messages_checkpoints")
-        broker.start, broker.stop = 14, 16
+        broker.stop = 13
+        assert broker.archive().rows == 4
+        broker.check((0, 13))
+        # Messages expired before they were archived.
+        broker.start, broker.stop = 15, 17
         with pytest.raises(DataLossError, match=r"8 messages expired .* --data-loss continue"):
             broker.archive()
         report = broker.archive(fail_on_data_loss=False)
         assert (report.rows, report.expired_messages) == (8, 8)
-        broker.check((0, 12), (14, 16))
+        broker.check((0, 13), (15, 17))
         # The broker lost the end of its log.
-        broker.stop = 15
-        for fails in (True, False):
-            with pytest.raises(LogCutError, match=r"archived up to queue offset 16, and ends at 15"):
-                broker.archive(fail_on_data_loss=fails)
         broker.stop = 16
+        for fails in (True, False):
+            with pytest.raises(LogCutError, match=r"archived up to queue offset 17, and ends at 16"):
+                broker.archive(fail_on_data_loss=fails)
+        broker.stop = 17
         with pytest.raises(OptionError, match=r"in .*messages already, as --cluster c --broker b --store-name 127"):
             broker.archive(store_name="another")
         names = {"cluster": "c", "broker": "b", "store_name": broker.cluster.address}
