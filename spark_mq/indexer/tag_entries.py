@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spark_mq.format.array_types import Flags, Int64s
+from spark_mq.format.array_types import Flags, Int64s, is_in
 from spark_mq.format.broker_version import INDEX_TAGS, BrokerVersions
 from spark_mq.format.index_file import ENTRY_DTYPE, ENTRY_SIZE, IndexLayout
 from spark_mq.indexer.stage import StagedLog
@@ -216,15 +216,6 @@ def _first_entry(file: FileReader, layout: IndexLayout, stop: int, offset: int) 
     return 1 + bisect_left(range(1, stop), True, key=is_at_or_after)
 
 
-def _is_in(values: Int64s, others: Int64s) -> Flags:
-    """Whether each value is one of the others: ten times as fast as `np.isin`, which puts a million values in a set."""
-    if not others.size:
-        return np.zeros(values.size, np.bool_)
-    ascending = np.sort(others)
-    found: Flags = ascending[np.minimum(np.searchsorted(ascending, values), others.size - 1)] == values
-    return found
-
-
 def compare_tags(expected: EntryBatch, found: EntryBatch) -> list[TagRun]:
     """What the entries of an index show about messages: whether their tags have entries.
 
@@ -240,12 +231,12 @@ def compare_tags(expected: EntryBatch, found: EntryBatch) -> list[TagRun]:
     is_known = messages[place] == found.commit_log_offsets
     place = place[is_known]
     want = place.astype(np.int64) << 32 | (found.key_hashes[is_known].astype(np.int64) & 0xFFFFFFFF)
-    is_there = _is_in(have, want)
+    is_there = is_in(have, want)
     is_strange = np.zeros(messages.size, np.bool_)
-    is_strange[place[~_is_in(want, have)]] = True
+    is_strange[place[~is_in(want, have)]] = True
     is_strange[message_of[~is_tag & ~is_there]] = True
     # The hash of tags can be that of a key, too.
-    is_strange[message_of[is_tag][_is_in(have[is_tag], have[~is_tag])]] = True
+    is_strange[message_of[is_tag][is_in(have[is_tag], have[~is_tag])]] = True
     with_keys = np.zeros(messages.size, np.bool_)
     with_keys[message_of[~is_tag]] = True
     tagged = message_of[is_tag]

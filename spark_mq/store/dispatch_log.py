@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from spark_mq.format.array_types import Flags, Int32s
+from spark_mq.format.array_types import Flags, Int32s, is_in
 from spark_mq.format.kernels.recovery import PutResult
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.store.boot import QueueOutcome
@@ -135,7 +135,7 @@ class DispatchLog:
         completed, moved = lacked & got, lacked & ~got & shifted
         lost = lacked & ~got & ~shifted & (read.position < old_from)
         of_deleted = [messages.commit_log_offset[messages.is_deleted] for messages in lacking.values()]
-        is_deleted = lost & np.isin(read.position, np.concatenate([_NO_OFFSETS, *of_deleted]))
+        is_deleted = lost & is_in(read.position, np.concatenate([_NO_OFFSETS, *of_deleted]))
         lost &= ~is_deleted
         self._add_rows("complete", read, completed, "they get the unit that they lack")
         self._add_rows("shift", read, moved, "they get a unit, but not at their queue offset")
@@ -147,7 +147,7 @@ class DispatchLog:
         np.minimum.at(first_lost, read.queue[lost], read.commit_log_offset[lost])
         early, deleted = {}, int(is_deleted.sum())
         for name, messages in lacking.items():
-            is_early = ~np.isin(messages.commit_log_offset, read.position)
+            is_early = ~is_in(messages.commit_log_offset, read.position)
             early[name] = messages.commit_log_offset[is_early & ~messages.is_deleted]
             deleted += int((is_early & messages.is_deleted).sum())
         if deleted:
@@ -194,4 +194,4 @@ class DispatchLog:
 
 def _with_any(read: DispatchRequests, chosen: Flags) -> Flags:
     """Which messages are chosen at one of the times when they were read."""
-    return np.isin(read.position, read.position[chosen])
+    return is_in(read.position, read.position[chosen])
