@@ -18,6 +18,7 @@ from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.store_paths import INDEX
 from spark_mq.store.index.folder import IndexFileInfo, index_files, index_layout, layout_of_full_file
 from spark_mq.verifier.finding import findings
+from spark_mq.verifier.folders import settled
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,9 @@ class IndexFolder:
 def list_index(store: Location, conf: BrokerConf) -> IndexFolder:
     """The index files of a store."""
     infos = index_files(store)
+    if not all(info.size for info in infos):
+        settled(store, INDEX, (store / INDEX).entries())
+        infos = index_files(store)
     # A broker cannot open a folder with the name of an index file (`IndexService.load`@5.3.3).
     batches = [
         findings("FOLDER_SUBFOLDER", f"{INDEX}/{info.base_name}", "an index file", "a folder")

@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from spark_mq.format.index_file import IndexLayout
 from spark_mq.io.location import Location
+from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.verifier import folders as new_file
 from spark_mq.verifier.folders import settled
+from spark_mq.verifier.index_folder import list_index
 
 FOLDER = "commitlog"
 NAMES = [f"{base:020d}" for base in (0, 1000)]
@@ -37,6 +40,25 @@ def test_a_file_that_a_broker_is_creating_gets_its_size(store: Path, monkeypatch
     monkeypatch.setattr(new_file, "is_locked", is_locked)
     monkeypatch.setattr(new_file, "_LOOK_SECONDS", 0.5)
     assert sizes(store) == [1000, 1000]
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_an_index_file_that_a_broker_is_creating_is_not_damaged(
+    runs: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "index" / "20261126152001475"
+    file.parent.mkdir()
+    file.touch()
+
+    def is_locked(at: Location) -> bool:
+        if runs:
+            os.truncate(file, IndexLayout().file_size)
+        return runs
+
+    monkeypatch.setattr(new_file, "is_locked", is_locked)
+    found = list_index(Location.resolve(str(tmp_path)), BrokerConf.of(None))
+    assert len(found.files) == runs
+    assert len(found.findings) == (not runs)
 
 
 def test_a_file_without_bytes_stays_one_if_no_broker_runs(store: Path) -> None:
