@@ -9,7 +9,6 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property, reduce
 from typing import Any
@@ -19,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from spark_mq.archive.archive_tables import IDENTITY, ArchiveTable, ArchiveTables, StoreIdentity
+from spark_mq.archive.archive_tables import IDENTITY, ArchiveTable, ArchiveTables
 from spark_mq.errors import OptionError, StorageError, UnsupportedStoreError
 from spark_mq.format.message_id import V4_MAPPED, decode_offset_message_id, parse_host
 from spark_mq.format.message_row import host_text
@@ -41,6 +40,7 @@ from spark_mq.io.object_store import ObjectStore
 from spark_mq.io.s3 import is_s3, shown
 from spark_mq.lifecycle.life.situation import Situations
 from spark_mq.source.predicate import IN_QUEUES
+from spark_mq.store.config.named_stores import NamedRecord
 
 ARCHIVED_COLUMNS = (*RECORD_COLUMNS, "body", "properties")
 """The columns that `record_of` needs. An archive that an older spark-mq wrote lacks some of them: they are NULL."""
@@ -92,19 +92,6 @@ def _properties(properties: list[tuple[str, str]] | None) -> bytes:
     return b"".join(name + name_end + value + value_end for name, value in pairs)
 
 
-@dataclass(frozen=True)
-class ArchivedMessage:
-    """One message of an archive: the names of its store, and its record."""
-
-    identity: StoreIdentity
-    record: Record
-
-    @property
-    def names(self) -> tuple[str, str, str]:
-        """The values of the columns cluster, broker and store."""
-        return self.identity.cluster, self.identity.broker, self.identity.store
-
-
 class ArchivedMessages:
     """The messages of an archive, which is a local folder, or on S3.
 
@@ -128,13 +115,13 @@ class ArchivedMessages:
         is_unique: bool = False,
         begin: int | None = None,
         end: int | None = None,
-    ) -> Iterator[ArchivedMessage]:
+    ) -> Iterator[NamedRecord]:
         """The messages that have a key; as in the index, there is none of transaction type ROLLBACK."""
         condition = _where(begin, end, key=key, topic=topic, key_type="UNIQ_KEY" if is_unique else None)
         found = self._messages(self._positions(self._keys, condition))
         return (one for one in found if one.record.sys_flag & TRANSACTION_TYPE_MASK != TRANSACTION_ROLLBACK_TYPE)
 
-    def with_id(self, offset_message_id: str, any_host: bool = False) -> Iterator[ArchivedMessage]:
+    def with_id(self, offset_message_id: str, any_host: bool = False) -> Iterator[NamedRecord]:
         """The messages that have an offset message id, of the broker that it names or of any."""
         host, offset = decode_offset_message_id(offset_message_id)
         condition = _where(commit_log_offset=offset, store_host=None if any_host else host_text(host))
@@ -148,7 +135,7 @@ class ArchivedMessages:
         begin: int | None = None,
         end: int | None = None,
         newest_first: bool = False,
-    ) -> Iterator[ArchivedMessage]:
+    ) -> Iterator[NamedRecord]:
         """The messages of a topic that are in queues, read as they are asked for; `begin` and `end` are milliseconds.
 
         At a queue offset there is one of each store, unless a log has the offset twice.
@@ -201,7 +188,7 @@ class ArchivedMessages:
         order = _POSITION if is_one_log else ("store_timestamp", *_POSITION)
         return found.sort_by([(name, "ascending") for name in order])
 
-    def _messages(self, positions: pa.Table) -> Iterator[ArchivedMessage]:
+    def _messages(self, positions: pa.Table) -> Iterator[NamedRecord]:
         for start in range(0, positions.num_rows, _AT_ONCE):
             part = positions.slice(start, _AT_ONCE)
             condition = ds.field("topic").isin(pc.unique(part["topic"]))
@@ -216,12 +203,12 @@ class ArchivedMessages:
                     yield _message(row)
 
 
-def _message(row: dict[str, Any]) -> ArchivedMessage:
+def _message(row: dict[str, Any]) -> NamedRecord:
     known = dict.fromkeys(ARCHIVED_COLUMNS) | row
     for name in _TIMES:
         if row[name] is not None:
             known[f"{name}_millis"] = (row[name] - EPOCH) // timedelta(milliseconds=1)
-    return ArchivedMessage(StoreIdentity(row["cluster"], row["broker"], row["store"]), record_of(known))
+    return NamedRecord((row["cluster"], row["broker"], row["store"]), record_of(known))
 
 
 def _where(begin: int | None = None, end: int | None = None, **values: Any) -> ds.Expression:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from heapq import merge
 from itertools import chain
@@ -32,6 +32,7 @@ from spark_mq.remoting.client import RemotingClient, shown
 from spark_mq.remoting.pull import QueueRange, Subscription, part_size
 from spark_mq.remoting.requests import broker_config, max_offset
 from spark_mq.source.predicate import ALL, IntegerSet
+from spark_mq.store.config.named_stores import NamedRecord
 
 _Range = tuple[LiveBroker, QueueRange]
 
@@ -39,14 +40,6 @@ _AT_ONCE = 8
 """Topics of a broker that are asked for a key at the same time."""
 _FIRST_OFFSETS = 32
 """Offsets at the end of a queue that are read first, if the newest messages come first."""
-
-
-@dataclass(frozen=True)
-class LiveMessage:
-    """A message of a broker; `names` are the values of the columns cluster, broker and store."""
-
-    names: tuple[str, str, str]
-    record: Record
 
 
 class BrokerSituations(Situations):
@@ -96,7 +89,7 @@ class ClusterMessages:
         is_unique: bool = False,
         begin: int | None = None,
         end: int | None = None,
-    ) -> Iterator[LiveMessage]:
+    ) -> Iterator[NamedRecord]:
         """The messages that have a key, by the indexes of brokers, which know a key with its topic.
 
         Without `topic`, every topic of a broker is asked. If a broker cannot show all messages, a warning says so.
@@ -117,14 +110,14 @@ class ClusterMessages:
         found = [(broker, sorted(of_broker(broker), key=_commit_log_offset)) for broker in self._brokers]
         return _in_order([_of(broker, records) for broker, records in found])
 
-    def with_id(self, offset_message_id: str, any_host: bool = False) -> Iterator[LiveMessage]:
+    def with_id(self, offset_message_id: str, any_host: bool = False) -> Iterator[NamedRecord]:
         """The messages that have an offset message id, of the broker that it names or of any."""
         address, offset = address_in_id(offset_message_id)
         for broker in self._brokers:
             if any_host or address in broker.broker.addresses.values():
                 for one in at_commit_log_offset(self._client, broker.address, offset):
                     if any_host or host_address(one.record.store_host) == address:
-                        yield LiveMessage(broker.names, one.record)
+                        yield NamedRecord(broker.names, one.record)
 
     def of_topic(
         self,
@@ -134,7 +127,7 @@ class ClusterMessages:
         begin: int | None = None,
         end: int | None = None,
         newest_first: bool = False,
-    ) -> Iterator[LiveMessage]:
+    ) -> Iterator[NamedRecord]:
         """The messages of a topic, read as they are asked for; `begin` and `end` are milliseconds.
 
         All messages stored from `begin` to `end` are in the result; others can be, too.
@@ -148,7 +141,7 @@ class ClusterMessages:
         ranges = [(broker, narrowed(broker, queue, ALL, times)) for broker, queue in self._followed]
         return self._of_ranges(ranges, newest_first)
 
-    def new_messages(self) -> Iterator[LiveMessage]:
+    def new_messages(self) -> Iterator[NamedRecord]:
         """The messages that were stored since `of_topic`, or since the last call, in the same queues.
 
         Raises:
@@ -189,12 +182,12 @@ class ClusterMessages:
             return f"broker {address} has no such message at commit log offset {offset}"
         return f"{address} is not a broker of this cluster; --any-host asks all of them"
 
-    def _at(self, topic: str, queue_id: int, queue_offset: int) -> Iterator[LiveMessage]:
+    def _at(self, topic: str, queue_id: int, queue_offset: int) -> Iterator[NamedRecord]:
         for broker in self._brokers:
             for queue in self._queues(broker, topic, queue_id):
                 found = message_at(broker, queue, queue_offset) if queue.start <= queue_offset < queue.stop else None
                 if found is not None:
-                    yield LiveMessage(broker.names, found)
+                    yield NamedRecord(broker.names, found)
 
     def _queues(self, broker: LiveBroker, topic: str, queue_id: int | None) -> list[QueueRange]:
         return [queue for queue in broker.queues(topic) if queue_id in (None, queue.queue_id)]
@@ -209,7 +202,7 @@ class ClusterMessages:
             )
         return replace(queue, start=queue.stop, stop=stop)
 
-    def _of_ranges(self, ranges: Sequence[_Range], newest_first: bool = False) -> Iterator[LiveMessage]:
+    def _of_ranges(self, ranges: Sequence[_Range], newest_first: bool = False) -> Iterator[NamedRecord]:
         sign = -1 if newest_first else 1
         sources = []
         for broker in self._brokers:
@@ -234,11 +227,11 @@ class ClusterMessages:
             yield from records_of_range(body, part)
 
 
-def _of(broker: LiveBroker, records: Iterable[Record]) -> Iterator[LiveMessage]:
-    return (LiveMessage(broker.names, record) for record in records)
+def _of(broker: LiveBroker, records: Iterable[Record]) -> Iterator[NamedRecord]:
+    return (NamedRecord(broker.names, record) for record in records)
 
 
-def _in_order(sources: Sequence[Iterator[LiveMessage]], newest_first: bool = False) -> Iterator[LiveMessage]:
+def _in_order(sources: Sequence[Iterator[NamedRecord]], newest_first: bool = False) -> Iterator[NamedRecord]:
     """The messages of all brokers by store time; those of one broker keep their order."""
     if len(sources) == 1:
         return sources[0]

@@ -14,13 +14,14 @@ from spark_mq.cli.messages import print_message
 from spark_mq.errors import DataLossError, ProtocolError
 from spark_mq.format.message_id import encode_offset_message_id
 from spark_mq.format.system_topic import SCHEDULE_TOPIC
-from spark_mq.live.cluster_messages import ClusterMessages, LiveMessage
+from spark_mq.live.cluster_messages import ClusterMessages
 from spark_mq.live.look_ups import records_of_range
 from spark_mq.live.options import parse_live_options
 from spark_mq.remoting.client import RemotingClient
 from spark_mq.remoting.codes import RequestCode
 from spark_mq.remoting.command import RemotingCommand
 from spark_mq.remoting.pull import QueueRange
+from spark_mq.store.config.named_stores import NamedRecord
 from tests.support.fake_server import response, serving
 from tests.support.hostile_cluster import COUNT, FIRST_TIME, OTHER, QUEUES, TOPIC, HostileCluster, record
 
@@ -67,7 +68,7 @@ def test_messages_of_several_brokers_are_in_the_order_of_their_times() -> None:
     assert times == sorted(times)
     assert {one.names for one in found} == {("c", "b", first.address), ("c", "z", second.address)}
 
-    def key(one: LiveMessage) -> tuple[int, tuple[str, str, str]]:
+    def key(one: NamedRecord) -> tuple[int, tuple[str, str, str]]:
         return one.record.store_timestamp, one.names
 
     assert sorted(found, key=key) == sorted(backwards, key=key)

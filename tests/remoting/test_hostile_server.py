@@ -18,7 +18,7 @@ from spark_mq.format.message_id import encode_offset_message_id
 from spark_mq.format.properties import parse_properties
 from spark_mq.live import datasource as live
 from spark_mq.live import options as live_options
-from spark_mq.live.cluster_messages import ClusterMessages, LiveMessage
+from spark_mq.live.cluster_messages import ClusterMessages
 from spark_mq.live.options import parse_live_options, parse_live_stream_options
 from spark_mq.remoting import client as client_module
 from spark_mq.remoting import pull as pull_module
@@ -28,6 +28,7 @@ from spark_mq.remoting.codes import RequestCode
 from spark_mq.remoting.pull import QueueRange
 from spark_mq.remoting.requests import consumer_connections, consumer_offset, find_route
 from spark_mq.remoting.writes import consume_message_directly, send_message
+from spark_mq.store.config.named_stores import NamedRecord
 from tests.support import hostile_cluster as hostile
 from tests.support.fake_server import serving
 from tests.support.hostile_cluster import COUNT, FIRST_TIME, GROUP, OTHER, QUEUES, TOPIC, HostileCluster
@@ -73,7 +74,7 @@ MESSAGES: tuple[tuple[dict[str, str], tuple[RequestCode, ...]], ...] = (
     ({"topic": TOPIC, "conditions": '[["unique_key", "in", ["Orders-1-7"]]]'}, BY_KEY),
     ({"topic": TOPIC, "mode": "FAILFAST"}, REQUESTS),
 )
-LOOK_UPS: tuple[tuple[Callable[[ClusterMessages, int], Iterable[LiveMessage]], tuple[RequestCode, ...]], ...] = (
+LOOK_UPS: tuple[tuple[Callable[[ClusterMessages, int], Iterable[NamedRecord]], tuple[RequestCode, ...]], ...] = (
     (lambda messages, port: messages.of_topic(TOPIC), REQUESTS),
     (lambda messages, port: messages.of_topic(TOPIC, 1, newest_first=True), REQUESTS),
     (lambda messages, port: messages.of_topic(TOPIC, 1, 7), REQUESTS),
@@ -160,7 +161,7 @@ def in_stream(cluster: HostileCluster) -> None:
     check_messages(rows, {"topic": TOPIC}, has_bombs=True)
 
 
-def in_look_up(cluster: HostileCluster, look_up: Callable[[ClusterMessages, int], Iterable[LiveMessage]]) -> None:
+def in_look_up(cluster: HostileCluster, look_up: Callable[[ClusterMessages, int], Iterable[NamedRecord]]) -> None:
     options = parse_live_options(
         {"path": f"rocketmq://{cluster.address}", "requestTimeout": "0.2", "topicPattern": ".*"}
     )

@@ -21,23 +21,11 @@ from spark_mq.cli.running_cluster import OR_CLUSTER, cluster_options, is_cluster
 from spark_mq.errors import OptionError
 from spark_mq.filters.parser import parse_sql92
 from spark_mq.io.s3 import shown
-from spark_mq.store.config.named_stores import STORE_COLUMNS
+from spark_mq.store.config.named_stores import STORE_COLUMNS, NamedRecord
 
 if TYPE_CHECKING:
     from spark_mq.filters.expression import Expression
-    from spark_mq.format.record import Record
     from spark_mq.lifecycle.life.situation import Situations
-
-    class FoundMessage(Protocol):
-        """A message of an archive or a cluster."""
-
-        @property
-        def names(self) -> tuple[str, str, str]:
-            """The values of the columns cluster, broker and store."""
-
-        @property
-        def record(self) -> Record:
-            """The message."""
 
     class Messages(Protocol):
         """The look-ups of `ArchivedMessages` and `ClusterMessages`."""
@@ -49,10 +37,10 @@ if TYPE_CHECKING:
             is_unique: bool = ...,
             begin: int | None = ...,
             end: int | None = ...,
-        ) -> Iterator[FoundMessage]:
+        ) -> Iterator[NamedRecord]:
             """The messages that have a key."""
 
-        def with_id(self, offset_message_id: str, any_host: bool = ...) -> Iterator[FoundMessage]:
+        def with_id(self, offset_message_id: str, any_host: bool = ...) -> Iterator[NamedRecord]:
             """The messages that have an offset message id."""
 
         def of_topic(
@@ -63,13 +51,13 @@ if TYPE_CHECKING:
             begin: int | None = ...,
             end: int | None = ...,
             newest_first: bool = ...,
-        ) -> Iterator[FoundMessage]:
+        ) -> Iterator[NamedRecord]:
             """The messages of a topic."""
 
         def situations(self, names: tuple[str, str, str]) -> Situations:
             """What records of the store with these names mean."""
 
-    Found = Iterator[FoundMessage | str | None]
+    Found = Iterator[NamedRecord | str | None]
     """What is found: messages; a text is a line that says what is not there; None if more can only come later."""
 
 FORM = f"""
@@ -144,7 +132,7 @@ def _print(
     """Print what an archive or a cluster has; each message has the names of its store."""
     printer = MessagePrinter(arguments, as_table, names_stores=True)
     printed, lacking = 0, False
-    waiting: list[FoundMessage] = []
+    waiting: list[NamedRecord] = []
 
     def flush() -> None:
         for names, part in groupby(waiting, key=lambda one: one.names):

@@ -21,6 +21,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from spark_mq.errors import ConfigError, OptionError, SparkMqError, StoreNotFoundError, UnsupportedStoreError, similar
+from spark_mq.format.record import Record
 from spark_mq.io.location import Location, local_path
 from spark_mq.io.s3 import shown
 from spark_mq.store.config.broker_conf import BrokerConf
@@ -112,6 +113,14 @@ def _below(folder: Location, parts: list[str], is_uri: bool) -> Iterator[Locatio
 
 def _is_wild(part: str, is_uri: bool) -> bool:
     return "*" in part or (not is_uri and re.search(r"\[[^\]]+\]", part) is not None)
+
+
+@dataclass(frozen=True)
+class NamedRecord:
+    """A message of an archive or a cluster; `names` are the values of the columns cluster, broker and store."""
+
+    names: tuple[str, str, str]
+    record: Record
 
 
 @dataclass(frozen=True)
