@@ -14,6 +14,7 @@ from typing import Any
 
 from spark_mq.cli.output import visible
 from spark_mq.errors import OptionError
+from spark_mq.format.java_text import decode_utf8
 
 _AGO = re.compile(r"-([0-9]{1,9})\s?([smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -191,6 +192,15 @@ CHECKED_LATE: Mapping[str, Callable[[str, str], str | int]] = {
     "SIZE": _size,
 }
 """The same for values whose parsers take the option, too, and raise `OptionError`."""
+
+
+def lines_of(option: str, file: str) -> list[str]:
+    """The lines of a text file that an option names; `-` is stdin."""
+    try:
+        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise OptionError(f"{option} {file}: {error.strerror}") from error
+    return decode_utf8(data).splitlines()
 
 
 def place_stores_file(words: Sequence[str]) -> list[str]:

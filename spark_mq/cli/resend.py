@@ -6,13 +6,13 @@ import argparse
 import json
 import logging
 import os
-import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from spark_mq.cli.archive_source import has_delta_log
+from spark_mq.cli.arguments import lines_of
 from spark_mq.cli.command import command
 from spark_mq.cli.exit_status import FAILED, FOUND, NOT_FOUND
 from spark_mq.cli.messages.shared import filter_of, why_nothing
@@ -237,20 +237,19 @@ class StoredMessages:
 
 def _ids(file: str) -> Iterator[str]:
     """The ids of a file: a line has an id, or a JSON object with `offset_message_id`."""
-    with nullcontext(sys.stdin) if file == "-" else open(file, encoding="utf-8") as lines:
-        for number, line in enumerate(lines, 1):
-            text = line.strip()
-            if not text:
-                continue
-            try:
-                yield normalize_offset_message_id(
-                    str(json.loads(text)["offset_message_id"]) if text.startswith("{") else text
-                )
-            except (ValueError, KeyError) as error:
-                raise OptionError(
-                    f"--ids {file}: line {number} is neither an offset message id nor a JSON object with "
-                    f"offset_message_id: {text[:80]}"
-                ) from error
+    for number, line in enumerate(lines_of("--ids", file), 1):
+        text = line.strip()
+        if not text:
+            continue
+        try:
+            yield normalize_offset_message_id(
+                str(json.loads(text)["offset_message_id"]) if text.startswith("{") else text
+            )
+        except (ValueError, KeyError) as error:
+            raise OptionError(
+                f"--ids {file}: line {number} is neither an offset message id nor a JSON object with "
+                f"offset_message_id: {text[:80]}"
+            ) from error
 
 
 def _print(arguments: argparse.Namespace, receipt: Receipt, missing: Sequence[str]) -> None:

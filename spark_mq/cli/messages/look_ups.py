@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Mapping
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spark_mq.cli.arguments import ROWS
+from spark_mq.cli.arguments import ROWS, lines_of
 from spark_mq.cli.command import command
 from spark_mq.cli.exit_status import FAILED, FOUND, NOT_FOUND
 from spark_mq.cli.messages.message_filter import MessageFilter, why_no_key, why_no_unique_key
@@ -126,15 +124,6 @@ def _check_key(arguments: argparse.Namespace) -> None:
         raise OptionError("give a KEY, or --keys-file FILE")
 
 
-def _lines(file: str) -> list[str]:
-    """The lines of a text file; `-` is stdin."""
-    try:
-        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-    except OSError as error:
-        raise OptionError(f"--keys-file {file}: {error.strerror}") from error
-    return decode_utf8(data).splitlines()
-
-
 def _found_by_key(messages: Messages, arguments: argparse.Namespace) -> Found:
     _check_key(arguments)
     begin, end = begin_and_end(arguments)
@@ -206,7 +195,7 @@ def _print_of_file(arguments: argparse.Namespace, begin: int | None, end: int | 
     for name in ("as_broker", "explain"):
         if getattr(arguments, name):
             raise OptionError(f"--{name.replace('_', '-')} is for one KEY: leave out --keys-file")
-    keys = list(dict.fromkeys(line for line in _lines(arguments.keys_file) if line))
+    keys = list(dict.fromkeys(line for line in lines_of("--keys-file", arguments.keys_file) if line))
     matching = MessageFilter.between(begin, end, condition=condition_of(arguments.filter))
     without = set(keys)
 
