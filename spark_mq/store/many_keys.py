@@ -10,14 +10,13 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_mq.errors import CorruptIndexError, OptionError
-from spark_mq.format.array_types import Flags, Int32s, Int64s
+from spark_mq.format.array_types import Flags, Int32s, Int64s, is_in
 from spark_mq.format.dispatch import record_keys
 from spark_mq.format.kernels.batches import message_batches, message_keys, rows_of_keys
 from spark_mq.format.kernels.big_endian import int32s_at
@@ -41,30 +40,35 @@ from spark_mq.store.queue.unit_reader import read_into, records_of_units
 _MAX_ROWS = 16384
 
 
-@dataclass
 class ManyKeys:
-    """The look-up of some pairs of topic and key in a store.
+    """The look-up of some pairs of topic and key in a store."""
 
-    Attributes:
-        topics: The topic of each pair; neither topics nor keys are NULL.
-        keys: The key of each pair. Each pair must be there once.
-        columns: Columns of table `messages_by_key`.
-    """
+    def __init__(
+        self,
+        store: Location,
+        index: KeyIndex,
+        records: RecordLookup,
+        topics: pa.Array,
+        keys: pa.Array,
+        columns: Sequence[str],
+    ) -> None:
+        """Prepare.
 
-    store: Location
-    index: KeyIndex
-    records: RecordLookup
-    topics: pa.Array
-    keys: pa.Array
-    columns: Sequence[str]
-    _found: list[tuple[Int64s, Int64s]] = field(default_factory=list)
+        Args:
+            topics: The topic of each pair; neither topics nor keys are NULL.
+            keys: The key of each pair. Each pair must be there once.
+            columns: Columns of table `messages_by_key`.
+        """
+        self.store, self.index, self.records = store, index, records
+        self.topics, self.keys, self.columns = topics, keys, columns
+        self._topics, self._keys = topics.unique(), keys.unique()
+        pairs = self._codes(topics, keys)
+        self._order = np.argsort(pairs)
+        self._pairs = pairs[self._order]
+        self._found: list[tuple[Int64s, Int64s]] = []
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """A row for each pair and message that has the key, in the order of the log but for damaged parts."""
-        self._topics, self._keys = self.topics.unique(), self.keys.unique()
-        pairs = self._codes(self.topics, self.keys)
-        self._order = np.argsort(pairs)
-        self._pairs = pairs[self._order]
         hashes, hash_of_pair = np.unique(hash_keys(self.topics, self.keys), return_inverse=True)
         is_doubtful = np.zeros(hashes.size, np.bool_)
         parts = self.index.parts
@@ -112,7 +116,7 @@ class ManyKeys:
             keys = index_keys(chunk.buffer, chunk.frames, has_tags=None)
             owners = np.repeat(np.arange(chunk.frames.size, dtype=np.int64), keys.entry_count)
             stored = owners << 32 | np.maximum(keys.key_hash, ~keys.key_hash)
-            is_right[first:stop] = np.isin(row << 32 | hashes[found[1, first:stop]], stored)
+            is_right[first:stop] = is_in(row << 32 | hashes[found[1, first:stop]], stored)
             yield from self._rows(chunk)
         is_doubtful[found[1, ~is_right]] = True
 
@@ -135,7 +139,7 @@ class ManyKeys:
                 if not isinstance(part, list):
                     keys = index_keys(part.buffer, part.frames)
                     owners = np.repeat(np.arange(part.frames.size), keys.entry_count)
-                    frames = part.frames[np.unique(owners[np.isin(keys.key_hash, hashes)])]
+                    frames = part.frames[np.unique(owners[is_in(keys.key_hash, hashes)])]
                     if frames.size:
                         yield Records(part.buffer, frames)
 
@@ -167,7 +171,7 @@ class ManyKeys:
         fields = pa.schema([(KEY_FIELDS | ALL_MESSAGE_FIELDS)[name] for name in self.columns])
         known: dict[int, set[int]] = {}
         for numbers, offsets in self._found:
-            is_one = np.isin(numbers, pairs)
+            is_one = is_in(numbers, pairs)
             for number, offset in zip(numbers[is_one].tolist(), offsets[is_one].tolist(), strict=True):
                 known.setdefault(number, set()).add(offset)
         for pair in pairs.tolist():
