@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -67,8 +67,10 @@ def places_of(store: RealStore, broker: str, before: int = 1 << 63) -> list[Plac
 
 
 @pytest.fixture(scope="module")
-def shell(delta: SparkSession) -> Shell:
-    return Shell(delta)
+def shell(delta: SparkSession) -> Iterator[Shell]:
+    yield Shell(delta)
+    for view in delta.sql("SHOW VIEWS").where("isTemporary").collect():
+        delta.catalog.dropTempView(view.viewName)  # it would come before a table of that name in `spark_mq.sql`
 
 
 @dataclass(frozen=True)

@@ -318,7 +318,6 @@ def test_history_has_each_message_of_archive_and_broker_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     register(delta)
-    delta.catalog.dropTempView("history")  # another test can have left it, and a view of the session comes first
     table = str(tmp_path / "messages")
     archive(delta, str(served.path), table, cluster="c", broker="b", store_name="s")
     with MessageStore(str(served.path)) as store:

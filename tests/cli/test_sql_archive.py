@@ -44,7 +44,6 @@ def _in_this_session(delta: SparkSession, monkeypatch: pytest.MonkeyPatch) -> No
         yield delta
 
     monkeypatch.setattr(command, "spark_session", session)
-    delta.catalog.dropTempView("history")  # another test can have left it, and a view of the session comes first
 
 
 def test_an_archive_needs_no_store(delta: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
