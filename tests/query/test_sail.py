@@ -34,8 +34,8 @@ from spark_mq.errors import UnsupportedSparkError
 from spark_mq.query.catalog import table_columns
 from spark_mq.query.plan import plan_references
 from spark_mq.query.sql import reads_of
+from tests.query.message_queries import REAL, ROWS, SCHEMA, STORES, WORDS, column_of, rows
 from tests.query.random_queries import COLUMNS, random_query
-from tests.query.test_sql import REAL, ROWS, SCHEMA, STORES, WORDS, column_of, rows
 from tests.support.kernels import examples
 from tests.support.stores import OWN_STORES, PROJECT, RealStore
 
