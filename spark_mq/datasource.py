@@ -89,7 +89,7 @@ def register(spark: SparkSession) -> None:
     Args:
         spark: The session.
 
-    Example:
+    Examples:
         >>> register(spark)
         >>> spark.read.format("rocketmq").load("/data/store")
     """

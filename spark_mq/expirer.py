@@ -260,7 +260,7 @@ def expire(
         StoreLockedError: A broker runs on the store, or another job writes into it.
         StorageError: A file cannot be deleted. What was deleted before stays deleted.
 
-    Example:
+    Examples:
         >>> print(spark_mq.expire("/data/store", reserved_hours=72).to_text())
         >>> spark_mq.expire("/data/store", reserved_hours=72, apply=True)
     """

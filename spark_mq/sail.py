@@ -41,7 +41,7 @@ def sail_session(settings: Mapping[str, str] | None = None) -> SparkSession:
         SparkNotReachedError: The server did not start.
         ModuleNotFoundError: pysail is not installed: `pip install 'spark-mq[sail]'`.
 
-    Example:
+    Examples:
         >>> spark = spark_mq.sail_session()
         >>> spark_mq.sql(spark, "SELECT max(queue_offset) FROM messages", stores={"prod": "/data/store"}).show()
     """

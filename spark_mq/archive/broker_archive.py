@@ -157,7 +157,7 @@ def archive_broker(
         DataLossError: Messages expired before they were archived.
         OptionError: The messages are in the table under another name, or an option is wrong.
 
-    Example:
+    Examples:
         >>> archive_broker(spark, "rocketmq://namesrv:9876", "/lake/live", cluster="DefaultCluster", broker="broker-a")
     """
     started = time.monotonic()

@@ -22,7 +22,7 @@ def query_message(spark: SparkSession, table: str, topic: str, key: str, max_num
         table: The table of messages, as in `archive`: a path or URI, or a name in the catalog.
         max_num: The largest number of messages; the newest ones are returned, in no order.
 
-    Example:
+    Examples:
         >>> query_message(spark, "/lake/messages", "orders", "order-42").show()
     """
     tables = ArchiveTables.of(table, checkpoint="").connected(spark)

@@ -127,7 +127,7 @@ def sql(
             passed on.
         LogCutError: `history` is asked for, and the log lacks messages that the archive has.
 
-    Example:
+    Examples:
         >>> stores = {"prod": "/data/prod", "dev": {"path": "/data/dev", "mode": "FAILFAST"}}
         >>> query = "SELECT count(*) FROM dev.messages WHERE topic = :topic"
         >>> spark_mq.sql(spark, query, {"topic": "orders"}, stores=stores).show()

@@ -249,7 +249,7 @@ def archive(
         on_wait: Called about twice a second while no message is new, with the commit log offset up to which all
             messages are archived; -1 if that is not known yet.
 
-    Example:
+    Examples:
         >>> print(archive(spark, "/data/store", "/lake/messages", broker="broker-a").to_text())
     """
     options = {"maxBytesPerTrigger": str(max_bytes), "failOnDataLoss": str(fail_on_data_loss).lower()}

@@ -45,7 +45,7 @@ def tag(expression: str | None, tags: Column | str = "tags") -> Column:
     A consumer gets a message whose tag is exactly one of the tags (`PullAPIWrapper.processPullResult`@5.3.3). `*`
     beside other tags is a tag like any other (`FilterAPI.buildSubscriptionData`@5.3.3).
 
-    Example:
+    Examples:
         >>> messages.where(spark_mq.filters.tag("paid || shipped"))
     """
     from pyspark.sql import functions as sf
@@ -73,7 +73,7 @@ def sql92(expression: str, properties: Column | str = "properties", version: str
     Warns:
         UserWarning: RocketMQ does not read the end of the expression, because a whole expression ends before it.
 
-    Example:
+    Examples:
         >>> messages.where(spark_mq.filters.sql92("price > 5 AND region IS NOT NULL"))
     """
     from pyspark.sql import functions as sf
@@ -95,7 +95,7 @@ def matches(expression: str, properties: Mapping[str, str], version: str = NEWES
     Raises:
         FilterError, OptionError: As in `sql92`.
 
-    Example:
+    Examples:
         >>> spark_mq.filters.matches("price > 5", {"price": "7"})
         True
     """
@@ -113,7 +113,7 @@ def mask(expression: str, messages: pa.Table | pa.RecordBatch, version: str = NE
     Raises:
         FilterError, OptionError: As in `sql92`.
 
-    Example:
+    Examples:
         >>> with spark_mq.MessageStore("/data/store") as store:
         ...     found = store.query_message("orders", "order-42")
         >>> found.filter(spark_mq.filters.mask("price > 5", found))

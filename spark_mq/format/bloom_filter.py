@@ -45,7 +45,7 @@ class BloomFilter:
         Raises:
             OptionError: A broker does not start with these settings.
 
-        Example:
+        Examples:
             >>> BloomFilter.of()
             BloomFilter(bit_count=112, hash_count=3)
         """
@@ -61,7 +61,7 @@ class BloomFilter:
     def positions(self, consumer_group: str, topic: str) -> tuple[int, ...]:
         """The bits of a group's filter of a topic (`ConsumerFilterManager.register`, `calcBitPositions`@5.3.3).
 
-        Example:
+        Examples:
             >>> BloomFilter.of().positions("GID_rich", "FilterDemo")
             (6, 37, 75)
         """
@@ -78,7 +78,7 @@ class BloomFilter:
 def bit_map(positions: Iterable[int], bit_count: int) -> bytes:
     """A bit map with these bits: bit p is bit p mod 8 of byte p div 8 (`BitsArray.setBit`@5.3.3).
 
-    Example:
+    Examples:
         >>> bit_map([0, 9], 16).hex()
         '0102'
     """
@@ -98,7 +98,7 @@ def has_bits(bits: bytes, positions: Iterable[int]) -> bool:
 def murmur3_128_low(data: bytes) -> int:
     """The first 64 bits of MurmurHash3 x64 128 with seed 0 (Guava's `Hashing.murmur3_128().asLong()`), unsigned.
 
-    Example:
+    Examples:
         >>> hex(murmur3_128_low(b""))
         '0x0'
     """

@@ -37,7 +37,7 @@ class BrokerVersion:
         Raises:
             OptionError: The text does not consist of three numbers.
 
-        Example:
+        Examples:
             >>> BrokerVersion.parse("5.1.0") < BrokerVersion.parse("5.1.1")
             True
         """
@@ -237,7 +237,7 @@ class BrokerVersions:
         Raises:
             OptionError: The text is not a version of 4.9 or 5.
 
-        Example:
+        Examples:
             >>> str(BrokerVersions.parse("5.1"))
             '5.1.0 to 5.1.4'
         """

@@ -42,7 +42,7 @@ def decompress(body: bytes | memoryview | pa.Buffer, sys_flag: int, limit: int =
     Raises:
         BodyError: The type is unknown, the stream is broken or cut, or the content is longer than `limit`.
 
-    Example:
+    Examples:
         >>> decompress(zlib.compress(b"hello"), sys_flag=0x1)
         b'hello'
     """

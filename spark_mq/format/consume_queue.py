@@ -58,7 +58,7 @@ def queue_file_name(file_number: int, file_size: int) -> str:
         file_number: The number of the file in the queue, from 0.
         file_size: Bytes of each file.
 
-    Example:
+    Examples:
         >>> queue_file_name(1, DEFAULT_FILE_SIZE)
         '00000000000006000000'
     """

@@ -113,7 +113,7 @@ class ExtLayout:
     def addresses(self, numbers: Int64s) -> Int64s:
         """The addresses of units by their numbers in the queue, from 0 on.
 
-        Example:
+        Examples:
             >>> offsets_of(ExtLayout(100, 34).addresses(np.array([0, 1, 2]))).tolist()
             [0, 34, 100]
         """
@@ -124,7 +124,7 @@ class ExtLayout:
 def is_address(tags_code: int) -> bool:
     """Whether the tags code of a consume queue unit is an address (`ConsumeQueueExt.isExtAddr`@5.3.3).
 
-    Example:
+    Examples:
         >>> is_address(-(2**63) + 40), is_address(-(2**31))
         (True, False)
     """

@@ -37,7 +37,7 @@ class KeyType(StrEnum):
 def tags_key(tags: str) -> str:
     """The key under which the index has tags (`IndexService.buildKey`, `MessageConst.INDEX_TAG_TYPE`@5.5.0).
 
-    Example:
+    Examples:
         >>> tags_key("TagA")
         'T#TagA'
     """

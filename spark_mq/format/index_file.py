@@ -163,7 +163,7 @@ class IndexLayout:
         OptionError: A broker cannot work with these numbers: a file needs at least one slot, one entry after entry 0,
             and less than 2 GiB.
 
-    Example:
+    Examples:
         >>> IndexLayout().file_size
         420000040
     """
@@ -202,7 +202,7 @@ class IndexLayout:
             file_size: Bytes of the file.
             header: The beginning of the file, 40 bytes or more.
 
-        Example:
+        Examples:
             >>> IndexLayout.of_full_file(420000040, IndexHeader(index_count=20_000_000).encode())
             IndexLayout(hash_slot_num=5000000, index_num=20000000)
         """
@@ -295,7 +295,7 @@ def index_key_hash(topic: bytes, key: bytes) -> int:
 
     The hash is |`String.hashCode`| of `topic#key`; 0 instead of Integer.MIN_VALUE, which has no absolute value in Java.
 
-    Example:
+    Examples:
         >>> index_key_hash(b"TopicTest", b"order-1")
         1829193424
     """

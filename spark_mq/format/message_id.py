@@ -35,7 +35,7 @@ def parse_host(text: str, any_port: bool = False) -> bytes:
     Raises:
         ValueError: The text is not a host. The message says what a host is.
 
-    Example:
+    Examples:
         >>> parse_host("127.0.0.1:10911").hex()
         '7f00000100002a9f'
     """
@@ -75,7 +75,7 @@ def encode_offset_message_id(store_host: bytes, commit_log_offset: int) -> str:
         store_host: The address (4 or 16 bytes) and the port (4 bytes) as stored.
         commit_log_offset: The offset of the message in the commit log.
 
-    Example:
+    Examples:
         >>> encode_offset_message_id(bytes([127, 0, 0, 1, 0, 0, 42, 159]), 4096)
         '7F00000100002A9F0000000000001000'
     """
@@ -93,7 +93,7 @@ def normalize_offset_message_id(offset_message_id: str) -> str:
     Raises:
         OptionError: `offset_message_id` does not have the form of an id.
 
-    Example:
+    Examples:
         >>> normalize_offset_message_id("7f00000100002a9f0000000000001000")
         '7F00000100002A9F0000000000001000'
     """
@@ -106,7 +106,7 @@ def decode_offset_message_id(offset_message_id: str) -> tuple[bytes, int]:
     Raises:
         OptionError: `offset_message_id` does not have the form of an id.
 
-    Example:
+    Examples:
         >>> decode_offset_message_id("7F00000100002A9F0000000000001000")[1]
         4096
     """
@@ -125,7 +125,7 @@ def has_plausible_port(offset_message_id: str) -> bool:
     Raises:
         OptionError: `offset_message_id` does not have the form of an id.
 
-    Example:
+    Examples:
         >>> has_plausible_port("7F00000100002A9F0000000000001000")
         True
         >>> has_plausible_port("7F0000010B5F18B4AAC28F1B3B6D0000")
@@ -144,7 +144,7 @@ def unique_key_time(unique_key: str) -> timedelta | None:
     Returns:
         The time; None if the text is not such a key.
 
-    Example:
+    Examples:
         >>> unique_key_time("7F0000010B5F18B4AAC24C1B3B6D0000")
         datetime.timedelta(days=14, seconds=67210, microseconds=221000)
     """

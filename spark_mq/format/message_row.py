@@ -89,7 +89,7 @@ def host_text(host: bytes) -> str:
 
     As in `InetAddress.getByAddress`, an IPv4-mapped address is an IPv4 address.
 
-    Example:
+    Examples:
         >>> host_text(bytes([127, 0, 0, 1, 0, 0, 42, 159]))
         '127.0.0.1:10911'
     """

@@ -37,7 +37,7 @@ def parse_properties(data: bytes) -> dict[bytes, bytes]:
 
     A repeated name is at the position of its last value.
 
-    Example:
+    Examples:
         >>> parse_properties(b"TAGS\x01a\x02KEYS\x01k1 k2\x02")
         {b'TAGS': b'a', b'KEYS': b'k1 k2'}
     """

@@ -148,7 +148,7 @@ class Record:
     followed by the 4 bytes of the port. Timestamps are milliseconds since the epoch. If `body_crc` is None, `encode`
     computes the CRC of the body.
 
-    Example:
+    Examples:
         >>> decode_record(Record(b"TopicTest", body=b"hello").encode()).body
         b'hello'
     """

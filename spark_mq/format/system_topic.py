@@ -63,7 +63,7 @@ def delay_level_millis(text: str) -> list[int]:
     Raises:
         OptionError: `text` is empty, or a piece of it is not a number with one of these units.
 
-    Example:
+    Examples:
         >>> delay_level_millis("1s 5m")
         [1000, 300000]
     """
@@ -84,7 +84,7 @@ def is_system_topic(topic: str) -> bool:
     Retry topics and dead letter topics (`%RETRY%`, `%DLQ%`) are not. The topics that have the names of the cluster and
     of the broker are not recognized, because a store does not contain these names.
 
-    Example:
+    Examples:
         >>> is_system_topic("SCHEDULE_TOPIC_XXXX"), is_system_topic("%RETRY%billing")
         (True, False)
     """

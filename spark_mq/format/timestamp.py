@@ -91,7 +91,7 @@ def micros(millis: int) -> int | None:
 def iso_text(millis: int) -> str:
     """`millis` milliseconds since the epoch as ISO 8601 in UTC; outside years 1 to 9999 the number itself.
 
-    Example:
+    Examples:
         >>> iso_text(0)
         '1970-01-01T00:00:00.000Z'
     """

@@ -214,7 +214,7 @@ def why_not_consumed(
     Raises:
         OptionError: `tags` and `expression` are both given, one of them is refused, or the queue offset is negative.
 
-    Example:
+    Examples:
         >>> why_not_consumed(MessageStore("/data/store"), "billing", "orders", 0, 17, tags="paid").reason
         <NotConsumed.FILTERED_BY_TAG_HASH: 'FILTERED_BY_TAG_HASH'>
     """

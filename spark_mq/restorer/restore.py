@@ -114,7 +114,7 @@ def restore(
         NoRoomError: A disk is full.
         StorageError: The store cannot be written.
 
-    Example:
+    Examples:
         >>> report = spark_mq.restore(spark, "/lake/messages", "/data/restored", where="topic = 'orders'")
         >>> print(report.to_text())
     """

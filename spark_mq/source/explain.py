@@ -32,7 +32,7 @@ def explain(store: str, **options: str) -> str:
     Raises:
         SparkMqError: The errors that the read itself would raise while Spark plans it.
 
-    Example:
+    Examples:
         >>> print(explain("/data/store", topic="orders", key="order-42"))
     """
     parsed = parse_options({**options, "path": store})

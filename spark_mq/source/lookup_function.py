@@ -120,7 +120,7 @@ def look_up(
     Raises:
         OptionError: `asked` has no such columns, or the result cannot have one of `columns`.
 
-    Example:
+    Examples:
         >>> asked = orders.selectExpr("'orders' AS topic", "id AS key")
         >>> found = spark_mq.look_up(asked, "/data/store", ["key", "store_timestamp", "body"])
         >>> orders.join(found, orders.id == found.key).show()

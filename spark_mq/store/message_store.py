@@ -68,7 +68,7 @@ class MessageStore(ConsumeQueueStore):
     bytes, queue offsets count messages, and integer timestamps are milliseconds since the epoch. A `MessageStore` never
     changes the store. It keeps files open until `close`, or until the end of a `with` block.
 
-    Example:
+    Examples:
         >>> with MessageStore("/data/store") as store:
         ...     messages = store.get_message("orders", 3, offset=1200, max_num=32)
     """
@@ -196,7 +196,7 @@ class MessageStore(ConsumeQueueStore):
 
         `get_max_offset_in_queue` has the same arguments and errors.
 
-        Example:
+        Examples:
             >>> store.get_min_offset_in_queue("orders", 3)
             1200
         """
@@ -219,7 +219,7 @@ class MessageStore(ConsumeQueueStore):
         Raises:
             UnsupportedStoreError: The queues are in RocksDB, and `read_log` is False.
 
-        Example:
+        Examples:
             >>> store.get_max_offset_in_queue("orders", 3)
             1532
         """
@@ -233,7 +233,7 @@ class MessageStore(ConsumeQueueStore):
         `get_message_result` has the same arguments and errors, and also returns the status of the offset. A note of its
         result is a warning here.
 
-        Example:
+        Examples:
             >>> store.get_message("orders", 3, offset=1200, max_num=2)["queue_offset"].to_pylist()
             [1200, 1201]
         """
@@ -266,7 +266,7 @@ class MessageStore(ConsumeQueueStore):
         Raises:
             UnsupportedStoreError: The queues are in RocksDB, and `read_log` is False.
 
-        Example:
+        Examples:
             >>> store.get_message_result("orders", 3, offset=0).status
             <GetMessageStatus.OFFSET_TOO_SMALL: 'OFFSET_TOO_SMALL'>
         """
@@ -278,7 +278,7 @@ class MessageStore(ConsumeQueueStore):
         Returns:
             One row, or no row if there is no such message; `why_not` gives the reason.
 
-        Example:
+        Examples:
             >>> store.look_message_by_offset(1073741824).num_rows
             1
         """
@@ -293,7 +293,7 @@ class MessageStore(ConsumeQueueStore):
         Returns:
             One row, or no row.
 
-        Example:
+        Examples:
             >>> store.look_message_by_id("7F00000100002A9F0000000000000000").num_rows
             1
         """
@@ -386,7 +386,7 @@ class MessageStore(ConsumeQueueStore):
         Raises:
             OptionError: A time is in seconds, or is a datetime without a time zone.
 
-        Example:
+        Examples:
             >>> store.query_message("orders", "order-17", max_num=1)["queue_offset"].to_pylist()
             [1304]
         """
@@ -419,7 +419,7 @@ class MessageStore(ConsumeQueueStore):
         Raises:
             CorruptLogError: As `query_message`.
 
-        Example:
+        Examples:
             >>> asked = pa.table({"topic": ["orders", "orders"], "key": ["order-17", "order-18"]})
             >>> pa.Table.from_batches(store.query_messages(asked, ["key", "queue_offset"])).to_pylist()
             [{'key': 'order-17', 'queue_offset': 1187}, {'key': 'order-18', 'queue_offset': 1188}]
@@ -461,7 +461,7 @@ class MessageStore(ConsumeQueueStore):
             OptionError: The index type is another one; or a time is in seconds, or a datetime without a time zone; or
                 the files do not show `maxHashSlotNum` and `maxIndexNum`.
 
-        Example:
+        Examples:
             >>> store.query_message_as_broker("orders", "order-17")["queue_offset"].to_pylist()
             [1187, 1304]
         """
@@ -518,7 +518,7 @@ class MessageStore(ConsumeQueueStore):
         Returns:
             The messages; `why_no_unique_key` explains an empty result.
 
-        Example:
+        Examples:
             >>> store.query_message_by_unique_key("orders", "7F0000010A2C18B4AAC2567E12340000").num_rows
             1
         """
@@ -604,7 +604,7 @@ class MessageStore(ConsumeQueueStore):
         Returns:
             Both times; None if no queue leads to a message.
 
-        Example:
+        Examples:
             >>> store.stored_times("orders")
             (1795248093336, 1795248151002)
         """
@@ -650,7 +650,7 @@ class MessageStore(ConsumeQueueStore):
                 False.
             UnsupportedStoreError: The queues are in RocksDB, and `read_log` is False.
 
-        Example:
+        Examples:
             >>> store.get_offset_in_queue_by_time("orders", 3, 1_700_000_000_000)
             1377
         """

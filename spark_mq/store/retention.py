@@ -225,7 +225,7 @@ def retention(
         UnsupportedStoreError: The store is of a kind that is not read.
         OptionError: An argument, or a setting of the broker, is not valid.
 
-    Example:
+    Examples:
         >>> for segment in spark_mq.retention("/data/store").expired:
         ...     print(segment.file, segment.freed_bytes)
     """

@@ -323,7 +323,7 @@ def life(
     Raises:
         OptionError: An argument, or a setting of the broker, is not valid.
 
-    Example:
+    Examples:
         >>> for event in life(MessageStore("/data/store"), "7F0000010B5F18B4AAC28F1B3B6D0000").lives[0].events:
         ...     print(event.timestamp, event.text)
     """
