@@ -54,6 +54,7 @@ def _strategy_name(text: str) -> str:
     --broker-version V
     --json
     """,
+    example="/data/store orders --consumers 3 --to 4",
     epilog="""
     The answer is that of the Java client's allocation strategies (mqadmin allocateMQ). A file of consumers has a line
     for each: its client id, then perhaps room=NAME (for MACHINE_ROOM_NEARBY) and queues=0,1,2 (for CONFIG). If only a

@@ -63,6 +63,7 @@ class _Archived:
     --json
     """,
     SPARK,
+    example="/data/store /lake/messages",
     description="Append the new messages of a store to a Delta table, each message exactly once.",
     epilog="""
     TABLE is a path, or a name in Spark's catalog (then give --checkpoint, too). The other tables of the archive are
@@ -257,6 +258,7 @@ def _archive(
     --json
     """,
     SPARK,
+    example="/lake/messages --keep-days 365",
     description="""
     Join and cluster the files of an archive's tables (OPTIMIZE). With --keep-days, also delete old rows; with
     --vacuum-hours, also remove unused files (VACUUM). Without --apply this is a dry run: the command changes nothing,

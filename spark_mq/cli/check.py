@@ -69,6 +69,7 @@ class Answer:
     --broker-conf FILE  the broker's settings file, for file sizes, and settings of the index and of recovery
     --json
     """,
+    example="/data/store",
     epilog="""
     The answer is that of the next boot of a broker (`spark-mq state --full`) and of a quick check (`spark-mq verify
     --quick`). The whole log is read: about a second for 1 GiB that is in memory. Each line says how sure it is:
@@ -77,9 +78,6 @@ class Answer:
 
     What is not read: the bodies of messages before the first segment that the boot checks, and the middle of index
     files. `spark-mq verify` reads everything.
-
-    exit status: 0 yes; 1 no, or the check failed; 2 an argument or its value is wrong; 4 yes, but with the losses that
-    are named; 130 interrupted (Ctrl-C).
     """,
 )
 def check(arguments: argparse.Namespace) -> int:

@@ -12,7 +12,8 @@ from inspect import cleandoc
 from typing import Any
 
 from spark_mq.cli.arguments import CHECKED_LATE, PARSERS, pair
-from spark_mq.errors import OptionError
+from spark_mq.cli.exit_status import statuses_text
+from spark_mq.errors import OptionError, similar
 
 Run = Callable[[argparse.Namespace], int]
 Kind = Callable[[str], Any] | Sequence[str]
@@ -78,29 +79,33 @@ JOB = f"--json\n--quiet\n--engine {{local,spark}}\n--cores CORES\n{SPARK}"
 class Command:
     """A command, and the function that runs it; `command` explains the arguments.
 
-    `kinds` and `defaults` are by the names under which the function finds the values.
+    The help begins with the `example`, without `spark-mq` and the name. `kinds` and `defaults` are by the names under
+    which the function finds the values.
     """
 
     name: str
     arguments: Sequence[str]
     run: Run
+    example: str
     description: str = ""
     epilog: str = ""
-    usage: str | None = None
+    usage: str = ""
     kinds: Mapping[str, Kind] | None = None
     defaults: Mapping[str, Any] | None = None
 
-    def add_to(self, commands: argparse._SubParsersAction[argparse.ArgumentParser], summary: str) -> None:
+    def add_to(self, commands: argparse._SubParsersAction[CommandParser], summary: str) -> None:
         """Add the parser of the command; the summary says what it does."""
         parser = commands.add_parser(
             self.name,
-            usage=self.usage,
+            prog=f"spark-mq {self.name}",
+            usage=f"spark-mq {self.name} [OPTION]... {self.usage or self._needed()}".strip(),
             help=summary,
             description=cleandoc(self.description or f"Print {summary}."),
-            epilog=cleandoc(self.epilog),
+            epilog="\n\n".join(filter(None, (cleandoc(self.epilog), statuses_text(self.name)))),
             formatter_class=_HelpFormatter,
             allow_abbrev=False,
         )
+        parser.example = f"spark-mq {self.name} {self.example}".strip()
         group: argparse._ActionsContainer = parser
         for argument in _declared(self.arguments):
             if argument.begins_choice:
@@ -109,6 +114,20 @@ class Command:
                 group = parser
             argument.add_to(group, (self.kinds or {}).get(argument.dest))
         parser.set_defaults(run=self._run, **(self.defaults or {}))
+
+    def _needed(self) -> str:
+        """The arguments that the usage names: options of which one must be given, and positions."""
+        options, positions, is_choice = list[str](), list[str](), False
+        for argument in _declared(self.arguments):
+            text = f"{argument.name} {argument.value}".strip()
+            is_choice = argument.is_required or (argument.is_alternative and is_choice)
+            if not argument.name:
+                positions.append(text)
+            elif argument.is_required:
+                options.append(text)
+            elif is_choice:
+                options[-1] += f" | {text}"
+        return " ".join([*(f"({text})" if " | " in text else text for text in options), *positions])
 
     def _run(self, arguments: argparse.Namespace) -> int:
         self._refuse_cluster(arguments)
@@ -137,9 +156,10 @@ class Command:
 def command(
     name: str,
     *arguments: str,
+    example: str,
     description: str = "",
     epilog: str = "",
-    usage: str | None = None,
+    usage: str = "",
     kinds: Mapping[str, Kind] | None = None,
     **defaults: Any,
 ) -> Callable[[Run], Command]:
@@ -151,7 +171,36 @@ def command(
     given. `! ` before an argument says that it must be given. What stands for a value says how it is parsed: see
     `PARSERS`.
     """
-    return lambda run: Command(name, arguments, run, description, epilog, usage, kinds, defaults)
+    return lambda run: Command(name, arguments, run, example, description, epilog, usage, kinds, defaults)
+
+
+class CommandParser(argparse.ArgumentParser):
+    """A parser whose help begins with an example, and whose errors name what is similar to a mistyped word."""
+
+    example = ""
+
+    def format_help(self) -> str:
+        """The example, if there is one, and the help."""
+        return f"example: {self.example}\n\n{super().format_help()}" if self.example else super().format_help()
+
+    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
+        """Parse the words; one that is unknown is an error here, where the options are known."""
+        found, unknown = super().parse_known_args(args, namespace)
+        options = [word.partition("=")[0] for word in unknown if word.startswith("-")]
+        if options:
+            self.error(f"there is no option {options[0]}{similar(options[0], self._option_string_actions)}")
+        if unknown:
+            self.error(f"{unknown[0]!r} is one argument too many")
+        return found, unknown
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        names = list(map(str, action.choices or ()))
+        if action.choices is None or value in action.choices:
+            return
+        if isinstance(action, argparse._SubParsersAction):
+            hint = similar(value, names) or "; `spark-mq --help` lists them"
+            self.error(f"there is no command {value!r}{hint}")
+        raise argparse.ArgumentError(action, f"{value!r} is not one of {', '.join(names)}{similar(value, names)}")
 
 
 @dataclass(frozen=True)

@@ -5,59 +5,74 @@ A command waits for the imports of its own module only: the modules of all comma
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Mapping, Sequence
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 
 from spark_mq import __version__
-from spark_mq.cli.command import Command
+from spark_mq.cli.command import Command, CommandParser
 
-_MODULES: Mapping[str, Mapping[str, str]] = {
-    "verify": {"verify": "check everything in a store against its commit log"},
-    "repair": {"repair": "repair queues, index, checkpoint and config from the commit log; a plan first"},
-    "rebuild": {"rebuild": "rebuild consumequeue/ and index/ from commitlog/"},
-    "archive": {
-        "archive": "append new messages to a Delta table",
-        "maintain-archive": "join and cluster an archive's files, delete old rows",
+_GROUPS: Mapping[str, Mapping[str, Mapping[str, str]]] = {
+    "find messages": {
+        "messages.look_ups": {
+            "query-by-id": "by offset message ids",
+            "query-by-key": "by topic and key, through the index",
+            "query-by-unique-key": "by the message id that the producer got",
+            "query-by-offset": "by topic, queue and queue offset",
+        },
+        "messages.print_message": {"print-message": "of a topic: by queue, time, tag, key, property and text"},
     },
-    "restore": {"restore": "make a store out of an archive or another store, or append to one"},
-    "messages.look_ups": {
-        "query-by-id": "messages by their offset message ids",
-        "query-by-key": "messages by topic and key, through the index",
-        "query-by-unique-key": "a message by unique key (the producer's message id), and topic if it is known",
-        "query-by-offset": "one message by topic, queue and queue offset",
+    "understand": {
+        "life": {
+            "life": "what happened to a message, up to its consumers",
+            "why-not-consumed": "why a consumer group did not get a message",
+        },
+        "allocate": {"allocate": "how a topic's queues are shared out among consumers"},
+        "tables": {},
     },
-    "messages.print_message": {"print-message": "messages of a topic, by queue, time, tag, key, property and text"},
-    "life": {
-        "life": "what happened to a message: transaction, delays, retries, dead letters, consumers",
-        "why-not-consumed": "why a consumer group did not get a message: not yet, filtered, in retry, dead, popped",
+    "check and mend": {
+        "check": {"check": "whether a broker may be started, and what is lost then"},
+        "state": {"state": "how the broker stopped, what lags, what the next boot does"},
+        "recover": {"recover": "exactly what the next boot does to the store"},
+        "verify": {"verify": "check everything in a store against its commit log"},
+        "repair": {"repair": "repair queues, index, checkpoint, config from the log"},
+        "rebuild": {"rebuild": "rebuild consumequeue/ and index/ from commitlog/"},
     },
-    "tables": {},
-    "check": {"check": "whether a broker may be started on a store, and what is lost then"},
-    "state": {"state": "whether the broker was stopped cleanly, what lags, and what the next boot does"},
-    "recover": {
-        "recover": "what a broker would do to a store at its next start: a dry run over the records that it would check"
+    "keep messages, and let them go": {
+        "archive": {
+            "archive": "append new messages to a Delta table",
+            "maintain-archive": "join and cluster an archive's files, delete old rows",
+        },
+        "restore": {"restore": "make a store of an archive or a store, or append to one"},
+        "retention": {
+            "retention": "when segments expire, and who loses unread messages",
+            "expire": "delete old segments, and their queue and index files",
+        },
     },
-    "retention": {
-        "retention": "when segments expire, what is deleted with them, and who loses unread messages",
-        "expire": "delete old segments, and the queue and index files that go with them",
+    "act on a running cluster (a plan, until --apply)": {
+        "reset_offset": {"reset-offset": "set a consumer group's offsets"},
+        "consume_directly": {"consume-directly": "let a connected consumer consume one message now"},
+        "resend": {"resend": "send stored messages again, such as dead letters"},
     },
-    "reset_offset": {"reset-offset": "set a consumer group's offsets in a running cluster; a plan first"},
-    "consume_directly": {"consume-directly": "let a connected consumer consume one message now; a plan first"},
-    "resend": {"resend": "send stored messages again, such as dead letters, each of them once; a receipt first"},
-    "allocate": {"allocate": "how the queues of a topic are shared out among consumers, and how uneven that is"},
-    "sql.command": {"sql": "Spark SQL over stores"},
-    "program": {
-        "paths": "where the SQL files, job scripts and notebooks of spark-mq are",
-        "compile": "compile the loops that read messages before the first query does",
-        "completion": "a script that completes commands and arguments in a shell",
+    "SQL": {"sql.command": {"sql": "Spark SQL over stores, archives and running clusters"}},
+    "spark-mq itself": {
+        "program": {
+            "paths": "where the SQL files, job scripts and notebooks are",
+            "compile": "compile the loops that read messages before the first query",
+            "completion": "a script that completes commands in a shell",
+        }
     },
 }
-"""The modules of the commands, in the order of `spark-mq --help`: their commands, and what each does.
+"""The groups of `spark-mq --help`, in its order: the modules of the commands, and what each command does.
 
 A module declares the arguments of its commands with `command.command`. The commands of `tables` are those that the
-tables declare.
+tables declare; the help only names them, and those of `program`.
 """
+_MODULES = {name: commands for modules in _GROUPS.values() for name, commands in modules.items()}
+_ONLY_NAMES = {"tables": "one row a line, of what the name says: ", "program": ""}
+_WIDTH = 80
+_USAGE = "spark-mq COMMAND [OPTION]... STORE ..."
+_END = "`spark-mq COMMAND --help` has an example, arguments and exit statuses."
 
 
 def commands_of(module: str) -> Mapping[str, str]:
@@ -69,13 +84,34 @@ def commands_of(module: str) -> Mapping[str, str]:
     return _MODULES[module]
 
 
-def parser(modules: Sequence[str] = tuple(_MODULES), with_arguments: bool = True) -> argparse.ArgumentParser:
+class _Program(CommandParser):
+    def format_help(self) -> str:
+        """The groups of commands, which fit one screen."""
+        return "".join(f"{line}\n" for line in _help())
+
+
+def _help() -> Iterator[str]:
+    yield f"usage: {_USAGE}"
+    yield "Apache RocketMQ message stores, without a broker."
+    for title, modules in _GROUPS.items():
+        yield title
+        for module in modules:
+            commands = commands_of(module)
+            if module in _ONLY_NAMES:
+                text = _ONLY_NAMES[module] + ", ".join(commands)
+                yield from textwrap.wrap(
+                    text, _WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
+                )
+            else:
+                yield from (f"  {command:20} {summary}" for command, summary in commands.items())
+    yield _END
+
+
+def parser(modules: Sequence[str] = tuple(_MODULES), with_arguments: bool = True) -> CommandParser:
     """The parser of the commands of some modules; without arguments, it only knows their names."""
-    program = argparse.ArgumentParser(
-        prog="spark-mq", description="Apache RocketMQ message stores, without a broker.", allow_abbrev=False
-    )
+    program = _Program(prog="spark-mq", usage=_USAGE, allow_abbrev=False)
     program.add_argument("--version", action="version", version=f"spark-mq {__version__}")
-    commands = program.add_subparsers(metavar="COMMAND", required=True)
+    commands = program.add_subparsers(metavar="COMMAND", required=True, parser_class=CommandParser)
     for name in modules:
         declared: dict[str, Command] = {}
         if with_arguments:
@@ -90,7 +126,7 @@ def parser(modules: Sequence[str] = tuple(_MODULES), with_arguments: bool = True
     return program
 
 
-def parser_for(arguments: Sequence[str]) -> argparse.ArgumentParser:
+def parser_for(arguments: Sequence[str]) -> CommandParser:
     """The parser that these arguments need: of their command, or if they do not begin with one, of all names."""
     first = arguments[0] if arguments else ""
     if first == "--version":

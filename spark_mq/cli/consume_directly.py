@@ -38,15 +38,13 @@ _CONSUMED = ("CR_SUCCESS", "CR_COMMIT")
     --apply
     --json
     """,
+    example="rocketmq://127.0.0.1:9876 billing 7F00000100002A9F00000000000343EF",
     description="Let a connected consumer of a group consume one message now, and print what it answers.",
     epilog="""
     Without --apply nothing is sent, and the fields say which consumer would get which message. The consumer gets the
     message beside its queues: no offset changes, and a failure is not retried. It is not asked whether it subscribes to
     the topic (`subscribed`). A broker waits 10 seconds for the answer; after that the consumer may still consume the
     message.
-
-    Exit status: 0 the consumer consumed the message, or would get it; 1 it answered something else, or nothing; 3 there
-    is no such message, or no consumer.
     """,
 )
 def consume_directly(arguments: argparse.Namespace) -> int:

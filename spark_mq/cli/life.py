@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     --json
     """,
     STORE_OF_ARCHIVE,
-    usage="spark-mq life [OPTION]... STORE... KEY_OR_ID\n       spark-mq life [OPTION]... --stores FILE KEY_OR_ID",
+    example="/data/store order-42",
     description="Print all that happened to the messages with a key or an id, in the order of time.",
     epilog="""
     A message is stored several times if it is delayed, retried, or part of a transaction. This command looks up all its
@@ -188,6 +188,7 @@ def _tree(told: MessageLife) -> Node:
     --broker-conf FILE  the broker's settings file, for delay levels and the sizes of index files
     --json
     """,
+    example="/data/store billing orders 3 1200",
     description="Print why a consumer group did not consume a message.",
     epilog="""
     The first reason that holds is printed, with its evidence: OUT_OF_RANGE, EXPIRED, DEAD, IN_RETRY, NOT_YET,
@@ -196,8 +197,6 @@ def _tree(told: MessageLife) -> Node:
 
     A store has the SQL92 expressions of groups (`spark-mq consumer-filters`), but not their subscriptions to tags:
     --tag gives them. Groups that consume in broadcast mode keep their offsets themselves.
-
-    Exit status 3 if the store does not have the message.
     """,
 )
 def print_reason(arguments: argparse.Namespace) -> int:

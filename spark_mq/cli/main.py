@@ -1,7 +1,6 @@
 """`spark-mq`: one entry point, with a sub-command for each job, and what is missing if a package is not installed.
 
-Results go to stdout, progress and errors to stderr. Exit status: 0 done or found, 1 failed (one line gives the reason),
-2 an argument or its value is wrong, 3 nothing found, 4 done but damage was skipped, 130 interrupted (Ctrl-C).
+Results go to stdout, progress and errors to stderr; `exit_status` has the statuses.
 """
 
 from __future__ import annotations

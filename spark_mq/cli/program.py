@@ -24,12 +24,13 @@ _SHELLS = ("bash", "zsh", "tcsh")
 @command(
     "paths",
     "[NAME]   only conf, jobs, notebooks",
+    example="conf",
     description="""
     Print the folders of the files that come with spark-mq: conf (SQL files, recipes, Spark
     settings), jobs (scripts for spark-submit) and notebooks.
     """,
     epilog="""
-    example:
+    for example, in a shell:
       spark-sql -i "$(spark-mq paths conf)/tables.sql" --hivevar store=/data/store
     """,
     kinds={"name": tuple(_FOLDERS)},
@@ -65,6 +66,7 @@ def shared_folder(name: str) -> Path:
 @command(
     "compile",
     "",
+    example="",
     description="""
     Compile the loops that read messages, as the first query or rebuild of a user on a machine does otherwise.
 
@@ -90,10 +92,10 @@ def compile_all(arguments: argparse.Namespace) -> int:
 @command(
     "completion",
     f"SHELL   {', '.join(_SHELLS)}",
+    example="bash > ~/.local/share/bash-completion/completions/spark-mq",
     description="Print a script with which a shell completes the commands, arguments and paths of spark-mq.",
     epilog="""
-    examples:
-      spark-mq completion bash > ~/.local/share/bash-completion/completions/spark-mq
+    for zsh:
       spark-mq completion zsh > "${fpath[1]}/_spark-mq"
     """,
     kinds={"shell": _SHELLS},

@@ -39,13 +39,11 @@ _KERNELS = ("frames", "big_endian", "dispatch", "index_keys", "index_put")
                           room needed
     """,
     JOB,
+    example="/data/store --output /data/rebuilt",
     description="Rebuild consumequeue/ and index/ of a store from commitlog/, byte for byte as the broker does.",
     epilog="""
     Without --output, the files are written into STORE: only if it has none, or with --replace or --resume.
     The broker of the store must not be running: the command has the store's lock while it writes files.
-
-    exit status: 0 done; 1 failed; 2 an argument or its value is wrong; 4 done, but --mode permissive skipped damage:
-    the report names it, and the queue offsets that have no message; 130 interrupted (Ctrl-C): --resume continues.
     """,
     kinds={"queue_id": int},
     mode="failfast",

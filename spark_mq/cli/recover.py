@@ -38,6 +38,7 @@ _COUNTS_OF_BOOT = {
     --broker-conf FILE  the broker's settings file, for file sizes, and settings of the index and of recovery
     --json
     """,
+    example="/data/store --as 5.3.3",
     epilog="""
     Nothing is changed. The command reads and checks the records that the broker would check: from the segment on with
     which the recovery begins, which is the first one after a crash without a checkpoint. `spark-mq state` answers in a

@@ -49,15 +49,13 @@ _SHOWN = 20
     --split-size SIZE
     """,
     JOB,
+    example="/data/store",
     description="Check a store, and make again from its log what is wrong with it. A plan, without --apply.",
     epilog="""
     Without --apply, nothing is changed: the plan is printed. The broker must not run: the command takes its file
     `lock`, and refuses if it has it. Sound files keep every byte. What is replaced is kept in
     STORE/.spark_mq/backup-TIME until you remove it. Records of the log are never changed. --cut-log-at and
     --blank-range take records out of the log, with a copy; run the command again after them.
-
-    exit status: 0 nothing is wrong, or all of it is, or would be, repaired; 1 failed; 2 an argument or its value is
-    wrong; 4 something cannot be repaired from this store; 130 interrupted (Ctrl-C).
     """,
     split_size="128m",
 )

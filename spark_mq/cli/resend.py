@@ -66,6 +66,7 @@ _NOT_OF_IDS = ("key", "begin", "end", "tag", "property", "filter", "body_contain
     --apply
     --json
     """,
+    example="/data/store rocketmq://127.0.0.1:9876 --dead-letters billing",
     description="Send stored messages again, such as the dead letters of a consumer group. A receipt first.",
     epilog="""
     Without --apply nothing is sent, and the receipt says what would be. Every group that subscribes to the topic gets
@@ -77,9 +78,6 @@ _NOT_OF_IDS = ("key", "begin", "end", "tag", "property", "filter", "body_contain
 
     Each message is noted in the journal before it is sent, and after the broker's answer. One that may have been sent
     is looked for by its unique key, and counts as sent if the cluster has it.
-
-    Exit status: 0 all messages that were found are sent, were sent before, or would be; 1 some are refused or
-    uncertain, or the run failed; 3 none was found.
     """,
 )
 def resend(arguments: argparse.Namespace) -> int:

@@ -32,6 +32,7 @@ _COLUMNS = ("broker", "topic", "queue_id", "min_offset", "max_offset", "consumer
     --apply
     --json
     """,
+    example="rocketmq://127.0.0.1:9876 billing orders --to -1h",
     description="Set the offsets of a consumer group in a topic of a running cluster. A plan first.",
     epilog="""
     Without --apply nothing changes, and the table is what would be set. `skipped` is the number of messages that the

@@ -42,6 +42,7 @@ _KERNELS = ("encode", "gather", "frames", "big_endian", "dispatch", "index_keys"
     --store-name NAME
     """,
     JOB,
+    example="/lake/messages /data/restored",
     description="""
     Make a store that a broker boots from, out of the messages of an archive or of another store: commit log, consume
     queues, index files, checkpoint and config/. Messages keep their offsets and bytes.
@@ -50,8 +51,6 @@ _KERNELS = ("encode", "gather", "frames", "big_endian", "dispatch", "index_keys"
     STORE appears when it is complete. A job that is killed leaves only a folder STORE.restoring, and files of the table
     of offsets; the next job removes both. With --append, a job that is killed leaves the store as it was, or the next
     one completes it.
-
-    exit status: 0 done; 1 failed; 2 an argument or its value is wrong; 130 interrupted (Ctrl-C).
     """,
 )
 def restore(arguments: argparse.Namespace) -> int:

@@ -43,6 +43,7 @@ _NEAR = 3_600_000
     --archive TABLE     also print what is not archived yet in this archive (spark-mq archive)
     --json
     """,
+    example="/data/store --by-topic",
     epilog="""
     A broker deletes a segment when its file has not changed for fileReservedTime hours, in an hour of deleteWhen;
     oldest first, and never the newest. Then it deletes the queue files and index files that only have messages before
@@ -80,6 +81,7 @@ def print_retention(arguments: argparse.Namespace) -> int:
     --even-if-unread      also delete messages that a consumer group has not read
     --json
     """,
+    example="/data/store --reserved-hours 72",
     description="""
     Delete old segments of a stopped store, and the queue files and index files that go with them. Without --apply this
     is a dry run: the command changes nothing, and prints what would be deleted.
@@ -89,8 +91,6 @@ def print_retention(arguments: argparse.Namespace) -> int:
     oldest first; never the newest file of the log, of a queue or of the index. The broker must not be running: with
     --apply, the command has the store's lock while it deletes. It can be killed at any moment: a broker boots from the
     rest, and the same command deletes what is left.
-
-    exit status: 0 done; 1 failed; 2 an argument or its value is wrong; 130 interrupted (Ctrl-C).
     """,
     kinds={"min_offset": whole("a commit log offset")},
 )

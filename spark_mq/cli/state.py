@@ -38,6 +38,7 @@ _SHOWN = 5
     --full              read the whole log (the default up to 1 GiB)
     | --quick           read at most 256 KiB of the log
     """,
+    example="/data/store",
     epilog="""
     The first lines are the answer: whether the broker was stopped cleanly, whether it starts, and what it loses. Then
     come the details, and what to do.

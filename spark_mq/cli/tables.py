@@ -87,10 +87,17 @@ def _command(table: Table) -> Command:
         table.command,
         (*store, _FORM, *options),
         partial(_print_table, table),
+        f"/data/store{_example(table)}",
         description=f"Print {table.summary}. One row is {table.row}.",
         epilog="\n".join(about),
         kinds={option.argument: whole("a number") for option in table.options if option.value == "N"},
     )
+
+
+def _example(table: Table) -> str:
+    """An option that chooses rows, if the table has one."""
+    chosen = {"topic": " --topic orders", "consumer_group": " --consumer-group billing"}
+    return next((chosen[option.argument] for option in table.options if option.argument in chosen), "")
 
 
 def _print_table(table: Table, arguments: argparse.Namespace) -> int:

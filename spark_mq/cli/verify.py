@@ -41,15 +41,13 @@ _KERNELS = (
     --split-size SIZE
     """,
     JOB,
+    example="/data/store --report findings.parquet",
     description="""
     Check everything in a store against its commit log: records, segments, queues, index, config/.
     """,
     epilog="""
     A store that is checked is never changed, and its broker can run: what is newer than the end of the log at the start
     is left out. --explain lists all codes if CODE is `all`.
-
-    exit status: 0 sound: nothing, or only notes; 1 not sound: findings from warning up; 2 could not run: an argument or
-    its value is wrong, or a file cannot be read; 130 interrupted (Ctrl-C).
     """,
     split_size="128m",
 )

@@ -10,8 +10,10 @@ import pytest
 
 from spark_mq.cli.arguments import place_stores_file
 from spark_mq.cli.commands import parser
+from spark_mq.cli.exit_status import statuses_table
 from spark_mq.tables.all_tables import COMMANDS as TABLE_COMMANDS
 from tests.support.pages import documented_options, documented_point_options, shell_lines
+from tests.support.stores import PROJECT
 
 COMMANDS = next(action.choices for action in parser()._actions if isinstance(action, argparse._SubParsersAction))
 WITH_TABLE = (
@@ -68,3 +70,7 @@ def test_every_command_of_the_pages_can_be_parsed() -> None:
         words = shlex.split(line.partition(" > ")[0].partition("spark-mq ")[2])
         if words != ["--help"]:
             parser().parse_args(place_stores_file(words))
+
+
+def test_the_page_of_commands_has_the_exit_statuses() -> None:
+    assert "\n".join(["", *statuses_table(), ""]) in (PROJECT / "docs" / "commands.md").read_text(encoding="utf-8")

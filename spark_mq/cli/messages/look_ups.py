@@ -64,6 +64,7 @@ def _found_by_id(messages: Messages, arguments: argparse.Namespace) -> Found:
     --any-host
     --body-file FILE
     """,
+    example="/data/store 7F00000100002A9F00000000000343EF",
     description="Print messages by their offset message ids (mqadmin queryMsgById).",
 )
 @or_elsewhere(_found_by_id)
@@ -153,6 +154,7 @@ def _found_by_key(messages: Messages, arguments: argparse.Namespace) -> Found:
     --index-type {K,T}  with --as-broker: T looks for the tags KEY, which index files have since 5.4.0 (default: K, a
                         key)
     """,
+    example="/data/store orders order-42",
     description="Print the messages of a topic that have a key, newest first (mqadmin queryMsgByKey).",
     kinds={"max_num": ROWS},
     index_type="K",
@@ -323,7 +325,8 @@ def _topic_and_key(arguments: argparse.Namespace) -> tuple[str | None, str]:
     --any-host
     --body-file FILE
     """,
-    usage="spark-mq query-by-unique-key [OPTION]... STORE [TOPIC] UNIQUE_KEY",
+    example="/data/store 7F0000010B5F18B4AAC28F1B3B6D0000",
+    usage="STORE [TOPIC] UNIQUE_KEY",
     description="""
     Print the messages with a unique key or an offset message id (mqadmin queryMsgByUniqueKey). Without TOPIC, every
     topic is looked up in the index, and what the index does not cover is read in the log.
@@ -371,6 +374,7 @@ def _explain_all_topics(arguments: argparse.Namespace) -> int:
     OFFSET
     --body-file FILE
     """,
+    example="/data/store orders 3 1200",
     description="Print the message at a queue offset (mqadmin queryMsgByOffset).",
 )
 @or_elsewhere(lambda messages, given: messages.of_topic(given.topic, given.queue, given.offset))

@@ -81,6 +81,7 @@ def _limit(arguments: argparse.Namespace) -> int | None:
     --newest-first         begin with the newest message; the log is read from its end
     --follow               print each new message, until Ctrl-C; before them, only those that --last or --begin select
     """,
+    example="/data/store orders --last 3",
     description="Print messages of a topic in the order of the log (mqadmin printMsg).",
     kinds={"queue_id": QUEUE_ID, "limit": ROWS, "last": ROWS},
 )

@@ -195,14 +195,14 @@ class Console:
                           'spark-mq[sail]'. Sail has no --archive
     """,
     SPARK,
+    example='"SELECT topic, count(*) FROM messages GROUP BY topic" --store prod=/data/store',
     description="""
     Run Spark SQL over the tables of stores: messages, consume_queue, segments, queues, topics,
     consumer_offsets, ... Only the rows and columns that the query needs are read of each table.
     SHOW TABLES lists the tables, and DESCRIBE NAME.messages its columns.
     """,
     epilog="""
-    examples:
-      spark-mq sql "SELECT topic, count(*) FROM messages GROUP BY topic" --store prod=/data/store
+    a prompt, over two stores:
       spark-mq sql --store prod=/data/store --store dev=/data/dev
       spark-mq> SELECT m.topic FROM prod.messages m LEFT ANTI JOIN dev.messages d ON m.unique_key = d.unique_key;
     """,
