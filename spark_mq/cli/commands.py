@@ -32,7 +32,7 @@ _GROUPS: Mapping[str, Mapping[str, Mapping[str, str]]] = {
     },
     "check and mend": {
         "check": {"check": "whether a broker may be started, and what is lost then"},
-        "state": {"state": "how the broker stopped, what lags, what the next boot does"},
+        "state": {"state": "how the broker stopped, what lags, what a boot does next"},
         "recover": {"recover": "exactly what the next boot does to the store"},
         "verify": {"verify": "check everything in a store against its commit log"},
         "repair": {"repair": "repair queues, index, checkpoint, config from the log"},
