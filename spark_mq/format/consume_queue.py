@@ -7,7 +7,7 @@ of the queue. All files have one size (300,000 units by default). A file's name 
 | --- | --- | --- |
 | 0 | i64 | commit log offset |
 | 8 | i32 | store size of the message |
-| 12 | i64 | tags code, see `kernels.dispatch` |
+| 12 | i64 | tags code |
 
 Zeros end a queue. If a queue does not begin at its first file's start, the units before the queue's first one are
 pre-blank: (0, 0x7FFFFFFF, 0) (`ConsumeQueue.fillPreBlank`). Between two messages of a queue, no broker leaves a unit

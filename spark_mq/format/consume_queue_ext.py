@@ -10,7 +10,7 @@ big-endian:
 | 2 | i64 | tags code of the message |
 | 10 | i64 | store time of the message, milliseconds |
 | 18 | i16 | n, bytes of the bit map |
-| 20 | n | bit map (`bloom_filter`), absent if no group had a filter for the topic |
+| 20 | n | bit map of a Bloom filter, absent if no group had a filter for the topic |
 
 A unit ends at least 4 bytes before the end of its file. If it does not fit, an i16 of -1 follows the last unit, and the
 unit begins the next file. Nothing else in the files says where they end: zeros follow the last unit.

@@ -12,7 +12,7 @@ address followed by a 32-bit port.
 | 16 | i32 | flag |
 | 20 | i64 | queue offset |
 | 28 | i64 | the record's own commit log offset |
-| 36 | i32 | sysFlag, see `sys_flag` |
+| 36 | i32 | sysFlag, see the bits below |
 | 40 | i64 | born timestamp, milliseconds |
 | 48 | B | born host |
 | 48 + B | i64 | store timestamp, milliseconds |
@@ -21,7 +21,7 @@ address followed by a 32-bit port.
 | 60 + B + S | i64 | prepared transaction offset |
 | 68 + B + S | i32 + n | body; a length <= 0 means that there is no body |
 | then | i8 or i16 + n | topic: V1 has a signed byte, V2 a short |
-| then | i16 + n | properties, see `properties`; a length <= 0 means that there are none |
+| then | i16 + n | properties; a length <= 0 means that there are none |
 
 A segment ends with a blank: i32 bytes left in the segment, i32 0xCBD43194. The bytes after these eight are not
 defined (`CommitLog.DefaultAppendMessageCallback`@5.3.3; zeros from 4.9.1).

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from spark_mq import MessageStore
+from spark_mq.format.consume_queue import DEFAULT_FILE_SIZE, queue_file_name
 from spark_mq.store.index.folder import index_file_names
 from spark_mq.store.store_state import store_state
 from tests.support.index_stores import STORES, WHOLE, index_files, layout_of, plain_key_hash, puts_of
@@ -374,3 +375,8 @@ def test_no_boot_after_a_clean_stop_makes_a_lost_index_again(version: str, tmp_p
     for boot in boots:
         assert boot.unindexed is not None
         assert (boot.unindexed.start, boot.dispatched) == (0, ())
+
+
+def test_a_queue_file_of_default_settings_has_300_000_units() -> None:
+    assert DEFAULT_FILE_SIZE == 300_000 * 20
+    assert queue_file_name(1, DEFAULT_FILE_SIZE) == "00000000000006000000"
