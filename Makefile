@@ -125,6 +125,11 @@ lint: install ## run ruff, codespell and mypy, and check the layers of the packa
 	$(BIN)/lint-imports --no-cache
 	@! grep -rnE "^(from|import) tests[.a-z_]*\.test_" tests benchmarks || { echo "a test module imports a test module: move what they share to tests/support"; exit 1; }
 
+dist: install ## build the wheel and the sdist into dist/, and try the wheel in an empty environment without Java
+	rm -f dist/spark_mq-*
+	$(BIN)/python -m build --outdir dist
+	.ci/try-wheel
+
 site: install ## write dist/site, the site of all pages; a warning or a broken link is an error
 	$(BIN)/python docs/build_site.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --config-file build/mkdocs.yml
@@ -152,4 +157,4 @@ soak: install ## run the long forms of some tests, and measure the memory of ful
 clean: ## remove .venv and the files that the commands above created
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
 
-.PHONY: help install constraints java prepare demo test test-rest test-kernels test-stores test-archive test-broker test-s3 test-hdfs test-cluster notebooks compat compat-brokers stores zip lint site bench soak clean
+.PHONY: help install constraints java prepare demo test test-rest test-kernels test-stores test-archive test-broker test-s3 test-hdfs test-cluster notebooks compat compat-brokers stores zip lint dist site bench soak clean
