@@ -55,7 +55,7 @@ _FIELDS = (
 )
 _TIMES = ("born_timestamp", "store_timestamp")
 RUNNING_BROKER = "running broker"
-"""In column `file` of a snapshot: the messages were archived from a running broker, which is no whole log."""
+"""In column `file` of a snapshot: the messages were archived from a running broker, which is not a whole log."""
 _MAX_BASES = 16
 _MAX_HALVINGS = 10
 
@@ -97,8 +97,8 @@ def choose_store(
             return lost
     if not stores:
         raise OptionError(
-            f"{tables.name} has no messages of a store; those of a running cluster are no whole log, and can only be "
-            "read"
+            f"{tables.name} has no messages of a store; those of a running cluster are not a whole log, and "
+            "can only be read"
         )
     if chosen:
         raise OptionError(
@@ -115,7 +115,7 @@ def names_of_log(archive: StoreArchive) -> list[StoreIdentity]:
     the archive may have deleted old messages. Segments that have expired since are not needed.
 
     Raises:
-        OptionError: The messages were archived from a running cluster. Such an archive is no part of the log: half
+        OptionError: The messages were archived from a running cluster. Such an archive is not a part of the log: half
             messages are missing, and messages before the last one can be.
     """
     names = names_of_records(archive, sample_records(archive.store))

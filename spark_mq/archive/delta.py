@@ -1,8 +1,8 @@
 """The settings of a Spark session for Delta tables, also for tables on S3, which Spark's Hadoop reads and writes.
 
 The package for S3, `hadoop-aws`, must have the version of Spark's own Hadoop. It asks for all clients of AWS (600 MB);
-those that it uses are 20 MB. Credentials are no settings of the session, which `SET` would show: they go into the
-configuration of Hadoop that all tasks get.
+those that it uses are 20 MB. Credentials are not among the settings of the session, which `SET` would show: they go
+into the configuration of Hadoop that all tasks get.
 """
 
 from __future__ import annotations

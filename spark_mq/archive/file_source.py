@@ -1,7 +1,7 @@
 """A stream over a store or a running broker. Its tasks write messages and keys as files, which its rows name.
 
 The offsets are those of the stream `rocketmq`, so both continue from the same checkpoint. A file is not in a table
-before a commit names it (`table_file`). What a killed task leaves is no row of any table; VACUUM removes it.
+before a commit names it (`table_file`). What a killed task leaves adds no row to a table; VACUUM removes it.
 """
 
 from __future__ import annotations

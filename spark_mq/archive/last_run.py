@@ -142,7 +142,7 @@ def end_if_nothing_is_new(store: Location, tables: ArchiveTables, identity: Stor
     """The commit log offset up to which all messages are archived, if a run would change nothing; else None.
 
     A run would change nothing if the last complete run of this store, under this name, left a note, and all of this is
-    as the note says, or holds:
+    as the note says, or is true:
 
     - the path of the store, and names and sizes of the files in `commitlog/`: no segment came or expired, so the
       segments table is complete;

@@ -62,7 +62,7 @@ def append_rows(
     file.close()
     written = read_written_file(path, layout)
     if written is not None:
-        # A file that is not committed is no row of the table; VACUUM removes it.
+        # A file that is not committed adds no row to the table; VACUUM removes it.
         kernel.commit([written], application, 0)
 
 

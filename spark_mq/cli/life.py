@@ -191,7 +191,7 @@ def _tree(told: MessageLife) -> Node:
     example="/data/store billing orders 3 1200",
     description="Print why a consumer group did not consume a message.",
     epilog="""
-    The first reason that holds is printed, with its evidence: OUT_OF_RANGE, EXPIRED, DEAD, IN_RETRY, NOT_YET,
+    The first reason that is true is printed, with its evidence: OUT_OF_RANGE, EXPIRED, DEAD, IN_RETRY, NOT_YET,
     FILTERED_BY_TAG_HASH and FILTERED_BY_SQL (by the broker), FILTERED_BY_TAG (by the client), FILTERED_BY_BIT_MAP,
     POPPED, NO_OFFSET, CONSUMED or UNKNOWN.
 

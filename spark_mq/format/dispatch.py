@@ -4,7 +4,7 @@ The keys are the unique key, and the pieces of property KEYS between single spac
 transaction type ROLLBACK has no keys (`IndexService.buildIndex`@5.3.3; the same in 4.9). The twins have the same rule
 for many messages: `kernels.keys` returns the keys, `kernels.index_keys` their hashes.
 
-Tags are no key, but the index can have an entry for them, of the text `tags_key` (rule `INDEX_TAGS`).
+Tags are not a key, but the index can have an entry for them, of the text `tags_key` (rule `INDEX_TAGS`).
 """
 
 from __future__ import annotations

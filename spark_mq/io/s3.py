@@ -62,7 +62,7 @@ _BUCKET: Final = re.compile(r"[A-Za-z0-9._-]+")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _LAST_PORT: Final = 65535
 _NO_NAMES: Final = frozenset(("", ".", ".."))
-"""What is no name of a folder or file."""
+"""What is not the name of a folder or file."""
 
 _USER: Final = re.compile(r"(?<=://)[^/?\s@]*:[^?\s@]*@")
 _SECRET: Final = re.compile(rf"\b((?:{'|'.join(_SECRETS)})=)[^&\s'\"]*")

@@ -6,7 +6,7 @@ when the message would be visible again (`PopMessageProcessor.buildCkMsg`, `AckM
 
 A group's offset passes a message only when the check point of its pop is in the log, or when the pop was acknowledged
 in the memory of the broker (`PopBufferMergeService.scanCommitOffset`@5.3.3). So a message before the group's offset
-without a note was not popped in vain. That does not hold for a broker that keeps pops in RocksDB
+without a note was not popped in vain. That is not true of a broker that keeps pops in RocksDB
 (`popConsumerKVServiceEnable`), which has a folder `kvStore`.
 """
 

@@ -196,7 +196,7 @@ def why_not_consumed(
     expression: str | None = None,
     at: int | datetime | None = None,
 ) -> WhyNotConsumed:
-    """Why a group did not consume a message: the first reason that holds.
+    """Why a group did not consume a message: the first reason that is true.
 
     The reasons are tried in the order of `NotConsumed`. A SQL92 filter is the one that the broker keeps, unless one is
     given. A store does not know subscriptions to tags.

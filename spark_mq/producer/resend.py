@@ -31,7 +31,7 @@ from spark_mq.lifecycle.retry_topic import DLQ_PREFIX, RETRY_PREFIX
 FROM_TOPIC, FROM_MESSAGE_ID, FROM_UNIQUE_KEY = "RESENT_FROM_TOPIC", "RESENT_FROM_MESSAGE_ID", "RESENT_FROM_UNIQUE_KEY"
 """Properties of a message that was sent again: the topic, offset message id and unique key of the stored message.
 
-They are no names of RocketMQ's own (`MessageConst.STRING_HASH_SET`@5.3.3), so filters and clients can use them.
+They are not among RocketMQ's own names (`MessageConst.STRING_HASH_SET`@5.3.3), so filters and clients can use them.
 """
 _SHARDING_KEY = b"__SHARDINGKEY"
 _LEFT_OUT = frozenset(

@@ -79,7 +79,7 @@ def write_empty_queues(
     """Write the files of queues that have no message; returns the queues that were written, and those left out.
 
     A queue is left out if the log begins at 0, or if its name or offset is not valid: its next message gets offset 0
-    again. A queue whose next offset is 0 is no queue yet.
+    again. A queue whose next offset is 0 does not exist yet.
     """
     written, left_out = list[Queue](), list[Queue]()
     for (topic, queue_id), next_offset in sorted(next_offsets.items()):

@@ -213,7 +213,7 @@ def _place(job: StoreJob, chunks: Sequence[Chunk]) -> LogPlan:
 
 
 def _derive(job: StoreJob, store: Location) -> RebuildReport:
-    # Queue offsets without a message are no reason to stop: their messages were left out.
+    # Queue offsets without a message do not stop it: their messages were left out.
     request = dataclasses.replace(
         RebuildRequest.of(store.uri, mode=PERMISSIVE, assume_defaults=True),
         broker_conf=job.request.broker_conf,

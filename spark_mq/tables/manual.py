@@ -1,6 +1,6 @@
 """What people read of the tables: the manual of the data source, pages of `docs/`, and views for the `spark-sql` shell.
 
-`python -m spark_mq.tables.manual` writes the pages and `conf/tables.sql` anew, from the root of the source tree.
+`python -m spark_mq.tables.manual` writes the pages and `conf/tables.sql` again, from the root of the source tree.
 """
 
 from __future__ import annotations

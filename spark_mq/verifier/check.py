@@ -1,4 +1,4 @@
-"""The check of a whole store: the log is read once, and everything else is held against it.
+"""The check of a whole store: the log is read once, and everything else is compared with it.
 
 1. What names, sizes and small files show is read first, because a broker can be running: its checkpoint and offsets are
    then older than the log that is checked.

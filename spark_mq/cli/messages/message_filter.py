@@ -100,7 +100,7 @@ def _stored(store: MessageStore, topic: str | None = None) -> str:
 
 @dataclass(frozen=True)
 class MessageFilter:
-    """A rule that selects messages. All conditions must hold; None or an empty one always does."""
+    """A rule that selects messages. All conditions must be true; None or an empty one always is."""
 
     first: int = EARLIEST_MILLIS
     last: int = LATEST_MILLIS

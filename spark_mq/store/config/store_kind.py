@@ -4,7 +4,7 @@ A plain store has the log in `commitlog/`, queue files in `consumequeue/`, index
 `config/`. Brokers have more forms, and most of them are not read here. `FORMS` is the one list of them. Each door to a
 store asks `check_form`: a form that the door does not serve is an error, and one that changes an answer is a note.
 
-Three other folders are no store, and `check_plain_log` says so: one of several folders of a log
+Three other folders are not stores, and `check_plain_log` says so: one of several folders of a log
 (`MultiPathMappedFileQueue`@5.3.3), a commit log's own folder, and a folder without a log.
 """
 
@@ -322,7 +322,7 @@ def check_plain_log(store: Location) -> list[fs.FileInfo]:
     if any(info.base_name == RESTORE_UNFINISHED for info in entries):
         raise UnfinishedRestoreError(
             f"{location / RESTORE_UNFINISHED}: the files of a restore are being put in place, or the restore was "
-            "interrupted. If no `spark-mq restore` to this store runs, run it again: it begins anew"
+            "interrupted. If no `spark-mq restore` to this store runs, run it again: it starts from the beginning"
         )
     files = _mapped_files(entries)
     others = [info.base_name for info in entries if not info.base_name.startswith(".")]
