@@ -38,6 +38,7 @@ from spark_mq.store.expiry import (
 )
 from spark_mq.store.log.segment_files import list_segment_files
 from spark_mq.store.message_store import MessageStore
+from spark_mq.store.queue.folders import queue_folders
 from spark_mq.store.retention import UnreadMessages, moment_of, reserved_time, unread_before
 from spark_mq.store.store_lock import is_locked, store_lock
 
@@ -270,6 +271,7 @@ def expire(
         raise UnsupportedStoreError(f"{store} is not local: files are deleted only where a broker could lock the store")
     list_segment_files(store)  # a path that is not a store gets no lock file
     with nullcontext() if not apply else store_lock(store, or_else=None):
+        list(queue_folders(store / CONSUME_QUEUE))  # nobody knows who has read a queue that cannot be listed
         with MessageStore(path) as opened:
             plan = plan_expiry(opened, rule)
         lines = list(unread_lines(plan.unread, plan.unread_problem))

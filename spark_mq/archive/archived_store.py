@@ -124,8 +124,8 @@ class ArchivedLife(LifeStore):
             return damage[0].describe()
         return self.source.lost_end(self.source.cover.newest_timestamp)
 
-    def expiry(self, commit_log_offset: int, conf: BrokerConf, name: str) -> MessageExpiry | None:
-        return None  # an archive has no segments that expire
+    def expiries(self, offsets: Iterable[int], conf: BrokerConf, name: str) -> list[MessageExpiry]:
+        return []  # an archive has no segments that expire
 
     def _records(self, condition: Column, limit: int) -> Sequence[Record]:
         rows = self.source.messages.where(F.col("topic").isNotNull() & condition)
@@ -194,8 +194,8 @@ class StoreAndArchive(LifeStore):
             )
         return self._live.missing()
 
-    def expiry(self, commit_log_offset: int, conf: BrokerConf, name: str) -> MessageExpiry | None:
-        return self._live.expiry(commit_log_offset, conf, name)
+    def expiries(self, offsets: Iterable[int], conf: BrokerConf, name: str) -> list[MessageExpiry]:
+        return self._live.expiries(offsets, conf, name)
 
     def _store_of(self, commit_log_offset: int) -> LifeStore:
         return self._archived if commit_log_offset < self._start else self._live

@@ -55,7 +55,10 @@ def parse_moment(name: str, text: str, now: datetime) -> int:
     if word in _DAYS_AGO:
         day = (now - timedelta(days=_DAYS_AGO[word])).date()
         return epoch_millis(datetime(day.year, day.month, day.day, tzinfo=now.tzinfo))
-    return parse_time(name, text)
+    try:
+        return parse_time(name, text)
+    except OptionError as error:
+        raise OptionError(f"{error}; or -90s, -15m, -1h, -3d, -1w, now, today, yesterday") from error
 
 
 def picked(arguments: argparse.Namespace, *names: str) -> dict[str, Any]:

@@ -6,7 +6,6 @@ Results go to stdout, progress and errors to stderr; `exit_status` has the statu
 from __future__ import annotations
 
 import io
-import os
 import re
 import sys
 import warnings
@@ -16,8 +15,9 @@ from typing import Any
 
 from spark_mq.cli.arguments import join_relative_times, place_stores_file
 from spark_mq.cli.commands import parser_for
-from spark_mq.cli.exit_status import FAILED, INTERRUPTED, INTERRUPTED_LINE, NOT_UNDERSTOOD
+from spark_mq.cli.exit_status import FAILED, FOUND, INTERRUPTED, INTERRUPTED_LINE, NOT_UNDERSTOOD
 from spark_mq.cli.output import say, visible
+from spark_mq.cli.output.terminal import discard_stdout
 from spark_mq.errors import MissingPackageError, OptionError, SparkMqError
 
 _EXTRAS = {
@@ -67,9 +67,9 @@ def _run(arguments: Sequence[str]) -> int:
     except SparkMqError as error:
         print(f"spark-mq: {error}", file=sys.stderr)
         return NOT_UNDERSTOOD if isinstance(error, OptionError) else FAILED
-    except BrokenPipeError:  # the reader of the output, such as `head`, has closed the pipe
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
+    except BrokenPipeError:  # of rows: a report with a verdict has its own status (`print_answer`)
+        discard_stdout()
+        return FOUND
     except OSError as error:  # of a file or a network; no part of the package expects it
         say(str(error))
         return FAILED

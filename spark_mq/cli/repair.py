@@ -13,6 +13,7 @@ from spark_mq.cli.exit_status import DAMAGED, FOUND
 from spark_mq.cli.output.terminal import print_answer
 from spark_mq.cli.verdict import verdict
 from spark_mq.errors import OptionError
+from spark_mq.format.amounts import size_text
 from spark_mq.job.tasks import ENGINES
 from spark_mq.store.store_state import store_state
 from spark_mq.verifier.codes import CODES
@@ -165,9 +166,14 @@ def report_lines(report: RepairReport) -> Iterator[str]:
         yield ""
         yield f"assumed: {setting!s}"
         yield "  do              check it; --broker-conf gives the broker's settings"
+    made = {action.change.file for action in report.actions}
     for left in report.left:
         yield ""
         yield f"not repaired: {left.code} {left.count:,}"
+        places = [one.place for one in report.before.first.get(left.code, ()) if one.file not in made]
+        yield from (f"  where           {place}" for place in places)
+        if places and left.count > len(places):
+            yield f"  more            {left.count - len(places):,}; `spark-mq verify --report FILE` writes all of them"
         yield f"  why             {left.reason}"
         yield f"  do              {CODES[left.code].remedy}"
     yield ""
@@ -179,6 +185,9 @@ def report_lines(report: RepairReport) -> Iterator[str]:
         yield f"check             {report.after.verdict}; records were read before the repair, which changes none"
     if report.actions and not report.is_applied:
         yield "--apply           makes these changes"
+        free = "" if report.room_free is None else f"; {size_text(report.room_free)} are free"
+        yield f"room              about {size_text(report.room_needed)}{free}"
+        yield f"time              {report.seconds:.1f} seconds for the check again, and then the files and their check"
     yield f"verdict: {report.verdict}"
 
 

@@ -38,7 +38,8 @@ _OWN_TOPICS = ("queues", "topics", "consumer_offsets")
 """The tables whose rows of the broker's own topics are printed only with `--all`."""
 _LEAST_WIDTH = {
     **dict.fromkeys(("topic", "problem", "reason", "expression"), 16),
-    **dict.fromkeys(("consumer_group", "unique_key", "producer_group"), 12),
+    **dict.fromkeys(("consumer_group", "producer_group"), 12),
+    "unique_key": 56,  # with an IPv6 address: each row has what a look-up needs
 }
 _WHOLE = ("file", "state")
 _SIZES = ("file_size",)

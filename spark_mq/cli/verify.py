@@ -19,7 +19,6 @@ from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.verifier.codes import CODES
 
 if TYPE_CHECKING:
-    from spark_mq.verifier.finding import Finding
     from spark_mq.verifier.result import VerifyReport
 
 _KERNELS = (
@@ -129,7 +128,7 @@ def report_lines(report: VerifyReport, report_file: str | None = None) -> Iterat
         yield f"{code.severity} {name}: {count:,}"
         yield f"  what            {code.meaning}"
         for finding in shown:
-            yield f"  where           {_place(finding)}"
+            yield f"  where           {finding.place}"
             if finding.expected is not None:
                 yield f"    expected      {finding.expected}"
             if finding.found is not None:
@@ -142,15 +141,3 @@ def report_lines(report: VerifyReport, report_file: str | None = None) -> Iterat
         yield ""
         yield "`spark-mq verify --explain CODE` tells how a finding comes about, and what a broker does with it"
     yield f"verdict: {report.verdict}"
-
-
-def _place(finding: Finding) -> str:
-    parts = [finding.file] if finding.file is not None else []
-    if finding.position is not None:
-        parts.append(f"byte {finding.position}")
-    if finding.topic is not None and (finding.file is None or finding.topic not in finding.file):
-        queue = "" if finding.queue_id is None else f" queue {finding.queue_id}"
-        parts.append(f"topic {finding.topic}{queue}")
-    if finding.commit_log_offset is not None:
-        parts.append(f"commit log offset {finding.commit_log_offset}")
-    return ", ".join(parts)

@@ -8,6 +8,7 @@ from functools import partial
 
 from spark_mq.format.broker_version import INDEX_FLUSHED_AT_STOP
 from spark_mq.format.consume_queue import Queue
+from spark_mq.format.timestamp import NANOS_PER_MILLI
 from spark_mq.indexer.index_files import IndexFilePlan, IndexWriter
 from spark_mq.indexer.stage import StagedLog
 from spark_mq.io.file_reader import FileReader
@@ -56,7 +57,9 @@ class NewFiles:
                     continue
                 publish(self.folder / CHECKPOINT, content, CHECKPOINT_SIZE)
             elif action.treatment == Treatment.CONFIG:
-                publish(self.folder / file, (self.store / f"{file}.bak").read_bytes())
+                kept = self.store / f"{file}.bak"
+                # Its time says how old the offsets in it are.
+                publish(self.folder / file, kept.read_bytes(), None, (kept.info().mtime_ns or 0) // NANOS_PER_MILLI)
             elif action.treatment == Treatment.OFFSETS:
                 existing = (self.store / file).read_bytes()
                 publish(self.folder / file, translated_offsets(file, existing, self._up_to_end)[0])

@@ -179,6 +179,22 @@ class RepairPlan:
         change = Change(ChangeKind.REPLACE if exists else ChangeKind.CREATE, file)
         self.actions.append(Action(change, codes, treatment))
 
+    def room_needed(self, request: RepairRequest, checked: CheckedStore) -> int:
+        """Bytes of the new files, and of the parts of segments of which the backup has a copy."""
+        layout, store = checked.index.layout, request.check.store
+        sizes = {
+            Treatment.QUEUE_FILE: checked.queue_file_size,
+            Treatment.INDEX_FILE: 0 if layout is None else layout.file_size,
+            Treatment.ASIDE: 0,
+        }
+        needed = 0
+        for action in self.actions:
+            change, size = action.change, sizes.get(action.treatment)
+            if change.kind == ChangeKind.CLEAR and request.output is None:
+                size = change.stop - change.start
+            needed += (store / change.file).info().size or 0 if size is None else size
+        return needed
+
 
 def plan_repair(request: RepairRequest, damage: Damage, checked: CheckedStore) -> RepairPlan:
     """The plan of a repair."""

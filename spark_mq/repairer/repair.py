@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from spark_mq.errors import NoRoomError, StorageError
 from spark_mq.format.consume_queue import Queue
+from spark_mq.indexer.forecast import free_bytes
 from spark_mq.io.location import Location
 from spark_mq.io.publish import discard_folder
 from spark_mq.job.output_committer import WORK_FOLDER, UnfinishedTrees
@@ -125,8 +126,11 @@ def repair_store(request: RepairRequest, work: Location, runner: Callable[[Locat
         plan = plan_repair(request, damage, checked)
         output = None if request.output is None else str(request.output)
         actions = tuple(plan.actions)
+        room, home = plan.room_needed(request, checked), request.output or request.check.store
+        free = free_bytes(home.path) if home.is_local else None
+        left, assumed = tuple(plan.left), tuple(plan.assumed)
         report = RepairReport(
-            str(request.check.store), output, False, checked.report, actions, tuple(plan.left), tuple(plan.assumed)
+            str(request.check.store), output, False, checked.report, actions, left, assumed, room, free
         )
         if not request.apply or not actions:
             return report

@@ -23,6 +23,8 @@ class RepairReport:
         actions: What was done, or would be done, by file.
         assumed: Settings of the new files that nothing in the store tells.
         backup: The folder with what was replaced; None if nothing was.
+        room_needed: Bytes of the new files, and of what the backup copies; old files move there.
+        room_free: Bytes that are free where the new files are made; None if that is not on a local filesystem.
         after: The check of everything in the repaired store; None if nothing was changed in place.
         seconds: The duration of the repair, its check included.
         stages: The duration of each stage, in seconds.
@@ -35,6 +37,8 @@ class RepairReport:
     actions: tuple[Action, ...]
     left: tuple[Left, ...]
     assumed: tuple[FileSetting, ...] = ()
+    room_needed: int = 0
+    room_free: int | None = None
     backup: str | None = None
     after: VerifyReport | None = None
     seconds: float = 0.0

@@ -219,10 +219,16 @@ def named_options(options: Mapping[str, str], names: Iterable[str], refused: Cal
     return {known[key.lower()]: value for key, value in options.items()}
 
 
+_OF_KAFKA = ("subscribe", "subscribepattern", "assign", "topics", "topicpattern")
+"""What users of Spark's Kafka source write for the topics."""
+
+
 def _unknown(key: str) -> str:
     known = {name.lower(): name for name in OPTION_NAMES}
     near = difflib.get_close_matches(key.lower(), known, n=1)
-    hint = f"; did you mean {known[near[0]]}?" if near else ""
+    hint = f"; did you mean {known[near[0]]}?" if near else "."
+    if key.lower() in _OF_KAFKA:
+        hint = "; a read of a store has option topic, for one topic: of several, read all, and filter column topic."
     return f"unknown option {key}{hint} Options: {', '.join(OPTION_NAMES)}"
 
 

@@ -95,7 +95,8 @@ class LiveEndFinder:
         """The live end, from the files that the store has now."""
         files, store = FileReaders(), self._store.now().snapshot()
         try:
-            queues = (ConsumeQueue(folder, files) for folder in queue_folders(store / CONSUME_QUEUE))
+            folders = queue_folders(store / CONSUME_QUEUE, skips_unreadable=True)
+            queues = (ConsumeQueue(folder, files) for folder in folders)
             return self.find(RecordLookup(store, files), queues, store)
         finally:
             files.close()

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from spark_mq.format.amounts import counted
 from spark_mq.format.arrow_array import table_of
 from spark_mq.format.consume_queue import Queue
 from spark_mq.format.message_row import Row
@@ -29,6 +30,8 @@ from spark_mq.tables.config import CONSUMER_FILTERS, CONSUMER_OFFSETS, DELAY_OFF
 from spark_mq.tables.store_files import CHECKPOINT, QUEUES, SEGMENTS
 
 _LAST = "last_store_timestamp"
+_NAMED_QUEUES = 3
+"""Queues that the problem of a topic names; the rest is a number."""
 
 
 def segments(store: MessageStore) -> pa.Table:
@@ -81,21 +84,23 @@ def _stored(store: MessageStore, commit_log_offset: int, store_size: int) -> int
 def topics(store: MessageStore) -> pa.Table:
     """The rows of table `topics`: the topics of `config/topics.json`, and others that have a queue, by name."""
     rows = load_config(store.location, "topics.json", topic_rows) or {}
-    states = queue_states(store)
+    states, problems = queue_states(store), dict[str, list[str]]()
     for row in rows.values():
         row |= {"queue_count": 0, "message_count": 0, "problem": states.behind}
     for queue in _queue_rows(store, states):
         row = rows.setdefault(queue["topic"], {"topic": queue["topic"], "queue_count": 0, "message_count": 0})
         if queue["problem"] is not None:
             problem = f"queue {queue['queue_id']} is {queue['state']}: {queue['problem']}"
-            has_other = row.get("problem") not in (None, states.behind)
-            row["problem"] = f"{row['problem']}; {problem}" if has_other else problem
+            problems.setdefault(queue["topic"], []).append(problem)
         if queue["state"] == QueueStateName.LOST:
             continue
         row["queue_count"] += 1
         row["message_count"] += queue["max_offset"] - queue["min_offset"]
         times = [time for time in (row.get(_LAST), queue.get(_LAST)) if time is not None]
         row[_LAST] = max(times, default=None)
+    for name, found in problems.items():
+        more = [f"and {counted(len(found) - _NAMED_QUEUES, 'more queue')}"] if len(found) > _NAMED_QUEUES else []
+        rows[name]["problem"] = "; ".join([*found[:_NAMED_QUEUES], *more])
     return table_of([rows[name] for name in sorted(rows)], TOPICS.schema)
 
 

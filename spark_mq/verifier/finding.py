@@ -31,6 +31,19 @@ class Finding:
     expected: str | None = None
     found: str | None = None
 
+    @property
+    def place(self) -> str:
+        """File, byte, queue and commit log offset, as text for a person."""
+        parts = [self.file] if self.file is not None else []
+        if self.position is not None:
+            parts.append(f"byte {self.position}")
+        if self.topic is not None and (self.file is None or self.topic not in self.file):
+            queue = "" if self.queue_id is None else f" queue {self.queue_id}"
+            parts.append(f"topic {self.topic}{queue}")
+        if self.commit_log_offset is not None:
+            parts.append(f"commit log offset {self.commit_log_offset}")
+        return ", ".join(parts)
+
 
 _INTEGERS = {"position": pa.int64(), "queue_id": pa.int32(), "commit_log_offset": pa.int64()}
 FINDING_SCHEMA = pa.schema([(field.name, _INTEGERS.get(field.name, pa.string())) for field in fields(Finding)])

@@ -70,6 +70,10 @@ def test_the_tree_of_a_message_that_died(store: str, capsys: pytest.CaptureFixtu
         ("│  ├─ ", waited_again, "retry 2 of 16 of group GID_failing, delayed (level 1, 1 s)", place(waited_again)),
         ("│  │  └─ ", got_again, f"delivered to {place(got_again)}", "; the group is past it (offset 10)"),
         ("│  └─ ", dead, "dead letter of group GID_failing after 3 failed deliveries: ", place(dead)),
+        *(
+            (f"├─ next: segment {base:020d} expires at ", None, "", "hours, the default; nothing in the store tells)")
+            for base in sorted({int(fact["offset"]) // 131072 * 131072 for fact in (first, *retries, dead)} - {524288})
+        ),
         ("└─ next: segment 00000000000000524288 is the newest one, which does not expire", None, "", ""),
     ]
     assert len(lines) == len(wanted)

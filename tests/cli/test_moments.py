@@ -38,6 +38,12 @@ def test_anything_else_is_an_error_that_names_the_argument(text: str) -> None:
         parse_moment("--end", text, NOW)
 
 
+@pytest.mark.parametrize("text", ["3 days ago", "2026-11-20 08:00:00"])
+def test_the_error_names_the_short_forms(text: str) -> None:
+    with pytest.raises(OptionError, match=r"(is not a time|has no time zone): .* or -90s, -15m, -1h, -3d, -1w, now"):
+        parse_moment("--begin", text, NOW)
+
+
 def test_a_relative_time_is_no_option() -> None:
     words = ["print-message", "store", "T", "--begin", "-1h", "--end", "-5m", "--json", "-1h"]
     assert join_relative_times(words) == ["print-message", "store", "T", "--begin=-1h", "--end=-5m", "--json", "-1h"]

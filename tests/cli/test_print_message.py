@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +17,9 @@ from typing import Any
 import pytest
 
 from spark_mq.cli.main import main
+from spark_mq.cli.messages.message_filter import MessageFilter, Selection, why_no_match
 from spark_mq.cli.output.value_text import local_time_of
+from spark_mq.store.message_store import MessageStore
 from spark_mq.testing import LogWriter
 from tests.support.stores import OWN_STORES, PROJECT, Fact, RealStore, stores_in
 
@@ -177,6 +180,34 @@ def test_a_person_who_finds_nothing_is_told_what_there_is(
     times = [fact["storeTimestamp"] for fact in facts]
     expected = reason.replace("FIRST", local_time_of(min(times))).replace("LAST", local_time_of(max(times)))
     assert expected in capsys.readouterr().err
+
+
+def test_a_time_is_the_reason_only_if_one_was_given(store: str) -> None:
+    with MessageStore(store) as opened:
+        for has_times, reason in ((True, "was stored in the time asked for"), (False, "of it is in the log")):
+            text = why_no_match(opened, TOPIC, None, Selection(MessageFilter(), print), has_times)
+            assert text.startswith(f"no message {reason}; the messages of OrderEvents were stored from ")
+
+
+@pytest.mark.parametrize(("command", "status"), [("print-message", 0), ("verify", 1)])
+def test_a_reader_that_leaves_early_changes_no_status(
+    command: str, status: int, unpacked: Callable[[RealStore], Path], tmp_path: Path
+) -> None:
+    store = Path(shutil.copytree(unpacked(WORKLOAD), tmp_path / "store"))
+    shutil.rmtree(store / "consumequeue" / TOPIC)
+    words = [TOPIC, "--limit", "0", "--json"] if command == "print-message" else ["--quiet"]
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "spark_mq", command, str(store), *words],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(writer)
+    assert done.returncode == status
+    assert "roken pipe" not in done.stderr
 
 
 def test_a_unique_key_without_its_topic(store: str, facts: list[Fact], capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from spark_mq.cli.exit_status import DAMAGED, FAILED, FOUND, NOT_UNDERSTOOD
 from spark_mq.cli.main import main
+from spark_mq.format.amounts import size_text
 from spark_mq.io.location import Location
 from spark_mq.store.store_lock import store_lock
 from tests.support.stores import OWN_STORES, RealStore, tree_of
@@ -98,13 +100,42 @@ def test_a_plan_a_repair_an_undo_and_another_folder(
 def test_what_cannot_be_repaired_is_named(
     repair: Callable[..., int], bench: Bench, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    offset = next(int(fact["offset"]) for fact in bench.messages if fact["bodyLenRaw"] > 20)
+    fact = next(fact for fact in bench.messages if fact["bodyLenRaw"] > 20)
+    offset = int(fact["offset"])
     file, position = bench.segment(offset)
     bench.flip(file, position + 9)
     assert repair("--apply") == DAMAGED
     text = capsys.readouterr().out
-    assert "not repaired: RECORD_BODY_CRC 1" in text
+    queue = f"topic {fact['topic']} queue {fact['queueId']}"
+    place = f"{file}, byte {position}, {queue}, commit log offset {offset}"
+    assert f"not repaired: RECORD_BODY_CRC 1\n  where           {place}\n" in text
     assert "verdict: nothing to repair; 1 kind of findings cannot be repaired" in text
+
+
+def test_a_plan_says_how_much_room_it_needs(
+    repair: Callable[..., int], bench: Bench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    queue = next(iter((bench.path / "consumequeue" / "OrderEvents" / "0").iterdir()))
+    size = queue.stat().st_size
+    queue.unlink()
+    assert repair("--json") == FOUND
+    plan = json.loads(capsys.readouterr().out)
+    assert plan["room_needed"] == size
+    assert plan["room_free"] > size
+    assert repair() == FOUND
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith(f"room              about {size_text(size)}; ") for line in lines)
+    assert any(line.startswith("time              ") for line in lines)
+
+
+def test_a_bak_that_is_put_back_keeps_its_time(repair: Callable[..., int], bench: Bench) -> None:
+    file = bench.path / "config" / "consumerOffset.json"
+    kept = file.with_name("consumerOffset.json.bak")
+    os.utime(kept, (1_700_000_000, 1_700_000_000))
+    file.write_text("{")
+    assert repair("--apply") == FOUND
+    assert file.read_bytes() == kept.read_bytes()
+    assert file.stat().st_mtime == 1_700_000_000
 
 
 def test_records_are_taken_out_only_when_told(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pty
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,6 +19,7 @@ from spark_mq.cli.main import main
 from spark_mq.cli.output.value_text import display_width
 from spark_mq.cli.tables import sums_of_lags
 from spark_mq.format.system_topic import is_system_topic
+from spark_mq.io.location import Location
 from tests.support.stores import OWN_STORES, PROJECT, RealStore, stores_in
 
 WORKLOAD = next(store for store in stores_in(OWN_STORES) if store.name == "workload-533")
@@ -136,3 +139,60 @@ def test_a_table_fits_into_a_terminal(store: str) -> None:
     assert lines[0].split()[:3] == ["topic", "queue_id", "min_offset"]
     assert max(map(display_width, lines)) <= 60
     assert "the terminal has 60 columns; hidden columns: first_commit_log_offset" in errors
+
+
+@pytest.mark.parametrize("command", ["transactions", "delayed", "retries", "dead-letters", "duplicates"])
+def test_each_row_has_a_whole_unique_key_on_a_narrow_terminal(
+    command: str, store: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = [str(row["unique_key"]) for row in rows(capsys, command, store)]
+    monkeypatch.setattr("spark_mq.cli.output.text_table.terminal_width", lambda: 80)
+    assert main([command, store]) == 0
+    lines = capsys.readouterr().out.splitlines()[1:]
+    assert [key for key, line in zip(keys, lines, strict=True) if key not in (line if key != "None" else key)] == []
+    assert max(map(len, keys)) == 56
+
+
+def test_the_problem_of_a_topic_names_few_queues(
+    unpacked: Callable[[RealStore], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damaged = Path(shutil.copytree(unpacked(WORKLOAD), tmp_path / "store"))
+    for file in damaged.glob("consumequeue/DirectTopic/*/*"):
+        data = bytearray(file.read_bytes())
+        data[:20] = b"\x7f" * 20
+        file.write_bytes(data)
+    queues = [row for row in rows(capsys, "queues", str(damaged), "--topic", "DirectTopic") if row["problem"]]
+    (row,) = (row for row in rows(capsys, "topics", str(damaged)) if row["topic"] == "DirectTopic")
+    assert len(queues) > 3
+    assert row["problem"].count(" is DAMAGED: ") == 3
+    assert row["problem"].endswith(f"; and {len(queues) - 3} more queue{'s' if len(queues) > 4 else ''}")
+
+
+def test_one_folder_that_cannot_be_listed_stops_no_look_up(
+    store: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look_up = ["print-message", store, "DirectTopic", "--limit", "0", "--json"]
+    assert main(look_up) == 0
+    before = capsys.readouterr().out
+    listed = Location.entries
+
+    def refused(location: Location) -> list[Any]:
+        if location.path.endswith("consumequeue/DirectTopic/1"):
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return listed(location)
+
+    monkeypatch.setattr(Location, "entries", refused)
+    assert main(look_up) == 0
+    printed = capsys.readouterr()
+    assert printed.out == before
+    assert "consumequeue/DirectTopic/1 cannot be read (Permission denied): the log is read" in printed.err
+    assert main(["topics", store]) == 0
+    for command in (
+        ["check"],
+        ["state"],
+        ["verify", "--quiet"],
+        ["repair", "--quiet"],
+        ["expire", "--min-offset", "1"],
+    ):
+        assert main([command[0], store, *command[1:]]) in (1, 2), command
+        assert "Permission denied" in capsys.readouterr().err

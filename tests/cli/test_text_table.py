@@ -46,6 +46,17 @@ def test_no_line_is_wider_than_the_terminal(width: int, capsys: pytest.CaptureFi
     assert "0123456789" in lines[1] or "id" in hidden  # an id is whole or hidden
 
 
+def test_an_id_is_cut_at_its_beginning() -> None:
+    assert cut("FD0001", 6, keeps_end=True) == "FD0001"
+    assert cut("FD000000000012AB", 6, keeps_end=True) == "…012AB"
+    assert cut("订单号AB", 5, keeps_end=True) == "…号AB"
+
+
+def test_a_long_value_moves_only_its_own_line(capsys: pytest.CaptureFixture[str]) -> None:
+    TextTable(["name", "number"]).write([("x" * 200, 1), ("y", 2)])
+    assert list(map(len, capsys.readouterr().out.splitlines())) == [72, 208, 72]
+
+
 def test_named_columns_are_all_shown(capsys: pytest.CaptureFixture[str]) -> None:
     lines, notes = printed(capsys, 20, TableStyle(least={"text": 8}, whole=("id",), shows_all=True))
     assert lines[0].split() == list(COLUMNS)

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import spark_partition_id
 
 from spark_mq.format.record import Record, encode_blank
-from tests.support.stores import OWN_STORES, SAME, Fact, RealStore, stores_in, usual_stores
+from tests.support.stores import OWN_STORES, PROJECT, SAME, Fact, RealStore, stores_in, usual_stores
 
 Unpack = Callable[[RealStore], Path]
 
@@ -201,3 +201,16 @@ def plain_log(base: int, count: int, first: int = 0) -> bytes:
         ).encode()
         for index in range(count)
     )
+
+
+def test_with_the_settings_of_conf_an_error_begins_with_what_to_do(spark: SparkSession, tmp_path: Path) -> None:
+    name = "spark.sql.execution.pyspark.udf.hideTraceback.enabled"
+    lines = (PROJECT / "conf" / "spark-defaults.conf").read_text().splitlines()
+    (value,) = (line.split()[1] for line in lines if line.startswith(name))
+    spark.conf.set(name, value)
+    try:
+        with pytest.raises(PySparkException) as raised:
+            spark.read.format("rocketmq").load(str(tmp_path / "nosuch")).count()
+    finally:
+        spark.conf.unset(name)
+    assert "nosuch does not exist: give the broker's store directory" in " ".join(str(raised.value).splitlines()[:2])

@@ -66,6 +66,12 @@ def test_an_unknown_option_names_the_nearest() -> None:
         parse_options({"path": "/s", "startTimestmp": "5"})
 
 
+@pytest.mark.parametrize("name", ["subscribe", "subscribePattern", "topics"])
+def test_an_option_of_kafka_names_topic(name: str) -> None:
+    with pytest.raises(OptionError, match=f"unknown option {name}; a read of a store has option topic, for one topic"):
+        parse_options({"path": "/data/store", name: "a,b"})
+
+
 def test_a_missing_path_says_what_to_give() -> None:
     with pytest.raises(OptionError, match="store directory"):
         parse_options({})

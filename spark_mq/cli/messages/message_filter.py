@@ -29,13 +29,14 @@ _MOST_TAGS = 10_000
 """Different tags that are remembered, for a person who asked for a tag that no message has."""
 
 
-def why_no_match(store: MessageStore, topic: str, queue_id: int | None, selection: Selection) -> str:
-    """Why `print-message` found no message, as text for a person."""
+def why_no_match(store: MessageStore, topic: str, queue_id: int | None, selection: Selection, has_times: bool) -> str:
+    """Why `print-message` found no message, as text for a person; `has_times` says whether times were asked for."""
     unknown = store.why_no_topic(topic) if queue_id is None else store.why_no_queue(topic, queue_id)
     if selection.read == 0:
         if unknown is not None:
             return unknown
-        return f"no message was stored in the time asked for{_stored(store, topic)}"
+        when = "was stored in the time asked for" if has_times else "of it is in the log"
+        return f"no message {when}{_stored(store, topic)}"
     tags = {tag for tag in selection.tags if tag is not None}
     asked = selection.message_filter.tags
     if asked is not None and not asked & tags:

@@ -109,8 +109,9 @@ def print_message(arguments: argparse.Namespace) -> int:
             _print_damage(damage)
             return _follow(*stores[0], arguments, message_filter, printer, follows, printed)
         has_more = arguments.last is None and printed > 0 and next(matching, None) is not None
+        has_times = begin is not None or end is not None
         reasons = [
-            of.say(why_no_match(store, arguments.topic, arguments.queue_id, selection))
+            of.say(why_no_match(store, arguments.topic, arguments.queue_id, selection, has_times))
             for (of, store), selection in zip(stores, selections, strict=True)
             if not printed
         ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import sys
@@ -87,8 +88,16 @@ def print_answer(
     found = fields() if as_json else lines()
     if isinstance(found, Mapping):
         found = json.dumps(with_times(found), ensure_ascii=False)
-    print_report(found if isinstance(found, str) else "\n".join(visible(line) for line in found))
-    sys.stdout.flush()
+    try:
+        print_report(found if isinstance(found, str) else "\n".join(visible(line) for line in found))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        discard_stdout()
+
+
+def discard_stdout() -> None:
+    """Let what is printed from now on go nowhere: the reader of stdout, such as `head`, has what it wanted."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def print_report(text: str) -> None:

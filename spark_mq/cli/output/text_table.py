@@ -29,7 +29,9 @@ _ALIGNED_LINES = 1000
 """Lines that decide the widths of the columns; later lines can be wider."""
 _SEPARATOR = "  "
 _LEAST_WIDTH = 6
-_MOST_PADDING = 200
+_IDS = ("unique_key", "offset_message_id", "origin_message_id", "key")
+"""Columns whose values often begin alike: what is cut off is the beginning."""
+_MOST_PADDING = 64
 """The widest column of a table that is not on a terminal; a longer value moves the rest of its line."""
 
 
@@ -221,7 +223,7 @@ class TextTable:
         for index, width in self._widths.items():
             text, to_the_right = line[index][0], self._to_the_right[index]
             if self._width is not None and not to_the_right and self._columns[index] not in self._style.whole:
-                shortened = cut(text, max(width, 1))
+                shortened = cut(text, max(width, 1), self._columns[index] in _IDS)
                 self._has_cut_text |= shortened is not text
                 text = shortened
             texts.append(pad(text, width, to_the_right))

@@ -33,10 +33,12 @@ def display_width(text: str) -> int:
     return len(text) if text.isascii() else sum(map(_character_width, text))
 
 
-def cut(text: str, width: int) -> str:
-    """The text, or if it is wider than `width` columns, its beginning and an ellipsis in at most `width` columns."""
+def cut(text: str, width: int, keeps_end: bool = False) -> str:
+    """The text, or if it is wider than `width` columns, its beginning, or end, and an ellipsis in that many columns."""
     if len(text) <= width // 2 or display_width(text) <= width:
         return text
+    if keeps_end:
+        return cut(text[::-1], width)[::-1]
     taken, kept = 0, []
     for character in text:
         taken += _character_width(character)

@@ -51,8 +51,8 @@ DEFAULT_LIMIT = 10
 class MessageLife:
     """The life of one message: what happened, in the order of time, what became of it, and the groups of its topic.
 
-    `reason` is why the state is UNKNOWN. `expiries` are of the segments of its last record, one of each store. For a
-    person, `next` says what happens next, and `unknown` what cannot be known.
+    `reason` is why the state is UNKNOWN. `expiries` are of all segments that have a record of it. For a person, `next`
+    says what happens next, and `unknown` what cannot be known.
     """
 
     unique_key: str | None
@@ -93,7 +93,7 @@ def message_life(found: Sequence[FoundMessage], record: Record | None = None) ->
     first = min(copies, key=lambda copy: copy.order, default=None)
     properties = {} if first is None else first.properties
     traced = next((trace.unique_key for one in found for trace in one.traces), None)
-    expiries = [expiry for part in parts if (expiry := part.expiry()) is not None]
+    expiries = [expiry for part in parts for expiry in part.expiries()]
     coming = [text for part in parts for text in part.coming()]
     return MessageLife(
         unique_key=properties.get(UNIQUE_KEY, traced),
@@ -234,12 +234,10 @@ class _LifeInStore:
         end = self.source.store.config_end
         return end is not None and copy.record.commit_log_offset >= end
 
-    def expiry(self) -> MessageExpiry | None:
-        """When the segment of the last copy expires."""
-        if not self.copies:
-            return None
-        offset = self.copies[-1].record.commit_log_offset
-        return self.source.store.expiry(offset, self.source.conf, self.source.name)
+    def expiries(self) -> Sequence[MessageExpiry]:
+        """When the segments of the copies expire."""
+        offsets = [copy.record.commit_log_offset for copy in self.copies]
+        return self.source.store.expiries(offsets, self.source.conf, self.source.name) if offsets else ()
 
     def coming(self) -> Iterator[str]:
         """What the broker does next, as texts for a person."""

@@ -204,18 +204,20 @@ class LifeStore:
         newest = None if segment is None else newest_record(self.store.records, segment, end)
         return None if newest is None else lost_end(self.location, newest.store_timestamp)
 
-    def expiry(self, commit_log_offset: int, conf: BrokerConf, name: str) -> MessageExpiry | None:
-        """When the segment expires that has an offset; None if no segment with live records has it."""
+    def expiries(self, offsets: Iterable[int], conf: BrokerConf, name: str) -> list[MessageExpiry]:
+        """When the segments expire that have these commit log offsets; the oldest one first."""
         live = live_segments(self.store)
-        index = bisect_right([segment.file.base for segment in live], commit_log_offset) - 1
-        if index < 0:
-            return None
+        bases = [segment.file.base for segment in live]
         hours = reserved_time(None, conf)
         times = expire_times([one.modification_timestamp for one in live[:-1]], round(hours.value * MILLIS_PER_HOUR))
-        expire = times[index] if index < len(times) else None
         when, _, _ = delete_when(self.store, conf)
-        delete = None if expire is None else when.next_time(expire)
-        return MessageExpiry(live[index].file.location.name, expire, delete, hours.value, hours.source, name)
+        found = []
+        for index in sorted({bisect_right(bases, offset) - 1 for offset in offsets} - {-1}):
+            expire = times[index] if index < len(times) else None
+            delete = None if expire is None else when.next_time(expire)
+            segment = live[index].file.location.name
+            found.append(MessageExpiry(segment, expire, delete, hours.value, hours.source, name))
+        return found
 
 
 def life_store(store: MessageStore | LifeStore) -> LifeStore:

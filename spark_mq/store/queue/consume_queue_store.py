@@ -212,7 +212,7 @@ class ConsumeQueueStore:
     @cached_property
     def _found(self) -> dict[tuple[str, int], ConsumeQueue]:
         """The queues that have files; none if they are in RocksDB."""
-        folders = queue_folders(self.location / CONSUME_QUEUE)
+        folders = queue_folders(self.location / CONSUME_QUEUE, skips_unreadable=True)
         return {(folder.topic, folder.queue_id): ConsumeQueue(folder, self.files) for folder in folders}
 
     def find_queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:

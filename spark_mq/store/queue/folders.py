@@ -7,20 +7,25 @@ first unit of a file, whatever it contains; so the end of a queue whose last fil
 
 from __future__ import annotations
 
+import os
 import re
+import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from spark_mq.errors import SparkMqError
 from spark_mq.format.consume_queue import DEFAULT_FILE_SIZE, UNIT_DTYPE, UNIT_SIZE, Units
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf, Sourced
 from spark_mq.store.config.store_paths import MAPPED_FILE_NAME
 
+_Entry = TypeVar("_Entry")
 _FILES_BACK = 3
 _FIRST_BLOCK = 16 << 10
 _BLOCK = 1 << 20
@@ -131,36 +136,60 @@ class QueueFolder:
     files: tuple[QueueFileInfo, ...]
 
 
-def queue_folders(consume_queue: Location, with_empty: bool = False) -> Iterator[QueueFolder]:
+def queue_folders(
+    consume_queue: Location, with_empty: bool = False, skips_unreadable: bool = False
+) -> Iterator[QueueFolder]:
     """The queues in a `consumequeue` folder that have files; none if there is no such folder.
 
     As in the broker (`ConsumeQueueStore.load`@5.3.3), a queue folder whose name is not a number is skipped. A file
     without a byte, and a queue without files, are left out, unless `with_empty` is True.
+
+    A folder that cannot be listed is an error. With `skips_unreadable` only it is left out, with a warning: that is for
+    answers that read in the log what no queue proves.
     """
     for topic in consume_queue.folders():
-        yield from _folders_of_topic(consume_queue / topic, None, with_empty)
+        yield from _folders_of_topic(consume_queue / topic, None, with_empty, skips_unreadable)
 
 
 def queue_folder(consume_queue: Location, topic: str, queue_id: int) -> QueueFolder | None:
     """One of the queues that `queue_folders` returns; None if there is no such queue. No other folder is listed."""
     if topic in ("", ".", "..") or "/" in topic:
         return None
-    found = list(_folders_of_topic(consume_queue / topic, queue_id, with_empty=False))
+    found = list(_folders_of_topic(consume_queue / topic, queue_id, with_empty=False, skips_unreadable=True))
     return found[-1] if found else None  # there can be folders 1 and 01; in a dict of all, the last one remains
 
 
-def _folders_of_topic(topic_folder: Location, queue_id: int | None, with_empty: bool) -> Iterator[QueueFolder]:
-    for name in topic_folder.folders():
+def _folders_of_topic(
+    topic_folder: Location,
+    queue_id: int | None,
+    with_empty: bool,
+    skips_unreadable: bool,
+) -> Iterator[QueueFolder]:
+    for name in _listed(topic_folder, topic_folder.folders, skips_unreadable):
         if not _is_queue_id(name) or queue_id not in (None, int(name)):
             continue
         folder = topic_folder / name
         files = tuple(
             QueueFileInfo(info.base_name, info.size, info.mtime_ns or 0)
-            for info in folder.entries()
+            for info in _listed(folder, folder.entries, skips_unreadable)
             if MAPPED_FILE_NAME.fullmatch(info.base_name) and (info.size or (with_empty and info.size == 0))
         )
         if files or with_empty:
             yield QueueFolder(topic_folder.name, int(name), folder, files)
+
+
+def _listed(folder: Location, entries: Callable[[], list[_Entry]], skips_unreadable: bool) -> list[_Entry]:
+    try:
+        return entries()
+    except OSError as error:
+        if not skips_unreadable or isinstance(error, SparkMqError):
+            raise
+        warnings.warn(
+            f"{folder} cannot be read ({os.strerror(error.errno or 0)}): the log is read for its messages, and no "
+            "answer knows its units",
+            stacklevel=2,
+        )
+        return []
 
 
 def _is_queue_id(name: str) -> bool:
