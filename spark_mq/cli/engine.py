@@ -118,8 +118,8 @@ def _stopped_by_interrupt(tasks: LocalTasks, hint: Callable[[], str]) -> Iterato
         print(f"{INTERRUPTED_LINE}{visible(hint())}", file=sys.stderr, flush=True)
         os._exit(INTERRUPTED)
 
-    timer = threading.Timer(_SECONDS_TO_STOP, end)
-    timer.daemon = True
+    timer, exit_timer = (threading.Timer(_SECONDS_TO_STOP, *how) for how in ((end,), (os._exit, [INTERRUPTED])))
+    timer.daemon = exit_timer.daemon = True
 
     def stop(number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGINT, end)
@@ -132,6 +132,8 @@ def _stopped_by_interrupt(tasks: LocalTasks, hint: Callable[[], str]) -> Iterato
     try:
         yield
     except KeyboardInterrupt as interrupt:
+        if entry.owns_process:  # at its end, Python waits for threads that the interrupted one no longer waits for
+            exit_timer.start()
         raise KeyboardInterrupt(hint()) from interrupt
     finally:
         timer.cancel()
