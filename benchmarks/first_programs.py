@@ -45,8 +45,8 @@ def dispatch(store: Path, output: Path) -> None:
     """Dispatch all records of a store, and put some entries into an index file, without Spark."""
     import numpy as np
 
-    from spark_mq.format.index_file import IndexLayout
-    from spark_mq.format.kernels.index_put import new_index_file, put_keys
+    from spark_mq.format.index_file import ENTRY_SIZE, IndexLayout
+    from spark_mq.format.kernels.index_put import new_index_head, put_keys
     from spark_mq.format.system_topic import DEFAULT_DELAY_LEVELS
     from spark_mq.indexer.rebuild_plan import DispatchTargets
     from spark_mq.indexer.split_dispatch import dispatch_split
@@ -58,8 +58,8 @@ def dispatch(store: Path, output: Path) -> None:
     with measured():
         for split in plan_splits(CommitLog.open(Location.resolve(str(store))), 1 << 30):
             dispatch_split(split, DispatchTargets(staged, 2000, True, DEFAULT_DELAY_LEVELS), True)
-        layout, numbers = IndexLayout(100, 200), np.arange(50)
-        put_keys(new_index_file(layout), layout, numbers.astype(np.int32), numbers, numbers)
+        layout = IndexLayout(100, 200)
+        put_keys(new_index_head(layout), layout, np.zeros(50 * ENTRY_SIZE, np.uint8))
 
 
 def show(store: Path, output: Path) -> None:

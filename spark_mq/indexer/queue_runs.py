@@ -54,7 +54,7 @@ class Run:
     commit_log_offset: int
     first_queue_offset: int
     last_store_timestamp: int
-    units: bytes
+    units: pa.Buffer
     queue_min: int
     queue_max: int
     existing_end: int
@@ -148,8 +148,8 @@ def _by_queue(files: pa.Table) -> dict[Queue, frozenset[int]]:
     return {(row["topic"], row["queue_id"]): frozenset(row["file_number_list"]) for row in found}
 
 
-def _with_units(runs: pa.Table, units: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
-    columns = [pa.array(units, pa.binary()) if name == "units" else runs[name] for name in _WITH_TASK.names]
+def _with_units(runs: pa.Table, units: pa.Array) -> Iterator[pa.RecordBatch]:
+    columns = [units if name == "units" else runs[name] for name in _WITH_TASK.names]
     yield from pa.table(columns, schema=_WITH_TASK).to_batches()
 
 
@@ -212,12 +212,13 @@ def _read_units(splits: TaskItems[StagedUnits], runs: pa.Table) -> Iterator[pa.R
     with closing(FileReaders()) as files:
         for start in range(0, runs.num_rows, _BATCH_RUNS):
             batch = runs.slice(start, _BATCH_RUNS)
-            columns = (batch[name].to_pylist() for name in ("split", "first_unit", "unit_count"))
-            units = [
-                files.read(splits[split].location, first * UNIT_SIZE, count * UNIT_SIZE)
-                for split, first, count in zip(*columns, strict=True)
-            ]
-            yield from _with_units(batch, units)
+            split, first, count = (batch[name].to_numpy() for name in ("split", "first_unit", "unit_count"))
+            ends = np.concatenate(([0], count.cumsum())) * UNIT_SIZE
+            data = np.empty(ends[-1], np.uint8)
+            for number, at, start_at, stop_at in zip(split, first * UNIT_SIZE, ends, ends[1:], strict=False):
+                files.reader(splits[number].location).read_into(data[start_at:stop_at].data, int(at))
+            buffers = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(data)]
+            yield from _with_units(batch, pa.Array.from_buffers(pa.binary(), batch.num_rows, buffers))
 
 
 @dataclass(frozen=True)
@@ -340,6 +341,11 @@ def of_runs(runner: TaskRunner, name: str, runs: Runs, assignment: Assignment, w
         return unpickled(runs.spread(assignment, _OfRuns(work, done)))
 
 
+def _values(column: pa.Array) -> list[Any]:
+    """The values of a column of runs; units are not copied."""
+    return [units.as_buffer() for units in column] if pa.types.is_binary(column.type) else column.to_pylist()
+
+
 @dataclass(frozen=True)
 class _OfRuns:
     """As a task: runs in, what `work` returns for them out (`RESULTS`)."""
@@ -348,7 +354,7 @@ class _OfRuns:
     done: Location | None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        columns = ((batch.column(name).to_pylist() for name in _COLUMNS.names) for batch in batches)
+        columns = (map(_values, map(batch.column, _COLUMNS.names)) for batch in batches)
         yield from pickled(self.work(run for values in columns for run in map(Run, *values)))
         if self.done is not None:
             mark_done(self.done, uuid.uuid4().hex)
@@ -382,5 +388,5 @@ class _ReadRuns:
                     some = runs.slice(at, _BATCH_RUNS)
                     starts = (some["first_unit"].to_numpy() * UNIT_SIZE).tolist()
                     sizes = (some["unit_count"].to_numpy() * UNIT_SIZE).tolist()
-                    pieces = (units[start : start + size] for start, size in zip(starts, sizes, strict=True))
-                    yield from _with_units(some, pieces)
+                    pieces = [units[start : start + size] for start, size in zip(starts, sizes, strict=True)]
+                    yield from _with_units(some, pa.array(pieces, pa.binary()))

@@ -159,7 +159,9 @@ class _QueueFile:
             if not self._written.doubled:
                 self._written.first_doubled = run.first_queue_offset + int(np.flatnonzero(~free)[0])
             self._written.doubled += int(units.size - free.sum())
-        self._units[first:stop][free] = units[free]
+            self._units[first:stop][free] = units[free]
+        else:
+            self._units[first:stop] = units
         self._taken[first:stop] = True
         if stop > self._last_stop:
             self._last_stop, self.last_store_timestamp = stop, run.last_store_timestamp

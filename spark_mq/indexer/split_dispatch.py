@@ -13,12 +13,14 @@ import numpy as np
 import pyarrow as pa
 
 from spark_mq.format.array_types import Int64s
-from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE
+from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.format.kernels.columns import MessageColumns, text_array
 from spark_mq.format.kernels.dispatch import (
     DispatchedUnits,
+    GroupedUnits,
     QueueTable,
     dispatch_units,
+    grouped,
     has_unit,
     is_inner_batch,
     parse_delay_levels,
@@ -28,7 +30,6 @@ from spark_mq.indexer.rebuild_plan import DispatchTargets
 from spark_mq.indexer.staged_files import (
     MAX_RUN_UNITS,
     RUN_SCHEMA,
-    EntryBatch,
     SplitRow,
     StagedEntriesWriter,
     StagedUnits,
@@ -95,10 +96,9 @@ class _Dispatched:
             self._follow_time(times)
             self.row.messages += part.frames.size
             self.row.inner_batches += int(is_inner_batch(part.frames).sum())
-            if self._entries is not None:
-                self._add_entries(self._entries, part, times)
+            tags_codes = None if self._entries is None else self._add_entries(self._entries, part)
             if self._targets.queue_file_size:
-                self._add_units(part)
+                self._add_units(part, tags_codes)
         self._corrupt.sort(key=lambda corrupt: corrupt.commit_log_offset)
 
     def _follow_time(self, times: Int64s) -> None:
@@ -110,21 +110,23 @@ class _Dispatched:
         row.last_store_timestamp = int(times[-1])
         row.newest_store_timestamp = max(newest, row.newest_store_timestamp or newest)
 
-    def _add_entries(self, writer: StagedEntriesWriter, part: RecordChunk, times: Int64s) -> None:
-        frames = part.frames
-        keys = index_keys(part.buffer, frames, self._targets.index_tags)
+    def _add_entries(self, writer: StagedEntriesWriter, part: RecordChunk) -> Int64s:
+        """Stage the index entries of a chunk; returns the tags code of each message, which is found on the way."""
+        frames, tags_codes = part.frames, np.empty(part.frames.size, np.int64)
+        keys = index_keys(part.buffer, frames, self._targets.index_tags, tags_codes)
         with_entries = np.flatnonzero(keys.entry_count)
         if with_entries.size:
             self.row.trailing_messages = int(frames.size - 1 - with_entries[-1])
         else:
             self.row.trailing_messages += int(frames.size)
-        offsets: Int64s = np.repeat(frames.position + part.base, keys.entry_count)
-        writer.add(EntryBatch(keys.key_hash, offsets, np.repeat(times, keys.entry_count)))
+        writer.add(keys.staged(part.buffer, frames, part.base))
+        return tags_codes
 
-    def _add_units(self, part: RecordChunk) -> None:
-        with_unit = has_unit(part.frames)
-        frames = part.frames if with_unit.all() else part.frames[with_unit]
-        units = dispatch_units(part.buffer, frames, self._queues, self._delay_millis)
+    def _add_units(self, part: RecordChunk, tags_codes: Int64s | None) -> None:
+        frames, with_unit = part.frames, has_unit(part.frames)
+        if not with_unit.all():
+            frames, tags_codes = frames[with_unit], None if tags_codes is None else tags_codes[with_unit]
+        units = dispatch_units(part.buffer, frames, self._queues, self._delay_millis, tags_codes)
         if units.commit_log_offset.size:
             self.row.last_unit_offset = int(units.commit_log_offset[-1])
         self._units.append(self._possible(units))
@@ -158,16 +160,10 @@ class _Dispatched:
         """The staged units, grouped into runs; no Python loop is per message or per queue. None without a unit."""
         if not any(units.queue_number.size for units in self._units):
             return None
-        units = DispatchedUnits.concatenate(self._units)
-        # NumPy sorts 16-bit integers by radix, which is several times as fast.
-        short = units.queue_number.astype(np.uint16) if self._queues.count <= 1 << 16 else units.queue_number
-        units = units.take(np.argsort(short, kind="stable"))
+        units = grouped(self._units, self._queues.count)
         file_number = units.queue_offset // (self._targets.queue_file_size // UNIT_SIZE)
         starts = _run_starts(units, file_number)
         stops = np.append(starts[1:], units.queue_number.size)
-        packed = np.empty(units.queue_number.size, UNIT_DTYPE)
-        for name in ("commit_log_offset", "store_size", "tags_code"):
-            packed[name] = getattr(units, name)
         queue_number = units.queue_number[starts]
         topics, topic_ends = self._queues.topics()
         runs = {
@@ -176,13 +172,13 @@ class _Dispatched:
             "file_number": pa.array(file_number[starts]),
             "first_queue_offset": pa.array(units.queue_offset[starts]),
             "unit_count": pa.array(stops - starts),
-            "commit_log_offset": pa.array(units.commit_log_offset[starts]),
+            "commit_log_offset": pa.array(units.units["commit_log_offset"][starts].astype(np.int64)),
             "last_store_timestamp": pa.array(units.store_timestamp[stops - 1]),
         }
-        return StagedUnits.write(self._targets.folder, packed, pa.RecordBatch.from_pydict(runs, schema=RUN_SCHEMA))
+        return StagedUnits.write(self._targets.folder, units.units, pa.RecordBatch.from_pydict(runs, schema=RUN_SCHEMA))
 
 
-def _run_starts(units: DispatchedUnits, file_number: Int64s) -> Int64s:
+def _run_starts(units: GroupedUnits, file_number: Int64s) -> Int64s:
     """The numbers of the units at which a run starts: another queue or file, or a queue offset that does not follow."""
     breaks = (np.diff(units.queue_number) != 0) | (np.diff(file_number) != 0) | (np.diff(units.queue_offset) != 1)
     starts = np.concatenate((np.zeros(1, np.int64), np.flatnonzero(breaks) + 1))

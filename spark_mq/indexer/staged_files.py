@@ -6,18 +6,18 @@ that write queue files and index files read the parts that they need. Spark only
 A *run* is consecutive queue offsets of one queue file, in the order of the log; its 20-byte units are ready to be
 written. After the units of all runs, the file has their directory: an Arrow stream of `RUN_SCHEMA`, in the same order.
 
-The entries are in the order of the log, in chunks of `CHUNK_ENTRIES`, of which the last one is shorter. A chunk is
-three arrays, one after the other. So writers and readers need the memory of a few chunks only, however many keys the
-messages of a split have. A hash can be marked: all of its bits are inverted, so it is negative. It is the hash of tags,
-of which something else says whether a broker put the entry (`indexer.tag_entries`). Who does not ask for marks gets the
-hash itself.
+The entries are in the order of the log. A staged entry is an entry of an index file that has the store timestamp of
+its message in place of the last two numbers, which depend on the file (`format/kernels/index_put`). Writers and readers
+need the memory of a few entries only, however many keys the messages of a split have. A hash can be marked: all of its
+bits are inverted, so it is negative. It is the hash of tags, of which something else says whether a broker put the
+entry (`indexer.tag_entries`). Who does not ask for marks gets the hash itself.
 """
 
 from __future__ import annotations
 
 import uuid
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from types import TracebackType
 from typing import Any, Self
@@ -27,7 +27,7 @@ import pyarrow as pa
 from pyarrow import NativeFile
 
 from spark_mq.errors import StorageError
-from spark_mq.format.array_types import Flags, Int32s, Int64s
+from spark_mq.format.array_types import ArrayRows, Bytes, Int32s, Int64s
 from spark_mq.format.consume_queue import UNIT_SIZE, Units
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
@@ -51,8 +51,11 @@ RUN_SCHEMA = pa.schema(
     ]
 )
 """A row for each run. `commit_log_offset` is the offset of its first message, `last_store_timestamp` is in ms."""
-CHUNK_ENTRIES = 1 << 20
-STAGED_ENTRY_SIZE = 20
+STAGED_ENTRY_DTYPE = np.dtype([("key_hash", ">i4"), ("commit_log_offset", ">i8"), ("store_timestamp", ">i8")])
+"""A staged entry; timestamps are in milliseconds."""
+STAGED_ENTRY_SIZE = STAGED_ENTRY_DTYPE.itemsize
+BATCH_ENTRIES = 1 << 20
+"""Entries that are read together."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,7 @@ class StagedUnits:
 
 
 @dataclass(frozen=True)
-class EntryBatch:
+class EntryBatch(ArrayRows):
     """Entries in the order of the log; the three arrays have the same length. Timestamps are in milliseconds."""
 
     key_hashes: Int32s
@@ -111,15 +114,16 @@ class EntryBatch:
     store_timestamps: Int64s
 
     @classmethod
-    def joined(cls, parts: Sequence[EntryBatch]) -> EntryBatch:
-        """The entries of all parts."""
-        none = (np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.int64))
-        columns = ((part.key_hashes, part.commit_log_offsets, part.store_timestamps) for part in parts)
-        return cls(*map(np.concatenate, zip(none, *columns, strict=True)))
+    def of(cls, entries: Bytes, keep_marks: bool = False) -> Self:
+        """The values of staged entries; `keep_marks` leaves marked hashes negative."""
+        rows = entries.view(STAGED_ENTRY_DTYPE)
+        key_hashes = rows["key_hash"].astype(np.int32)
+        if not keep_marks:
+            key_hashes ^= key_hashes >> 31
+        return cls(key_hashes, rows["commit_log_offset"].astype(np.int64), rows["store_timestamp"].astype(np.int64))
 
-    def at(self, which: slice | Flags | Int64s) -> EntryBatch:
-        """Some of the entries."""
-        return EntryBatch(self.key_hashes[which], self.commit_log_offsets[which], self.store_timestamps[which])
+
+NO_ENTRIES = EntryBatch.of(np.empty(0, np.uint8))
 
 
 @dataclass(frozen=True)
@@ -137,22 +141,15 @@ class StagedEntries:
             return bisect_left(
                 range(self.count),
                 commit_log_offset,
-                key=lambda number: int(self.read_part(file, number, 1).commit_log_offsets[0]),
+                key=lambda number: EntryBatch.of(self.read(file, number, 1)).commit_log_offsets.item(),
             )
 
-    def read_part(self, file: FileReader, start: int, count: int, keep_marks: bool = False) -> EntryBatch:
-        """The `count` entries from number `start` on, which are in one chunk."""
-        at = start % CHUNK_ENTRIES
-        chunk = start - at
-        size = min(CHUNK_ENTRIES, self.count - chunk)
-        hashes_at = chunk * STAGED_ENTRY_SIZE
-        hashes = file.read(hashes_at + 4 * at, 4 * count)
-        offsets = file.read(hashes_at + 4 * size + 8 * at, 8 * count)
-        timestamps = file.read(hashes_at + 12 * size + 8 * at, 8 * count)
-        key_hashes = np.frombuffer(hashes, np.int32)
-        if not keep_marks:
-            key_hashes = key_hashes ^ (key_hashes >> 31)
-        return EntryBatch(key_hashes, np.frombuffer(offsets, np.int64), np.frombuffer(timestamps, np.int64))
+    def read(self, file: FileReader, start: int, count: int) -> Bytes:
+        """The `count` entries from number `start` on, as they are staged."""
+        entries = np.empty(count * STAGED_ENTRY_SIZE, np.uint8)
+        if not file.read_into(entries.data, start * STAGED_ENTRY_SIZE):
+            raise StorageError(f"{self.location} is not complete: run the job again without --resume")
+        return entries
 
     def all(self) -> EntryRange:
         """All entries of the file."""
@@ -171,21 +168,21 @@ class EntryRange:
         """The `count` entries of the range from its entry `start` on."""
         return EntryRange(self.staged, self.start + start, count)
 
+    def read_staged(self, most: int) -> Iterator[Bytes]:
+        """The bytes of the entries, in batches of no more than `most` entries."""
+        if self.count:
+            with FileReader(self.staged.location) as file:
+                for start in range(0, self.count, most):
+                    yield self.staged.read(file, self.start + start, min(most, self.count - start))
+
     def read(self, keep_marks: bool = False) -> Iterator[EntryBatch]:
-        """The entries, in batches of no more than a chunk; `keep_marks` leaves marked hashes negative."""
-        start, stop = self.start, self.start + self.count
-        if start >= stop:
-            return
-        with FileReader(self.staged.location) as file:
-            while start < stop:
-                count = min(stop, start - start % CHUNK_ENTRIES + CHUNK_ENTRIES) - start
-                yield self.staged.read_part(file, start, count, keep_marks)
-                start += count
+        """The entries, in batches; `keep_marks` leaves marked hashes negative."""
+        return (EntryBatch.of(part, keep_marks) for part in self.read_staged(BATCH_ENTRIES))
 
     def entry(self, number: int) -> tuple[int, int, int]:
         """Key hash, commit log offset and store timestamp of the entry `number` of the range."""
         (batch,) = self.part(number, 1).read()
-        return int(batch.key_hashes[0]), int(batch.commit_log_offsets[0]), int(batch.store_timestamps[0])
+        return batch.key_hashes.item(), batch.commit_log_offsets.item(), batch.store_timestamps.item()
 
 
 class StagedEntriesWriter:
@@ -195,8 +192,6 @@ class StagedEntriesWriter:
         # Names are unique, so the file of a task that Spark ran again is never read.
         self.staged = StagedEntries(folder / f"{uuid.uuid4().hex}.entries", 0)
         self._stream: NativeFile | None = None
-        self._parts: list[EntryBatch] = []
-        self._waiting = 0
 
     def __enter__(self) -> Self:
         return self
@@ -204,33 +199,19 @@ class StagedEntriesWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None:
-            self._write(self._waiting)
         if self._stream is not None:
             self._stream.close()
 
-    def add(self, entries: EntryBatch) -> None:
-        """Append entries that come next in the log."""
-        self._parts.append(entries)
-        self._waiting += entries.key_hashes.size
-        if self._waiting >= CHUNK_ENTRIES:
-            self._write(self._waiting - self._waiting % CHUNK_ENTRIES)
-
-    def _write(self, count: int) -> None:
-        if not count:
+    def add(self, entries: Bytes) -> None:
+        """Append staged entries that come next in the log."""
+        if not entries.size:
             return
-        waiting = EntryBatch.joined(self._parts)
         location = self.staged.location
         if self._stream is None:
             # The manifest names the file only after all splits are staged, so neither rename nor flush is needed.
             self._stream = location.open_output()
-        for start in range(0, count, CHUNK_ENTRIES):
-            chunk = waiting.at(slice(start, min(start + CHUNK_ENTRIES, count)))
-            for array in (chunk.key_hashes, chunk.commit_log_offsets, chunk.store_timestamps):
-                self._stream.write(array.data)
-        self.staged = StagedEntries(location, self.staged.count + count)
-        self._parts = [waiting.at(slice(count, self._waiting))]
-        self._waiting -= count
+        self._stream.write(entries.data)
+        self.staged = StagedEntries(location, self.staged.count + entries.size // STAGED_ENTRY_SIZE)
 
 
 @dataclass

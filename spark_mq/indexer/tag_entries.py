@@ -23,7 +23,13 @@ from spark_mq.format.array_types import Flags, Int64s, is_in
 from spark_mq.format.broker_version import INDEX_TAGS, BrokerVersions
 from spark_mq.format.index_file import ENTRY_DTYPE, ENTRY_SIZE, IndexLayout
 from spark_mq.indexer.stage import StagedLog
-from spark_mq.indexer.staged_files import EntryBatch, SplitRow, StagedEntriesWriter
+from spark_mq.indexer.staged_files import (
+    BATCH_ENTRIES,
+    STAGED_ENTRY_SIZE,
+    EntryBatch,
+    SplitRow,
+    StagedEntriesWriter,
+)
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.job.tasks import TaskRunner
@@ -172,13 +178,14 @@ def _keep_tagged(split: SplitRow, folder: Location, tagged: TaggedRanges) -> Spl
     """The split, with new staged entries: without those of tags that have none."""
     last_staged = last_kept = -1
     with StagedEntriesWriter(folder) as writer:
-        for batch in split.staged_entries(folder).all().read(keep_marks=True):
+        for part in split.staged_entries(folder).all().read_staged(BATCH_ENTRIES):
+            batch = EntryBatch.of(part, keep_marks=True)
             offsets = batch.commit_log_offsets
             keeps = (batch.key_hashes >= 0) | tagged.contain(offsets)
             last_staged = int(offsets[-1])
             if keeps.any():
                 last_kept = int(offsets[keeps][-1])
-                writer.add(batch.at(keeps))
+                writer.add(part.reshape(-1, STAGED_ENTRY_SIZE)[keeps].reshape(-1))
     kept = writer.staged
     # Only whether messages follow the last entry matters, not how many.
     trailing = split.trailing_messages + int(last_kept != last_staged)

@@ -20,7 +20,7 @@ import numpy as np
 
 from spark_mq.format.array_types import Flags, Int32s, Int64s
 from spark_mq.format.kernels.index_put import longest_ascending
-from spark_mq.indexer.staged_files import EntryBatch, EntryRange, StagedEntries
+from spark_mq.indexer.staged_files import NO_ENTRIES, EntryBatch, EntryRange, StagedEntries
 from spark_mq.io.location import Location
 from spark_mq.verifier.log_bounds import LogBounds
 
@@ -80,7 +80,7 @@ class ExpectedEntries:
                 parts += EntryRange(self.splits[number], start - first, count).read()
                 start += count
             number += 1
-        return parts[0] if len(parts) == 1 else EntryBatch.joined(parts)
+        return parts[0] if len(parts) == 1 else EntryBatch.concatenate([NO_ENTRIES, *parts])
 
     def at(self, numbers: Int64s) -> EntryBatch:
         """The entries with these numbers, in any order."""
@@ -90,8 +90,8 @@ class ExpectedEntries:
             if at.size:
                 low = int(numbers[at[0]])
                 window = self.read(low, int(numbers[at[-1]]) + 1)
-                parts.append(window.at(numbers[at] - low))
-        return EntryBatch.joined(parts).at(np.argsort(order))
+                parts.append(window.take(numbers[at] - low))
+        return EntryBatch.concatenate([NO_ENTRIES, *parts]).take(np.argsort(order))
 
 
 @dataclass(frozen=True)

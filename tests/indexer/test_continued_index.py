@@ -16,15 +16,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import spark_mq.indexer.index_files as written_files
 import spark_mq.indexer.staged_files as entries_file
 from spark_mq.errors import CorruptIndexError
+from spark_mq.format.array_types import Bytes
 from spark_mq.format.index_file import HEADER, IndexLayout
 from spark_mq.indexer.index_files import IndexWriter, pending_entries, plan_index_files
-from spark_mq.indexer.staged_files import EntryBatch, EntryRange, SplitRow, StagedEntries, StagedEntriesWriter
+from spark_mq.indexer.staged_files import EntryRange, SplitRow, StagedEntries, StagedEntriesWriter
 from spark_mq.io.location import Location
 from spark_mq.store.index.folder import index_end, index_files
 from spark_mq.store.log.segment_files import CorruptRange
 from tests.support.index_model import PlainIndexFile, PlainIndexService, PlainMessage
+from tests.support.index_stores import staged_entries
 from tests.support.stores import tree_of
 
 MESSAGE_SIZE = 100
@@ -44,10 +47,10 @@ class Index:
             (store / "index" / f"{int(FIRST_NAME) + number}").write_bytes(file.encode())
 
 
-def entries_of(rows: Sequence[tuple[int, int, int]]) -> EntryBatch:
-    """Entries out of key hash, commit log offset and store timestamp of each."""
+def entries_of(rows: Sequence[tuple[int, int, int]]) -> Bytes:
+    """Staged entries out of key hash, commit log offset and store timestamp of each."""
     hashes, offsets, timestamps = zip(*rows, strict=True)
-    return EntryBatch(np.array(hashes, np.int32), np.array(offsets, np.int64), np.array(timestamps, np.int64))
+    return staged_entries(np.array(hashes, np.int32), np.array(offsets, np.int64), np.array(timestamps, np.int64))
 
 
 def split_rows(messages: Sequence[PlainMessage], splits: Sequence[int], blobs: Location) -> list[SplitRow]:
@@ -164,7 +167,7 @@ def test_an_index_cut_after_any_entry_becomes_the_whole_one(
     contents = [file.encode() for file in left.files]
     if puts < len(entries) and left.files and not left.files[-1].is_write_full() and data.draw(st.booleans()):
         contents[-1] = torn(left.files[-1], entries[puts])
-    with tempfile.TemporaryDirectory() as folder, mock.patch.object(entries_file, "CHUNK_ENTRIES", 3):
+    with tempfile.TemporaryDirectory() as folder, mock.patch.object(written_files, "_BLOCK_ENTRIES", 3):
         store = Path(folder)
         (store / "blobs").mkdir()
         (store / "index").mkdir()
@@ -299,7 +302,7 @@ class TestHostileIndexes:
 @given(st.lists(st.integers(0, 9), max_size=20), st.integers(1, 7), st.data())
 def test_a_blob_gives_any_range_of_what_was_put_into_it(steps: list[int], chunk: int, data: st.DataObject) -> None:
     offsets = [sum(steps[: number + 1]) for number in range(len(steps))]
-    with tempfile.TemporaryDirectory() as folder, mock.patch.object(entries_file, "CHUNK_ENTRIES", chunk):
+    with tempfile.TemporaryDirectory() as folder, mock.patch.object(entries_file, "BATCH_ENTRIES", chunk):
         with StagedEntriesWriter(Location.resolve(folder)) as writer:
             rest = [(number, at, -at) for number, at in enumerate(offsets)]
             while rest:

@@ -19,7 +19,7 @@ from spark_mq.errors import StorageError
 from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE
 from spark_mq.indexer.manifest import MANIFEST, STAGED, Manifest, StagedSegment
 from spark_mq.indexer.rebuild_plan import StagingSettings
-from spark_mq.indexer.staged_files import RUN_SCHEMA, EntryBatch, SplitRow, StagedEntriesWriter, StagedUnits
+from spark_mq.indexer.staged_files import RUN_SCHEMA, STAGED_ENTRY_SIZE, SplitRow, StagedEntriesWriter, StagedUnits
 from spark_mq.io.location import Location
 from spark_mq.job.output_committer import WORK_FOLDER, OutputCommitter
 from tests.support.stores import tree_of
@@ -61,7 +61,7 @@ def units_of(folder: Path, counts: tuple[int, ...]) -> StagedUnits:
 def split_row(folder: Path, segment: int, counts: tuple[int, ...], entries: int) -> SplitRow:
     units = units_of(folder / STAGED, counts) if counts else None
     with StagedEntriesWriter(location(folder) / STAGED) as writer:
-        writer.add(EntryBatch(np.zeros(entries, np.int32), np.zeros(entries, np.int64), np.zeros(entries, np.int64)))
+        writer.add(np.zeros(entries * STAGED_ENTRY_SIZE, np.uint8))
     numbers: dict[str, Any] = dict.fromkeys(SplitRow.__dataclass_fields__, 0)
     names = {"units_file": units and units.location.name, "entries_file": writer.staged.location.name}
     sizes = {} if units is None else {"units": units.units, "runs": units.runs, "units_size": units.size}

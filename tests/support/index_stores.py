@@ -11,6 +11,7 @@ import numpy as np
 
 from spark_mq.format.array_types import Bytes, Int32s, Int64s
 from spark_mq.format.index_file import (
+    ENTRY_SIZE,
     IndexHeader,
     IndexLayout,
     decode_header,
@@ -18,7 +19,8 @@ from spark_mq.format.index_file import (
 )
 from spark_mq.format.kernels.big_endian import int64s_at
 from spark_mq.format.kernels.index_keys import IndexKeys, index_keys
-from spark_mq.format.kernels.index_put import new_index_file, put_keys
+from spark_mq.format.kernels.index_put import new_index_head, put_keys
+from spark_mq.indexer.staged_files import STAGED_ENTRY_DTYPE
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.log.commit_log import CommitLog, SegmentSource
@@ -37,7 +39,7 @@ class Messages:
     keys: IndexKeys
 
     def entries(self) -> tuple[Int32s, Int64s, Int64s]:
-        """What `put_keys` takes."""
+        """Hash, offset and time of each entry."""
         counts = self.keys.entry_count
         return self.keys.key_hash, np.repeat(self.commit_log_offset, counts), np.repeat(self.store_timestamp, counts)
 
@@ -53,6 +55,33 @@ class Messages:
         return Messages(
             self.commit_log_offset, self.store_timestamp, IndexKeys(self.keys.key_hash[is_left], entry_count)
         )
+
+
+def staged_entries(hashes: Int32s, offsets: Int64s, timestamps: Int64s) -> Bytes:
+    """Entries as they are staged."""
+    entries = np.empty(hashes.size, STAGED_ENTRY_DTYPE)
+    for name, values in zip(STAGED_ENTRY_DTYPE.names or (), (hashes, offsets, timestamps), strict=True):
+        entries[name] = values
+    return entries.view(np.uint8)
+
+
+def new_index_file(
+    layout: IndexLayout, end_timestamp: int = 0, end_commit_log_offset: int = 0, index_count: int = 1
+) -> Bytes:
+    """A whole index file without entries."""
+    head = new_index_head(layout, end_timestamp, end_commit_log_offset, index_count)
+    return np.concatenate((head, np.zeros(layout.file_size - head.size, np.uint8)))
+
+
+def put_into(
+    data: Bytes, layout: IndexLayout, hashes: Int32s, offsets: Int64s, timestamps: Int64s, file: str = "file"
+) -> int:
+    """Put entries into a whole index file, in place; returns their number."""
+    entries, first = staged_entries(hashes, offsets, timestamps), decode_header(data, layout, file).next_entry
+    count = put_keys(data[: layout.entries_at], layout, entries, file)
+    at = layout.entries_at + first * ENTRY_SIZE
+    data[at : at + count * ENTRY_SIZE] = entries[: count * ENTRY_SIZE]
+    return count
 
 
 def layout_of(store: RealStore) -> IndexLayout:
@@ -121,7 +150,7 @@ def build_index(
         for piece in np.flatnonzero(placement.file == file):
             start, count = int(run_starts[placement.run[piece]] + placement.start[piece]), int(placement.count[piece])
             part = slice(start, start + count)
-            assert put_keys(data, layout, hashes[part], offsets[part], timestamps[part]) == count
+            assert put_into(data, layout, hashes[part], offsets[part], timestamps[part]) == count
         files.append(data)
     return files
 

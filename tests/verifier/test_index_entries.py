@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spark_mq.indexer.staged_files import EntryBatch, StagedEntriesWriter
+from spark_mq.indexer.staged_files import StagedEntriesWriter
 from spark_mq.io.location import Location
 from spark_mq.verifier.entry_match import NONE, EntryMatch, ExpectedEntries, match_entries
 from spark_mq.verifier.log_bounds import LogBounds
+from tests.support.index_stores import staged_entries
 
 HASHES = np.arange(1000, 1040, dtype=np.int32)
 OFFSETS = np.arange(40, dtype=np.int64) // 2 * 100  # two keys of each message
@@ -25,7 +26,7 @@ def expected(tmp_path: Path) -> ExpectedEntries:
     splits = []
     for part in (slice(0, 16), slice(16, 40)):
         with StagedEntriesWriter(folder) as writer:
-            writer.add(EntryBatch(HASHES[part], OFFSETS[part], TIMES[part]))
+            writer.add(staged_entries(HASHES[part], OFFSETS[part], TIMES[part]))
         splits.append(writer.staged)
     ExpectedEntries(tuple(splits), (0, 800)).save(folder / "entries.json")
     return ExpectedEntries.load(folder / "entries.json", folder)

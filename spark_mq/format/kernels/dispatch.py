@@ -11,13 +11,24 @@ Rules (`CommitLog.checkMessageAndReturnSize`, `CommitLogDispatcherBuildConsumeQu
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from spark_mq.format.array_types import ArrayRows, Bytes, Int32s, Int64s, OutBytes, OutInt32s, OutInt64s
-from spark_mq.format.kernels.big_endian import byte_at, copy_bytes, int64s_at, read_i32, read_i64
+from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE, Units
+from spark_mq.format.kernels.big_endian import (
+    byte_at,
+    copy_bytes,
+    int64s_at,
+    read_i32,
+    read_i64,
+    write_i32,
+    write_i64,
+)
 from spark_mq.format.kernels.frames import Frames
 from spark_mq.format.kernels.java_string import hash_code
 from spark_mq.format.kernels.kernel import kernel
@@ -54,6 +65,54 @@ class DispatchedUnits(ArrayRows):
     store_size: Int32s
     tags_code: Int64s
     store_timestamp: Int64s
+
+
+@dataclass(frozen=True)
+class GroupedUnits:
+    """Consume queue units by queue number, and those of a queue in log order; `units` are their 20 bytes."""
+
+    queue_number: Int32s
+    queue_offset: Int64s
+    store_timestamp: Int64s
+    units: Units
+
+
+def grouped(parts: Sequence[DispatchedUnits], queues: int) -> GroupedUnits:
+    """The units of all parts, which are in log order; `queues` is the number of queues."""
+    counts = np.zeros(queues, np.int64)
+    for part in parts:
+        counts += np.bincount(part.queue_number, minlength=queues)
+    places, count = counts.cumsum() - counts, int(counts.sum())
+    queue_offset, store_timestamp = np.empty(count, np.int64), np.empty(count, np.int64)
+    units = np.empty(count * UNIT_SIZE, np.uint8)
+    for part in parts:
+        columns: list[Any] = [*vars(part).values(), places, queue_offset, store_timestamp, units]
+        _place_units(*columns)
+    queue_number = np.repeat(np.arange(queues, dtype=np.int32), counts)
+    return GroupedUnits(queue_number, queue_offset, store_timestamp, units.view(UNIT_DTYPE))
+
+
+@kernel
+def _place_units(
+    queue_number: Int32s,
+    queue_offset: Int64s,
+    commit_log_offset: Int64s,
+    store_size: Int32s,
+    tags_code: Int64s,
+    store_timestamp: Int64s,
+    places: OutInt64s,
+    placed_queue_offset: OutInt64s,
+    placed_store_timestamp: OutInt64s,
+    units: OutBytes,
+) -> None:
+    for index in range(queue_number.size):
+        place = places[queue_number[index]]
+        places[queue_number[index]] = place + 1
+        placed_queue_offset[place] = queue_offset[index]
+        placed_store_timestamp[place] = store_timestamp[index]
+        write_i64(units, place * UNIT_SIZE, commit_log_offset[index])
+        write_i32(units, place * UNIT_SIZE + 8, int(store_size[index]))
+        write_i64(units, place * UNIT_SIZE + 12, tags_code[index])
 
 
 def has_unit(frames: Frames) -> npt.NDArray[np.bool_]:
@@ -200,9 +259,10 @@ def _deliver_times(buffer: Bytes, frames: Frames, delay_millis: Int64s, codes: O
             codes[index] = read_i64(buffer, frame.store_timestamp_at) + delay
 
 
-def _unit_tags_codes(buffer: Bytes, frames: Frames, delay_millis: Int64s) -> Int64s:
-    codes = np.empty(frames.size, np.int64)
-    _tags_codes(buffer, frames, codes)
+def _unit_tags_codes(buffer: Bytes, frames: Frames, delay_millis: Int64s, known: Int64s | None) -> Int64s:
+    codes = np.empty(frames.size, np.int64) if known is None else known
+    if known is None:
+        _tags_codes(buffer, frames, codes)
     is_scheduled = np.empty(frames.size, np.bool_)
     equal_pieces(buffer, frames.topic_start, frames.topic_length, _SCHEDULE_TOPIC, is_scheduled)
     if is_scheduled.any():
@@ -212,13 +272,20 @@ def _unit_tags_codes(buffer: Bytes, frames: Frames, delay_millis: Int64s) -> Int
     return codes
 
 
-def dispatch_units(buffer: Bytes, frames: Frames, queues: QueueTable, delay_millis: Int64s) -> DispatchedUnits:
-    """The consume queue units of messages, one for each."""
+def dispatch_units(
+    buffer: Bytes, frames: Frames, queues: QueueTable, delay_millis: Int64s, tags_codes: Int64s | None = None
+) -> DispatchedUnits:
+    """The consume queue units of messages, one for each.
+
+    Args:
+        tags_codes: `String.hashCode` of the tags of each message, if it is known: `index_keys` finds it on its way. The
+            array becomes that of the units.
+    """
     return DispatchedUnits(
         queue_number=queues.numbers(buffer, frames),
         queue_offset=int64s_at(buffer, frames.position + QUEUE_OFFSET_AT),
         commit_log_offset=int64s_at(buffer, frames.position + COMMIT_LOG_OFFSET_AT),
         store_size=frames.store_size.copy(),  # the memory of frames is used again for the next chunk
-        tags_code=_unit_tags_codes(buffer, frames, delay_millis),
+        tags_code=_unit_tags_codes(buffer, frames, delay_millis, tags_codes),
         store_timestamp=int64s_at(buffer, frames.store_timestamp_at),
     )

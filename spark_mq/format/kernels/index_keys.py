@@ -18,11 +18,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from spark_mq.format.array_types import Bytes, Int32s, OutInt32s
+from spark_mq.format.array_types import Bytes, Int32s, OutBytes, OutInt32s, OutInt64s
+from spark_mq.format.index_file import ENTRY_SIZE
+from spark_mq.format.kernels.big_endian import read_i64, write_i32, write_i64
 from spark_mq.format.kernels.frames import Frames
-from spark_mq.format.kernels.java_string import extend_hash
+from spark_mq.format.kernels.java_string import extend_hash, hash_code
 from spark_mq.format.kernels.kernel import kernel
-from spark_mq.format.kernels.properties import find_value, named_value_length, skip_value
+from spark_mq.format.kernels.properties import named_value_length, skip_value
 from spark_mq.format.properties import KEYS, TAGS, UNIQUE_KEY
 from spark_mq.format.record import TRANSACTION_ROLLBACK_TYPE, TRANSACTION_TYPE_MASK
 
@@ -48,31 +50,52 @@ class IndexKeys:
     key_hash: Int32s
     entry_count: Int32s
 
+    def staged(self, buffer: Bytes, frames: Frames, base: int) -> Bytes:
+        """The entries as `index_put.put_keys` takes them; the commit log offset of `buffer[0]` is `base`."""
+        entries = np.empty(self.key_hash.size * ENTRY_SIZE, np.uint8)
+        _write_entries(buffer, frames, base, self.key_hash, self.entry_count, entries)
+        return entries
 
-def index_keys(buffer: Bytes, frames: Frames, has_tags: bool | None = False) -> IndexKeys:
+
+def index_keys(
+    buffer: Bytes, frames: Frames, has_tags: bool | None = False, tags_codes: OutInt64s | None = None
+) -> IndexKeys:
     """The index entries of the messages `frames`, whose bytes are in `buffer`.
 
     Args:
         has_tags: Whether tags have entries; None if that is decided later: such an entry is then marked.
+        tags_codes: `String.hashCode` of the tags of each message is written here, 0 without tags.
     """
     # A key takes at least two bytes of the properties: one of its own and a separator.
     max_entries = frames.size + int(frames.properties_length.sum(dtype=np.int64)) // 2
     key_hash = np.empty(max_entries, np.int32)
     entry_count = np.empty(frames.size, np.int32)
     tags = _MARKED if has_tags is None else int(has_tags)
-    count = _hash_keys(buffer, frames, tags, key_hash, entry_count)
+    codes = np.empty(0, np.int64) if tags_codes is None else tags_codes
+    count = _hash_keys(buffer, frames, tags, key_hash, entry_count, codes)
     return IndexKeys(key_hash[:count].copy(), entry_count)
 
 
 @kernel
-def _hash_keys(buffer: Bytes, frames: Frames, tags: int, key_hash: OutInt32s, entry_count: OutInt32s) -> int:
+def _hash_keys(
+    buffer: Bytes, frames: Frames, tags: int, key_hash: OutInt32s, entry_count: OutInt32s, tags_codes: OutInt64s
+) -> int:
     count = 0
     for index in range(frames.size):
         frame = frames[index]
         first = count
+        start, length = frame.properties_start, int(frame.properties_length)
+        (
+            unique_key_start,
+            unique_key_length,
+            keys_start,
+            keys_length,
+            tags_start,
+            tags_length,
+        ) = _find_keys(buffer, start, length)
+        if tags_codes.size:
+            tags_codes[index] = hash_code(buffer, tags_start, tags_length) if tags_length > 0 else 0
         if frame.sys_flag & TRANSACTION_TYPE_MASK != TRANSACTION_ROLLBACK_TYPE:
-            start, length = frame.properties_start, int(frame.properties_length)
-            unique_key_start, unique_key_length, keys_start, keys_length = _find_keys(buffer, start, length)
             topic_hash = extend_hash(0, buffer, frame.topic_start, int(frame.topic_length))
             before_key = (31 * topic_hash + _BETWEEN) & 0xFFFFFFFF
             if unique_key_length > 0:
@@ -88,21 +111,35 @@ def _hash_keys(buffer: Bytes, frames: Frames, tags: int, key_hash: OutInt32s, en
                     key_hash[count] = _absolute(extend_hash(before_key, buffer, key_start, position - key_start))
                     count += 1
                 position += 1
-            if tags:
-                tags_start, tags_length = find_value(buffer, start, length, _TAGS)
-                if tags_length > 0:
-                    before_tags = (31 * (31 * before_key + _INDEX_TAG_TYPE) + _BETWEEN) & 0xFFFFFFFF
-                    tag_hash = _absolute(extend_hash(before_tags, buffer, tags_start, tags_length))
-                    key_hash[count] = ~tag_hash if tags == _MARKED else tag_hash
-                    count += 1
+            if tags and tags_length > 0:
+                before_tags = (31 * (31 * before_key + _INDEX_TAG_TYPE) + _BETWEEN) & 0xFFFFFFFF
+                tag_hash = _absolute(extend_hash(before_tags, buffer, tags_start, tags_length))
+                key_hash[count] = ~tag_hash if tags == _MARKED else tag_hash
+                count += 1
         entry_count[index] = count - first
     return count
 
 
 @kernel
-def _find_keys(buffer: Bytes, start: int, length: int) -> tuple[int, int, int, int]:
-    """Start and length of the value of UNIQ_KEY, then of KEYS: `find_value` for both in one pass."""
-    unique_key_start, unique_key_length, keys_start, keys_length = 0, -1, 0, -1
+def _write_entries(
+    buffer: Bytes, frames: Frames, base: int, key_hash: Int32s, entry_count: Int32s, entries: OutBytes
+) -> None:
+    number = 0
+    for index in range(frames.size):
+        commit_log_offset = base + frames[index].position
+        store_timestamp = read_i64(buffer, frames[index].store_timestamp_at)
+        for _ in range(entry_count[index]):
+            entry_at = number * ENTRY_SIZE
+            write_i32(entries, entry_at, int(key_hash[number]))
+            write_i64(entries, entry_at + 4, commit_log_offset)
+            write_i64(entries, entry_at + 12, store_timestamp)
+            number += 1
+
+
+@kernel
+def _find_keys(buffer: Bytes, start: int, length: int) -> tuple[int, int, int, int, int, int]:
+    """Start and length of the values of UNIQ_KEY, KEYS and TAGS: `find_value` for all in one pass."""
+    unique_key_start, unique_key_length, keys_start, keys_length, tags_start, tags_length = 0, -1, 0, -1, 0, -1
     position = start if start > 0 else 0
     end = position + length
     while position < end:
@@ -111,12 +148,14 @@ def _find_keys(buffer: Bytes, start: int, length: int) -> tuple[int, int, int, i
         value_length = named_value_length(buffer, piece, position, _UNIQUE_KEY)
         if value_length > 0:
             unique_key_start, unique_key_length = piece + _UNIQUE_KEY.size + 1, value_length
-        else:
-            value_length = named_value_length(buffer, piece, position, _KEYS)
-            if value_length > 0:
-                keys_start, keys_length = piece + _KEYS.size + 1, value_length
+        value_length = named_value_length(buffer, piece, position, _KEYS)
+        if value_length > 0:
+            keys_start, keys_length = piece + _KEYS.size + 1, value_length
+        value_length = named_value_length(buffer, piece, position, _TAGS)
+        if value_length > 0:
+            tags_start, tags_length = piece + _TAGS.size + 1, value_length
         position += 1
-    return unique_key_start, unique_key_length, keys_start, keys_length
+    return unique_key_start, unique_key_length, keys_start, keys_length, tags_start, tags_length
 
 
 @kernel

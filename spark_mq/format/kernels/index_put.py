@@ -1,7 +1,7 @@
 """Filling index files entry by entry, as the broker does (`IndexFile.putKey`@5.3.3; as in 4.9.0), and following slots.
 
-The bytes of a file are its whole state, so a file of a broker is continued in the same way as a new file. A file of
-default size has 420 MB; it is filled in one array, in place.
+Header and slots are the whole state, so a file of a broker is continued in the same way as a new file. Only they are in
+memory, 20 MB for a file of default size: the entries come and go in blocks.
 
 `IndexFile.putKey`@5.3.3 lets each entry point to the entry that its slot had before, and then lets the slot point to
 the entry. So the hashes alone decide all pointers.
@@ -17,6 +17,7 @@ from spark_mq.format.index_file import (
     BEGIN_TIMESTAMP_AT,
     END_COMMIT_LOG_OFFSET_AT,
     END_TIMESTAMP_AT,
+    ENTRY,
     ENTRY_SIZE,
     HASH_SLOT_COUNT_AT,
     HEADER_SIZE,
@@ -79,10 +80,10 @@ def _longest_ascending(values: Int64s, kept: OutFlags, last: OutInt64s, before: 
     return count
 
 
-def new_index_file(
+def new_index_head(
     layout: IndexLayout, end_timestamp: int = 0, end_commit_log_offset: int = 0, index_count: int = 1
 ) -> Bytes:
-    """An index file without entries: `layout.file_size` bytes.
+    """Header and slots of an index file without entries: `layout.entries_at` bytes; the rest of the file are zeros.
 
     Args:
         index_count: The index count in the header as long as the file has no entry. A broker of 5.x that is stopped
@@ -91,83 +92,79 @@ def new_index_file(
     """
     timestamp, offset = max(end_timestamp, 0), max(end_commit_log_offset, 0)
     header = IndexHeader(timestamp, timestamp, offset, offset, index_count=index_count)
-    data = np.zeros(layout.file_size, np.uint8)
-    data[:HEADER_SIZE] = np.frombuffer(header.encode(), np.uint8)
-    return data
+    head = np.zeros(layout.entries_at, np.uint8)
+    head[:HEADER_SIZE] = np.frombuffer(header.encode(), np.uint8)
+    return head
 
 
-def drop_uncounted(data: Bytes, layout: IndexLayout, file: str = "index file") -> None:
-    """Remove from a file, in place, the entry that a killed broker wrote but did not count.
+def drop_uncounted(head: Bytes, entry: bytes, layout: IndexLayout, file: str = "index file") -> None:
+    """Remove from header and slots of a file, in place, the entry that a killed broker wrote but did not count.
+
+    `entry` has the bytes of the entry after the last one that counts; none if the file is full.
 
     `IndexFile.putKey`@5.3.3 writes an entry and its slot before it counts the entry. If this entry were put again, its
     slot would already point to it, so the entry would point to itself and the slot's earlier entries would be lost.
     Other slots that point past the last entry are cleared, too: they would point to entries that are put later.
     """
-    layout.check_file_size(data.size, file)
-    number = decode_header(data, layout, file).next_entry
-    slots = data[HEADER_SIZE : layout.entries_at].view(">i4")
+    number = decode_header(head, layout, file).next_entry
+    slots = head[HEADER_SIZE:].view(">i4")
     if number < layout.index_num:
-        entry_at = layout.entries_at + number * ENTRY_SIZE
-        slot = read_i32(data, entry_at) % layout.hash_slot_num
+        key_hash, _, _, previous_entry = ENTRY.unpack(entry)
+        slot = key_hash % layout.hash_slot_num
         if slots[slot] == number:
-            slots[slot] = read_i32(data, entry_at + 16)
-        data[entry_at:] = 0
+            slots[slot] = previous_entry
     slots[(slots < 0) | (slots >= number)] = 0
 
 
-def put_keys(
-    data: Bytes,
-    layout: IndexLayout,
-    key_hashes: Int32s,
-    commit_log_offsets: Int64s,
-    store_timestamps: Int64s,
-    file: str = "index file",
-) -> int:
-    """Put entries into a file, in place, until it is full, and return the number of entries that were put."""
-    layout.check_file_size(data.size, file)
-    decode_header(data, layout, file)
-    if not key_hashes.size == commit_log_offsets.size == store_timestamps.size:
-        raise ValueError("an entry has one key hash, one commit log offset and one store timestamp")
+def put_keys(head: Bytes, layout: IndexLayout, entries: Bytes, file: str = "index file") -> int:
+    """Put staged entries into a file, until it is full; returns the number of entries that were put.
+
+    Args:
+        head: Header and slots of the file, which are updated in place.
+        entries: The bytes of entries whose last eight bytes are the store timestamp, and whose hashes can be marked
+            (`IndexKeys`). In place, they become the entries of the file that follow those that it has.
+    """
+    if head.size != layout.entries_at:
+        raise ValueError(f"{file}: header and slots have {layout.entries_at} bytes, not {head.size}")
+    decode_header(head, layout, file)
     block_slots = np.empty(_BLOCK_ENTRIES, np.int64)
-    count, _ = _put_keys(
-        data, layout.hash_slot_num, layout.index_num, key_hashes, commit_log_offsets, store_timestamps, block_slots
-    )
+    count, _ = _put_keys(head, layout.hash_slot_num, layout.index_num, entries, block_slots)
     return count
 
 
 @kernel
 def _put_keys(
-    data: OutBytes,
-    hash_slot_num: int,
-    index_num: int,
-    key_hashes: Int32s,
-    commit_log_offsets: Int64s,
-    store_timestamps: Int64s,
-    block_slots: OutInt64s,
+    head: OutBytes, hash_slot_num: int, index_num: int, entries: OutBytes, block_slots: OutInt64s
 ) -> tuple[int, int]:
     """Put entries block by block; returns their number, and a value that keeps the compiler from dropping a loop.
 
     Slots are spread over more memory than a processor's cache has. The first loop over a block reads all its slots,
     independently of each other, so that the second loop, which is `IndexFile.putKey`, finds them in the cache.
     """
-    begin_timestamp = read_i64(data, BEGIN_TIMESTAMP_AT)
-    hash_slot_count = read_i32(data, HASH_SLOT_COUNT_AT)
-    index_count = read_i32(data, INDEX_COUNT_AT)
+    begin_timestamp = read_i64(head, BEGIN_TIMESTAMP_AT)
+    hash_slot_count = read_i32(head, HASH_SLOT_COUNT_AT)
+    index_count = read_i32(head, INDEX_COUNT_AT)
     if index_count < 1:
         index_count = 1
-    count = key_hashes.size if key_hashes.size < index_num - index_count else index_num - index_count
-    touched = 0
+    count = entries.size // ENTRY_SIZE
+    if count > index_num - index_count:
+        count = index_num - index_count
+    touched, commit_log_offset, store_timestamp = 0, 0, 0
     for block in range(0, count, block_slots.size):
         block_end = block + block_slots.size if block + block_slots.size < count else count
         for number in range(block, block_end):
-            slot = int(np.uint32(key_hashes[number]) % np.uint32(hash_slot_num))  # faster than with 64 bits
+            key_hash = read_i32(entries, number * ENTRY_SIZE)
+            key_hash ^= key_hash >> 31  # without its mark
+            slot = int(np.uint32(key_hash) % np.uint32(hash_slot_num))  # faster than with 64 bits
             slot_at = HEADER_SIZE + slot * SLOT_SIZE
             block_slots[number - block] = slot_at
-            touched |= read_i32(data, slot_at)
+            touched |= read_i32(head, slot_at)
+            write_i32(entries, number * ENTRY_SIZE, key_hash)
         for number in range(block, block_end):
-            commit_log_offset, store_timestamp = commit_log_offsets[number], store_timestamps[number]
+            entry_at = number * ENTRY_SIZE
+            commit_log_offset, store_timestamp = read_i64(entries, entry_at + 4), read_i64(entries, entry_at + 12)
             slot_at = block_slots[number - block]
-            previous_entry = read_i32(data, slot_at)
+            previous_entry = read_i32(head, slot_at)
             if previous_entry <= 0 or previous_entry > index_count:
                 previous_entry = 0
 
@@ -177,23 +174,20 @@ def _put_keys(
             elif time_difference > _MAX_SECONDS:
                 time_difference = _MAX_SECONDS
 
-            entry_at = HEADER_SIZE + hash_slot_num * SLOT_SIZE + index_count * ENTRY_SIZE
-            write_i32(data, entry_at, int(key_hashes[number]))
-            write_i64(data, entry_at + 4, commit_log_offset)
-            write_i32(data, entry_at + 12, time_difference)
-            write_i32(data, entry_at + 16, previous_entry)
-            write_i32(data, slot_at, index_count)
+            write_i32(entries, entry_at + 12, time_difference)
+            write_i32(entries, entry_at + 16, previous_entry)
+            write_i32(head, slot_at, index_count)
 
             if index_count <= 1:  # only now, because the first entry's time counts from the end of the file before
                 begin_timestamp = store_timestamp
-                write_i64(data, BEGIN_TIMESTAMP_AT, store_timestamp)
-                write_i64(data, BEGIN_COMMIT_LOG_OFFSET_AT, commit_log_offset)
+                write_i64(head, BEGIN_TIMESTAMP_AT, store_timestamp)
+                write_i64(head, BEGIN_COMMIT_LOG_OFFSET_AT, commit_log_offset)
             if previous_entry == 0:
                 hash_slot_count += 1
             index_count += 1
     if count > 0:
-        write_i32(data, HASH_SLOT_COUNT_AT, hash_slot_count)
-        write_i32(data, INDEX_COUNT_AT, index_count)
-        write_i64(data, END_COMMIT_LOG_OFFSET_AT, commit_log_offsets[count - 1])
-        write_i64(data, END_TIMESTAMP_AT, store_timestamps[count - 1])
+        write_i32(head, HASH_SLOT_COUNT_AT, hash_slot_count)
+        write_i32(head, INDEX_COUNT_AT, index_count)
+        write_i64(head, END_COMMIT_LOG_OFFSET_AT, commit_log_offset)
+        write_i64(head, END_TIMESTAMP_AT, store_timestamp)
     return count if count > 0 else 0, touched

@@ -108,7 +108,8 @@ def _array_adder(name: str) -> Callable[[Any, list[Any]], None]:
     is_written, read = name.startswith("Out") or name == "Frames", name.removeprefix("Out")
     is_contiguous, item = is_written or name == "Bytes", None if name == "Frames" else np.dtype(_ITEMS[read])
 
-    def add(array: Any, values: list[Any]) -> None:
+    def add(argument: Any, values: list[Any]) -> None:
+        array = np.asarray(argument)  # each attribute of a record array takes a microsecond
         flags = array.flags
         if (
             (item is not None and array.dtype != item)
@@ -118,7 +119,7 @@ def _array_adder(name: str) -> Callable[[Any, list[Any]], None]:
         ):
             raise TypeError(f"an array of {array.dtype} with {array.ndim} dimensions, {flags}, is not of {name}")
         size = array.itemsize
-        values += (None, None, array.size, size, array.ctypes.data, array.size, array.strides[0])
+        values += (None, None, array.size, size, array.__array_interface__["data"][0], array.size, array.strides[0])
 
     return add
 

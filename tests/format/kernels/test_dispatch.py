@@ -16,6 +16,7 @@ from spark_mq.format.kernels.dispatch import (
     QueueTable,
     _queue_hash,
     dispatch_units,
+    grouped,
     has_unit,
     is_inner_batch,
     parse_delay_levels,
@@ -167,6 +168,21 @@ def test_units_are_put_together_and_taken() -> None:
     both = DispatchedUnits.concatenate([units, units])
     assert both.queue_offset.tolist() == [3, 3]
     assert both.take(np.array([1])).store_size.tolist() == [len(data)]
+
+
+@given(st.lists(st.lists(st.integers(0, 4), max_size=8), min_size=1, max_size=4))
+def test_units_are_grouped_by_queue_in_the_order_of_the_log(parts: list[list[int]]) -> None:
+    """The unit with number n has the values 10 n, 10 n + 1, and so on, the tags code a negative one."""
+    numbers, made = iter(range(sum(map(len, parts)))), []
+    for queues in parts:
+        n = np.array([next(numbers) for _ in queues], np.int64)
+        values = 10 * n, 10 * n + 1, (10 * n + 2).astype(np.int32), -10 * n - 3, 10 * n + 4
+        made.append(DispatchedUnits(np.array(queues, np.int32), *values))
+    units = grouped(made, 6)
+    expected = sorted((queue, n) for n, queue in enumerate(queue for queues in parts for queue in queues))
+    assert list(zip(units.queue_number.tolist(), (units.queue_offset // 10).tolist(), strict=True)) == expected
+    assert units.store_timestamp.tolist() == [10 * n + 4 for _, n in expected]
+    assert units.units.tolist() == [(10 * n + 1, 10 * n + 2, -10 * n - 3) for _, n in expected]
 
 
 def queue_log(queues: list[tuple[bytes, int]]) -> bytes:

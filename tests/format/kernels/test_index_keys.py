@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +15,7 @@ from spark_mq.format.kernels.index_keys import IndexKeys, index_keys
 from spark_mq.format.properties import parse_properties
 from spark_mq.format.record import Record
 from tests.support.index_stores import STORES, plain_key_hash, puts_of
-from tests.support.java_strings import mixed_bytes
+from tests.support.java_strings import java_hash, mixed_bytes
 from tests.support.kernels import array, examples, frames_of, live_frames
 from tests.support.stores import RealStore
 
@@ -52,6 +54,24 @@ def hashes_of(stored: bytes, topic: bytes = b"T", sys_flag: int = 0) -> list[int
 
 def texts(*keys: str) -> list[int]:
     return [plain_key_hash("T", key) for key in keys]
+
+
+@pytest.mark.parametrize("has_tags", [False, True, None])
+def test_entries_are_staged_and_tags_codes_found_in_the_same_pass(has_tags: bool | None) -> None:
+    stored = [b"KEYS\1a b\2TAGS\1t\2", b"", b"TAGS\1u\2UNIQ_KEY\1c\2TAGS\1v\2"]
+    records = [Record(b"T", properties=one, commit_log_offset=0, store_timestamp=n) for n, one in enumerate(stored)]
+    data = b""
+    for record in records:
+        data += replace(record, commit_log_offset=1000 + len(data)).encode()
+    offsets = [1000, 1000 + records[0].size, 1000 + records[0].size + records[1].size]
+    frames, tags_codes = frames_of(data, 1000), np.empty(3, np.int64)
+    keys = index_keys(array(data), frames, has_tags, tags_codes)
+    assert tags_codes.tolist() == [java_hash("t"), 0, java_hash("v")]
+    assert keys.staged(array(data), frames, 1000).tobytes() == b"".join(
+        struct.pack(">iqq", key_hash, offset, number)
+        for number, (record, offset) in enumerate(zip(records, offsets, strict=True))
+        for key_hash in plain_hashes(record, has_tags)
+    )
 
 
 @pytest.mark.parametrize("store", STORES, ids=str)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from spark_mq.errors import CorruptIndexError
 from spark_mq.format.array_types import Bytes
 from spark_mq.format.index_file import IndexHeader, IndexLayout, decode_header, read_entries
-from spark_mq.format.kernels.index_put import new_index_file, put_keys
+from spark_mq.format.kernels.index_put import new_index_head, put_keys
 from tests.support.index_model import PlainIndexFile
 from tests.support.index_stores import (
     STORES,
@@ -22,7 +22,10 @@ from tests.support.index_stores import (
     index_files,
     layout_of,
     messages_of,
+    new_index_file,
+    put_into,
     read_files,
+    staged_entries,
     untouched_index_count,
 )
 from tests.support.kernels import array, examples
@@ -44,7 +47,7 @@ def named(*prefixes: str, tree: str | None = None) -> list[RealStore]:
 
 
 def put(data: Bytes, layout: IndexLayout, entries: Puts, file: str = "") -> int:
-    return put_keys(
+    return put_into(
         data,
         layout,
         np.array([entry[0] for entry in entries], np.int32),
@@ -110,7 +113,7 @@ def test_the_last_file_of_a_killed_broker_lacks_the_last_entries(store: RealStor
     again = new_index_file(layout, before.end_timestamp, before.end_commit_log_offset, index_count=0)
     hashes, offsets, timestamps = messages.entries()
     entries = slice(-lacking - written, -lacking)
-    assert put_keys(again, layout, hashes[entries], offsets[entries], timestamps[entries]) == written
+    assert put_into(again, layout, hashes[entries], offsets[entries], timestamps[entries]) == written
     assert again.tobytes() == last.read_bytes()
 
 
@@ -255,9 +258,9 @@ def test_what_an_empty_file_says_is_gone_with_the_first_entry(index_count: int) 
     assert decode_header(data, SMALL, "") == IndexHeader(4000, 4000, 9, 9, 1, 2)
 
 
-def test_a_file_of_another_size_is_refused() -> None:
-    with pytest.raises(CorruptIndexError, match="the-file: 100 bytes"):
-        put(np.zeros(100, np.uint8), SMALL, [], "the-file")
+def test_header_and_slots_of_another_size_are_refused() -> None:
+    with pytest.raises(ValueError, match="the-file: header and slots have 52 bytes, not 100"):
+        put_keys(np.zeros(100, np.uint8), SMALL, np.empty(0, np.uint8), "the-file")
 
 
 def test_a_count_beyond_the_file_is_refused() -> None:
@@ -266,17 +269,21 @@ def test_a_count_beyond_the_file_is_refused() -> None:
         put(data, SMALL, [], "the-file")
 
 
-def test_arrays_of_different_sizes_are_refused() -> None:
-    with pytest.raises(ValueError, match="one key hash"):
-        put_keys(new_index_file(SMALL), SMALL, np.zeros(2, np.int32), np.zeros(1, np.int64), np.zeros(2, np.int64))
+def test_marks_of_hashes_are_removed() -> None:
+    """`~7` is the marked hash 7."""
+    marked, unmarked = new_index_file(SMALL), new_index_file(SMALL)
+    put(marked, SMALL, [(~7, 9, 3000), (7, 10, 4000), (~0, 11, 4000)])
+    put(unmarked, SMALL, [(7, 9, 3000), (7, 10, 4000), (0, 11, 4000)])
+    assert marked.tobytes() == unmarked.tobytes()
 
 
-def test_a_file_is_the_only_large_array() -> None:
-    layout = IndexLayout(100_000, 400_000)
+def test_only_header_and_slots_are_in_memory() -> None:
+    layout = IndexLayout(100_000, 4_000_000)
+    numbers = np.arange(100)
+    entries = staged_entries(numbers.astype(np.int32), numbers, numbers)
     put(new_index_file(SMALL), SMALL, [(1, 2, 3)])  # compiles
     tracemalloc.start()
-    data = new_index_file(layout)
-    put(data, layout, [(number, number, number) for number in range(100)])
+    put_keys(new_index_head(layout), layout, entries)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert layout.file_size <= peak < 1.02 * layout.file_size
+    assert layout.entries_at <= peak < 1.05 * layout.entries_at
