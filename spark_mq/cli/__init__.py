@@ -6,7 +6,7 @@ Read `entry` and `main` (the entry point and how errors end) and `commands` (the
 - understand: `life` (also why-not-consumed), `retention` (also expire), `allocate`;
 - act on a running cluster: `reset_offset`, `consume_directly`, `resend`;
 - check and mend: `check`, `state`, `recover`, `verify`, `repair`, `rebuild`, `restore`;
-- of the program itself: `program`.
+- of the program itself: `program`, `doctor`.
 
 What they share:
 

@@ -139,12 +139,11 @@ class Command:
 
     def _refuse_cluster(self, arguments: argparse.Namespace) -> None:
         """Raise `OptionError` for the address of a running cluster, if the command can only read files."""
-        from spark_mq.cli.running_cluster import is_cluster
-
         if hasattr(arguments, "client_conf"):
             return
-        for name in ("store", "source"):
-            given = getattr(arguments, name, None)
+        for given in (getattr(arguments, name) for name in ("store", "source") if hasattr(arguments, name)):
+            from spark_mq.cli.running_cluster import is_cluster
+
             for source in given if isinstance(given, list) else [given]:
                 if is_cluster(source):
                     raise OptionError(

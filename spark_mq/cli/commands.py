@@ -54,13 +54,14 @@ _GROUPS: Mapping[str, Mapping[str, Mapping[str, str]]] = {
         "consume_directly": {"consume-directly": "let a connected consumer consume one message now"},
         "resend": {"resend": "send stored messages again, such as dead letters"},
     },
-    "SQL": {"sql.command": {"sql": "Spark SQL over stores, archives and running clusters"}},
-    "spark-mq itself": {
+    "SQL, and spark-mq itself": {
+        "sql.command": {"sql": "Spark SQL over stores, archives and running clusters"},
+        "doctor": {"doctor": "what this machine lacks, and what will be slow on it"},
         "program": {
             "paths": "where the SQL files, job scripts and notebooks are",
             "compile": "compile the loops that read messages before the first query",
             "completion": "a script that completes commands in a shell",
-        }
+        },
     },
 }
 """The groups of `spark-mq --help`, in its order: the modules of the commands, and what each command does.

@@ -66,7 +66,9 @@ OF_COMMANDS: Mapping[str, Mapping[int, str]] = {
 }
 """What statuses mean for some commands that are not a query: these, and those of `_OF_ALL`."""
 
-_ONLY_OF_ALL = "state recover retention allocate expire restore archive maintain-archive sql paths compile completion"
+_ONLY_OF_ALL = (
+    "state recover retention allocate expire restore archive maintain-archive sql doctor paths compile completion"
+)
 """The other commands that are not a query."""
 
 
