@@ -75,6 +75,9 @@ _MAX_STORE_SIZE = (1 << 31) - 1
 _LOG = logging.getLogger(__name__)
 
 
+_KEPT_BYTES = 31 << 20
+"""After glibc freed a mapping of this size (32 MiB at most), it keeps up to twice as much freed memory. Otherwise, the
+operating system would get the memory of each batch back, and clear it for the next one (M_MMAP_THRESHOLD)."""
 _seen_modules = 0
 """How many modules this process had when it last froze their objects."""
 
@@ -83,9 +86,12 @@ _seen_modules = 0
 def frozen_modules() -> Iterator[None]:
     """A context of a task. When it ends, the garbage collector leaves out the modules that were imported in it.
 
-    Outside of a Spark task it does not: the process belongs to a user, whose objects can become garbage.
+    Freed memory stays with the process. Outside of a Spark task neither is done: the process belongs to a user, whose
+    objects can become garbage.
     """
     global _seen_modules
+    if not _seen_modules and TaskContext.get() is not None:
+        bytearray(_KEPT_BYTES)
     try:
         yield
     finally:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import gc
+import platform
+import resource
 import subprocess
 import sys
 from types import ModuleType
@@ -39,6 +41,33 @@ def test_nothing_is_frozen_outside_of_a_task(monkeypatch: pytest.MonkeyPatch) ->
     with frozen_modules():
         monkeypatch.setitem(sys.modules, "imported", ModuleType("imported"))
     assert gc.get_freeze_count() == 0
+
+
+_FAULTS = """
+import resource
+from pyspark import TaskContext
+from spark_mq.source.messages import frozen_modules
+TaskContext.get = {task}
+with frozen_modules():
+    for number in range(20):
+        if number == 5:
+            begun = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        batches = [b"x" * (4 << 20) for _ in range(4)]
+        batches = None
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - begun)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have other rules")
+def test_a_task_keeps_the_memory_of_its_batches() -> None:
+    pages = 15 * (16 << 20) // resource.getpagesize()
+    faults = []
+    for task in ("object", "lambda: None"):
+        code = _FAULTS.format(task=task)
+        answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        faults.append(int(answer.stdout))
+    assert faults[0] < pages // 20
+    assert faults[1] > pages // 2, "outside of a task, nothing changes"
 
 
 def test_planning_imports_neither_kernels_nor_other_tables() -> None:
