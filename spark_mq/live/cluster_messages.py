@@ -223,8 +223,8 @@ class ClusterMessages:
             size = part_size(part, sum(record.size for record in records))
 
     def _records(self, queue: QueueRange, subscription: Subscription) -> Iterator[Record]:
-        for part, body in read_range(self._client, queue, subscription, self._options):
-            yield from records_of_range(body, part)
+        for records in read_range(self._client, queue, subscription, self._options, records_of_range):
+            yield from records
 
 
 def _of(broker: LiveBroker, records: Iterable[Record]) -> Iterator[NamedRecord]:

@@ -116,9 +116,8 @@ class LiveMessagesReader(DataSourceReader):
                 limit = self._options.max_bytes_per_second
                 rate = None if limit is None else Rate(limit)
                 for one in partition.ranges:
-                    for part, records in read_range(client, one.queue, one.subscription, self._options, rate):
-                        buffer = np.frombuffer(records, np.uint8)
-                        yield from self._batches(buffer, _of_range(buffer, part), one.names)
+                    for part in read_range(client, one.queue, one.subscription, self._options, _of_range, rate):
+                        yield from self._batches(*part, one.names)
             elif isinstance(partition, KeyPartition):
                 for found in filter(None, _found(client, partition, self._options)):
                     buffer = np.frombuffer(b"".join(one.stored for one in found), np.uint8)
@@ -202,18 +201,22 @@ def _frames(buffer: Bytes, address: str, code: RequestCode) -> Frames:
     return frames[:count]
 
 
-def _of_range(buffer: Bytes, queue: QueueRange) -> Frames:
-    """The records of a range. Raises `ProtocolError` if a record is of another queue, or before the range."""
+def _of_range(records: bytes, queue: QueueRange) -> tuple[tuple[Bytes, Frames], Sequence[int]]:
+    """The records of a range, and their queue offsets.
+
+    Raises `ProtocolError` if a record is of another queue, or before the range.
+    """
     from spark_mq.format.kernels.columns import MessageColumns
 
+    buffer = np.frombuffer(records, np.uint8)
     frames = _frames(buffer, queue.address, RequestCode.PULL_MESSAGE)
     messages = MessageColumns(buffer, frames)
     offsets = messages.column("queue_offset").to_numpy()
     is_own = messages.topic_is(queue.topic.encode()) & (messages.column("queue_id").to_numpy() == queue.queue_id)
     if not is_own.all() or (np.diff(offsets) <= 0).any() or (offsets.size and offsets[0] < queue.start):
         raise other_messages(queue)
-    kept: Frames = frames[offsets < queue.stop]
-    return kept
+    count = int(np.searchsorted(offsets, queue.stop))
+    return (buffer, frames[:count]), offsets[:count]
 
 
 def _found(client: RemotingClient, partition: KeyPartition, options: LiveOptions) -> Iterator[list[SentRecord]]:

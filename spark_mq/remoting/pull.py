@@ -232,7 +232,8 @@ def pull_range(
             if reached == part.start:
                 pulled = _pull_once(client, part, subscription)
                 reached, records = pulled.next_offset, pulled.records
-                queue = replace(queue, address=pulled.address)  # the master's, where a slave leaves messages to it
+                part = replace(part, address=pulled.address)  # the master's, where a slave leaves messages to it
+                queue = replace(queue, address=pulled.address)
             if rate is not None:
                 rate.correct(len(records) - expected)
             if reached < part.stop:

@@ -181,6 +181,18 @@ def min_offset(client: RemotingClient, broker: str, topic: str, queue_id: int) -
     return _offset(client, broker, RequestCode.GET_MIN_OFFSET, topic, queue_id)
 
 
+def earliest_store_time(client: RemotingClient, broker: str, topic: str, queue_id: int) -> int | None:
+    """The store time in milliseconds of the message at the first queue offset; None if the log does not have it.
+
+    It is None while the broker deletes files: first those of the log, and then it corrects the first offset of each
+    queue (`DefaultMessageStore.cleanFilesPeriodically`, `CommitLog.pickupStoreTimestamp`@5.3.3; the same in 4.9.7).
+    """
+    code = RequestCode.GET_EARLIEST_MSG_STORETIME
+    response = client.request(broker, code, {"topic": topic, "queueId": queue_id})
+    time = integer_field(broker, code, response, "timestamp")
+    return None if time < 0 else time
+
+
 def max_offset(client: RemotingClient, broker: str, topic: str, queue_id: int) -> int:
     """The queue offset after the last message."""
     return _offset(client, broker, RequestCode.GET_MAX_OFFSET, topic, queue_id, committed=True)
