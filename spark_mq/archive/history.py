@@ -4,11 +4,14 @@ The archive ends at a commit log offset of each of its stores. These offsets onl
 and made again and its queue offsets begin with 0 again, and a slave has those of its master. So the messages of a log
 whose offsets are larger are read from the store or the broker. Which store of the archive a broker has is shown by its
 messages: names can be those of another broker.
+
+A broker that was archived while it ran ends at a queue offset in each queue, and messages from there on are read.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -49,6 +52,7 @@ from spark_mq.store.message_store import MessageStore
 from spark_mq.tables.messages import MESSAGES
 
 _OFFSET = "commit_log_offset"
+_IS_REST = "_is_rest"
 _SAMPLES = 16
 """Messages of a store of the archive that are looked for in a broker."""
 _NO_SUCH_QUEUE = (ResponseCode.TOPIC_NOT_EXIST, ResponseCode.NO_PERMISSION, ResponseCode.SYSTEM_ERROR)
@@ -65,7 +69,10 @@ class ArchivedEnd:
         last: The commit log offset of the last row, which can be a row of damage.
         stop: The commit log offset after it.
         next_segment: The commit log offset of the segment after the last one; None if a message can follow in this one.
-        newest: The last message of each queue in the last segment, the newest first.
+        newest: The last message of each queue in the last segment, the newest first; of each queue, if the broker was
+            archived while it ran.
+        queues: Topic, queue id, and the offset after the last message of each queue, if the broker was archived while
+            it ran.
     """
 
     identity: StoreIdentity
@@ -73,6 +80,7 @@ class ArchivedEnd:
     stop: int
     next_segment: int | None
     newest: tuple[Row, ...]
+    queues: tuple[tuple[str, int, int], ...] = ()
 
     def __str__(self) -> str:
         return "/".join(dataclasses.astuple(self.identity))
@@ -80,29 +88,47 @@ class ArchivedEnd:
 
 @dataclass(frozen=True)
 class Rest:
-    """The messages of a log that are not archived: those after offset `last`.
+    """The messages of a log that are not archived: those after offset `last`, or from the ends of `queues` on.
 
     Attributes:
         identity: The values of the columns that name the store.
         conditions: The conditions on the names of the broker, if the log is one of a cluster.
+        queues: Those of the `ArchivedEnd`.
     """
 
     identity: StoreIdentity
     last: int = -1
     conditions: tuple[Condition, ...] = ()
+    queues: tuple[tuple[str, int, int], ...] = ()
+
+    def marked(self, rows: DataFrame) -> DataFrame:
+        """Rows of this log with a column that says whether they are of the rest."""
+        if not self.queues:
+            return rows.withColumn(_IS_REST, F.coalesce(F.col(_OFFSET) > self.last, F.lit(False)))
+        ends = rows.sparkSession.createDataFrame(self.queues, "topic STRING, queue_id INT, _end BIGINT")
+        rows = rows.join(F.broadcast(ends), ["topic", "queue_id"], "left")
+        return rows.withColumn(_IS_REST, F.coalesce(F.col("queue_offset") >= F.col("_end"), F.lit(True)))
 
     def load(self, spark: SparkSession, read: StoreRead) -> DataFrame:
         """The rows, with the columns of the read."""
-        after = Condition(_OFFSET, Operator.GREATER, (self.last,))
-        own = [one for one in read.conditions if one.column not in IDENTITY]
-        options = {**read.options, "conditions": encode_conditions([*self.conditions, after, *own])}
+        conditions = [*self.conditions, *(one for one in read.conditions if one.column not in IDENTITY)]
+        options = dict(read.options)
+        if self.queues:
+            starts: dict[str, dict[int, int]] = {}
+            for topic, queue_id, offset in self.queues:
+                starts.setdefault(topic, {})[queue_id] = offset
+            options["queueStarts"] = json.dumps(starts)
+        else:
+            conditions.append(Condition(_OFFSET, Operator.GREATER, (self.last,)))
+        options["conditions"] = encode_conditions(conditions)
         names = read.schema.fieldNames()
-        columns = dict.fromkeys((*(name for name in names if name not in IDENTITY), _OFFSET))
+        compared = (_OFFSET, "topic", "queue_id", "queue_offset") if self.queues else (_OFFSET,)
+        columns = dict.fromkeys((*(name for name in names if name not in IDENTITY), *compared))
         schema = StructType([full_schema(MESSAGES.name)[name] for name in columns])
         rows = spark.read.format("rocketmq").options(**options).schema(schema).load()
         own_names = dataclasses.asdict(self.identity)
         chosen = [F.lit(own_names[name]).alias(name) if name in own_names else F.col(name) for name in names]
-        return rows.where(F.col(_OFFSET) > self.last).select(chosen)
+        return self.marked(rows).where(_IS_REST).select(chosen)
 
 
 def load_history(spark: SparkSession, archive: str, read: StoreRead) -> DataFrame:
@@ -118,12 +144,6 @@ def load_history(spark: SparkSession, archive: str, read: StoreRead) -> DataFram
     """
     tables = ArchiveTables.of(archive, checkpoint="").connected(spark)
     ends = archived_ends(spark, tables)
-    running = archived_brokers(spark, tables)
-    if running:
-        raise OptionError(
-            f"history: {tables.name} has messages that were archived from running brokers, which are no log up to an "
-            f"offset ({described(running)}): give an archive of stores alone"
-        )
     if is_live(read.options):
         rests = rests_of_cluster(read.options, tables, ends)
     elif is_of_several(read.options):
@@ -132,16 +152,17 @@ def load_history(spark: SparkSession, archive: str, read: StoreRead) -> DataFram
         rests = [_rest_of_store(spark, parse_options(read.options).path, tables, ends)]
     rows = tables.messages.read(spark)
     for rest in rests:  # what another run archives meanwhile is read from the log
-        rows = rows.where(~(rest.identity.condition() & F.coalesce(F.col(_OFFSET) > rest.last, F.lit(False))))
+        rows = rest.marked(rows).where(~(rest.identity.condition() & F.col(_IS_REST)))
     frames = [rows.select(read.schema.fieldNames()), *(rest.load(spark, read) for rest in rests)]
     return reduce(DataFrame.unionAll, frames)
 
 
 def archived_ends(spark: SparkSession, tables: ArchiveTables) -> list[ArchivedEnd]:
-    """The ends of the stores of an archive that have messages there."""
+    """The ends of the stores, and of the brokers that were archived while they ran, that have messages there."""
     last = F.max_by(F.struct(_OFFSET, "file_size", "filler_offset"), _OFFSET).alias("last")
     segments = {_identity(row): row.last for row in tables.segments.read(spark).groupBy(*IDENTITY).agg(last).collect()}
-    remaining, ends = archived_stores(spark, tables), []
+    running, ends = archived_brokers(spark, tables), []
+    remaining = [*archived_stores(spark, tables), *running]
     # The rows of the last segment are enough, unless a run was stopped before it wrote messages of that.
     for bases in ({store: segment.commit_log_offset for store, segment in segments.items()}, {}):
         if not remaining:
@@ -152,7 +173,7 @@ def archived_ends(spark: SparkSession, tables: ArchiveTables) -> list[ArchivedEn
         found: dict[StoreIdentity, list[Row]] = {}
         for row in rows.groupBy(*IDENTITY, "topic", "queue_id").agg(newest).collect():
             found.setdefault(_identity(row), []).append(row.newest)
-        ends += [_end(store, rows, segments.get(store)) for store, rows in found.items()]
+        ends += [_end(store, rows, segments.get(store), store in running) for store, rows in found.items()]
         remaining = [store for store in remaining if store not in found]
     return ends
 
@@ -161,14 +182,15 @@ def _identity(row: Row) -> StoreIdentity:
     return StoreIdentity(row.cluster, row.broker, row.store)
 
 
-def _end(store: StoreIdentity, rows: list[Row], segment: Row | None) -> ArchivedEnd:
+def _end(store: StoreIdentity, rows: list[Row], segment: Row | None, is_running: bool) -> ArchivedEnd:
     newest = sorted(rows, key=lambda row: -row.commit_log_offset)
     last = newest[0].commit_log_offset
     stop = last + (newest[0].store_size or 0)
     is_full = segment is not None and stop in (segment.filler_offset, segment.commit_log_offset + segment.file_size)
     next_segment = segment.commit_log_offset + segment.file_size if segment is not None and is_full else None
     messages = tuple(row for row in newest if row.topic is not None)
-    return ArchivedEnd(store, last, stop, next_segment, messages)
+    queues = ((row.topic, row.queue_id, row.queue_offset + 1) for row in messages)
+    return ArchivedEnd(store, last, stop, next_segment, messages, tuple(queues) if is_running else ())
 
 
 def _rest_of_store(spark: SparkSession, path: str, tables: ArchiveTables, ends: Sequence[ArchivedEnd]) -> Rest:
@@ -178,8 +200,9 @@ def _rest_of_store(spark: SparkSession, path: str, tables: ArchiveTables, ends: 
     """
     location = Location.resolve(path)
     identities = names_of_log(StoreArchive(spark, tables, StoreIdentity("", "", ""), location))
-    found = [end for end in ends if end.identity in identities]
-    found = found or [end for end in ends if end.identity.store == str(location)]
+    of_stores = [end for end in ends if not end.queues]
+    found = [end for end in of_stores if end.identity in identities]
+    found = found or [end for end in of_stores if end.identity.store == str(location)]
     if not found:
         _say_unarchived(str(location), tables, ends)
         return Rest(StoreIdentity(DEFAULT_CLUSTER, DEFAULT_BROKER, str(location)))
@@ -226,6 +249,7 @@ def rests_of_cluster(options: Mapping[str, str], tables: ArchiveTables, ends: Se
             StoreIdentity(*broker.names) if end is None else end.identity,
             -1 if end is None else end.last,
             tuple(Condition(name, Operator.IN, (value,)) for name, value in zip(IDENTITY, broker.names, strict=True)),
+            () if end is None else end.queues,
         )
         for broker, end in chosen
     ]
@@ -243,7 +267,10 @@ def _end_of_broker(broker: LiveBroker, tables: ArchiveTables, ends: Sequence[Arc
     if not found:
         return None
     end = _only(found, name, tables)
-    is_behind = broker.address != broker.broker.addresses.get(0) and log.stop < end.stop  # a slave that gets it later
+    if end.queues:
+        _check_queues(broker, end, tables)
+        return end
+    is_behind = _is_slave(broker) and log.stop < end.stop  # it gets the messages later
     message = end.newest[0] if end.newest else None
     if message is not None and message.commit_log_offset >= log.start and not is_behind:
         try:
@@ -254,6 +281,31 @@ def _end_of_broker(broker: LiveBroker, tables: ArchiveTables, ends: Sequence[Arc
             raise _lost(end, name, tables)
     _say_gap(end, log, name, tables)
     return end
+
+
+def _check_queues(broker: LiveBroker, end: ArchivedEnd, tables: ArchiveTables) -> None:
+    """Raise `LogCutError` if a queue of a broker lacks its last archived message, which has not expired."""
+    known = broker.queues(*sorted({topic for topic, *_ in end.queues}))
+    queues = {(queue.topic, queue.queue_id): queue for queue in known}
+    for message in end.newest:
+        queue, offset = queues.get((message.topic, message.queue_id)), message.queue_offset
+        if queue is None or (_is_slave(broker) and queue.stop <= offset):
+            continue
+        if queue.start > offset + 1:
+            _LOG.warning(
+                "history lacks messages: the archive %s has %s up to queue offset %d, and it begins at %d; what was "
+                "between them expired before it was archived",
+                *(tables.name, queue, offset, queue.start),
+            )
+        elif queue.start <= offset and (queue.stop <= offset or not _has(broker, message)):
+            raise LogCutError(
+                f"the archive {tables.name} has {queue} up to queue offset {offset}, and the broker does not have that "
+                "message: it lost its end, or the topic was deleted and made again; archive it into another TABLE"
+            )
+
+
+def _is_slave(broker: LiveBroker) -> bool:
+    return broker.address != broker.broker.addresses.get(0)
 
 
 def _may_be(broker: LiveBroker, end: ArchivedEnd) -> bool:

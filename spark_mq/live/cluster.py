@@ -153,7 +153,9 @@ def planned_queues(broker: LiveBroker, options: LiveOptions) -> Iterator[QueueRa
     predicate = options.read.predicate
 
     def matching(queue: QueueRange) -> QueueRange:
-        narrow = narrowed(broker, queue, predicate.queue_offset, predicate.store_timestamp)
+        start = max(queue.start, options.queue_starts.get((queue.topic, queue.queue_id), 0))
+        rest = replace(queue, start=min(start, queue.stop))
+        narrow = narrowed(broker, rest, predicate.queue_offset, predicate.store_timestamp)
         return in_log_range(broker, narrow, predicate.offsets)
 
     queues = [

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import operator
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from spark_mq.errors import OptionError, similar
+from spark_mq.format.consume_queue import Queue
 from spark_mq.format.system_topic import SCHEDULE_TOPIC, TIMER_TOPIC, is_system_topic
 from spark_mq.remoting.access import Credentials, Tls
 from spark_mq.remoting.client import PULL_GROUP, ClientSettings, parse_name_servers
@@ -42,7 +45,7 @@ _CLUSTER = tuple(option.name for option in CLUSTER_OPTIONS)
 _STREAM_ONLY = tuple(option.name for option in LIVE_STREAM_OPTIONS)
 _OTHER_TAGS_CODES = (SCHEDULE_TOPIC, TIMER_TOPIC)
 """Topics whose tags codes are not those of tags, so that a broker cannot select messages by tags."""
-_OWN = ("topic", "topicPattern", "pullsAtOnce", "maxBytesPerSecond", "failOnDataLoss")
+_OWN = ("topic", "topicPattern", "queueStarts", "pullsAtOnce", "maxBytesPerSecond", "failOnDataLoss")
 """Options of messages that a store does not have, or has with another meaning."""
 
 
@@ -61,6 +64,7 @@ class LiveOptions:
         topic_pattern: Topics whose whole name matches; None if topics are named.
         sql92: The text of the filter that a broker is asked to apply; None for none.
         conditions: Those of a query in SQL, which must lose no row by them; None for a read that has none.
+        queue_starts: The first queue offset of queues that are not read from their first message on.
     """
 
     client: ClientSettings
@@ -73,6 +77,7 @@ class LiveOptions:
     max_bytes_per_second: int | None = None
     fail_on_data_loss: bool = True
     conditions: tuple[Condition, ...] | None = None
+    queue_starts: Mapping[Queue, int] = field(default_factory=dict)
 
     @property
     def table(self) -> str:
@@ -139,6 +144,7 @@ def parse_live_options(options: Mapping[str, str]) -> LiveOptions:
         parse_size("option maxBytesPerSecond", given["maxBytesPerSecond"]) if "maxBytesPerSecond" in given else None,
         parse_boolean("failOnDataLoss", given, default=True),
         conditions,
+        _parse_queue_starts(given),
     )
 
 
@@ -237,6 +243,18 @@ def _parse_pattern(given: Mapping[str, str], topics: tuple[str, ...] | None) -> 
     except re.error as error:
         raise OptionError(f"option topicPattern={pattern!r} is not a regular expression: {error}") from error
     return pattern
+
+
+def _parse_queue_starts(given: Mapping[str, str]) -> dict[Queue, int]:
+    text = given.get("queueStarts", "{}")
+    try:
+        return {
+            (topic, int(queue_id)): operator.index(offset)
+            for topic, queues in json.loads(text).items()
+            for queue_id, offset in queues.items()
+        }
+    except (ValueError, TypeError, AttributeError) as error:
+        raise OptionError(f'option queueStarts={text!r} is not JSON as in {{"orders": {{"0": 1200}}}}') from error
 
 
 def _parse_positive(name: str, given: Mapping[str, str]) -> int | None:

@@ -47,6 +47,11 @@ LIVE_MESSAGES_OPTIONS = (
         "only the message that has this offset message id. Without `topic`; the address in the id has to be that of a "
         "broker of this cluster",
     ),
+    Option(
+        "queueStarts",
+        "where queues are read from, as JSON, which `spark_mq.sql` writes for `history`: a queue offset by topic and "
+        'queue id, `{"orders": {"0": 1200}}`. Other queues are read from their first message on',
+    ),
     Option("startQueueOffset", "only messages at this queue offset or after it"),
     Option("endQueueOffset", "only messages at this queue offset or before it"),
     Option(
@@ -99,7 +104,7 @@ LIVE_WRITE_OPTIONS = (
 """The options of a write to a topic of a live cluster."""
 _NOT_OF_STREAMS = (
     *("key", "uniqueKey", "offsetMessageId", "startQueueOffset", "endQueueOffset", "endTimestamp", "conditions"),
-    "startTimestamp",
+    *("startTimestamp", "queueStarts"),
 )
 LIVE_READ_OPTIONS_OF_STREAMS = tuple(option for option in LIVE_MESSAGES_OPTIONS if option.name not in _NOT_OF_STREAMS)
 """The options of a batch read that a stream has, too."""

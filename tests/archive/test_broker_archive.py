@@ -6,17 +6,18 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from spark_mq import restore
 from spark_mq.archive.broker_archive import archive_broker
 from spark_mq.archive.file_source import BrokerFilesReader
-from spark_mq.archive.history import load_history
 from spark_mq.archive.report import ArchiveReport
+from spark_mq.archive.sql import sql
 from spark_mq.cli.main import main
+from spark_mq.datasource import register
 from spark_mq.errors import DataLossError, LogCutError, OptionError
 from spark_mq.remoting.codes import RequestCode
 from spark_mq.remoting.command import RemotingCommand
@@ -112,9 +113,61 @@ def test_each_message_is_archived_once(delta: SparkSession, tmp_path: Path) -> N
         for given in ({}, names):
             with pytest.raises(OptionError, match="those of a running cluster are no whole log"):
                 restore(delta, str(table), str(tmp_path / "new"), **given)  # type: ignore[arg-type]
-        with pytest.raises(OptionError, match=r"history: .* archived from running brokers"):
-            load_history(delta, str(table), cast("Any", None))
     assert delta_rows(Path(f"{table}_segments")) == []
+
+
+def test_history_has_each_message_of_the_archive_and_its_cluster_once(
+    delta: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    register(delta)
+    with running(delta, tmp_path / "messages") as broker:
+
+        def history(columns: str, condition: str = "true") -> DataFrame:
+            given: dict[str, dict[str, str]] = {
+                "stores": {"prod": f"rocketmq://{broker.cluster.address}"},
+                "archives": {"old": str(broker.table)},
+            }
+            return sql(delta, f"SELECT {columns} FROM history WHERE {condition} ORDER BY ALL", **given)
+
+        def places(rows: DataFrame) -> list[tuple[object, ...]]:
+            return [tuple(row) for row in rows.collect()]
+
+        def expected(*ranges: range) -> list[tuple[str, int, int]]:
+            offsets = [offset for one in ranges for offset in one]
+            return [
+                (topic, queue_id, offset)
+                for topic in (TOPIC, OTHER)
+                for queue_id in range(QUEUES)
+                for offset in offsets
+            ]
+
+        broker.stop = 5
+        broker.archive(store_name="by this name")
+        broker.stop = 9
+        before = history("topic, queue_id, queue_offset")
+        assert places(before) == sorted(expected(range(9)))
+        names = {("c", "b", "by this name")}
+        assert set(places(history("DISTINCT cluster, broker, store"))) == names
+        of_queue = f"topic = '{TOPIC}' AND queue_id = 1 AND queue_offset >= 3"
+        assert places(history("queue_offset, body", of_queue)) == [
+            (offset, f"{TOPIC}-1-{offset}".encode() * 20) for offset in range(3, 9)
+        ]
+        # Each message is there once also if another run archives meanwhile, and if the broker's index finds it.
+        broker.archive(store_name="by this name")
+        assert places(before) == sorted(expected(range(9)))
+        for offset in (2, 7, 8):
+            found = history("topic, queue_id, queue_offset", f"unique_key = '{OTHER}-0-{offset}'")
+            assert places(found) == [(OTHER, 0, offset)]
+        # What expired before it was archived is missing, with a warning.
+        broker.start, broker.stop = 12, 14
+        assert not caplog.text
+        assert places(history("topic, queue_id, queue_offset")) == sorted(expected(range(9), range(12, 14)))
+        assert "has queue Orders/1 of broker b up to queue offset 8, and it begins at 12" in caplog.text
+        broker.start, broker.stop = 0, 8
+        with pytest.raises(
+            LogCutError, match=r"has queue \w+/\d of broker b up to queue offset 8, and the broker does not"
+        ):
+            history("count(*)")
 
 
 REFUSED = [

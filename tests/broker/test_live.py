@@ -20,6 +20,7 @@ from spark_mq._compat import arrow_schema
 from spark_mq.archive import history
 from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity
 from spark_mq.archive.archived_log import compared_values
+from spark_mq.archive.broker_archive import archive_broker
 from spark_mq.archive.file_source import source_schema
 from spark_mq.archive.history import ArchivedEnd, Rest, rests_of_cluster
 from spark_mq.archive.sql import sql
@@ -28,6 +29,7 @@ from spark_mq.cli.main import main
 from spark_mq.cli.sql import command
 from spark_mq.datasource import register
 from spark_mq.errors import LogCutError, OptionError, RemotingError
+from spark_mq.format.system_topic import is_system_topic
 from spark_mq.live import datasource as live
 from spark_mq.live.messages import KeyPartition, PullsPartition
 from spark_mq.remoting.client import ClientSettings, RemotingClient, parse_name_servers
@@ -358,6 +360,37 @@ def test_history_has_each_message_of_archive_and_broker_once(
     doors = ("--store", f"prod={served.address}", "--archive", f"old={table}", "--format", "json")
     assert main(["sql", text, *doors]) == 0
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [{"all": 40}]
+
+
+@pytest.mark.archive
+@pytest.mark.parametrize("served", ["5.3.3", "4.9.7"], indirect=True)
+def test_history_goes_on_in_each_queue_of_a_broker_that_was_archived(
+    served: Served, delta: SparkSession, tmp_path: Path
+) -> None:
+    register(delta)
+    table = str(tmp_path / "messages")
+    archive_broker(delta, served.address, table, cluster="DefaultCluster", broker="broker", store_name="s")
+    archived_rows = delta.read.format("delta").load(table).count()
+    harness.send(served.broker, "sequence", 1, 40, first=6000)
+    topics = json.loads((served.path / "config" / "topics.json").read_text())["topicConfigTable"]
+    queues = {name: one["readQueueNums"] for name, one in topics.items() if not is_system_topic(name)}
+    rows = [row for row in served.stored().to_pylist() if is_handed_out(row, queues)]
+    assert len(rows) == archived_rows + 40
+
+    given: dict[str, dict[str, str]] = {"stores": {"prod": served.address}, "archives": {"old": table}}
+    places = "store, topic, queue_id, queue_offset, commit_log_offset, body"
+
+    def query(condition: str) -> list[tuple[object, ...]]:
+        text = f"SELECT {places} FROM history WHERE {condition} ORDER BY commit_log_offset"
+        return [tuple(row) for row in sql(delta, text, **given).collect()]
+
+    def expected(rows: list[dict[str, Any]]) -> list[tuple[object, ...]]:
+        return [("s", *(row[name] for name in places.split(", ")[1:])) for row in rows]
+
+    assert query(f"topic IN ({', '.join(map(repr, queues))})") == expected(rows)
+    key = rows[-1]["keys"][0]
+    of_key = [row for row in rows if row["topic"] == "SequenceDemo" and key in (row["keys"] or ())]
+    assert query(f"topic = 'SequenceDemo' AND array_contains(keys, '{key}')") == expected(of_key)
 
 
 def test_small_queues_share_a_partition(served: Served) -> None:

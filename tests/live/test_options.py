@@ -36,7 +36,8 @@ def test_defaults() -> None:
 
 
 def test_several_topics_are_named() -> None:
-    options = parse_live_options(PATH | {"topic": "a, b,a"})
+    options = parse_live_options(PATH | {"topic": "a, b,a", "queueStarts": '{"a": {"0": 7, "1": 9}, "b": {}}'})
+    assert options.queue_starts == {("a", 0): 7, ("a", 1): 9}
     assert options.topics == ("a", "b")
     assert options.read.predicate.topics == frozenset(("a", "b"))
     assert [options.selects(topic) for topic in ("a", "b", "c")] == [True, True, False]
@@ -92,6 +93,8 @@ def test_secrets_are_not_shown() -> None:
         ({"topic": "a", "topicPatern": "x"}, "similar: topicPattern"),
         ({"topic": "a", "table": "segments"}, "not one of"),
         ({"topic": "a", "pullsAtOnce": "0"}, "at least 1"),
+        *(({"topic": "a", "queueStarts": text}, "is not JSON as in") for text in ("7", "{", '{"a": {"x": 7}}')),
+        ({"topic": "a", "queueStarts": '{"a": {"0": 7.5}}'}, "is not JSON as in"),
         ({"topic": "a", "readFrom": "any"}, "master, slave"),
         ({"topic": "a", "requestTimeout": "0"}, "number of seconds"),
         ({"topic": "a", "accessKey": "x"}, "belong together"),
