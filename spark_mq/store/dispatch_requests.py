@@ -126,7 +126,8 @@ class LackingScan:
         if queue is None or not queue.files or queue.written_end <= queue.files[0].first:
             return WithoutUnit(offsets, np.full(offsets.size, not is_configured))
         end = queue.written_end
-        is_deleted = (queue_offsets >= end) & (offsets < queue.unit(end - 1)[0])
+        last = queue.unit(end - 1)[0] if leads_to_its_message(self._store, queue, end - 1) else -1
+        is_deleted = (queue_offsets >= end) & (offsets < last)
         for index in np.flatnonzero(queue_offsets < end)[:_LOOKED_AT].tolist():
             queue_offset = int(queue_offsets[index])
             is_later = queue.unit(queue_offset)[0] > offsets[index]

@@ -23,8 +23,6 @@ from spark_mq.format.consume_queue import PRE_BLANK_SIZE
 from spark_mq.format.dispatch import LIGHT_PREFIX, offset_in_queue
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.record import (
-    HEADER,
-    HEADER_SIZE,
     INNER_BATCH_FLAG,
     TRANSACTION_COMMIT_TYPE,
     TRANSACTION_TYPE_MASK,
@@ -106,21 +104,14 @@ def _in_index(store: MessageStore, end: int) -> int:
 
 
 def leads_to_its_message(store: MessageStore, queue: ConsumeQueue, queue_offset: int) -> bool:
-    """Whether the unit leads to a record whose head has its size, commit log offset, queue id and queue offset."""
+    """Whether the unit leads to a record of its size that is the message at this offset of the queue."""
     commit_log_offset, store_size, _ = queue.unit(queue_offset)
     if store_size == PRE_BLANK_SIZE:
         return True
-    head = store.records.read(commit_log_offset, HEADER_SIZE)
-    if len(head) < HEADER_SIZE:
-        return False
-    size, _, _, queue_id, _, own_queue_offset, own_offset, _, _ = HEADER.unpack(head)
-    if (size, own_offset) != (store_size, commit_log_offset):
-        return False
-    if queue.topic.startswith(LIGHT_PREFIX) or (queue_id, own_queue_offset) == (queue.queue_id, queue_offset):
-        return True
-    # A message is also in the queues that its property INNER_MULTI_DISPATCH names, at queue offsets of their own.
     record = store.records.find(commit_log_offset, store_size)
-    return record is not None and offset_in_queue(record, queue.topic, queue.queue_id) == queue_offset
+    if record is None or record.size != store_size:
+        return False
+    return queue.topic.startswith(LIGHT_PREFIX) or offset_in_queue(record, queue.topic, queue.queue_id) == queue_offset
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,13 @@ from unittest.mock import Mock
 import pytest
 
 from spark_mq.errors import NoRoomError, OptionError, OutputExistsError
+from spark_mq.io.location import Location
 from spark_mq.repairer.changes import ChangeKind, undo_repair
+from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.file_states import QueueStateName, queue_states
+from spark_mq.store.index.folder import find_index_layout
+from spark_mq.store.message_store import MessageStore
+from spark_mq.store.store_state import store_state
 from tests.support.index_damages import EditedIndexFile
 from tests.support.repaired import repair_here
 from tests.support.stores import OWN_STORES, RealStore, index_of, tree_of, usual_stores
@@ -139,12 +145,31 @@ def test_an_index_file_that_lacks_an_entry_is_made_again(number: int, entry: int
     assert index_of(bench.path) == expected
 
 
+def test_an_index_file_made_without_lost_messages_hides_no_layout(bench: Bench) -> None:
+    """The log lost a message, and an index file that has it is damaged: the new file is not full."""
+    file = bench.index_file(3)
+    layout = find_index_layout(Location.resolve(str(bench.path)), BrokerConf.of(None))
+    (_, lost, _, _), *_, (_, wrong, _, _) = bench.entries(file)[100:200]
+    assert lost < wrong
+    segment, position = bench.segment(lost)
+    bench.write(segment, position, bytes(bench.record(lost).size))
+    bench.flip(file, bench.entry(200))
+    report = repair_here(bench.path, None, apply=True)
+    assert file in {action.change.file for action in report.actions}
+    assert len(bench.entries(file)) < layout.value.index_num - 1
+    assert find_index_layout(Location.resolve(str(bench.path)), BrokerConf.of(None)) == layout
+    assert {boot.unindexed for boot in store_state(str(bench.path)).boots} == {None}
+
+
 def test_exchanged_queue_folders_need_one_repair(bench: Bench) -> None:
     """Units of another queue do not say that a topic was deleted."""
     queues, before = bench.path / "consumequeue", files_of(bench.path)
     names = ("SequenceDemo", "BatchIngest")
     for one, other in [(names[0], "other"), names[::-1], ("other", names[1])]:
         (queues / one).rename(queues / other)
+    states = queue_states(MessageStore(str(bench.path))).by_queue
+    assert {states[name, 0].name for name in names} == {QueueStateName.DAMAGED}
+    assert {boot.deleted for boot in store_state(str(bench.path)).boots} == {0}
     report = repair_here(bench.path, bench.packed.broker_conf, apply=True)
     assert report.after is not None
     assert report.after.is_sound

@@ -13,6 +13,7 @@ twice: a recovery puts the keys of the last message again (`IndexService.buildIn
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import partial
@@ -307,7 +308,7 @@ def find_index_layout(store: Location, conf: BrokerConf) -> Sourced[IndexLayout]
             f"{files[0].location} has {files[0].size} bytes, which does not show how many slots and entries it has: "
             "give the broker's settings (--broker-conf, option brokerConf) with maxHashSlotNum and maxIndexNum"
         )
-    return Sourced(layout, f"the full index files, such as {files[0].name}")
+    return Sourced(layout, f"the full index files before {files[-1].name}")
 
 
 def check_layout_is_known(store: Location, conf: BrokerConf) -> None:
@@ -321,11 +322,16 @@ def check_layout_is_known(store: Location, conf: BrokerConf) -> None:
 
 
 def _layout_of_full_files(files: Sequence[IndexFileInfo]) -> IndexLayout | None:
-    """The layout that all files except the last show; None if there is no such file, or if they differ."""
-    try:
-        layouts = {layout_of_full_file(file) for file in files[:-1]}
-    except (SparkMqError, OSError):
-        return None
+    """The layout that the files before the last one show; None if none of them shows one, or if they differ.
+
+    A file that is damaged, or that cannot be read, shows none; neither does one that a repair made without messages
+    that the log has lost, because it is not full.
+    """
+    layouts = set()
+    for file in files[:-1]:
+        with suppress(SparkMqError, OSError):
+            layouts.add(layout_of_full_file(file))
+    layouts.discard(None)
     (layout,) = layouts if len(layouts) == 1 else (None,)
     return layout if layout is not None and files[-1].size == layout.file_size else None
 
