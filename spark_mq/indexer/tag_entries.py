@@ -229,6 +229,50 @@ def compare_tags(expected: EntryBatch, found: EntryBatch) -> list[TagRun]:
     A message shows nothing if one of its keys has no entry, or if it has an entry that is of none of its keys. The
     expected entries are in the order of the log, those of tags marked; the found ones are of the same part of the log.
     """
+    # Of the first and of the last message, some entries can be in another batch. All between are compared at once.
+    offsets, size = expected.commit_log_offsets, expected.key_hashes.size
+    first, last = offsets[0], offsets[-1]
+    start, stop = int(np.searchsorted(offsets, first, "right")), int(np.searchsorted(offsets, last))
+    between = found.take((found.commit_log_offsets > first) & (found.commit_log_offsets < last))
+    runs = _runs_of_same(expected.take(slice(start, stop)), between) if start < stop else None
+    if runs is None:
+        return _compare(expected, found)
+    at_edges = (
+        _compare(expected.take(edge), found.take(found.commit_log_offsets == offset))
+        for edge, offset in ((slice(0, start), first), (slice(stop, size), last))
+    )
+    return list(_merged([*next(at_edges), *runs, *next(at_edges)]))
+
+
+def _runs_of_same(expected: EntryBatch, found: EntryBatch) -> list[TagRun] | None:
+    """What `_compare` finds if the index has the entries of all keys, and those of all tags or of none; else None."""
+    is_tag = expected.key_hashes < 0
+    hashes, offsets = expected.key_hashes ^ (expected.key_hashes >> 31), expected.commit_log_offsets
+    has_entry = found.key_hashes.size == hashes.size
+    compared: slice | Flags = slice(None) if has_entry else ~is_tag
+    if not (
+        np.array_equal(found.key_hashes, hashes[compared])
+        and np.array_equal(found.commit_log_offsets, offsets[compared])
+    ):
+        return None
+    tags = np.flatnonzero(is_tag)
+    shows = np.full(tags.size, has_entry)
+    before, of_same = tags.copy(), np.arange(tags.size)
+    while of_same.size:  # the keys of a message are before its tags: the last key of each, then the one before it
+        before -= 1
+        is_key = (before >= 0) & (offsets[before] == offsets[tags[of_same]])
+        before, of_same = before[is_key], of_same[is_key]
+        shows[of_same[before == tags[of_same] - 1]] = True
+        shows[of_same[hashes[before] == hashes[tags[of_same]]]] = False
+    shown = tags[shows]
+    if not shown.size:
+        return []
+    (first, last), (first_time, last_time) = offsets[shown[[0, -1]]].tolist(), expected.store_timestamps[shown[[0, -1]]]
+    return [TagRun(has_entry, first, last, shown.size, int(first_time), int(last_time))]
+
+
+def _compare(expected: EntryBatch, found: EntryBatch) -> list[TagRun]:
+    """What `compare_tags` finds, message by message."""
     messages, first_entries, message_of = np.unique(expected.commit_log_offsets, return_index=True, return_inverse=True)
     times = expected.store_timestamps[first_entries]
     is_tag = expected.key_hashes < 0

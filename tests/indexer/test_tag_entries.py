@@ -237,10 +237,10 @@ Message = tuple[list[int], int | None]
 @settings(max_examples=examples(300))
 @given(
     st.lists(st.tuples(st.lists(st.integers(0, 9), max_size=3), st.none() | st.integers(0, 9)), max_size=12),
-    st.lists(st.tuples(st.integers(0, 130), st.integers(0, 10)), max_size=60),
+    st.lists(st.tuples(st.integers(0, 130), st.integers(0, 10)), max_size=60) | st.sampled_from([True, False]),
 )
-def test_runs_are_what_each_message_shows(messages: list[Message], found: list[tuple[int, int]]) -> None:
-    found = sorted((offset // 10 * 10, key_hash) for offset, key_hash in found)
+def test_runs_are_what_each_message_shows(messages: list[Message], in_index: list[tuple[int, int]] | bool) -> None:
+    """The index has some entries, or those of all keys, with those of all tags or without."""
     expected = [
         entry
         for number, (keys, tags) in enumerate(messages)
@@ -248,6 +248,10 @@ def test_runs_are_what_each_message_shows(messages: list[Message], found: list[t
     ]
     if not expected:
         return
+    if isinstance(in_index, list):
+        found = sorted((offset // 10 * 10, key_hash) for offset, key_hash in in_index)
+    else:
+        found = [(offset, max(one, ~one)) for offset, one in expected if one >= 0 or in_index]
     shown: list[tuple[bool, int]] = []
     for number, (keys, tags) in enumerate(messages):
         own = {key_hash for offset, key_hash in found if offset == 10 * number}

@@ -119,7 +119,9 @@ def _array_adder(name: str) -> Callable[[Any, list[Any]], None]:
         ):
             raise TypeError(f"an array of {array.dtype} with {array.ndim} dimensions, {flags}, is not of {name}")
         size = array.itemsize
-        values += (None, None, array.size, size, array.__array_interface__["data"][0], array.size, array.strides[0])
+        # For an array of frames, NumPy describes each field if it is asked for its interface.
+        address = array.ctypes.data if item is None else array.__array_interface__["data"][0]
+        values += (None, None, array.size, size, address, array.size, array.strides[0])
 
     return add
 
