@@ -15,6 +15,7 @@ is never changed, and no broker is needed.
 - `restore`: makes a store out of an archive, another store or a DataFrame, or appends messages to a stopped store.
 - `retention`: when each segment of a store expires, and what is deleted with it; no Spark.
 - `expire`: deletes old segments, queue files and index files as a broker does; a dry run by default; no Spark.
+- `report`: makes a page about stores, for people: how they are, who lags, what expires; no Spark.
 - `life`: all that happened to the messages that have a key or an id; no Spark.
 - `why_not_consumed`: why a consumer group did not consume a message; no Spark.
 - `filters`: RocketMQ's filters of subscriptions, tags and SQL92, as Spark columns, and for Arrow tables.
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from spark_mq.lifecycle.life.life import life
     from spark_mq.lifecycle.why_not_consumed import why_not_consumed
     from spark_mq.repairer.repair import repair
+    from spark_mq.reporter.report import report
     from spark_mq.restorer.restore import restore
     from spark_mq.sail import sail_session
     from spark_mq.source.explain import explain
@@ -75,6 +77,7 @@ __all__ = [
     "rebuild",
     "register",
     "repair",
+    "report",
     "restore",
     "retention",
     "sail_session",
@@ -93,6 +96,7 @@ _MODULES = {
     "register": "spark_mq.datasource",
     "rebuild": "spark_mq.indexer.rebuild",
     "repair": "spark_mq.repairer.repair",
+    "report": "spark_mq.reporter.report",
     "restore": "spark_mq.restorer.restore",
     "retention": "spark_mq.store.retention",
     "sail_session": "spark_mq.sail",

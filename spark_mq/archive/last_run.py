@@ -26,6 +26,8 @@ from spark_mq.io.publish import publish
 from spark_mq.source.message_stream import MessagesStreamReader
 from spark_mq.source.options import parse_stream_options
 from spark_mq.source.stream_offset import StreamOffset
+from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.config.named_stores import DEFAULT_BROKER, DEFAULT_CLUSTER
 from spark_mq.store.config.store_paths import COMMIT_LOG
 from spark_mq.store.log.log_range import is_lost
 from spark_mq.store.message_store import MessageStore
@@ -194,6 +196,13 @@ def archived_to(store: MessageStore, tables: ArchiveTables, identity: StoreIdent
     if offset is None or any(is_lost(store.records, mark, store.get_max_phy_offset()) for mark in offset.marks):
         return None
     return offset.commit_log_offset
+
+
+def archived_end(store: MessageStore, table: str, conf: BrokerConf) -> int | None:
+    """The same for the archive of this table, and the names of the broker's settings."""
+    cluster = conf.settings.get("brokerClusterName", DEFAULT_CLUSTER)
+    identity = StoreIdentity(cluster, conf.settings.get("brokerName", DEFAULT_BROKER), str(store.location))
+    return archived_to(store, ArchiveTables.of(table), identity)
 
 
 def _has_only_harmless_commits(tables: ArchiveTables, noted: dict[str, Any], now: State) -> bool:

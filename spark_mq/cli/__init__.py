@@ -3,7 +3,7 @@
 Read `entry` and `main` (the entry point and how errors end) and `commands` (their names) first, then the commands:
 
 - find: `messages`, `tables` (the commands of tables), `sql`, `archive`;
-- understand: `life` (also why-not-consumed), `retention` (also expire), `allocate`;
+- understand: `life` (also why-not-consumed), `retention` (also expire), `report`, `allocate`;
 - act on a running cluster: `reset_offset`, `consume_directly`, `resend`;
 - check and mend: `check`, `state`, `recover`, `verify`, `repair`, `rebuild`, `restore`;
 - of the program itself: `program`, `doctor`.
@@ -12,7 +12,7 @@ What they share:
 
 - What a person types: `command` (how a command and its arguments are declared), `arguments` (their values),
   `several_stores`, `archive_source`, `running_cluster`.
-- What a person sees: `output` (rows and messages), `progress_printer`, `verdict` (sound or not, in one word).
+- What a person sees: `output` (rows and messages) and `progress_printer`.
 - `engine` decides where a job runs: in this process, or on Spark. `spark` gives a command its Spark session, which
   `launch` starts. `interrupt` handles Ctrl-C, and `exit_status` has
   the exit statuses.

@@ -13,13 +13,13 @@ from spark_mq.cli.arguments import broker_conf_path
 from spark_mq.cli.command import command
 from spark_mq.cli.exit_status import DAMAGED, FAILED, FOUND
 from spark_mq.cli.output.terminal import print_answer
-from spark_mq.cli.verdict import messages
 from spark_mq.format.amounts import size_text
 from spark_mq.format.broker_version import BrokerVersions, versions_text
 from spark_mq.io.location import Location
 from spark_mq.store.broker_versions import find_broker_versions
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.store_state import store_state
+from spark_mq.store.verdict import messages
 from spark_mq.verifier.codes import Severity
 
 if TYPE_CHECKING:

@@ -28,6 +28,7 @@ _GROUPS: Mapping[str, Mapping[str, Mapping[str, str]]] = {
             "why-not-consumed": "why a consumer group did not get a message",
         },
         "allocate": {"allocate": "how a topic's queues are shared out among consumers"},
+        "report": {"report": "a page about stores, for people to keep"},
         "tables": {},
     },
     "check and mend": {

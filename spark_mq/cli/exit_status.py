@@ -67,14 +67,15 @@ OF_COMMANDS: Mapping[str, Mapping[int, str]] = {
 """What statuses mean for some commands that are not a query: these, and those of `_OF_ALL`."""
 
 _ONLY_OF_ALL = (
-    "state recover retention allocate expire restore archive maintain-archive sql doctor paths compile completion"
+    *("state", "report", "recover", "retention", "allocate", "expire", "restore", "archive", "maintain-archive"),
+    *("sql", "doctor", "paths", "compile", "completion"),
 )
 """The other commands that are not a query."""
 
 
 def statuses_text(command: str) -> str:
     """The line of the help about the exit statuses of a command."""
-    query = {} if command in _ONLY_OF_ALL.split() else {NOT_FOUND: STATUSES[NOT_FOUND]}
+    query = {} if command in _ONLY_OF_ALL else {NOT_FOUND: STATUSES[NOT_FOUND]}
     own = OF_COMMANDS.get(command, query)
     said = (f"{status} {own.get(status, text)}" for status, text in STATUSES.items() if status in (*_OF_ALL, *own))
     return f"exit status: {'; '.join(said)}."

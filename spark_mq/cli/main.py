@@ -23,6 +23,7 @@ from spark_mq.errors import MissingPackageError, OptionError, SparkMqError
 _EXTRAS = {
     **dict.fromkeys(("pyspark", "py4j"), "spark"),
     "delta": "delta",
+    **dict.fromkeys(("jinja2", "markupsafe", "matplotlib", "PIL"), "report"),
     "pysail": "sail",
     **dict.fromkeys(("grpc", "grpcio", "grpc_status", "googleapis-common-protos", "google", "zstandard"), "connect"),
 }

@@ -12,8 +12,8 @@ from spark_mq.cli.arguments import broker_conf_path
 from spark_mq.cli.command import command
 from spark_mq.cli.exit_status import FOUND
 from spark_mq.cli.output.terminal import print_answer
-from spark_mq.cli.verdict import joined, losses, lost_before, obstacle_text, setting_line
 from spark_mq.format.amounts import counted, size_text
+from spark_mq.store.verdict import joined, losses, lost_before, obstacle_text, setting_line
 
 if TYPE_CHECKING:
     from spark_mq.store.recovery import Recovery

@@ -11,11 +11,11 @@ from spark_mq.cli.command import JOB, command
 from spark_mq.cli.engine import find_engine, job_tasks
 from spark_mq.cli.exit_status import DAMAGED, FOUND
 from spark_mq.cli.output.terminal import print_answer
-from spark_mq.cli.verdict import verdict
 from spark_mq.errors import OptionError
 from spark_mq.format.amounts import size_text
 from spark_mq.job.tasks import ENGINES
 from spark_mq.store.store_state import store_state
+from spark_mq.store.verdict import verdict
 from spark_mq.verifier.codes import CODES
 
 if TYPE_CHECKING:

@@ -18,7 +18,6 @@ from spark_mq.expirer import expire
 from spark_mq.format.amounts import size_text
 from spark_mq.format.timestamp import micros, of_micros
 from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.config.named_stores import DEFAULT_BROKER, DEFAULT_CLUSTER
 from spark_mq.store.disk_use import Deletion
 from spark_mq.store.expiry import retention_table
 from spark_mq.store.message_store import MessageStore
@@ -58,7 +57,7 @@ def print_retention(arguments: argparse.Namespace) -> int:
     """Print when segments expire; returns the exit status."""
     conf = broker_conf_path(arguments.broker_conf, arguments.store)
     found = retention(arguments.store, arguments.reserved_hours, arguments.at, conf, arguments.by_topic)
-    archived_to = None if arguments.archive is None else _archived_to(arguments.store, arguments.archive, conf)
+    archived_to = None if arguments.archive is None else _archived_end(arguments.store, arguments.archive, conf)
     print_answer(
         arguments.json,
         lambda: _fields(found, arguments.archive, archived_to),
@@ -112,19 +111,11 @@ def delete_expired(arguments: argparse.Namespace) -> int:
     return FOUND
 
 
-def _archived_to(store: str, table: str, conf: str | None) -> int | None:
-    """The commit log offset up to which the store is archived; None if that is not known without Spark."""
-    from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity
-    from spark_mq.archive.last_run import archived_to
+def _archived_end(store: str, table: str, conf: str | None) -> int | None:
+    from spark_mq.archive.last_run import archived_end
 
-    settings = BrokerConf.of(conf).settings
     with MessageStore(store) as opened:
-        identity = StoreIdentity(
-            settings.get("brokerClusterName", DEFAULT_CLUSTER),
-            settings.get("brokerName", DEFAULT_BROKER),
-            str(opened.location),
-        )
-        return archived_to(opened, ArchiveTables.of(table), identity)
+        return archived_end(opened, table, BrokerConf.of(conf))
 
 
 def _fields(found: Retention, archive: str | None, archived_to: int | None) -> dict[str, Any]:

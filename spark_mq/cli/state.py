@@ -13,10 +13,10 @@ from spark_mq.cli.command import command
 from spark_mq.cli.exit_status import FOUND
 from spark_mq.cli.output.terminal import print_answer
 from spark_mq.cli.output.value_text import local_time_of
-from spark_mq.cli.verdict import at_least, messages, remedies, setting_line, verdict
 from spark_mq.format.amounts import counted, duration_text, size_text
 from spark_mq.format.broker_version import DISPATCHES_AFTER_QUEUE_END, BrokerVersions, versions_text
 from spark_mq.store.store_state import store_state
+from spark_mq.store.verdict import at_least, messages, remedies, setting_line, verdict
 
 if TYPE_CHECKING:
     from spark_mq.store.boot import Boot, QueueOutcome

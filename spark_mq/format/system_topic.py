@@ -52,6 +52,8 @@ _NAMES = frozenset(
         "CHECKPOINT_TOPIC",
     }
 )
+SYSTEM_TOPICS = rf"{_PREFIX}|({'|'.join(sorted(_NAMES))})$"
+"""A regular expression, which the beginnings of a broker's own topics match."""
 
 
 def delay_level_millis(text: str) -> list[int]:

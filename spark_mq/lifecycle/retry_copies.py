@@ -41,13 +41,15 @@ RETRY_RULE = TopicRule(names=frozenset({SCHEDULE_TOPIC}), prefixes=(RETRY_PREFIX
 RETRY_COLUMNS = (*POSITION_COLUMNS, "tags", "store_timestamp", "reconsume_times", "body_crc")
 RETRY_PROPERTIES = ("REAL_TOPIC", "DELAY", "RETRY_TOPIC", "ORIGIN_MESSAGE_ID", "DLQ_ORIGIN_TOPIC")
 
+RECORDS = Selection(RETRY_RULE, RETRY_COLUMNS, RETRY_PROPERTIES)
+"""The copies of returned messages, and other messages of their topics."""
 _ID = "^([0-9A-Fa-f]{32}|[0-9A-Fa-f]{56})$"
 _OFFSET_DIGITS = 16
 
 
 def selected_copies(source: LogSource) -> SelectedMessages:
     """The messages of a source that match `RETRY_RULE`; those with damaged contents are among the damage."""
-    (found,) = source.selections_of(Selection(RETRY_RULE, RETRY_COLUMNS, RETRY_PROPERTIES))
+    (found,) = source.selections_of(RECORDS)
     sound, damaged = sound_messages(found)
     return replace(found, messages=sound, damage=(*found.damage, *damaged))
 

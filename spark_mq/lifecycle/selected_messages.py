@@ -10,7 +10,7 @@ the log is read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -204,14 +204,22 @@ class LogSource:
 
     def selections_of(self, *selections: Selection) -> tuple[SelectedMessages, ...]:
         """The messages of several selections, found by one read of the log. A message can be in several of them."""
+        return self._select(selections)
+
+    def _select(
+        self, selections: Sequence[Selection], *passed: tuple[Selection, Callable[[pa.RecordBatch], None]]
+    ) -> tuple[SelectedMessages, ...]:
+        """The same; messages of `passed` are not kept, but given to a function, batch by batch."""
         batches: list[list[pa.RecordBatch]] = [[] for _ in selections]
         damage: list[CorruptRange] = []
-        reader = _Reader(self.location, selections)
+        reader = _Reader(self._store.location, [*selections, *(selection for selection, _ in passed)])
         for part in reader.read():
             if isinstance(part, CorruptRange):
                 damage.append(part)
-            else:
+            elif part[0] < len(batches):
                 batches[part[0]].append(part[1])
+            else:
+                passed[part[0] - len(batches)][1](part[1])
         log = LogRange(reader.start, reader.position)
         return tuple(
             SelectedMessages(
@@ -251,6 +259,37 @@ class LogSource:
                 due[mine[is_same]] = codes[is_same]
                 is_known[mine[is_same]] = True
         return due, is_known
+
+
+class LogReadOnce(LogSource):
+    """The log of a store that is read once: selections that were asked for in time are answered out of memory.
+
+    `location` has `config/` and `checkpoint` as they were before that. The messages of `more` are given to `add`
+    meanwhile. Any other selection is a read of its own.
+    """
+
+    def __init__(
+        self,
+        store: MessageStore,
+        location: Location,
+        selections: Sequence[Selection],
+        more: Selection,
+        add: Callable[[pa.RecordBatch], None],
+    ) -> None:
+        super().__init__(store)
+        self._location = location
+        self._found = dict(zip(selections, self._select(selections, (more, add)), strict=True))
+
+    @property
+    def location(self) -> Location:
+        """The folder with `config/` and `checkpoint`."""
+        return self._location
+
+    def selections_of(self, *selections: Selection) -> tuple[SelectedMessages, ...]:
+        """The messages of several selections."""
+        if all(selection in self._found for selection in selections):
+            return tuple(self._found[selection] for selection in selections)
+        return super().selections_of(*selections)
 
 
 class _Reader:

@@ -1,5 +1,7 @@
 """Sums of messages: tables `hot_keys`, `rates` and `skew`; and messages that are stored more than once, `duplicates`.
 
+A sum takes the messages batch by batch, so that one read of the log can serve several (`reporter.figures`).
+
 A producer gives a message its unique key once, and keeps it if it sends the message again. A broker that writes a copy
 of a message keeps the key, too: when it delivers a delayed message, commits or checks a transaction, or gets a message
 back from a consumer. The properties of the copy say which of these it is.
@@ -7,7 +9,9 @@ back from a consumer. The properties of the copy say which of these it is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +19,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_mq.format.array_types import Flags, Int64s
-from spark_mq.format.system_topic import DISCARD_TOPIC, HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, is_system_topic
+from spark_mq.format.system_topic import (
+    DISCARD_TOPIC,
+    HALF_TOPIC,
+    SCHEDULE_TOPIC,
+    SYSTEM_TOPICS,
+    TIMER_TOPIC,
+    is_system_topic,
+)
 from spark_mq.lifecycle.message_arrays import MergedGroups, flags, integers, numbered, ranks
 from spark_mq.lifecycle.retry_topic import DLQ_PREFIX, RETRY_PREFIX
 from spark_mq.lifecycle.selected_messages import EVERYTHING, LogSource, Selection, rule_of
@@ -130,11 +141,7 @@ def _hashes(keys: pa.Array) -> _Hashes:
 
 def hot_keys_rows(store: MessageStore, topic: str | None = None, most_keys: int = MOST_KEYS) -> pa.Table:
     """The keys of most messages, and those of most bytes: the first 1,000 of each, the most messages first."""
-    columns = ("commit_log_offset", "topic", "keys", "store_timestamp", "store_size")
-    groups = MergedGroups(["topic", "key"], ["store_size"], ["store_timestamp"])
-    for batch in LogSource(store).batches_of(Selection(rule_of(topic), columns)):
-        groups.add(_by_key(batch, with_system_topics=topic is not None))
-    return hot_keys(groups.result(), most_keys)
+    return hot_keys(_summed(store, topic, KeySums(with_system_topics=topic is not None)), most_keys)
 
 
 def hot_keys(groups: pa.Table | None, most_keys: int = MOST_KEYS) -> pa.Table:
@@ -142,9 +149,8 @@ def hot_keys(groups: pa.Table | None, most_keys: int = MOST_KEYS) -> pa.Table:
     if groups is None:
         return HOT_KEYS.schema.empty_table()
     all_keys, most_keys = groups.num_rows, most_keys or groups.num_rows
-    by_count = pc.sort_indices(groups, [("count", "descending"), ("store_size", "descending"), *_NAMES])[:most_keys]
-    by_bytes = pc.sort_indices(groups, [("store_size", "descending"), ("count", "descending"), *_NAMES])[:most_keys]
-    groups = groups.take(pc.unique(pa.concat_arrays([by_count, by_bytes])))
+    by_count, by_bytes = (_most(groups, *by, most_keys) for by in (("count", "store_size"), ("store_size", "count")))
+    groups = groups.take(pa.array(np.union1d(by_count, by_bytes)))
     groups = groups.sort_by([("count", "descending"), ("store_size", "descending"), *_NAMES])
     names = ("topic", "key", "count", "store_size", "store_timestamp_min", "store_timestamp_max")
     table = pa.table([groups[name] for name in names], schema=HOT_KEYS.schema)
@@ -154,22 +160,171 @@ def hot_keys(groups: pa.Table | None, most_keys: int = MOST_KEYS) -> pa.Table:
 _NAMES = [("topic", "ascending"), ("key", "ascending")]
 
 
-def _by_key(batch: pa.RecordBatch, with_system_topics: bool) -> pa.Table:
-    if not with_system_topics:
-        topics = batch["topic"].dictionary_encode()
-        own = [not is_system_topic(topic) for topic in topics.dictionary.to_pylist()]
-        batch = batch.filter(pa.array(own, pa.bool_()).take(topics.indices))
-    owners = integers(pc.list_parent_indices(batch["keys"]))
-    keys = pa.table({"owner": owners, "key": pc.list_flatten(batch["keys"])})
-    pairs = keys.group_by(["owner", "key"], use_threads=False).aggregate([])
-    of_pairs = pa.array(pairs["owner"].to_numpy().astype(np.int64))
-    columns = {name: batch[name].take(of_pairs) for name in ("topic", "store_timestamp", "store_size")}
-    return pa.table({**columns, "key": pairs["key"]})
+def _most(groups: pa.Table, first: str, second: str, most: int) -> Int64s:
+    """The rows with the largest values of `first`, and of `second` among equal ones; then the first by their names.
+
+    Only rows that can be among them are sorted: a log can have millions of keys.
+    """
+    certain, ties = np.empty(0, np.int64), np.arange(groups.num_rows)
+    for name in (first, second):
+        lacking, values = most - certain.size, integers(groups[name])[ties]
+        if lacking < ties.size:
+            least = np.partition(values, -lacking)[-lacking]
+            certain, ties = np.concatenate([certain, ties[values > least]]), ties[values == least]
+    found = np.concatenate([certain, ties])
+    order = [(first, "descending"), (second, "descending"), *_NAMES]
+    result: Int64s = found[integers(pc.sort_indices(groups.take(pa.array(found)), order))[:most]]
+    return result
+
+
+class MessageSums(ABC):
+    """Sums of messages: `columns` are those that it needs of each message."""
+
+    columns: tuple[str, ...]
+    groups: MergedGroups
+
+    @abstractmethod
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Count messages, which have at least the columns."""
+
+
+def _summed(store: MessageStore, topic: str | None, sums: MessageSums) -> pa.Table | None:
+    for batch in LogSource(store).batches_of(Selection(rule_of(topic), sums.columns)):
+        sums.add(batch)
+    return sums.groups.result()
+
+
+class KeySums(MessageSums):
+    """Messages, bytes, and the first and last store time of each key of a topic."""
+
+    columns = ("topic", "keys", "store_timestamp", "store_size")
+
+    def __init__(self, with_system_topics: bool = False) -> None:
+        self._with_system_topics = with_system_topics
+        self.groups = MergedGroups(["topic", "key"], ["store_size"], ["store_timestamp"])
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Count messages; a message counts once for a key that it has twice."""
+        if not self._with_system_topics:
+            batch = batch.filter(_is_of(batch["topic"], lambda topic: not is_system_topic(topic)))
+        owners = integers(pc.list_parent_indices(batch["keys"]))
+        keys = pa.table({"owner": owners, "key": pc.list_flatten(batch["keys"])})
+        pairs = keys.group_by(["owner", "key"], use_threads=False).aggregate([])
+        of_pairs = pa.array(pairs["owner"].to_numpy().astype(np.int64))
+        columns = {name: batch[name].take(of_pairs) for name in ("topic", "store_timestamp", "store_size")}
+        self.groups.add(pa.table({**columns, "key": pairs["key"]}))
+
+
+def _is_of(topics: pa.Array, accepts: Callable[[str], bool]) -> pa.Array:
+    encoded = topics.dictionary_encode()
+    return pa.array([accepts(topic) for topic in encoded.dictionary.to_pylist()], pa.bool_()).take(encoded.indices)
+
+
+class MinuteSums(MessageSums):
+    """Messages and bytes by columns of which one is the minute of the store time, and by born hosts without ports."""
+
+    def __init__(self, by: Sequence[str], with_hosts: bool = False) -> None:
+        self._hosts = ("born_host",) if with_hosts else ()
+        self.groups = MergedGroups([*by, *self._hosts], ["store_size"])
+        self.columns = (*(name for name in by if name != "minute"), *self._hosts, "store_timestamp", "store_size")
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Count messages."""
+        rows = pa.table(batch.select(self.columns))
+        rows = rows.append_column("minute", pc.floor_temporal(batch["store_timestamp"], unit="minute"))
+        for name in self._hosts:
+            hosts = batch[name].dictionary_encode()
+            without_port = pc.replace_substring_regex(hosts.dictionary, pattern=r":[0-9]+$", replacement="")
+            rows = rows.set_column(rows.column_names.index(name), name, without_port.take(hosts.indices))
+        self.groups.add(rows)
+
+    @classmethod
+    def of_rates(cls) -> MinuteSums:
+        """The sums of table `rates`."""
+        return cls(_BY)
+
+    @classmethod
+    def of_skew(cls) -> MinuteSums:
+        """The sums of table `skew`."""
+        return cls(_QUEUE, with_hosts=True)
+
+
+NOT_OF_USERS = rf"^({RETRY_PREFIX}|{DLQ_PREFIX}|{SYSTEM_TOPICS})"
+"""A regular expression of the topics to which no producer sends: a broker's own, and those of retries."""
+
+
+def is_of_users(topic: str) -> bool:
+    """Whether producers send the messages of a topic."""
+    return re.match(NOT_OF_USERS, topic) is None
+
+
+class ValueSums(MessageSums):
+    """How many messages of users' topics have which value."""
+
+    def __init__(self, *columns: str) -> None:
+        self.columns = ("topic", *columns)
+        self.groups = MergedGroups(["topic", "value"])
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Count messages."""
+        batch = batch.filter(_is_of(batch["topic"], is_of_users))
+        self.groups.add(pa.table({"topic": batch["topic"], "value": self.values(batch)}))
+
+    def values(self, batch: pa.RecordBatch) -> pa.Array:
+        """The value of each message: that of the last column."""
+        return batch[self.columns[-1]].cast(pa.int64())
+
+    @classmethod
+    def of_sizes(cls) -> ValueSums:
+        """The bytes of the records."""
+        return cls("store_size")
+
+
+class DelaySums(ValueSums):
+    """Milliseconds from a message's birth at its producer to its storing; 0 if the producer's clock was ahead."""
+
+    def __init__(self) -> None:
+        super().__init__("born_timestamp_millis", "store_timestamp_millis")
+
+    def values(self, batch: pa.RecordBatch) -> pa.Array:
+        """The delay of each message."""
+        delays = integers(batch["store_timestamp_millis"]) - integers(batch["born_timestamp_millis"])
+        return pa.array(np.maximum(delays, 0))
+
+
+def value_ranges(groups: pa.Table | None) -> pa.Table:
+    """Messages and quantiles of sums of values, by topic; the first row is of all topics, and its topic is NULL.
+
+    A quantile is the least value that this part of the messages does not exceed: `median`, `slow` (99 %), `most`.
+    """
+    schema = pa.schema(
+        [("topic", pa.string()), *((name, pa.int64()) for name in ("messages", "total", "median", "slow", "most"))]
+    )
+    if groups is None or not groups.num_rows:
+        return schema.empty_table()
+    rows = [_ranges_of(None, groups)]
+    numbers, topics = numbered(groups["topic"]), pc.unique(groups["topic"]).to_pylist()
+    order = np.argsort(numbers, kind="stable")
+    starts = np.searchsorted(numbers[order], np.arange(len(topics) + 1))
+    rows += [
+        _ranges_of(topic, groups.take(pa.array(order[start:stop])))
+        for topic, start, stop in zip(topics, starts, starts[1:], strict=False)
+    ]
+    return pa.Table.from_pylist(rows, schema)
+
+
+def _ranges_of(topic: str | None, groups: pa.Table) -> dict[str, object]:
+    values, counts = integers(groups["value"]), integers(groups["count"])
+    order = np.argsort(values, kind="stable")
+    ends = np.cumsum(counts[order])
+    median, slow, most = (values[order][np.searchsorted(ends, ends[-1] * part)] for part in (0.5, 0.99, 1.0))
+    total = int((values * counts).sum())
+    return {"topic": topic, "messages": ends[-1], "total": total, "median": median, "slow": slow, "most": most}
 
 
 def rates_rows(store: MessageStore, topic: str | None = None) -> pa.Table:
     """The number of messages and bytes of the log, by stored topic, tag and minute, in that order."""
-    return rates(_by_minute(store, topic, _BY, ()))
+    return rates(_summed(store, topic, MinuteSums.of_rates()))
 
 
 def rates(groups: pa.Table | None) -> pa.Table:
@@ -180,22 +335,9 @@ def rates(groups: pa.Table | None) -> pa.Table:
     return pa.table([*(groups[name] for name in _BY), groups["count"], groups["store_size"]], schema=RATES.schema)
 
 
-def _by_minute(store: MessageStore, topic: str | None, by: Sequence[str], more: Sequence[str]) -> pa.Table | None:
-    """The sums of `store_size`, by columns that include the minute of the store time, and born hosts without ports."""
-    groups = MergedGroups([*by, *more], ["store_size"])
-    columns = [*(name for name in by if name != "minute"), *more, "store_timestamp", "store_size"]
-    for batch in LogSource(store).batches_of(Selection(rule_of(topic), columns)):
-        rows = pa.table(batch).append_column("minute", pc.floor_temporal(batch["store_timestamp"], unit="minute"))
-        for name in more:
-            hosts = pc.replace_substring_regex(batch[name], pattern=r":[0-9]+$", replacement="")
-            rows = rows.set_column(rows.column_names.index(name), name, hosts)
-        groups.add(rows)
-    return groups.result()
-
-
 def skew_rows(store: MessageStore, topic: str | None = None) -> pa.Table:
     """The number of messages, bytes and born hosts by stored topic, queue and minute, in that order."""
-    return skew(_by_minute(store, topic, _QUEUE, ("born_host",)))
+    return skew(_summed(store, topic, MinuteSums.of_skew()))
 
 
 def skew(groups: pa.Table | None) -> pa.Table:

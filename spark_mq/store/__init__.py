@@ -12,8 +12,8 @@ Read in this order:
 6. what is there: `file_states` (of segments, queues and index files), `metadata_tables` and `file_tables` (rows of
    tables), `broker_versions`, `derived_facts` (what an archive keeps of a store);
 7. the next boot of a broker: `boot_obstacles` (why it does not start), `boot` (from a few facts, by version),
-   `recovery` (record by record, with `dispatch_requests` and `dispatch_log`), `lacking_messages` (what it loses), and
-   `store_state` (all of that for an operator);
+   `recovery` (record by record, with `dispatch_requests` and `dispatch_log`), `lacking_messages` (what it loses),
+   `store_state` (all of that for an operator), and `verdict` (the answer in sentences, and what to do);
 8. what a broker deletes: `expiry` (which files are old), `retention` (what and who loses by it), `disk_use`.
 
 May import `spark_mq.io`, `spark_mq.format` and `spark_mq.errors`. Point look-ups must not import numba, so modules that

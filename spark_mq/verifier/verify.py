@@ -6,7 +6,7 @@ import tempfile
 import time
 import uuid
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ from spark_mq.verifier.sink import read_findings
 from spark_mq.verifier.verify_request import VerifyRequest
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 _PREFIX = "spark-mq-verify-"
@@ -80,7 +81,11 @@ class VerifyResult:
         Raises:
             StorageError: The file cannot be written.
         """
-        write_findings(path, read_findings(self._files))
+        write_findings(path, self.batches())
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """All findings, batch by batch, without Spark."""
+        return read_findings(self._files)
 
     def close(self) -> None:
         """Remove the files of the findings."""

@@ -94,4 +94,4 @@ def test_files_that_differ_are_in_the_title() -> None:
     ("millis", "shown"), [(0, "0 ms"), (49, "49 ms"), (4900, "4.9 s"), (5000, "5 s"), (90e6, "1.0 days")]
 )
 def test_a_duration_is_readable(millis: float, shown: str) -> None:
-    assert plots._duration(millis) == shown
+    assert plots.duration(millis) == shown

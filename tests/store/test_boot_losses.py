@@ -15,10 +15,10 @@ import pytest
 
 from spark_mq.cli.check import check_store
 from spark_mq.cli.recover import verdict as recover_verdict
-from spark_mq.cli.verdict import verdict as state_verdict
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.recovery import next_recovery
 from spark_mq.store.store_state import store_state
+from spark_mq.store.verdict import verdict as state_verdict
 from spark_mq.verifier.quick import quick_check
 from tests.support.boot_oracle import Log, OracleMessage, messages_of, never_consumed, units_of
 from tests.support.boots import STORES, Unpack

@@ -21,8 +21,6 @@ import pytest
 
 from spark_mq.cli.check import Answer, answers_of
 from spark_mq.cli.recover import verdict as recover_verdict
-from spark_mq.cli.verdict import losses as boot_losses
-from spark_mq.cli.verdict import verdict as state_verdict
 from spark_mq.errors import CorruptLogError, SparkMqError
 from spark_mq.format.broker_version import BrokerVersions
 from spark_mq.format.kernels.recovery import RecordCheck
@@ -36,6 +34,8 @@ from spark_mq.store.log.recovery_walk import END_REASONS
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.recovery import Recovery, next_recoveries, next_recovery
 from spark_mq.store.store_state import StoreState, store_state
+from spark_mq.store.verdict import losses as boot_losses
+from spark_mq.store.verdict import verdict as state_verdict
 from spark_mq.verifier.codes import CODES, Severity
 from spark_mq.verifier.quick import quick_check
 from spark_mq.verifier.result import VerifyReport

@@ -24,7 +24,7 @@ def verdict(state: StoreState) -> list[str]:
     if missing:
         lost = "the messages in it are lost, unless the files are elsewhere"
         said.append(f"No segment has {size_text(missing)} of the log: {lost}.")
-    return [*said, *lost_before(state.boots, missing), *_boots(state)]
+    return [*said, *lost_before(state.boots, missing), *next_boots(state)]
 
 
 def obstacle_text(obstacles: Sequence[str]) -> str:
@@ -65,7 +65,8 @@ def lost_before(boots: Sequence[Boot], missing_bytes: int = 0) -> Iterator[str]:
         yield f"{messages(deleted)} of deleted topics have no unit; if the topics were not deleted, they are lost."
 
 
-def _boots(state: StoreState) -> Iterator[str]:
+def next_boots(state: StoreState) -> Iterator[str]:
+    """What the next boot does and loses, a sentence for all versions that do the same."""
     by_text: dict[str, list[BrokerVersions]] = {}
     for boot in state.boots:
         by_text.setdefault(boot_text(state, boot), []).append(boot.rules)

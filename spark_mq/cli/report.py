@@ -1,0 +1,68 @@
+"""`spark-mq report STORE...`: a page about stores that people keep. No Spark."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from spark_mq.cli.arguments import broker_conf_path
+from spark_mq.cli.command import command
+from spark_mq.cli.engine import LOCAL, job_tasks
+from spark_mq.cli.exit_status import FOUND
+from spark_mq.cli.output import say
+from spark_mq.cli.output.terminal import print_answer
+
+if TYPE_CHECKING:
+    from spark_mq.reporter.report import Report
+
+_HTML = "spark-mq-report.html"
+
+
+@command(
+    "report",
+    f"""
+    STORE...            the store directories (storePathRootDir); several are shown side by side
+    --html FILE         the file that gets the page ({_HTML})
+    --at TIME           the time to which ages refer (default: now)
+    --archive TABLE     also say what of the stores is not in this archive yet (spark-mq archive)
+    --history DIR       keep the figures of this run in DIR, and show those of the runs before
+    --broker-conf FILE  the brokers' settings file, for file sizes, and settings of the index and of retention
+    --json              print the figures that --history keeps as one JSON object
+    --quiet
+    --cores CORES
+    """,
+    example="/data/store --html store.html",
+    description="""
+    Make a page about stores: how they are and what to do, damage, how far back messages go, who lags by how much time,
+    what expires and who loses messages by it, what waits, disk use, and statistics of messages.
+    """,
+    epilog="""
+    The page is one HTML file, which needs nothing else. Each table has the query that prints all its rows. The log of
+    each store is read at most three times; the store is not changed, and its broker can run. The packages of
+    `pip install 'spark-mq[report]'` are needed.
+    """,
+    html=_HTML,
+)
+def print_report(arguments: argparse.Namespace) -> int:
+    """Write the page, and print the state of each store; returns the exit status."""
+    from spark_mq.reporter.report import report_with
+    from spark_mq.store.retention import moment_of
+
+    stores = [(path, broker_conf_path(arguments.broker_conf, path)) for path in arguments.store]
+    with job_tasks("report", arguments, LOCAL, ()) as (tasks, progress):
+        at = moment_of(arguments.at)
+        found = report_with(tasks, stores, arguments.html, arguments.archive, at, arguments.history, progress)
+    print_answer(arguments.json, lambda: {"stores": [one.summary for one in found.stores]}, lambda: _lines(found))
+    say(f"the page is {arguments.html}")
+    return FOUND
+
+
+def _lines(report: Report) -> Iterator[str]:
+    from spark_mq.reporter.status import status_of
+
+    for figures in report.stores:
+        for name, lines in status_of(figures).lines:
+            for number, line in enumerate(lines):
+                yield f"  {'' if number else name:<15} {line}"
+        yield ""

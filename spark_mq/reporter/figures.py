@@ -1,0 +1,224 @@
+"""The figures of a store for its page: what the functions of the tables and commands say, and nothing computed anew.
+
+The log is read at most three times: for the next boot (`store_state`), by the check (`verify`), and once for everything
+that messages say. Only the bodies of messages are not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_mq.archive.last_run import archived_end
+from spark_mq.archive.small_tables import small_files, snapshot_location
+from spark_mq.errors import SparkMqError
+from spark_mq.io.s3 import shown
+from spark_mq.job.progress import StageProgress
+from spark_mq.job.tasks import Tasks
+from spark_mq.lifecycle import delayed, retry_copies, transactions
+from spark_mq.lifecycle.consumer_progress import consumer_progress_rows
+from spark_mq.lifecycle.message_arrays import MergedGroups, flags, integers
+from spark_mq.lifecycle.retries import dead_letters_rows
+from spark_mq.lifecycle.selected_messages import EVERYTHING, LogReadOnce, Selection
+from spark_mq.lifecycle.statistics import (
+    DelaySums,
+    KeySums,
+    MessageSums,
+    MinuteSums,
+    ValueSums,
+    hot_keys,
+    rates,
+    skew,
+    value_ranges,
+)
+from spark_mq.store.boot import Boot
+from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.config.store_paths import COMMIT_LOG
+from spark_mq.store.message_store import MessageStore
+from spark_mq.store.metadata_tables import queues
+from spark_mq.store.retention import Retention, moment_of, retention
+from spark_mq.store.store_state import LogState, StoreState, store_state
+from spark_mq.tables.all_tables import TABLES
+from spark_mq.verifier.codes import Severity
+from spark_mq.verifier.result import VerifyReport
+from spark_mq.verifier.verify import verify_with
+from spark_mq.verifier.verify_request import VerifyRequest
+
+CELLS = 200
+"""The parts into which the log is divided for the map of damage."""
+_PLACES = pa.schema(
+    [
+        *((name, pa.string()) for name in ("code", "severity", "file", "topic")),
+        ("queue_id", pa.int32()),
+        ("cell", pa.int64()),
+    ]
+)
+"""Where findings are counted together."""
+
+
+_PRODUCERS: dict[str, list[Any]] = {"topic": [], "born_host": [], "count": [], "store_size": []}
+
+
+@dataclass(frozen=True)
+class StoreFigures:
+    """What is known of a store.
+
+    Attributes:
+        at: The time to which ages refer, in milliseconds.
+        checked_at: When the check began, in milliseconds.
+        tables: The rows of tables, by the table's name; of `delays` and `sizes`, which `value_ranges` describes;
+            and of `producers`: messages and bytes of topics and born hosts.
+        sizes: How many messages of users' topics have which size: columns `value` and `count`.
+        damage: The findings of the check, counted by code and place: columns of `_PLACES`, and `count`. `cell` is the
+            part of the log for findings of the log, else NULL.
+        archived_to: The commit log offset up to which the store is archived; None if that is not known.
+        problems: Why a table is empty although the store may have rows, by the table's name.
+    """
+
+    store: str
+    at: int
+    checked_at: int
+    state: StoreState
+    check: VerifyReport
+    damage: pa.Table
+    retention: Retention
+    tables: Mapping[str, pa.Table]
+    sizes: pa.Table
+    archive: str | None = None
+    archived_to: int | None = None
+    problems: Mapping[str, str] = field(default_factory=dict)
+
+    def open(self, name: str, *states: str) -> list[dict[str, Any]]:
+        """The rows of a table that have one of the states."""
+        rows: list[dict[str, Any]] = self.tables[name].to_pylist()
+        return [row for row in rows if row["state"] in states]
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """The figures that are kept of each run, and compared among stores; None if one is not known."""
+        lags = self.tables["consumer_progress"]
+        known = self.problems.keys().isdisjoint
+        boots = self.state.boots
+        first = min((one for one in self.tables["queues"]["first_store_timestamp"].to_pylist() if one), default=None)
+        return {
+            "store": self.store,
+            "at": self.at,
+            "verdict": self.check.verdict,
+            "messages": self.check.messages,
+            "log_bytes": self.check.log_bytes,
+            "disk_bytes": sum(use.size for use in self.state.disk),
+            "retained_millis": None if first is None else max(self.at - round(first.timestamp() * 1000), 0),
+            "lag": pc.sum(lags["lag"]).as_py() if known({"consumer_progress"}) else None,
+            "lag_millis": pc.max(lags["lag_millis"]).as_py() if known({"consumer_progress"}) else None,
+            "overdue": len(self.open("delayed", "OVERDUE")) if known({"delayed"}) else None,
+            "pending": len(self.open("transactions", "PENDING")) if known({"transactions"}) else None,
+            "dead_letters": self.tables["dead_letters"].num_rows if known({"dead_letters"}) else None,
+            "errors": self.check.count(Severity.ERROR),
+            "lost_at_boot": max(one.lost + one.cut_messages for one in boots) if _are_known(boots) else None,
+        }
+
+
+def _are_known(boots: Sequence[Boot]) -> bool:
+    return bool(boots) and all(boot.is_full for boot in boots)
+
+
+def store_figures(
+    path: str,
+    tasks: Tasks,
+    at: int | None = None,
+    broker_conf: str | None = None,
+    archive: str | None = None,
+    progress: Callable[[StageProgress], None] | None = None,
+) -> StoreFigures:
+    """The figures of the store at `path`. Nothing in the store is changed.
+
+    Args:
+        path: The store directory, a path or a URI.
+        tasks: Where the check runs.
+        at: The time to which ages refer, in milliseconds; by default now.
+        broker_conf: The file of the broker's settings.
+        archive: An archive: the figures say what of the store is not there yet.
+        progress: Gets the progress of the check.
+    """
+    moment, conf = moment_of(at), BrokerConf.of(broker_conf)
+    request, started = VerifyRequest.of(path, broker_conf), moment_of(None)
+    state = store_state(path, None, broker_conf, full=True)
+    check, damage = _checked(request, tasks, state.log, progress)
+    problems: dict[str, str] = {}
+    with MessageStore(path, broker_conf=broker_conf) as store:
+        tables = dict(_tables(store, moment, conf, problems))
+        sizes = tables.pop("size_counts")
+        return StoreFigures(
+            shown(str(store.location)),
+            moment,
+            started,
+            state,
+            check,
+            damage,
+            retention(path, None, moment, broker_conf, by_topic=True),
+            tables,
+            sizes,
+            archive,
+            None if archive is None else archived_end(store, archive, conf),
+            problems,
+        )
+
+
+def _tables(store: MessageStore, at: int, conf: BrokerConf, problems: dict[str, str]) -> Iterator[tuple[str, pa.Table]]:
+    sums: Sequence[MessageSums] = (
+        MinuteSums.of_rates(), MinuteSums.of_skew(), KeySums(), DelaySums(), ValueSums.of_sizes(),
+    )  # fmt: skip
+
+    def add(batch: pa.RecordBatch) -> None:
+        for one in sums:
+            one.add(batch)
+
+    columns = tuple(dict.fromkeys(name for one in sums for name in one.columns))
+    small = {row["file"]: row["content"] for row in small_files(store.location) if row["content"] is not None}
+    before = snapshot_location(small, str(store.location))
+    selections = (delayed.RECORDS, transactions.RECORDS, transactions.OPS, retry_copies.RECORDS)
+    log = LogReadOnce(store, before, selections, Selection(EVERYTHING, columns), add)
+    by_rates, by_skew, by_key, by_delay, by_size = (one.groups.result() for one in sums)
+    yield "rates", rates(by_rates)
+    yield "skew", skew(by_skew)
+    yield "producers", pa.table(_PRODUCERS) if by_skew is None else by_skew.select(list(_PRODUCERS))
+    yield "hot_keys", hot_keys(by_key)
+    yield "delays", value_ranges(by_delay)
+    yield "sizes", value_ranges(by_size)
+    yield "size_counts", pa.table({"value": [], "count": []}) if by_size is None else by_size.select(["value", "count"])
+    rows: dict[str, Callable[[], pa.Table]] = {
+        "queues": lambda: queues(store),
+        "consumer_progress": lambda: consumer_progress_rows(store, at=at),
+        "delayed": lambda: delayed.delayed_rows(log, at, conf),
+        "transactions": lambda: transactions.transaction_rows(log, at, conf),
+        "dead_letters": lambda: dead_letters_rows(log),
+    }
+    for name, read in rows.items():
+        try:
+            yield name, read()
+        except SparkMqError as error:  # such as a file of config/ that cannot be read: the other figures are right
+            problems[name] = str(error)
+            yield name, TABLES[name].schema.empty_table()
+
+
+def _checked(
+    request: VerifyRequest, tasks: Tasks, log: LogState, progress: Callable[[StageProgress], None] | None
+) -> tuple[VerifyReport, pa.Table]:
+    """The report of the check, and its findings, counted by code and place."""
+    counts = MergedGroups(_PLACES.names)
+    result = verify_with(tasks, request, progress)
+    try:
+        for batch in result.batches():
+            cells = (integers(batch["commit_log_offset"], log.start) - log.start) * CELLS // max(log.end - log.start, 1)
+            is_of_log = flags(pc.starts_with(batch["file"], COMMIT_LOG))
+            cell = pa.array(np.clip(cells, 0, CELLS - 1), mask=~is_of_log)
+            counts.add(pa.table(batch).append_column("cell", cell).select(_PLACES.names))
+    finally:
+        result.close()
+    return result.report, counts.result() or _PLACES.append(pa.field("count", pa.int64())).empty_table()

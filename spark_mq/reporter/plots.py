@@ -1,0 +1,597 @@
+"""Plots of a store, for its page and for notebooks. Each title says what the plot shows, computed from its numbers.
+
+Every function returns a `Plot`. A notebook's cell that ends with it shows it; a page gets it as SVG. matplotlib draws
+them: an SVG needs no script, so a page of them is small, can be printed, and is shown where scripts are forbidden.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import re
+import textwrap
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+from xml.etree import ElementTree
+
+import matplotlib
+import pandas as pd
+from matplotlib import font_manager
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap, LogNorm, to_rgb
+from matplotlib.dates import AutoDateLocator, DateFormatter, date2num, num2date
+from matplotlib.figure import Figure
+from PIL import Image
+
+from spark_mq.format.amounts import size_text
+
+COLOUR, SECOND_COLOUR, GREY, DARK, RED = "#1f6fb2", "#e08214", "#b8b8b8", "#404040", "#c62828"
+_VARIABLES = {
+    **{COLOUR: "data", SECOND_COLOUR: "second", GREY: "rest", DARK: "soft", RED: "bad"},
+    **{"#000000": "soft", "#ffffff": "ground"},
+}
+"""The variables of a page's style sheet that stand for colours: they are other ones on a dark page."""
+_SHADES = LinearSegmentedColormap.from_list("shades", [(*to_rgb(COLOUR), alpha) for alpha in (0.12, 1.0)])
+"""The more, the less transparent: this can be read on a light and on a dark ground."""
+FONTS: tuple[str, ...] = (
+    "Noto Sans CJK SC",
+    "Noto Sans CJK JP",
+    "Source Han Sans SC",
+    "WenQuanYi Zen Hei",
+    "WenQuanYi Micro Hei",
+)
+FONTS += ("Microsoft YaHei", "PingFang SC", "Hiragino Sans GB", "Arial Unicode MS", "SimHei", "Droid Sans Fallback")
+"""Fonts with Chinese characters, the best first. matplotlib's own font has none."""
+
+
+def _chinese_fonts() -> list[str]:
+    """The best of `FONTS` that is installed; empty if none is."""
+    if not {*FONTS} & {*font_manager.get_font_names()}:
+        # matplotlib keeps a list of fonts from its first run. It lacks fonts that were installed since.
+        known = {font.fname for font in font_manager.fontManager.ttflist}
+        for file in {*font_manager.findSystemFonts()} - known:
+            with suppress(OSError, RuntimeError):  # some kinds of font files cannot be read
+                font_manager.fontManager.addfont(file)
+    installed = font_manager.get_font_names()
+    return [font for font in FONTS if font in installed][:1]
+
+
+_STYLE: Any = {
+    # Only the fonts of this list are tried one after the other; of the list "font.sans-serif" only the first is used.
+    "font.family": ["DejaVu Sans", *_chinese_fonts()],
+    "text.parse_math": False,  # a name can contain `$`, and is not a formula
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": GREY,
+    "figure.titlesize": 13,
+    "figure.titleweight": "bold",
+    "svg.fonttype": "none",  # a text stays a text
+}
+matplotlib.rcParams.update(_STYLE)
+logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)  # that a font has no bold letters is fine
+_FORM: ContextVar[tuple[float, int]] = ContextVar("form", default=(9.0, 30))
+"""The width of a figure in inches, and the characters of its longest label."""
+_NARROW = (5.0, 16)
+_STEPS = ("1s", "10s", "1min", "10min", "1h", "6h", "1D", "7D", "30D")
+_NAMES = ("second", "10 seconds", "minute", "10 minutes", "hour", "6 hours", "day", "7 days", "30 days")
+_MOST_STEPS = 120
+_TIME_FORMS = (("2s", "%H:%M:%S.%f"), ("10min", "%H:%M:%S"), ("36h", "%H:%M"), ("10D", "%m-%d %H:%M"))
+_DURATIONS = ((86_400_000, "days"), (3_600_000, "h"), (60_000, "min"), (1000, "s"), (1, "ms"))
+_TICKS = (1, 10, 100, 1000, 10_000, 60_000, 600_000, 3_600_000, 36_000_000, 864_000_000)
+_FEW_TICKS = (1, 1000, 60_000, 3_600_000, 86_400_000)
+_SHORTEST = 0.5
+"""The milliseconds at which a logarithmic axis shows 0."""
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A figure and its title, which is also its text for readers who do not see it."""
+
+    title: str
+    figure: Figure
+
+    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        data = {"image/png": self.png(), "text/plain": self.title}
+        return data, {"image/png": {"alt": self.title}}
+
+    def png(self) -> bytes:
+        """The figure as a PNG file. If no font has a character of it, a line below says what to install."""
+        with warnings.catch_warnings(record=True) as raised:
+            warnings.simplefilter("always")
+            png = _png(self.figure)
+        if any("missing from font" in str(one.message) for one in raised):
+            note = "The boxes are characters that no font here has. On Debian, install fonts-noto-cjk."
+            self.figure.supxlabel(note, fontsize=8, color=DARK)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                png = _png(self.figure)
+        return png
+
+    def svg(self, name: str) -> str:
+        """The figure as an SVG element without its title; `name`, unique on a page, begins the ids of its parts."""
+        self.figure.suptitle("")
+        file = io.BytesIO()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the reader's fonts count
+            self.figure.savefig(file, format="svg", transparent=True)
+        root = ElementTree.fromstring(file.getvalue())
+        for child in root.findall(f"{_SVG}metadata"):
+            root.remove(child)
+        for element in root.iter():
+            identity = element.attrib.pop("id", None)
+            if identity is not None and element.tag in (f"{_SVG}clipPath", f"{_SVG}path", f"{_SVG}image"):
+                element.set("id", f"{name}-{identity}")
+            for key, value in element.attrib.items():
+                if key == "style":
+                    element.set(key, _COLOUR.sub(lambda found: f"{found[1]}: {_themed(found[2])}", value))
+                elif "#" in value:
+                    element.set(key, value.replace("#", f"#{name}-"))
+        for size in ("width", "height"):
+            root.attrib.pop(size)
+        root.attrib |= {"role": "img", "aria-label": self.title}
+        return ElementTree.tostring(root, encoding="unicode")
+
+
+_SVG = "{http://www.w3.org/2000/svg}"
+_COLOUR = re.compile("(fill|stroke): (#[0-9a-f]{6})")
+ElementTree.register_namespace("", _SVG.strip("{}"))
+ElementTree.register_namespace("xlink", "http://www.w3.org/1999/xlink")
+
+
+def _themed(colour: str) -> str:
+    return f"var(--{_VARIABLES[colour]})" if colour in _VARIABLES else colour
+
+
+@contextmanager
+def narrow() -> Iterator[None]:
+    """A context in which plots are as narrow as a telephone."""
+    token = _FORM.set(_NARROW)
+    try:
+        yield
+    finally:
+        _FORM.reset(token)
+
+
+def _is_wide() -> bool:
+    return _FORM.get() != _NARROW
+
+
+def share(
+    values: pd.Series[Any],
+    what: str,
+    label: str,
+    verb: str = "has",
+    top: int = 8,
+    as_text: Callable[[int], str] = "{:,.0f}".format,
+    absent: str = "",
+) -> Plot:
+    """The largest values as bars with their shares, and all others as one grey bar.
+
+    Args:
+        values: The numbers, by name.
+        what: What the numbers count, such as `messages`.
+        label: What the names are, such as `topic`.
+        verb: What a name does with its share, for the title.
+        top: The number of values that get a bar of their own.
+        as_text: A value as text, such as `size_text` of bytes.
+        absent: The name that stands for having none, such as `(no tag)`: its bar is grey.
+
+    """
+    ordered = values[values > 0].sort_values(ascending=False, kind="stable")
+    named, rest, total = ordered.iloc[:top], ordered.iloc[top:], ordered.sum()
+    if named.empty:
+        return nothing(f"There are no {what}")
+    names, sizes = [short(name) for name in named.index], [*named]
+    colours = [GREY if name == absent else COLOUR for name in named.index]
+    if len(rest):
+        names.append(f"{len(rest)} others")
+        sizes.append(rest.sum())
+        colours.append(GREY)
+    title = f"{names[0]} {verb} {percent(sizes[0], total)} of all {what}"
+    if named.index[0] == absent:
+        title = f"{percent(sizes[0], total)} of all {what} have no {label}"
+    figure, axes = new_figure(title, 0.9 + 0.32 * len(names))
+    bars = axes.barh(range(len(names)), sizes, color=colours)
+    axes.bar_label(bars, [f"{as_text(int(size))} ({percent(size, total)})" for size in sizes], padding=4, color=DARK)
+    name_rows(axes, names)
+    axes.set(xlabel=what, ylabel=label, xlim=(0, max(sizes) * (1.18 if _is_wide() else 1.7)))
+    whole_numbers(axes.xaxis)
+    if as_text is size_text:
+        axes.set_xticks([])
+    return Plot(title, figure)
+
+
+def time_step(first: pd.Timestamp, last: pd.Timestamp) -> tuple[pd.Timedelta, str]:
+    """The shortest usual step, and its name, with which a plot from `first` to `last` has at most 120 steps."""
+    steps = [pd.Timedelta(step) for step in _STEPS]
+    number = next((n for n, step in enumerate(steps) if (last - first) / step <= _MOST_STEPS), len(steps) - 1)
+    return steps[number], _NAMES[number]
+
+
+def heat_map(counts: pd.DataFrame, step: pd.Timedelta, step_name: str, top: int = 10) -> Plot:
+    """Messages by topic and time: the darker, the more.
+
+    Args:
+        counts: Columns `time` (UTC, the start of a step), `topic` and `messages`.
+        step: The length of a step.
+        step_name: Its name.
+        top: The number of topics that get a row of their own.
+
+    """
+    if counts.empty:
+        return nothing("There are no messages")
+    by_topic = counts.groupby("topic")["messages"].sum().sort_values(ascending=False, kind="stable")
+    named = by_topic.index[:top]
+    others = f"{len(by_topic) - top} others"
+    row = counts["topic"].where(counts["topic"].isin(named), others)
+    table = counts.assign(row=row).pivot_table(index="row", columns="time", values="messages", aggfunc="sum")
+    rows = [*named, *([others] if len(by_topic) > top else [])]
+    first, last = counts["time"].min(), counts["time"].max()
+    times = pd.date_range(first, last + step, freq=step)
+    table = table.reindex(index=rows, columns=times[:-1])
+
+    by_time = table.sum()
+    busiest, most = by_time.idxmax(), by_time.max()
+    moment = f"{busiest:%Y-%m-%d %H:%M:%S} UTC" if step < pd.Timedelta("1D") else f"from {busiest:%Y-%m-%d}"
+    title = f"Busiest {step_name}: {moment}, with {percent(most, by_time.sum())} of all messages"
+    figure, axes = new_figure(title, 1.4 + 0.3 * len(rows))
+    norm = LogNorm(1, max(2, table.max().max()))
+    edges = [number - 0.5 for number in range(len(rows) + 1)]
+    mesh = axes.pcolormesh(
+        times, edges, table.to_numpy(dtype=float), norm=norm, cmap=_SHADES, linewidth=0, rasterized=True
+    )
+    bar = figure.colorbar(mesh, ax=axes, label=f"messages per {step_name}", pad=0.02)
+    whole_numbers(bar.ax.yaxis)
+    bar.ax.minorticks_off()
+    name_rows(axes, [short(name) for name in rows])
+    time_axis(axes, times[0], times[-1])
+    axes.set(ylabel="topic")
+    return Plot(title, figure)
+
+
+def sizes(bars: pd.DataFrame, median: float, largest: float) -> Plot:
+    """How many messages have which size; both axes are logarithmic.
+
+    Args:
+        bars: Columns `left` and `right` (bytes) and `messages`.
+        median: Half of the messages are not larger (bytes).
+        largest: The size of the largest message (bytes).
+
+    """
+    title = f"Half of the messages have at most {median:,.0f} bytes; the largest has {largest:,.0f}"
+    figure, axes = new_figure(title, 3.2)
+    width = bars["right"] - bars["left"]
+    axes.bar(bars["left"], bars["messages"], width=width, align="edge", color=COLOUR, edgecolor="white")
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    whole_numbers(axes.xaxis)
+    whole_numbers(axes.yaxis)
+    axes.axvline(median, color=SECOND_COLOUR)
+    axes.annotate(" median", (median, 1), xycoords=("data", "axes fraction"), va="top", ha="left", color=SECOND_COLOUR)
+    axes.set(xlabel="size in the log (bytes)", ylabel="messages", ylim=(0.5, None))
+    return Plot(title, figure)
+
+
+def delays(ranges: pd.DataFrame, within: float, top: int = 12) -> Plot:
+    """By topic, the usual delay from a message's birth at its producer to its storing, and that of the slowest 1 %.
+
+    Args:
+        ranges: Columns `topic`, `messages`, `median` and `slow` (milliseconds; 99 % of the messages have at most this).
+        within: Half of all messages are stored within this time (milliseconds).
+        top: The number of topics, those with the longest delays.
+
+    """
+    if ranges.empty:
+        return nothing("There are no messages")
+    shown = ranges.sort_values(["slow", "median"], ascending=False, kind="stable").iloc[:top]
+    slowest = shown.iloc[0]
+    title = (
+        f"Half of all messages are stored within {duration(max(within, 1))}; "
+        f"99 % of those of {short(slowest['topic'])} within {duration(slowest['slow'])}"
+    )
+    figure, axes = new_figure(title, 1.2 + 0.3 * len(shown))
+    rows = range(len(shown))
+    median, slow = (shown[column].clip(lower=_SHORTEST) for column in ("median", "slow"))
+    axes.hlines(rows, median, slow, color=GREY, linewidth=3, zorder=1)
+    axes.scatter(median, rows, color=COLOUR, zorder=3, label="half of the messages")
+    axes.scatter(slow, rows, color=SECOND_COLOUR, s=60, zorder=2, label="99 % of the messages")
+    axes.set_xscale("log")
+    ticks = _TICKS if _is_wide() else _FEW_TICKS
+    axes.set_xticks(ticks, [duration(tick) for tick in ticks])
+    axes.set_xticks([], minor=True)
+    axes.set_xlim(_SHORTEST * 0.7, max(10.0, slow.max() * (8 if _is_wide() else 100)))
+    for number, (middle, end) in enumerate(zip(shown["median"], shown["slow"], strict=True)):
+        texts = dict.fromkeys([duration(middle), duration(end)])
+        place = (max(end, _SHORTEST), number)
+        axes.annotate(" to ".join(texts), place, (9, 0), textcoords="offset points", va="center", color=DARK)
+    axes.legend(frameon=False, ncols=2 if _is_wide() else 1, loc="lower left", bbox_to_anchor=(0, 1))
+    more = f" (the slowest {top} of {len(ranges)})" if len(ranges) > top else ""
+    name_rows(axes, [short(name) for name in shown["topic"]])
+    axes.set(xlabel="time from the producer to the store (logarithmic)", ylabel=f"topic{more}")
+    return Plot(title, figure)
+
+
+def lag(groups: pd.DataFrame, top: int = 10) -> Plot:
+    """By consumer group, the messages that it has not read, and how old the log is that it reads.
+
+    Args:
+        groups: Columns `consumer_group`, `lag` (messages) and `seconds` (from the last message that the group has read
+            to the newest message of the queue).
+        top: The number of groups, those with the largest lags.
+
+    """
+    behind = groups[groups["lag"] > 0].sort_values("lag", ascending=False, kind="stable")
+    done = len(groups) - len(behind)
+    if groups.empty:
+        return nothing("No consumer group has offsets in this store")
+    if behind.empty:
+        title = "No lag: every consumer group has read everything"
+    else:
+        first = behind.iloc[0]
+        rest = f"; no lag: {done} of {len(groups)} groups" if done else ""
+        title = f"{short(first['consumer_group'])} has not read {first['lag']:,.0f} messages{rest}"
+    shown = groups.sort_values("lag", ascending=False, kind="stable").iloc[:top]
+    figure, axes = new_figure(title, 1.0 + 0.36 * len(shown))
+    bars = axes.barh(range(len(shown)), shown["lag"], color=COLOUR, height=0.6)
+    axes.bar_label(bars, [_lag_text(row) for _, row in shown.iterrows()], padding=4, color=DARK)
+    name_rows(axes, [short(name) for name in shown["consumer_group"]])
+    axes.set(xlabel="lag (messages)", ylabel="consumer group", xlim=(0, max(1, shown["lag"].max()) * 1.5))
+    whole_numbers(axes.xaxis)
+    return Plot(title, figure)
+
+
+def new_figure(title: str, height: float) -> tuple[Figure, Axes]:
+    """A figure with axes."""
+    width, _ = _FORM.get()
+    figure = Figure(figsize=(width, max(1.6, height)), layout="constrained")
+    axes = figure.subplots()
+    figure.suptitle("\n".join(textwrap.wrap(title, int(9.3 * width))), x=0.01, horizontalalignment="left")
+    return figure, axes
+
+
+def nothing(title: str) -> Plot:
+    """A plot that only says why there is none."""
+    figure, axes = new_figure(title, 1.0)
+    axes.set_axis_off()
+    return Plot(title, figure)
+
+
+def _png(figure: Figure) -> bytes:
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=100)
+    small = io.BytesIO()  # 128 colours are enough, and need a third of the bytes
+    Image.open(file).convert("RGB").quantize(128).save(small, format="png", optimize=True)
+    return small.getvalue()
+
+
+def name_rows(axes: Axes, names: Sequence[str]) -> None:
+    """Give the rows their names, the first at the top."""
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.tick_params(axis="y", length=0)
+
+
+def time_axis(axes: Axes, first: pd.Timestamp, last: pd.Timestamp) -> None:
+    """Let the horizontal axis be times in UTC, from the first to the last."""
+    span = last - first
+    form = next((form for longest, form in _TIME_FORMS if span < pd.Timedelta(longest)), "%Y-%m-%d")
+    axes.xaxis.set_major_locator(AutoDateLocator(tz="UTC", minticks=2, maxticks=8 if _is_wide() else 3))
+    axes.xaxis.set_major_formatter(DateFormatter(form, tz="UTC"))
+    if form.endswith("%f"):
+        axes.xaxis.set_major_formatter(lambda number, _: f"{num2date(number):{form}}"[:-3])
+    axes.set_xlim(date2num(first), date2num(last))
+    axes.set_xlabel(f"store time (UTC), {_days(first, last)}")
+
+
+def _days(first: pd.Timestamp, last: pd.Timestamp) -> str:
+    days = [f"{first:%Y-%m-%d}", f"{last:%Y-%m-%d}"]
+    return days[0] if days[0] == days[1] else " to ".join(days)
+
+
+def whole_numbers(axis: Any) -> None:
+    """Let an axis have whole numbers only."""
+    axis.set_major_formatter("{x:,.0f}")
+    if axis.get_scale() == "linear":
+        axis.get_major_locator().set_params(integer=True)
+
+
+def _lag_text(group: pd.Series[Any]) -> str:
+    if not group["lag"] > 0:
+        return "0"
+    seconds = group["seconds"]
+    return f"{group['lag']:,.0f}" + ("" if pd.isna(seconds) else f" (the last {duration(seconds * 1000)} of the log)")
+
+
+def duration(millis: float) -> str:
+    """A time for people: `3 ms`, `4.9 s`, `22 s`."""
+    size, unit = next((one for one in _DURATIONS if millis >= one[0]), _DURATIONS[-1])
+    if size == 86_400_000 and millis == size:
+        return "1 day"
+    digits = 1 if millis / size < 10 and millis % size else 0
+    return f"{millis / size:.{digits}f} {unit}"
+
+
+def percent(part: float, total: float) -> str:
+    """A share; a small one is `less than 1 %`, and only all is `100 %`."""
+    percent = 100 * part / total
+    if 0 < percent < 1:
+        return "less than 1 %"
+    return f"{min(percent, 99) if part < total else 100:.0f} %"
+
+
+def short(name: object) -> str:
+    """A name of at most 30 characters (16 of a narrow plot), all of which can be seen: its middle is left out."""
+    text, longest = printable(str(name)) or "(empty)", _FORM.get()[1]
+    if len(text) <= longest:
+        return text
+    return f"{text[: longest - longest // 3 - 2]}…{text[-(longest // 3 + 1) :]}"
+
+
+def printable(text: str) -> str:
+    """The text with a replacement character for each character that cannot be seen."""
+    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text)
+
+
+def lag_time(groups: pd.DataFrame, top: int = 12) -> Plot:
+    """By consumer group, how long its oldest unread message has waited.
+
+    Args:
+        groups: Columns `consumer_group`, `topic`, `lag` (messages; NaN if it is not known) and `lag_millis`.
+        top: The number of rows, those with the longest times.
+
+    """
+    waiting = groups[groups["lag"] > 0].sort_values(["lag_millis", "lag"], ascending=False, kind="stable")
+    if groups.empty:
+        return nothing("No consumer group has offsets in this store")
+    if waiting.empty:
+        return nothing("No lag is known: no group has an unread message")
+    first, shown = waiting.iloc[0], waiting.iloc[:top]
+    title = (
+        f"{short(first['consumer_group'])} lags most: its oldest unread message is {duration(first['lag_millis'])} old"
+    )
+    figure, axes = new_figure(title, 1.2 + 0.42 * len(shown))
+    times = shown["lag_millis"].fillna(_SHORTEST).clip(lower=_SHORTEST * 2)
+    bars = axes.barh(range(len(shown)), times, color=COLOUR, height=0.6)
+    texts = [
+        f"{duration(millis)}, {lag:,.0f} unread" for millis, lag in zip(shown["lag_millis"], shown["lag"], strict=True)
+    ]
+    _label(axes, bars, texts, times.max())
+    name_rows(axes, [f"{short(one.consumer_group)}\n{short(one.topic)}" for one in shown.itertuples()])
+    axes.set(xlabel="age of the oldest unread message (logarithmic)")
+    return Plot(title, figure)
+
+
+def _label(axes: Axes, bars: Any, texts: Sequence[str], longest: float) -> None:
+    """Label bars of times on a logarithmic axis, with room for the texts."""
+    axes.set_xscale("log")
+    ticks = _FEW_TICKS if _is_wide() else _FEW_TICKS[1::2]
+    axes.set_xticks(ticks, [duration(tick) for tick in ticks])
+    axes.set_xticks([], minor=True)
+    axes.set_xlim(_SHORTEST, max(10.0, longest) * (300 if _is_wide() else 1e6))
+    axes.bar_label(bars, texts, padding=4, color=DARK)
+
+
+def retained(topics: pd.DataFrame, at: pd.Timestamp, reserved_hours: float, top: int = 12) -> Plot:
+    """By topic, the time from its first message to its last one, beside the time for which segments are kept.
+
+    Args:
+        topics: Columns `topic`, `first` and `last` (UTC).
+        at: The time to which ages refer.
+        reserved_hours: The hours for which a segment is kept.
+        top: The number of topics, those with the oldest messages.
+
+    """
+    shown = topics.dropna().sort_values(["first", "topic"], kind="stable").iloc[:top]
+    if shown.empty:
+        return nothing("No queue has a message")
+    oldest = shown.iloc[0]
+    age = (at - oldest["first"]) / pd.Timedelta("1ms")
+    old = f"The oldest message, in {short(oldest['topic'])}, is {duration(max(age, 0))} old"
+    title = f"{old}; segments stay {reserved_hours:g} h"
+    figure, axes = new_figure(title, 1.2 + 0.3 * len(shown))
+    axes.hlines(range(len(shown)), shown["first"], shown["last"], color=COLOUR, linewidth=7)
+    axes.scatter(shown["last"], range(len(shown)), color=COLOUR, s=30)
+    space = max((shown["last"].max() - shown["first"].min()) * 0.04, pd.Timedelta("1s"))
+    first, last = shown["first"].min() - space, shown["last"].max() + space
+    limit = at - pd.Timedelta(hours=reserved_hours)
+    if first < limit < last:
+        axes.axvline(date2num(limit), color=SECOND_COLOUR)
+        axes.annotate(" expires next", (limit, 1), xycoords=("data", "axes fraction"), color=SECOND_COLOUR, va="bottom")
+    name_rows(axes, [short(name) for name in shown["topic"]])
+    time_axis(axes, first, last)
+    return Plot(title, figure)
+
+
+def damage_map(cells: pd.DataFrame, trees: Sequence[tuple[str, str, str]], errors: int) -> Plot:
+    """Where findings are: a strip for the log, one for the queues, one for the index files, cut into cells.
+
+    Args:
+        cells: Columns `tree` (its number), `start` and `stop` (parts of the strip, 0 to 1) and `severity`.
+        trees: For each strip its name, and what its beginning and its end are.
+        errors: The number of errors, for the title.
+
+    """
+    if cells.empty:
+        title = "No damage: every strip is sound from end to end"
+    else:
+        title = f"{errors:,} errors; the coloured parts of the strips have findings"
+    figure, axes = new_figure(title, 0.8 + 0.65 * len(trees))
+    colours = {"error": RED, "warning": SECOND_COLOUR, "note": COLOUR}
+    axes.barh(range(len(trees)), 1, height=0.5, color=GREY, alpha=0.45)
+    for severity in ("note", "warning", "error"):  # the gravest is drawn last
+        some = cells[cells["severity"] == severity]
+        if len(some):
+            axes.barh(
+                some["tree"], some["stop"] - some["start"], left=some["start"], height=0.5, color=colours[severity],
+                label=severity,
+            )  # fmt: skip
+    for number, (_, first, last) in enumerate(trees):
+        for place, text, side in ((0, first, "left"), (1, last, "right")):
+            axes.annotate(text, (place, number + 0.27), va="top", ha=side, color=DARK)
+    if len(cells):
+        axes.legend(frameon=False, ncols=3, loc="lower left", bbox_to_anchor=(0, 1))
+    name_rows(axes, [name for name, _, _ in trees])
+    axes.set_ylim(len(trees) - 0.3, -0.5)
+    axes.set_xlim(0, 1)
+    axes.xaxis.set_visible(False)
+    axes.spines["bottom"].set_visible(False)
+    axes.spines["left"].set_visible(False)
+    return Plot(title, figure)
+
+
+def uneven(topics: pd.DataFrame, top: int = 10) -> Plot:
+    """By topic, how many times its fair share of the topic's messages the fullest queue has.
+
+    Args:
+        topics: Columns `topic`, `queues`, `messages`, and `most` (the messages of the fullest queue).
+        top: The number of topics, the most uneven ones.
+
+    """
+    several = topics[topics["queues"] > 1]
+    if several.empty:
+        return nothing("No topic has messages in several queues")
+    times = (several["most"] * several["queues"] / several["messages"]).rename("times")
+    shown = several.assign(times=times).sort_values(["times", "messages"], ascending=False, kind="stable").iloc[:top]
+    first = shown.iloc[0]
+    title = f"The fullest queue of {short(first['topic'])} has {first['times']:.1f} times its fair share"
+    figure, axes = new_figure(title, 1.0 + 0.32 * len(shown))
+    bars = axes.barh(range(len(shown)), shown["times"], color=COLOUR)
+    axes.axvline(1, color=SECOND_COLOUR)
+    texts = [f"{one.times:.1f} ({one.queues} queues)" for one in shown.itertuples()]
+    axes.bar_label(bars, texts, padding=4, color=DARK)
+    name_rows(axes, [short(name) for name in shown["topic"]])
+    axes.set(xlabel="fullest queue / fair share", xlim=(0, shown["times"].max() * 1.6))
+    return Plot(title, figure)
+
+
+def over_time(runs: pd.DataFrame, names: dict[str, str], as_text: dict[str, Callable[[int], str]]) -> Plot:
+    """Figures of earlier reports, a small plot each.
+
+    Args:
+        runs: Columns `time` (UTC), and one for each of `names`; NaN is not known.
+        names: What each column is called.
+        as_text: A value of a column as text; by default a number.
+
+    """
+    title = f"{len(runs):,} reports from {runs['time'].iloc[0]:%Y-%m-%d} to {runs['time'].iloc[-1]:%Y-%m-%d}"
+    width, _ = _FORM.get()
+    figure = Figure(figsize=(width, 0.6 + 0.75 * len(names)), layout="constrained")
+    figure.suptitle(title, x=0.01, horizontalalignment="left")
+    for axes, (column, name) in zip(
+        figure.subplots(len(names), sharex=True, squeeze=False)[:, 0], names.items(), strict=True
+    ):
+        axes.plot(runs["time"], runs[column], color=COLOUR, marker="o", markersize=3)
+        text = as_text.get(column, "{:,.0f}".format)
+        known = runs[column].dropna()
+        last = text(int(known.iloc[-1])) if len(known) else "not known"
+        axes.set_title(f"{name}: {last}", loc="left", fontsize=9, color=DARK)
+        axes.set_yticks([])
+        axes.set_ylim(bottom=0, top=max(1.0, known.max() * 1.1 if len(known) else 1.0))
+    space = max((runs["time"].iloc[-1] - runs["time"].iloc[0]) * 0.03, pd.Timedelta("1s"))
+    time_axis(axes, runs["time"].iloc[0] - space, runs["time"].iloc[-1] + space)
+    axes.set_xlabel("time of the report (UTC)")
+    return Plot(title, figure)

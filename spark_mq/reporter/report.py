@@ -1,0 +1,89 @@
+"""`report`: a page about stores that people keep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from spark_mq.io.location import Location
+from spark_mq.io.publish import publish
+from spark_mq.job.progress import StageProgress
+from spark_mq.job.tasks import LocalTasks, Tasks
+from spark_mq.reporter.figures import StoreFigures, store_figures
+from spark_mq.store.retention import moment_of
+
+
+@dataclass(frozen=True)
+class Report:
+    """What is known of some stores; `html` is the page.
+
+    Attributes:
+        stores: The figures of each store.
+        html: The page, which needs no other file and no network.
+    """
+
+    stores: tuple[StoreFigures, ...]
+    html: str
+
+
+def report(
+    stores: str | Sequence[str],
+    html: str | None = None,
+    *,
+    archive: str | None = None,
+    at: int | datetime | None = None,
+    broker_conf: str | None = None,
+    history: str | None = None,
+) -> Report:
+    """A page about stores: how they are, how far back they go, who lags, what expires, what waits, and all statistics.
+
+    The log of each store is read at most three times. Nothing in a store is changed, and neither Spark nor Java is
+    needed; the packages of `pip install 'spark-mq[report]'` are.
+
+    Args:
+        stores: One store directory, a path or a URI, or several.
+        html: The file that gets the page, a path or a URI; None writes none.
+        archive: An archive: the page says what of the stores is not there yet.
+        at: The time to which ages refer, epoch milliseconds or a datetime with a time zone; by default now.
+        broker_conf: The file of the brokers' settings.
+        history: A folder with the figures of earlier reports, which gets those of this one; the page shows them.
+
+    Returns:
+        The report: `stores` has the numbers, `html` the page.
+
+    Raises:
+        OptionError: An argument is not valid.
+        StoreNotFoundError: A path is not a message store.
+        UnsupportedStoreError: A store is of a kind that is not read.
+        ConfigError: The file of the history cannot be read.
+        StorageError: A file cannot be read or written.
+
+    Example:
+        >>> report("/data/store", "store.html").stores[0].summary["dead_letters"]
+        5
+    """
+    named = [(store, broker_conf) for store in ([stores] if isinstance(stores, str) else stores)]
+    return report_with(LocalTasks(), named, html, archive, moment_of(at), history)
+
+
+def report_with(
+    tasks: Tasks,
+    stores: Sequence[tuple[str, str | None]],
+    html: str | None,
+    archive: str | None,
+    at: int,
+    history: str | None,
+    progress: Callable[[StageProgress], None] | None = None,
+) -> Report:
+    """The report of stores, each with the file of its broker's settings; see `report`."""
+    from spark_mq import __version__
+    from spark_mq.reporter.history import add_to_history
+    from spark_mq.reporter.page import html_page
+
+    found = tuple(store_figures(path, tasks, at, conf, archive, progress) for path, conf in stores)
+    runs = [] if history is None else add_to_history(history, [figures.summary for figures in found])
+    page = html_page(found, runs, __version__)
+    if html is not None:
+        publish(Location.resolve(html), page.encode())
+    return Report(found, page)

@@ -1,0 +1,74 @@
+"""The first lines of a store's page: what is the matter, and what to do, as `zpool status` says it of a pool."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from spark_mq.format.amounts import counted, size_text
+from spark_mq.format.timestamp import iso_text
+from spark_mq.reporter.figures import StoreFigures
+from spark_mq.store.verdict import losses, next_boots, remedies, verdict
+from spark_mq.verifier.codes import Severity
+
+
+@dataclass(frozen=True)
+class Status:
+    """The state of a store in a word, how grave it is (`good`, `warn`, `bad`), and the lines below each name."""
+
+    word: str
+    level: str
+    lines: tuple[tuple[str, tuple[str, ...]], ...]
+
+
+def status_of(figures: StoreFigures) -> Status:
+    """The status of a store."""
+    word, level = _word(figures)
+    state, check = figures.state, figures.check
+    boots = tuple(next_boots(state))
+    checked = (
+        f"{iso_text(figures.checked_at)}: {check.verdict}; {counted(check.messages or 0, 'message')} in "
+        f"{size_text(check.log_bytes)}, {counted(check.queues, 'queue')} and "
+        f"{counted(check.index_files, 'index file')} were read whole in {check.seconds:.1f} s"
+    )
+    lines = (
+        ("store", (figures.store,)),
+        ("state", (word,)),
+        ("status", tuple(verdict(state)[: -len(boots) or None])),
+        ("action", tuple(_actions(figures))),
+        ("next boot", boots or ("No version of the broker is known to start on it.",)),
+        ("last check", (checked,)),
+        ("errors", tuple(_errors(figures))),
+    )
+    return Status(word, level, lines)
+
+
+def _word(figures: StoreFigures) -> tuple[str, str]:
+    state, check = figures.state, figures.check
+    if state.obstacles:
+        return "CANNOT START", "bad"
+    if check.count(Severity.ERROR):
+        return "DAMAGED", "bad"
+    if any(losses(boot) or boot.deletes_queues for boot in state.boots):
+        return "LOSES MESSAGES AT THE NEXT BOOT", "bad"
+    if not check.is_sound or any(boot.is_full and not boot.loses_nothing for boot in state.boots):
+        return "NOT SOUND", "warn"
+    if figures.summary["lost_at_boot"] is None:
+        return "SOUND, BUT THE NEXT BOOT IS NOT KNOWN", "warn"
+    return ("SOUND, AND ITS BROKER RUNS" if state.last_stop.is_running else "SOUND"), "good"
+
+
+def _actions(figures: StoreFigures) -> Iterator[str]:
+    yield from remedies(figures.state)
+    if not figures.check.is_sound:
+        yield f"`spark-mq repair {shlex.quote(figures.store)}` shows what can be mended, and changes nothing."
+
+
+def _errors(figures: StoreFigures) -> Iterator[str]:
+    check = figures.check
+    if check.is_sound:
+        yield "No known errors."
+    for name, code in check.codes():
+        if code.severity != Severity.NOTE:
+            yield f"{code.severity} {name}: {check.counts[name]:,}. {code.meaning}"

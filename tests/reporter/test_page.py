@@ -1,0 +1,174 @@
+"""The page of hostile stores, of many queues and of several stores; and the figures that are kept."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_mq.cli.main import main
+from spark_mq.errors import ConfigError, StoreNotFoundError
+from spark_mq.reporter.history import HISTORY, add_to_history
+from spark_mq.reporter.report import report
+from spark_mq.testing import LogWriter
+from tests.support.rebuilt import rebuild_here
+from tests.support.soak import SOAKS
+from tests.support.stores import OWN_STORES, RealStore
+
+WORKLOAD, KILLED = (RealStore(name, OWN_STORES) for name in ("workload-533", "killed-533"))
+NOW = 1_795_248_093_336
+HOSTILE = "<script>alert(1)</script>"
+_LIMIT = 3 << 20
+
+
+class Parsed(HTMLParser):
+    """The elements of a page, and the attributes of each."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def hostile_store(folder: Path) -> Path:
+    """A store whose texts are markup: tags, keys, topics, and what looks like a template."""
+    writer = LogWriter(1 << 20)
+    texts = [
+        HOSTILE,
+        '"><img src=x onerror=alert(1)>',
+        "{{ 7 * 7 }}",
+        "</svg><script>1</script>",
+        "a\u202eb\x01&amp;",
+        "'--><b>",
+    ]
+    for number in range(60):
+        text = texts[number % len(texts)]
+        properties = f"TAGS\1{text}\2KEYS\1{text}\2UNIQ_KEY\1{text}{number}\2".encode()
+        writer.append(NOW + number, b"x", text.encode(), properties=properties)
+        writer.append(NOW + number, b"x", f"%DLQ%{text}".encode(), properties=properties + b"RETRY_TOPIC\1<b>\2")
+    return Path(writer.write(folder).path)
+
+
+def test_texts_of_a_store_stay_texts(tmp_path: Path) -> None:
+    store = hostile_store(tmp_path / "store <i>")
+    page = Parsed(report(str(store)).html)
+    tags = [tag for tag, _ in page.elements]
+    assert tags.count("script") == 1
+    assert not {"img", "i"} & {*tags}
+    for text in (HOSTILE, "{{ 7 * 7 }}", "'--><b>", "&amp;"):
+        assert text in page.text
+    assert "\u202e" not in page.text
+    for _, attributes in page.elements:
+        assert not any(name.startswith("on") for name in attributes)
+
+
+def test_a_page_names_nothing_to_fetch(unpacked: Callable[[RealStore], Path]) -> None:
+    html = report(str(unpacked(WORKLOAD)), broker_conf=str(WORKLOAD.broker_conf)).html
+    for _, attributes in Parsed(html).elements:
+        for name in ("src", "href", "xlink:href"):
+            value = attributes.get(name) or "#"
+            assert value.startswith(("#", "data:image/png;base64,")), value
+    assert "@import" not in html
+    ids = re.findall(r'\bid="([^"]+)"', html)
+    assert len(ids) == len(set(ids))
+    assert all(name in ids for name in re.findall(r'(?:href="|url\()#([^")]+)', html))
+
+
+def test_the_first_lines_say_what_is_the_matter(unpacked: Callable[[RealStore], Path]) -> None:
+    page = Parsed(report(str(unpacked(KILLED)), broker_conf=str(KILLED.broker_conf)).html)
+    assert "Not stopped cleanly" in page.text
+    assert "warning QUEUE_LAGS" in page.text
+
+
+def test_several_stores_are_side_by_side(unpacked: Callable[[RealStore], Path]) -> None:
+    stores = [str(unpacked(store)) for store in (WORKLOAD, KILLED)]
+    page = Parsed(report(stores).html)
+    articles = [attributes["aria-label"] for tag, attributes in page.elements if tag == "article"]
+    assert articles == stores
+    assert ("a", {"href": "#s1"}) in page.elements
+
+
+def test_a_page_of_many_queues_is_small_and_names_the_rest(tmp_path: Path) -> None:
+    writer = LogWriter(8 << 20)
+    queues = 20_000 if SOAKS else 1_000
+    for number in range(queues):
+        topic = f"topic-with-a-rather-long-name-{number // 4}"
+        writer.append(NOW + 1000 * number, b"x", topic.encode(), number % 4, properties=f"TAGS\1{topic}\2".encode())
+    store, conf = writer.write(tmp_path / "store").path, tmp_path / "broker.conf"
+    conf.write_text("mappedFileSizeConsumeQueue=2000\n")
+    rebuild_here(store, tmp_path / "queues", broker_conf=str(conf), only="consumequeue")
+    (tmp_path / "queues" / "consumequeue").rename(tmp_path / "store" / "consumequeue")
+    found = report(store, broker_conf=str(conf))
+    assert len(found.html) < _LIMIT
+    assert f"and {queues // 4 - 50:,} more: the query prints all." in Parsed(found.html).text
+
+
+def test_figures_of_each_run_are_kept_and_shown(unpacked: Callable[[RealStore], Path], tmp_path: Path) -> None:
+    store = str(unpacked(WORKLOAD))
+    first = report(store, history=str(tmp_path), at=NOW + 10**9)
+    assert "Over time" not in first.html
+    second = report(store, history=str(tmp_path), at=NOW + 2 * 10**9)
+    lines = [json.loads(line) for line in (tmp_path / HISTORY).read_text().splitlines()]
+    assert lines == [{"version": 1, **one.stores[0].summary} for one in (first, second)]
+    assert "2 reports from 2026-12-02 to 2026-12-14" in second.html
+
+
+LINE: dict[str, Any] = {"version": 1, "store": "/data/store", "at": NOW, "messages": 5, "lag": None, "errors": 0}
+"""A line as the first release wrote it: later ones must read it."""
+
+
+def test_lines_of_the_first_version_are_read(tmp_path: Path) -> None:
+    (tmp_path / HISTORY).write_text(json.dumps(LINE) + "\n")
+    later = {**LINE, "at": NOW + 1, "lag": 7}
+    del later["version"]
+    assert [run["lag"] for run in add_to_history(str(tmp_path), [later])] == [None, 7]
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ('{"version": 1, "store": "/da', "line 2 is not a line of a report"),
+        ('{"version": 1, "store": "/data", "at": null}', "line 2 is not a line of a report"),
+        ("[]", "line 2 is not a line of a report"),
+        ('{"version": 2, "store": "/data/store", "at": 1}', "line 2 is of version 2, and this spark-mq reads 1"),
+    ],
+)
+def test_another_line_is_an_error_and_the_file_stays(tmp_path: Path, line: str, why: str) -> None:
+    file = tmp_path / HISTORY
+    file.write_text(f"{json.dumps(LINE)}\n{line}\n")
+    before = file.read_bytes()
+    with pytest.raises(ConfigError, match=re.escape(why)):
+        add_to_history(str(tmp_path), [LINE])
+    assert file.read_bytes() == before
+
+
+def test_the_command_writes_the_page_and_prints_the_state(
+    unpacked: Callable[[RealStore], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "store.html"
+    assert main(["report", str(unpacked(WORKLOAD)), "--html", str(file), "--quiet"]) == 0
+    said = capsys.readouterr()
+    assert "  state           SOUND" in said.out
+    assert said.err.endswith(f"spark-mq: the page is {file}\n")
+    assert file.read_text().startswith("<!DOCTYPE html>")
+    assert main(["report", str(unpacked(WORKLOAD)), "--html", str(file), "--quiet", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["stores"][0]["messages"] == 1364
+
+
+def test_a_path_that_is_not_a_store_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(StoreNotFoundError):
+        report(str(tmp_path))
+    assert main(["report", str(tmp_path), "--html", str(tmp_path / "page.html")]) == 1
+    assert not (tmp_path / "page.html").exists()
