@@ -21,11 +21,18 @@ from spark_mq.archive.archived_log import archived_stores, choose_store
 from spark_mq.archive.archived_messages import ARCHIVED_COLUMNS, record_of
 from spark_mq.errors import OptionError, similar
 from spark_mq.format.message_id import decode_offset_message_id
-from spark_mq.format.message_row import host_text
 from spark_mq.format.record import Record
 from spark_mq.format.system_topic import REVIVE_PREFIX, TIMER_TOPIC, TRACE_TOPIC
 from spark_mq.lifecycle.life.life import DEFAULT_LIMIT, Lives, life
-from spark_mq.lifecycle.life.life_store import MAX_FOLLOWING, MAX_MESSAGES, Cut, FoundMessages, LifeStore, MessageExpiry
+from spark_mq.lifecycle.life.life_store import (
+    MAX_FOLLOWING,
+    MAX_MESSAGES,
+    Cut,
+    FoundMessages,
+    LifeStore,
+    MessageExpiry,
+    record_with_id,
+)
 from spark_mq.lifecycle.popped_messages import NOTE_TAGS
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.config_file import configured_topics
@@ -63,12 +70,7 @@ class ArchivedLife(LifeStore):
         return NoRecord(f"the archive has no message at commit log offset {commit_log_offset}")
 
     def find_record_by_id(self, offset_message_id: str, any_host: bool = False) -> Record | NoRecord:
-        host, offset = decode_offset_message_id(offset_message_id)
-        record = self.find_record(offset)
-        if isinstance(record, NoRecord) or any_host or record.store_host == host:
-            return record
-        stored = host_text(record.store_host)
-        return NoRecord(f"it is an id of broker {host_text(host)}, but broker {stored} stored the message at {offset}")
+        return record_with_id(self, offset_message_id, any_host)
 
     def find_key(self, key: str, also: Iterable[str] = (), stop: int | None = None) -> FoundMessages:
         condition = (F.col("key") == key) & _is_before(stop)

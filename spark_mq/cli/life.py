@@ -17,6 +17,7 @@ from spark_mq.cli.output import say
 from spark_mq.cli.output.json_lines import print_json, with_times
 from spark_mq.cli.output.terminal import Node, print_tree
 from spark_mq.cli.output.value_text import local_time_of
+from spark_mq.cli.running_cluster import OR_CLUSTER, cluster_options, is_cluster, refuse_client_conf
 from spark_mq.cli.several_stores import opened_stores
 from spark_mq.errors import OptionError
 from spark_mq.format.amounts import counted
@@ -36,9 +37,10 @@ if TYPE_CHECKING:
     "life",
     f"""
     STORE...             the broker's store directory; several: the stores of a cluster; an archive's table of messages,
-                         alone or with the store that was archived
+                         alone or with the store that was archived{OR_CLUSTER}
     --stores FILE
     --skip-unreadable
+    --client-conf FILE
     KEY_OR_ID            a unique key, one of the keys in KEYS, or an offset message id
     --topic TOPIC        only messages that belong to this topic
     --limit N            tell of at most N messages ({DEFAULT_LIMIT})
@@ -64,23 +66,31 @@ if TYPE_CHECKING:
 
     STORE can be an archive (the TABLE of `spark-mq archive`): then Spark starts, and states are those of the newest
     snapshot. With the store and its archive, what expired comes from the archive, and all else from the store.
+
+    Of a running cluster, copies are found by the brokers' indexes, and in the queues to which the message belongs. When
+    it expires, and how far timers are, only the files of a store tell.
     """,
     kinds={"limit": ROWS},
     limit=DEFAULT_LIMIT,
 )
 def print_lives(arguments: argparse.Namespace) -> int:
     """Print the lives of the messages; stderr gets the reason if there is none, and damage of the index."""
+    if not any(map(is_cluster, arguments.store)):
+        refuse_client_conf(arguments)
     with ExitStack() as opened:
         archive: str | None = None
-        if arguments.stores is not None:
+        stores: dict[str, MessageStore] = {}
+        brokers: dict[str, LifeStore] = {}
+        if any(map(is_cluster, arguments.store)):
+            brokers = _brokers(arguments, opened)
+        elif arguments.stores is not None:
             stores = _stores_of_file(arguments, opened)
         else:
             paths, archive = _paths_and_archive(arguments)
-            stores = {}
             for path in paths:
                 conf = broker_conf_path(arguments.broker_conf, path)
                 stores[path if len(paths) > 1 else ""] = opened.enter_context(MessageStore(path, broker_conf=conf))
-        sources: dict[str, MessageStore | LifeStore] = {**stores}
+        sources: dict[str, MessageStore | LifeStore] = {**stores, **brokers}
         if archive is not None:
             archived = archived_store(archive, arguments, "life", paths[0] if paths else None)
             sources[""] = opened.enter_context(archived).looked_up(stores.get(""))
@@ -114,6 +124,24 @@ def print_lives(arguments: argparse.Namespace) -> int:
     return FOUND if found.lives else NOT_FOUND
 
 
+def _brokers(arguments: argparse.Namespace, opened: ExitStack) -> dict[str, LifeStore]:
+    """The brokers of a running cluster by name; the name of the only one is empty."""
+    from spark_mq.live.broker_life import BrokerLife
+    from spark_mq.live.cluster import live_brokers
+    from spark_mq.remoting.client import RemotingClient
+
+    address, *others = arguments.store
+    if others or arguments.stores is not None:
+        raise OptionError(f"give {shown(next(filter(is_cluster, arguments.store)))} alone, without other stores")
+    if arguments.broker_conf is not None:
+        raise OptionError(f"--broker-conf has no effect: {shown(address)} is a running cluster, which has the settings")
+    refuse_archive_options(address, arguments)
+    options = cluster_options(arguments.client_conf, address, topicPattern=".*")
+    client = opened.enter_context(RemotingClient(options.client))
+    brokers = live_brokers(client, options.from_slave)
+    return {one.broker.name if len(brokers) > 1 else "": BrokerLife(one, options) for one in brokers}
+
+
 def _stores_of_file(arguments: argparse.Namespace, opened: ExitStack) -> dict[str, MessageStore]:
     if arguments.store != [arguments.stores]:
         raise OptionError("give STORE or --stores FILE, not both")
@@ -139,6 +167,8 @@ def _why_nothing(stores: dict[str, MessageStore], arguments: argparse.Namespace,
     for name, store in stores.items():
         reason = why_no_key_or_id(store, arguments.topic, arguments.key_or_id)
         reasons.append(f"{name}: {reason}" if name else reason)
+    if is_cluster(arguments.store[0]):
+        reasons.append(f"no broker of {shown(arguments.store[0])} has such a message, or its index does not find it")
     if archive is not None:
         reasons.append(f"the archive {shown(archive)} has no key and no id {arguments.key_or_id}")
     return "; ".join(reasons)

@@ -3,6 +3,7 @@
 - `options`: the options of a read
 - `cluster`: the brokers that answer, and the ranges of queues that a read has
 - `look_ups`, `cluster_messages`: messages by key, id and queue, as plain records, for point commands
+- `broker_life`: the look-ups of a message's life
 - `messages`: pulls as Arrow batches
 - `stream_offset`, `message_stream`: the same, batch after batch
 - `tables`, `table_reader`: the other tables

@@ -193,12 +193,12 @@ def in_log_range(broker: LiveBroker, queue: QueueRange, commit_log_offsets: Inte
     if commit_log_offsets.is_all or commit_log_offsets.is_empty:
         return queue
     first, last = commit_log_offsets.bounds
-    start = queue.start if first is None else _place_in_log(broker, queue, first)[0]
-    stop = queue.stop if last is None else _place_in_log(broker, queue, last + 1)[1]
+    start = queue.start if first is None else place_in_log(broker, queue, first)[0]
+    stop = queue.stop if last is None else place_in_log(broker, queue, last + 1)[1]
     return replace(queue, start=start, stop=max(start, stop))
 
 
-def _place_in_log(broker: LiveBroker, queue: QueueRange, commit_log_offset: int) -> tuple[int, int]:
+def place_in_log(broker: LiveBroker, queue: QueueRange, commit_log_offset: int) -> tuple[int, int]:
     """The queue offset of the first message at a commit log offset or after it, twice; a range if messages are missing.
 
     The search begins at the end of the queue, in steps that double: most often, the newest messages are looked for.

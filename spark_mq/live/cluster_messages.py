@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property
 from heapq import merge
-from itertools import chain
 
-from spark_mq.errors import DataLossError, OptionError, ProtocolError, first_names, similar
+from spark_mq.errors import DataLossError, first_names, similar
 from spark_mq.format.dispatch import KeyType, record_keys
 from spark_mq.format.message_id import has_plausible_port
 from spark_mq.format.record import Record
-from spark_mq.format.system_topic import DEFAULT_DELAY_LEVELS, delay_level_millis
-from spark_mq.io.location import Location
-from spark_mq.lifecycle.life.situation import SituationRules, Situations
-from spark_mq.lifecycle.retry_topic import consumer_groups, retry_max_times
+from spark_mq.lifecycle.life.situation import Situations
+from spark_mq.live.broker_life import BrokerLife, messages_with_key
 from spark_mq.live.cluster import LiveBroker, live_brokers, message_at, narrowed, understood
 from spark_mq.live.look_ups import (
     address_in_id,
@@ -24,13 +20,11 @@ from spark_mq.live.look_ups import (
     host_address,
     read_range,
     records_of_range,
-    with_key,
 )
 from spark_mq.live.options import LiveOptions
-from spark_mq.live.tables import config_folder
-from spark_mq.remoting.client import RemotingClient, shown
+from spark_mq.remoting.client import RemotingClient
 from spark_mq.remoting.pull import QueueRange, Subscription, part_size
-from spark_mq.remoting.requests import broker_config, max_offset
+from spark_mq.remoting.requests import max_offset
 from spark_mq.source.predicate import ALL, IntegerSet
 from spark_mq.store.config.named_stores import NamedRecord
 
@@ -40,29 +34,6 @@ _AT_ONCE = 8
 """Topics of a broker that are asked for a key at the same time."""
 _FIRST_OFFSETS = 32
 """Offsets at the end of a queue that are read first, if the newest messages come first."""
-
-
-class BrokerSituations(Situations):
-    """What records of a broker mean; it is asked for its settings when a retry or a delayed message is met."""
-
-    def __init__(self, broker: LiveBroker) -> None:
-        """Prepare; nothing is asked yet."""
-        super().__init__(None)
-        self._broker = broker
-
-    @cached_property
-    def rules(self) -> SituationRules:
-        """The rules of the broker: its delay levels, topics and groups."""
-        broker = self._broker
-        levels = broker_config(broker.client, broker.address).get("messageDelayLevel", DEFAULT_DELAY_LEVELS)
-        try:
-            delays = delay_level_millis(levels)
-        except OptionError as error:
-            raise ProtocolError(f"{broker.address}: the answer to GET_BROKER_CONFIG: {shown(str(error))}") from error
-        with config_folder(broker) as folder:
-            config = Location.resolve(str(folder))
-            groups, most = consumer_groups(config), retry_max_times(config)
-        return SituationRules(delays, groups, frozenset(broker.topics), most)
 
 
 class ClusterMessages:
@@ -96,19 +67,12 @@ class ClusterMessages:
         """
         times = IntegerSet(begin, end)
 
-        def of_topic(broker: LiveBroker, name: str) -> list[Record]:
-            found = with_key(self._client, broker.address, name, key, broker.max_queried, times)
-            return [one.record for records in found for one in records if _has_key(one.record, key, is_unique, times)]
-
         def of_broker(broker: LiveBroker) -> list[Record]:
-            if topic is not None:
-                return of_topic(broker, topic)
-            _ = broker.max_queried  # asked for once, before the threads
-            with ThreadPoolExecutor(_AT_ONCE) as pool:
-                return list(chain.from_iterable(pool.map(lambda name: of_topic(broker, name), broker.topics)))
+            found = messages_with_key(broker, broker.topics if topic is None else [topic], key, times)
+            kept = (one for one in found if not is_unique or record_keys(one)[key] == KeyType.UNIQ_KEY)
+            return sorted(kept, key=lambda record: record.commit_log_offset)
 
-        found = [(broker, sorted(of_broker(broker), key=_commit_log_offset)) for broker in self._brokers]
-        return _in_order([_of(broker, records) for broker, records in found])
+        return _in_order([_of(broker, of_broker(broker)) for broker in self._brokers])
 
     def with_id(self, offset_message_id: str, any_host: bool = False) -> Iterator[NamedRecord]:
         """The messages that have an offset message id, of the broker that it names or of any."""
@@ -156,7 +120,7 @@ class ClusterMessages:
 
     @cached_property
     def _situations(self) -> dict[tuple[str, str, str], Situations]:
-        return {broker.names: BrokerSituations(broker) for broker in self._brokers}
+        return {broker.names: Situations(BrokerLife(broker, self._options)) for broker in self._brokers}
 
     def why_nothing(
         self, topic: str | None = None, queue_id: int | None = None, offset_message_id: str | None = None
@@ -237,12 +201,3 @@ def _in_order(sources: Sequence[Iterator[NamedRecord]], newest_first: bool = Fal
         return sources[0]
     sign = -1 if newest_first else 1
     return merge(*sources, key=lambda message: sign * message.record.store_timestamp)
-
-
-def _commit_log_offset(record: Record) -> int:
-    return record.commit_log_offset
-
-
-def _has_key(record: Record, key: str, is_unique: bool, times: IntegerSet) -> bool:
-    kind = record_keys(record).get(key)
-    return kind is not None and (not is_unique or kind == KeyType.UNIQ_KEY) and record.store_timestamp in times

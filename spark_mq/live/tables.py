@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
@@ -39,9 +38,9 @@ class LiveQueues(QueueSource):
     problem: str | None = None
     behind: str | None = None
 
-    def __init__(self, broker: LiveBroker, config: Path) -> None:
+    def __init__(self, broker: LiveBroker, config: str) -> None:
         self.broker = broker
-        self.location = Location.resolve(str(config))
+        self.location = Location.resolve(config)
         self._messages: dict[tuple[str, int, int], Record | None] = {}
         self._queues: dict[Queue, QueueRange] = {}
 
@@ -85,15 +84,14 @@ class LiveQueues(QueueSource):
         return -1 if record is None else record.store_timestamp
 
 
-@contextmanager
-def config_folder(broker: LiveBroker) -> Iterator[Path]:
+def config_folder(broker: LiveBroker) -> tempfile.TemporaryDirectory[str]:
     """A folder with `config/`, whose files have what the broker has in memory."""
-    with tempfile.TemporaryDirectory(prefix="spark-mq-") as name:
-        folder = Path(name)
-        (folder / CONFIG).mkdir()
-        for file in CONFIG_REQUESTS:
-            (folder / CONFIG / file).write_bytes(config_text(broker.client, broker.address, file))
-        yield folder
+    folder = tempfile.TemporaryDirectory(prefix="spark-mq-")
+    config = Path(folder.name, CONFIG)
+    config.mkdir()
+    for file in CONFIG_REQUESTS:
+        (config / file).write_bytes(config_text(broker.client, broker.address, file))
+    return folder
 
 
 def queues(source: LiveQueues, options: LiveOptions) -> pa.Table:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,8 +32,13 @@ from spark_mq.cli.sql import command
 from spark_mq.datasource import register
 from spark_mq.errors import LogCutError, OptionError, RemotingError
 from spark_mq.format.system_topic import is_system_topic
+from spark_mq.lifecycle.life.life import Lives, life
+from spark_mq.lifecycle.outcomes import State
 from spark_mq.live import datasource as live
+from spark_mq.live.broker_life import BrokerLife
+from spark_mq.live.cluster import live_brokers
 from spark_mq.live.messages import KeyPartition, PullsPartition
+from spark_mq.live.options import parse_live_options
 from spark_mq.remoting.client import ClientSettings, RemotingClient, parse_name_servers
 from spark_mq.remoting.command import SerializeType
 from spark_mq.remoting.pull import QueueRange, pull
@@ -480,6 +487,43 @@ def test_point_commands_print_the_rows_of_the_store(served: Served, capsys: pyte
         )
         assert of_broker == of_files, (name, *asked)
         assert of_files[0] == (3 if "NoSuchTopic" in asked or "100000" in asked else 0), (name, *asked)
+
+
+def test_lives_of_messages_are_those_of_the_store(served: Served) -> None:
+    """All kinds: retries, dead letters, delays, transactions. Only the files tell when something expires."""
+    options = parse_live_options({"path": served.address, "topicPattern": ".*"})
+    facts = served.packed.facts("msg")
+    keys = dict.fromkeys(one["properties"]["UNIQ_KEY"] for one in facts if "UNIQ_KEY" in one["properties"])
+    states: Counter[State] = Counter()
+
+    def told(found: Lives, is_whole: bool) -> list[object]:
+        events = [[(one.kind, one.timestamp, one.text) for one in one_life.events] for one_life in found.lives]
+        consumers = [[one.text for one in one_life.consumers] for one_life in found.lives]
+        return [consumers, *([events, [one_life.state for one_life in found.lives]] if is_whole else [])]
+
+    def of_files(key: str) -> Lives:
+        with MessageStore(str(served.path)) as store:
+            return life(store, key)
+
+    with served.client() as client:
+        (broker,) = live_brokers(client)
+        of_broker = BrokerLife(broker, options)
+        for key in list(keys)[::9]:
+            before, found, after = of_files(key), life(of_broker, key), of_files(key)  # the broker delivers meanwhile
+            states.update(one.state for one in found.lives)
+            # A broker of 4.9 does not hand out op messages.
+            reasons = [one.reason or "" for one in found.lives]
+            hidden = [reason for reason in reasons if re.search("does not hand out the messages of .*OP_HALF", reason)]
+            is_hidden = bool(hidden) or State.COMMITTED in [one.state for one in found.lives]
+            is_whole = served.broker.version != "4.9.7" or not is_hidden
+            assert told(found, is_whole) in (told(before, is_whole), told(after, is_whole))
+            for one in found.lives:
+                assert "when it expires, and whether the broker's index has all of its copies" in one.unknown[-1]
+        half = next(one for one in facts if one["topic"] == "RMQ_SYS_TRANS_HALF_TOPIC")
+        (by_id,) = life(of_broker, half["msgId"]).lives
+        assert by_id.unique_key == half["uniqKey"]
+    assert states[State.STORED] > 90
+    assert len(states) > 2
 
 
 def test_point_commands_say_at_least(

@@ -170,7 +170,8 @@ NOTHING: list[tuple[list[str], int, str]] = [
     (["print-message", TOPIC, "--last", "0"], 2, "give 1 or more"),
     (["query-by-key", TOPIC, "k1", "--as-broker"], 2, "--as-broker has no effect"),
     (["query-by-key", TOPIC, "k1", "--broker-conf", "x"], 2, "is a running cluster"),
-    (["life", "k1"], 2, "life needs the files of a store"),
+    (["life", "nokey"], 3, "has such a message, or its index does not find it"),
+    (["why-not-consumed", "GID", TOPIC, "0", "0"], 2, "why-not-consumed needs the files of a store"),
     (["restore", "/tmp/new"], 2, "restore needs the files of a store"),
     (["verify"], 2, "verify needs the files of a store"),
 ]

@@ -184,6 +184,7 @@ class _LifeInStore:
             self.unknown.append(f"which consumer groups are past it: it was stored after config/{CONSUMER_OFFSETS}")
         if self.source.consumers.problem is not None:
             self.unknown.append(self.source.consumers.problem)
+        self.unknown += self.source.store.not_known
 
     def _why_no_origin(self, copy: Copy) -> str:
         origin_id = copy.properties.get(ORIGIN_MESSAGE_ID)

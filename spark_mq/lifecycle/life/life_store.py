@@ -13,9 +13,13 @@ from datetime import datetime
 from itertools import islice
 
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE
+from spark_mq.format.message_id import decode_offset_message_id
+from spark_mq.format.message_row import host_text
 from spark_mq.format.record import Record
 from spark_mq.format.system_topic import REVIVE_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
 from spark_mq.lifecycle.life.event import text_properties, time_text
+from spark_mq.lifecycle.outcomes import DeliveryProgress
+from spark_mq.lifecycle.popped_messages import unread_pops
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.checkpoint import lost_end
 from spark_mq.store.config.config_file import configured_topics, consumed_offsets
@@ -86,6 +90,9 @@ class LifeStore:
 
     config_end: int | None = None
     """The commit log offset up to which the files of `config/` can speak of messages; None for the whole log."""
+
+    not_known: Sequence[str] = ()
+    """What this kind of store never tells of a message, as texts for a person."""
 
     def __init__(self, store: MessageStore) -> None:
         self.store = store
@@ -197,6 +204,14 @@ class LifeStore:
             for part in scan(self.location, self.store.records, rest, InQueue(topic)):
                 yield Cut(part.describe()) if isinstance(part, CorruptRange) else part
 
+    def unread_pops(self) -> str | None:
+        """Why pops can be somewhere else than in the log; None if they are not."""
+        return unread_pops(self.location)
+
+    def deliveries(self) -> DeliveryProgress:
+        """How far the broker has delivered delayed messages."""
+        return DeliveryProgress.of(self.location)
+
     def missing(self) -> str | None:
         """Why messages can be missing from what was found; None if none is missing. It is asked only if it matters."""
         end = self.store.get_max_phy_offset()
@@ -218,6 +233,16 @@ class LifeStore:
             segment = live[index].file.location.name
             found.append(MessageExpiry(segment, expire, delete, hours.value, hours.source, name))
         return found
+
+
+def record_with_id(store: LifeStore, offset_message_id: str, any_host: bool) -> Record | NoRecord:
+    """The record at the offset in an id, or why there is none; the host in the id must be that of the record."""
+    host, offset = decode_offset_message_id(offset_message_id)
+    record = store.find_record(offset)
+    if isinstance(record, NoRecord) or any_host or record.store_host == host:
+        return record
+    stored = host_text(record.store_host)
+    return NoRecord(f"it is an id of broker {host_text(host)}, but broker {stored} stored the message at {offset}")
 
 
 def life_store(store: MessageStore | LifeStore) -> LifeStore:

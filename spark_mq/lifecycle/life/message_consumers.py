@@ -22,7 +22,6 @@ from spark_mq.lifecycle.popped_messages import (
     PopState,
     Position,
     parse_pop_note,
-    unread_pops,
 )
 from spark_mq.lifecycle.retry_topic import consumer_offsets, read_config
 from spark_mq.store.config.config_file import CONSUMER_OFFSETS
@@ -32,7 +31,7 @@ def find_pops(store: LifeStore, positions: Mapping[Position, int]) -> tuple[Popp
     """The pops of some messages, and why notes about pops can be missing, as texts for a person."""
     if not positions:
         return PoppedMessages(), ()
-    unread = unread_pops(store.location)
+    unread = store.unread_pops()
     cuts = [] if unread is None else [unread]
     notes = []
     for part in store.revive_messages(min(positions.values())):

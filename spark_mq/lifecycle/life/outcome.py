@@ -75,7 +75,7 @@ class LifeSource:
     @cached_property
     def deliveries(self) -> DeliveryProgress:
         """How far the broker has delivered delayed messages."""
-        return DeliveryProgress.of(self.store.location)
+        return self.store.deliveries()
 
 
 class Outcomes:
