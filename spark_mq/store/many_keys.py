@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from spark_mq.errors import CorruptIndexError, OptionError
 from spark_mq.format.array_types import Flags, Int32s, Int64s, is_in
 from spark_mq.format.dispatch import record_keys
-from spark_mq.format.kernels.batches import message_batches, message_keys, rows_of_keys
+from spark_mq.format.kernels.batches import message_batches, rows_of_keys, stored_keys
 from spark_mq.format.kernels.big_endian import int32s_at
 from spark_mq.format.kernels.index_keys import hash_keys, index_keys
 from spark_mq.format.kernels.index_look_up import FoundEntries, find_entries
@@ -59,26 +59,25 @@ class ManyKeys:
             keys: The key of each pair. Each pair must be there once.
             columns: Columns of table `messages_by_key`.
         """
-        self.store, self.index, self.records = store, index, records
-        self.topics, self.keys, self.columns = topics, keys, columns
-        self._topics, self._keys = topics.unique(), keys.unique()
-        pairs = self._codes(topics, keys)
-        self._order = np.argsort(pairs)
-        self._pairs = pairs[self._order]
+        self.store, self.index, self.records, self.columns = store, index, records, columns
+        hashes = hash_keys(topics, keys)
+        order = np.argsort(hashes)
+        self._hashes = hashes[order]
+        self.topics, self.keys = topics.take(pa.array(order)), keys.take(pa.array(order))
         self._found: list[tuple[Int64s, Int64s]] = []
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """A row for each pair and message that has the key, in the order of the log but for damaged parts."""
-        hashes, hash_of_pair = np.unique(hash_keys(self.topics, self.keys), return_inverse=True)
+        hashes = np.unique(self._hashes)
+        hashes = hashes[np.argsort(hashes % self.index.layout.hash_slot_num)]
         is_doubtful = np.zeros(hashes.size, np.bool_)
         parts = self.index.parts
         entries = [self._entries(part, hashes, is_doubtful) for part in parts if isinstance(part, IndexedRange)]
         yield from self._indexed(entries, hashes, is_doubtful)
         for part in parts:
             if isinstance(part, LogRange):
-                for chunk in self._scanned(part, hashes):
-                    yield from self._rows(chunk)
-        yield from self._one_by_one(np.flatnonzero(is_doubtful[hash_of_pair]))
+                yield from self._scanned(part, hashes)
+        yield from self._one_by_one(np.flatnonzero(is_in(self._hashes, hashes[is_doubtful])))
 
     def _entries(self, span: IndexedRange, hashes: Int32s, is_doubtful: Flags) -> FoundEntries:
         """The entries of a file with these hashes, of messages in its part of the log; marks the damaged hashes."""
@@ -104,11 +103,13 @@ class ManyKeys:
         if not entries:
             return
         entry_offsets = np.concatenate([one.commit_log_offset for one in entries])
-        found = np.unique((entry_offsets, np.concatenate([one.hash_index for one in entries])), axis=1)
-        offsets, entry_of = np.unique(found[0], return_inverse=True)
+        order = np.argsort(entry_offsets)
+        entry_offsets, hash_index = entry_offsets[order], np.concatenate([one.hash_index for one in entries])[order]
+        is_first = np.diff(entry_offsets, prepend=-1) > 0
+        offsets, entry_of = entry_offsets[is_first], np.cumsum(is_first) - 1
         sizes = self._sizes(offsets)
         numbers = np.flatnonzero(sizes)
-        is_right = np.zeros(found.shape[1], np.bool_)
+        is_right = np.zeros(entry_offsets.size, np.bool_)
         gap = cost_of(self.store).gap
         for chunk, which in records_of_units(self.records, offsets[numbers], sizes[numbers], gap):
             first, stop = np.searchsorted(entry_of, (numbers[which.start], numbers[which.stop - 1] + 1)).tolist()
@@ -116,9 +117,10 @@ class ManyKeys:
             keys = index_keys(chunk.buffer, chunk.frames, has_tags=None)
             owners = np.repeat(np.arange(chunk.frames.size, dtype=np.int64), keys.entry_count)
             stored = owners << 32 | np.maximum(keys.key_hash, ~keys.key_hash)
-            is_right[first:stop] = is_in(row << 32 | hashes[found[1, first:stop]], stored)
-            yield from self._rows(chunk)
-        is_doubtful[found[1, ~is_right]] = True
+            asked = row << 32 | hashes[hash_index[first:stop]]
+            is_right[first:stop] = is_in(asked, stored)
+            yield from self._rows(chunk, asked)
+        is_doubtful[hash_index[~is_right]] = True
 
     def _sizes(self, offsets: Int64s) -> Int64s:
         """The sizes that are stored at offsets; 0 where none is, or one that a record cannot have."""
@@ -132,37 +134,40 @@ class ManyKeys:
         sizes[(sizes < MIN_RECORD_SIZE) | (sizes > MAX_RECORD_SIZE)] = 0
         return sizes
 
-    def _scanned(self, log_range: LogRange, hashes: Int32s) -> Iterator[Records]:
-        """The messages of a part of the log whose keys have one of the hashes; damage is skipped."""
+    def _scanned(self, log_range: LogRange, hashes: Int32s) -> Iterator[pa.RecordBatch]:
+        """The rows of the messages of a part of the log; damage is skipped."""
         for split in splits_of(self.store, log_range):
             for part in joined_chunks(read_split(split)):
                 if not isinstance(part, list):
                     keys = index_keys(part.buffer, part.frames)
                     owners = np.repeat(np.arange(part.frames.size), keys.entry_count)
-                    frames = part.frames[np.unique(owners[is_in(keys.key_hash, hashes)])]
-                    if frames.size:
-                        yield Records(part.buffer, frames)
+                    is_asked = is_in(keys.key_hash, hashes)
+                    rows, row = np.unique(owners[is_asked], return_inverse=True)
+                    asked = row << 32 | keys.key_hash[is_asked]
+                    yield from self._rows(Records(part.buffer, part.frames[rows]), asked)
 
-    def _rows(self, chunk: Records) -> Iterator[pa.RecordBatch]:
-        columns = [name for name in self.columns if name not in KEY_FIELDS]
+    def _rows(self, chunk: Records, asked: Int64s) -> Iterator[pa.RecordBatch]:
+        """The rows of messages: `asked` has the number of a message << 32 | the hash of a key for which it is read."""
+        columns, first = [name for name in self.columns if name not in KEY_FIELDS], 0
         for messages in message_batches(chunk.buffer, chunk.frames, columns, _MAX_ROWS):
-            keys = message_keys(messages)
-            codes = self._codes(messages.column("topic").take(pa.array(keys.message)), keys.key)
-            place = np.minimum(np.searchsorted(self._pairs, codes), self._pairs.size - 1)
-            is_asked = self._pairs[place] == codes
-            keys = keys.filtered(is_asked)
-            if keys.message.size:
-                offsets = messages.column("commit_log_offset").to_numpy()[keys.message]
-                self._found.append((self._order[place[is_asked]], offsets))
+            keys = stored_keys(messages)
+            topics = messages.column("topic").take(pa.array(keys.message))
+            hashes = hash_keys(topics, keys.key)
+            number = np.flatnonzero(is_in((keys.message + first) << 32 | hashes, asked))
+            first += messages.frames.size
+            place, stop = (np.searchsorted(self._hashes, hashes[number], side) for side in ("left", "right"))
+            pairs = stop - place  # of the same hash
+            number, pair = np.repeat(number, pairs), np.repeat(stop - pairs.cumsum(), pairs) + np.arange(pairs.sum())
+            is_same = np.ones(number.size, np.bool_)
+            for stored, of_pairs in ((topics, self.topics), (keys.key, self.keys)):
+                is_same &= np.asarray(pc.equal(stored.take(pa.array(number)), of_pairs.take(pa.array(pair))))
+            number, pair = number[is_same], pair[is_same]
+            # If a message has a key twice, the first one counts; unique keys come first.
+            _, once = np.unique(keys.message[number] * self._hashes.size + pair, return_index=True)
+            keys, pair = keys.take(number[once]), pair[once]
+            if pair.size:
+                self._found.append((pair, messages.column("commit_log_offset").to_numpy()[keys.message]))
                 yield rows_of_keys(messages, keys, self.columns)
-
-    def _codes(self, topics: pa.Array, keys: pa.Array) -> Int64s:
-        """A number for each pair of topic and key, the same for the same pair; -1 for a pair that is not asked for."""
-        topic, key = (
-            pc.fill_null(pc.index_in(values, value_set=asked), -1).to_numpy().astype(np.int64)
-            for values, asked in ((topics, self._topics), (keys, self._keys))
-        )
-        return np.where((topic < 0) | (key < 0), -1, topic * len(self._keys) + key)
 
     def _one_by_one(self, pairs: Int64s) -> Iterator[pa.RecordBatch]:
         """The messages of some pairs that were not found yet, each pair looked up by itself."""

@@ -15,7 +15,7 @@ from spark_mq.format.dispatch import KeyType
 from spark_mq.format.kernels.columns import Bodies, MessageColumns, decompress_body, is_compressed
 from spark_mq.format.kernels.crc import wrong_body_crcs, wrong_property_crcs
 from spark_mq.format.kernels.frames import Frames
-from spark_mq.format.message_schema import CORRUPT_RECORD, KEY, KEY_FIELDS, KEY_TYPE
+from spark_mq.format.message_schema import CORRUPT_RECORD, KEY_FIELDS
 from spark_mq.format.record import TRANSACTION_ROLLBACK_TYPE, TRANSACTION_TYPE_MASK
 
 BODY_COLUMNS = frozenset(("body", "encoded_body", CORRUPT_RECORD))
@@ -31,46 +31,54 @@ _BATCH_BODY_BYTES = 32 << 20
 class MessageKeys:
     """Keys of messages; each attribute has one value for each key.
 
-    `message` is the index of the message that has the key. `key_type` is KEYS or UNIQ_KEY.
+    `message` is the index of the message that has the key, `is_unique` whether the key is its unique key.
     """
 
     message: Int64s
     key: pa.Array
-    key_type: pa.Array
+    is_unique: Flags
 
-    def filtered(self, is_kept: Flags) -> MessageKeys:
-        """The keys at which `is_kept` is true."""
-        kept = pa.array(is_kept)
-        return MessageKeys(self.message[is_kept], self.key.filter(kept), self.key_type.filter(kept))
+    @property
+    def key_type(self) -> pa.Array:
+        """KEYS or UNIQ_KEY, for each key."""
+        numbers = pa.array(self.is_unique.astype(np.int8))
+        return pa.DictionaryArray.from_arrays(numbers, pa.array([*KeyType])).cast(pa.string())
+
+    def take(self, chosen: Int64s) -> MessageKeys:
+        """The keys with these numbers."""
+        return MessageKeys(self.message[chosen], self.key.take(pa.array(chosen)), self.is_unique[chosen])
 
 
 def rows_of_keys(messages: MessageColumns, keys: MessageKeys, columns: Sequence[str]) -> pa.RecordBatch:
     """A row for each key: columns of table `messages_by_key`."""
     repeated = messages.record_batch([name for name in columns if name not in KEY_FIELDS]).take(pa.array(keys.message))
-    own = {KEY: keys.key, KEY_TYPE: keys.key_type}
+    own = {name: getattr(keys, name) for name in columns if name in KEY_FIELDS}
     fields = [KEY_FIELDS[name] if name in own else repeated.schema.field(name) for name in columns]
     arrays = [own[name] if name in own else repeated.column(name) for name in columns]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
-def message_keys(messages: MessageColumns, requested: frozenset[str] | None = None) -> MessageKeys:
-    """The distinct keys of each message, the unique key first, in the order of the messages."""
+def stored_keys(messages: MessageColumns) -> MessageKeys:
+    """The keys of messages, those that a message has twice, too: all unique keys, then the keys in KEYS."""
     unique_key, keys = messages.column("unique_key"), messages.column("keys")
     is_indexed = messages.frames.sys_flag & TRANSACTION_TYPE_MASK != TRANSACTION_ROLLBACK_TYPE
     has_unique_key = is_indexed & unique_key.is_valid().to_numpy(zero_copy_only=False)
-    owner = np.concatenate((np.flatnonzero(has_unique_key), pc.list_parent_indices(keys).to_numpy()))
+    owner = np.concatenate((np.flatnonzero(has_unique_key), pc.list_parent_indices(keys).to_numpy())).astype(np.int64)
     key = pa.concat_arrays([unique_key.filter(pa.array(has_unique_key)), keys.flatten()])
-    is_unique = np.arange(owner.size) < has_unique_key.sum()
-    is_returned = is_indexed[owner]
+    found = MessageKeys(owner, key, np.arange(owner.size) < has_unique_key.sum())
+    return found if is_indexed.all() else found.take(np.flatnonzero(is_indexed[owner]))
+
+
+def message_keys(messages: MessageColumns, requested: frozenset[str] | None = None) -> MessageKeys:
+    """The distinct keys of each message, the unique key first, in the order of the messages."""
+    keys = stored_keys(messages)
     if requested is not None:
-        is_returned &= pc.is_in(key, value_set=pa.array(sorted(requested), pa.string())).to_numpy(zero_copy_only=False)
-    owner, key, is_unique = owner[is_returned], key.filter(pa.array(is_returned)), is_unique[is_returned]
-    codes = key.dictionary_encode().indices.to_numpy().astype(np.int64)
+        is_requested = pc.is_in(keys.key, value_set=pa.array(sorted(requested), pa.string()))
+        keys = keys.take(np.flatnonzero(is_requested))
+    codes = keys.key.dictionary_encode().indices.to_numpy().astype(np.int64)
     # If a message has a key twice, the first one counts; unique keys come first.
-    _, first = np.unique(owner.astype(np.int64) * (codes.max(initial=0) + 1) + codes, return_index=True)
-    first = first[np.lexsort((first, owner[first]))]
-    types = pa.DictionaryArray.from_arrays(pa.array(is_unique[first].astype(np.int8)), pa.array([*KeyType]))
-    return MessageKeys(owner[first].astype(np.int64), key.take(pa.array(first)), types.cast(pa.string()))
+    _, first = np.unique(keys.message * (codes.max(initial=0) + 1) + codes, return_index=True)
+    return keys.take(first[np.lexsort((first, keys.message[first]))])
 
 
 def message_batches(
