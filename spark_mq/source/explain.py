@@ -54,17 +54,21 @@ def explain_plan(plan: ReadPlan) -> str:
 
 
 def advice(plan: ReadPlan, columns: Sequence[str]) -> str | None:
-    """What makes a read of all columns of more than 1 GiB of the log cheaper; None for any other read.
+    """What makes a read of more than 1 GiB of the log cheaper, if it is of all columns or of the whole log; else None.
 
     The reader does not know of conditions that Spark applies to its rows, so a scan of the log says that none is used.
     """
-    if plan.scanned <= _MUCH or not set(MESSAGE_SCHEMA.names) <= set(columns):
+    is_of_all_columns, is_whole = set(MESSAGE_SCHEMA.names) <= set(columns), plan.path == AccessPath.WHOLE_LOG
+    if plan.scanned <= _MUCH or not (is_of_all_columns or is_whole):
         return None
-    text = (
-        f"this read takes all {len(columns)} columns of {size_text(plan.scanned)} of the log. It takes a fraction of "
-        "the time if .schema('topic STRING, ...'), or the query of spark_mq.sql, names the columns that are needed"
-    )
-    if plan.path == AccessPath.WHOLE_LOG:
+    all_columns = f"all {len(columns)} columns of " if is_of_all_columns else ""
+    text = f"this read takes {all_columns}{size_text(plan.scanned)} of the log"
+    if is_of_all_columns:
+        text += (
+            ". It takes a fraction of the time if .schema('topic STRING, ...'), or the query of spark_mq.sql, names "
+            "the columns that are needed"
+        )
+    if is_whole:
         text += "; .where(...) does not shorten it: options such as topic, key and startTimestamp can"
     return text
 
