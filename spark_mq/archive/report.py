@@ -13,7 +13,7 @@ from typing import Any, Self
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_mq.tables.live import LIVE_SCHEME
+from spark_mq.tables.table import LIVE_SCHEME
 
 
 @dataclass

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from spark_mq.cli.arguments import broker_conf_path, picked
 from spark_mq.cli.command import SPARK
 from spark_mq.cli.spark import delta_session, given_settings, has_empty_catalog, is_launched, is_on_server
-from spark_mq.errors import OptionError, SparkMqError, StorageError
+from spark_mq.errors import OptionError, StorageError
 from spark_mq.io.location import Location, local_path
 from spark_mq.io.s3 import is_s3, shown
-from spark_mq.store.config.store_paths import COMMIT_LOG
+from spark_mq.store.config.store_kind import DELTA_LOG, has_delta_log
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from spark_mq.archive.archived_store import ArchivedStore
 
 _SUFFIXES = ("", "_keys", "_segments", "_snapshots")
-_LOG = "_delta_log"
 _OTHER_FILES = "has files, but is not a Delta table: give a TABLE that is new, or an archive's"
 _OVERLAPS = "is in the folder of the store {store}, or contains it: a store is never changed; give a TABLE"
 NAMES = ("cluster", "broker", "store_name")
@@ -78,7 +77,7 @@ def check_archive_folders(tables: ArchiveTables, store: Location | None, given: 
                 f"--checkpoint {tables.checkpoints} is in the folder of the table {path}, where VACUUM removes it: "
                 "give another folder"
             )
-        if folder is not None and folder.is_dir() and any(folder.iterdir()) and not (folder / _LOG).is_dir():
+        if folder is not None and folder.is_dir() and any(folder.iterdir()) and not (folder / DELTA_LOG).is_dir():
             raise OptionError(f"{path} {_OTHER_FILES}")
 
 
@@ -89,7 +88,7 @@ def _check_on_s3(tables: ArchiveTables, store: Location | None) -> None:
         folder = Location.resolve(f"{path.rstrip('/')}{suffix}{mark}{settings}")
         if store is not None and is_s3(store.uri) and _overlap(Path(f"/{folder.path}"), Path(f"/{store.path}")):
             raise OptionError(f"{folder} {_OVERLAPS.format(store=store)} elsewhere")
-        if folder.entries() and not (folder / _LOG).is_directory:
+        if folder.entries() and not (folder / DELTA_LOG).is_directory:
             raise OptionError(f"{folder} {_OTHER_FILES}")
 
 
@@ -98,18 +97,9 @@ def check_is_archive(table: str) -> None:
     if is_s3(table) and not is_launched() and not has_delta_log(table):
         raise OptionError(f"{shown(table)} is not a Delta table: give the TABLE of spark-mq archive")
     folder = _local(table.rstrip("/")) if "/" in table else None
-    if folder is not None and not (folder / _LOG).is_dir():
+    if folder is not None and not (folder / DELTA_LOG).is_dir():
         problem = "is not a Delta table" if folder.exists() else "does not exist"
         raise OptionError(f"{table} {problem}: give the TABLE of spark-mq archive")
-
-
-def has_delta_log(table: str) -> bool:
-    """Whether a path or URI is that of a Delta table; of a URI that pyarrow cannot open, True if it is not a store."""
-    try:
-        location = Location.resolve(table.rstrip("/"))
-        return not (location / COMMIT_LOG).is_directory and (location / _LOG).is_directory
-    except (SparkMqError, OSError):
-        return "://" in table
 
 
 def _local(path: str) -> Path | None:

@@ -11,7 +11,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from spark_mq.cli.archive_source import has_delta_log
 from spark_mq.cli.arguments import lines_of
 from spark_mq.cli.command import command
 from spark_mq.cli.exit_status import FAILED, FOUND, NOT_FOUND
@@ -32,9 +31,11 @@ from spark_mq.producer.resender import Receipt, Resender
 from spark_mq.remoting.client import RemotingClient
 from spark_mq.remoting.requests import READABLE
 from spark_mq.source.topic_messages import topic_messages
+from spark_mq.store.config.store_kind import has_delta_log
 from spark_mq.store.log.record_lookup import NoRecord
 from spark_mq.store.message_store import MessageStore
-from spark_mq.tables.live import LIVE_SCHEME, ROUTE
+from spark_mq.tables.live import ROUTE
+from spark_mq.tables.table import LIVE_SCHEME
 
 _MOST_LINES = 10
 """Lines about what is missing, and about what is refused, that are printed for a person."""

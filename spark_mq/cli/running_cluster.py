@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from spark_mq.errors import OptionError
 from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.tables.live import LIVE_SCHEME
+from spark_mq.tables.table import LIVE_SCHEME
 
 if TYPE_CHECKING:
     from spark_mq.live.options import LiveOptions

@@ -10,7 +10,6 @@ import os
 import resource
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self, TypeVar
@@ -205,6 +204,8 @@ def read_together(ranges: Sequence[tuple[Location, int, int]]) -> None:
             file = parts[0][0].open_remote()
             for _, start, stop in parts[: KEPT_BLOCKS // 2]:  # a short range is in two blocks at most
                 file.read(start, stop - start)
+
+    from concurrent.futures import ThreadPoolExecutor
 
     files: dict[str, list[tuple[Location, int, int]]] = {}
     for location, start, stop in ranges:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import mmap
 import os
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Self
@@ -19,9 +18,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from spark_mq.errors import OptionError, StorageError
-from spark_mq.io.hdfs import HdfsStorage
 from spark_mq.io.local import LocalStorage, open_regular
-from spark_mq.io.object_store import ObjectStore
 from spark_mq.io.remote_file import RemoteFile, Snapshot
 from spark_mq.io.s3 import redacted, shown
 from spark_mq.io.storage import NetworkStorage, Storage
@@ -29,12 +26,22 @@ from spark_mq.io.storage import NetworkStorage, Storage
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+
+def _on_s3(uri: str) -> tuple[Storage, str]:
+    from spark_mq.io.object_store import ObjectStore
+
+    return ObjectStore.of(uri)
+
+
+def _on_hdfs(uri: str) -> tuple[Storage, str]:
+    from spark_mq.io.hdfs import HdfsStorage
+
+    return HdfsStorage.of(uri)
+
+
 STORAGES: Final[dict[str, Callable[[str], tuple[Storage, str]]]] = {
-    "s3": ObjectStore.of,
-    "s3a": ObjectStore.of,
-    "s3n": ObjectStore.of,
-    "hdfs": HdfsStorage.of,
-    "viewfs": HdfsStorage.of,
+    **dict.fromkeys(("s3", "s3a", "s3n"), _on_s3),
+    **dict.fromkeys(("hdfs", "viewfs"), _on_hdfs),
 }
 """By scheme of a URI: the function that returns the storage and the path in it."""
 
@@ -202,6 +209,8 @@ class Location:
 
     def copy_to(self, target: Location) -> None:
         """Copy the file to another place of its object store: the server does it."""
+        from spark_mq.io.object_store import ObjectStore
+
         assert isinstance(self.storage, ObjectStore), f"{self} is renamed, not copied"
         self.storage.copy(self.path, target.path)
 
@@ -256,6 +265,8 @@ class _Writer:
     """A new file over a network, which is assembled here, and written when it is closed."""
 
     def __init__(self, storage: NetworkStorage, path: str) -> None:
+        import tempfile
+
         self._storage, self._path = storage, path
         self._file = tempfile.SpooledTemporaryFile(_MAX_IN_MEMORY)  # noqa: SIM115
         self.closed = False

@@ -30,12 +30,12 @@ from spark_mq.source.predicate import Condition, Predicate, decode_conditions
 from spark_mq.tables.live import (
     CLUSTER_OPTIONS,
     LIVE_READ_OPTIONS_OF_STREAMS,
-    LIVE_SCHEME,
     LIVE_STREAM_OPTIONS,
     LIVE_TABLES,
     live_options,
 )
 from spark_mq.tables.messages import MESSAGES
+from spark_mq.tables.table import LIVE_SCHEME
 
 COMMITTED = "committed"
 STREAM_PATIENCE = 60.0

@@ -19,7 +19,7 @@ from spark_mq.remoting.access import Credentials, Tls, needed_right
 from spark_mq.remoting.codes import RequestCode, ResponseCode
 from spark_mq.remoting.command import RemotingCommand, SerializeType
 from spark_mq.remoting.connection import Connection, parse_address
-from spark_mq.tables.live import LIVE_SCHEME
+from spark_mq.tables.table import LIVE_SCHEME
 
 PULL_GROUP = "TOOLS_CONSUMER"
 """A consumer group that every broker has, and that no consumer uses (`MixAll.TOOLS_CONSUMER_GROUP`)."""

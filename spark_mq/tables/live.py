@@ -8,8 +8,6 @@ from spark_mq.tables.messages import MESSAGES, QUEUE_SELECTOR
 from spark_mq.tables.store_files import QUEUES
 from spark_mq.tables.table import Column, Option, Table
 
-LIVE_SCHEME = "rocketmq://"
-"""The start of the address of a cluster: `rocketmq://namesrv:9876,namesrv2:9876`."""
 CLUSTER_OPTIONS = (
     Option("readFrom", "`master` (default), or `slave`: the slave with the smallest broker id of each broker"),
     Option("requestTimeout", "seconds within which a broker must answer a request, `10` by default"),

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+LIVE_SCHEME = "rocketmq://"
+"""The start of the address of a cluster: `rocketmq://namesrv:9876,namesrv2:9876`."""
+
 
 def at(what: str) -> Option:
     """Option `at`; `what` is for what the time counts."""

@@ -62,6 +62,35 @@ def test_a_message_by_id(store: str, capsys: pytest.CaptureFixture[str]) -> None
     assert shown["Store Timestamp"].strip() == wanted
 
 
+def test_a_look_up_by_key_loads_only_what_it_needs(store: str) -> None:
+    """Each of these modules would make a cold command longer; with a filter, the first of them is needed."""
+    modules = {
+        "spark_mq.filters.parser",
+        "spark_mq.io.object_store",
+        "spark_mq.store.retention",
+        "spark_mq.tables.lifecycle",
+        "concurrent.futures",
+        "pyspark",
+        "subprocess",
+        "zoneinfo",
+    }
+    program = f"""import sys
+from spark_mq.cli.main import main
+status = main(sys.argv[1:])
+print(*sorted({modules} & set(sys.modules)), file=sys.stderr)
+sys.exit(status)"""
+
+    def loaded(*more: str) -> list[str]:
+        command = [sys.executable, "-c", program, "query-by-key", store, fact["topic"], fact["uniqKey"], *more]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert fact["msgId"] in done.stdout
+        return done.stderr.split()
+
+    fact = messages("OrderEvents")[5]
+    assert loaded() == []
+    assert loaded("--filter", "TRUE") == ["spark_mq.filters.parser"]
+
+
 def test_json_has_the_columns_of_the_table(store: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     fact = messages("OrderEvents")[5]
     body = tmp_path / "body"

@@ -9,10 +9,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 from spark_mq.cli.output.value_text import local_time_of
 from spark_mq.errors import OptionError, first_names, similar
-from spark_mq.filters.conditions import evaluate
-from spark_mq.filters.expression import Expression
-from spark_mq.filters.parser import parse_tags as parse_subscription
-from spark_mq.filters.truth import Truth
 from spark_mq.format.dispatch import record_keys
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.message_id import unique_key_time
@@ -23,6 +19,7 @@ from spark_mq.lifecycle.life.event import body_of, text_properties
 from spark_mq.store.log.segment_files import CorruptRange
 
 if TYPE_CHECKING:
+    from spark_mq.filters.expression import Expression
     from spark_mq.store.message_store import MessageStore
 
 _MOST_TAGS = 10_000
@@ -129,8 +126,12 @@ class MessageFilter:
             stored = text_properties(record)
             if any(stored.get(name) != value for name, value in self.properties):
                 return False
-            if self.condition is not None and evaluate(self.condition, stored) != Truth.TRUE:
-                return False
+            if self.condition is not None:
+                from spark_mq.filters.conditions import evaluate
+                from spark_mq.filters.truth import Truth
+
+                if evaluate(self.condition, stored) != Truth.TRUE:
+                    return False
         if self.body_text is None:
             return True
         body = body_of(record)
@@ -167,10 +168,12 @@ def tag_of(record: Record) -> str | None:
     return None if stored is None else decode_utf8(stored)
 
 
-def parse_tags(text: str | None) -> frozenset[str] | None:
+def asked_tags(text: str | None) -> frozenset[str] | None:
     """The tags of `--tag`: `a || b`; None for all messages, which `*` alone also stands for."""
     if text is None:
         return None
     if not text.strip("| "):
         raise OptionError(f"--tag {text!r} names no tag: give one, or several as 'a || b', or leave --tag out")
-    return parse_subscription(text)
+    from spark_mq.filters.parser import parse_tags
+
+    return parse_tags(text)

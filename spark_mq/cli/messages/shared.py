@@ -10,18 +10,17 @@ from functools import wraps
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Protocol
 
-from spark_mq.cli.archive_source import has_delta_log
 from spark_mq.cli.command import Run
 from spark_mq.cli.exit_status import FOUND, NOT_FOUND
-from spark_mq.cli.messages.message_filter import MessageFilter, parse_tags
+from spark_mq.cli.messages.message_filter import MessageFilter, asked_tags
 from spark_mq.cli.output import say
 from spark_mq.cli.output.message_printer import MessagePrinter, rows_of
 from spark_mq.cli.output.value_text import local_time_of
 from spark_mq.cli.running_cluster import OR_CLUSTER, cluster_options, is_cluster, refuse_client_conf
 from spark_mq.errors import OptionError
-from spark_mq.filters.parser import parse_sql92
 from spark_mq.io.s3 import shown
 from spark_mq.store.config.named_stores import STORE_COLUMNS, NamedRecord
+from spark_mq.store.config.store_kind import has_delta_log
 
 if TYPE_CHECKING:
     from spark_mq.filters.expression import Expression
@@ -182,6 +181,8 @@ def condition_of(text: str | None) -> Expression | None:
     """The parsed value of `--filter`; None without one."""
     if text is None:
         return None
+    from spark_mq.filters.parser import parse_sql92
+
     parsed = parse_sql92(text)
     if parsed.ignored:
         raise OptionError(f"--filter: {parsed.warning}: write the whole condition")
@@ -212,7 +213,7 @@ def filter_of(arguments: argparse.Namespace) -> tuple[MessageFilter, int | None,
         MessageFilter.between(
             begin,
             end,
-            tags=parse_tags(arguments.tag),
+            tags=asked_tags(arguments.tag),
             properties=arguments.property,
             key=arguments.key,
             body_text=arguments.body_contains,

@@ -36,7 +36,8 @@ from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.named_stores import is_pattern, load_stores, matching_stores, stores_text
 from spark_mq.store.log.segment_files import segment_files
 from spark_mq.tables.all_tables import TABLES
-from spark_mq.tables.live import LIVE_SCHEME, LIVE_TABLES
+from spark_mq.tables.live import LIVE_TABLES
+from spark_mq.tables.table import LIVE_SCHEME
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

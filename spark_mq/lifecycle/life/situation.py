@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from spark_mq.format.amounts import counted, duration_text
 from spark_mq.format.java_text import decode_utf8
@@ -39,8 +40,6 @@ from spark_mq.format.system_topic import (
     delay_level_millis,
 )
 from spark_mq.lifecycle.life.event import body_of, text_properties, time_text
-from spark_mq.lifecycle.life.life_store import LifeStore, life_store
-from spark_mq.lifecycle.outcomes import half_queue_offsets
 from spark_mq.lifecycle.retry_topic import (
     DLQ_PREFIX,
     RETRY_PREFIX,
@@ -50,7 +49,10 @@ from spark_mq.lifecycle.retry_topic import (
     retry_max_times,
 )
 from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.message_store import MessageStore
+
+if TYPE_CHECKING:
+    from spark_mq.lifecycle.life.life_store import LifeStore
+    from spark_mq.store.message_store import MessageStore
 
 REAL_TOPIC, RETRY_TOPIC, ORIGIN_MESSAGE_ID = "REAL_TOPIC", "RETRY_TOPIC", "ORIGIN_MESSAGE_ID"
 UNIQUE_KEY, KEYS, TAGS = "UNIQ_KEY", "KEYS", "TAGS"
@@ -119,9 +121,15 @@ class Situations:
         self, store: MessageStore | LifeStore | None, conf: BrokerConf | None = None, trace_topic: str = TRACE_TOPIC
     ) -> None:
         """`conf` is for `messageDelayLevel`; by default it is that of the store."""
-        self._store = None if store is None else life_store(store)
+        self._given = store
         self._conf = conf
         self._trace_topic = trace_topic
+
+    @cached_property
+    def _store(self) -> LifeStore | None:
+        from spark_mq.lifecycle.life.life_store import life_store
+
+        return None if self._given is None else life_store(self._given)
 
     @cached_property
     def rules(self) -> SituationRules:
@@ -139,8 +147,8 @@ class Situations:
 
     def of(self, record: Record) -> Situation:
         """What a record means; for a delayed message, its unit says when it is due."""
-        is_delayed = self._store is not None and decode_utf8(record.topic) == SCHEDULE_TOPIC
-        due = self._store.due(record) if self._store and is_delayed else None
+        is_delayed = decode_utf8(record.topic) == SCHEDULE_TOPIC
+        due = self._store.due(record) if is_delayed and self._store else None
         return _Reading(record, lambda: self.rules, self._trace_topic, due).situation()
 
 
@@ -276,6 +284,8 @@ def _due_text(due: int | None) -> str:
 
 
 def _op_text(body: bytes | None) -> str:
+    from spark_mq.lifecycle.outcomes import half_queue_offsets
+
     offsets = half_queue_offsets(body or b"")
     if not offsets:
         return "op message that names no half message"

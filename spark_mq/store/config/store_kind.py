@@ -39,6 +39,7 @@ from spark_mq.store.config.store_paths import (
     is_rocksdb,
 )
 
+DELTA_LOG = "_delta_log"
 _DLEDGER = "dledger-"
 _BATCH_CONSUME_QUEUE = "batchconsumequeue"
 _COMPACTION_LOG = "compaction/compactionLog"
@@ -382,3 +383,12 @@ def refuse_rocksdb(consume_queue: Location) -> None:
             f"{consume_queue} is a RocksDB database (storeType=defaultRocksDB), which queue files must not replace: "
             "give another --output"
         )
+
+
+def has_delta_log(table: str) -> bool:
+    """Whether a path or URI is that of a Delta table; of a URI that pyarrow cannot open, True if it is not a store."""
+    try:
+        location = Location.resolve(table.rstrip("/"))
+        return not (location / COMMIT_LOG).is_directory and (location / DELTA_LOG).is_directory
+    except (SparkMqError, OSError):
+        return "://" in table

@@ -17,7 +17,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import partial
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 from pyarrow import fs
@@ -170,6 +169,8 @@ def time_of_name(name: str, zone: tzinfo) -> int | None:
 
 def parse_time_zone(name: str) -> tzinfo:
     """The time zone with a name such as `Asia/Shanghai` or `UTC`. Raises `OptionError` for an unknown name."""
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:

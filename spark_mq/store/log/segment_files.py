@@ -16,7 +16,6 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
@@ -110,6 +109,8 @@ def _local_blocks(file: Location, size: int) -> Iterator[tuple[int, bytes]]:
 
 def _remote_blocks(file: Location, size: int) -> Iterator[tuple[int, bytes]]:
     """The blocks of a file over a network with their positions, from the end on. The first answer can be the last."""
+    from concurrent.futures import ThreadPoolExecutor
+
     reader, end, count = file.open_remote(), size, 1
     with ThreadPoolExecutor(_MOST_REQUESTS) as threads:
         while end > 0:
