@@ -126,20 +126,40 @@ def print_lives(arguments: argparse.Namespace) -> int:
 
 def _brokers(arguments: argparse.Namespace, opened: ExitStack) -> dict[str, LifeStore]:
     """The brokers of a running cluster by name; the name of the only one is empty."""
+    address, *others = arguments.store
+    if others or arguments.stores is not None:
+        raise OptionError(f"give {shown(next(filter(is_cluster, arguments.store)))} alone, without other stores")
+    refuse_archive_options(address, arguments)
+    brokers = _brokers_by_name(arguments, opened)
+    return {name if len(brokers) > 1 else "": one for name, one in brokers.items()}
+
+
+def _brokers_by_name(arguments: argparse.Namespace, opened: ExitStack) -> dict[str, LifeStore]:
     from spark_mq.live.broker_life import BrokerLife
     from spark_mq.live.cluster import live_brokers
     from spark_mq.remoting.client import RemotingClient
 
-    address, *others = arguments.store
-    if others or arguments.stores is not None:
-        raise OptionError(f"give {shown(next(filter(is_cluster, arguments.store)))} alone, without other stores")
+    (address,) = arguments.store if isinstance(arguments.store, list) else [arguments.store]
     if arguments.broker_conf is not None:
         raise OptionError(f"--broker-conf has no effect: {shown(address)} is a running cluster, which has the settings")
-    refuse_archive_options(address, arguments)
     options = cluster_options(arguments.client_conf, address, topicPattern=".*")
     client = opened.enter_context(RemotingClient(options.client))
-    brokers = live_brokers(client, options.from_slave)
-    return {one.broker.name if len(brokers) > 1 else "": BrokerLife(one, options) for one in brokers}
+    return {one.broker.name: BrokerLife(one, options) for one in live_brokers(client, options.from_slave)}
+
+
+def _broker_of_queue(arguments: argparse.Namespace, opened: ExitStack) -> LifeStore:
+    """The broker of a running cluster that has the queue of a message."""
+    brokers = _brokers_by_name(arguments, opened)
+    topic, queue_id = arguments.topic, arguments.queue
+    chosen = {
+        name: one
+        for name, one in brokers.items()
+        if arguments.broker in (None, name) and (len(brokers) == 1 or one.why_no_queue(topic, queue_id) is None)
+    }
+    if len(chosen) != 1:
+        has = "several brokers have" if chosen else "no such broker has"
+        raise OptionError(f"{has} queue {topic}/{queue_id}: --broker chooses one of {', '.join(chosen or brokers)}")
+    return next(iter(chosen.values()))
 
 
 def _stores_of_file(arguments: argparse.Namespace, opened: ExitStack) -> dict[str, MessageStore]:
@@ -206,8 +226,10 @@ def _tree(told: MessageLife) -> Node:
 
 @command(
     "why-not-consumed",
-    """
-    STORE
+    f"""
+    STORE               the broker's store directory{OR_CLUSTER}
+    --client-conf FILE
+    --broker NAME       the broker of a running cluster, if several have the queue
     GROUP               the consumer group
     TOPIC
     QUEUE
@@ -233,8 +255,15 @@ def print_reason(arguments: argparse.Namespace) -> int:
     """Print the reason; returns the exit status."""
     if arguments.tag is not None and arguments.filter is not None:
         raise OptionError("--tag and --filter are two kinds of subscriptions: give one of them")
-    conf = broker_conf_path(arguments.broker_conf, arguments.store)
-    with MessageStore(arguments.store, broker_conf=conf) as store:
+    with ExitStack() as opened:
+        if is_cluster(arguments.store):
+            store: MessageStore | LifeStore = _broker_of_queue(arguments, opened)
+        else:
+            refuse_client_conf(arguments)
+            if arguments.broker is not None:
+                raise OptionError("--broker has no effect: a store directory is that of one broker")
+            conf = broker_conf_path(arguments.broker_conf, arguments.store)
+            store = opened.enter_context(MessageStore(arguments.store, broker_conf=conf))
         message = arguments.topic, arguments.queue, arguments.offset
         found = why_not_consumed(store, arguments.group, *message, arguments.tag, arguments.filter, arguments.at)
     if arguments.json:

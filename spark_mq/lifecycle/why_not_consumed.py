@@ -29,13 +29,12 @@ from spark_mq.format.message_id import encode_offset_message_id
 from spark_mq.format.record import Record
 from spark_mq.lifecycle.life.event import Event, EventKind, text_properties, time_text
 from spark_mq.lifecycle.life.life import life
-from spark_mq.lifecycle.life.life_store import LifeStore
+from spark_mq.lifecycle.life.life_store import LifeStore, life_store
 from spark_mq.lifecycle.life.message_consumers import ConsumerOffsets, before_text, find_pops, pop_text
 from spark_mq.lifecycle.life.situation import TAGS, UNIQUE_KEY
 from spark_mq.lifecycle.popped_messages import PopState, Position
 from spark_mq.lifecycle.retry_topic import RETRY_PREFIX, consumer_groups, parse_retry_topic
-from spark_mq.store.config.consumer_filters import CONSUMER_FILTERS, load_consumer_filters
-from spark_mq.store.message_selection import known_topics
+from spark_mq.store.log.record_lookup import NoRecord
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.retention import moment_of
 
@@ -187,7 +186,7 @@ class WhyNotConsumed:
 
 
 def why_not_consumed(
-    store: MessageStore,
+    store: MessageStore | LifeStore,
     consumer_group: str,
     topic: str,
     queue_id: int,
@@ -202,7 +201,7 @@ def why_not_consumed(
     given. A store does not know subscriptions to tags.
 
     Args:
-        store: The store.
+        store: The store; `LifeStore` is for commands that ask a running broker.
         consumer_group: The group.
         topic: The topic.
         queue_id: The queue id.
@@ -222,21 +221,21 @@ def why_not_consumed(
         raise OptionError("tags and an expression are two kinds of subscriptions: give one of them")
     if queue_offset < 0:
         raise OptionError(f"queue offset {queue_offset} is negative: give 0 or more")
-    answer = _Question(store, consumer_group, topic, queue_id, queue_offset, moment_of(at)).answer(tags, expression)
-    return replace(answer, unknown=(*answer.unknown, *store.queue_notes(topic)))
+    looked_up = life_store(store)
+    question = _Question(looked_up, consumer_group, topic, queue_id, queue_offset, moment_of(at))
+    answer = question.answer(tags, expression)
+    return replace(answer, unknown=(*answer.unknown, *looked_up.queue_notes(topic)))
 
 
 class _Question:
-    def __init__(self, store: MessageStore, group: str, topic: str, queue_id: int, queue_offset: int, at: int) -> None:
+    def __init__(self, store: LifeStore, group: str, topic: str, queue_id: int, queue_offset: int, at: int) -> None:
         self.store, self.group, self.at = store, group, at
         self.topic, self.queue_id, self.queue_offset = topic, queue_id, queue_offset
         self.name = f"{topic}/{queue_id}"
-        self.min_offset = store.get_min_offset_in_queue(topic, queue_id, read_log=True)
-        self.max_offset = store.get_max_offset_in_queue(topic, queue_id, read_log=True)
+        self.min_offset, self.max_offset = store.queue_ends(topic, queue_id)
         self.offsets = ConsumerOffsets(store.location, "")
         self.consumer_offset = self.offsets.offset(group, topic, queue_id)
         self.groups = consumer_groups(store.location)
-        self.cover = store.queue_cover(topic, queue_id)
         self.of_message: dict[str, Any] = {}
         """The fields of the answer that say what the message is, and the group's subscription."""
         self.evidence: list[str] = []
@@ -252,9 +251,9 @@ class _Question:
             no_queue = None if self.max_offset else self.store.why_no_queue(self.topic, self.queue_id)
             ends = f"{self.name} has no message at offset {self.queue_offset} yet: it ends at {self.max_offset}"
             return self._answer(NotConsumed.OUT_OF_RANGE, no_queue or ends)
-        record = next(self.cover.messages(self.queue_offset, self.queue_offset + 1), None)
-        if record is None:
-            return self._without_message()
+        record = self.store.find_in_queue(self.topic, self.queue_id, self.queue_offset)
+        if isinstance(record, NoRecord):
+            return self._without_message(record)
         properties = text_properties(record)
         self.of_message = {
             "commit_log_offset": record.commit_log_offset,
@@ -273,7 +272,7 @@ class _Question:
             or self._past_it(verdict)
         )
 
-    def _without_message(self) -> WhyNotConsumed:
+    def _without_message(self, why: NoRecord) -> WhyNotConsumed:
         if self.queue_offset < self.min_offset:
             if self.consumer_offset is None:
                 had = "the group has no offset there"
@@ -283,18 +282,13 @@ class _Question:
                 had = f"the group had not reached it: its offset is {self.consumer_offset}"
             begins = f"{self.name} begins at offset {self.min_offset}"
             return self._answer(NotConsumed.EXPIRED, f"it is not in the store any more: {begins}; {had}")
-        why = self.cover.why_not(self.queue_offset) or "no unit and no record of the log has this offset"
         return self._answer(NotConsumed.UNKNOWN, f"the log does not have the message: {why}")
 
     def _verdict(
         self, record: Record, properties: Mapping[str, str], tags: str | None, expression: str | None
     ) -> Verdict | None:
         """What the group's subscription says; None if it is not known."""
-        queue, code, ext = self.store.find_queue(self.topic, self.queue_id), None, None
-        if queue is not None:
-            commit_log_offset, size, stored_code = queue.unit(self.queue_offset)
-            if (commit_log_offset, size) == (record.commit_log_offset, record.size):
-                code, ext = queue.tags_code(self.queue_offset), queue.ext.unit(stored_code)
+        code, ext = self.store.filter_facts(record)
         facts = MessageFacts(properties, code, ext)
         if tags is not None:
             self.of_message["subscription"] = tags
@@ -320,7 +314,7 @@ class _Question:
 
     def _stored_filter(self) -> ConsumerFilter | None:
         try:
-            filters = load_consumer_filters(self.store.location)
+            filters = self.store.consumer_filters()
         except ConfigError as error:
             self.unknown.append(f"its filter: {error}")
             return None
@@ -378,7 +372,7 @@ class _Question:
     def _popped(self, record: Record) -> WhyNotConsumed | None:
         # Whether the group has a retry topic for messages that it popped of the topic.
         retry_topics = {f"{RETRY_PREFIX}{self.group}{mark}{self.topic}" for mark in "_+"}
-        is_popping = not retry_topics.isdisjoint(known_topics(self.store))
+        is_popping = not retry_topics.isdisjoint(self.store.known_topics())
         position = self.topic, self.queue_id, self.queue_offset
         state, text = self._pop(position, record.commit_log_offset, is_popping)
         return None if state is None else self._answer(NotConsumed(state), text)
@@ -388,11 +382,10 @@ class _Question:
 
         `is_popping` is whether the group pops the topic, even if no note tells that.
         """
-        store = LifeStore(self.store)
-        pops, cuts = find_pops(store, {position: after})
+        pops, cuts = find_pops(self.store, {position: after})
         last = pops.last(self.group, position)
         is_open = is_popping if last is None else last.state is PopState.POPPED
-        if is_open and (missing := store.missing()) is not None:
+        if is_open and (missing := self.store.missing()) is not None:
             cuts = (*cuts, missing)
         self.unknown += [f"whether it was popped: {cut}" for cut in cuts]
         if cuts and is_open:
@@ -415,10 +408,7 @@ class _Question:
     def _note_subscription(self, verdict: Verdict | None) -> None:
         """Say if it is not known whether a filter drops the message."""
         if verdict is None:
-            self.unknown.append(
-                f"its subscription: config/{CONSUMER_FILTERS} has no filter of the group, and no file has "
-                "subscriptions to tags; --tag gives its tags"
-            )
+            self.unknown.append(f"its subscription: {self.store.no_filter}")
 
     def _answer(self, reason: NotConsumed, text: str) -> WhyNotConsumed:
         return WhyNotConsumed(

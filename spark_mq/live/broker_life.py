@@ -6,15 +6,17 @@ queues, too: op messages and notes, and the message in the queue to which it bel
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 
 from spark_mq.errors import OptionError, ProtocolError
+from spark_mq.filters.consumer_filter import ConsumerFilter
+from spark_mq.format.consume_queue_ext import ExtUnit
 from spark_mq.format.dispatch import record_keys
-from spark_mq.format.java_text import decode_utf8
+from spark_mq.format.java_text import decode_utf8, hash_code
 from spark_mq.format.record import Record
 from spark_mq.format.system_topic import (
     DEFAULT_DELAY_LEVELS,
@@ -35,7 +37,7 @@ from spark_mq.lifecycle.life.life_store import (
     record_with_id,
 )
 from spark_mq.lifecycle.outcomes import DeliveryProgress
-from spark_mq.live.cluster import LiveBroker, place_in_log
+from spark_mq.live.cluster import LiveBroker, message_at, place_in_log
 from spark_mq.live.look_ups import at_commit_log_offset, read_range, records_of_range, with_key
 from spark_mq.live.options import LiveOptions
 from spark_mq.live.tables import config_folder
@@ -70,6 +72,8 @@ class BrokerLife(LifeStore):
     """The look-ups of a running broker, which is asked for its settings and config files when they are needed."""
 
     not_known = ("when it expires, and whether the broker's index has all of its copies: only the store's files tell",)
+
+    no_filter = "a running broker does not tell it; --tag gives its tags, --filter its expression"
 
     def __init__(self, broker: LiveBroker, options: LiveOptions) -> None:
         self._broker = broker
@@ -138,10 +142,38 @@ class BrokerLife(LifeStore):
     def due(self, record: Record) -> int | None:
         return None  # a broker does not hand out units of queues, so only the settings tell it
 
-    def messages_after(self, topic: str, queue_id: int, commit_log_offset: int) -> Iterator[Record | Cut]:
+    def queue_ends(self, topic: str, queue_id: int) -> tuple[int, int]:
+        if self.why_no_queue(topic, queue_id) is not None:
+            return 0, 0
+        queue = self._broker.queue(topic, queue_id)
+        return queue.start, queue.stop
+
+    def why_no_queue(self, topic: str, queue_id: int) -> str | None:
         known = self._broker.topics.get(topic)
-        if known is None or queue_id >= known.read_queue_nums:  # 4.9 has no settings of the topic of op messages
-            yield Cut(f"broker {self._broker.address} does not hand out the messages of {topic}/{queue_id}")
+        if known is not None and queue_id < known.read_queue_nums:
+            return None
+        return f"broker {self._broker.address} does not hand out the messages of {topic}/{queue_id}"
+
+    def find_in_queue(self, topic: str, queue_id: int, queue_offset: int) -> Record | NoRecord:
+        found = message_at(self._broker, self._broker.queue(topic, queue_id), queue_offset)
+        return found or NoRecord(f"broker {self._broker.address} does not hand out a message at this offset")
+
+    def filter_facts(self, record: Record) -> tuple[int | None, ExtUnit | None]:
+        tags = text_properties(record).get("TAGS")
+        return hash_code(tags or ""), None  # `MessageExtBrokerInner.tagsString2tagsCode`@5.3.3
+
+    def consumer_filters(self) -> Sequence[ConsumerFilter]:
+        return ()
+
+    def queue_notes(self, topic: str) -> Sequence[str]:
+        has_bits = self.broker_conf.settings.get("enableCalcFilterBitMap", "false").lower() == "true"
+        text = "whether the broker drops it by its bit map (enableCalcFilterBitMap): only the store's files tell"
+        return [text] if has_bits else []
+
+    def messages_after(self, topic: str, queue_id: int, commit_log_offset: int) -> Iterator[Record | Cut]:
+        why_not = self.why_no_queue(topic, queue_id)  # 4.9 has no settings of the topic of op messages
+        if why_not is not None:
+            yield Cut(why_not)
             return
         queue = self._broker.queue(topic, queue_id)
         start, _ = place_in_log(self._broker, queue, commit_log_offset + 1)

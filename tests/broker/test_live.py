@@ -34,6 +34,7 @@ from spark_mq.errors import LogCutError, OptionError, RemotingError
 from spark_mq.format.system_topic import is_system_topic
 from spark_mq.lifecycle.life.life import Lives, life
 from spark_mq.lifecycle.outcomes import State
+from spark_mq.lifecycle.why_not_consumed import NotConsumed, why_not_consumed
 from spark_mq.live import datasource as live
 from spark_mq.live.broker_life import BrokerLife
 from spark_mq.live.cluster import live_brokers
@@ -54,6 +55,7 @@ from spark_mq.remoting.requests import (
 )
 from spark_mq.source.datasource import StoreReads
 from spark_mq.source.predicate import Condition, Operator, decode_conditions, encode_conditions
+from spark_mq.store.config.config_file import load_consumer_offsets
 from spark_mq.tables.store_files import QUEUES
 from tests.broker import harness
 from tests.support.soak import cases
@@ -524,6 +526,29 @@ def test_lives_of_messages_are_those_of_the_store(served: Served) -> None:
         assert by_id.unique_key == half["uniqKey"]
     assert states[State.STORED] > 90
     assert len(states) > 2
+
+
+@pytest.mark.parametrize("subscribed", [{}, {"tags": "paid || TagA"}, {"expression": "price > 5"}], ids=str)
+def test_why_a_group_did_not_consume_is_told_as_by_the_store(served: Served, subscribed: dict[str, Any]) -> None:
+    options = parse_live_options({"path": served.address, "topicPattern": ".*"})
+    reasons: Counter[NotConsumed] = Counter()
+    with served.client() as client, MessageStore(str(served.path)) as store:
+        of_broker = BrokerLife(live_brokers(client)[0], options)
+        # The broker notes other offsets meanwhile, of its own group for transactions.
+        offsets = [one for one in load_consumer_offsets(store.location) if one.consumer_group.startswith("GID_")]
+        for one in offsets:
+            first, stop = of_broker.queue_ends(one.topic, one.queue_id)
+            for offset in {first, max(one.offset - 1, 0), one.offset, stop - 1, stop}:
+                asked = one.consumer_group, one.topic, one.queue_id, offset
+                found = why_not_consumed(of_broker, *asked, **subscribed)
+                expected = why_not_consumed(store, *asked, **subscribed)
+                reasons[found.reason] += 1
+                assert replace(found, unknown=()) == replace(expected, unknown=())
+                if not subscribed and found.reason in (NotConsumed.NOT_YET, NotConsumed.CONSUMED):
+                    assert any("a running broker does not tell it; --tag" in text for text in found.unknown)
+        gone = why_not_consumed(of_broker, "GID_failing", "RetryDemo", 99, 0)
+    assert len(reasons) > 1
+    assert "does not hand out the messages of RetryDemo/99" in gone.text
 
 
 def test_point_commands_say_at_least(

@@ -171,7 +171,13 @@ NOTHING: list[tuple[list[str], int, str]] = [
     (["query-by-key", TOPIC, "k1", "--as-broker"], 2, "--as-broker has no effect"),
     (["query-by-key", TOPIC, "k1", "--broker-conf", "x"], 2, "is a running cluster"),
     (["life", "nokey"], 3, "has such a message, or its index does not find it"),
-    (["why-not-consumed", "GID", TOPIC, "0", "0"], 2, "why-not-consumed needs the files of a store"),
+    (["life", "k1", "--broker-conf", "x"], 2, "--broker-conf has no effect"),
+    (["life", "k1", "--store-name", "x"], 2, "is not an archive"),
+    (
+        ["why-not-consumed", "GID", TOPIC, "0", "0", "--broker", "z"],
+        2,
+        "no such broker has queue Orders/0: --broker choos",
+    ),
     (["restore", "/tmp/new"], 2, "restore needs the files of a store"),
     (["verify"], 2, "verify needs the files of a store"),
 ]

@@ -12,7 +12,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 
+from spark_mq.filters.consumer_filter import ConsumerFilter
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE
+from spark_mq.format.consume_queue_ext import ExtUnit
+from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.message_id import decode_offset_message_id
 from spark_mq.format.message_row import host_text
 from spark_mq.format.record import Record
@@ -23,6 +26,7 @@ from spark_mq.lifecycle.popped_messages import unread_pops
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.checkpoint import lost_end
 from spark_mq.store.config.config_file import configured_topics, consumed_offsets
+from spark_mq.store.config.consumer_filters import CONSUMER_FILTERS, load_consumer_filters
 from spark_mq.store.expiry import MILLIS_PER_HOUR, expire_times, live_segments
 from spark_mq.store.log.log_range import LogRange, newest_record
 from spark_mq.store.log.record_lookup import NoRecord
@@ -93,6 +97,11 @@ class LifeStore:
 
     not_known: Sequence[str] = ()
     """What this kind of store never tells of a message, as texts for a person."""
+    no_filter = (
+        f"config/{CONSUMER_FILTERS} has no filter of the group, and no file has subscriptions to tags; --tag gives its "
+        "tags"
+    )
+    """Why the subscription of a group is not known."""
 
     def __init__(self, store: MessageStore) -> None:
         self.store = store
@@ -159,6 +168,39 @@ class LifeStore:
         commit_log_offset, store_size, _ = queue.unit(record.queue_offset)
         is_its_own = (commit_log_offset, store_size) == (record.commit_log_offset, record.size)
         return queue.tags_code(record.queue_offset) if is_its_own and store_size != PRE_BLANK_SIZE else None
+
+    def queue_ends(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """The first offset of a queue that a broker offers, and the one after the last; 0 if there is no queue."""
+        ends = self.store.get_min_offset_in_queue, self.store.get_max_offset_in_queue
+        first, stop = (end(topic, queue_id, read_log=True) for end in ends)
+        return first, stop
+
+    def why_no_queue(self, topic: str, queue_id: int) -> str | None:
+        """A text for a person if there is no such queue; else None."""
+        return self.store.why_no_queue(topic, queue_id)
+
+    def find_in_queue(self, topic: str, queue_id: int, queue_offset: int) -> Record | NoRecord:
+        """The record at an offset of a queue, or why there is none."""
+        cover = self.store.queue_cover(topic, queue_id)
+        record = next(cover.messages(queue_offset, queue_offset + 1), None)
+        return record or NoRecord(cover.why_not(queue_offset) or "no unit and no record of the log has this offset")
+
+    def filter_facts(self, record: Record) -> tuple[int | None, ExtUnit | None]:
+        """The tags code and the extension unit of a record in a queue, which filters look at; None if not known."""
+        queue = self.store.find_queue(decode_utf8(record.topic), record.queue_id)
+        if queue is not None:
+            commit_log_offset, size, code = queue.unit(record.queue_offset)
+            if (commit_log_offset, size) == (record.commit_log_offset, record.size):
+                return queue.tags_code(record.queue_offset), queue.ext.unit(code)
+        return None, None
+
+    def consumer_filters(self) -> Sequence[ConsumerFilter]:
+        """The SQL92 filters that the broker keeps. Raises `ConfigError` if their file cannot be read."""
+        return load_consumer_filters(self.location)
+
+    def queue_notes(self, topic: str) -> Sequence[str]:
+        """What an answer by queue offsets of a topic leaves out, a sentence each."""
+        return self.store.queue_notes(topic)
 
     def messages_after(self, topic: str, queue_id: int, commit_log_offset: int) -> Iterator[Record | Cut]:
         """The messages of a queue that are after an offset of the log, in the order of the queue.
