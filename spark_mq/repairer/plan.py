@@ -23,6 +23,7 @@ from spark_mq.repairer.changes import Change, ChangeKind
 from spark_mq.repairer.index_gaps import IndexGap, find_gaps, plan_gap
 from spark_mq.repairer.queue_task import QueueFileName
 from spark_mq.store.config.broker_conf import NOTHING_TELLS, FileSetting
+from spark_mq.store.config.store_kind import has_rocksdb_queues
 from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
 from spark_mq.store.index.folder import check_layout_is_known, find_index_layout, index_files
 from spark_mq.store.log.segment_files import find_data_end
@@ -235,6 +236,10 @@ def _forgotten(damage: Damage, plan: RepairPlan) -> Iterator[Left]:
 def _plan_queues(plan: RepairPlan, request: RepairRequest, damage: Damage, checked: CheckedStore) -> None:
     store, conf, file_size = request.check.store, request.check.conf, checked.queue_file_size
     files = damage.treated(Treatment.QUEUE_FILE)
+    if has_rocksdb_queues(store):
+        for file in files:
+            plan.leave(file.codes, f"{file.file} is in a RocksDB database, which is not changed: rebuild with --output")
+        return
     wrong_sizes = sum(file.has("QUEUE_FILE_SIZE") for file in files)
     if wrong_sizes and 2 * wrong_sizes > sum(len(folder.files) for folder in queue_folders(store / CONSUME_QUEUE)):
         reason = (

@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from spark_mq.format.broker_version import OWN_SYSTEM_TOPICS, STATE_VERSION, TOPIC_ATTRIBUTES, BrokerVersions
 from spark_mq.format.system_topic import HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC
+from spark_mq.io.rocksdb import REMEDY
 from spark_mq.store.config.offset_files import (
     CONSUMER_OFFSETS,
     DELAY_OFFSETS,
@@ -86,8 +87,8 @@ _TIMERS = (
     "time has passed is delivered at once, also if it was delivered before (--only-delivered leaves them out)"
 )
 _DATABASE = (
-    "it is a RocksDB database, which is not read here. The new store has topics.json only; export the database with "
-    "mqadmin rocksDBConfigToJson to have consumers' offsets and groups"
+    "it is a RocksDB database, which is not read. The new store has topics.json only; to have consumers' offsets and "
+    f"groups, {REMEDY}, or export the database with mqadmin rocksDBConfigToJson"
 )
 
 FILE_RULES = (
@@ -168,6 +169,7 @@ FILE_RULES = (
             "config/subscriptionGroups/": _DATABASE,
             "config/consumerOffsets/": _DATABASE,
             "config/rdb/": _DATABASE,
+            "config/metadata/": _DATABASE,
         },
     ),
 )

@@ -47,6 +47,7 @@ from spark_mq.restorer.store_job import StoreJob
 from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint
 from spark_mq.store.config.config_file import is_topic_name
 from spark_mq.store.config.offset_files import DELAY_OFFSETS, OFFSET_FILES, Translate, translated_offsets
+from spark_mq.store.config.store_kind import has_rocksdb_queues
 from spark_mq.store.config.store_paths import CONFIG, CONSUME_QUEUE, INDEX
 from spark_mq.store.queue.folders import queue_folders
 
@@ -126,7 +127,7 @@ def _write_empty_queues(job: StoreJob, store: Location, log: NewLog) -> tuple[di
     missing = {queue: offset for queue, offset in source.next_offsets.items() if queue not in known and offset}
     folder = store / CONSUME_QUEUE
     file_size = job.request.broker_conf.consume_queue_file_size or DEFAULT_FILE_SIZE
-    if job.copy_type == CopyType.WHOLE and source.location is not None:
+    if job.copy_type == CopyType.WHOLE and source.location is not None and not has_rocksdb_queues(source.location):
         kept, lost = carry_over(queue_folders(source.location / CONSUME_QUEUE), known, folder, file_size)
         names = set(kept)
         return {q: offset for q, offset in missing.items() if f"{q[0]}/{q[1]}" in names}, list(lost)

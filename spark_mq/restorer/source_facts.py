@@ -23,7 +23,7 @@ from spark_mq.indexer.tag_entries import MANY, TaggedRanges, TagRun, tagged_rang
 from spark_mq.io.location import Location
 from spark_mq.store.broker_versions import find_broker_versions
 from spark_mq.store.config.checkpoint import CHECKPOINT
-from spark_mq.store.config.config_file import parse_fastjson
+from spark_mq.store.config.config_file import files_of_databases, parse_fastjson
 from spark_mq.store.config.store_kind import Door, check_form
 from spark_mq.store.config.store_paths import CONFIG, CONSUME_QUEUE, INDEX
 from spark_mq.store.derived_facts import index_facts, next_offsets, queue_facts
@@ -109,6 +109,7 @@ def facts_of_store(store: Location) -> Source:
     infos, index = (store / CONFIG).entries(), index_facts(store)
     paths = [f"{CONFIG}/{info.base_name}" for info in infos if info.is_file]
     paths += [CHECKPOINT] if (store / CHECKPOINT).is_file else []
+    of_databases, read = files_of_databases(store)
     return _source(
         str(store),
         forms,
@@ -118,11 +119,11 @@ def facts_of_store(store: Location) -> Source:
         location=store,
         segment_size=usual_size(segment_files(store)) or None,
         blanks=blanks,
-        files=readable_files({path: (store / path).read_bytes() for path in sorted(paths)}, str(store)),
+        files=readable_files({path: (store / path).read_bytes() for path in sorted(paths)} | of_databases, str(store)),
         log_start=log_start if has_messages else None,
         log_end=log_end if has_messages else None,
         broker_versions=_versions_of(store),
-        databases=tuple(sorted(f"{CONFIG}/{info.base_name}" for info in infos if not info.is_file)),
+        databases=tuple(sorted({f"{CONFIG}/{info.base_name}" for info in infos if not info.is_file} - read)),
     )
 
 

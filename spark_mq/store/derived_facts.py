@@ -26,8 +26,8 @@ from spark_mq.store.queue.folders import existing_file_size
 
 
 def queue_facts(store: MessageStore) -> dict[str, Any] | None:
-    """The size of a queue file in bytes, and the ends of each queue; None if there are no queue files."""
-    if has_rocksdb_queues(store.location) or not store.queue_names:
+    """The size of a queue file in bytes, None if queues are in RocksDB, and the ends of each; None without a queue."""
+    if not store.queue_names:
         return None
     found = {name: queue for name in store.queue_names if (queue := store.find_queue(*name)) is not None}
     queues, log_start = [], store.get_min_phy_offset()
@@ -35,7 +35,8 @@ def queue_facts(store: MessageStore) -> dict[str, Any] | None:
         max_offset = store.get_max_offset_in_queue(topic, queue_id)
         min_offset = found[topic, queue_id].min_offset(max_offset, log_start, by_halving=True)
         queues.append({"topic": topic, "queue_id": queue_id, "min_offset": min_offset, "max_offset": max_offset})
-    return {"file_size": existing_file_size([queue.folder for queue in found.values()]), "queues": queues}
+    folders = [] if has_rocksdb_queues(store.location) else [queue.folder for queue in found.values()]
+    return {"file_size": existing_file_size(folders), "queues": queues}
 
 
 def next_offsets(facts: Mapping[str, Any] | None) -> dict[tuple[str, int], int]:

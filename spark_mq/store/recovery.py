@@ -150,7 +150,7 @@ class _Start:
 
     def run(self) -> Recovery:
         """Each step in its order."""
-        check_form(self._location, Door.QUEUES)
+        check_form(self._location, Door.BOOT)
         files, folders = self._log_files(), self._queue_folders()
         queue_files = find_queue_file_size(self._conf, [(self._location / CONSUME_QUEUE, folders)])
         size = files[0].size if files else 0

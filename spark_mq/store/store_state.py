@@ -137,7 +137,7 @@ def store_state(
     with MessageStore(path, broker_version, broker_conf) as store:
         has_queues = not has_rocksdb_queues(store.location)
         if has_queues:
-            check_form(store.location, Door.QUEUES)
+            check_form(store.location, Door.BOOT)
         rules = find_boot_groups(store.location, broker_version)
         checkpoint = Checkpoint.load(store.location)
         lacking = find_lacking_messages(store) if has_queues else None

@@ -105,7 +105,7 @@ def check_store(
             live.wait_for_broker()
         runs = staged_runs(runner.tasks, staged.units)
         queues = {(queue.topic, queue.queue_id): queue for queue in runs.queues()}
-        files = QueueFiles(file_size, bounds, live, has_extensions, listed.config.topics, dispatched)
+        files = QueueFiles(listed.tree, file_size, bounds, live, has_extensions, listed.config.topics, dispatched)
         others = FilesWithoutMessages.of(files, folders, queues, runs)
         missing += others.missing()
         expected.save(work / _ENTRIES)

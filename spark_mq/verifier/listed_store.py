@@ -12,14 +12,16 @@ from typing import Self
 
 import pyarrow as pa
 
-from spark_mq.format.consume_queue import Queue
+from spark_mq.format.consume_queue import DEFAULT_FILE_SIZE, Queue
 from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.io.location import Location
+from spark_mq.io.rocksdb import can_read_rocksdb
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.store_kind import has_rocksdb_queues
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.queue.folders import QueueFolder, find_queue_file_size, queue_folders
+from spark_mq.store.queue.queue_database import QueueDatabase, queue_tree
 from spark_mq.verifier.config_files import BrokerState, ConfigFiles
 from spark_mq.verifier.folders import form_findings, queue_folder_findings, segment_findings
 from spark_mq.verifier.index_folder import IndexFolder, list_index
@@ -28,7 +30,7 @@ from spark_mq.verifier.log_bounds import log_start_findings
 
 @dataclass(frozen=True)
 class ListedStore:
-    """A store whose files are listed; without queues in files, `folders` is empty."""
+    """A store whose files are listed; `folders` are the queues in `tree`, none if its database cannot be read."""
 
     location: Location
     conf: BrokerConf
@@ -37,6 +39,7 @@ class ListedStore:
     log: CommitLog
     index: IndexFolder
     has_queues: bool
+    tree: Location
     folders: list[QueueFolder]
 
     @classmethod
@@ -44,13 +47,16 @@ class ListedStore:
         """The files of a store now."""
         state, config = BrokerState.of(store), ConfigFiles.of(store)
         log, index = CommitLog.open(store), list_index(store, conf)
-        has_queues = not has_rocksdb_queues(store)
-        folders = list(queue_folders(store / CONSUME_QUEUE)) if has_queues else []
-        return cls(store, conf, state, config, log, index, has_queues, folders)
+        has_queues = can_read_rocksdb() or not has_rocksdb_queues(store)
+        tree = queue_tree(store)
+        folders = list(queue_folders(tree)) if has_queues else []
+        return cls(store, conf, state, config, log, index, has_queues, tree, folders)
 
     @property
     def queue_file_size(self) -> int:
-        """The bytes of a queue file."""
+        """The bytes of a queue file, or of those as which a database is read."""
+        if isinstance(self.tree.storage, QueueDatabase):
+            return DEFAULT_FILE_SIZE
         return find_queue_file_size(self.conf, [(self.location / CONSUME_QUEUE, self.folders)]).value
 
     def findings(

@@ -40,6 +40,7 @@ AFTER_THE_LOG = ("QUEUE_UNIT_STALE", "QUEUE_UNIT_EXTRA", "QUEUE_LAGS", "QUEUE_LA
 class QueueFiles:
     """What is needed to check any queue file of a store; in `dispatched` queues are units of others' messages."""
 
+    tree: Location
     file_size: int
     bounds: LogBounds
     log: LiveLog
@@ -71,7 +72,7 @@ class QueueFiles:
         if existing is None:
             return
         if not existing.size:
-            expected.has_file = (self.log.store / expected.path).is_file
+            expected.has_file = self._location(expected).is_file
             expected.newest_unit = self._newest_unit(expected) if expected.stop else -1
         has_later = expected.start + expected.capacity < expected.stop
         if has_later and expected.units.size and not existing.size and not expected.has_file:
@@ -106,12 +107,15 @@ class QueueFiles:
                 return -1
         return offset if (decode_utf8(record.topic), record.queue_id) == expected.queue else -1
 
+    def _location(self, expected: ExpectedFile) -> Location:
+        return self.tree / expected.path.removeprefix(f"{CONSUME_QUEUE}/")
+
     def _read(self, expected: ExpectedFile) -> Units | None:
         """The units up to the last one that is not zeros; none if the file does not exist, or is empty.
 
         Addresses in `consumequeue_ext` are replaced by the tags codes to which they lead.
         """
-        location = self.log.store / expected.path
+        location = self._location(expected)
         info = location.info()
         if info.type != fs.FileType.File or not info.size:
             return np.zeros(0, UNIT_DTYPE)

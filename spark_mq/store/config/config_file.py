@@ -16,14 +16,17 @@ from __future__ import annotations
 
 import json
 import re
+import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from spark_mq.errors import ConfigError, UnsafeNameError, UnsupportedStoreError
+from spark_mq.errors import ConfigError, StorageError, UnsafeNameError, UnsupportedStoreError
 from spark_mq.format.system_topic import is_system_topic
 from spark_mq.io.location import Location
-from spark_mq.store.config.store_paths import CONFIG, is_rocksdb
+from spark_mq.io.rocksdb import REMEDY, can_read_rocksdb
+from spark_mq.store.config.config_database import CONFIG_TABLES, config_database, read_config_database
+from spark_mq.store.config.store_paths import CONFIG
 
 _MAX_NAME_BYTES = 255
 _MAX_NAME_CHARACTERS = 127
@@ -33,11 +36,8 @@ DELAY_OFFSETS = "delayOffset.json"
 CONSUMER_OFFSETS = "consumerOffset.json"
 Content = TypeVar("Content")
 
-_ROCKSDB_FOLDERS = {
-    "topics.json": "topics",
-    "consumerOffset.json": "consumerOffsets",
-    "subscriptionGroup.json": "subscriptionGroups",
-}
+_UNREADABLE = (ValueError, TypeError, AttributeError, KeyError, OverflowError, RecursionError, struct.error)
+"""What values of another form raise."""
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _UNQUOTED_KEY = re.compile(r"([{,]\s*)(-?\d+)(\s*:)")
 
@@ -145,7 +145,8 @@ def parse_fastjson(text: str) -> object:
 def load_config(store: Location, name: str, decode: Callable[[dict[str, Any]], Content]) -> Content | None:
     """The decoded content of `config/NAME`, or of its `.bak` if that file is missing, empty or unreadable.
 
-    The order of the two files is that of `ConfigManager.load`@5.3.3.
+    The order of the two files is that of `ConfigManager.load`@5.3.3. If the broker keeps the content in RocksDB, that
+    counts.
 
     Args:
         decode: Converts the JSON object; an error that it raises makes the file unreadable.
@@ -154,8 +155,15 @@ def load_config(store: Location, name: str, decode: Callable[[dict[str, Any]], C
     """
     folder = store / CONFIG
     database = config_database(store, name)
+    if database is not None and not can_read_rocksdb():
+        raise UnsupportedStoreError(f"{database} is a RocksDB database: {REMEDY}")
     if database is not None:
-        raise UnsupportedStoreError(f"{database} is a RocksDB database, which is not read here")
+        try:
+            return decode(read_config_database(database, name, parse_fastjson))
+        except StorageError as error:
+            raise ConfigError(str(error)) from error
+        except _UNREADABLE as error:
+            raise ConfigError(f"{database}: the entries of {name} cannot be read: {error}") from error
     problems = []
     for file in (folder / name, folder / f"{name}.bak"):
         data = file.read_bytes() if file.is_file else b""
@@ -163,22 +171,27 @@ def load_config(store: Location, name: str, decode: Callable[[dict[str, Any]], C
             continue
         try:
             return decode(_json_object(data))
-        except (ValueError, TypeError, AttributeError, KeyError, OverflowError, RecursionError) as error:
+        except _UNREADABLE as error:
             problems.append(f"{file}: {error}")
     if problems:
         raise ConfigError(f"{'; '.join(problems)}. Put a readable copy in its place, or remove it with its .bak")
     return None
 
 
-def config_database(store: Location, name: str) -> Location | None:
-    """The RocksDB database that has the content of `config/NAME`; None if the broker keeps it in that file.
+def files_of_databases(store: Location) -> tuple[dict[str, bytes], set[str]]:
+    """The files of `config/` that a broker keeps in RocksDB, as it would write them, by path; and their databases.
 
-    `rdb` is the database of `configManagerVersion=v2` (from 5.3.2 on), `metadata` that of
-    `useSingleRocksDBForAllConfigs` (from 5.4.0 on). Files of other names are always JSON.
+    There are none if no package reads RocksDB. Raises `ConfigError` if a database cannot be read.
     """
-    own = _ROCKSDB_FOLDERS.get(name)
-    folders = () if own is None else (store / CONFIG / one for one in (own, "rdb", "metadata"))
-    return next((folder for folder in folders if is_rocksdb(folder)), None)
+    files: dict[str, bytes] = {}
+    folders: set[str] = set()
+    for name in CONFIG_TABLES if can_read_rocksdb() else ():
+        database = config_database(store, name)
+        if database is not None:
+            content = load_config(store, name, lambda content: content)
+            files[f"{CONFIG}/{name}"] = json.dumps(content, ensure_ascii=False, indent="\t").encode()
+            folders.add(f"{CONFIG}/{database.name}")
+    return files, folders
 
 
 def _json_object(data: bytes) -> dict[str, Any]:

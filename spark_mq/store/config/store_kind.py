@@ -28,7 +28,9 @@ from spark_mq.errors import (
 )
 from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.io.location import Location
-from spark_mq.store.config.config_file import config_database, load_config
+from spark_mq.io.rocksdb import REMEDY, can_read_rocksdb
+from spark_mq.store.config.config_database import config_database
+from spark_mq.store.config.config_file import load_config
 from spark_mq.store.config.store_paths import (
     APPEND_UNFINISHED,
     COMMIT_LOG,
@@ -56,7 +58,8 @@ class Door(Enum):
     LOG = "read messages from the log"
     QUEUE = "answer by the offsets of one queue"
     UNITS = "read the units of one queue"
-    QUEUES = "say something about all queues, or about the next start of the broker"
+    QUEUES = "say something about all queues"
+    BOOT = "say something about the next start of the broker"
     FILES = "check, make, continue or delete queue files"
 
 
@@ -126,12 +129,26 @@ def check_form(store: Location, door: Door) -> list[FormNote]:
 
 def has_rocksdb_queues(store: Location) -> bool:
     """Whether the queues of `store` are only in RocksDB. With double writes, they are in files, too."""
-    return _rocksdb_queues(store) is not None
+    return queue_database(store) is not None
+
+
+def queue_database(store: Location) -> Location | None:
+    """The RocksDB database of the queues of `store`; None if they are in files, or in files, too."""
+    database = _queue_database(store)
+    return None if database is None or _has_queue_files(store) else database
 
 
 def _rocksdb_queues(store: Location) -> tuple[Location, frozenset[str]] | None:
-    database = _queue_database(store)
-    return None if database is None or _has_queue_files(store) else (database, frozenset())
+    database = queue_database(store)
+    return None if database is None else (database, frozenset())
+
+
+def _readable_queues(store: Location) -> tuple[Location, frozenset[str]] | None:
+    return _rocksdb_queues(store) if can_read_rocksdb() else None
+
+
+def _unreadable_queues(store: Location) -> tuple[Location, frozenset[str]] | None:
+    return None if can_read_rocksdb() else _rocksdb_queues(store)
 
 
 def _double_written_queues(store: Location) -> tuple[Location, frozenset[str]] | None:
@@ -189,9 +206,9 @@ def _tiered(store: Location) -> tuple[Location, frozenset[str]] | None:
     return (file, frozenset()) if file.is_file and not is_whole else None
 
 
-def _config_database(store: Location) -> tuple[Location, frozenset[str]] | None:
+def _unreadable_config(store: Location) -> tuple[Location, frozenset[str]] | None:
     database = config_database(store, "consumerOffset.json")
-    return None if database is None else (database, frozenset())
+    return None if database is None or can_read_rocksdb() else (database, frozenset())
 
 
 def _rocksdb_store(store: Location) -> tuple[Location, frozenset[str]] | None:
@@ -220,8 +237,6 @@ def topics_with_attribute(store: Location, name: str, value: str) -> frozenset[s
         return frozenset()
 
 
-_NO_QUEUES = "is a RocksDB database, which is not read here: "
-
 FORMS: tuple[Form, ...] = (
     Form(
         "enableDLegerCommitLog",
@@ -239,7 +254,9 @@ FORMS: tuple[Form, ...] = (
             Door.QUEUE: "has batch consume queues{topics}, which are not read here: read the topic's messages without "
             "queue offsets",
             Door.QUEUES: "has batch consume queues{topics}, which are not read here, so nothing certain can be said "
-            "about all queues, or about what a broker does at its start",
+            "about all queues",
+            Door.BOOT: "has batch consume queues{topics}, which are not read here, so nothing certain can be said "
+            "about what a broker does at its start",
             Door.FILES: "has batch consume queues{topics}, which are not read or written here. A queue file of such a "
             "topic in consumequeue/ would keep a broker from starting (`ConsumeQueueStore.queueTypeShouldBe`@5.3.3)",
         },
@@ -247,11 +264,24 @@ FORMS: tuple[Form, ...] = (
     Form(
         "storeType=defaultRocksDB",
         _rocksdb_queues,
-        refused=dict.fromkeys(
-            (Door.UNITS, Door.QUEUES),
-            _NO_QUEUES + "`spark-mq rebuild` builds queue files from the commit log, with another --output",
-        ),
-        noted={Door.FILES: _NO_QUEUES + "queues without a live message are not known, and the database is not changed"},
+        refused={
+            Door.BOOT: "is a RocksDB database: what a broker does with it at its start is not predicted here. "
+            "`spark-mq rebuild` builds queue files from the commit log, with another --output"
+        },
+    ),
+    Form(
+        "storeType=defaultRocksDB",
+        _readable_queues,
+        noted={
+            Door.FILES: "is a RocksDB database: its units are checked, but not its table of the first and last offsets "
+            "of queues; and it is not changed"
+        },
+    ),
+    Form(
+        "storeType=defaultRocksDB",
+        _unreadable_queues,
+        refused=dict.fromkeys((Door.UNITS, Door.QUEUES), f"is a RocksDB database: {REMEDY}"),
+        noted={Door.FILES: f"is a RocksDB database, which is not checked: {REMEDY}"},
     ),
     Form(
         "rocksdbCQDoubleWriteEnable, or a change of storeType",
@@ -264,9 +294,10 @@ FORMS: tuple[Form, ...] = (
     ),
     Form(
         "storeType=defaultRocksDB, configManagerVersion=v2 or useSingleRocksDBForAllConfigs",
-        _config_database,
+        _unreadable_config,
         noted={
-            Door.FILES: "is a RocksDB database, which is not read here: consumers' offsets are not compared with queues"
+            Door.FILES: "is a RocksDB database, which is not read: consumers' offsets are not compared with queues. To "
+            f"read it, {REMEDY}"
         },
     ),
     Form(

@@ -10,7 +10,7 @@ from itertools import islice
 
 import pyarrow as pa
 
-from spark_mq.errors import OptionError
+from spark_mq.errors import OptionError, StorageError
 from spark_mq.format.broker_version import MIN_OFFSET_BY_HALVING, OFFSET_BY_STORE_TIME, BrokerVersions, VersionRule
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE
 from spark_mq.format.dispatch import offset_in_queue
@@ -25,6 +25,7 @@ from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.folders import queue_folder, queue_folders
 from spark_mq.store.queue.lookup import ProvenUnit, QueueCover, UncoveredOffsets
 from spark_mq.store.queue.offset_by_time import BoundaryType, QueueTimes, nearest_in_log, offset_in_log
+from spark_mq.store.queue.queue_database import queue_tree
 
 _BATCH_UNITS = 1024
 
@@ -205,23 +206,38 @@ class ConsumeQueueStore:
         raise NotImplementedError
 
     def __init__(self) -> None:
+        self._tree_error: StorageError | None = None
         self._single: dict[tuple[str, int], ConsumeQueue | None] = {}
         self._ends: dict[tuple[str, int], tuple[int, int]] = {}
         self._max_offsets: dict[tuple[str, int], int] = {}
 
     @cached_property
+    def _tree(self) -> Location:
+        """The folder of the queue files; or the database of the queues, as such a folder, if RocksDB opens it."""
+        try:
+            return queue_tree(self.location)
+        except StorageError as error:
+            self._tree_error = error  # the log has the messages, too
+            return self.location / CONSUME_QUEUE
+
+    def _check_tree(self) -> None:
+        """Raise `StorageError` if RocksDB does not open the database of the queues."""
+        if self._tree and self._tree_error is not None:
+            raise self._tree_error
+
+    @cached_property
     def _found(self) -> dict[tuple[str, int], ConsumeQueue]:
-        """The queues that have files; none if they are in RocksDB."""
-        folders = queue_folders(self.location / CONSUME_QUEUE, skips_unreadable=True)
+        """The queues that have files, or are in RocksDB."""
+        folders = queue_folders(self._tree, skips_unreadable=True)
         return {(folder.topic, folder.queue_id): ConsumeQueue(folder, self.files) for folder in folders}
 
     def find_queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """A queue that has files; None if there is no such queue, or if the queues are in RocksDB."""
+        """One queue; None if there is no such queue."""
         if "_found" in vars(self):  # all queues are listed already
             return self._found.get((topic, queue_id))
         name = topic, queue_id
         if name not in self._single:
-            folder = queue_folder(self.location / CONSUME_QUEUE, topic, queue_id)
+            folder = queue_folder(self._tree, topic, queue_id)
             self._single[name] = None if folder is None else ConsumeQueue(folder, self.files)
         return self._single[name]
 
@@ -233,6 +249,7 @@ class ConsumeQueueStore:
             UnsupportedStoreError: The store has queues that are not in files, or not read.
         """
         check_form(self.location, Door.QUEUES)
+        self._check_tree()
         return self._found
 
     def queue_notes(self, topic: str) -> list[str]:
@@ -257,6 +274,7 @@ class ConsumeQueueStore:
     def _has_units(self) -> bool:
         """True. Raises `UnsupportedStoreError` if the units are not in files."""
         check_form(self.location, Door.UNITS)
+        self._check_tree()
         return True
 
     def queue_cover(self, topic: str, queue_id: int) -> QueueCover:

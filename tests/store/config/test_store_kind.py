@@ -133,6 +133,14 @@ def test_segments_of_several_folders_can_be_read_when_they_are_linked_together(t
     assert offsets_of(linked) == offsets_of(expected) == writer.offsets
 
 
+@pytest.fixture
+def without_rocksdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package that reads RocksDB is not installed."""
+    for module in ("store.config.store_kind", "store.config.config_file", "store.queue.queue_database"):
+        monkeypatch.setattr(f"spark_mq.{module}.can_read_rocksdb", lambda: False)
+
+
+@pytest.mark.usefixtures("without_rocksdict")
 def test_a_rocksdb_consume_queue_does_not_hinder_reading_and_is_no_queue(tmp_path: Path) -> None:
     make_files(tmp_path, segments(0))
     make_files(tmp_path / "consumequeue", ROCKSDB)
@@ -146,6 +154,7 @@ def test_a_rocksdb_consume_queue_does_not_hinder_reading_and_is_no_queue(tmp_pat
     assert [note.path for note in check_form(store, Door.FILES)] == ["consumequeue", "config/consumerOffsets"]
 
 
+@pytest.mark.usefixtures("without_rocksdict")
 def test_consumers_offsets_of_the_second_kind_of_rocksdb_config_are_noted(tmp_path: Path) -> None:
     make_files(tmp_path / "config" / "rdb", ROCKSDB)
     store = Location.resolve(str(tmp_path))

@@ -1,0 +1,137 @@
+"""RocksDB databases, read through the package `rocksdict`: a range of keys at a time, from a copy of the files.
+
+RocksDB writes into each folder that it opens, and `rocksdict` also into one that it only reads. So it opens a temporary
+folder. Tables (`*.sst`) never change: on a local disk, the temporary folder has links to them; all other files are
+copied. The database of a running broker is read as it was at one moment, with what its write-ahead log has.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyarrow import fs
+
+from spark_mq.errors import MissingPackageError, StorageError
+from spark_mq.io.location import Location
+
+if TYPE_CHECKING:
+    from rocksdict import Rdict
+
+_TABLE = ".sst"
+_LOCK = "LOCK"
+_TRIES = 3
+"""A broker can remove tables while they are listed: then a new copy is made."""
+
+DEFAULT = "default"
+"""The column family that each database has."""
+REMEDY = "run pip install 'spark-mq[rocksdb]', on every machine of a cluster"
+
+
+def can_read_rocksdb() -> bool:
+    """Whether the package that reads RocksDB is installed."""
+    return importlib.util.find_spec("rocksdict") is not None
+
+
+class RocksDatabase:
+    """The database in a folder."""
+
+    def __init__(self, folder: Location) -> None:
+        """Open the database.
+
+        Raises:
+            MissingPackageError: `rocksdict` is not installed.
+            StorageError: The files are not a whole database.
+        """
+        self.folder = folder
+        self._copy = tempfile.mkdtemp(prefix="spark-mq-rocksdb-")
+        self._remove = weakref.finalize(self, shutil.rmtree, self._copy, ignore_errors=True)
+        self._families: dict[str, Any] = {}
+        self._database = self._open()
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """The names of the column families."""
+        return tuple(self._names)
+
+    def items(self, family: str, start: bytes = b"", stop: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
+        """Keys and values of a column family, by key, from `start` to `stop` (not included)."""
+        found = self._range(family, start, stop)
+        return iter(()) if found is None else found.items(from_key=start, read_opt=_until(stop))
+
+    def keys(self, family: str, start: bytes, stop: bytes | None) -> bytes:
+        """The keys of a range, one after the other."""
+        found = self._range(family, start, stop)
+        return b"" if found is None else b"".join(found.keys(from_key=start, read_opt=_until(stop)))
+
+    def values(self, family: str, start: bytes, stop: bytes | None) -> bytes:
+        """The values of a range, one after the other."""
+        found = self._range(family, start, stop)
+        return b"" if found is None else b"".join(found.values(from_key=start, read_opt=_until(stop)))
+
+    def last_key(self, family: str, start: bytes, stop: bytes) -> bytes | None:
+        """The last key of a range; None if there is none."""
+        found = self._range(family, start, stop)
+        keys = iter(()) if found is None else found.keys(backwards=True, from_key=stop)
+        last = next((key for key in keys if key != stop), None)
+        return last if last is not None and last >= start else None
+
+    def close(self) -> None:
+        """Close the database, and remove its copy."""
+        self._families.clear()
+        self._database.close()
+        self._remove()
+
+    def _range(self, family: str, start: bytes, stop: bytes | None) -> Any:
+        if family not in self._names or (stop is not None and stop <= start):
+            return None
+        if family not in self._families:
+            self._families[family] = self._database.get_column_family(family)
+        return self._families[family]
+
+    def _open(self) -> Rdict:
+        try:
+            from rocksdict import AccessType, Options, Rdict
+        except ImportError as error:
+            raise MissingPackageError(f"{self.folder} is a RocksDB database: {REMEDY}") from error
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                self._copy_files()
+                options = Options(raw_mode=True)
+                self._names = Rdict.list_cf(self._copy, options)
+                families = {name: Options(raw_mode=True) for name in self._names}
+                return Rdict(self._copy, options, families, AccessType.read_only())
+            except Exception as error:  # rocksdict raises `Exception`
+                if not tries_left:
+                    reason = str(error).replace(self._copy, str(self.folder))
+                    raise StorageError(f"{self.folder}: RocksDB does not open this database: {reason}") from error
+        raise AssertionError("the last try returns or raises")
+
+    def _copy_files(self) -> None:
+        """Copy the files: the list of tables (`MANIFEST-*`) before the tables, so that none is missing."""
+        for name in os.listdir(self._copy):
+            os.unlink(os.path.join(self._copy, name))
+        names = [info.base_name for info in self.folder.entries() if info.type == fs.FileType.File]
+        for name in sorted(names, key=lambda name: name.endswith(_TABLE)):
+            target, source = os.path.join(self._copy, name), self.folder / name
+            if name == _LOCK:
+                continue
+            if name.endswith(_TABLE) and source.is_local:
+                os.symlink(os.path.abspath(source.path), target)
+            else:
+                with open(target, "wb") as file:
+                    file.write(source.read_bytes())
+
+
+def _until(stop: bytes | None) -> Any:
+    from rocksdict import ReadOptions
+
+    options = ReadOptions()
+    if stop is not None:
+        options.set_iterate_upper_bound(stop)
+    return options

@@ -1,0 +1,216 @@
+"""Consume queues in RocksDB as a tree of queue files, so that each reader of queue files reads them.
+
+A broker with `storeType=defaultRocksDB` has its units in a RocksDB database (`RocksDBConsumeQueueTable`@5.3.3, the same
+bytes in 5.5.0). Its column family `default` has a value for each unit:
+
+| key | i32 length of the topic, 0x01, topic, 0x01, i32 queue id, 0x01, i64 queue offset |
+| --- | --- |
+| value | i64 commit log offset, i32 store size, i64 tags code, i64 store time |
+
+Here, the folder of the database shows `TOPIC/QUEUE ID/<20 digits>`, files of 300,000 units of 20 bytes as a broker has
+them in files. Units before a queue's first one are pre-blank, as after `ConsumeQueue.fillPreBlank`; zeros follow its
+last one. A broker deletes no unit from the database when its message expires.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NoReturn
+
+import numpy as np
+from pyarrow import fs
+
+from spark_mq.errors import UnsupportedStoreError
+from spark_mq.format.consume_queue import DEFAULT_FILE_SIZE, UNIT_DTYPE, UNIT_SIZE, Units, pre_blank, queue_file_name
+from spark_mq.io.location import Location
+from spark_mq.io.rocksdb import DEFAULT, RocksDatabase, can_read_rocksdb
+from spark_mq.io.storage import NetworkStorage, StoredFile
+from spark_mq.store.config.store_kind import queue_database
+from spark_mq.store.config.store_paths import CONSUME_QUEUE
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+_SEPARATOR = b"\x01"
+_AFTER = b"\x02"
+"""The separator of `AbstractRocksDBStorage.CTRL_2`: no key of a queue is after a key that ends with it."""
+_INT32, _INT64 = struct.Struct(">i"), struct.Struct(">q")
+_AFTER_TOPIC = 1 + _INT32.size + 1 + _INT64.size
+"""Bytes of a key after the topic."""
+_VALUE = np.dtype([*UNIT_DTYPE.descr, ("store_timestamp", ">i8")])
+_UNITS = DEFAULT_FILE_SIZE // UNIT_SIZE
+
+
+def queue_tree(store: Location) -> Location:
+    """The folder of a store's queue files; or its database, if the queues are only in RocksDB, as such a folder.
+
+    Raises:
+        StorageError: RocksDB does not open the database.
+    """
+    database = queue_database(store) if can_read_rocksdb() else None
+    if database is None:
+        return store / CONSUME_QUEUE
+    queues = QueueDatabase(database)
+    queues.open_database()
+    return Location(queues, database.path)
+
+
+@dataclass(frozen=True)
+class _Queue:
+    """A queue of a database: name, first bytes of its keys, first queue offset, and the one after its last."""
+
+    topic: str
+    queue_id: int
+    prefix: bytes
+    first: int
+    stop: int
+
+    @property
+    def files(self) -> range:
+        """The numbers of its files."""
+        return range(self.first // _UNITS, -(-self.stop // _UNITS))
+
+
+@dataclass(frozen=True)
+class QueueDatabase(NetworkStorage):
+    """The queues of one database, as files. Each process opens the database once, when it first needs it."""
+
+    folder: Location
+    what_to_check = "the files of the database"
+    what_denies = "the rights of its files"
+
+    def __reduce__(self) -> tuple[type[QueueDatabase], tuple[Location]]:
+        return QueueDatabase, (self.folder,)
+
+    def open_database(self) -> None:
+        """Open the database now, and not with the first question."""
+        _ = self._database
+
+    @cached_property
+    def _database(self) -> RocksDatabase:
+        return RocksDatabase(self.folder)
+
+    @cached_property
+    def _queues(self) -> dict[str, dict[str, _Queue]]:
+        """The queues by topic and queue id, as folders are called."""
+        found: dict[str, dict[str, _Queue]] = {}
+        for queue in self._all_queues():
+            found.setdefault(queue.topic, {})[str(queue.queue_id)] = queue
+        return found
+
+    def _all_queues(self) -> Iterator[_Queue]:
+        """All queues, each by the first key after those of the queue before."""
+        start = b""
+        while (key := next((key for key, _ in self._database.items(DEFAULT, start)), None)) is not None:
+            name, prefix = _queue_of(key), key[: -_INT64.size]
+            start = key + b"\0" if name is None else prefix[:-1] + _AFTER
+            if name is not None:
+                last = self._database.last_key(DEFAULT, key, start) or key
+                yield _Queue(*name, prefix, _offset(key), _offset(last) + 1)
+
+    def units(self, queue: _Queue, start: int, stop: int) -> Units:
+        """The units from queue offset `start` to `stop` (not included); zeros where there is none."""
+        units = np.zeros(max(stop - start, 0), UNIT_DTYPE)
+        first, last = max(start, queue.first), min(stop, queue.stop)
+        if first < last:
+            keys = queue.prefix + _INT64.pack(first), queue.prefix + _INT64.pack(last)
+            values = np.frombuffer(self._database.values(DEFAULT, *keys), _VALUE)
+            places = np.arange(first, last) - start
+            if values.size != last - first:
+                names = np.frombuffer(self._database.keys(DEFAULT, *keys), np.uint8).reshape(values.size, -1)
+                places = np.ascontiguousarray(names[:, -_INT64.size :]).view(">i8")[:, 0].astype(np.int64) - start
+            for name in UNIT_DTYPE.names or ():
+                units[name][places] = values[name]
+        before = min(queue.first, stop) - start
+        if before > 0:
+            units[:before] = pre_blank(before)
+        return units
+
+    def uri(self, path: str) -> str:
+        return path
+
+    def info(self, path: str) -> fs.FileInfo:
+        if path == self.folder.path:
+            return fs.FileInfo(path, fs.FileType.Directory)
+        beside = self.entries(path.rpartition("/")[0])
+        return next((one for one in beside if one.path == path), fs.FileInfo(path, fs.FileType.NotFound))
+
+    def entries(self, path: str, recursive: bool = False) -> list[fs.FileInfo]:
+        names = path.removeprefix(self.folder.path).strip("/").split("/")
+        match names:
+            case [""]:
+                below = [fs.FileInfo(f"{path}/{topic}", fs.FileType.Directory) for topic in sorted(self._queues)]
+            case [topic]:
+                ids = sorted(self._queues.get(topic, {}))
+                below = [fs.FileInfo(f"{path}/{queue_id}", fs.FileType.Directory) for queue_id in ids]
+            case [topic, queue_id] if queue_id in self._queues.get(topic, {}):
+                queue = self._queues[topic][queue_id]
+                paths = [f"{path}/{queue_file_name(number, DEFAULT_FILE_SIZE)}" for number in queue.files]
+                below = [fs.FileInfo(file, fs.FileType.File, size=DEFAULT_FILE_SIZE) for file in paths]
+            case _:
+                below = []
+        folders = [one.path for one in below if recursive and one.type == fs.FileType.Directory]
+        return below + [info for folder in folders for info in self.entries(folder, recursive)]
+
+    def open(self, path: str, size: int | None = None) -> StoredFile:
+        topic, queue_id, name = path.removeprefix(f"{self.folder.path}/").split("/")
+        queue = self._queues.get(topic, {}).get(queue_id)
+        if queue is None:
+            raise FileNotFoundError(path)
+        return _QueueFile(self, queue, int(name) // UNIT_SIZE)
+
+    def write(self, path: str, content: Buffer) -> None:
+        self._refuse()
+
+    def make_folder(self, path: str) -> None:
+        self._refuse()
+
+    def rename(self, source: str, target: str) -> None:
+        self._refuse()
+
+    def delete(self, path: str) -> None:
+        self._refuse()
+
+    def delete_folder(self, path: str) -> None:
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise UnsupportedStoreError(f"{self.folder} is a RocksDB database, which is read, and not changed")
+
+
+@dataclass(frozen=True)
+class _QueueFile:
+    """One file of a queue: `first` is the queue offset of its first unit."""
+
+    database: QueueDatabase
+    queue: _Queue
+    first: int
+
+    @property
+    def size(self) -> int:
+        return DEFAULT_FILE_SIZE
+
+    def read(self, position: int, length: int) -> bytes:
+        stop = min(position + length, DEFAULT_FILE_SIZE)
+        start, end = position // UNIT_SIZE, -(-stop // UNIT_SIZE)
+        units = self.database.units(self.queue, self.first + start, self.first + end)
+        return units.tobytes()[position - start * UNIT_SIZE :][: max(stop - position, 0)]
+
+
+def _queue_of(key: bytes) -> tuple[str, int] | None:
+    """Topic and queue id in a key; None if it has another form."""
+    length = len(key) - _INT32.size - 1 - _AFTER_TOPIC
+    if length < 0 or _INT32.unpack_from(key)[0] != length:
+        return None
+    topic_at, after = _INT32.size + 1, _INT32.size + 1 + length
+    if (key[topic_at - 1], key[after], key[after + 1 + _INT32.size]) != (1, 1, 1):
+        return None
+    return key[topic_at:after].decode("utf-8", "replace"), _INT32.unpack_from(key, after + 1)[0]
+
+
+def _offset(key: bytes) -> int:
+    offset: int = _INT64.unpack(key[-_INT64.size :])[0]
+    return offset

@@ -1,0 +1,137 @@
+"""Queues in RocksDB as queue files: the units of a database, whatever is in it (real ones: `tests/cli/test_forms`)."""
+
+from __future__ import annotations
+
+import pickle
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rocksdict import Options, Rdict
+
+from spark_mq.cli.exit_status import FOUND
+from spark_mq.cli.main import main
+from spark_mq.errors import StorageError, UnsupportedStoreError
+from spark_mq.format.consume_queue import DEFAULT_FILE_SIZE, PRE_BLANK_SIZE, UNIT_DTYPE, Queue
+from spark_mq.io.location import Location
+from spark_mq.store.message_store import MessageStore
+from spark_mq.store.queue.folders import QueueFolder, queue_folders
+from spark_mq.store.queue.queue_database import queue_tree
+from tests.store.queue.queue_databases import key_of
+from tests.support.stores import OWN_STORES, RealStore
+
+ROCKS = RealStore("fRocks550", OWN_STORES / "forms")
+Written = dict[Queue, list[int]]
+"""The queue offsets of each queue's units."""
+
+
+def write(store: Path, queues: Written, others: Iterable[bytes] = ()) -> Location:
+    (store / "commitlog").mkdir(parents=True)
+    database = Rdict(str(store / "consumequeue"), Options(raw_mode=True))
+    for (topic, queue_id), offsets in queues.items():
+        for offset in offsets:
+            database[key_of(topic, queue_id, offset)] = struct.pack(">qiqq", 1000 + offset, 100, -offset, 5)
+    for key in others:
+        database[key] = b"x"
+    database.close()
+    return Location.resolve(str(store))
+
+
+def units_of(folder: QueueFolder) -> list[tuple[int, int, int]]:
+    """The units of all files of a queue."""
+    data = b"".join((folder.location / info.base_name).read_bytes() for info in folder.files)
+    units: list[tuple[int, int, int]] = np.frombuffer(data, UNIT_DTYPE).tolist()
+    return units
+
+
+queues = st.dictionaries(
+    st.tuples(st.sampled_from(["a", "ab", "b", "%LMQ%x", "ü"]), st.sampled_from([0, 1, 256, 2**31 - 1])),
+    st.sets(st.integers(0, 40), min_size=1).map(sorted),
+    max_size=5,
+)
+
+
+@given(queues)
+def test_files_have_the_units_of_the_database(tmp_path_factory: pytest.TempPathFactory, written: Written) -> None:
+    tree = queue_tree(write(tmp_path_factory.mktemp("store") / "s", written))
+    folders = {(folder.topic, folder.queue_id): folder for folder in queue_folders(tree)}
+    assert folders.keys() == written.keys()
+    for name, offsets in written.items():
+        units = units_of(folders[name])
+        assert len(units) == DEFAULT_FILE_SIZE // 20
+        for offset, unit in enumerate(units[:50]):
+            is_before = offset < offsets[0]
+            absent = (0, PRE_BLANK_SIZE, 0) if is_before else (0, 0, 0)
+            assert unit == ((1000 + offset, 100, -offset) if offset in offsets else absent), (name, offset)
+
+
+def test_a_queue_that_begins_late_has_no_file_before(tmp_path: Path) -> None:
+    first = 3 * 300_000 - 1
+    (folder,) = queue_folders(queue_tree(write(tmp_path / "s", {("t", 0): [first, first + 1]})))
+    assert [info.base_name for info in folder.files] == [
+        f"{2 * DEFAULT_FILE_SIZE:020d}",
+        f"{3 * DEFAULT_FILE_SIZE:020d}",
+    ]
+    units = units_of(folder)
+    assert units[299_998:300_002] == [
+        (0, PRE_BLANK_SIZE, 0),
+        (1000 + first, 100, -first),
+        (1001 + first, 100, -first - 1),
+        (0, 0, 0),
+    ]
+
+
+def test_keys_of_another_form_are_no_queue(tmp_path: Path) -> None:
+    others = [b"", b"x", b"\0\0\0\1", key_of("t", 0, 0)[:-1], b"\xff" * 40, struct.pack(">i", -5) + bytes(30)]
+    folders = list(queue_folders(queue_tree(write(tmp_path / "s", {("t", 0): [0]}, filter(None, others)))))
+    assert [(folder.topic, folder.queue_id) for folder in folders] == [("t", 0)]
+
+
+def test_another_process_opens_the_database_again(tmp_path: Path) -> None:
+    (folder,) = queue_folders(queue_tree(write(tmp_path / "s", {("t", 0): [0, 1]})))
+    assert units_of(pickle.loads(pickle.dumps(folder))) == units_of(folder)
+
+
+def test_nothing_is_written(tmp_path: Path) -> None:
+    tree = queue_tree(write(tmp_path / "s", {("t", 0): [0]}))
+    for change in (tree.delete, tree.make_folder, lambda: tree.storage.rename("a", "b")):
+        with pytest.raises(UnsupportedStoreError, match="is read, and not changed"):
+            change()
+
+
+def test_a_real_store_is_not_changed_by_reading_it(tmp_path: Path) -> None:
+    store = ROCKS.unpack(tmp_path)
+
+    def state() -> dict[str, tuple[int, int, int, bytes]]:
+        files = [(path, path.stat()) for path in store.rglob("*") if path.is_file()]
+        return {
+            str(path): (info.st_mtime_ns, info.st_ctime_ns, info.st_nlink, path.read_bytes()) for path, info in files
+        }
+
+    before = state()
+    with MessageStore(str(store), broker_conf=str(ROCKS.broker_conf)) as opened:
+        assert len(opened.queues) == len(ROCKS.facts("queue"))
+    assert main(["lag", str(store)]) == FOUND
+    assert state() == before
+
+
+def test_a_database_that_does_not_open_hides_no_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The log has them; what needs the queues says why it has no answer."""
+    store = ROCKS.unpack(tmp_path)
+    for file in (store / "consumequeue").glob("MANIFEST-*"):
+        file.write_bytes(file.read_bytes()[:20])
+    fact = next(fact for fact in ROCKS.facts("msg") if fact["uniqKey"] and fact["topic"] == "b1_Main")
+    queue = fact["topic"], fact["queueId"]
+    with MessageStore(str(store), broker_conf=str(ROCKS.broker_conf)) as opened:
+        found = opened.get_message_result(*queue, fact["queueOffset"], 1, read_log=True).messages
+        assert found["commit_log_offset"].to_pylist() == [fact["offset"]]
+        with pytest.raises(StorageError, match="consumequeue: RocksDB does not open this database: "):
+            opened.get_max_offset_in_queue(*queue)
+        with pytest.raises(StorageError, match="RocksDB does not open"):
+            _ = opened.queues
+    assert main(["query-by-unique-key", str(store), fact["topic"], fact["uniqKey"]]) == FOUND
+    assert fact["msgId"] in capsys.readouterr().out
