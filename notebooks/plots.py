@@ -17,6 +17,7 @@ from spark_mq.reporter.plots import (
     duration,
     heat_map,
     lag,
+    lag_time,
     name_rows,
     new_figure,
     nothing,
@@ -29,7 +30,19 @@ from spark_mq.reporter.plots import (
     whole_numbers,
 )
 
-__all__ = ["Plot", "comparison", "delays", "heat_map", "lag", "share", "sizes", "sources", "time_step", "way"]
+__all__ = [
+    "Plot",
+    "comparison",
+    "delays",
+    "heat_map",
+    "lag",
+    "lag_time",
+    "share",
+    "sizes",
+    "sources",
+    "time_step",
+    "way",
+]
 
 
 def sources(counts: pd.DataFrame, step: pd.Timedelta, step_name: str) -> Plot:
