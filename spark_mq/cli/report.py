@@ -27,6 +27,7 @@ _HTML = "spark-mq-report.html"
     --at TIME           the time to which ages refer (default: now)
     --archive TABLE     also say what of the stores is not in this archive yet (spark-mq archive)
     --history DIR       keep the figures of this run in DIR, and show those of the runs before
+    --broker-version V  the version of the broker that starts next, such as 5.3.3 (default: all that the files allow)
     --broker-conf FILE  the brokers' settings file, for file sizes, and settings of the index and of retention
     --json              print the figures that --history keeps as one JSON object
     --quiet
@@ -38,8 +39,8 @@ _HTML = "spark-mq-report.html"
     what expires and who loses messages by it, what waits, disk use, and statistics of messages.
     """,
     epilog="""
-    The page is one HTML file, which needs nothing else. Each table has the query that prints all its rows. The log of
-    each store is read at most three times; the store is not changed, and its broker can run. The packages of
+    The page is one HTML file, which needs nothing else. Each table has the query that prints all its rows. A store is
+    not changed, and its broker can run. The packages of
     `pip install 'spark-mq[report]'` are needed.
     """,
     html=_HTML,
@@ -51,8 +52,8 @@ def print_report(arguments: argparse.Namespace) -> int:
 
     stores = [(path, broker_conf_path(arguments.broker_conf, path)) for path in arguments.store]
     with job_tasks("report", arguments, LOCAL, ()) as (tasks, progress):
-        at = moment_of(arguments.at)
-        found = report_with(tasks, stores, arguments.html, arguments.archive, at, arguments.history, progress)
+        at, version = moment_of(arguments.at), arguments.broker_version
+        found = report_with(tasks, stores, arguments.html, arguments.archive, at, arguments.history, version, progress)
     print_answer(arguments.json, lambda: {"stores": [one.summary for one in found.stores]}, lambda: _lines(found))
     say(f"the page is {arguments.html}")
     return FOUND

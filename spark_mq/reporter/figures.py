@@ -1,7 +1,7 @@
 """The figures of a store for its page: what the functions of the tables and commands say, and nothing computed anew.
 
-The log is read at most three times: for the next boot (`store_state`), by the check (`verify`), and once for everything
-that messages say. Only the bodies of messages are not looked at.
+The log is read by the model of the next boot (`store_state`), once by the check (`verify`), and once for everything
+that messages say.
 """
 
 from __future__ import annotations
@@ -134,6 +134,7 @@ def store_figures(
     at: int | None = None,
     broker_conf: str | None = None,
     archive: str | None = None,
+    broker_version: str | None = None,
     progress: Callable[[StageProgress], None] | None = None,
 ) -> StoreFigures:
     """The figures of the store at `path`. Nothing in the store is changed.
@@ -144,11 +145,12 @@ def store_figures(
         at: The time to which ages refer, in milliseconds; by default now.
         broker_conf: The file of the broker's settings.
         archive: An archive: the figures say what of the store is not there yet.
+        broker_version: The version of the broker that starts next; by default, all that the files allow.
         progress: Gets the progress of the check.
     """
     moment, conf = moment_of(at), BrokerConf.of(broker_conf)
     request, started = VerifyRequest.of(path, broker_conf), moment_of(None)
-    state = store_state(path, None, broker_conf, full=True)
+    state = store_state(path, broker_version, broker_conf, full=True)
     check, damage = _checked(request, tasks, state.log, progress)
     problems: dict[str, str] = {}
     with MessageStore(path, broker_conf=broker_conf) as store:

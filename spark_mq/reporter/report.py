@@ -34,12 +34,13 @@ def report(
     archive: str | None = None,
     at: int | datetime | None = None,
     broker_conf: str | None = None,
+    broker_version: str | None = None,
     history: str | None = None,
 ) -> Report:
     """A page about stores: how they are, how far back they go, who lags, what expires, what waits, and all statistics.
 
-    The log of each store is read at most three times. Nothing in a store is changed, and neither Spark nor Java is
-    needed; the packages of `pip install 'spark-mq[report]'` are.
+    Nothing in a store is changed, and neither Spark nor Java is needed; the packages of `pip install
+    'spark-mq[report]'` are.
 
     Args:
         stores: One store directory, a path or a URI, or several.
@@ -47,6 +48,8 @@ def report(
         archive: An archive: the page says what of the stores is not there yet.
         at: The time to which ages refer, epoch milliseconds or a datetime with a time zone; by default now.
         broker_conf: The file of the brokers' settings.
+        broker_version: The version of the broker that starts next, such as `5.3.3`; by default, all that the files of
+            a store allow.
         history: A folder with the figures of earlier reports, which gets those of this one; the page shows them.
 
     Returns:
@@ -64,7 +67,7 @@ def report(
         5
     """
     named = [(store, broker_conf) for store in ([stores] if isinstance(stores, str) else stores)]
-    return report_with(LocalTasks(), named, html, archive, moment_of(at), history)
+    return report_with(LocalTasks(), named, html, archive, moment_of(at), history, broker_version)
 
 
 def report_with(
@@ -74,6 +77,7 @@ def report_with(
     archive: str | None,
     at: int,
     history: str | None,
+    broker_version: str | None,
     progress: Callable[[StageProgress], None] | None = None,
 ) -> Report:
     """The report of stores, each with the file of its broker's settings; see `report`."""
@@ -81,7 +85,7 @@ def report_with(
     from spark_mq.reporter.history import add_to_history
     from spark_mq.reporter.page import html_page
 
-    found = tuple(store_figures(path, tasks, at, conf, archive, progress) for path, conf in stores)
+    found = tuple(store_figures(path, tasks, at, conf, archive, broker_version, progress) for path, conf in stores)
     runs = [] if history is None else add_to_history(history, [figures.summary for figures in found])
     page = html_page(found, runs, __version__)
     if html is not None:

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from spark_mq.format.amounts import counted, size_text
 from spark_mq.format.timestamp import iso_text
 from spark_mq.reporter.figures import StoreFigures
+from spark_mq.store.store_state import StoreState
 from spark_mq.store.verdict import losses, next_boots, remedies, verdict
 from spark_mq.verifier.codes import Severity
+from spark_mq.verifier.result import VerifyReport
 
 
 @dataclass(frozen=True)
@@ -24,8 +26,8 @@ class Status:
 
 def status_of(figures: StoreFigures) -> Status:
     """The status of a store."""
-    word, level = _word(figures)
     state, check = figures.state, figures.check
+    word, level = state_word(state, check)
     boots = tuple(next_boots(state))
     checked = (
         f"{iso_text(figures.checked_at)}: {check.verdict}; {counted(check.messages or 0, 'message')} in "
@@ -44,8 +46,8 @@ def status_of(figures: StoreFigures) -> Status:
     return Status(word, level, lines)
 
 
-def _word(figures: StoreFigures) -> tuple[str, str]:
-    state, check = figures.state, figures.check
+def state_word(state: StoreState, check: VerifyReport) -> tuple[str, str]:
+    """The state of a store in a word, and how grave it is, by its state with the whole log, and the check."""
     if state.obstacles:
         return "CANNOT START", "bad"
     if check.count(Severity.ERROR):
@@ -54,7 +56,7 @@ def _word(figures: StoreFigures) -> tuple[str, str]:
         return "LOSES MESSAGES AT THE NEXT BOOT", "bad"
     if not check.is_sound or any(boot.is_full and not boot.loses_nothing for boot in state.boots):
         return "NOT SOUND", "warn"
-    if figures.summary["lost_at_boot"] is None:
+    if not all(boot.is_full for boot in state.boots):
         return "SOUND, BUT THE NEXT BOOT IS NOT KNOWN", "warn"
     return ("SOUND, AND ITS BROKER RUNS" if state.last_stop.is_running else "SOUND"), "good"
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from spark_mq import MessageStore
-from spark_mq.lifecycle.selected_messages import EVERYTHING, LogSource, Selection, TopicRule
+from spark_mq.lifecycle import selected_messages
+from spark_mq.lifecycle.selected_messages import EVERYTHING, LogReadOnce, LogSource, Selection, TopicRule
 from tests.support.stores import OWN_STORES, Fact, RealStore, stores_in
 
 Unpack = Callable[[RealStore], Path]
@@ -82,3 +84,22 @@ def test_damage_is_returned(unpacked: Unpack, tmp_path: Path) -> None:
     offsets = {one["offset"] for one in packed.facts("msg") if one["offset"] != fact["offset"]}
     expected = {offset for offset in offsets if not int(names[1]) <= offset < int(names[2])}
     assert set(found.messages["commit_log_offset"].to_pylist()) == expected
+
+
+def test_one_read_gives_what_several_give(unpacked: Unpack, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads = []
+    reader = selected_messages._Reader.read
+    monkeypatch.setattr(selected_messages._Reader, "read", lambda self: reads.append(1) or reader(self))
+    selections = [Selection(rule, tuple(COLUMNS), tuple(PROPERTIES)) for rule, _ in RULES.values()]
+    passed: list[pa.RecordBatch] = []
+    with MessageStore(str(unpacked(STORES[0]))) as store:
+        alone = [LogSource(store).selections_of(selection)[0] for selection in selections]
+        expected = list(LogSource(store).batches_of(selections[1]))
+        reads.clear()
+        once = LogReadOnce(store, store.location, selections[2:], selections[1], passed.append)
+        found = once.selections_of(*selections[3:], selections[2])
+        assert len(reads) == 1
+        assert once.selections_of(selections[0]) == (alone[0],)
+        assert len(reads) == 2
+    assert found == (*alone[3:], alone[2])
+    assert pa.Table.from_batches(passed) == pa.Table.from_batches(expected)

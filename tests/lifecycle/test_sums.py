@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -24,6 +25,7 @@ from spark_mq.lifecycle.statistics import (
     rates_rows,
     skew,
     skew_rows,
+    value_ranges,
 )
 from spark_mq.tables.lifecycle import DUPLICATES, HOT_KEYS, RATES, SKEW
 from tests.support.stores import OWN_STORES, RealStore, stores_in
@@ -203,3 +205,34 @@ def test_groups_are_merged(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     assert rows["a", None]["store_size"] == 200
     assert rows["b", "y7"]["store_timestamp_max"] == 7
+
+
+@pytest.mark.parametrize("most", [1, 2, 7, 20, 59, 60, 100])
+def test_the_hottest_keys_of_many_are_those_of_a_whole_sort(most: int) -> None:
+    random = np.random.default_rng(most)
+    counts, sizes = random.integers(1, 4, 60), random.integers(1, 5, 60)
+    rows = [
+        {"topic": f"T{number % 3}", "key": f"k{number % 20}", "count": int(count), "store_size": int(size)}
+        | {"store_timestamp_min": 0, "store_timestamp_max": 1}
+        for number, (count, size) in enumerate(zip(counts, sizes, strict=True))
+    ]
+    times = [(name, pa.timestamp("us", "UTC")) for name in ("store_timestamp_min", "store_timestamp_max")]
+    names = [("topic", pa.string()), ("key", pa.string()), ("store_size", pa.int64()), ("count", pa.int64())]
+    found = hot_keys(pa.Table.from_pylist(rows, pa.schema([*names, *times])), most).to_pylist()
+
+    def first(*by: str) -> set[tuple[str, str]]:
+        ordered = sorted(rows, key=lambda row: (*(-int(str(row[name])) for name in by), row["topic"], row["key"]))
+        return {(str(row["topic"]), str(row["key"])) for row in ordered[:most]}
+
+    assert {(row["topic"], row["key"]) for row in found} == first("count", "store_size") | first("store_size", "count")
+    order = [(-row["message_count"], -row["log_bytes"], row["topic"], row["key"]) for row in found]
+    assert order == sorted(order)
+
+
+def test_a_quantile_is_a_value_that_a_message_has() -> None:
+    rows = [("a", 1, 98), ("a", 5, 1), ("a", 900, 1), ("b", 7, 1), ("b", 8, 1)]
+    names = ("topic", "value", "count")
+    groups = pa.table({name: [row[number] for row in rows] for number, name in enumerate(names)})
+    found = [tuple(row.values()) for row in value_ranges(groups).to_pylist()]
+    assert found == [(None, 102, 1018, 1, 8, 900), ("a", 100, 1003, 1, 5, 900), ("b", 2, 15, 7, 8, 8)]
+    assert value_ranges(None).num_rows == 0

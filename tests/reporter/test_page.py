@@ -13,9 +13,12 @@ import pytest
 
 from spark_mq.cli.main import main
 from spark_mq.errors import ConfigError, StoreNotFoundError
+from spark_mq.lifecycle import selected_messages, statistics
+from spark_mq.reporter import figures
 from spark_mq.reporter.history import HISTORY, add_to_history
 from spark_mq.reporter.report import report
 from spark_mq.testing import LogWriter
+from spark_mq.verifier import verify
 from tests.support.rebuilt import rebuild_here
 from tests.support.soak import SOAKS
 from tests.support.stores import OWN_STORES, RealStore
@@ -172,3 +175,19 @@ def test_a_path_that_is_not_a_store_is_an_error(tmp_path: Path, capsys: pytest.C
         report(str(tmp_path))
     assert main(["report", str(tmp_path), "--html", str(tmp_path / "page.html")]) == 1
     assert not (tmp_path / "page.html").exists()
+
+
+def test_messages_are_read_once_and_checked_once(
+    unpacked: Callable[[RealStore], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = []
+    for owner, name in (
+        (selected_messages._Reader, "read"),
+        (verify, "check_store"),
+        (figures, "store_state"),
+        (statistics, "_summed"),
+    ):
+        found = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda *a, f=found, n=name, **k: done.append(n) or f(*a, **k))
+    report(str(unpacked(WORKLOAD)), broker_conf=str(WORKLOAD.broker_conf))
+    assert sorted(done) == ["check_store", "read", "store_state"]

@@ -26,6 +26,7 @@ from spark_mq.format.broker_version import BrokerVersions
 from spark_mq.format.kernels.recovery import RecordCheck
 from spark_mq.format.record import decode_record
 from spark_mq.repairer.report import RepairReport
+from spark_mq.reporter.status import state_word
 from spark_mq.store.boot import Boot
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.config_file import parse_fastjson
@@ -234,6 +235,9 @@ class Answers:
                 said.append(name)
         if self.check is not None and self.check.answer == "yes":
             said.append("check")
+        checked = None if self.plan is None else self.plan.before
+        if self.state is not None and checked is not None and state_word(self.state, checked)[0].startswith("SOUND"):
+            said.append("report")
         return said
 
 
