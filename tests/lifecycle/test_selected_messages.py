@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -87,9 +88,13 @@ def test_damage_is_returned(unpacked: Unpack, tmp_path: Path) -> None:
 
 
 def test_one_read_gives_what_several_give(unpacked: Unpack, monkeypatch: pytest.MonkeyPatch) -> None:
-    reads = []
-    reader = selected_messages._Reader.read
-    monkeypatch.setattr(selected_messages._Reader, "read", lambda self: reads.append(1) or reader(self))
+    reads, read = [], selected_messages._Reader.read
+
+    def noted(reader: selected_messages._Reader) -> Iterator[Any]:
+        reads.append(reader)
+        return read(reader)
+
+    monkeypatch.setattr(selected_messages._Reader, "read", noted)
     selections = [Selection(rule, tuple(COLUMNS), tuple(PROPERTIES)) for rule, _ in RULES.values()]
     passed: list[pa.RecordBatch] = []
     with MessageStore(str(unpacked(STORES[0]))) as store:

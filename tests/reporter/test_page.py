@@ -181,13 +181,19 @@ def test_messages_are_read_once_and_checked_once(
     unpacked: Callable[[RealStore], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done = []
-    for owner, name in (
-        (selected_messages._Reader, "read"),
-        (verify, "check_store"),
-        (figures, "store_state"),
-        (statistics, "_summed"),
-    ):
+
+    def note(owner: object, name: str) -> None:
         found = getattr(owner, name)
-        monkeypatch.setattr(owner, name, lambda *a, f=found, n=name, **k: done.append(n) or f(*a, **k))
+
+        def noted(*arguments: Any, **named: Any) -> Any:
+            done.append(name)
+            return found(*arguments, **named)
+
+        monkeypatch.setattr(owner, name, noted)
+
+    note(selected_messages._Reader, "read")
+    note(verify, "check_store")
+    note(figures, "store_state")
+    note(statistics, "_summed")
     report(str(unpacked(WORKLOAD)), broker_conf=str(WORKLOAD.broker_conf))
     assert sorted(done) == ["check_store", "read", "store_state"]
