@@ -149,6 +149,8 @@ def _of_boot(state: StoreState, boot: Boot) -> Iterator[Fact]:
         part = f"{boot.unindexed.start:,} to {boot.unindexed.stop:,}"
         text = f"not in the index: messages at commit log offsets {part}"
         yield Fact(sure, text, f"until {repair} their entries")
+    if state.index is not None and not boot.is_index_known:
+        yield Fact(_NOT_KNOWN, f"what the index lacks: {state.index.unknown_layout}")
 
 
 def _by_topic(boot: Boot, what: str) -> Mapping[str, int]:
@@ -223,6 +225,8 @@ def _next(state: StoreState, boot: Boot, answer: str) -> str:
         return f"`spark-mq rebuild {store} --only index --replace`, whose checkpoint lets the boot keep the index"
     if boot.lost or boot.shifted or boot.unindexed is not None or boot.revived:
         return f"`spark-mq repair {store} --apply`"
+    if not boot.is_index_known:
+        return f"`spark-mq check {store} --broker-conf FILE`, with the broker's settings file"
     return f"`spark-mq verify {store}`"
 
 

@@ -13,7 +13,7 @@ from spark_mq.cli.command import command
 from spark_mq.cli.exit_status import FOUND
 from spark_mq.cli.output.terminal import print_answer
 from spark_mq.format.amounts import counted, size_text
-from spark_mq.store.verdict import joined, losses, lost_before, obstacle_text, setting_line
+from spark_mq.store.verdict import joined, losses, lost_before, no_more, obstacle_text, setting_line, unknown_index
 
 if TYPE_CHECKING:
     from spark_mq.store.recovery import Recovery
@@ -98,10 +98,8 @@ def _outcome(recovery: Recovery) -> Iterator[str]:
         f"ends the log at commit log offset {recovery.log_end:,} ({recovery.end_reason})."
     )
     said = losses(boot)
-    if said:
-        yield f"It {joined(said)}."
-    elif not recovery.obstacles:
-        yield "It loses nothing." if boot.loses_nothing else "It loses no more."
+    if said or not recovery.obstacles:
+        yield f"It {joined(said or [f'loses {no_more(boot)}'])}{unknown_index(boot)}."
     yield from lost_before([boot])
 
 

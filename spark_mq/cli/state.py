@@ -148,6 +148,9 @@ def _index_lag(state: StoreState) -> Iterator[str]:
         return
     for problem in index.problems[:_SHOWN]:
         yield _row("index problem", problem)
+    if index.unknown_layout is not None:
+        yield _row("index", "what it lacks is not known")
+        return
     if index.covered_timestamp is None:
         yield _row("index", "no valid file has an entry" if index.files else "there are no index files")
     time = "" if index.covered_timestamp is None else f", stored up to {local_time_of(index.covered_timestamp)}"

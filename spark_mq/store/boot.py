@@ -232,6 +232,11 @@ class BootFacts:
     missing_bytes: int = 0
     read_from: int = 0
 
+    @property
+    def is_index_known(self) -> bool:
+        """Whether the index files can be read: the files or the broker's settings tell their slots and entries."""
+        return self.index is None or self.index.unknown_layout is None
+
 
 @dataclass(frozen=True)
 class QueueOutcome:
@@ -261,6 +266,7 @@ class Boot:
         damaged_bytes: Bytes of the log before its live end that are not records, or that no segment has.
         is_full: Whether the whole log was read, and each record that the broker checks (`recovery`). Otherwise the
             numbers are what the end of the log shows: at least that many.
+        is_index_known: Whether the index files could be read; else `unindexed` is None without a meaning.
     """
 
     rules: BrokerVersions
@@ -279,6 +285,7 @@ class Boot:
     deleted: int = 0
     damaged_bytes: int = 0
     is_full: bool = False
+    is_index_known: bool = True
 
     @property
     def lost(self) -> int:
@@ -296,10 +303,15 @@ class Boot:
         return sum(queue.completed for queue in self.queues)
 
     @property
+    def loses_no_message(self) -> bool:
+        """Whether all messages are in the log and in their queues after the boot."""
+        harm = self.lost, self.shifted, self.cut_bytes, self.revived, self.gone, self.deleted, self.damaged_bytes
+        return not (any(harm) or self.deletes_queues)
+
+    @property
     def loses_nothing(self) -> bool:
         """Whether all messages are in the log, in their queues and in the index after the boot."""
-        harm = self.lost, self.shifted, self.cut_bytes, self.revived, self.gone, self.deleted, self.damaged_bytes
-        return not (any(harm) or self.unindexed or self.deletes_queues)
+        return self.loses_no_message and self.is_index_known and self.unindexed is None
 
 
 def next_boot(rules: BrokerVersions, facts: BootFacts) -> Boot:
@@ -322,6 +334,7 @@ def next_boot(rules: BrokerVersions, facts: BootFacts) -> Boot:
         revived=facts.revived,
         gone=facts.gone,
         damaged_bytes=facts.missing_bytes,
+        is_index_known=facts.is_index_known,
     )
 
 
@@ -451,4 +464,5 @@ def index_outcome(
     else:
         covered_to = index.covered_to
         lacks = covered_to < start and (not index.is_complete or any(offset < start for offset in index.lacking))
+        lacks = lacks and facts.is_index_known
     return deleted, doubled, LogRange(covered_to, start) if lacks else None

@@ -83,6 +83,8 @@ class IndexState:
     Attributes:
         covered_to: The commit log offset up to which the valid files cover the log; the log's start without such files.
         lacking: The commit log offsets of the messages in that part that have keys, and so lack entries.
+        unknown_layout: Why the files could not be read: nothing shows their slots and entries. Then `covered_to` and
+            `lacking` tell nothing. None if they could be read.
     """
 
     files: tuple[IndexFileEnd, ...]
@@ -92,6 +94,7 @@ class IndexState:
     lacking: tuple[int, ...]
     log_end: int
     problems: tuple[str, ...]
+    unknown_layout: str | None = None
 
     @property
     def is_complete(self) -> bool:
@@ -120,7 +123,16 @@ def index_state(store: MessageStore) -> IndexState:
         tuple(lacking),
         end,
         tuple(dict.fromkeys(store.index.problems)),
+        _unknown_layout(store),
     )
+
+
+def _unknown_layout(store: MessageStore) -> str | None:
+    try:
+        index_layout(store.location, store.broker_conf)
+    except OptionError as error:
+        return str(error)
+    return None
 
 
 def _end_of(file: IndexFileInfo) -> IndexFileEnd:

@@ -293,6 +293,7 @@ class _Start:
             deleted=deleted_messages,
             damaged_bytes=self._lose_damaged(log_end),
             is_full=True,
+            is_index_known=facts.is_index_known,
         )
         obstacles: tuple[str, ...] = ()
         if stuck is not None:

@@ -82,7 +82,19 @@ def boot_text(state: StoreState, boot: Boot) -> str:
         return "finds no segment, and deletes all consume queues" if has_queues else "finds an empty log"
     said = [f"starts at segment {boot.recovers_from:020d}", *(losses(boot) or [_no_loss(state, boot)])]
     known = "" if state.lacking is not None else "; its queues are in RocksDB, and were not examined"
-    return f"{joined(said)}{known}"
+    return f"{joined(said)}{known}{unknown_index(boot)}"
+
+
+def unknown_index(boot: Boot) -> str:
+    """The end of a sentence about a boot, if the index files could not be read."""
+    return "" if boot.is_index_known else "; what its index lacks is not known without --broker-conf"
+
+
+def no_more(boot: Boot) -> str:
+    """What a boot loses that has no `losses`."""
+    if boot.loses_nothing:
+        return "nothing"
+    return "no message" if boot.loses_no_message else "no more"
 
 
 def losses(boot: Boot) -> list[str]:
@@ -104,7 +116,7 @@ def losses(boot: Boot) -> list[str]:
 
 def _no_loss(state: StoreState, boot: Boot) -> str:
     if boot.is_full:
-        return "loses nothing" if boot.loses_nothing else "loses no more"
+        return f"loses {no_more(boot)}"
     if state.lacking is None:
         return "is not known to lose messages"
     if state.obstacles:
@@ -142,6 +154,8 @@ def remedies(state: StoreState) -> list[str]:
             f"For the index: `spark-mq rebuild {path} --only index --replace` while no broker runs. It builds all "
             "index files from the log, and writes a checkpoint with which a recovery keeps them."
         )
+    if not all(boot.is_index_known for boot in state.boots):
+        said.append("Give --broker-conf with the broker's settings file: without it, the index files cannot be read.")
     said = said or [_nothing(state)]
     if len({(boot.cut_bytes, boot.lost, boot.shifted, boot.unindexed) for boot in state.boots}) > 1:
         said.append("The versions differ: --broker-version V prints only the one that starts next.")

@@ -48,6 +48,26 @@ def test_losses_have_a_number_a_topic_an_end_and_a_remedy(
     assert out.startswith("May a broker of 5.2.0 to 5.3.1 start? YES, WITH LOSSES\n  certain    lost for all consumers")
 
 
+def test_an_index_of_unknown_slots_and_entries_is_not_called_empty(
+    unpacked: Unpack, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The only index file of the store shows neither; with the settings, it has all messages."""
+    store, folder = RealStore("stale-49x", OWN_STORES), unpacked(RealStore("stale-49x", OWN_STORES))
+    with_settings = answer_of(capsys, folder, store)
+    assert not any("index" in loss["text"] for one in with_settings[1]["answers"] for loss in one["losses"])
+    main(["check", str(folder), "--json"])
+    for one in json.loads(capsys.readouterr().out)["answers"]:
+        (of_index,) = [loss for loss in one["losses"] if "index" in loss["text"]]
+        assert of_index["certainty"] == "not known"
+        assert "--broker-conf" in of_index["text"]
+    for command in (["state"], ["recover", "--as", "4.9.7"], ["repair"]):
+        main([command[0], str(folder), *command[1:]])
+        out = capsys.readouterr().out
+        assert "without index entries" not in out
+        assert "what its index lacks is not known without --broker-conf" in out
+        assert "loses nothing" not in out
+
+
 def test_a_downgrade_is_said(unpacked: Unpack, capsys: pytest.CaptureFixture[str]) -> None:
     """Brokers before 5.1.0 cut the log at a record of V2."""
     store = STORES["crc-533"]
