@@ -126,7 +126,7 @@ class ArchivedLife(LifeStore):
             return damage[0].describe()
         return self.source.lost_end(self.source.cover.newest_timestamp)
 
-    def expiries(self, offsets: Iterable[int], conf: BrokerConf, name: str) -> list[MessageExpiry]:
+    def expiries(self, offsets: Iterable[int], conf: BrokerConf, name: str, at: int) -> list[MessageExpiry]:
         return []  # an archive has no segments that expire
 
     def _records(self, condition: Column, limit: int) -> Sequence[Record]:
@@ -196,8 +196,8 @@ class StoreAndArchive(LifeStore):
             )
         return self._live.missing()
 
-    def expiries(self, offsets: Iterable[int], conf: BrokerConf, name: str) -> list[MessageExpiry]:
-        return self._live.expiries(offsets, conf, name)
+    def expiries(self, offsets: Iterable[int], conf: BrokerConf, name: str, at: int) -> list[MessageExpiry]:
+        return self._live.expiries(offsets, conf, name, at)
 
     def _store_of(self, commit_log_offset: int) -> LifeStore:
         return self._archived if commit_log_offset < self._start else self._live

@@ -203,5 +203,5 @@ class BrokerLife(LifeStore):
     def missing(self) -> str | None:
         return None
 
-    def expiries(self, offsets: Iterable[int], conf: BrokerConf, name: str) -> list[MessageExpiry]:
+    def expiries(self, offsets: Iterable[int], conf: BrokerConf, name: str, at: int) -> list[MessageExpiry]:
         return []

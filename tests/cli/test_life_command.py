@@ -82,6 +82,16 @@ def test_the_tree_of_a_message_that_died(store: str, capsys: pytest.CaptureFixtu
         assert line.endswith(end)
 
 
+@pytest.mark.parametrize("asked", ["2026-11-01T00:00:00Z", "2027-03-01T10:00:00Z"])
+def test_a_segment_is_deleted_after_the_question(asked: str, store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """An expired segment of a stopped broker stays until a broker runs in an hour of `deleteWhen`."""
+    first = copies("RetryDemo")[0]
+    assert main(["life", store, first["uniqKey"], *NO_CONF, "--json", "--at", asked]) == 0
+    expiry = json.loads(capsys.readouterr().out)["messages"][0]["expiries"][0]
+    assert expiry["delete_timestamp"] >= max(asked, expiry["expire_timestamp"])
+    assert "T04:00:00" in expiry["delete_timestamp"]
+
+
 def test_checks_of_a_transaction_are_not_nested(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     half, *checks, discarded = copies("TRANS_CHECK_MAX_TIME_TOPIC")
     assert main(["life", store, discarded["msgId"], *NO_CONF]) == 0

@@ -238,7 +238,8 @@ class _LifeInStore:
     def expiries(self) -> Sequence[MessageExpiry]:
         """When the segments of the copies expire."""
         offsets = [copy.record.commit_log_offset for copy in self.copies]
-        return self.source.store.expiries(offsets, self.source.conf, self.source.name) if offsets else ()
+        source = self.source
+        return source.store.expiries(offsets, source.conf, source.name, source.at) if offsets else ()
 
     def coming(self) -> Iterator[str]:
         """What the broker does next, as texts for a person."""

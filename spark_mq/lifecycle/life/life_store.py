@@ -53,7 +53,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class MessageExpiry:
-    """When the segment of a message expires, and when the broker deletes files from then on; None for the newest one.
+    """When the segment of a message expires, and when a broker next deletes it; None for the newest one.
 
     A segment is kept for `reserved_hours` after its last change.
     """
@@ -72,7 +72,8 @@ class MessageExpiry:
         if self.expire_timestamp is None:
             return f"{segment} is the newest one, which does not expire"
         hours = f"{self.reserved_hours:g} hours, {self.reserved_hours_source}"
-        deleted = "" if self.delete_timestamp is None else f", and is deleted at {time_text(self.delete_timestamp)}"
+        delete = self.delete_timestamp
+        deleted = "" if delete is None else f", and a broker that runs deletes it at {time_text(delete)}"
         return f"{segment} expires at {time_text(self.expire_timestamp)}{deleted} ({hours})"
 
 
@@ -261,8 +262,8 @@ class LifeStore:
         newest = None if segment is None else newest_record(self.store.records, segment, end)
         return None if newest is None else lost_end(self.location, newest.store_timestamp)
 
-    def expiries(self, offsets: Iterable[int], conf: BrokerConf, name: str) -> list[MessageExpiry]:
-        """When the segments expire that have these commit log offsets; the oldest one first."""
+    def expiries(self, offsets: Iterable[int], conf: BrokerConf, name: str, at: int) -> list[MessageExpiry]:
+        """When the segments expire that have these commit log offsets, asked at a time; the oldest one first."""
         live = live_segments(self.store)
         bases = [segment.file.base for segment in live]
         hours = reserved_time(None, conf)
@@ -271,7 +272,7 @@ class LifeStore:
         found = []
         for index in sorted({bisect_right(bases, offset) - 1 for offset in offsets} - {-1}):
             expire = times[index] if index < len(times) else None
-            delete = None if expire is None else when.next_time(expire)
+            delete = None if expire is None else when.next_time(max(expire, at))
             segment = live[index].file.location.name
             found.append(MessageExpiry(segment, expire, delete, hours.value, hours.source, name))
         return found
