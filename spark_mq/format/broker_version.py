@@ -243,7 +243,7 @@ class BrokerVersions:
         """
         numbers = _numbers(text, 1)
         if numbers[:1] != [5] and numbers[:2] != [4, 9]:
-            raise OptionError(f"broker version {text!r} is neither 4.9 nor 5, nor of them")
+            raise OptionError(f"broker version {text!r} is neither 4.9 nor 5, nor a version such as 4.9.7 or 5.3.3")
         named = [one for one in RELEASES if [one.major, one.minor, one.patch][: len(numbers)] == numbers]
         if named:
             return cls(named[0], named[-1], option)

@@ -45,7 +45,8 @@ def parse_time(name: str, text: str) -> int:
             "2026-11-20T08:00:00Z or '2026-11-20 08:00:00,123 +0800'"
         ) from error
     if moment.tzinfo is None:
-        raise OptionError(f"{name}={text!r} has no time zone: append Z or an offset such as +08:00")
+        given = moment.isoformat()
+        raise OptionError(f"{name}={text!r} has no time zone: give {given}Z, or {given}+08:00 with your offset")
     return epoch_millis(moment)
 
 

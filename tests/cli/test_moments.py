@@ -44,6 +44,17 @@ def test_the_error_names_the_short_forms(text: str) -> None:
         parse_moment("--begin", text, NOW)
 
 
+@pytest.mark.parametrize("text", ["2026-11-20", "2026-11-20 08:00", "20261120T080000.5"])
+def test_the_error_has_the_time_with_a_zone(text: str) -> None:
+    with pytest.raises(OptionError, match="has no time zone: give ") as error:
+        parse_moment("--begin", text, NOW)
+    given = str(error.value).partition("give ")[2].partition(",")[0]
+    assert (
+        parse_moment("--begin", given, NOW)
+        == datetime.fromisoformat(f"{text}Z" if "T" in text else given).timestamp() * 1000
+    )
+
+
 def test_a_relative_time_is_no_option() -> None:
     words = ["print-message", "store", "T", "--begin", "-1h", "--end", "-5m", "--json", "-1h"]
     assert join_relative_times(words) == ["print-message", "store", "T", "--begin=-1h", "--end=-5m", "--json", "-1h"]

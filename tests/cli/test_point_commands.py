@@ -523,6 +523,21 @@ def test_relative_times(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert len(capsys.readouterr().out.splitlines()) == 2
 
 
+def test_a_unique_key_in_small_letters_is_said(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    key = next(fact["uniqKey"] for fact in messages("OrderEvents") if fact["uniqKey"])
+    for words in (["query-by-id"], ["query-by-unique-key"], ["life"]):
+        assert main([*words, store, key.lower()]) == 3
+        assert f"in capital letters: {key};" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", ["0", "-1"])
+def test_at_least_one_message_is_asked_for(number: str, store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["query-by-key", store, "OrderEvents", "k", f"--max-num={number}"])
+    assert ended.value.code == 2
+    assert "give 1 or more" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("number", ["-5", "99999999999999999999", "many"])
 def test_a_limit_is_a_number_of_rows(number: str, store: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:

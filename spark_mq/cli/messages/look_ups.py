@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from spark_mq.cli.arguments import ROWS, lines_of
+from spark_mq.cli.arguments import lines_of, whole
 from spark_mq.cli.command import command
 from spark_mq.cli.exit_status import FAILED, FOUND, NOT_FOUND
 from spark_mq.cli.messages.message_filter import MessageFilter, why_no_key, why_no_unique_key
@@ -156,14 +156,12 @@ def _found_by_key(messages: Messages, arguments: argparse.Namespace) -> Found:
     """,
     example="/data/store orders order-42",
     description="Print the messages of a topic that have a key, newest first (mqadmin queryMsgByKey).",
-    kinds={"max_num": ROWS},
+    kinds={"max_num": whole("a number of messages", give="1 or more", least=1)},
     index_type="K",
 )
 @or_elsewhere(_found_by_key, as_table=True, limit=lambda arguments: arguments.max_num)
 def query_by_key(arguments: argparse.Namespace) -> int:
     """Print the messages that have the key; stderr gets the reason if there is none, and damage of the index."""
-    if arguments.max_num is not None and arguments.max_num < 1:
-        raise OptionError(f"--max-num {arguments.max_num}: give 1 or more")
     _check_key(arguments)
     begin, end = begin_and_end(arguments)
     if arguments.keys_file is not None:

@@ -85,7 +85,8 @@ def _made(unique_key: str) -> str:
         return ""
     hours, seconds = divmod(time.seconds, 3600)
     moment = f"{hours:02}:{seconds // 60:02}:{seconds % 60:02}"
-    return f"; by the client's clock, it was made on day {time.days + 1} of a month, at {moment}"
+    upper = "" if unique_key.isupper() else f"; clients write unique keys in capital letters: {unique_key.upper()}"
+    return f"{upper}; by the client's clock, it was made on day {time.days + 1} of a month, at {moment}"
 
 
 def _stored(store: MessageStore, topic: str | None = None) -> str:
