@@ -185,7 +185,8 @@ def earliest_store_time(client: RemotingClient, broker: str, topic: str, queue_i
     """The store time in milliseconds of the message at the first queue offset; None if the log does not have it.
 
     It is None while the broker deletes files: first those of the log, and then it corrects the first offset of each
-    queue (`DefaultMessageStore.cleanFilesPeriodically`, `CommitLog.pickupStoreTimestamp`@5.3.3; the same in 4.9.7, 5.5.0).
+    queue (`DefaultMessageStore.cleanFilesPeriodically`, `CommitLog.pickupStoreTimestamp`@5.3.3; the same in 4.9.7 and
+    5.5.0).
     """
     code = RequestCode.GET_EARLIEST_MSG_STORETIME
     response = client.request(broker, code, {"topic": topic, "queueId": queue_id})
