@@ -4,15 +4,21 @@ The store has the queues and the index that the rebuild wrote, so the check read
 a copy in which every unit of the queues is wrong: as many findings as messages. The largest resident memory of a Python
 worker is read from `/proc` while the check runs.
 
+`--commands` starts no JVM: it measures whole commands, each beside a rebuild just before it, in seconds of a processor,
+which other work on the machine changes little. `repair --apply` makes a queue whose files are gone.
+
     python -m benchmarks.verify --size 1GiB --folder /tmp/spark-mq-bench
+    python -m benchmarks.verify --size 1GiB --folder /tmp/spark-mq-bench --commands
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import resource
 import shutil
 import statistics
+import subprocess
 import sys
 import threading
 import time
@@ -24,6 +30,7 @@ import numpy as np
 from pyspark.sql import SparkSession
 
 from benchmarks.generate_store import generate_store
+from benchmarks.growth import rebuild_command
 from benchmarks.index_memory import processes
 from spark_mq import rebuild, verify
 from spark_mq.format.consume_queue import UNIT_DTYPE
@@ -73,6 +80,37 @@ def damage_queues(store: Path, copy: Path) -> None:
         os.truncate(target, file.stat().st_size)  # the rest is a hole, as in the store: 20,000 files have 120 GB
 
 
+def measure_commands(store: Path, output: Path, repetitions: int) -> None:
+    """Print a line for each command."""
+    lost = sorted((store / "consumequeue").glob("*/*"))[0]
+    commands = {"state": (), "check": (), "verify": ("--quiet",), "repair": ("--apply", "--quiet")}
+    for name, options in commands.items():
+        ratios, seconds, cpu = [], [], []
+        for number in range(repetitions + 1):  # the first pair warms up
+            shutil.rmtree(output, ignore_errors=True)
+            _, beside = _run(rebuild_command(store, output))
+            if name == "repair":
+                shutil.rmtree(lost)
+            here = _run([sys.executable, "-m", "spark_mq", name, str(store), *options])
+            shutil.rmtree(store / ".spark_mq", ignore_errors=True)
+            if number:
+                seconds.append(here[0])
+                cpu.append(here[1])
+                ratios.append(here[1] / beside)
+        assert lost.exists(), f"{lost} is not made again"
+        medians = (statistics.median(values) for values in (seconds, cpu, ratios))
+        print("{:8} {:5.2f} s, {:5.2f} s of a processor, {:5.2f} times a rebuild's".format(name, *medians))
+    shutil.rmtree(output)
+
+
+def _run(command: list[str]) -> tuple[float, float]:
+    """The seconds of a command, and those of a processor."""
+    started, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.perf_counter() - started, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
 def main() -> int:
     """Generate the store if it does not exist, and measure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -82,18 +120,23 @@ def main() -> int:
     parser.add_argument("--topics", type=int, default=4)
     parser.add_argument("--queues", type=int, default=8, help="queues in each topic")
     parser.add_argument("--damaged", action="store_true", help="also check a copy in which every unit is wrong")
+    parser.add_argument("--commands", action="store_true", help="only whole commands, without Spark")
     arguments = parser.parse_args()
     size = parse_size("--size", arguments.size)
     store = arguments.folder / f"verify-store-{size}-{arguments.topics}-{arguments.queues}"
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    spark = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
     if not (store / "made").exists():
         shutil.rmtree(store, ignore_errors=True)
         generate_store(store, log_size=size, topics=arguments.topics, queues=arguments.queues)
-        rebuild(spark, str(store), assume_defaults=True)
+        made = [sys.executable, "-m", "spark_mq", "rebuild", str(store), "--assume-defaults"]
+        subprocess.run(made, check=True, stdout=subprocess.DEVNULL)
         (store / "made").touch()
     output = arguments.folder / "verify-rebuilt"
+    if arguments.commands:
+        measure_commands(store, output, arguments.repetitions)
+        return 0
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    spark = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
     rebuilds, checks, memory = [], [], 0
     for number in range(arguments.repetitions + 1):  # the first pair warms up
         shutil.rmtree(output, ignore_errors=True)

@@ -98,7 +98,7 @@ def check_store(store: str, expect_version: str | None, conf: str | None) -> lis
     """The answers for a store: one for each group of versions whose answer is another one."""
     from spark_mq.verifier.quick import quick_check
 
-    state = store_state(store, expect_version, conf, full=True)
+    state = store_state(store, expect_version, conf, full=True, with_forced=False)
     return answers_of(state, quick_check(store, BrokerConf.of(conf))[0], expect_version)
 
 

@@ -200,4 +200,4 @@ def _boot_lines(store: str, conf: str | None, report: RepairReport) -> Iterator[
         if report.is_applied or not report.actions
         else ("the next boot, if nothing is repaired:")
     )
-    yield from (f"  {line}" for line in verdict(store_state(store, None, conf)))
+    yield from (f"  {line}" for line in verdict(store_state(store, None, conf, with_forced=False)))

@@ -27,7 +27,7 @@ OutFlags: TypeAlias = npt.NDArray[np.bool_]
 
 def is_in(values: Int32s | Int64s, others: Int32s | Int64s) -> Flags:
     """Whether each value is one of the others: ten times as fast as `np.isin`, which puts a million values in a set."""
-    if not others.size:
+    if not (values.size and others.size):
         return np.zeros(values.size, np.bool_)
     ascending = np.sort(others)
     found: Flags = ascending[np.minimum(np.searchsorted(ascending, values), others.size - 1)] == values
@@ -44,4 +44,6 @@ class ArrayRows:
     @classmethod
     def concatenate(cls, parts: Sequence[Self]) -> Self:
         """The rows of all parts, one part after the other; there must be one."""
+        if len(parts) == 1:
+            return parts[0]
         return cls(*map(np.concatenate, zip(*(vars(part).values() for part in parts), strict=True)))

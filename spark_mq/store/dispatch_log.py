@@ -7,11 +7,11 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from spark_mq.format.array_types import Flags, Int32s, is_in
-from spark_mq.format.kernels.recovery import PutResult
-from spark_mq.io.file_reader import FileReaders
+from spark_mq.format.array_types import Flags, Int32s, Int64s, is_in
+from spark_mq.format.arrow_array import table_of
+from spark_mq.format.kernels.recovery import PutResult, put_keys_again
 from spark_mq.store.boot import QueueOutcome
-from spark_mq.store.dispatch_requests import DispatchRequests, StartingQueues, WithoutUnit
+from spark_mq.store.dispatch_requests import ANYWHERE, NOWHERE, DispatchRequests, StartingQueues, WithoutUnit
 from spark_mq.store.log.log_range import LogRange
 
 RECOVERY_SCHEMA = pa.schema(
@@ -45,9 +45,6 @@ RECOVERY_SCHEMA = pa.schema(
 | double | puts units or index entries a second time |
 | lack, skip | leaves messages without index entries; puts no keys of new messages up to an offset |
 """
-ANYWHERE, NOWHERE = -(1 << 63), (1 << 63) - 1
-"""Offsets before and after all others."""
-_NOT_DISPATCHED = -1
 _NO_OFFSETS = np.empty(0, np.int64)
 
 
@@ -64,7 +61,7 @@ class RecoveryRows:
 
     def to_table(self) -> pa.Table:
         """The rows."""
-        return pa.Table.from_pylist(self._rows, RECOVERY_SCHEMA)
+        return table_of(self._rows, RECOVERY_SCHEMA)
 
 
 def _encodable(value: object) -> object:
@@ -86,12 +83,9 @@ class DispatchLog:
     def dispatch(self, read: DispatchRequests, part: LogRange, reason: str, since: int = ANYWHERE) -> None:
         """Dispatch the messages that were read and state an offset from `since` on; `part` is where they are."""
         is_dispatched = read.commit_log_offset >= since
-        results = np.full(read.position.size, _NOT_DISPATCHED, np.int32)
-        chosen = is_dispatched & read.has_unit
-        results[chosen] = self._queues.put(read.take(chosen))
         self._read.append(read)
-        self._results.append(results)
-        dispatched = read.take(is_dispatched)
+        self._results.append(self._queues.put(read, is_dispatched))
+        dispatched = read if is_dispatched.all() else read.take(is_dispatched)
         self._dispatched.append(dispatched)
         if part.size > 0:
             self.ranges.append(part)
@@ -106,12 +100,21 @@ class DispatchLog:
         for read, results in zip(self._read, self._results, strict=True):
             results[(read.queue == number) & (results > PutResult.IGNORED)] = PutResult.IGNORED
 
-    def requests(self) -> DispatchRequests:
-        """The messages that were dispatched, in order."""
-        return DispatchRequests.concatenate(self._dispatched)
+    def doubled_entries(self, index_end: int, entries: int, has_tags: bool) -> tuple[int, int]:
+        """The number of index entries that are put a second time, and the commit log offset of the first such message.
+
+        Args:
+            index_end: The commit log offset of the last message in the index; 0 without one.
+            entries: The number of its entries.
+            has_tags: Whether tags have entries.
+        """
+        counts = [part.key_count + part.has_tags if has_tags else part.key_count for part in self._dispatched]
+        offsets = [part.commit_log_offset for part in self._dispatched]
+        doubled, first = put_keys_again(np.concatenate(offsets), np.concatenate(counts), index_end, entries)
+        return doubled, first
 
     def outcomes(
-        self, lacking: Mapping[tuple[str, int], WithoutUnit], old_from: int, readers: FileReaders
+        self, lacking: Mapping[tuple[str, int], WithoutUnit], old_from: int
     ) -> tuple[tuple[QueueOutcome, ...], int]:
         """What happens to the queues that lack messages.
 
@@ -120,10 +123,10 @@ class DispatchLog:
 
         The outcomes, and the number of messages whose topic was deleted.
         """
-        read = DispatchRequests.concatenate(self._read)
-        results = np.concatenate(self._results)
-        was_there = self._queues.are_there(read, readers)
-        ignored = int((was_there & (results == PutResult.IGNORED)).sum())
+        early = {
+            name: messages.take(~self._were_read(messages.commit_log_offset)) for name, messages in lacking.items()
+        }
+        read, results, was_there, ignored = self._without_usual()
         if ignored:
             self._rows.add("ignore", "queue", "their queues have them", count=ignored)
         again = was_there & (results > PutResult.IGNORED)
@@ -145,18 +148,15 @@ class DispatchLog:
         }
         first_lost = np.full(len(self._queues.names), NOWHERE)
         np.minimum.at(first_lost, read.queue[lost], read.commit_log_offset[lost])
-        early, deleted = {}, int(is_deleted.sum())
-        for name, messages in lacking.items():
-            is_early = ~is_in(messages.commit_log_offset, read.position)
-            early[name] = messages.commit_log_offset[is_early & ~messages.is_deleted]
-            deleted += int((is_early & messages.is_deleted).sum())
+        deleted = int(is_deleted.sum()) + sum(int(messages.is_deleted.sum()) for messages in early.values())
         if deleted:
             self._rows.add("lack", "queue", "their topic was deleted, as far as files show", count=deleted)
         numbers = np.flatnonzero(counts["completed"] + counts["shifted"] + counts["lost"])
         by_name = {self._queues.names[number]: number for number in numbers.tolist()}
         outcomes = []
-        for name in sorted(by_name.keys() | {name for name, offsets in early.items() if offsets.size}):
-            number, offsets = by_name.get(name), early.get(name, _NO_OFFSETS)
+        lost_early = {name: messages.commit_log_offset[~messages.is_deleted] for name, messages in early.items()}
+        for name in sorted(by_name.keys() | {name for name, offsets in lost_early.items() if offsets.size}):
+            number, offsets = by_name.get(name), lost_early.get(name, _NO_OFFSETS)
             done = {kind: 0 if number is None else int(values[number]) for kind, values in counts.items()}
             count, first = offsets.size + done["lost"], int(offsets.min(initial=NOWHERE))
             first = first if number is None else min(first, int(first_lost[number]))
@@ -172,6 +172,27 @@ class DispatchLog:
                 )
             outcomes.append(QueueOutcome(*name, done["completed"], done["shifted"], count, first if count else None))
         return tuple(outcomes), deleted
+
+    def _were_read(self, positions: Int64s) -> Flags:
+        """Which positions are those of messages that were read."""
+        found = np.zeros(positions.size, np.bool_)
+        for read in self._read:
+            found |= is_in(positions, read.position)
+        return found
+
+    def _without_usual(self) -> tuple[DispatchRequests, Int32s, Flags, int]:
+        """The messages that lack a unit or get one, what happened to them, and which of them had one.
+
+        The number is that of the other messages that were dispatched: their queues ignore them.
+        """
+        parts, ignored = [], 0
+        for read, results in zip(self._read, self._results, strict=True):
+            was_there = self._queues.are_there(read)
+            ignored += int((was_there & (results == PutResult.IGNORED)).sum())
+            kept = (read.has_unit & ~was_there) | (results > PutResult.IGNORED)
+            parts.append((read.take(kept), results[kept], was_there[kept]))
+        reads, results_of, there = zip(*parts, strict=True)
+        return DispatchRequests.concatenate(reads), np.concatenate(results_of), np.concatenate(there), ignored
 
     def _add_rows(self, action: str, read: DispatchRequests, chosen: Flags, reason: str) -> None:
         """A row for each queue of the chosen messages."""

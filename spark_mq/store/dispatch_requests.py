@@ -6,39 +6,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 
 import numpy as np
-import numpy.typing as npt
 
 from spark_mq.format.array_types import ArrayRows, Flags, Int32s, Int64s
 from spark_mq.format.consume_queue import UNIT_SIZE, Queue
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.kernels.big_endian import int64s_at
 from spark_mq.format.kernels.dispatch import QueueTable, has_unit
-from spark_mq.format.kernels.index_keys import index_keys
-from spark_mq.format.kernels.recovery import put_units
-from spark_mq.format.record import COMMIT_LOG_OFFSET_AT, QUEUE_OFFSET_AT
+from spark_mq.format.kernels.index_keys import entry_counts
+from spark_mq.format.kernels.recovery import RULES_OF_VERSIONS, RecordCheck, find_units, put_units, within_queues
+from spark_mq.format.record import COMMIT_LOG_OFFSET_AT, MAX_RECORD_SIZE, MIN_RECORD_SIZE, QUEUE_OFFSET_AT
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.store.config.config_file import configured_topics, is_configured
 from spark_mq.store.lacking_messages import leads_to_its_message
 from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, Split, list_offset_range
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.record_reader import RecordChunk, joined_chunks
-from spark_mq.store.log.segment_files import CorruptRange
+from spark_mq.store.log.recovery_walk import FileCheck, WalkEnd
+from spark_mq.store.log.segment_files import CorruptRange, SegmentFile
 from spark_mq.store.log.split_reader import read_split
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue
-from spark_mq.store.queue.folders import NO_FILE, RecoveredQueue, truncate_queue
+from spark_mq.store.queue.folders import NO_FILE, QueueFolder, RecoveredQueue
 
+ANYWHERE, NOWHERE = -(1 << 63), (1 << 63) - 1
+"""Offsets before and after all others."""
 _LOOKED_AT = 10_000
 """Messages of a queue whose place is looked at for a later message; the others count as lost."""
 
 
 @dataclass(frozen=True)
-class WithoutUnit:
+class WithoutUnit(ArrayRows):
     """Messages of one queue that have no unit, in the order of the log.
 
     Attributes:
@@ -52,33 +53,32 @@ class WithoutUnit:
 
 
 class LackingScan:
-    """The messages without a unit of one store. The log is read once, whatever versions of a broker are asked for."""
+    """The messages without a unit of one store. What no recovery checked of the log is read once, for all versions."""
 
-    def __init__(self, store: MessageStore) -> None:
+    def __init__(self, store: MessageStore, numbers: QueueNumbers, checked: CheckedLog) -> None:
         self._store = store
+        self._numbers = numbers
+        self._checked = checked
         self._damaged: list[LogRange] = []
-        self._known: dict[tuple[tuple[Queue, int], ...], dict[Queue, WithoutUnit]] = {}
+        self._known: dict[tuple[tuple[int, int], ...], dict[Queue, WithoutUnit]] = {}
         self._counts: dict[int, int] = {}
 
     def before(self, queues: StartingQueues, stop: int) -> dict[Queue, WithoutUnit]:
         """The messages before commit log offset `stop` without a unit in `queues`, by queue."""
-        ends = tuple(
-            (queues.names[number], queue.end) for number, queue in enumerate(queues.on_disk) if queue is not None
-        )
-        if ends not in self._known:
-            self._known[ends] = self._scan(queues)
+        bounds = tuple(map(queues.bounds, range(len(queues.on_disk))))
+        if bounds not in self._known:
+            self._known[bounds] = self._scan(queues)
         found = {}
-        for name, messages in self._known[ends].items():
+        for name, messages in self._known[bounds].items():
             count = int(np.searchsorted(messages.commit_log_offset, stop))
             if count:
-                found[name] = WithoutUnit(messages.commit_log_offset[:count], messages.is_deleted[:count])
+                found[name] = messages.take(slice(count))
         return found
 
     def count_after(self, start: int) -> int:
         """The number of messages of the live log from commit log offset `start` on that belong into a queue."""
         if start not in self._counts:
-            chunks = chain.from_iterable(self._splits(start, []))
-            self._counts[start] = sum(int(has_unit(chunk.frames).sum()) for chunk in chunks)
+            self._counts[start] = sum(int(read.has_unit.sum()) for read in self._live(start, []))
         return self._counts[start]
 
     def damaged(self) -> list[LogRange]:
@@ -88,23 +88,21 @@ class LackingScan:
     def _scan(self, queues: StartingQueues) -> dict[Queue, WithoutUnit]:
         lacking: dict[Queue, list[tuple[Int64s, Int64s]]] = {}
         damaged: list[LogRange] = []
-        for split in self._splits(max(self._store.get_min_phy_offset(), 0), damaged):
-            read = queues.requests(split)
-            read = read.take(read.has_unit & ~queues.are_there(read, self._store.files))
+        for read in self._live(max(self._store.get_min_phy_offset(), 0), damaged):
+            read = read.take(read.has_unit & ~queues.are_there(read))
             order = np.argsort(read.queue, kind="stable")
             for indices in np.split(order, np.flatnonzero(np.diff(read.queue[order])) + 1):
                 if indices.size:
-                    name = queues.names[int(read.queue[indices[0]])]
+                    name = self._numbers.names[int(read.queue[indices[0]])]
                     lacking.setdefault(name, []).append((read.position[indices], read.queue_offset[indices]))
         self._damaged = sorted(damaged, key=lambda part: part.start)
         configured = configured_topics(self._store.location)
         return {
-            name: self._without_unit(queues, name, parts, is_configured(name[0], configured))
-            for name, parts in lacking.items()
+            name: self._without_unit(name, parts, is_configured(name[0], configured)) for name, parts in lacking.items()
         }
 
-    def _splits(self, start: int, damaged: list[LogRange]) -> Iterator[Iterator[RecordChunk]]:
-        """The records of the live log from `start` on; what is not a record is added to `damaged`."""
+    def _live(self, start: int, damaged: list[LogRange]) -> Iterator[DispatchRequests]:
+        """The messages of the live log from `start` on; what is not a record is added to `damaged`."""
 
         def chunks(split: Split) -> Iterator[RecordChunk]:
             for part in joined_chunks(read_split(split)):
@@ -115,12 +113,17 @@ class LackingScan:
 
         listed = list_offset_range(self._store.location, start, self._store.get_max_phy_offset())
         damaged += map(_range, listed.missing)
+        known = {segment.base: self._checked.known(segment, listed.end) for segment in listed.segments}
         for split in listed.splits(DEFAULT_SPLIT_SIZE, is_start_known=False):
-            yield chunks(split)
+            base = split.segment.base
+            messages = known[base]
+            if messages is None:
+                yield self._numbers.requests(chunks(split), NOWHERE)
+            else:
+                places = np.searchsorted(messages.position, (base + split.start, base + split.stop))
+                yield messages.take(slice(*places))
 
-    def _without_unit(
-        self, queues: StartingQueues, name: Queue, parts: list[tuple[Int64s, Int64s]], is_configured: bool
-    ) -> WithoutUnit:
+    def _without_unit(self, name: Queue, parts: list[tuple[Int64s, Int64s]], is_configured: bool) -> WithoutUnit:
         offsets, queue_offsets = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         queue = self._store.queues.get(name)
         if queue is None or not queue.files or queue.written_end <= queue.files[0].first:
@@ -145,7 +148,10 @@ class DispatchRequests(ArrayRows):
 
     Attributes:
         commit_log_offset: The commit log offset that the record states, with which a broker dispatches it.
-        queue: The number of its queue in `StartingQueues`.
+        queue: The number of its queue in `QueueNumbers`.
+        is_led_to: Whether a file of its queue has a unit at its queue offset that leads to it.
+        key_count: The number of its index entries, without one for its tags.
+        has_tags: Whether there is an entry for its tags, if tags have entries.
     """
 
     position: Int64s
@@ -154,87 +160,216 @@ class DispatchRequests(ArrayRows):
     queue: Int32s
     queue_offset: Int64s
     has_unit: Flags
-    entry_count: Int32s
+    is_led_to: Flags
+    key_count: Int32s
+    has_tags: Flags
 
 
-_NO_INT32S, _NO_INT64S, _NO_FLAGS = np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.bool_)
-_NO_REQUESTS = DispatchRequests(_NO_INT64S, _NO_INT64S, _NO_INT32S, _NO_INT32S, _NO_INT64S, _NO_FLAGS, _NO_INT32S)
+_NO_REQUESTS = DispatchRequests(*(np.empty(0, kind) for kind in "qqiiq??i?"))
+
+
+class QueueNumbers:
+    """Numbers of queues: first those with folders, in their order, then others, in the order in which they are read.
+
+    Attributes:
+        names: Topic and queue id of each queue, by number.
+    """
+
+    def __init__(self, folders: Sequence[QueueFolder], readers: FileReaders) -> None:
+        """The queues of these folders."""
+        self.names = [(folder.topic, folder.queue_id) for folder in folders]
+        self._folders = folders
+        self._readers = readers
+        self._numbers = {name: number for number, name in enumerate(self.names)}
+        self._table = QueueTable()
+        self._number_of: list[int] = []
+
+    def requests(self, chunks: Iterable[RecordChunk], since: int = ANYWHERE) -> DispatchRequests:
+        """The records as requests; queues that are not known get numbers.
+
+        Args:
+            since: The commit log offset that a record must at least state so that its index entries are counted.
+        """
+        parts = [_NO_REQUESTS]
+        for chunk in chunks:
+            buffer, frames = chunk.buffer, chunk.frames
+            offsets = int64s_at(buffer, frames.position + COMMIT_LOG_OFFSET_AT)
+            none = np.zeros(frames.size, np.bool_)
+            is_counted = offsets.max(initial=ANYWHERE) >= since
+            key_count, has_tags = entry_counts(buffer, frames) if is_counted else (none.astype(np.int32), none)
+            parts.append(
+                DispatchRequests(
+                    chunk.base + frames.position,
+                    offsets,
+                    frames.store_size.copy(),  # the memory of frames is used again for the next chunk
+                    self._table.numbers(buffer, frames),
+                    int64s_at(buffer, frames.position + QUEUE_OFFSET_AT),
+                    has_unit(frames),
+                    none,
+                    key_count,
+                    has_tags,
+                )
+            )
+        found = DispatchRequests.concatenate(parts)
+        found = replace(found, queue=self._known()[found.queue])
+        return replace(found, is_led_to=self._are_led_to(found))
+
+    def _known(self) -> Int32s:
+        """The number of each queue of the table; new ones are added."""
+        ids = self._table.queue_ids()
+        for index in range(len(self._number_of), self._table.count):
+            name = decode_utf8(self._table.topic(index)), int(ids[index])
+            if name not in self._numbers:
+                self._numbers[name] = len(self.names)
+                self.names.append(name)
+            self._number_of.append(self._numbers[name])
+        return np.array(self._number_of, np.int32)
+
+    def _are_led_to(self, read: DispatchRequests) -> Flags:
+        lowest, highest = np.full(len(self.names), NOWHERE), np.full(len(self.names), ANYWHERE)
+        np.minimum.at(lowest, read.queue, read.queue_offset)
+        np.maximum.at(highest, read.queue, read.queue_offset)
+        pieces, first, position, data = [0], list[int](), [0], list[bytes]()
+        for number in range(len(self.names)):
+            if number < len(self._folders) and lowest[number] <= highest[number]:
+                queue = ConsumeQueue(self._folders[number], self._readers)
+                for location, start, stop in queue.ranges(int(lowest[number]), int(highest[number]) + 1):
+                    data.append(self._readers.read(location, start, stop - start))
+                    first.append(-(-int(location.name) // UNIT_SIZE) + start // UNIT_SIZE)
+                    position.append(position[-1] + len(data[-1]))
+            pieces.append(len(first))
+        found = np.empty(read.queue.size, np.bool_)
+        find_units(
+            np.frombuffer(b"".join(data), np.uint8),
+            np.array(pieces, np.int64),
+            np.array(first, np.int64),
+            np.array(position, np.int64),
+            read.queue,
+            read.queue_offset,
+            read.commit_log_offset,
+            read.store_size,
+            found,
+        )
+        return found
+
+
+class CheckedLog:
+    """The log as recoveries check it. A file is read once for all rules by which the result is the same."""
+
+    def __init__(self, numbers: QueueNumbers) -> None:
+        self._numbers = numbers
+        self._known: dict[tuple[SegmentFile, int, int], tuple[int, DispatchRequests, FileCheck]] = {}
+
+    def read(
+        self, files: Iterable[SegmentFile], rules: int, position: int, since: int, checks_offsets: bool
+    ) -> tuple[DispatchRequests, WalkEnd]:
+        """The records that are accepted from a position in the first file on, and the end of the log.
+
+        Args:
+            rules: Rules of `kernels.recovery`.
+            since: As in `QueueNumbers.requests`.
+            checks_offsets: Whether a record that states an offset outside its file ends the log
+                (`checkCommitLogOffsetOnRecover`, 5.5.0).
+        """
+        parts = []
+        for file in files:
+            requests, end = self._of_file(file, rules, position, since)
+            offsets = requests.commit_log_offset
+            outside = np.flatnonzero((offsets < file.base) | (offsets > file.base + file.size))
+            if checks_offsets and outside.size:
+                end = WalkEnd(file, int(requests.position[outside[0]]) - file.base, RecordCheck.BAD_OFFSET)
+                requests = requests.take(slice(outside[0]))
+            parts.append(requests)
+            if end.found != RecordCheck.BLANK:
+                break
+            position = 0
+        return DispatchRequests.concatenate(parts), end
+
+    def known(self, segment: SegmentFile, stop: int) -> DispatchRequests | None:
+        """The messages of a segment, if it was checked up to `stop`, and readers find the same ones; else None.
+
+        Readers also ask for a record's own offset and for a size that is possible (`kernels.frames.read_frame`).
+        """
+        for (file, position, _), (_, requests, check) in self._known.items():
+            sizes = requests.store_size
+            if (
+                (file.location, file.size, position) == (segment.location, segment.size, 0)
+                and check.reaches(stop)
+                and np.array_equal(requests.commit_log_offset, requests.position)
+                and sizes.min(initial=MIN_RECORD_SIZE) >= MIN_RECORD_SIZE
+                and sizes.max(initial=0) <= MAX_RECORD_SIZE
+            ):
+                return requests
+        return None
+
+    def _of_file(self, file: SegmentFile, rules: int, position: int, since: int) -> tuple[DispatchRequests, WalkEnd]:
+        for tried in (rules | RULES_OF_VERSIONS, rules):
+            key = file, position, tried
+            if key not in self._known or self._known[key][0] > since:
+                check = FileCheck(file, tried, position)
+                self._known[key] = since, self._numbers.requests(check.read(), since), check
+            _, requests, check = self._known[key]
+            if check.holds_for(rules):
+                break
+        return requests, check.end
 
 
 class StartingQueues:
     """The queues of a broker that starts: those that have folders, and those that it creates.
 
     Attributes:
-        on_disk: The queue as it is before anything is dispatched, by number; None without a folder.
+        on_disk: The queues with folders as they are before anything is dispatched, by number.
         end: The byte of each queue after its last unit; -1 if it has no file.
         max_physic_offset: The commit log offset after the last message of each queue; -1 if that is not known.
     """
 
-    def __init__(self, recovered: Iterable[RecoveredQueue], file_size: int, has_tags: bool = False) -> None:
-        """The queues with folders; `has_tags` is whether tags have index entries."""
-        self.on_disk: list[RecoveredQueue | None] = list(recovered)
-        self.names = [(queue.folder.topic, queue.folder.queue_id) for queue in self.on_disk if queue is not None]
-        self.end = np.array([queue.end for queue in self.on_disk if queue is not None], np.int64)
-        self.max_physic_offset = np.array(
-            [queue.max_physic_offset for queue in self.on_disk if queue is not None], np.int64
-        )
-        self._numbers = {name: number for number, name in enumerate(self.names)}
-        self._table = QueueTable()
-        self._number_of: list[int] = []
-        self._exists = np.ones(len(self.names), np.bool_)
+    def __init__(self, recovered: Iterable[RecoveredQueue], numbers: QueueNumbers, file_size: int) -> None:
+        """The queues with folders."""
+        self.on_disk = list(recovered)
+        self.end = np.array([queue.end for queue in self.on_disk], np.int64)
+        self.max_physic_offset = np.array([queue.max_physic_offset for queue in self.on_disk], np.int64)
+        self.names = numbers.names
+        self._exists = np.ones(len(self.on_disk), np.bool_)
         self._file_size = file_size
-        self._has_tags = has_tags
 
     @property
     def highest(self) -> int:
         """The largest commit log offset after a message that a queue has; -1 without queues."""
         return int(self.max_physic_offset.max(initial=-1))
 
-    def requests(self, chunks: Iterable[RecordChunk]) -> DispatchRequests:
-        """The records as requests; queues that are not known get numbers."""
-        parts = [_NO_REQUESTS]
-        for chunk in chunks:
-            buffer, frames = chunk.buffer, chunk.frames
-            parts.append(
-                DispatchRequests(
-                    chunk.base + frames.position,
-                    int64s_at(buffer, frames.position + COMMIT_LOG_OFFSET_AT),
-                    frames.store_size.copy(),  # the memory of frames is used again for the next chunk
-                    self._table.numbers(buffer, frames),
-                    int64s_at(buffer, frames.position + QUEUE_OFFSET_AT),
-                    has_unit(frames),
-                    index_keys(buffer, frames, self._has_tags).entry_count,
-                )
-            )
-        found = DispatchRequests.concatenate(parts)
-        return replace(found, queue=self._known()[found.queue])
-
-    def put(self, requests: DispatchRequests) -> Int32s:
-        """Dispatch messages that have a unit; returns what happened to each, as `PutResult` numbers."""
+    def put(self, requests: DispatchRequests, is_dispatched: Flags) -> Int32s:
+        """Dispatch messages to their queues; returns what happened to each, as `PutResult` numbers."""
+        added = len(self.names) - self.end.size
+        self.end = np.concatenate((self.end, np.full(added, NO_FILE, np.int64)))
+        self.max_physic_offset = np.concatenate((self.max_physic_offset, np.full(added, -1, np.int64)))
+        self._exists = np.concatenate((self._exists, np.zeros(added, np.bool_)))
         results = np.empty(requests.queue.size, np.int32)
-        self._exists[requests.queue] = True
         put_units(
             requests.queue,
             requests.queue_offset,
             requests.commit_log_offset,
             requests.store_size,
+            is_dispatched & requests.has_unit,
             self._file_size,
+            self._exists,
             self.end,
             self.max_physic_offset,
             results,
         )
         return results
 
-    def truncate(self, log_end: int, readers: FileReaders) -> dict[int, RecoveredQueue]:
+    def truncate(
+        self, log_end: int, truncated: Callable[[RecoveredQueue, int, int], RecoveredQueue]
+    ) -> dict[int, RecoveredQueue]:
         """Cut off the units of messages from commit log offset `log_end` on; returns the queues that change, by number.
 
         Units that were put before are after the ones that are cut off, and go with them.
         """
         changed = {}
         for number, queue in enumerate(self.on_disk):
-            if queue is None or queue.end == NO_FILE:
+            if queue.end == NO_FILE:
                 continue
-            after = truncate_queue(queue, log_end, self._file_size, readers)
+            after = truncated(queue, log_end, self._file_size)
             has_new_units = self.end[number] > queue.end
             if after.end < queue.end or (after.end > queue.end and not has_new_units):
                 changed[number] = self.on_disk[number] = after
@@ -246,66 +381,20 @@ class StartingQueues:
 
     def max_offsets(self) -> dict[tuple[str, int], int]:
         """The queue offset after the last unit of each queue that has files."""
-        ends = zip(self.names, self.end.tolist(), strict=True)
+        ends = zip(self.names, self.end.tolist(), strict=False)
         return {name: end // UNIT_SIZE for name, end in ends if end != NO_FILE}
 
-    def are_there(self, requests: DispatchRequests, readers: FileReaders) -> npt.NDArray[np.bool_]:
+    def bounds(self, number: int) -> tuple[int, int]:
+        """The queue offsets of the first unit, and after the last one, of a queue on disk before anything is added."""
+        queue = self.on_disk[number]
+        first = int(queue.folder.files[0].base_name) // UNIT_SIZE if queue.folder.files else 0
+        return first, queue.end // UNIT_SIZE
+
+    def are_there(self, requests: DispatchRequests) -> Flags:
         """Which messages have a unit at their queue offset before anything is dispatched."""
-        found = np.zeros(requests.queue.size, np.bool_)
-        order = np.argsort(requests.queue, kind="stable")
-        starts = np.flatnonzero(np.diff(requests.queue[order], prepend=-1))
-        for indices in np.split(order, starts)[1:]:
-            queue = self.on_disk[int(requests.queue[indices[0]])]
-            if queue is None or not queue.files:
-                continue
-            first, stop = int(queue.folder.files[0].base_name) // UNIT_SIZE, queue.end // UNIT_SIZE
-            wanted = requests.queue_offset[indices]
-            inside = indices[(wanted >= first) & (wanted < stop)]
-            if inside.size:
-                offsets = requests.queue_offset[inside]
-                lowest = int(offsets.min())
-                units = ConsumeQueue(queue.folder, readers).units(lowest, int(offsets.max()) + 1)[offsets - lowest]
-                found[inside] = (units["commit_log_offset"] == requests.commit_log_offset[inside]) & (
-                    units["store_size"] == requests.store_size[inside]
-                )
-        return found & requests.has_unit
-
-    def _known(self) -> Int32s:
-        """The number of each queue of the table; new ones are added."""
-        ids = self._table.queue_ids()
-        for index in range(len(self._number_of), self._table.count):
-            name = decode_utf8(self._table.topic(index)), int(ids[index])
-            if name not in self._numbers:
-                self._numbers[name] = len(self.names)
-                self.names.append(name)
-                self.on_disk.append(None)
-            self._number_of.append(self._numbers[name])
-        added = len(self.names) - self.end.size
-        self.end = np.concatenate((self.end, np.full(added, NO_FILE, np.int64)))
-        self.max_physic_offset = np.concatenate((self.max_physic_offset, np.full(added, -1, np.int64)))
-        self._exists = np.concatenate((self._exists, np.zeros(added, np.bool_)))
-        return np.array(self._number_of, np.int32)
-
-
-def doubled_entries(requests: DispatchRequests, index_end: int, entries: int) -> tuple[int, int | None]:
-    """The number of index entries that are put a second time, and the commit log offset of the first such message.
-
-    An index ignores messages before the last one that it has, and puts the keys of that one again
-    (`IndexService.buildIndex`@5.3.3, as in 4.9).
-
-    Args:
-        index_end: The commit log offset of the last message in the index; 0 without one.
-    """
-    offsets, counts = requests.commit_log_offset, requests.entry_count
-    has_keys = counts > 0
-    ends = np.maximum.accumulate(np.where(has_keys, offsets, index_end))
-    before = np.maximum(np.concatenate((np.array([index_end], np.int64), ends[:-1])), index_end)
-    again = np.flatnonzero(has_keys & (offsets == before))
-    doubled, first = 0, None
-    for index in again.tolist():
-        is_first = offsets[index] == index_end and not (has_keys[:index] & (offsets[:index] == index_end)).any()
-        number = min(int(counts[index]), entries) if is_first else int(counts[index])
-        if number:
-            first = int(offsets[index]) if first is None else first
-            doubled += number
-    return doubled, first
+        first, stop = np.zeros((2, len(self.names)), np.int64)
+        for number in range(len(self.on_disk)):
+            first[number], stop[number] = self.bounds(number)
+        found, chosen = np.empty(requests.queue.size, np.bool_), requests.is_led_to & requests.has_unit
+        within_queues(requests.queue, requests.queue_offset, chosen, first, stop, found)
+        return found

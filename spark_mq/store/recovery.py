@@ -9,8 +9,9 @@ The rest of the log is read, too: its messages that have no unit do not get one 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -21,12 +22,14 @@ from spark_mq.format.broker_version import (
     DISPATCHES_AFTER_QUEUE_END,
     DISPATCHES_AT_CLEAN_BOOT,
     EMPTY_LAST_FILE_IS_DELETED,
+    FOLDERS_ARE_SKIPPED,
     INDEX_TAGS,
     MESSAGE_VERSION_2,
     PROPERTY_CRC,
     RECOVERS_FROM_FLUSHED_QUEUES,
     RECOVERS_FROM_TENTH_FILE,
     SIZE_IS_CHECKED_FIRST,
+    BrokerVersion,
     BrokerVersions,
 )
 from spark_mq.format.consume_queue import UNIT_SIZE
@@ -53,13 +56,21 @@ from spark_mq.store.config.broker_conf import BrokerConf, FileSetting
 from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.config.store_kind import Door, check_form
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX
-from spark_mq.store.dispatch_log import ANYWHERE, NOWHERE, DispatchLog, RecoveryRows
-from spark_mq.store.dispatch_requests import DispatchRequests, LackingScan, StartingQueues, doubled_entries
-from spark_mq.store.file_states import index_state, last_indexed
+from spark_mq.store.dispatch_log import DispatchLog, RecoveryRows
+from spark_mq.store.dispatch_requests import (
+    ANYWHERE,
+    NOWHERE,
+    CheckedLog,
+    DispatchRequests,
+    LackingScan,
+    QueueNumbers,
+    StartingQueues,
+)
+from spark_mq.store.file_states import IndexState, LastIndexed, index_state, last_indexed
 from spark_mq.store.index.folder import index_files
 from spark_mq.store.lacking_messages import find_gone_messages
 from spark_mq.store.log.log_range import LogRange
-from spark_mq.store.log.recovery_walk import END_REASONS, DispatchWalk, RecoveryWalk, accepts_record
+from spark_mq.store.log.recovery_walk import END_REASONS, DispatchWalk, accepts_record
 from spark_mq.store.log.segment_files import SegmentFile, find_data_end, is_segment_name, usual_size
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.folders import (
@@ -70,6 +81,7 @@ from spark_mq.store.queue.folders import (
     find_queue_file_size,
     queue_folders,
     recover_queue,
+    truncate_queue,
 )
 
 
@@ -119,43 +131,77 @@ def next_recovery(path: str, broker_version: str, broker_conf: str | None = None
 
 
 def next_recoveries(
-    store: MessageStore, starts: Iterable[tuple[BrokerVersions, bool]], conf: BrokerConf, gone: int
+    store: MessageStore, starts: Sequence[tuple[BrokerVersions, bool]], conf: BrokerConf, gone: int
 ) -> list[Recovery]:
-    """The same for several starts, of which each reads what it would check; the whole log is read once."""
-    scan = LackingScan(store)
-    return [_Start(store, release, conf, scan, gone, after_crash).run() for release, after_crash in starts]
+    """The same for several starts. What several of them read is read once."""
+    stopped = _StoppedStore(store, conf, gone)
+    # The last starts dispatch most: what they read is enough for the others.
+    found = [_Start(stopped, release, after_crash).run() for release, after_crash in reversed(starts)]
+    return found[::-1]
+
+
+class _StoppedStore:
+    """What all starts read of a store."""
+
+    def __init__(self, store: MessageStore, conf: BrokerConf, gone: int) -> None:
+        check_form(store.location, Door.BOOT)
+        self.store, self.conf, self.gone = store, conf, gone
+        self.settings = BootSettings.of(conf)
+        self.last_stop = last_stop(store)
+        self.checkpoint = Checkpoint.load(store.location)
+        self.segments = [info for info in (store.location / COMMIT_LOG).entries() if is_segment_name(info)]
+        self.folders = list(queue_folders(store.location / CONSUME_QUEUE, with_empty=True))
+        # A broker that does not delete an empty last file does not start.
+        self.numbers = QueueNumbers([_without_empty_file(folder) for folder in self.folders], store.files)
+        self.log = CheckedLog(self.numbers)
+        self.scan = LackingScan(store, self.numbers, self.log)
+        self.recovered = cache(lambda folder, file_size: recover_queue(folder, file_size, store.files))
+        self.truncated = cache(lambda queue, end, file_size: truncate_queue(queue, end, file_size, store.files))
+        self._obstacles: dict[tuple[bool, ...], list[str]] = {}
+
+    @cached_property
+    def index(self) -> IndexState:
+        """The index before the start."""
+        return index_state(self.store)
+
+    @cached_property
+    def last_indexed(self) -> Mapping[str, LastIndexed]:
+        """The last message in the index files that a broker can keep."""
+        return last_indexed(self.store, self.conf, self.index, self.checkpoint.index_msg_timestamp)
+
+    def obstacles(self, folders: Sequence[QueueFolder], version: BrokerVersion) -> list[str]:
+        """The obstacles of a version, which finds the queue files of `folders`."""
+        rules = EMPTY_LAST_FILE_IS_DELETED.holds(version), FOLDERS_ARE_SKIPPED.holds(version)
+        if rules not in self._obstacles:
+            self._obstacles[rules] = boot_obstacles(self.store.location, self.conf, folders, version)
+        return self._obstacles[rules]
+
+
+def _without_empty_file(folder: QueueFolder) -> QueueFolder:
+    """The folder without an empty last file."""
+    return replace(folder, files=folder.files[:-1]) if folder.files and folder.files[-1].size == 0 else folder
 
 
 class _Start:
     """One start of a broker on a store, whose steps add rows in their order."""
 
-    def __init__(
-        self,
-        store: MessageStore,
-        release: BrokerVersions,
-        conf: BrokerConf,
-        scan: LackingScan,
-        gone: int,
-        after_crash: bool,
-    ) -> None:
-        self._scan, self._gone = scan, gone
-        self._store, self._location = store, store.location
+    def __init__(self, stopped: _StoppedStore, release: BrokerVersions, after_crash: bool) -> None:
+        self._stopped, self._store, self._location = stopped, stopped.store, stopped.store.location
         self._release, self._version = release, release.last
-        self._conf, self._settings = conf, BootSettings.of(conf)
+        self._conf, self._settings = stopped.conf, stopped.settings
         self._rows = RecoveryRows()
-        self._stop = replace(last_stop(store), is_clean=not after_crash)
-        self._checkpoint = Checkpoint.load(store.location)
+        self._stop = replace(stopped.last_stop, is_clean=not after_crash)
+        self._checkpoint = stopped.checkpoint
         self._assumed: tuple[FileSetting, ...] = ()
         self._live_end = -1
 
     def run(self) -> Recovery:
         """Each step in its order."""
-        check_form(self._location, Door.BOOT)
         files, folders = self._log_files(), self._queue_folders()
         queue_files = find_queue_file_size(self._conf, [(self._location / CONSUME_QUEUE, folders)])
         size = files[0].size if files else 0
         self._assumed = assumed_settings(self._location, self._conf, [self._release], size, queue_files)
-        obstacles = boot_obstacles(self._location, self._conf, folders, self._version)
+        obstacles = self._stopped.obstacles(folders, self._version)
         if obstacles:
             self._rows = RecoveryRows()  # nothing is changed
             return self._refused(*obstacles)
@@ -163,15 +209,14 @@ class _Start:
         recovered = [self._recover(folder, queue_files.value) for folder in folders]
         if not files:
             return self._without_log(recovered)
-        queues = StartingQueues(recovered, queue_files.value, INDEX_TAGS.holds(self._version))
+        queues = StartingQueues(recovered, self._stopped.numbers, queue_files.value)
         return self._with_log(files, queues, self._facts(files, queues.highest))
 
     # -- load ---------------------------------------------------------------------------------------------------------
 
     def _log_files(self) -> list[SegmentFile]:
         """The files of the log that the broker maps; an empty last one is deleted by some versions."""
-        folder = self._location / COMMIT_LOG
-        infos = [info for info in folder.entries() if is_segment_name(info)]
+        folder, infos = self._location / COMMIT_LOG, list(self._stopped.segments)
         if infos and infos[-1].size == 0 and EMPTY_LAST_FILE_IS_DELETED.holds(self._version):
             name = infos.pop().base_name
             offset = _offset(name)
@@ -183,16 +228,15 @@ class _Start:
 
     def _queue_folders(self) -> list[QueueFolder]:
         folders = []
-        for folder in queue_folders(self._location / CONSUME_QUEUE, with_empty=True):
-            kept = folder
-            if folder.files and folder.files[-1].size == 0 and EMPTY_LAST_FILE_IS_DELETED.holds(self._version):
+        for folder in self._stopped.folders:
+            kept = _without_empty_file(folder) if EMPTY_LAST_FILE_IS_DELETED.holds(self._version) else folder
+            if kept is not folder:
                 self._delete_queue_file(folder, folder.files[-1], "it is empty")
-                kept = replace(folder, files=folder.files[:-1])
             folders.append(kept)
         return folders
 
     def _recover(self, folder: QueueFolder, file_size: int) -> RecoveredQueue:
-        queue = recover_queue(folder, file_size, self._store.files)
+        queue = self._stopped.recovered(folder, file_size)
         for info in queue.deleted:
             at = f"the queue ends at queue offset {queue.end // UNIT_SIZE:,}: the unit there is not valid"
             self._delete_queue_file(folder, info, at)
@@ -208,7 +252,6 @@ class _Start:
         self._rows.add("delete", "queue file", reason, file=file, **place, bytes=info.size)
 
     def _facts(self, files: Sequence[SegmentFile], queue_end: int) -> BootFacts:
-        index = index_state(self._store)
         facts = BootFacts(
             self._stop.is_clean,
             log_start=files[0].base,
@@ -216,8 +259,8 @@ class _Start:
             segments=tuple(file.base for file in files),
             checkpoint=self._checkpoint,
             queue_end=queue_end,
-            index=index,
-            last_indexed=last_indexed(self._store, self._conf, index, self._checkpoint.index_msg_timestamp),
+            index=self._stopped.index,
+            last_indexed=self._stopped.last_indexed,
             settings=self._settings,
         )
         if self._stop.is_clean and not self._release.decide(RECOVERS_FROM_TENTH_FILE):
@@ -250,9 +293,8 @@ class _Start:
         name, begin = f"{COMMIT_LOG}/{files[first].location.name}", start + position
         add("start", "segment", self._why_there(facts), file=name, position=position, commit_log_offset=begin)
         checks_offsets = self._settings.check_commit_log_offset_on_recover and self._recovers_from_flushed
-        walk = RecoveryWalk(files, first, self._record_rules(), position, checks_offsets)
-        checked = queues.requests(walk.read())
-        end = walk.end
+        since = self._dispatched_from(facts.queue_end)
+        checked, end = self._stopped.log.read(files[first:], self._record_rules(), position, since, checks_offsets)
         log_end, end_reason, count = end.commit_log_offset, END_REASONS[end.found], int(checked.position.size)
         size = int(checked.store_size.sum(dtype=np.int64))
         add("check", "log", commit_log_offset=begin, bytes=size, count=count)
@@ -261,7 +303,6 @@ class _Start:
         old_from = NOWHERE if self._stop.is_running else max(self._live_end, files[0].base)
         revived = self._revive(checked, old_from)
 
-        since = self._dispatched_from(facts.queue_end)
         log = DispatchLog(queues, self._rows)
         log.dispatch(checked, LogRange(max(since, start), log_end), "while the log is checked", since)
         cut_bytes = 0 if end.found == RecordCheck.BLANK else max(self._live_end - log_end, 0)
@@ -273,8 +314,8 @@ class _Start:
 
         stuck = self._dispatch_rest(kept, queues, log, log_end)
         facts = replace(facts, log_end=log_end)
-        lacking = self._scan.before(queues, log_end)
-        outcomes, deleted_messages = log.outcomes(lacking, old_from, self._store.files)
+        lacking = self._stopped.scan.before(queues, log_end)
+        outcomes, deleted_messages = log.outcomes(lacking, old_from)
         deleted, doubled, unindexed = self._index(facts, log)
         boot = Boot(
             rules,
@@ -287,7 +328,7 @@ class _Start:
             outcomes,
             deletes_queues=False,
             cut_bytes=cut_bytes,
-            cut_messages=self._scan.count_after(log_end) if cut_bytes else 0,
+            cut_messages=self._stopped.scan.count_after(log_end) if cut_bytes else 0,
             revived=revived,
             gone=self._lose_gone(self._live_end),
             deleted=deleted_messages,
@@ -330,15 +371,15 @@ class _Start:
         return self._settings.enable_accelerated_recovery and self._recovers_from_flushed
 
     def _lose_gone(self, live_end: int) -> int:
-        if self._gone:
+        if self._stopped.gone:
             reason = "queues or the index show them after the end of the log, which does not have them"
-            self._rows.add("lose", "log", reason, commit_log_offset=live_end, count=self._gone)
-        return self._gone
+            self._rows.add("lose", "log", reason, commit_log_offset=live_end, count=self._stopped.gone)
+        return self._stopped.gone
 
     def _lose_damaged(self, log_end: int) -> int:
         """Bytes before the end of the log that are no records."""
         reason = "no record, and no segment, has these bytes: their messages are lost already"
-        damaged = [part for part in self._scan.damaged() if part.start < log_end]
+        damaged = [part for part in self._stopped.scan.damaged() if part.start < log_end]
         for part in damaged:
             self._rows.add("lose", "log", reason, commit_log_offset=part.start, bytes=part.size)
         return sum(part.size for part in damaged)
@@ -390,9 +431,8 @@ class _Start:
     def _truncate_queues(self, queues: StartingQueues, log: DispatchLog, log_end: int) -> None:
         """Cut the queues at the end of the log."""
         before = list(queues.on_disk)
-        for number, after in queues.truncate(log_end, self._store.files).items():
+        for number, after in queues.truncate(log_end, self._stopped.truncated).items():
             queue = before[number]
-            assert queue is not None
             topic, queue_id = queues.names[number]
             for info in after.deleted:
                 self._delete_queue_file(after.folder, info, "its first unit is of a message after the end of the log")
@@ -419,7 +459,7 @@ class _Start:
             return None
         offset = max(queues.highest, kept[0].base, 0)
         walk = DispatchWalk(kept, log_end, self._record_rules(), checks_end=not is_4_9)
-        found = queues.requests(walk.read(offset))
+        found = self._stopped.numbers.requests(walk.read(offset))
         log.dispatch(found, LogRange(offset, log_end), "from the end of the queues on, before it starts")
         return walk.stuck_at
 
@@ -440,7 +480,7 @@ class _Start:
         kept = [file for file in facts.index.files if file.name not in deleted]
         index_end = kept[-1].end_offset if kept else 0
         entries = facts.last_indexed[kept[-1].name].entries if kept else 0
-        doubled, first = doubled_entries(log.requests(), index_end, entries)
+        doubled, first = log.doubled_entries(index_end, entries, INDEX_TAGS.holds(self._version))
         if doubled:
             reason = "the keys of the last message in the index are put again, which harms no query"
             add("double", "index", reason, commit_log_offset=first, count=doubled)

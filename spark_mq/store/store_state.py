@@ -103,7 +103,7 @@ class StoreState:
         lacking: The messages at the end of the log that queues lack; None if the queues are in RocksDB.
         index: The index; None if the broker writes none (`messageIndexEnable=false`).
         boots: What the next boot does, for each possible version.
-        forced_boots: The same if a file `abort` is created before it; empty if there is one.
+        forced_boots: The same if a file `abort` is created before it; empty if there is one, or if nobody asked.
     """
 
     store: str
@@ -124,7 +124,11 @@ class StoreState:
 
 
 def store_state(
-    path: str, broker_version: str | None = None, broker_conf: str | None = None, full: bool | None = None
+    path: str,
+    broker_version: str | None = None,
+    broker_conf: str | None = None,
+    full: bool | None = None,
+    with_forced: bool = True,
 ) -> StoreState:
     """The state of the store at `path`. Nothing is changed, and Spark is not started.
 
@@ -132,6 +136,7 @@ def store_state(
         broker_version: The version of the broker that starts next, such as `5.3.3`; by default, all versions that
             `config/` allows are considered.
         full: Whether the whole log is read, so that the boots are exact; by default, if it has up to `SMALL_LOG` bytes.
+        with_forced: Whether the boots after a file `abort` is created are predicted, too.
     """
     conf = BrokerConf.of(broker_conf)
     with MessageStore(path, broker_version, broker_conf) as store:
@@ -146,7 +151,7 @@ def store_state(
         log = _log_state(store, lacking, stop)
         gone = find_gone_messages(store)
         facts = _boot_facts(store, conf, log, checkpoint, lacking, index, gone.count)
-        stops = (False, True) if stop.is_clean else (True,)
+        stops = (False, True) if stop.is_clean and with_forced else (not stop.is_clean,)
         starts = [(release, after_crash) for after_crash in stops for release in rules]
         boots = [next_boot(release, replace(facts, is_clean=not after_crash)) for release, after_crash in starts]
         waits: list[str] = []

@@ -12,17 +12,24 @@ import random
 import shutil
 import struct
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from spark_mq.errors import OptionError, SparkMqError, UnsupportedStoreError
+from spark_mq.format.broker_version import ALL_VERSIONS, BrokerVersions
 from spark_mq.format.record import BODY_CRC_AT, COMMIT_LOG_OFFSET_AT, MAGIC_AT, MAGIC_V2, Record
+from spark_mq.store.boot import boot_groups
+from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.dispatch_log import RECOVERY_SCHEMA
-from spark_mq.store.recovery import Recovery, next_recovery
+from spark_mq.store.dispatch_requests import CheckedLog
+from spark_mq.store.log.record_reader import RecordChunk
+from spark_mq.store.log.recovery_walk import FileCheck
+from spark_mq.store.message_store import MessageStore
+from spark_mq.store.recovery import Recovery, next_recoveries, next_recovery
 from spark_mq.store.store_state import store_state
 from spark_mq.testing import LogWriter
 from tests.support.boots import (
@@ -38,6 +45,7 @@ from tests.support.boots import (
     units_of,
 )
 from tests.support.index_stores import index_files
+from tests.support.random_damages import QUEUE_AND_LOG_ENDS
 from tests.support.soak import SOAKS
 from tests.support.stores import RealStore, all_stores, version_stores
 
@@ -491,6 +499,87 @@ def test_records_of_other_sizes_are_read(tmp_path: Path) -> None:
         == writer.next_offset
         == sum(Record(b"T", body=body, properties=b"TAGS\1a\2").size for body in (b"a", bytes(9 << 20), b"b"))
     )
+
+
+STARTS = [(group, after_crash) for after_crash in (False, True) for group in boot_groups(ALL_VERSIONS)]
+
+
+def recover_all(folder: Path, *askings: list[tuple[BrokerVersions, bool]], conf: str | None = None) -> list[Recovery]:
+    with MessageStore(str(folder), None, conf) as store:
+        return [one for starts in askings for one in next_recoveries(store, starts, BrokerConf.of(conf), 0)]
+
+
+def recover_alone(folder: Path, patch: pytest.MonkeyPatch, conf: str | None = None) -> list[Recovery]:
+    """The same of each start alone, whose check of the log is by its own rules, and which reads the live log, too."""
+    patch.setattr(FileCheck, "holds_for", lambda check, rules: check._rules == rules)
+    patch.setattr(CheckedLog, "known", lambda log, segment, stop: None)
+    return recover_all(folder, *([start] for start in STARTS), conf=conf)
+
+
+def said(recovery: Recovery) -> tuple[object, ...]:
+    """All of it; which of several rows of a kind is the first is no matter."""
+    return {**vars(recovery), "rows": None}, sorted(map(str, recovery.rows.to_pylist()))
+
+
+def damaged_store(seed: int, folder: Path, unpacked: Unpack) -> str:
+    """A store of a broker with 1 to 3 damages; returns its settings."""
+    store, chance = STORES[("workload-533", "killed-49x", "lagging-533")[seed % 3]], random.Random(seed)
+    shutil.copytree(unpacked(store), folder)
+    for damage in chance.choices(QUEUE_AND_LOG_ENDS, k=chance.randint(1, 3)):
+        if any((folder / "consumequeue").glob("*/*")):
+            damage(folder, chance)
+    return str(store.broker_conf)
+
+
+@pytest.mark.parametrize("seed", range(100 if SOAKS else 9))
+def test_starts_that_share_what_they_read_do_what_each_does_alone(
+    seed: int, unpacked: Unpack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conf = damaged_store(seed, tmp_path / "store", unpacked)
+    together = recover_all(tmp_path / "store", STARTS, conf=conf)
+    alone = recover_alone(tmp_path / "store", monkeypatch, conf)
+    assert [said(one) for one in together] == [said(one) for one in alone]
+
+
+@pytest.mark.parametrize(
+    ("at", "data"),
+    [
+        (0, b"\x7f\xff\xff\xff"),  # 5.3.2 says BAD_SIZE, and others what they find there
+        (MAGIC_AT, MAGIC_V2.to_bytes(4, "big", signed=True)),  # 5.1.0 reads another topic
+        (BODY_CRC_AT, bytes(4)),
+        (-1, b""),
+    ],
+)
+def test_starts_of_versions_with_other_rules_find_their_own_end(
+    at: int, data: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = small_log()
+    writer.append(NOW + 50, b"batch", properties=b"INNER_NUM\1x\2INNER_BASE\x010\2")  # 5.0.0 ends the log there
+    writer.roll()
+    writer.append(NOW + 99, b"in the second segment")
+    if at >= 0:
+        change(writer, 6, at, data)
+    writer.write(tmp_path)
+    together, alone = recover_all(tmp_path, STARTS), recover_alone(tmp_path, monkeypatch)
+    assert [said(one) for one in together] == [said(one) for one in alone]
+    assert len({(one.log_end, one.end_reason) for one in together}) > (at != BODY_CRC_AT)
+
+
+def test_all_starts_together_read_each_segment_once(
+    unpacked: Unpack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = Counter[str]()
+
+    class CountedCheck(FileCheck):
+        def read(self) -> Iterator[RecordChunk]:
+            read[self.end.file.location.name] += 1
+            return super().read()
+
+    monkeypatch.setattr("spark_mq.store.dispatch_requests.FileCheck", CountedCheck)
+    store = STORES["workload-533"]
+    recovered = recover_all(unpacked(store), STARTS, conf=str(store.broker_conf))
+    assert len(recovered) == 12
+    assert set(read.values()) == {1}
 
 
 @pytest.mark.parametrize("store", version_stores("k"))

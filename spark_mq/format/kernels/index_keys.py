@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from spark_mq.format.array_types import Bytes, Int32s, OutBytes, OutInt32s, OutInt64s
+from spark_mq.format.array_types import Bytes, Flags, Int32s, OutBytes, OutInt32s, OutInt64s
 from spark_mq.format.index_file import ENTRY_SIZE
 from spark_mq.format.kernels.big_endian import read_i64, write_i32, write_i64
 from spark_mq.format.kernels.frames import Frames
@@ -74,6 +74,14 @@ def index_keys(
     codes = np.empty(0, np.int64) if tags_codes is None else tags_codes
     count = _hash_keys(buffer, frames, tags, key_hash, entry_count, codes)
     return IndexKeys(key_hash[:count].copy(), entry_count)
+
+
+def entry_counts(buffer: Bytes, frames: Frames) -> tuple[Int32s, Flags]:
+    """The number of index entries of each message, without that of its tags; and whether tags can have one."""
+    keys = index_keys(buffer, frames, has_tags=None)
+    last = np.append(keys.key_hash, np.int32(0))[np.cumsum(keys.entry_count) - 1]
+    has_tags: Flags = (keys.entry_count > 0) & (last < 0)
+    return keys.entry_count - has_tags, has_tags
 
 
 @kernel

@@ -14,9 +14,9 @@ from enum import IntEnum
 
 import numpy as np
 
-from spark_mq.format.array_types import Bytes, Int32s, Int64s, OutInt32s, OutInt64s
+from spark_mq.format.array_types import Bytes, Flags, Int32s, Int64s, OutFlags, OutInt32s, OutInt64s
 from spark_mq.format.consume_queue import UNIT_SIZE
-from spark_mq.format.kernels.big_endian import byte_at, read_i16, read_i32
+from spark_mq.format.kernels.big_endian import byte_at, read_i16, read_i32, read_i64
 from spark_mq.format.kernels.crc import crc32, stored_property_crc
 from spark_mq.format.kernels.frames import Frame, Frames
 from spark_mq.format.kernels.kernel import kernel
@@ -51,6 +51,8 @@ CHECKS_BATCH = 16
 """The properties of an inner batch must be numbers (5.0.0)."""
 SKIPS_BODY = 32
 """The body is not read, as when a broker dispatches messages (`ReputMessageService.doReput`)."""
+RULES_OF_VERSIONS = ACCEPTS_V2 | CHECKS_SIZE_FIRST | CHECKS_BATCH
+"""The rules that the version decides, whatever the settings are; the newest one has all of them."""
 
 
 class RecordCheck(IntEnum):
@@ -256,6 +258,7 @@ def check_records(buffer: Bytes, end: int, rules: int, frames: Frames) -> tuple[
 class PutResult(IntEnum):
     """What a queue does with a message that is dispatched (`ConsumeQueue.putMessagePositionInfo`@5.3.3, as in 4.9)."""
 
+    NOT_DISPATCHED = -1
     IGNORED = 0
     """The queue leads to this message or a later one already, or the message's queue offset is before its end."""
     APPENDED = 1
@@ -264,7 +267,7 @@ class PutResult(IntEnum):
     """The message gets a unit at the end of the queue, which is not its queue offset."""
 
 
-IGNORED, APPENDED, SHIFTED = map(int, PutResult)
+NOT_DISPATCHED, IGNORED, APPENDED, SHIFTED = map(int, PutResult)
 
 
 @kernel
@@ -273,18 +276,25 @@ def put_units(
     queue_offset: Int64s,
     commit_log_offset: Int64s,
     store_size: Int32s,
+    is_dispatched: Flags,
     file_size: int,
+    exists: OutFlags,
     end: OutInt64s,
     max_physic_offset: OutInt64s,
     results: OutInt32s,
 ) -> None:
     """Dispatch messages to their queues, in order, and write what happened to `results`, as `PutResult` numbers.
 
-    `end` and `max_physic_offset` are the state of the queues, by number: the byte after the last unit (-1 if the queue
-    has no file), and the commit log offset after the last message. Both are updated.
+    `exists`, `end` and `max_physic_offset` are the state of the queues, by number: whether the broker has the queue,
+    the byte after the last unit (-1 if the queue has no file), and the commit log offset after the last message. All
+    are updated.
     """
     for index in range(queue.size):
+        results[index] = NOT_DISPATCHED
+        if not is_dispatched[index]:
+            continue
         number = queue[index]
+        exists[number] = True
         after = commit_log_offset[index] + store_size[index]
         results[index] = IGNORED
         if after <= max_physic_offset[number]:
@@ -297,3 +307,65 @@ def put_units(
         results[index] = APPENDED if place == end[number] else SHIFTED
         end[number] += UNIT_SIZE
         max_physic_offset[number] = after
+
+
+@kernel
+def within_queues(
+    queue: Int32s, queue_offset: Int64s, chosen: Flags, first: Int64s, stop: Int64s, found: OutFlags
+) -> None:
+    """Write to `found` which of the chosen messages have a queue offset from `first` to `stop` of their queue."""
+    for index in range(queue.size):
+        number = queue[index]
+        found[index] = chosen[index] and first[number] <= queue_offset[index] < stop[number]
+
+
+@kernel
+def put_keys_again(commit_log_offset: Int64s, key_count: Int32s, end: int, entries: int) -> tuple[int, int]:
+    """Count the entries that an index gets a second time (`IndexService.buildIndex`@5.3.3, as in 4.9).
+
+    The index ignores messages before its last one, which is at commit log offset `end` and has `entries` entries there,
+    and puts the keys of that one again. Returns the number, and the commit log offset of the first such message, or -1.
+    """
+    doubled, first, is_old = 0, -1, True
+    for index in range(key_count.size):
+        count, offset = int(key_count[index]), commit_log_offset[index]
+        if count == 0 or offset < end:
+            continue
+        if offset > end:
+            end, is_old = offset, False
+            continue
+        put = entries if is_old and entries < count else count
+        is_old = False
+        if put > 0 and first < 0:
+            first = offset
+        doubled += put
+    return doubled, first
+
+
+@kernel
+def find_units(
+    units: Bytes,
+    pieces: Int64s,
+    first: Int64s,
+    position: Int64s,
+    queue: Int32s,
+    queue_offset: Int64s,
+    commit_log_offset: Int64s,
+    store_size: Int32s,
+    found: OutFlags,
+) -> None:
+    """Write to `found` which messages have a unit at their queue offset that leads to them.
+
+    `units` has pieces of queue files, those of a queue from `pieces[number]` to `pieces[number + 1]`. Piece k has the
+    units from queue offset `first[k]` on, at `position[k]` to `position[k + 1]`.
+    """
+    for index in range(queue.size):
+        found[index] = False
+        number, offset = queue[index], queue_offset[index]
+        for piece in range(pieces[number], pieces[number + 1]):
+            count = (position[piece + 1] - position[piece]) // UNIT_SIZE
+            if offset >= first[piece] and offset - first[piece] < count:
+                at = position[piece] + (offset - first[piece]) * UNIT_SIZE
+                found[index] = (
+                    read_i64(units, at) == commit_log_offset[index] and read_i32(units, at + 8) == store_size[index]
+                )

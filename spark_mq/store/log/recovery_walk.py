@@ -9,22 +9,28 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from spark_mq.format.kernels.big_endian import int64s_at, read_i32
-from spark_mq.format.kernels.frames import Frames, new_frames
+from spark_mq.format.array_types import Bytes
+from spark_mq.format.kernels.big_endian import read_i32
+from spark_mq.format.kernels.frames import Frame, Frames, new_frames
 from spark_mq.format.kernels.recovery import (
+    ACCEPTS_V2,
+    CHECKS_BATCH,
     CHECKS_BODY_CRC,
     CHECKS_PROPERTY_CRC,
+    CHECKS_SIZE_FIRST,
+    RULES_OF_VERSIONS,
     SKIPS_BODY,
     RecordCheck,
     check_records,
 )
-from spark_mq.format.record import COMMIT_LOG_OFFSET_AT, MIN_RECORD_SIZE
+from spark_mq.format.record import BLANK_SIZE, MAGIC_AT, MAGIC_V2, MIN_RECORD_SIZE, is_blank
 from spark_mq.store.log.commit_log import Segment, SegmentSource
 from spark_mq.store.log.record_reader import CHUNK_SIZE, RecordChunk
 from spark_mq.store.log.segment_files import SegmentFile
 
+_MAGIC_V2 = MAGIC_V2.to_bytes(4, "big", signed=True)
+_FIRST_LOOK = 64 << 10
+"""Bytes that are read to look at one record."""
 END_REASONS = {
     RecordCheck.BLANK: "the blank that ends the last file is there, and no file follows",
     RecordCheck.ZEROS: "size and magic number are 0, nothing was written there",
@@ -82,14 +88,21 @@ class _Reader:
 
     def length_at(self, position: int) -> tuple[int, int]:
         """The size that the record at `position` states, and the sum of its lengths, if that is another number."""
-        frames = new_frames(1)
-        length = CHUNK_SIZE
+        buffer, frame, _ = self._first(position)
+        return int(read_i32(buffer, 0)), int(frame.properties_start) + int(frame.properties_length)
+
+    def accepts(self, position: int) -> bool:
+        """Whether there is a record at `position` that is accepted."""
+        return self._first(position)[2] == RecordCheck.FULL
+
+    def _first(self, position: int) -> tuple[Bytes, Frame, int]:
+        """What is at `position`: the bytes, the frame, and FULL if it is a record that is accepted."""
+        frames, length = new_frames(1), _FIRST_LOOK
         while True:
             buffer = self.source.read(position, min(length, self._limit - position))
             _, _, found = check_records(buffer, self._limit - position, self._rules, frames)
             if found != RecordCheck.MORE:
-                frame = frames[0]
-                return int(read_i32(buffer, 0)), int(frame.properties_start) + int(frame.properties_length)
+                return buffer, frames[0], found
             length *= 2
 
 
@@ -97,58 +110,47 @@ def accepts_record(file: SegmentFile, rules: int, position: int = 0) -> bool:
     """Whether a recovery accepts the record at a position in a file, by `rules` of `kernels.recovery`."""
     reader = _Reader(file, file.size, rules)
     with reader.source:
-        for chunk, _, _ in reader.check(position):
-            if chunk.frames.size:
-                return True
-    return False
+        return reader.accepts(position)
 
 
-class RecoveryWalk:
-    """The check of the log from one file on. After the iteration, `end` is the end of the log."""
+class FileCheck:
+    """The check of one file from a position on. After the iteration, `end` is where it ends."""
 
-    def __init__(
-        self, files: Sequence[SegmentFile], first: int, rules: int, position: int = 0, checks_offsets: bool = False
-    ) -> None:
-        """A walk over `files`.
-
-        Args:
-            checks_offsets: Whether a record that states an offset outside its file ends the log
-                (`checkCommitLogOffsetOnRecover`, 5.5.0).
-        """
-        self.end = WalkEnd(files[first], position, RecordCheck.ZEROS)
-        self._files = files
-        self._first = first
+    def __init__(self, file: SegmentFile, rules: int, position: int = 0) -> None:
+        """A check by `rules` of `kernels.recovery`."""
+        self.end = WalkEnd(file, position, RecordCheck.ZEROS)
         self._rules = rules
-        self._position = position
-        self._checks_offsets = checks_offsets
+        self._has_v2 = False
+        self._head_at_end = b""
 
     def read(self) -> Iterator[RecordChunk]:
         """The records that are accepted. A chunk is valid until the next one is read."""
-        begin = self._position
-        for file in self._files[self._first :]:
-            reader = _Reader(file, file.size, self._rules)
-            with reader.source:
-                for chunk, position, found in reader.check(begin):
-                    inside = self._inside(chunk, file)
-                    self.end = WalkEnd(file, position, found)
-                    if inside < chunk.frames.size:
-                        at = chunk.base - file.base + int(chunk.frames.position[inside])
-                        self.end = WalkEnd(file, at, RecordCheck.BAD_OFFSET)
-                    if inside:
-                        yield RecordChunk(chunk.buffer, chunk.frames[:inside], chunk.base)
-                    if self.end.found == RecordCheck.BAD_OFFSET:
-                        return
-            if self.end.found != RecordCheck.BLANK:
-                return
-            begin = 0
+        file = self.end.file
+        reader = _Reader(file, file.size, self._rules)
+        with reader.source:
+            for chunk, position, found in reader.check(self.end.position):
+                frames, at_end = chunk.frames, position + file.base - chunk.base
+                self.end = WalkEnd(file, position, found)
+                self._head_at_end = chunk.buffer[at_end : at_end + BLANK_SIZE].tobytes()
+                widths = frames.topic_start - frames.body_start - frames.body_length
+                self._has_v2 |= bool((widths > 1).any()) or self._head_at_end[MAGIC_AT:] == _MAGIC_V2
+                if frames.size:
+                    yield chunk
 
-    def _inside(self, chunk: RecordChunk, file: SegmentFile) -> int:
-        """The number of records before the first one that states an offset outside its file."""
-        if not self._checks_offsets or not chunk.frames.size:
-            return int(chunk.frames.size)
-        offsets = int64s_at(chunk.buffer, chunk.frames.position + COMMIT_LOG_OFFSET_AT)
-        outside = np.flatnonzero((offsets < file.base) | (offsets > file.base + file.size))
-        return int(outside[0]) if outside.size else int(chunk.frames.size)
+    def reaches(self, stop: int) -> bool:
+        """Whether all before commit log offset `stop` that is in the file are records, and the blank that ends it."""
+        end = self.end
+        return end.commit_log_offset >= stop or is_blank(self._head_at_end, end.file.size - end.position)
+
+    def holds_for(self, rules: int) -> bool:
+        """Whether a check by `rules`, which are some of the rules of this one, has the same result."""
+        missing, found = self._rules & ~rules, self.end.found
+        return not (
+            missing & ~RULES_OF_VERSIONS
+            or (missing & ACCEPTS_V2 and self._has_v2)
+            or (missing & CHECKS_SIZE_FIRST and found == RecordCheck.BAD_SIZE)
+            or (missing & CHECKS_BATCH and found == RecordCheck.BAD_PROPERTY)
+        )
 
 
 class DispatchWalk:

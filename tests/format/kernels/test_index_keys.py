@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_mq.format.java_text import decode_utf8
-from spark_mq.format.kernels.index_keys import IndexKeys, index_keys
+from spark_mq.format.kernels.index_keys import IndexKeys, entry_counts, index_keys
 from spark_mq.format.properties import parse_properties
 from spark_mq.format.record import Record
 from tests.support.index_stores import STORES, plain_key_hash, puts_of
@@ -46,6 +46,18 @@ def keys_of(records: list[Record], has_tags: bool | None = False) -> IndexKeys:
             record.topic, properties=record.properties, sys_flag=record.sys_flag, commit_log_offset=len(data)
         ).encode()
     return index_keys(array(data), frames_of(data), has_tags)
+
+
+@settings(max_examples=examples(150))
+@given(st.lists(st.tuples(properties, st.sampled_from([0, 4, 8, 12])), max_size=6))
+def test_the_entry_of_tags_is_counted_apart(messages: list[tuple[bytes, int]]) -> None:
+    records = [Record(b"T", properties=stored, sys_flag=flag) for stored, flag in messages]
+    data = b""
+    for record in records:
+        data += replace(record, commit_log_offset=len(data)).encode()
+    key_count, has_tags = entry_counts(array(data), frames_of(data))
+    assert key_count.tolist() == [len(plain_hashes(record)) for record in records]
+    assert has_tags.tolist() == [len(plain_hashes(record, True)) > len(plain_hashes(record)) for record in records]
 
 
 def hashes_of(stored: bytes, topic: bytes = b"T", sys_flag: int = 0) -> list[int]:

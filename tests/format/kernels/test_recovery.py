@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import struct
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_mq.format.array_types import Int32s, Int64s
 from spark_mq.format.kernels.frames import new_frames
 from spark_mq.format.kernels.recovery import (
     ACCEPTS_V2,
@@ -16,7 +19,10 @@ from spark_mq.format.kernels.recovery import (
     PutResult,
     RecordCheck,
     check_records,
+    find_units,
+    put_keys_again,
     put_units,
+    within_queues,
 )
 from spark_mq.format.record import Record
 from spark_mq.store.boot import BootFacts, next_boot, one_boot_group
@@ -36,7 +42,9 @@ def put(offsets: list[int], end: int, last: int = -1) -> tuple[list[int], int]:
         np.array(offsets, np.int64),
         np.arange(1000, 1000 + 100 * count, 100, dtype=np.int64),
         np.full(count, 100, np.int32),
+        np.ones(count, np.bool_),
         FILE_SIZE,
+        np.zeros(1, np.bool_),
         ends,
         lasts,
         results,
@@ -104,3 +112,64 @@ def test_a_record_is_accepted_as_by_java(data: bytes, rules: int, result: tuple[
 def test_a_buffer_that_ends_before_the_file_decides_nothing() -> None:
     for length in range(len(RECORD)):
         assert found(RECORD[:length], CHECKS_BODY_CRC, len(RECORD)) == (0, RecordCheck.MORE)
+
+
+def int64s(numbers: list[int]) -> Int64s:
+    return np.array(numbers, np.int64)
+
+
+def int32s(numbers: list[int]) -> Int32s:
+    return np.array(numbers, np.int32)
+
+
+@given(
+    st.lists(st.integers(0, 5), max_size=8), st.tuples(*[st.integers(0, 2)] * 6), st.integers(0, 5), st.integers(0, 2)
+)
+def test_an_index_puts_the_keys_of_its_last_message_again(
+    offsets: list[int], counts: tuple[int, ...], last: int, entries: int
+) -> None:
+    """Offsets of messages, and how many keys each has: `IndexService.buildIndex`, key by key."""
+    in_index, end, again = {(last, key) for key in range(entries)}, last, list[int]()
+    for offset in offsets:
+        if offset >= end and counts[offset]:
+            keys, end = {(offset, key) for key in range(counts[offset])}, offset
+            again += [offset] * len(keys & in_index)
+            in_index |= keys
+    found = put_keys_again(int64s(offsets), int32s([counts[offset] for offset in offsets]), last, entries)
+    assert found == (len(again), again[0] if again else -1)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(-2, 9), st.integers(0, 2), st.integers(1, 2)), max_size=12),
+    st.lists(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), max_size=4), min_size=3, max_size=3),
+)
+def test_a_message_has_the_unit_at_its_queue_offset(
+    messages: list[tuple[int, int, int, int]], files: list[list[tuple[int, int]]]
+) -> None:
+    """Queue 0 has two files, from queue offset 0 and 4 on, queue 1 one from 2 on, and queue 2 none."""
+    firsts, pieces = [0, 4, 2], [0, 2, 3, 3]
+    units = {}
+    for queue, first, file in zip([0, 0, 1], firsts, files, strict=True):
+        units.update({(queue, first + index): unit for index, unit in enumerate(file)})
+    data = b"".join(struct.pack(">qiq", *unit, 7) for file in files for unit in file)
+    position = np.cumsum([0, *(20 * len(file) for file in files)])
+    fields = [[message[field] for message in messages] for field in range(4)]
+    columns = int32s(fields[0]), int64s(fields[1]), int64s(fields[2]), int32s(fields[3])
+    found = np.empty(len(messages), np.bool_)
+    find_units(array(data), int64s(pieces), int64s(firsts), position, *columns, found)
+    assert found.tolist() == [units.get(message[:2]) == message[2:] for message in messages]
+
+
+def test_a_queue_offset_beyond_all_numbers_has_no_unit() -> None:
+    offsets = int64s([(1 << 63) - 1, -(1 << 63), (1 << 62) + 1])
+    found = np.empty(3, np.bool_)
+    units, bounds = array(bytes(40)), (int64s([0, 1]), int64s([1]), int64s([0, 40]))
+    find_units(units, *bounds, int32s([0] * 3), offsets, int64s([0] * 3), int32s([0] * 3), found)
+    assert not found.any()
+
+
+def test_a_queue_has_the_messages_between_its_ends() -> None:
+    found, chosen = np.empty(6, np.bool_), np.array([True] * 5 + [False])
+    queue, queue_offset = int32s([0, 0, 0, 1, 1, 0]), int64s([1, 2, 5, 0, 9, 3])
+    within_queues(queue, queue_offset, chosen, int64s([2, 0]), int64s([5, 9]), found)
+    assert found.tolist() == [False, True, False, True, False, False]
