@@ -254,7 +254,8 @@ def test_new_messages_are_followed(tmp_path: Path) -> None:
         for number in range(2):
             writer.append(2000, b"new %d" % number)
             writer.append(2000, b"other", topic=b"U")
-            (tmp_path / "commitlog" / f"{0:020d}").write_bytes(bytes(writer.segments[0]).ljust(1 << 16, b"\0"))
+            with (tmp_path / "commitlog" / f"{0:020d}").open("r+b") as file:  # a broker never makes it shorter
+                file.write(writer.segments[0])
             assert json.loads(process.stdout.readline()) == {"body": f"new {number}"}
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130
