@@ -76,6 +76,8 @@ POOL_BYTES = 32 << 20
 """Approximate bytes of all record templates."""
 TEMPLATES_PER_TOPIC = (4, 128)
 """Minimum and maximum number of record templates of a topic; POOL_BYTES decides in between."""
+PAGE = 4 << 10
+"""Bytes of a page: of what a filesystem can leave out of a file."""
 SIZE_VARIATION = 0.25
 """Record sizes differ from the mean by at most this fraction, uniformly."""
 
@@ -166,8 +168,9 @@ class _MessageDraws:
 class _CommitLogWriter:
     """Writes runs of records to segment files, in order, with the blanks between them."""
 
-    def __init__(self, folder: Path, segment_size: int) -> None:
+    def __init__(self, folder: Path, segment_size: int, is_sparse: bool = False) -> None:
         self._folder = folder
+        self._is_sparse = is_sparse
         self._segment_size = segment_size
         self._segment: BinaryIO | None = None
         self._segment_offset = -1
@@ -186,7 +189,10 @@ class _CommitLogWriter:
         segment_offset = physical_offset - physical_offset % self._segment_size
         if self._segment is None or segment_offset != self._segment_offset:
             self._segment = self._next_segment(segment_offset)
-        self._segment.write(records.data)
+        if self._is_sparse:
+            _write_sparsely(self._segment, records)
+        else:
+            self._segment.write(records.data)
 
     def _next_segment(self, segment_offset: int) -> BinaryIO:
         """Write the blank of the current segment, and open the segment at `segment_offset`, pre-allocated (sparse)."""
@@ -199,6 +205,19 @@ class _CommitLogWriter:
         return segment
 
 
+def _write_sparsely(file: BinaryIO, content: Bytes) -> None:
+    """Write bytes at the position of a file, except whole pages of zeros, which stay holes."""
+    start = file.tell()
+    before = -start % PAGE
+    middle = content[before : before + (content.size - before) // PAGE * PAGE].reshape(-1, PAGE)
+    is_written = middle.view(np.uint64).any(axis=1)
+    edges = np.flatnonzero(np.diff(is_written, prepend=False, append=False)).reshape(-1, 2) * PAGE + before
+    for first, stop in [(0, before), *edges.tolist(), (before + middle.size, content.size)]:
+        file.seek(start + first)
+        file.write(content[first:stop].data)
+    file.seek(start + content.size)
+
+
 def generate_store(
     path: str | PathLike[str],
     *,
@@ -209,6 +228,7 @@ def generate_store(
     queues: int = 8,
     seed: int = 0,
     skew: float = 0.0,
+    sparse: bool = False,
 ) -> GeneratedStore:
     """Write a store's commit log. ``path`` may exist; its folder ``commitlog`` must be absent or empty.
 
@@ -220,17 +240,18 @@ def generate_store(
     :param queues: number of queues in each topic.
     :param seed: the same seed and sizes give the same bytes.
     :param skew: topic number k gets messages in proportion to 1 / (k + 1) ** skew; 0 gives all topics as many.
+    :param sparse: bodies are zeros, and whole pages of them take no room on the disk.
     :raises ValueError: an argument is out of its range, or the sizes contradict each other.
     :raises FileExistsError: there is a commit log already.
     """
     _check_arguments(log_size, message_size, segment_size, topics, queues, seed)
-    pool = _template_pool(message_size, topics, seed, skew)
+    pool = _template_pool(message_size, topics, seed, skew, sparse)
     draws = _MessageDraws(seed)
     folder = _empty_commit_log_folder(Path(path))
     messages_per_block = max(1, BLOCK_BYTES // message_size)
     next_queue_offsets = np.zeros(topics * queues, dtype=np.int64)
     messages = keys = log_bytes = live_end = 0
-    with _CommitLogWriter(folder, segment_size) as writer:
+    with _CommitLogWriter(folder, segment_size, sparse) as writer:
         while True:
             batch = _next_batch(pool, draws, messages, messages_per_block, log_size - log_bytes)
             if not batch.sizes.size:
@@ -326,7 +347,7 @@ def _largest_overhead(topics: int) -> int:
     return RECORD_HEADER.itemsize + max(len(_topic_field(topic)) for topic in range(topics)) + len(properties)
 
 
-def _template_pool(message_size: int, topics: int, seed: int, skew: float) -> _TemplatePool:
+def _template_pool(message_size: int, topics: int, seed: int, skew: float, sparse: bool = False) -> _TemplatePool:
     """The record templates: their topics by `skew`, sizes evenly over the range, one or two keys by turns."""
     generator = np.random.default_rng(seed)
     least, most = TEMPLATES_PER_TOPIC
@@ -352,7 +373,7 @@ def _template_pool(message_size: int, topics: int, seed: int, skew: float) -> _T
         properties = _properties(prefix, TAG_NAMES[tags[template]], int(key_counts[template]))
         properties_position = int(sizes[template]) - len(properties)
         body_length = properties_position - len(topic_field) - RECORD_HEADER.itemsize
-        bodies.append(_body(text, int(text_starts[template]), body_length))
+        bodies.append(bytes(body_length) if sparse else _body(text, int(text_starts[template]), body_length))
         tails.append(np.frombuffer(bodies[-1] + topic_field + properties, dtype=np.uint8))
         positions[:, template] = properties_position + np.array(_digit_positions(properties, prefix))
     headers = _headers(sizes, bodies)
@@ -558,6 +579,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--topics", type=int, default=4, help="number of topics")
     parser.add_argument("--queues", type=int, default=8, help="queues in each topic")
     parser.add_argument("--seed", type=int, default=0, help="same seed, same bytes")
+    parser.add_argument("--sparse", action="store_true", help="zeros for bodies, which take no room on the disk")
     options = vars(parser.parse_args(arguments))
     try:
         store = generate_store(options.pop("path"), **options)

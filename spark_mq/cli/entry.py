@@ -28,3 +28,5 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(INTERRUPTED_LINE, file=sys.stderr)
         return INTERRUPTED
+    finally:
+        gc.freeze()  # at its end, Python would look through all objects once more, for 0.06 s

@@ -15,6 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import pytest
 
@@ -352,10 +353,24 @@ def test_an_existing_commit_log_is_not_touched(tmp_path: Path) -> None:
         ({"log_size": 100}, "log size"),
     ],
 )
-def test_impossible_arguments_are_refused(tmp_path: Path, arguments: dict[str, int], message: str) -> None:
+def test_impossible_arguments_are_refused(tmp_path: Path, arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         generate_store(tmp_path, **arguments)
     assert not any(tmp_path.iterdir())
+
+
+def test_a_sparse_store_has_the_same_bytes_as_a_whole_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write_all(file: BinaryIO, content: module.Bytes) -> None:
+        file.write(content.data)
+
+    sizes: dict[str, Any] = {"log_size": 8 * MEBIBYTE, "message_size": 64 << 10, "segment_size": 3 * MEBIBYTE}
+    generate_store(tmp_path / "sparse", **sizes, sparse=True)
+    monkeypatch.setattr(module, "_write_sparsely", write_all)
+    made = generate_store(tmp_path / "whole", **sizes, sparse=True)
+    files = [sorted((tmp_path / name / "commitlog").iterdir()) for name in ("sparse", "whole")]
+    assert made.messages > 100
+    assert [file.read_bytes() for file in files[0]] == [file.read_bytes() for file in files[1]]
+    assert 3 * sum(file.stat().st_blocks for file in files[0]) < sum(file.stat().st_blocks for file in files[1])
 
 
 def test_command_line_prints_one_line_of_json(

@@ -1,4 +1,4 @@
-"""Wrong values are found before a JVM starts: each command is a process of its own, in which Java would be seen."""
+"""No JVM starts for jobs and wrong values: each command is a process of its own, in which Java would be seen."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ STORE = next(store for store in stores_in(OWN_STORES) if store.name == "workload
         (NOT_UNDERSTOOD, "rebuild {store} --output {tmp}/out --split-size much", "--split-size"),
         (NOT_UNDERSTOOD, "rebuild {store} --spark-conf memory", "NAME=VALUE"),
         (FOUND, "rebuild {store} --replace --dry-run", ""),
+        (FOUND, "rebuild {store} --output {tmp}/out --broker-conf {conf} --quiet", ""),
         (FAILED, "sql SHOW|TABLES --store a={tmp}/nothing", "nothing does not exist"),
         (NOT_UNDERSTOOD, "sql SELECT|*|FROM|messages|WHERE --store a={store}", "cannot be parsed"),
         (NOT_UNDERSTOOD, "sql SELECT|FROM|WHERE --store a={store} --explain", "cannot be parsed"),
@@ -45,7 +46,7 @@ def test_no_jvm_starts(
     java.parent.mkdir(parents=True)
     java.write_text(f"#!/bin/sh\ntouch {started}\nexit 1\n")
     java.chmod(0o755)
-    names = {"store": str(unpacked(STORE)), "tmp": str(tmp_path)}
+    names = {"store": str(unpacked(STORE)), "tmp": str(tmp_path), "conf": str(STORE.broker_conf)}
     words = [word.format(**names).replace("|", " ") for word in command.split()]
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("SPARK", "PYSPARK"))},
