@@ -72,7 +72,7 @@ def consume_directly(arguments: argparse.Namespace) -> int:
             "language": consumer.language,
             "broker": broker.broker.name,
             "topic": topic,
-            "subscribed": topic in connected.topics,
+            "subscribed": topic in connected.subscriptions,
             "queue_id": record.queue_id,
             "queue_offset": record.queue_offset,
             "offset_message_id": message_id,

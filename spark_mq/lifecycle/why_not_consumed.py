@@ -198,7 +198,7 @@ def why_not_consumed(
     """Why a group did not consume a message: the first reason that is true.
 
     The reasons are tried in the order of `NotConsumed`. A SQL92 filter is the one that the broker keeps, unless one is
-    given. A store does not know subscriptions to tags.
+    given. A store does not know subscriptions to tags; a running broker knows those of connected consumers.
 
     Args:
         store: The store; `LifeStore` is for commands that ask a running broker.
@@ -288,6 +288,8 @@ class _Question:
         self, record: Record, properties: Mapping[str, str], tags: str | None, expression: str | None
     ) -> Verdict | None:
         """What the group's subscription says; None if it is not known."""
+        if tags is None and expression is None:
+            tags, expression = self.store.subscription(self.group, self.topic)
         code, ext = self.store.filter_facts(record)
         facts = MessageFacts(properties, code, ext)
         if tags is not None:

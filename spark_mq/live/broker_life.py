@@ -43,7 +43,7 @@ from spark_mq.live.options import LiveOptions
 from spark_mq.live.tables import config_folder
 from spark_mq.remoting.client import shown
 from spark_mq.remoting.pull import ALL_MESSAGES
-from spark_mq.remoting.requests import broker_config
+from spark_mq.remoting.requests import broker_config, consumer_connections
 from spark_mq.source.predicate import ALL, IntegerSet
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.log.record_lookup import NoRecord
@@ -73,7 +73,7 @@ class BrokerLife(LifeStore):
 
     not_known = ("when it expires, and whether the broker's index has all of its copies: only the store's files tell",)
 
-    no_filter = "a running broker does not tell it; --tag gives its tags, --filter its expression"
+    no_filter = "no connected consumer of the group tells it; --tag gives its tags, --filter its expression"
 
     def __init__(self, broker: LiveBroker, options: LiveOptions) -> None:
         self._broker = broker
@@ -164,6 +164,14 @@ class BrokerLife(LifeStore):
 
     def consumer_filters(self) -> Sequence[ConsumerFilter]:
         return ()
+
+    def subscription(self, consumer_group: str, topic: str) -> tuple[str | None, str | None]:
+        connected = consumer_connections(self._broker.client, self._broker.address, consumer_group)
+        found = None if connected is None else connected.subscriptions.get(topic)
+        if found is None:
+            return None, None
+        expression, kind = found
+        return (None, expression) if kind == "SQL92" else (expression, None)
 
     def queue_notes(self, topic: str) -> Sequence[str]:
         has_bits = self.broker_conf.settings.get("enableCalcFilterBitMap", "false").lower() == "true"

@@ -96,10 +96,13 @@ class Consumer:
 
 @dataclass(frozen=True)
 class ConsumerConnections:
-    """The consumers of a group that are connected to a broker, by client id, and the topics to which they subscribe."""
+    """The consumers of a group that are connected to a broker, by client id, and what they subscribe to.
+
+    `subscriptions` has by topic an expression, and its type, TAG or SQL92 (`SubscriptionData`).
+    """
 
     consumers: Mapping[str, Consumer]
-    topics: frozenset[str]
+    subscriptions: Mapping[str, tuple[str, str]]
 
 
 def find_brokers(client: RemotingClient) -> list[Broker]:
@@ -311,8 +314,11 @@ def _connections(content: Mapping[str, Any]) -> ConsumerConnections:
         Consumer(str(one["clientId"]), str(one.get("clientAddr")), str(one.get("language")))
         for one in content.get("connectionSet") or ()
     ]
-    topics = (content.get("subscriptionTable") or {}).keys()
-    return ConsumerConnections({one.client_id: one for one in sorted(consumers, key=_client_id)}, frozenset(topics))
+    subscriptions = {
+        str(topic): (str(one.get("subString", "*")), str(one.get("expressionType") or "TAG"))
+        for topic, one in (content.get("subscriptionTable") or {}).items()
+    }
+    return ConsumerConnections({one.client_id: one for one in sorted(consumers, key=_client_id)}, subscriptions)
 
 
 def _client_id(consumer: Consumer) -> str:

@@ -545,7 +545,7 @@ def test_why_a_group_did_not_consume_is_told_as_by_the_store(served: Served, sub
                 reasons[found.reason] += 1
                 assert replace(found, unknown=()) == replace(expected, unknown=())
                 if not subscribed and found.reason in (NotConsumed.NOT_YET, NotConsumed.CONSUMED):
-                    assert any("a running broker does not tell it; --tag" in text for text in found.unknown)
+                    assert any("no connected consumer of the group tells it; --tag" in text for text in found.unknown)
         gone = why_not_consumed(of_broker, "GID_failing", "RetryDemo", 99, 0)
     assert len(reasons) > 1
     assert "does not hand out the messages of RetryDemo/99" in gone.text

@@ -199,6 +199,10 @@ class LifeStore:
         """The SQL92 filters that the broker keeps. Raises `ConfigError` if their file cannot be read."""
         return load_consumer_filters(self.location)
 
+    def subscription(self, consumer_group: str, topic: str) -> tuple[str | None, str | None]:
+        """The tags, or the SQL92 expression, to which connected consumers of a group subscribe; None if not known."""
+        return None, None
+
     def queue_notes(self, topic: str) -> Sequence[str]:
         """What an answer by queue offsets of a topic leaves out, a sentence each."""
         return self.store.queue_notes(topic)
