@@ -12,6 +12,7 @@ from spark_mq.cli.engine import find_engine, job_tasks
 from spark_mq.cli.exit_status import COULD_NOT_RUN, SOUND, UNSOUND
 from spark_mq.cli.output import say
 from spark_mq.cli.output.terminal import print_answer, print_report
+from spark_mq.cli.output.value_text import local_time_of
 from spark_mq.errors import OptionError, SparkMqError, similar_names
 from spark_mq.format.amounts import size_text
 from spark_mq.job.tasks import ENGINES
@@ -27,6 +28,13 @@ _KERNELS = (
 """The modules of the kernels that a check calls, in the order in which it needs them."""
 
 
+_NOT_SEEN = (
+    "bytes that changed without a trace in a file's size, times and inode, and bytes in the middle of what was sound "
+    "of a file that a broker still writes"
+)
+"""What a check with a journal cannot see."""
+
+
 @command(
     "verify",
     """
@@ -34,6 +42,8 @@ _KERNELS = (
     --quick             do not read the whole log: check names, sizes, headers, both ends of files,
                         config/
     --report FILE       write all findings to FILE: JSON lines, or Parquet if it ends with .parquet
+    --since-last FILE   read only what is new or has changed since the last sound check, which FILE describes; the first
+                        check reads everything, and each sound check rewrites FILE
     --explain CODE      explain a code of a finding; without STORE
     --broker-conf FILE  the broker's settings file, for file sizes, slots and entries, and delay levels
     --scratch DIR
@@ -77,6 +87,8 @@ def _explain(name: str) -> int:
 def _verify(arguments: argparse.Namespace) -> int:
     if arguments.store is None:
         raise OptionError("verify needs a STORE, or --explain CODE")
+    if arguments.quick and arguments.since_last is not None:
+        raise OptionError("--quick reads little of any file: leave out --since-last")
     conf = broker_conf_path(arguments.broker_conf, arguments.store)
     if arguments.quick:
         from spark_mq.verifier.quick import quick_check
@@ -96,7 +108,7 @@ def _verify_log(arguments: argparse.Namespace, conf: str | None) -> VerifyReport
     from spark_mq.verifier.verify_request import VerifyRequest
 
     # A path that is not a store is found before a JVM starts.
-    request = VerifyRequest.of(arguments.store, conf, arguments.scratch, arguments.split_size)
+    request = VerifyRequest.of(arguments.store, conf, arguments.scratch, arguments.split_size, arguments.since_last)
     engine = find_engine(arguments, [arguments.store, arguments.scratch])
     with job_tasks("verify", arguments, engine, _KERNELS) as (tasks, progress):
         from spark_mq.verifier.verify import verify_with
@@ -121,6 +133,13 @@ def report_lines(report: VerifyReport, report_file: str | None = None) -> Iterat
         yield f"  log             {report.messages:,} messages in {size_text(report.log_bytes)}"
         yield f"  queues          {report.queues:,} with {report.units:,} messages"
         yield f"  index           {report.index_files:,} files; the log has {report.index_entries:,} entries"
+    if report.sound_bytes and report.checked_timestamp is not None and report.whole_timestamp is not None:
+        yield f"  not read        {size_text(report.sound_bytes)} of the log, and the queues and index of its messages,"
+        yield f"    sound         at {local_time_of(report.checked_timestamp)}; everything was read at"
+        yield f"                  {local_time_of(report.whole_timestamp)}"
+        yield f"    not seen      {_NOT_SEEN}"
+    if report.whole_reason:
+        yield f"  read again      {report.whole_reason}"
     yield f"  seconds         {report.seconds:.1f}{'' if report.is_quick else f' {ENGINES[report.engine]}'}"
     for name, code in report.codes():
         count, shown = report.counts[name], report.first.get(name, [])

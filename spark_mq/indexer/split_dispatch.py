@@ -35,7 +35,7 @@ from spark_mq.indexer.staged_files import (
     StagedUnits,
 )
 from spark_mq.store.log.commit_log import SegmentSource, Split
-from spark_mq.store.log.live_reader import LiveReader
+from spark_mq.store.log.live_reader import NO_TIME, LiveReader
 from spark_mq.store.log.record_reader import RecordChunk, RecordReader, joined_chunks
 from spark_mq.store.log.segment_files import CorruptRange
 
@@ -49,19 +49,23 @@ NOTHING_FOUND = -1
 
 
 def dispatch_split(
-    split: Split, targets: DispatchTargets, exact: bool, on_chunk: Callable[[RecordChunk], None] = lambda chunk: None
+    split: Split,
+    targets: DispatchTargets,
+    exact: bool,
+    on_chunk: Callable[[RecordChunk], None] = lambda chunk: None,
+    newest: int = NO_TIME,
 ) -> SplitRow:
     """The row of one split, whose units and index entries are staged.
 
-    `exact` says that a record or a blank starts where the split starts. In the last segment, the split is the whole
-    segment then, which is read up to its live end.
+    `exact` says that a record or a blank starts where the split starts. In the last segment, the split is the rest of
+    the segment then, which is read up to its live end; `newest` is the store time (ms) of the record before the split.
     """
     writer = StagedEntriesWriter(targets.folder) if targets.has_index else None
     found = _Dispatched(split, targets, writer)
     with SegmentSource(split.segment) as source, writer or nullcontext():
         if exact and split.segment.is_last:
-            live = LiveReader(source)
-            first = 0
+            live = LiveReader(source, split.start, newest)
+            first = split.start
             found.add_all(live.read(split.stop), on_chunk)
             end = live.position
         else:

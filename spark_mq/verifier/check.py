@@ -31,6 +31,7 @@ from spark_mq.store.queue.folders import QueueFolder
 from spark_mq.verifier.finding import findings
 from spark_mq.verifier.index_file import index_file_checks
 from spark_mq.verifier.index_folder import IndexFolder
+from spark_mq.verifier.journal import WHOLE, Facts, facts_of, files_now, new_journal, plan_since
 from spark_mq.verifier.listed_store import ListedStore
 from spark_mq.verifier.log_bounds import LiveLog, LogBounds, log_end_findings
 from spark_mq.verifier.log_check import CheckedLog, check_log
@@ -79,7 +80,8 @@ def check_store(
     """Check a whole store; the folder `work`, which is empty, gets staged files and findings.
 
     A `checked_log` is that of an earlier check, since which no record has changed. If this job has the store's lock, no
-    broker runs, and the check does not wait for one.
+    broker runs, and the check does not wait for one. With a journal (`request.since_last`), what was sound and has not
+    changed is not read again, and a sound check writes the journal.
     """
     started = time.monotonic()
     store, conf = request.store, request.conf
@@ -89,9 +91,13 @@ def check_store(
     listed = ListedStore.of(store, conf)
     log, index, folders, file_size = listed.log, listed.index, listed.folders, listed.queue_file_size
     has_extensions = bool((store / CONSUME_QUEUE_EXT).entries())
+    since, earlier, facts = WHOLE, None, dict[str, Facts]()
+    if request.since_last is not None:
+        since, earlier = plan_since(request.since_last, listed)
+        facts = {path: facts_of(location) for path, location in files_now(listed).items()}
 
     # The log
-    checked_log = checked_log or check_log(request, log, index, file_size, runner, work / STAGED, found)
+    checked_log = checked_log or check_log(request, log, index, file_size, runner, work / STAGED, found, since)
     staged, summaries = checked_log.staged, list(checked_log.summaries)
     bounds, expected = checked_log.bounds(log, not listed.state.has_abort), checked_log.expected_entries()
     dispatched = checked_log.named & {(folder.topic, folder.queue_id) for folder in folders}
@@ -100,18 +106,20 @@ def check_store(
     queues: dict[Queue, StagedQueue] = {}
     missing: list[pa.RecordBatch] = []
     if log.segments:
-        live = LiveLog(store, log.segments[-1], bounds.end, staged.last_store_timestamp)
+        last_time = staged.last_store_timestamp or since.last_store_timestamp or 0
+        live = LiveLog(store, log.segments[-1], bounds.end, last_time)
         if not has_lock:
             live.wait_for_broker()
         runs = staged_runs(runner.tasks, staged.units)
         queues = {(queue.topic, queue.queue_id): queue for queue in runs.queues()}
-        files = QueueFiles(listed.tree, file_size, bounds, live, has_extensions, listed.config.topics, dispatched)
-        others = FilesWithoutMessages.of(files, folders, queues, runs)
+        topics = listed.config.topics
+        files = QueueFiles(listed.tree, file_size, bounds, live, has_extensions, topics, dispatched, since.sound_to)
+        others = FilesWithoutMessages.of(files, folders, queues, runs, since.unchanged)
         missing += others.missing()
         expected.save(work / _ENTRIES)
         checks: list[Check] = [
             partial(log_end_findings, live.last, live.end, live.has_grown),
-            *index_file_checks(index, work / _ENTRIES, staged.folder, bounds, live),
+            *index_file_checks(index, work / _ENTRIES, staged.folder, bounds, live, since),
             *others.checks(),
             *(extension_checks(store, folders, dispatched, bounds) if has_extensions else ()),
         ]
@@ -130,11 +138,12 @@ def check_store(
             summaries += of_checks.result()
 
     # Everything else, against queues and log
-    offsets = _offsets_of_queues(queues, folders, dispatched, bounds.end)
+    offsets = since.with_earlier(_offsets_of_queues(queues, folders, dispatched, bounds.end))
+    newest = max(staged.newest_store_timestamp, since.newest_store_timestamp)
     with FindingSink(found) as sink:
-        log_range = range(bounds.start, bounds.end)
-        topics = {topic for topic, _ in queues}
-        sink.add(listed.findings(log_range, staged.newest_store_timestamp, offsets, topics, has_lock=has_lock))
+        log_range = range(log.segments[0].base if log.segments else 0, bounds.end)
+        named = {topic for topic, _ in queues}
+        sink.add(listed.findings(log_range, newest, offsets, named, has_lock=has_lock))
         sink.add(checked_log.findings())
         sink.add(not_checked_queues(dispatched))
         sink.add(_topic_names(queues.values()) if listed.has_queues else ())
@@ -155,7 +164,18 @@ def check_store(
         index_entries=expected.count,
         seconds=round(time.monotonic() - started, 3),
         engine=runner.tasks.engine,
+        sound_bytes=bounds.start - log_range.start,
+        checked_timestamp=since.checked,
+        whole_timestamp=since.whole,
+        whole_reason=since.reason,
     )
+    if request.since_last is not None and report.is_sound and log.segments:
+        start, times = min(bounds.end, summary.later), (last_time, newest)
+        is_whole = bounds.start == log_range.start
+        grows = live.has_grown()
+        new_journal(listed, facts, earlier, start, times, offsets, is_whole=is_whole, has_grown=grows).save(
+            request.since_last
+        )
     return CheckedStore(report, summary.files, checked_log, bounds, file_size, has_extensions, index, queues, offsets)
 
 

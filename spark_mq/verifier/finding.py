@@ -16,6 +16,9 @@ import pyarrow.compute as pc
 
 from spark_mq.verifier.codes import CODES
 
+LATER = "LATER"
+"""The code of what is not a finding while a broker appends, and has to be looked at again."""
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -64,6 +67,11 @@ def findings(
     count = next((len(value) for value in values if isinstance(value, _ARRAYS)), 1)
     arrays = [_column(value, field.type, count) for value, field in zip(values, FINDING_SCHEMA, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=FINDING_SCHEMA)
+
+
+def postponed(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The findings as what a broker is about to change, which has to be looked at again."""
+    return batch.set_column(0, "code", pa.repeat(pa.scalar(LATER), batch.num_rows))
 
 
 _ARRAYS = (pa.ChunkedArray, pa.Array, np.ndarray, list)

@@ -6,6 +6,7 @@ So everything in a file has one right value. A file is read block by block, and 
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -37,8 +38,9 @@ from spark_mq.io.location import Location
 from spark_mq.store.config.store_paths import INDEX
 from spark_mq.store.log.segment_files import find_data_end
 from spark_mq.verifier.entry_match import NONE, EntryMatch, ExpectedEntries, match_entries
-from spark_mq.verifier.finding import findings, text
+from spark_mq.verifier.finding import findings, postponed, text
 from spark_mq.verifier.index_folder import IndexFolder
+from spark_mq.verifier.journal import WHOLE, Since, SoundEntries
 from spark_mq.verifier.log_bounds import LiveLog, LogBounds
 
 BLOCK_ENTRIES = 1 << 18
@@ -54,7 +56,10 @@ class _Tail(NamedTuple):
 
 @dataclass(frozen=True)
 class IndexFileCheck:
-    """The check of one index file, whose size is that of its layout; `entries` lists what the log has."""
+    """The check of one index file, whose size is that of its layout; `entries` lists what the log has.
+
+    `sound` are entries that are not read, if the slots show that they are as they were.
+    """
 
     location: Location
     before: Location | None
@@ -64,6 +69,7 @@ class IndexFileCheck:
     staged: Location
     bounds: LogBounds
     log: LiveLog
+    sound: SoundEntries | None = None
 
     @cached_property
     def expected(self) -> ExpectedEntries:
@@ -78,11 +84,13 @@ class IndexFileCheck:
             stop, uncounted_slot, problem = self._count(self.location, file, header)
             if problem is not None and not self.log.has_grown():
                 yield problem
-            slots = np.zeros(self.layout.hash_slot_num, np.int32)
-            used, next_number = 0, before.next_number
+            slots, start = self._sound_slots(file, stop)
+            used, next_number = int(np.count_nonzero(slots)), before.next_number
             begin: tuple[int, int] | None = None  # store time and offset of the first entry
+            if self.sound is not None and start > 1:
+                begin, next_number = self.sound.begin, 0
             end = (-1, -1)
-            for first in range(1, stop, BLOCK_ENTRIES):
+            for first in range(start, stop, BLOCK_ENTRIES):
                 block = _Block(self, self._entries(file, first, min(first + BLOCK_ENTRIES, stop)), first, next_number)
                 entries, match = block.entries, block.match
                 next_number = match.next_number
@@ -102,11 +110,31 @@ class IndexFileCheck:
             if wrong_fields and not self.log.has_grown():
                 yield from wrong_fields
         lacking = 0 if next_number is None else self.expected.count - next_number
-        if self.is_last and next_number is not None and lacking > 0 and not self.log.has_grown():
+        if self.is_last and next_number is not None and lacking > 0:
             offset = int(self.expected.read(next_number, next_number + 1).commit_log_offsets[0])
-            yield findings(
+            lags = findings(
                 "INDEX_LAGS", self.path, f"{lacking} more entries", "the end of the index", commit_log_offset=offset
             )
+            yield postponed(lags) if self.log.has_grown() else lags
+
+    def _sound_slots(self, file: FileReader, stop: int) -> tuple[Int32s, int]:
+        """The slots before the first entry that has to be read, and its number.
+
+        The first new entry of a slot says what the slot had before.
+        """
+        size = self.layout.hash_slot_num
+        if self.sound is not None and self.sound.stop <= stop:
+            slots = np.frombuffer(file.read(HEADER_SIZE, SLOT_SIZE * size), ">i4").astype(np.int32)
+            is_new = np.zeros(size, np.bool_)
+            for first in range(self.sound.stop, stop, BLOCK_ENTRIES):
+                entries = self._entries(file, first, min(first + BLOCK_ENTRIES, stop))
+                touched, at = np.unique(entries["key_hash"].astype(np.int32) % size, return_index=True)
+                is_first = ~is_new[touched]
+                slots[touched[is_first]] = entries["previous_entry"][at[is_first]]
+                is_new[touched] = True
+            if zlib.crc32(slots.astype(">i4").tobytes()) == self.sound.slots:
+                return slots, self.sound.stop
+        return np.zeros(size, np.int32), 1
 
     @property
     def path(self) -> str:
@@ -159,7 +187,8 @@ class IndexFileCheck:
         counted = header.next_entry
         want, have = f"index count {written}", f"index count {header.index_count}"
         wrong_count = findings("INDEX_COUNT", self.path, want, have, position=INDEX_COUNT_AT)
-        if counted > self.layout.index_num or counted > written or header.index_count < 0:
+        lacks_sound = self.sound is not None and counted < self.sound.stop
+        if counted > self.layout.index_num or counted > written or header.index_count < 0 or lacks_sound:
             # A last entry of zeros is possible, but no key of a sound store is so rare.
             return written, -1, wrong_count
         if counted == written:
@@ -204,15 +233,17 @@ class IndexFileCheck:
 
 
 def index_file_checks(
-    index: IndexFolder, entries: Location, staged: Location, bounds: LogBounds, log: LiveLog
+    index: IndexFolder, entries: Location, staged: Location, bounds: LogBounds, log: LiveLog, since: Since = WHOLE
 ) -> Iterator[IndexFileCheck]:
-    """The check of each index file that can be checked."""
+    """The check of each index file that can be checked, except those that are unchanged since they were sound."""
     before: Location | None = None
     if index.layout is None:
         return
     for info in index.files:
         is_last = info is index.files[-1]
-        yield IndexFileCheck(info.location, before, is_last, index.layout, entries, staged, bounds, log)
+        sound = since.entries if since.entries is not None and since.entries.name == info.name else None
+        if is_last or sound is not None or f"{INDEX}/{info.name}" not in since.unchanged:
+            yield IndexFileCheck(info.location, before, is_last, index.layout, entries, staged, bounds, log, sound)
         before = info.location
 
 

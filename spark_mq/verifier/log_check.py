@@ -23,18 +23,21 @@ from spark_mq.io.location import Location
 from spark_mq.job.tasks import TaskRunner
 from spark_mq.store.broker_versions import find_broker_versions
 from spark_mq.store.config.store_paths import INDEX
-from spark_mq.store.log.commit_log import CommitLog, Segment, Split, plan_splits
+from spark_mq.store.log.commit_log import CommitLog, Segment, Split, plan_splits, within_offsets
+from spark_mq.store.log.live_reader import NO_TIME
 from spark_mq.store.log.log_range import LogRange, joined
 from spark_mq.store.log.record_lookup import UNFINISHED
 from spark_mq.store.log.segment_files import CorruptRange
 from spark_mq.verifier.entry_match import ExpectedEntries
 from spark_mq.verifier.finding import findings
 from spark_mq.verifier.index_folder import IndexFolder
+from spark_mq.verifier.journal import WHOLE, Since
 from spark_mq.verifier.log_bounds import LogBounds
 from spark_mq.verifier.records import FAR_BACK_MILLIS, dispatched_queues, record_findings
 from spark_mq.verifier.sink import FindingSink, Summary
 from spark_mq.verifier.verify_request import VerifyRequest
 
+_END = 1 << 62
 _MAX_HOLES = 256
 """The limit of damaged ranges of a split that the driver gets; more of them become one range."""
 
@@ -109,8 +112,9 @@ def check_log(
     runner: TaskRunner,
     staged: Location,
     found: Location,
+    since: Since = WHOLE,
 ) -> CheckedLog:
-    """The log, staged into the folder `staged`; findings are written into the folder `found`."""
+    """The log from `since.start` on, staged into the folder `staged`; findings are written into the folder `found`."""
     staged.make_folder()
     if not log.segments:
         return CheckedLog(StagedLog(staged, (), 0, 0, ()))
@@ -119,16 +123,23 @@ def check_log(
     targets = DispatchTargets(staged, queue_file_size, True, levels, index_tags=None)
 
     def check(name: str, splits: Sequence[Split], exact: bool) -> list[_CheckedSplit]:
-        work = partial(_check_split, targets=targets, exact=exact, found=found)
+        work = partial(_check_split, targets=targets, exact=exact, found=found, since=since)
         return runner.each(name, "splits", splits, work, sum(split.stop - split.start for split in splits))
 
     def in_order(splits: Iterable[_CheckedSplit]) -> list[_CheckedSplit]:
         return sorted(splits, key=lambda split: (split.row.segment, split.row.split_start))
 
-    checked = in_order(check("check log", plan_splits(log, request.split_size), exact=False))
-    misaligned = misaligned_segments([split.row for split in checked], log.segments[-1].base)
+    splits, last = within_offsets(plan_splits(log, request.split_size), since.start, _END), log.segments[-1]
+    if splits:
+        checked = in_order(check("check log", splits, exact=False))
+    else:  # nothing was appended
+        position = since.start - last.base
+        row = SplitRow(last.base, position, position, end_position=position)
+        checked = [_CheckedSplit(row, Summary(), frozenset())]
+    misaligned = misaligned_segments([split.row for split in checked], last.base)
     if misaligned:
         whole = [Split(segment, 0, segment.data_end) for segment in log.segments if segment.base in misaligned]
+        whole = within_offsets(whole, since.start, _END)
         aligned = [split for split in checked if split.row.segment not in misaligned]
         checked = in_order([*aligned, *check("check log again", whole, exact=True)])
     rows = tuple(split.row for split in checked)
@@ -139,14 +150,15 @@ def check_log(
     return CheckedLog(tagged_log, tuple(split.summary for split in checked), named, tagged.doubtful)
 
 
-def _check_split(split: Split, targets: DispatchTargets, exact: bool, found: Location) -> _CheckedSplit:
-    """One split, staged and checked; `exact` says that it is a whole segment, which is read up to its live end."""
+def _check_split(split: Split, targets: DispatchTargets, exact: bool, found: Location, since: Since) -> _CheckedSplit:
+    """One split, staged and checked; `exact` says that it is the rest of a segment, read up to its live end."""
     from spark_mq.format.kernels.big_endian import read_i64
     from spark_mq.indexer.split_dispatch import dispatch_split
     from spark_mq.store.log.record_reader import RecordChunk
 
     name, segment = split.segment.location.name, split.segment.base
-    newest: int | None = None
+    follows_sound = segment + split.start == since.start
+    newest = since.last_store_timestamp if follows_sound else None
     queues: set[Queue] = set()
     with FindingSink(found) as sink:
 
@@ -156,7 +168,7 @@ def _check_split(split: Split, targets: DispatchTargets, exact: bool, found: Loc
             queues.update(dispatched_queues(chunk.buffer, chunk.frames))
             newest = int(read_i64(chunk.buffer, int(chunk.frames[-1].store_timestamp_at)))
 
-        row = dispatch_split(split, targets, exact, check)
+        row = dispatch_split(split, targets, exact, check, NO_TIME if newest is None else newest)
         sink.add(_corrupt_findings(split.segment, row.corrupt))
     return _CheckedSplit(replace(row, corrupt=_few(row.corrupt)), sink.summary, frozenset(queues))
 

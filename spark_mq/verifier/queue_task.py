@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice, pairwise
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from spark_mq.errors import CorruptLogError, StoreChangedError
-from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE, Queue, Units, queue_file_name
+from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE, Queue, Units, pre_blank, queue_file_name
 from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.indexer.queue_runs import Run, Runs, StagedQueue, by_file
@@ -25,7 +25,7 @@ from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.log.segment_files import find_data_end
 from spark_mq.store.queue.consume_queue import ConsumeQueueExt
 from spark_mq.store.queue.folders import QueueFolder
-from spark_mq.verifier.finding import findings
+from spark_mq.verifier.finding import findings, postponed
 from spark_mq.verifier.log_bounds import LiveLog, LogBounds
 from spark_mq.verifier.queue_file import ExpectedFile, queue_file_findings
 from spark_mq.verifier.records import NOT_COMPARABLE
@@ -38,7 +38,10 @@ AFTER_THE_LOG = ("QUEUE_UNIT_STALE", "QUEUE_UNIT_EXTRA", "QUEUE_LAGS", "QUEUE_LA
 
 @dataclass(frozen=True)
 class QueueFiles:
-    """What is needed to check any queue file of a store; in `dispatched` queues are units of others' messages."""
+    """What is needed to check any queue file of a store; in `dispatched` queues are units of others' messages.
+
+    The units of a queue before the offset that `sound_to` has are not read: they count as pre-blank.
+    """
 
     tree: Location
     file_size: int
@@ -47,6 +50,7 @@ class QueueFiles:
     has_extensions: bool
     topics: frozenset[str] | None
     dispatched: frozenset[Queue] = frozenset()
+    sound_to: Mapping[Queue, int] = field(default_factory=dict)
 
     @property
     def capacity(self) -> int:
@@ -90,8 +94,8 @@ class QueueFiles:
             code = batch["code"][0].as_py()
             if code in NOT_COMPARABLE and expected.queue in self.dispatched:
                 continue
-            if code not in AFTER_THE_LOG or not self.log.has_grown():
-                yield batch
+            is_of_broker = code in AFTER_THE_LOG and self.log.has_grown()
+            yield postponed(batch) if is_of_broker else batch
 
     def _newest_unit(self, expected: ExpectedFile) -> int:
         """The commit log offset in the last unit of a queue; -1 if it does not lead to a message of the queue."""
@@ -121,10 +125,12 @@ class QueueFiles:
             return np.zeros(0, UNIT_DTYPE)
         if info.size != self.file_size:
             return None
+        sound = self._sound_units(expected)
         try:
             data_end = find_data_end(location, self.file_size)
             with FileReader(location) as file:
-                data = file.read(0, -(-data_end // UNIT_SIZE) * UNIT_SIZE)
+                data = file.read(sound * UNIT_SIZE, max(-(-data_end // UNIT_SIZE) - sound, 0) * UNIT_SIZE)
+                data = pre_blank(sound).tobytes() + data if sound else data
         except FileNotFoundError as error:
             raise StoreChangedError(f"{location} was removed while the store was checked; run again") from error
         units = np.frombuffer(data, UNIT_DTYPE, len(data) // UNIT_SIZE)
@@ -132,6 +138,13 @@ class QueueFiles:
             return units
         with closing(FileReaders()) as files:
             return ConsumeQueueExt.beside(location.parent, files).resolved(units)
+
+    def _sound_units(self, expected: ExpectedFile) -> int:
+        """The number of units at the beginning of a file that are not read."""
+        stop = self.sound_to.get(expected.queue, 0)
+        if expected.queue_min is not None:
+            stop = min(stop, expected.queue_min)
+        return min(max(stop - expected.start, 0), self.capacity)
 
 
 def expected_files(runs: Iterable[Run], capacity: int) -> Iterator[ExpectedFile]:
@@ -163,7 +176,8 @@ class FilesWithoutMessages:
     """The queue files that have no message in the log.
 
     They are expired ones, later ones, those of other queues, and those whose messages are all lost: these are between
-    files with messages, whose numbers `with_units` has. `stops` are those of `written_stop`.
+    files with messages, whose numbers `with_units` has. `stops` are those of `written_stop`. Files that are `unchanged`
+    since they were sound are left out.
     """
 
     files: QueueFiles
@@ -171,10 +185,16 @@ class FilesWithoutMessages:
     queues: Mapping[Queue, StagedQueue]
     stops: Mapping[Queue, int]
     with_units: Mapping[Queue, Collection[int]]
+    unchanged: Collection[str] = ()
 
     @classmethod
     def of(
-        cls, files: QueueFiles, folders: Sequence[QueueFolder], queues: Mapping[Queue, StagedQueue], runs: Runs
+        cls,
+        files: QueueFiles,
+        folders: Sequence[QueueFolder],
+        queues: Mapping[Queue, StagedQueue],
+        runs: Runs,
+        unchanged: Collection[str] = (),
     ) -> FilesWithoutMessages:
         """The files of these folders."""
         chosen = [
@@ -184,7 +204,7 @@ class FilesWithoutMessages:
             and (files.bounds.holes or queue.staged_units < queue.queue_max - queue.queue_min)
         ]
         stops = {(folder.topic, folder.queue_id): written_stop(folder, files.file_size) for folder in folders}
-        return cls(files, folders, queues, stops, runs.file_numbers(chosen) if chosen else {})
+        return cls(files, folders, queues, stops, runs.file_numbers(chosen) if chosen else {}, unchanged)
 
     def checks(self) -> Iterator[Callable[[], Iterator[pa.RecordBatch]]]:
         """The checks of those that exist, some in each."""
@@ -202,7 +222,8 @@ class FilesWithoutMessages:
             for info in folder.files:
                 number, rest = divmod(int(info.base_name), self.files.file_size)
                 is_lost = number in checked and number not in self.with_units.get(name, checked)
-                if not rest and (number not in checked or is_lost):
+                path = f"{CONSUME_QUEUE}/{folder.topic}/{folder.queue_id}/{info.base_name}"
+                if not rest and (number not in checked or is_lost) and path not in self.unchanged:
                     capacity, stop = self.files.capacity, self.stops[name]
                     yield ExpectedFile.without_message(name, number, capacity, queue, stop, is_lost)
 

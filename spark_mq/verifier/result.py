@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from spark_mq.errors import StorageError
 from spark_mq.format.amounts import counted
+from spark_mq.format.timestamp import iso_text
 from spark_mq.io.location import Location
 from spark_mq.verifier.codes import CODES, Code, Severity
 from spark_mq.verifier.finding import FINDING_SCHEMA, Finding
@@ -38,7 +39,9 @@ def write_findings(path: str, batches: Iterable[pa.RecordBatch]) -> None:
 class VerifyReport:
     """What a check found, without the findings themselves. A quick check does not read the log: its counts are None.
 
-    `engine` is where the tasks ran: a key of `ENGINES`.
+    `engine` is where the tasks ran: a key of `ENGINES`. With a journal, `sound_bytes` of the log were sound at the time
+    `checked_timestamp`, and were not read again; all of the store was read at `whole_timestamp` (milliseconds). A
+    reason says why more was read than what is new.
     """
 
     store: str
@@ -54,6 +57,10 @@ class VerifyReport:
     seconds: float
     stages: dict[str, float] = field(default_factory=dict)
     engine: str = "local"
+    sound_bytes: int = 0
+    checked_timestamp: int | None = None
+    whole_timestamp: int | None = None
+    whole_reason: str = ""
 
     def count(self, severity: Severity) -> int:
         """The number of findings of a severity."""
@@ -72,6 +79,9 @@ class VerifyReport:
         if not self.is_sound:
             return f"not sound: {text}"
         what = "sound, as far as a quick check can see" if self.is_quick else "sound"
+        if self.sound_bytes and self.checked_timestamp is not None:
+            since = iso_text(self.checked_timestamp)
+            what = f"sound: what is new or has changed since {since}; the rest was sound then"
         return f"{what} ({text})" if text else what
 
     def codes(self) -> Iterator[tuple[str, Code]]:

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from typing import Self
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spark_mq.io.location import Location
-from spark_mq.verifier.finding import FINDING_SCHEMA, Finding, rows
+from spark_mq.verifier.finding import FINDING_SCHEMA, LATER, Finding, rows
 
 SHOWN = 5
 """The number of findings of a code that a report shows in full."""
@@ -27,11 +28,15 @@ _JOINED = 256
 
 @dataclass
 class Summary:
-    """Findings, counted; the first ones of each code, at most `SHOWN`; and the files that contain all of them."""
+    """Findings, counted; the first ones of each code, at most `SHOWN`; and the files that contain all of them.
+
+    `later` is the first commit log offset of what has to be looked at again.
+    """
 
     counts: dict[str, int] = field(default_factory=dict)
     first: dict[str, list[Finding]] = field(default_factory=dict)
     files: list[Location] = field(default_factory=list)
+    later: int = (1 << 63) - 1
 
     @classmethod
     def of(cls, summaries: Iterable[Summary]) -> Self:
@@ -39,6 +44,7 @@ class Summary:
         total = cls()
         for summary in summaries:
             total.files += summary.files
+            total.later = min(total.later, summary.later)
             for code, count in summary.counts.items():
                 total.counts[code] = total.counts.get(code, 0) + count
                 first = [*total.first.get(code, ()), *summary.first[code]]
@@ -48,6 +54,10 @@ class Summary:
     def add(self, batch: pa.RecordBatch) -> None:
         """Count findings of one code."""
         code = batch["code"][0].as_py()
+        if code == LATER:
+            offset = pc.min(batch["commit_log_offset"]).as_py()
+            self.later = min(self.later, -1 if offset is None else offset)
+            return
         self.counts[code] = self.counts.get(code, 0) + batch.num_rows
         shown = self.first.setdefault(code, [])
         shown += rows([batch.slice(0, SHOWN - len(shown))])
@@ -81,6 +91,8 @@ class FindingSink:
             if not batch.num_rows:
                 continue
             self.summary.add(batch)
+            if batch["code"][0].as_py() == LATER:
+                continue
             self._waiting.append(batch)
             self._waiting_rows += batch.num_rows
             if self._waiting_rows >= _WRITTEN_TOGETHER:

@@ -99,6 +99,7 @@ def verify(
     broker_conf: str | None = None,
     scratch: str | None = None,
     split_size: int = DEFAULT_SPLIT_SIZE,
+    since_last: str | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> VerifyResult:
     """Check everything in a store against its commit log, which is read once. Nothing in the store is changed.
@@ -112,6 +113,8 @@ def verify(
         scratch: A folder for staged files and findings that every machine sees; by default a temporary folder, which
             is right only if Spark runs on this machine. It needs a tenth of the log's size.
         split_size: Bytes of the log for a task.
+        since_last: The file of a journal: only what is new or has changed since the last sound check is read, and a
+            sound check rewrites the file. Without the file, everything is read.
         progress: Gets a line of progress every few seconds.
 
     Returns:
@@ -131,7 +134,7 @@ def verify(
     >>> print(result.verdict)
     >>> result.findings.where("severity = 'error'").show()
     """
-    request = VerifyRequest.of(store, broker_conf, scratch, split_size)
+    request = VerifyRequest.of(store, broker_conf, scratch, split_size, since_last)
     on_progress = None if progress is None else lambda stage: progress(str(stage))
     with job_session(spark) as session:
         result = verify_with(SparkTasks(session), request, on_progress)

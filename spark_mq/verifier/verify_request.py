@@ -13,12 +13,13 @@ from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, CommitLog
 
 @dataclass(frozen=True)
 class VerifyRequest:
-    """What to check; see `spark_mq.verify` for the arguments."""
+    """What to check; see `spark_mq.verify` for the arguments. `since_last` is the file of the journal."""
 
     store: Location
     conf: BrokerConf
     scratch: Location | None = None
     split_size: int = DEFAULT_SPLIT_SIZE
+    since_last: Location | None = None
 
     @classmethod
     def of(
@@ -27,10 +28,11 @@ class VerifyRequest:
         broker_conf: str | None = None,
         scratch: str | None = None,
         split_size: int = DEFAULT_SPLIT_SIZE,
+        since_last: str | None = None,
     ) -> Self:
         """The request with these arguments."""
         location = Location.resolve(store)
         CommitLog.open(location)
         check_form(location, Door.FILES)
-        folder = None if scratch is None else Location.resolve(scratch)
-        return cls(location, BrokerConf.of(broker_conf), folder, split_size)
+        folder, journal = (None if path is None else Location.resolve(path) for path in (scratch, since_last))
+        return cls(location, BrokerConf.of(broker_conf), folder, split_size, journal)

@@ -36,6 +36,7 @@ MISSING = "MISSING"
 STRAY = "STRAY"
 """The code of a file that has the name of a segment, but is not one: its name is not a commit log offset."""
 _ZERO_BLOCK: Final = bytes(READ_SIZE)
+_FIRST_BLOCK: Final = 64 << 10
 _MOST_REQUESTS: Final = 8
 """Requests for parts of one remote file that are sent at the same time: zeros take long to arrive, too."""
 DEFAULT_SEGMENT_SIZE = 1 << 30
@@ -99,12 +100,12 @@ def find_data_end(file: Location, size: int) -> int:
 
 def _local_blocks(file: Location, size: int) -> Iterator[tuple[int, bytes]]:
     """The blocks of a local file with their positions, from the end on."""
-    end = _end_of_extents(file.path, size)
+    end, length = _end_of_extents(file.path, size), _FIRST_BLOCK
     with FileReader(file) as reader:
         while end > 0:
-            start = max(0, end - READ_SIZE)
+            start = max(0, end - length)
             yield start, reader.read(start, end - start)
-            end = start
+            end, length = start, min(4 * length, READ_SIZE)
 
 
 def _remote_blocks(file: Location, size: int) -> Iterator[tuple[int, bytes]]:
