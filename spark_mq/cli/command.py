@@ -55,6 +55,7 @@ OFFSET                  the message's offset in the queue
 --check-index           read each index file whole before it is used, and check that it is sound
 --explain               print the access path and its cost; do not run the query
 --json                  print the report as one JSON object
+--metrics FILE          also write the figures to FILE, in the text format of Prometheus
 --scratch DIR           a folder for temporary files that every machine sees (default: a temporary folder of this
                         machine)
 --split-size SIZE       bytes of the log per task (128m)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from spark_mq.cli.arguments import broker_conf_path
 from spark_mq.cli.command import command
 from spark_mq.cli.exit_status import FOUND
+from spark_mq.cli.output.metrics import Metric, write_metrics
 from spark_mq.cli.output.terminal import print_answer
 from spark_mq.cli.output.value_text import local_time_of
 from spark_mq.format.amounts import counted, duration_text, size_text
@@ -34,6 +36,7 @@ _SHOWN = 5
     STORE
     --broker-version V  the version of the broker that starts next, such as 5.3.3 (default: all that the files allow)
     --broker-conf FILE  the broker's settings file, for file sizes, and settings of the index and of recovery
+    --metrics FILE
     --json
     --full              read the whole log (the default up to 1 GiB)
     | --quick           read at most 256 KiB of the log
@@ -57,8 +60,32 @@ def print_state(arguments: argparse.Namespace) -> int:
     conf = broker_conf_path(arguments.broker_conf, arguments.store)
     full = True if arguments.full else False if arguments.quick else None
     state = store_state(arguments.store, arguments.broker_version, conf, full)
+    write_metrics(arguments.metrics, metrics_of(state))
     print_answer(arguments.json, lambda: state_fields(state), lambda: state_lines(state))
     return FOUND
+
+
+def metrics_of(state: StoreState) -> Iterator[Metric]:
+    """The figures of a state."""
+
+    def metric(name: str, meaning: str, value: float | None, **labels: str) -> Metric:
+        return Metric(f"state_{name}", meaning, value, {"store": state.store, **labels})
+
+    stop, lacking, index = state.last_stop, state.lacking, state.index
+    yield metric("clean_stop", "whether the broker was stopped cleanly: 1 or 0", stop.started_timestamp is None)
+    yield metric("obstacles", "reasons for which a broker does not start", len(state.obstacles))
+    yield metric("log_start", "commit log offset of the first message", state.log.start)
+    yield metric("log_end", "commit log offset after the last message", state.log.end)
+    lacks = None if lacking is None else len(lacking.messages)
+    yield metric("queue_lacking_messages", "messages without a unit in their queue, at least", lacks)
+    lacks = None if index is None else len(index.lacking)
+    yield metric("index_lacking_messages", "messages with keys and without index entries, at least", lacks)
+    for boot in state.boots:
+        meaning = "messages that the next boot of a broker of these versions loses, at least"
+        yield metric("next_boot_lost_messages", meaning, boot.lost, versions=str(boot.rules))
+    for use in state.disk:
+        yield metric("disk_bytes", "bytes of the files in a folder", use.size, tree=use.tree)
+    yield metric("time_seconds", "when the state was read, in seconds since the epoch", round(time.time()))
 
 
 def state_lines(state: StoreState) -> list[str]:

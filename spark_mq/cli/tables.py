@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from spark_mq.cli.arguments import picked, whole
 from spark_mq.cli.command import STORES, Command
 from spark_mq.cli.exit_status import FOUND, NOT_FOUND
 from spark_mq.cli.output import say
+from spark_mq.cli.output.metrics import Metric, write_metrics
 from spark_mq.cli.output.terminal import terminal_width
 from spark_mq.cli.output.text_table import RowPrinter, TableStyle, TextTable
 from spark_mq.cli.running_cluster import OR_CLUSTER, cluster_options, is_cluster, refuse_client_conf
@@ -75,6 +77,8 @@ def _command(table: Table) -> Command:
         options.append("--client-conf FILE")
     if table.name in _OWN_TOPICS:
         options.append("--all  also print the broker's own topics, such as SCHEDULE_TOPIC_XXXX; --json always does")
+    if table.name == "consumer_offsets":
+        options.append("--metrics FILE")
     about = [table.about, _EPILOG.format(columns=", ".join(table.names)), _MORE_EPILOG.get(table.name, "")]
     store: tuple[str, ...] = ("STORE", STORES)
     if table.name in LIVE_TABLES:
@@ -112,6 +116,8 @@ def _print_table(table: Table, arguments: argparse.Namespace) -> int:
     shown = rows
     if table.name in _OWN_TOPICS and not (arguments.json or arguments.all or chosen.get("topic") is not None):
         shown = [row for row in rows if not is_system_topic(row["topic"])]
+    if table.name == "consumer_offsets":
+        write_metrics(arguments.metrics, metrics_of_lags(rows, arguments.store))
     _print_rows(table, arguments, printer, shown)
     _print_problems(table, arguments, rows)
     if len(shown) < len(rows):
@@ -126,6 +132,18 @@ def _print_table(table: Table, arguments: argparse.Namespace) -> int:
         why = "; ".join(why for _, why in answers if why and not rows)
         say(f"no {table.noun} in {where}{of and f' of {of}'}{why and f' ({why})'}")
     return FOUND if shown else NOT_FOUND
+
+
+def metrics_of_lags(rows: _Rows, store: str) -> Iterator[Metric]:
+    """The figures of rows of `lag`; a lag that is not known has none."""
+    for row in rows:
+        names = ("cluster", "broker", "store", "consumer_group", "topic", "queue_id")
+        labels = {"store": shown_path(store)} | {name: row[name] for name in names if name in row}
+        yield Metric("lag_messages", "messages that a consumer group has not consumed", row["lag"], labels)
+        yield Metric("lag_unknown", "whether the lag is not known: 1 or 0", row["lag"] is None, labels)
+        yield Metric("lag_consumer_offset", "the offset of a consumer group in a queue", row["consumer_offset"], labels)
+    labels = {"store": shown_path(store)}
+    yield Metric("lag_time_seconds", "when offsets were read, in seconds since the epoch", round(time.time()), labels)
 
 
 def _is_of_several(arguments: argparse.Namespace) -> bool:

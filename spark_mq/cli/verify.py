@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -11,13 +12,14 @@ from spark_mq.cli.command import JOB, command
 from spark_mq.cli.engine import find_engine, job_tasks
 from spark_mq.cli.exit_status import COULD_NOT_RUN, SOUND, UNSOUND
 from spark_mq.cli.output import say
+from spark_mq.cli.output.metrics import Metric, write_metrics
 from spark_mq.cli.output.terminal import print_answer, print_report
 from spark_mq.cli.output.value_text import local_time_of
 from spark_mq.errors import OptionError, SparkMqError, similar_names
 from spark_mq.format.amounts import size_text
 from spark_mq.job.tasks import ENGINES
 from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.verifier.codes import CODES
+from spark_mq.verifier.codes import CODES, Severity
 
 if TYPE_CHECKING:
     from spark_mq.verifier.result import VerifyReport
@@ -44,6 +46,7 @@ _NOT_SEEN = (
     --report FILE       write all findings to FILE: JSON lines, or Parquet if it ends with .parquet
     --since-last FILE   read only what is new or has changed since the last sound check, which FILE describes; the first
                         check reads everything, and each sound check rewrites FILE
+    --metrics FILE
     --explain CODE      explain a code of a finding; without STORE
     --broker-conf FILE  the broker's settings file, for file sizes, slots and entries, and delay levels
     --scratch DIR
@@ -100,8 +103,29 @@ def _verify(arguments: argparse.Namespace) -> int:
             write_findings(arguments.report, found.to_batches())
     else:
         report = _verify_log(arguments, conf)
+    write_metrics(arguments.metrics, metrics_of(report))
     print_answer(arguments.json, report.to_json, lambda: report_lines(report, arguments.report))
     return SOUND if report.is_sound else UNSOUND
+
+
+def metrics_of(report: VerifyReport) -> Iterator[Metric]:
+    """The figures of a report; label `check` says how much was read."""
+    kind = "quick" if report.is_quick else "since_last" if report.sound_bytes else "whole"
+
+    def metric(name: str, meaning: str, value: float | None, **labels: str) -> Metric:
+        return Metric(f"verify_{name}", meaning, value, {"store": report.store, "check": kind, **labels})
+
+    yield metric("sound", "whether the store is sound: 1 or 0", report.is_sound)
+    for severity in Severity:
+        yield metric("findings", "findings of the check", report.count(severity), severity=severity)
+    for name, code in report.codes():
+        meaning = "findings of the check with a code"
+        yield metric("code_findings", meaning, report.counts[name], code=name, severity=code.severity)
+    yield metric("log_bytes", "bytes of the log that were checked", report.log_bytes)
+    yield metric("sound_bytes", "bytes of the log that were sound before, and were not read again", report.sound_bytes)
+    yield metric("messages", "messages that were read", report.messages)
+    yield metric("seconds", "duration of the check", report.seconds)
+    yield metric("time_seconds", "when the check ended, in seconds since the epoch", round(time.time()))
 
 
 def _verify_log(arguments: argparse.Namespace, conf: str | None) -> VerifyReport:

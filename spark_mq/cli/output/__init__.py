@@ -2,6 +2,7 @@
 
 `value_text` is of one value; `text_table` chooses columns, and it and `json_lines` are two forms of rows.
 `message_printer` and `bodies` print messages, `dataframe_output` the results of SQL, and `terminal` reports and trees.
+`metrics` writes figures for Prometheus.
 `visible` and `say` are what every command needs.
 """
 
