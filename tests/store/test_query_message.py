@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Callable
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,10 @@ from spark_mq.io.location import Location
 from spark_mq.store.index import key_index
 from spark_mq.store.index.coverage import IndexedRange
 from spark_mq.store.log.scan import SHORT_RANGE
+from spark_mq.testing import LogWriter
 from tests.support.index_stores import index_files, layout_of
 from tests.support.kernels import examples
+from tests.support.rebuilt import rebuild_here
 from tests.support.stores import OWN_STORES, Fact, RealStore, all_stores, stores_in, without_full_index_files
 
 Unpack = Callable[[RealStore], Path]
@@ -164,6 +166,28 @@ def test_a_rollback_is_in_no_index(unpacked: Unpack) -> None:
         for fact in rollbacks:
             key = fact["keys"].split(" ")[0]
             assert fact["offset"] not in offsets(found.query_message(fact["topic"], key))
+
+
+@pytest.mark.parametrize("has_index", [True, False])
+def test_keys_of_the_same_hash_find_their_own_messages(has_index: bool, tmp_path: Path) -> None:
+    """Keys, topics, and tags, which have entries since 5.4.0; a key that a message has three times gives one row."""
+    writer = LogWriter(1 << 16)
+    stored: dict[tuple[str, str], list[int]] = {}
+    for number, (topic, key) in enumerate(product(("Aa", "BB"), ("Aa", "BB", "AaC", "BBC") * 2)):
+        properties = f"KEYS\1{key} other {key}\2UNIQ_KEY\1{key}\2TAGS\1Aa\2"
+        offset = writer.append(1000 + number, topic=topic.encode(), properties=properties.encode())
+        stored.setdefault((topic, key), []).insert(0, offset)
+    folder, conf = tmp_path / "store", tmp_path / "broker.conf"
+    writer.write(folder)
+    conf.write_text("maxHashSlotNum=7\nmaxIndexNum=20\n")
+    if has_index:
+        rebuild_here(folder, only="index", broker_conf=str(conf), broker_version="5.4.0")
+    assert hash_of("Aa", "BBC") == hash_of("BB", "AaC")
+    assert hash_of("Aa", "T#BB") == hash_of("BB", "T#Aa")
+    others: list[tuple[str, str]] = [("Aa", "T#Aa"), ("BB", "T#BB"), ("CC", "Aa")]
+    for asked in (list(stored), [("BB", "AaC")], [*list(stored)[::3], *others]):
+        with MessageStore(str(folder), broker_conf=str(conf)) as found:
+            assert all_at_once(found, asked) == {key: stored.get(key, []) for key in asked}
 
 
 def test_odd_questions_find_nothing(unpacked: Unpack) -> None:
