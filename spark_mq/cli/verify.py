@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from spark_mq.cli.arguments import broker_conf_path
@@ -44,6 +45,8 @@ _NOT_SEEN = (
     --quick             do not read the whole log: check names, sizes, headers, both ends of files,
                         config/
     --report FILE       write all findings to FILE: JSON lines, or Parquet if it ends with .parquet
+    --sample PART       a quick check, and the records of a part of the log: N/T, such as 3/30 for the third of 30
+                        parts; X%% or a size, such as 5%% or 20g, for so much of it at random
     --since-last FILE   read only what is new or has changed since the last sound check, which FILE describes; the first
                         check reads everything, and each sound check rewrites FILE
     --metrics FILE
@@ -90,8 +93,8 @@ def _explain(name: str) -> int:
 def _verify(arguments: argparse.Namespace) -> int:
     if arguments.store is None:
         raise OptionError("verify needs a STORE, or --explain CODE")
-    if arguments.quick and arguments.since_last is not None:
-        raise OptionError("--quick reads little of any file: leave out --since-last")
+    if sum((arguments.quick, arguments.sample is not None, arguments.since_last is not None)) > 1:
+        raise OptionError("--quick, --sample and --since-last are different checks: give one of them")
     conf = broker_conf_path(arguments.broker_conf, arguments.store)
     if arguments.quick:
         from spark_mq.verifier.quick import quick_check
@@ -101,6 +104,8 @@ def _verify(arguments: argparse.Namespace) -> int:
             from spark_mq.verifier.result import write_findings
 
             write_findings(arguments.report, found.to_batches())
+    elif arguments.sample is not None:
+        report = _verify_sample(arguments, conf)
     else:
         report = _verify_log(arguments, conf)
     write_metrics(arguments.metrics, metrics_of(report))
@@ -110,7 +115,15 @@ def _verify(arguments: argparse.Namespace) -> int:
 
 def metrics_of(report: VerifyReport) -> Iterator[Metric]:
     """The figures of a report; label `check` says how much was read."""
-    kind = "quick" if report.is_quick else "since_last" if report.sound_bytes else "whole"
+    kind = (
+        "sample"
+        if report.sampled_bytes is not None
+        else "quick"
+        if report.is_quick
+        else "since_last"
+        if report.sound_bytes
+        else "whole"
+    )
 
     def metric(name: str, meaning: str, value: float | None, **labels: str) -> Metric:
         return Metric(f"verify_{name}", meaning, value, {"store": report.store, "check": kind, **labels})
@@ -146,11 +159,37 @@ def _verify_log(arguments: argparse.Namespace, conf: str | None) -> VerifyReport
             result.close()
 
 
+def _verify_sample(arguments: argparse.Namespace, conf: str | None) -> VerifyReport:
+    from spark_mq.io.publish import discard_folder
+    from spark_mq.job.progress import Progress
+    from spark_mq.verifier.result import write_findings
+    from spark_mq.verifier.sample import LogSample, check_sample
+    from spark_mq.verifier.verify import task_runner, work_folder
+    from spark_mq.verifier.verify_request import VerifyRequest
+
+    sample, started = LogSample.parse(arguments.sample), time.monotonic()
+    request = VerifyRequest.of(arguments.store, conf, arguments.scratch, arguments.split_size)
+    engine = find_engine(arguments, [arguments.store, arguments.scratch])
+    with job_tasks("verify", arguments, engine, _KERNELS) as (tasks, progress):
+        work = work_folder(request.scratch)
+        try:
+            runner = task_runner(tasks, request, work, Progress(work / "progress", progress))
+            report, found = check_sample(request, sample, work, runner)
+        finally:
+            discard_folder(work)
+    if arguments.report is not None:
+        write_findings(arguments.report, found)
+    return replace(report, seconds=round(time.monotonic() - started, 3))
+
+
 def report_lines(report: VerifyReport, report_file: str | None = None) -> Iterator[str]:
     """The lines of a report: counts, then each code with its first findings, and the verdict in the last line."""
     yield f"check of {report.store}"
-    if report.messages is None:
-        yield f"  log             {size_text(report.log_bytes)}, not read"
+    if report.is_quick:
+        of_sample = "not read"
+        if report.sampled_bytes is not None:
+            of_sample = f"of which {report.messages:,} messages in {size_text(report.sampled_bytes)} were read"
+        yield f"  log             {size_text(report.log_bytes)}, {of_sample}"
         yield f"  queues          {report.queues:,}, of which both ends were checked"
         yield f"  index           {report.index_files:,} files, of which both ends were checked"
     else:

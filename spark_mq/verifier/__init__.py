@@ -7,5 +7,6 @@ bytes to findings: `records`, `queue_file` (with `queue_ext`) and `index_file` (
 
 `check` runs all of that over a store: as tasks (`log_check`, `queue_task`), which put their findings into a `sink`, in
 this process or on Spark. `verify` is the job, with a `verify_request`; `quick` is the check without a read of the whole
-log; `result` is what both give. A `journal` says what was sound, so that the next check reads only what is new.
+log, and `sample` adds the records of a part of it; `result` is what all of them give. A `journal` says what was sound,
+so that the next check reads only what is new.
 """

@@ -98,7 +98,9 @@ class CheckedLog:
 
 
 @dataclass(frozen=True)
-class _CheckedSplit:
+class CheckedSplit:
+    """The result of one split: its row, its findings, and the queues that its messages name besides their own."""
+
     row: SplitRow
     summary: Summary
     named: frozenset[Queue]
@@ -122,11 +124,11 @@ def check_log(
     # Which tags have entries can be seen only after all of the log is staged.
     targets = DispatchTargets(staged, queue_file_size, True, levels, index_tags=None)
 
-    def check(name: str, splits: Sequence[Split], exact: bool) -> list[_CheckedSplit]:
-        work = partial(_check_split, targets=targets, exact=exact, found=found, since=since)
+    def check(name: str, splits: Sequence[Split], exact: bool) -> list[CheckedSplit]:
+        work = partial(check_split, targets=targets, exact=exact, found=found, since=since)
         return runner.each(name, "splits", splits, work, sum(split.stop - split.start for split in splits))
 
-    def in_order(splits: Iterable[_CheckedSplit]) -> list[_CheckedSplit]:
+    def in_order(splits: Iterable[CheckedSplit]) -> list[CheckedSplit]:
         return sorted(splits, key=lambda split: (split.row.segment, split.row.split_start))
 
     splits, last = within_offsets(plan_splits(log, request.split_size), since.start, _END), log.segments[-1]
@@ -135,7 +137,7 @@ def check_log(
     else:  # nothing was appended
         position = since.start - last.base
         row = SplitRow(last.base, position, position, end_position=position)
-        checked = [_CheckedSplit(row, Summary(), frozenset())]
+        checked = [CheckedSplit(row, Summary(), frozenset())]
     misaligned = misaligned_segments([split.row for split in checked], last.base)
     if misaligned:
         whole = [Split(segment, 0, segment.data_end) for segment in log.segments if segment.base in misaligned]
@@ -150,7 +152,9 @@ def check_log(
     return CheckedLog(tagged_log, tuple(split.summary for split in checked), named, tagged.doubtful)
 
 
-def _check_split(split: Split, targets: DispatchTargets, exact: bool, found: Location, since: Since) -> _CheckedSplit:
+def check_split(
+    split: Split, targets: DispatchTargets, exact: bool, found: Location, since: Since = WHOLE
+) -> CheckedSplit:
     """One split, staged and checked; `exact` says that it is the rest of a segment, read up to its live end."""
     from spark_mq.format.kernels.big_endian import read_i64
     from spark_mq.indexer.split_dispatch import dispatch_split
@@ -170,7 +174,7 @@ def _check_split(split: Split, targets: DispatchTargets, exact: bool, found: Loc
 
         row = dispatch_split(split, targets, exact, check, NO_TIME if newest is None else newest)
         sink.add(_corrupt_findings(split.segment, row.corrupt))
-    return _CheckedSplit(replace(row, corrupt=_few(row.corrupt)), sink.summary, frozenset(queues))
+    return CheckedSplit(replace(row, corrupt=_few(row.corrupt)), sink.summary, frozenset(queues))
 
 
 def _few(corrupt: Sequence[CorruptRange]) -> tuple[CorruptRange, ...]:

@@ -41,7 +41,7 @@ class VerifyReport:
 
     `engine` is where the tasks ran: a key of `ENGINES`. With a journal, `sound_bytes` of the log were sound at the time
     `checked_timestamp`, and were not read again; all of the store was read at `whole_timestamp` (milliseconds). A
-    reason says why more was read than what is new.
+    reason says why more was read than what is new. Of a sample, `sampled_bytes` of the log were read.
     """
 
     store: str
@@ -58,6 +58,7 @@ class VerifyReport:
     stages: dict[str, float] = field(default_factory=dict)
     engine: str = "local"
     sound_bytes: int = 0
+    sampled_bytes: int | None = None
     checked_timestamp: int | None = None
     whole_timestamp: int | None = None
     whole_reason: str = ""
@@ -77,8 +78,11 @@ class VerifyReport:
         counts = [(self.count(severity), str(severity)) for severity in _GRAVEST_FIRST]
         text = ", ".join(counted(count, name) for count, name in counts if count)
         if not self.is_sound:
-            return f"not sound: {text}"
+            return f"not sound: {'' if self.sampled_bytes is None else 'at least '}{text}"
         what = "sound, as far as a quick check can see" if self.is_quick else "sound"
+        if self.sampled_bytes is not None:
+            share = 100 * self.sampled_bytes / self.log_bytes if self.log_bytes else 100
+            what += f", and the records of {share:.1f} % of the log"
         if self.sound_bytes and self.checked_timestamp is not None:
             since = iso_text(self.checked_timestamp)
             what = f"sound: what is new or has changed since {since}; the rest was sound then"
