@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -40,9 +41,14 @@ _SUMMARY = (
 """The figures that stores are compared by."""
 
 
+_MOST_ROWS, _FEWEST_ROWS = 50, 3
+_TWICE, _DRAWN = 5, 14
+"""Of up to so many stores, plots are drawn for wide and for narrow screens; of up to so many, in one form for both."""
+
+
 @dataclass(frozen=True)
 class Drawn:
-    """A plot of the page: its title, and its SVG for wide and for narrow screens."""
+    """A plot of the page: its title, and its SVG for narrow screens, and for wide ones if that is another."""
 
     title: str
     wide: str
@@ -61,9 +67,8 @@ class StorePart:
 
 def html_page(stores: Sequence[StoreFigures], runs: Sequence[dict[str, Any]] = (), version: str = "") -> str:
     """The page of some stores; `runs` are the figures of earlier reports."""
-    parts = [
-        StorePart(number, figures, status_of(figures), _drawn(number, figures)) for number, figures in enumerate(stores)
-    ]
+    count = len(stores)
+    parts = [StorePart(number, one, status_of(one), _drawn(number, one, count)) for number, one in enumerate(stores)]
     environment = Environment(
         loader=PackageLoader("spark_mq.reporter", "."),
         autoescape=True,
@@ -77,7 +82,7 @@ def html_page(stores: Sequence[StoreFigures], runs: Sequence[dict[str, Any]] = (
     return environment.get_template("page.html").render(
         stores=parts,
         summary=_SUMMARY,
-        history=[_twice(f"h{number}", plot) for number, plot in enumerate(_history(stores, runs))],
+        history=[_plot(f"h{number}", draw, count) for number, draw in enumerate(_history(stores, runs))],
         history_file=HISTORY,
         style=Markup(environment.get_template("page.css").render()),
         script=script,
@@ -87,24 +92,29 @@ def html_page(stores: Sequence[StoreFigures], runs: Sequence[dict[str, Any]] = (
     )
 
 
-def _drawn(number: int, figures: StoreFigures) -> list[tuple[Section, Sequence[Drawn]]]:
+def _drawn(number: int, figures: StoreFigures, count: int) -> list[tuple[Section, Sequence[Drawn]]]:
+    """The sections of one of `count` stores, and their plots: the more stores, the less of each, for a small page."""
+    rows = min(_MOST_ROWS, max(_FEWEST_ROWS, 3 * _MOST_ROWS // count))
     return [
-        (one, [_twice(f"s{number}-{one.name}-{place}", draw) for place, draw in enumerate(one.draws)])
-        for one in sections(figures)
+        (one, [_plot(f"s{number}-{one.name}-{place}", draw, count) for place, draw in enumerate(one.draws)])
+        for one in sections(figures, rows)
     ]
 
 
-def _twice(name: str, draw: Any) -> Drawn:
-    wide: Plot = draw()
+def _plot(name: str, draw: Callable[[], Plot], count: int) -> Drawn:
+    plot = draw()
+    if count > _DRAWN:
+        return Drawn(plot.title, "", "")
+    wide = plot.svg(f"{name}w") if count <= _TWICE else ""
     with plots.narrow():
-        return Drawn(wide.title, wide.svg(f"{name}w"), draw().svg(f"{name}n"))
+        return Drawn(plot.title, wide, draw().svg(f"{name}n"))
 
 
-def _history(stores: Sequence[StoreFigures], runs: Sequence[dict[str, Any]]) -> Iterator[Any]:
+def _history(stores: Sequence[StoreFigures], runs: Sequence[dict[str, Any]]) -> Iterator[Callable[[], Plot]]:
     for figures in stores:
         mine = [run for run in runs if run["store"] == figures.store]
         if len(mine) > 1:
-            yield lambda mine=mine: history_plot(mine)
+            yield partial(history_plot, mine)
 
 
 def _visible(value: Any) -> Any:

@@ -21,8 +21,6 @@ from spark_mq.lifecycle.statistics import NOT_OF_USERS, is_of_users
 from spark_mq.reporter import plots
 from spark_mq.reporter.figures import CELLS, StoreFigures
 
-MOST_ROWS = 50
-"""The rows of a table on the page."""
 _NO_TAG = "(no tag)"
 _USERS = f"NOT topic RLIKE '{NOT_OF_USERS}'"
 _OF_USERS = "Messages that producers sent count; those of the broker's own topics, retries and dead letters do not."
@@ -64,16 +62,17 @@ class Section:
     draws: Sequence[Callable[[], plots.Plot]] = ()
 
 
-def sections(figures: StoreFigures) -> Iterator[Section]:
-    """The sections of a store's page, in the order of the page."""
-    yield from _Sections(figures).all()
+def sections(figures: StoreFigures, most_rows: int) -> Iterator[Section]:
+    """The sections of a store's page, in the order of the page; a table has at most so many rows."""
+    yield from _Sections(figures, most_rows).all()
 
 
 class _Sections:
     """Makes the sections of one store."""
 
-    def __init__(self, figures: StoreFigures) -> None:
+    def __init__(self, figures: StoreFigures, most_rows: int) -> None:
         self._figures = figures
+        self._most_rows = most_rows
         self._store = shlex.quote(figures.store)
 
     def all(self) -> Iterator[Section]:
@@ -106,7 +105,7 @@ class _Sections:
         *draws: Callable[[], plots.Plot],
         table: str = "",
     ) -> Section:
-        shown = [[row[column.name] for column in columns] for row in rows[:MOST_ROWS]]
+        shown = [[row[column.name] for column in columns] for row in rows[: self._most_rows]]
         return Section(name, title, say, columns, shown, len(rows), query, self._figures.problems.get(table, ""), draws)
 
     def _sql(self, columns: Sequence[Column], rest: str, has_time: bool = False) -> str:

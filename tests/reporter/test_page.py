@@ -13,9 +13,11 @@ import pytest
 
 from spark_mq.cli.main import main
 from spark_mq.errors import ConfigError, StoreNotFoundError
+from spark_mq.job.tasks import LocalTasks
 from spark_mq.lifecycle import selected_messages, statistics
 from spark_mq.reporter import figures
 from spark_mq.reporter.history import HISTORY, add_to_history
+from spark_mq.reporter.page import html_page
 from spark_mq.reporter.report import report
 from spark_mq.testing import LogWriter
 from spark_mq.verifier import verify
@@ -197,3 +199,12 @@ def test_messages_are_read_once_and_checked_once(
     note(statistics, "_summed")
     report(str(unpacked(WORKLOAD)), broker_conf=str(WORKLOAD.broker_conf))
     assert sorted(done) == ["check_store", "read", "store_state"]
+
+
+@pytest.mark.parametrize("count", [5, 14, 60])
+def test_a_page_of_many_stores_is_small(unpacked: Callable[[RealStore], Path], count: int) -> None:
+    found = figures.store_figures(str(unpacked(WORKLOAD)), LocalTasks(2), NOW, str(WORKLOAD.broker_conf))
+    html = html_page([found] * count)
+    assert len(html.encode()) < _LIMIT
+    page = Parsed(html)
+    assert [tag for tag, _ in page.elements].count("article") == count

@@ -38,7 +38,7 @@ def named_rows(section: Section) -> list[dict[str, Any]]:
 
 def test_queries_of_tables_give_the_rows(spark: SparkSession, figures: StoreFigures) -> None:
     asked = 0
-    for section in sections(figures):
+    for section in sections(figures, 50):
         command, verb, *words = shlex.split(section.query)
         assert command == "spark-mq"
         if verb != "sql":
@@ -71,7 +71,7 @@ def plain(value: object) -> object:
 
 
 def test_commands_give_the_rows_of_what_expires(figures: StoreFigures, capsys: pytest.CaptureFixture[str]) -> None:
-    by_name = {section.name: section for section in sections(figures)}
+    by_name = {section.name: section for section in sections(figures, 50)}
     for name, key in (("losses", "unread"), ("expiry", "segments"), ("disk", "topics")):
         section = by_name[name]
         found = asked(section, figures, capsys)[key]
@@ -88,7 +88,7 @@ def test_the_check_gives_the_rows_of_damage(
     figures: StoreFigures, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    section = next(section for section in sections(figures) if section.name == "damage")
+    section = next(section for section in sections(figures, 50) if section.name == "damage")
     _, *words = shlex.split(section.query)
     main([*words, "--broker-conf", str(conf_of(figures)), "--json", "--quiet"])
     found = json.loads(capsys.readouterr().out)
@@ -107,7 +107,7 @@ def test_the_numbers_of_messages_are_those_of_the_facts(unpacked: Callable[[Real
             ("%RETRY%", "%DLQ%", "rmq_sys_", "RMQ_SYS_", "SCHEDULE_TOPIC_XXXX", "TRANS_CHECK")
         )
     ]
-    by_name = {section.name: named_rows(section) for section in sections(found)}
+    by_name = {section.name: named_rows(section) for section in sections(found, 50)}
     delays = {row["topic"]: row for row in by_name["delays"]}
     for topic in {fact["topic"] for fact in own}:
         times = sorted(max(0, fact["storeTimestamp"] - fact["bornTimestamp"]) for fact in own if fact["topic"] == topic)
