@@ -139,6 +139,7 @@ bench: install ## measure on a generated store of BENCH_SIZE (1GiB)
 	$(BIN)/python -m benchmarks.scans --size $(BENCH_SIZE) --folder $(BENCH_FOLDER)
 	$(BIN)/python -m benchmarks.streams --folder $(BENCH_FOLDER)
 	$(BIN)/python -m benchmarks.live --folder $(BENCH_FOLDER)
+	$(BIN)/python -m benchmarks.cold --size $(BENCH_SIZE) --folder $(BENCH_FOLDER)
 	$(BIN)/python -m benchmarks.verify --size $(BENCH_SIZE) --folder $(BENCH_FOLDER) --damaged
 	$(BIN)/python -m benchmarks.archive --size $(BENCH_SIZE) --folder $(BENCH_FOLDER)
 	$(BIN)/python -m benchmarks.restore --size $(BENCH_SIZE) --folder $(BENCH_FOLDER) --broker

@@ -142,7 +142,6 @@ def plot(found: list[Point], file: Path) -> None:
             axes[line][column].set_xlabel(label)
             axes[line][column].set_ylim(bottom=0)
             axes[line][column].legend()
-        axes[1][column].axhline(1024, color="grey", linestyle=":")
     figure.savefig(file)
 
 
