@@ -29,7 +29,9 @@ _USES = {
     "delta": "archives, and look-ups in them without Spark",
     "s3": "stores and archives on S3",
     "hdfs": "stores on HDFS",
+    "rocksdb": "stores with queues or settings in RocksDB",
     "sail": "Spark SQL without Java",
+    "report": "the page of `spark-mq report`",
 }
 """What the extras of `spark-mq` are for; those for development are left out."""
 _EXTRA = re.compile(r"([\w.-]+)[^;]*(?:; *extra == ['\"](\w+)['\"])?")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import json
 import resource
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 from spark_mq.cli import doctor
 from spark_mq.cli.main import main
 from spark_mq.format.kernels import cache
+from tests.support.stores import PROJECT
 
 
 def checks(capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, str]]:
@@ -90,6 +92,12 @@ def test_what_will_be_slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
     jars.mkdir(parents=True)
     (jars / "io.delta_delta-spark_4.2_2.13-4.4.0.jar").touch()
     assert checks(capsys)["Delta jars"]["state"] == "ok"
+
+
+def test_every_extra_of_users_is_checked() -> None:
+    setup = configparser.ConfigParser()
+    setup.read(PROJECT / "setup.cfg")
+    assert set(doctor._USES) == set(setup["options.extras_require"]) - {"notebook", "test", "dev"}
 
 
 def test_it_imports_neither_spark_nor_arrow() -> None:
