@@ -109,8 +109,8 @@ def _packages() -> Iterator[Check]:
     install = f"pip install {' '.join(map(repr, lacking))}" if lacking else ""
     state = State.MISSING if lacking else State.OK
     yield Check("packages", state, f"spark-mq {__version__}, Python {sys.version.split()[0]}, {have}", install)
-    for extra, use in _USES.items():
-        absent = [name for name in needed.get(extra, ()) if versions[name] is None]
+    for extra, use in ((extra, use) for extra, use in _USES.items() if extra in needed):
+        absent = [name for name in needed[extra] if versions[name] is None]
         text = f"{use}: {', '.join(absent) or 'all'} {'not ' if absent else ''}installed"
         install = f"pip install 'spark-mq[{extra}]'" if absent else ""
         yield Check(f"[{extra}]", State.MISSING if absent else State.OK, text, install)

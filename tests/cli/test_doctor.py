@@ -94,6 +94,13 @@ def test_what_will_be_slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
     assert checks(capsys)["Delta jars"]["state"] == "ok"
 
 
+def test_an_extra_that_the_installation_does_not_know_is_not_called_installed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(doctor, "requires", lambda name: ['obstore>=0.10; extra == "s3"'])
+    assert {name for name in checks(capsys) if name.startswith("[")} == {"[s3]"}
+
+
 def test_every_extra_of_users_is_checked() -> None:
     setup = configparser.ConfigParser()
     setup.read(PROJECT / "setup.cfg")
