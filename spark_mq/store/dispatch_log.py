@@ -123,18 +123,21 @@ class DispatchLog:
 
         The outcomes, and the number of messages whose topic was deleted.
         """
-        early = {
-            name: messages.take(~self._were_read(messages.commit_log_offset)) for name, messages in lacking.items()
-        }
+        all_lacking = [messages.commit_log_offset for messages in lacking.values()]
+        is_early = ~self._were_read(np.concatenate([_NO_OFFSETS, *all_lacking]))
+        parts = np.split(is_early, np.cumsum([offsets.size for offsets in all_lacking], dtype=np.int64))
+        early = {name: messages.take(part) for (name, messages), part in zip(lacking.items(), parts, strict=False)}
         read, results, was_there, ignored = self._without_usual()
         if ignored:
             self._rows.add("ignore", "queue", "their queues have them", count=ignored)
         again = was_there & (results > PutResult.IGNORED)
         self._add_rows("double", read, again, "they get a second unit")
-        got, shifted = _with_any(read, results == PutResult.APPENDED), _with_any(read, results == PutResult.SHIFTED)
-        is_first = np.zeros(read.position.size, np.bool_)
-        is_first[np.unique(read.position, return_index=True)[1]] = True
-        lacked = is_first & read.has_unit & ~was_there
+        got, shifted, is_first = results == PutResult.APPENDED, results == PutResult.SHIFTED, read.has_unit
+        if sum(part.position.size > 0 for part in self._read) > 1:  # the same messages can be in both
+            got, shifted = (is_in(read.position, read.position[chosen]) for chosen in (got, shifted))
+            is_first = np.zeros(read.position.size, np.bool_)
+            is_first[np.unique(read.position, return_index=True)[1]] = True
+        lacked = is_first & ~was_there
         completed, moved = lacked & got, lacked & ~got & shifted
         lost = lacked & ~got & ~shifted & (read.position < old_from)
         of_deleted = [messages.commit_log_offset[messages.is_deleted] for messages in lacking.values()]
@@ -211,8 +214,3 @@ class DispatchLog:
                 commit_log_offset=int(read.commit_log_offset[message]),
                 count=count,
             )
-
-
-def _with_any(read: DispatchRequests, chosen: Flags) -> Flags:
-    """Which messages are chosen at one of the times when they were read."""
-    return is_in(read.position, read.position[chosen])
