@@ -273,8 +273,9 @@ def settle_name(archive: StoreArchive, rename: bool) -> int:
     problem = f"{archive.store}: the messages of this log are in {archive.tables.name} already, as {described(names)}"
     if len(names) > 1 or not archive.rows(archive.tables.messages).isEmpty():
         raise OptionError(
-            f"{problem}, and a message must be there once: keep one of the names, DELETE the rows of the others from "
-            "the four tables, and archive under that name"
+            f"{problem}. If {described([archive.identity])} is another log there, archive under a name that "
+            "is said here. If it is this log, a message must be there once: keep one of the names, DELETE the rows of "
+            "the others from the four tables, and archive under that name"
         )
     (name,) = names
     if not rename:

@@ -19,6 +19,7 @@ from spark_mq.cli.exit_status import FAILED, FOUND, INTERRUPTED, INTERRUPTED_LIN
 from spark_mq.cli.output import say, visible
 from spark_mq.cli.output.terminal import discard_stdout
 from spark_mq.errors import MissingPackageError, OptionError, SparkMqError
+from spark_mq.job.task_errors import with_remedy
 
 _EXTRAS = {
     **dict.fromkeys(("pyspark", "py4j"), "spark"),
@@ -72,7 +73,7 @@ def _run(arguments: Sequence[str]) -> int:
         discard_stdout()
         return FOUND
     except OSError as error:  # of a file or a network; no part of the package expects it
-        say(str(error))
+        say(with_remedy(str(error)))
         return FAILED
     except ImportError as error:
         missing = missing_package(error)

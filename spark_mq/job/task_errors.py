@@ -18,6 +18,7 @@ from spark_mq.errors import SparkMqError
 
 _FULL = ("No space left on device", "Disk quota exceeded")
 """Messages of the operating system for a full disk. Errors of Python, Arrow and Java all contain them."""
+_DENIED = "Permission denied"
 _FULL_CODES = (errno.ENOSPC, errno.EDQUOT)
 
 _OS_ERROR = re.compile(r"^(?:\w*Error): (\[Errno \d+\] .+)$", re.MULTILINE)
@@ -67,7 +68,7 @@ def storage_problem(error: BaseException) -> str | None:
     """A line that names the file or filesystem that failed, and what to do; None for an error about neither."""
     text = str(error)
     if isinstance(error, OSError):
-        return text.partition("\n")[0]
+        return with_remedy(text.partition("\n")[0])
     missing = _NO_FILESYSTEM.search(text)
     if missing is not None:
         return (
@@ -75,7 +76,16 @@ def storage_problem(error: BaseException) -> str | None:
             "spark-submit --packages org.apache.hadoop:hadoop-aws:VERSION, where VERSION is that of Spark's Hadoop"
         )
     os_errors = _OS_ERROR.findall(text)
-    return os_errors[-1] if os_errors else None
+    return with_remedy(os_errors[-1]) if os_errors else None
+
+
+def with_remedy(problem: str) -> str:
+    """A message of the operating system, with what to do about a full disk or about a file of another user."""
+    if any(sign in problem for sign in _FULL):
+        return f"{problem}: a disk is full: make room for the output, and for temporary files (--scratch, else TMPDIR)"
+    if _DENIED in problem:
+        return f"{problem}: run this as the broker's user, or let this user read the store and write the output"
+    return problem
 
 
 def parse_task_error(text: str) -> SparkMqError | None:

@@ -446,7 +446,7 @@ def test_a_log_that_is_archived_under_another_name_is_refused(lake: Archive, tmp
     # Another broker's log, whatever its name is.
     assert lake.run(other, "broker-A").rows == len(facts_of(B))
     identity = StoreIdentity(DEFAULT_CLUSTER, "broker-A", "s")
-    with pytest.raises(OptionError, match="keep one of the names"):
+    with pytest.raises(OptionError, match=r"broker-A --store-name s is another log there, .*keep one of the names"):
         settle_name(StoreArchive(lake.spark, tables, identity, Location.resolve(str(store))), rename=True)
     lake.run(replica, "broker-a")
     assert lake.messages("broker-a") == facts_of(A)

@@ -91,3 +91,25 @@ def test_what_is_said_of_a_full_disk(tmp_path: Path) -> None:
     assert "the job needs about 1.0 EiB there in all" in said
     assert "--resume" in said
     assert "/scratch" in str(no_room_error(output, 1, ["/scratch"]))
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(28, "Error writing bytes to file. Detail: [errno 28] No space left on device"), "make room for"),
+        (
+            PermissionError(13, "Permission denied", "/store/commitlog/0"),
+            "'/store/commitlog/0': run this as the broker's",
+        ),
+        (
+            OSError(13, "Cannot list directory '/store'. Detail: [errno 13] Permission denied"),
+            "run this as the broker's",
+        ),
+        (OSError(5, "Input/output error", "/store/x"), "Input/output error: '/store/x'"),
+    ],
+)
+def test_an_error_of_the_disk_says_what_to_do(error: OSError, said: str) -> None:
+    problem = storage_problem(error)
+    assert problem is not None
+    assert problem.startswith(str(error))
+    assert said in problem
