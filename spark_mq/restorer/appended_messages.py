@@ -13,7 +13,7 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -176,15 +176,20 @@ def _append(job: StoreJob, append: Append, stage: Stage) -> RestoreReport:
     about = {"request": identity_of(job) or job.source.name, "report": dataclasses.asdict(report)}
     topics = target.store / TOPICS
     existing = topics.read_bytes() if topics.is_file else None
-    kept = [*_load(target.store), Appended(identity_of(job), _state(job) or _digest(chunks), report)][-_MOST:]
     config = {
         TOPICS: topics_json(
             existing, log.queue_counts, {}, target.broker_versions, log.last_store_timestamp, log.appended_counts
         ),
-        APPENDS: json.dumps({"appends": [dataclasses.asdict(one) for one in kept]}, indent=1).encode(),
+        APPENDS: recorded(job, chunks, report, _load(target.store)),
     }
     append.commit(extension, config, about, then=lambda: _complete_map(about))
     return report
+
+
+def recorded(job: StoreJob, chunks: Iterable[Chunk], report: RestoreReport, before: Sequence[Appended] = ()) -> bytes:
+    """The content of the file `APPENDS` with this append, or with the write that made the store, if it has an id."""
+    kept = [*before, Appended(identity_of(job), _state(job) or _digest(chunks), report)][-_MOST:]
+    return json.dumps({"appends": [dataclasses.asdict(one) for one in kept]}, indent=1).encode()
 
 
 def _complete_map(about: Mapping[str, Any]) -> None:

@@ -32,6 +32,7 @@ from spark_mq.io.publish import discard_folder, publish
 from spark_mq.job.output_committer import output_lock, unused
 from spark_mq.job.progress import Progress
 from spark_mq.job.task_errors import reason_of
+from spark_mq.restorer.appended_messages import recorded
 from spark_mq.restorer.chunk import Chunk
 from spark_mq.restorer.finish import finish_store
 from spark_mq.restorer.offset_map import complete_map
@@ -40,7 +41,7 @@ from spark_mq.restorer.report import RestoreReport
 from spark_mq.restorer.restore_request import CHUNKS, PROGRESS, STORE
 from spark_mq.restorer.store_job import Stage, StoreJob
 from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint
-from spark_mq.store.config.store_paths import COMMIT_LOG, INDEX, RESTORE_UNFINISHED
+from spark_mq.store.config.store_paths import APPENDS, COMMIT_LOG, INDEX, RESTORE_UNFINISHED
 from spark_mq.store.index.folder import index_files
 from spark_mq.store.store_lock import store_lock
 
@@ -162,25 +163,27 @@ def _make(job: StoreJob, work: Location, stage: Stage) -> RestoreReport:
         publish(store / CHECKPOINT, Checkpoint(written_end=log.end).encode(), CHECKPOINT_SIZE)
         rebuilt = _derive(job, store)
         notes += [*_missing_notes(job, plan, rebuilt), *finish_store(job, store, log, offset_map), _EXPIRY_NOTE]
+        report = job.report(
+            log,
+            offset_map,
+            notes=notes if job.request.store_host is None else [*notes, _ID_NOTE],
+            queues=rebuilt.queues,
+            queue_files=rebuilt.files,
+            index_files=rebuilt.index_files,
+            index_entries=rebuilt.index_entries,
+            settings=list(rebuilt.settings),
+            stages={**progress.seconds, **rebuilt.stages},
+        )
         backup = None
         if store.is_local:
+            if job.request.append_id is not None:
+                publish(store / APPENDS, recorded(job, chunks, report))
             backup = put_in_place(store, job.request.store, job.request.replace)
         else:
             copy_in_place(store, job.request.store)
     if offset_map is not None:
         complete_map(offset_map.folder)
-    return job.report(
-        log,
-        offset_map,
-        notes=notes if job.request.store_host is None else [*notes, _ID_NOTE],
-        queues=rebuilt.queues,
-        queue_files=rebuilt.files,
-        index_files=rebuilt.index_files,
-        index_entries=rebuilt.index_entries,
-        settings=list(rebuilt.settings),
-        stages={**progress.seconds, **rebuilt.stages},
-        backup=backup,
-    )
+    return dataclasses.replace(report, backup=backup)
 
 
 def _missing_notes(job: StoreJob, plan: LogPlan, rebuilt: RebuildReport) -> list[str]:

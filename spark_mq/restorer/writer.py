@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -88,7 +88,7 @@ def store_writer(options: Mapping[str, Any], schema: StructType, overwrite: bool
     given = {**options, "renumber": not has_offsets, "append": appends, "replace": overwrite}
     if not appends:
         given.pop("append_id", None)
-    request = RestoreRequest.of(given.pop("path"), **given)
+    request = replace(RestoreRequest.of(given.pop("path"), **given), append_id=options.get("append_id"))
     check_columns(columns, has_offsets)
     job = StoreJob(LocalTasks(), Source.of_rows(has_offsets), request)
     if appends:

@@ -133,6 +133,16 @@ def test_rows_without_an_id_are_recognized_right_after_they_were_appended(stores
     assert keys_of(store)["orders-7"] == 3
 
 
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_write_that_makes_a_store_has_an_identity(overwrite: bool, stores: Path, tmp_path: Path) -> None:
+    """A job that was killed after the store got its name is run again."""
+    store, conf, parts = tmp_path / "new", str(stores / "broker.conf"), [rows("orders", 30)]
+    save(store, parts, overwrite, brokerConf=conf, appendId="2026-11-21")
+    save(store, [rows("others", 1)], brokerConf=conf)
+    save(store, parts, brokerConf=conf, appendId="2026-11-21")
+    assert (keys_of(store)["orders-7"], keys_of(store)["others-0"]) == (1, 1)
+
+
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"appends": [{}]}', b'{"appends": [{"report": 3}]}'])
 def test_a_broken_list_of_appends_is_an_error_of_one_line(content: bytes, stores: Path, tmp_path: Path) -> None:
     store = Path(shutil.copytree(stores / "store", tmp_path / "store"))
