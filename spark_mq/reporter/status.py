@@ -10,7 +10,7 @@ from spark_mq.format.amounts import counted, size_text
 from spark_mq.format.timestamp import iso_text
 from spark_mq.reporter.figures import StoreFigures
 from spark_mq.store.store_state import StoreState
-from spark_mq.store.verdict import losses, next_boots, remedies, verdict
+from spark_mq.store.verdict import NOTHING_TO_DO, losses, next_boots, remedies, verdict
 from spark_mq.verifier.codes import Severity
 from spark_mq.verifier.result import VerifyReport
 
@@ -62,8 +62,9 @@ def state_word(state: StoreState, check: VerifyReport) -> tuple[str, str]:
 
 
 def _actions(figures: StoreFigures) -> Iterator[str]:
-    yield from remedies(figures.state)
-    if not figures.check.is_sound:
+    is_sound = figures.check.is_sound
+    yield from (text for text in remedies(figures.state) if is_sound or text != NOTHING_TO_DO)
+    if not is_sound:
         yield f"`spark-mq repair {shlex.quote(figures.store)}` shows what can be mended, and changes nothing."
 
 

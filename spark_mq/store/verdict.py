@@ -125,6 +125,10 @@ def _no_loss(state: StoreState, boot: Boot) -> str:
     return f"what it loses is not known without `spark-mq state {path} --full`: a quick look saw no loss"
 
 
+NOTHING_TO_DO = "Nothing. Start the broker."
+"""The remedy if the broker stopped cleanly, and its next boot loses nothing."""
+
+
 def remedies(state: StoreState) -> list[str]:
     """What to do, a paragraph each."""
     said = [f"Repair this first, or the broker may not start: {obstacle}" for obstacle in state.obstacles]
@@ -170,7 +174,7 @@ def _nothing(state: StoreState) -> str:
     if any(boot.damaged_bytes for boot in state.boots):
         return f"`spark-mq verify {shlex.quote(state.store)}` names the damage of the log. The broker can start."
     if state.last_stop.is_clean:
-        return "Nothing. Start the broker."
+        return NOTHING_TO_DO
     return "Start the broker, and keep the file abort: because of it, the broker completes queues and index."
 
 

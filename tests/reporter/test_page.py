@@ -19,8 +19,10 @@ from spark_mq.reporter import figures
 from spark_mq.reporter.history import HISTORY, add_to_history
 from spark_mq.reporter.page import html_page
 from spark_mq.reporter.report import report
+from spark_mq.reporter.status import status_of
 from spark_mq.testing import LogWriter
 from spark_mq.verifier import verify
+from tests.support.index_stores import layout_of as index_layout_of
 from tests.support.rebuilt import rebuild_here
 from tests.support.soak import SOAKS
 from tests.support.stores import OWN_STORES, RealStore
@@ -95,6 +97,21 @@ def test_the_first_lines_say_what_is_the_matter(unpacked: Callable[[RealStore], 
     page = Parsed(report(str(unpacked(KILLED)), broker_conf=str(KILLED.broker_conf)).html)
     assert "Not stopped cleanly" in page.text
     assert "warning QUEUE_LAGS" in page.text
+
+
+def test_a_damaged_store_that_starts_is_not_to_be_left_as_it_is(tmp_path: Path) -> None:
+    """The next boot loses nothing, and an index entry is wrong."""
+    store = WORKLOAD.unpack(tmp_path)
+    file = min((store / "index").iterdir())
+    data = bytearray(file.read_bytes())
+    data[40 + 4 * index_layout_of(WORKLOAD).hash_slot_num + 20 * 5] ^= 1  # the key hash of entry 5
+    file.write_bytes(data)
+    (one,) = report(str(store), broker_conf=str(WORKLOAD.broker_conf)).stores
+    status = status_of(one)
+    assert status.word == "DAMAGED"
+    assert dict(status.lines)["action"] == (
+        f"`spark-mq repair {store}` shows what can be mended, and changes nothing.",
+    )
 
 
 def test_several_stores_are_side_by_side(unpacked: Callable[[RealStore], Path]) -> None:
