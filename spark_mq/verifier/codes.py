@@ -382,6 +382,12 @@ CODES = {
         "consumers do not get the messages of the file",
         *_QUEUE_AGAIN,
     ),
+    "QUEUE_DATABASE": _error(
+        "RocksDB does not open the database of the queues, so no unit was checked.",
+        "a file of the database was cut, or not copied",
+        _REFUSES,
+        "rebuild queue files from the log with another --output; or put the database of a replica in its place",
+    ),
     "TOPIC_NAME": _error(
         "The topic of a message cannot be the name of a folder.",
         _DAMAGED_MEDIUM,

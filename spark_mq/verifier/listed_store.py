@@ -12,6 +12,7 @@ from typing import Self
 
 import pyarrow as pa
 
+from spark_mq.errors import StorageError
 from spark_mq.format.consume_queue import DEFAULT_FILE_SIZE, Queue
 from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.io.location import Location
@@ -23,6 +24,7 @@ from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.queue.folders import QueueFolder, find_queue_file_size, queue_folders
 from spark_mq.store.queue.queue_database import QueueDatabase, queue_tree
 from spark_mq.verifier.config_files import BrokerState, ConfigFiles
+from spark_mq.verifier.finding import findings
 from spark_mq.verifier.folders import form_findings, queue_folder_findings, segment_findings
 from spark_mq.verifier.index_folder import IndexFolder, list_index
 from spark_mq.verifier.log_bounds import log_start_findings
@@ -30,7 +32,10 @@ from spark_mq.verifier.log_bounds import log_start_findings
 
 @dataclass(frozen=True)
 class ListedStore:
-    """A store whose files are listed; `folders` are the queues in `tree`, none if its database cannot be read."""
+    """A store whose files are listed.
+
+    `folders` are the queues in `tree`; there are none if their database is not read: `fault` says why it does not open.
+    """
 
     location: Location
     conf: BrokerConf
@@ -40,6 +45,7 @@ class ListedStore:
     index: IndexFolder
     has_queues: bool
     tree: Location
+    fault: str | None
     folders: list[QueueFolder]
 
     @classmethod
@@ -48,9 +54,13 @@ class ListedStore:
         state, config = BrokerState.of(store), ConfigFiles.of(store)
         log, index = CommitLog.open(store), list_index(store, conf)
         has_queues = can_read_rocksdb() or not has_rocksdb_queues(store)
-        tree = queue_tree(store)
+        tree, fault = store / CONSUME_QUEUE, None
+        try:
+            tree = queue_tree(store)
+        except StorageError as error:
+            has_queues, fault = False, str(error)
         folders = list(queue_folders(tree)) if has_queues else []
-        return cls(store, conf, state, config, log, index, has_queues, tree, folders)
+        return cls(store, conf, state, config, log, index, has_queues, tree, fault, folders)
 
     @property
     def queue_file_size(self) -> int:
@@ -79,6 +89,8 @@ class ListedStore:
         yield from segment_findings(self.location, self.log, self.conf.commit_log_file_size, has_lock=has_lock)
         yield from log_start_findings(log.start, self.folders, offsets, self.index)
         yield from form_findings(self.location)
+        if self.fault is not None:
+            yield findings("QUEUE_DATABASE", CONSUME_QUEUE, found=self.fault)
         yield from queue_folder_findings(self.location, self.queue_file_size, has_lock=has_lock)
         yield from self.index.findings
         yield from self.state.findings(log.stop, newest)

@@ -6,7 +6,7 @@ import pytest
 from pyarrow import fs
 
 from spark_mq.archive.small_tables import snapshot_location
-from spark_mq.errors import ConfigError, UnsupportedStoreError
+from spark_mq.errors import ConfigError
 from spark_mq.store.config.config_file import ConsumerOffset, load_config, load_consumer_offsets
 
 OFFSETS = b'{"offsetTable":{"orders@billing":{0:5}}}'
@@ -33,5 +33,5 @@ def test_a_backup_and_a_database_count_as_in_a_store() -> None:
     with pytest.raises(ConfigError, match=r"^/lake/m_snapshots/config/consumerOffset.json: "):
         load_consumer_offsets(snapshot_location(broken, "/lake/m_snapshots"))
     database = {"config/rdb/CURRENT": b"", "config/rdb/MANIFEST-000004": b""}
-    with pytest.raises(UnsupportedStoreError, match="RocksDB"):
+    with pytest.raises(ConfigError, match="config/rdb: RocksDB does not open this database"):
         load_consumer_offsets(snapshot_location(database, "s"))

@@ -100,7 +100,7 @@ def test_messages_without_keys_make_a_file_too(tmp_path: Path) -> None:
 
 
 def test_full_files_show_slots_and_entries(unpacked: Unpack, tmp_path: Path) -> None:
-    """The last file can have room left, so it alone does not show them; nor do files that contradict each other."""
+    """The last file can have room left, so it alone does not show them. A file that is not full shows nothing."""
     store = Path(shutil.copytree(unpacked(WORKLOAD), tmp_path / "store"))
     rebuild_here(str(store), str(tmp_path / "out"), only="index")
     assert index_of(tmp_path / "out") == index_of(store)
@@ -108,15 +108,13 @@ def test_full_files_show_slots_and_entries(unpacked: Unpack, tmp_path: Path) -> 
     with first.open("r+b") as full:
         full.seek(INDEX_COUNT_AT)
         full.write((499).to_bytes(4, "big"))
-    asked = []
-    for _ in range(2):
-        with pytest.raises(OptionError, match="maxHashSlotNum and maxIndexNum") as error:
-            rebuild_here(str(store), str(tmp_path / "no"), only="index")
-        asked.append(str(error.value))
-        for file in (store / "index").iterdir():
-            if file != last:
-                file.unlink()
-    assert [last.name in text for text in asked] == [False, True]
+    rebuild_here(str(store), str(tmp_path / "again"), only="index")
+    assert index_of(tmp_path / "again") == index_of(tmp_path / "out")
+    for file in (store / "index").iterdir():
+        if file != last:
+            file.unlink()
+    with pytest.raises(OptionError, match=f"{last.name}.* maxHashSlotNum and maxIndexNum"):
+        rebuild_here(str(store), str(tmp_path / "no"), only="index")
     with pytest.raises(OptionError, match="--time-zone"):
         rebuild_here(str(unpacked(WORKLOAD)), str(tmp_path / "no"), time_zone="Nowhere/Land")
     assert not (tmp_path / "no").exists()

@@ -38,10 +38,7 @@ def test_queues_are_rebuilt_elsewhere_with_notes(store: Path, tmp_path: Path) ->
     before = tree_of(store)
     report = rebuild_here(str(store), str(tmp_path / "output"), broker_conf=str(STORE.broker_conf))
     assert tree_of(store) == before
-    assert [note.split(":")[0] for note in report.notes] == [
-        "consumequeue (storeType=defaultRocksDB) is a RocksDB database, which is not read here",
-        "config/consumerOffsets (storeType=defaultRocksDB, configManagerVersion=v2 or useSingleRocksDBForAllConfigs) "
-        "is a RocksDB database, which is not read here",
-    ]
+    (note,) = report.notes
+    assert note.startswith("consumequeue (storeType=defaultRocksDB) is a RocksDB database")
     rebuilt = STORE.unpack(tmp_path / "expected", "rebuilt")
     assert tree_of(tmp_path / "output" / "consumequeue") == tree_of(rebuilt / "consumequeue")

@@ -18,7 +18,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_mq import MessageStore
-from spark_mq.errors import CorruptQueueError, OptionError, StoreChangedError, StoreNotFoundError, UnsupportedStoreError
+from spark_mq.errors import (
+    ConfigError,
+    CorruptQueueError,
+    OptionError,
+    StoreChangedError,
+    StoreNotFoundError,
+    UnsupportedStoreError,
+)
 from spark_mq.format.message_id import decode_offset_message_id, encode_offset_message_id
 from spark_mq.format.message_row import host_text
 from spark_mq.format.message_schema import MESSAGE_SCHEMA
@@ -468,12 +475,12 @@ def test_what_lies_in_rocksdb_is_named_and_not_misread(tmp_path: Path) -> None:
         lambda: metadata_tables.queues(store),
         lambda: metadata_tables.topics(store),
     ):
-        with pytest.raises(UnsupportedStoreError, match="RocksDB"):
+        with pytest.raises(UnsupportedStoreError, match=r"RocksDB does not open .* `spark-mq rebuild` builds"):
             ask()
     for name, table in (("consumerOffsets", metadata_tables.consumer_offsets), ("topics", metadata_tables.topics)):
         folder = WORKLOAD.unpack(tmp_path / name)
         rocksdb(folder / "config" / name)
-        with pytest.raises(UnsupportedStoreError, match=name):
+        with pytest.raises(ConfigError, match=f"{name}: RocksDB does not open this database"):
             table(MessageStore(str(folder)))
 
 

@@ -37,12 +37,16 @@ def notes(bench: Bench) -> list[str | None]:
     return list(files)
 
 
-def test_queues_in_rocksdb(bench: Bench) -> None:
+def test_queues_in_rocksdb_that_does_not_open_are_not_sound(bench: Bench) -> None:
     shutil.rmtree(bench.path / "consumequeue")
     (bench.path / "consumequeue").mkdir()
     for name in ("CURRENT", "MANIFEST-000004"):
         (bench.path / "consumequeue" / name).write_text("MANIFEST-000004\n")
-    assert notes(bench) == ["consumequeue"]
+    _, findings = check(bench.path, bench.packed.broker_conf)
+    assert [(finding.code, finding.file) for finding in grave(findings)] == [("QUEUE_DATABASE", "consumequeue")]
+    report, _ = quick_check(str(bench.path), BrokerConf.of(str(bench.packed.broker_conf)))
+    assert report.counts["QUEUE_DATABASE"] == 1
+    assert not report.is_sound
 
 
 def test_batch_queues(bench: Bench) -> None:

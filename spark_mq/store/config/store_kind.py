@@ -273,8 +273,8 @@ FORMS: tuple[Form, ...] = (
         "storeType=defaultRocksDB",
         _readable_queues,
         noted={
-            Door.FILES: "is a RocksDB database: its units are checked, but not its table of the first and last offsets "
-            "of queues; and it is not changed"
+            Door.FILES: "is a RocksDB database, whose table of the first and last offsets of queues is not checked; it "
+            "is not changed"
         },
     ),
     Form(

@@ -10,7 +10,7 @@ from itertools import islice
 
 import pyarrow as pa
 
-from spark_mq.errors import OptionError, StorageError
+from spark_mq.errors import OptionError, StorageError, UnsupportedStoreError
 from spark_mq.format.broker_version import MIN_OFFSET_BY_HALVING, OFFSET_BY_STORE_TIME, BrokerVersions, VersionRule
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE
 from spark_mq.format.dispatch import offset_in_queue
@@ -221,9 +221,11 @@ class ConsumeQueueStore:
             return self.location / CONSUME_QUEUE
 
     def _check_tree(self) -> None:
-        """Raise `StorageError` if RocksDB does not open the database of the queues."""
+        """Raise `UnsupportedStoreError` if RocksDB does not open the database of the queues."""
         if self._tree and self._tree_error is not None:
-            raise self._tree_error
+            raise UnsupportedStoreError(
+                f"{self._tree_error}. `spark-mq rebuild` builds queue files from the commit log, with another --output"
+            )
 
     @cached_property
     def _found(self) -> dict[tuple[str, int], ConsumeQueue]:

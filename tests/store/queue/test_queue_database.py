@@ -15,7 +15,7 @@ from rocksdict import Options, Rdict
 
 from spark_mq.cli.exit_status import FOUND
 from spark_mq.cli.main import main
-from spark_mq.errors import StorageError, UnsupportedStoreError
+from spark_mq.errors import UnsupportedStoreError
 from spark_mq.format.consume_queue import DEFAULT_FILE_SIZE, PRE_BLANK_SIZE, UNIT_DTYPE, Queue
 from spark_mq.io.location import Location
 from spark_mq.store.message_store import MessageStore
@@ -129,9 +129,9 @@ def test_a_database_that_does_not_open_hides_no_message(tmp_path: Path, capsys: 
     with MessageStore(str(store), broker_conf=str(ROCKS.broker_conf)) as opened:
         found = opened.get_message_result(*queue, fact["queueOffset"], 1, read_log=True).messages
         assert found["commit_log_offset"].to_pylist() == [fact["offset"]]
-        with pytest.raises(StorageError, match="consumequeue: RocksDB does not open this database: "):
+        with pytest.raises(UnsupportedStoreError, match="consumequeue: RocksDB does not open this database: "):
             opened.get_max_offset_in_queue(*queue)
-        with pytest.raises(StorageError, match="RocksDB does not open"):
+        with pytest.raises(UnsupportedStoreError, match="RocksDB does not open"):
             _ = opened.queues
     assert main(["query-by-unique-key", str(store), fact["topic"], fact["uniqKey"]]) == FOUND
     assert fact["msgId"] in capsys.readouterr().out
