@@ -72,6 +72,7 @@ class Shell:
         self._printed = printed
         self._names = {
             "/data/store": str(store),
+            "--html ": f"--html {folder}/",
             "/data/": f"{folder}/",
             "/lake/": f"{folder}/lake/",
             "topic=orders": f"topic={TOPIC}",
@@ -80,6 +81,8 @@ class Shell:
             " order-42": f" {KEY}",
             PRINTED_QUERY + '"': "; ".join(QUERIES) + '"',
         }
+        for name in ("broker-a", "broker-b"):
+            (folder / name).symlink_to(store)
         programs = folder / "bin"
         programs.mkdir()
         (programs / "spark-mq").write_text(f'#!/bin/sh\nexec {sys.executable} -m spark_mq "$@"\n')
