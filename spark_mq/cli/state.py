@@ -146,7 +146,7 @@ def _log(state: StoreState) -> Iterator[str]:
 def _lag(state: StoreState) -> Iterator[str]:
     lacking = state.lacking
     if lacking is None:
-        yield _row("queues", "in RocksDB, which is not read here")
+        yield _row("queues", "in RocksDB: verify checks them, and what a boot does with them is not predicted")
     elif not lacking.messages and not state.queue_count:
         yield _row("queues", "no queue has files")
     elif not lacking.messages:

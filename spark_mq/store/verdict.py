@@ -81,7 +81,7 @@ def boot_text(state: StoreState, boot: Boot) -> str:
         has_queues = state.queue_count or state.lacking is None
         return "finds no segment, and deletes all consume queues" if has_queues else "finds an empty log"
     said = [f"starts at segment {boot.recovers_from:020d}", *(losses(boot) or [_no_loss(state, boot)])]
-    known = "" if state.lacking is not None else "; its queues are in RocksDB, and were not examined"
+    known = "" if state.lacking is not None else "; what it does with queues in RocksDB is not predicted"
     return f"{joined(said)}{known}{unknown_index(boot)}"
 
 
@@ -169,6 +169,8 @@ def remedies(state: StoreState) -> list[str]:
 def _nothing(state: StoreState) -> str:
     if state.last_stop.is_running:
         return "Nothing. After the broker has stopped, ask again."
+    if state.lacking is None:
+        return f"`spark-mq verify {shlex.quote(state.store)}` compares the queues in RocksDB with the log."
     if not all(boot.is_full for boot in state.boots):
         return f"Before a broker starts: `spark-mq check {shlex.quote(state.store)}`, which reads the whole log."
     if any(boot.damaged_bytes for boot in state.boots):
