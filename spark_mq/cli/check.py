@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from spark_mq.verifier.result import VerifyReport
 
 _CERTAIN, _AT_LEAST, _NOT_KNOWN = "certain", "at least", "not known"
-_YES, _LOSSES, _NO = "yes", "yes, with losses", "no"
-_STATUS = {_YES: FOUND, _LOSSES: DAMAGED, _NO: FAILED}
+_YES, _UNKNOWN, _LOSSES, _NO = "yes", "yes, losses are not known", "yes, with losses", "no"
+_STATUS = {_YES: FOUND, _UNKNOWN: DAMAGED, _LOSSES: DAMAGED, _NO: FAILED}
 _SHOWN = 5
 _CODES_OF_BOOT = (
     "LOG_STALE_TAIL SEGMENT_GAP QUEUE_LAGS QUEUE_LAGS_CLEAN QUEUE_MISSING QUEUE_UNIT_STALE INDEX_LAGS INDEX_MISSING "
@@ -109,7 +109,8 @@ def answers_of(state: StoreState, report: VerifyReport, expect_version: str | No
     by_answer: dict[Answer, list[Boot]] = {}
     for boot in state.boots:
         losses = (*_of_boot(state, boot), *shared, *downgrade)
-        answer = _LOSSES if losses else _YES
+        are_known = any(loss.certainty != _NOT_KNOWN for loss in losses)
+        answer = _LOSSES if are_known else _UNKNOWN if losses else _YES
         if state.obstacles or state.last_stop.is_running or boot.deletes_queues:
             answer = _NO
             losses = (*_why_not(state, boot), *losses)
@@ -131,7 +132,7 @@ def _of_boot(state: StoreState, boot: Boot) -> Iterator[Fact]:
     sure = _CERTAIN if boot.is_full else _AT_LEAST
     repair = f"`spark-mq repair {shlex.quote(state.store)} --apply` adds"
     if not boot.is_full and not boot.deletes_queues:
-        yield Fact(_NOT_KNOWN, "what the boot loses: it does not start, or its queues are of a kind that is not read")
+        yield Fact(_NOT_KNOWN, "what the boot loses: it does not start, or has queues in RocksDB")
     if boot.cut_bytes:
         text = f"cut off the log: {messages(boot.cut_messages)}, {size_text(boot.cut_bytes)}"
         yield Fact(sure, text, "for good, once it has started")
