@@ -54,11 +54,6 @@ class RocksDatabase:
         self._families: dict[str, Any] = {}
         self._database = self._open()
 
-    @property
-    def families(self) -> tuple[str, ...]:
-        """The names of the column families."""
-        return tuple(self._names)
-
     def items(self, family: str, start: bytes = b"", stop: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
         """Keys and values of a column family, by key, from `start` to `stop` (not included)."""
         found = self._range(family, start, stop)

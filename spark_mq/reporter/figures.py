@@ -1,4 +1,4 @@
-"""The figures of a store for its page: what the functions of the tables and commands say, and nothing computed anew.
+"""The figures of a store for its page: what the functions of the tables and commands say, and nothing computed again.
 
 The log is read by the model of the next boot (`store_state`), once by the check (`verify`), and once for everything
 that messages say.

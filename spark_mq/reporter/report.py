@@ -62,7 +62,7 @@ def report(
         ConfigError: The file of the history cannot be read.
         StorageError: A file cannot be read or written.
 
-    Example:
+    Examples:
         >>> report("/data/store", "store.html").stores[0].summary["dead_letters"]
         5
     """

@@ -16,7 +16,7 @@ from spark_mq.store.config.checkpoint import CHECKPOINT
 from spark_mq.store.config.config_file import load_config
 from spark_mq.store.config.store_paths import ABORT, COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX, MAPPED_FILE_NAME
 from spark_mq.store.log.segment_files import MAX_OFFSET, is_segment_name, usual_size
-from spark_mq.store.queue.folders import QueueFolder, existing_file_size, queue_folders
+from spark_mq.store.queue.folders import QueueFolder, existing_file_size, queue_folders, queue_path
 from spark_mq.store.store_lock import LOCK
 
 _CONFIG_FILES = ("timercheck", "timermetrics", "transactionMetrics")
@@ -127,7 +127,7 @@ def _of_queues(
     odd = [(folder, info) for folder in folders for info in folder.files if size is not None and info.size != size]
     if odd:
         folder, info = odd[0]
-        name = f"{CONSUME_QUEUE}/{folder.topic}/{folder.queue_id}/{info.base_name}"
+        name = queue_path(folder.topic, folder.queue_id, info.base_name)
         source = conf.source if conf.consume_queue_file_size else "most queue files"
         others = f"; {len(odd) - 1:,} other queue files have a wrong size, too" if len(odd) > 1 else ""
         yield f"{name} has {info.size:,} bytes, not {size:,} as {source}{others}"

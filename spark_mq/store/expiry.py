@@ -43,7 +43,7 @@ from spark_mq.store.log.log_range import newest_record
 from spark_mq.store.log.segment_files import SegmentFile
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue
-from spark_mq.store.queue.folders import QueueFileInfo
+from spark_mq.store.queue.folders import QueueFileInfo, queue_path
 from spark_mq.tables.store_files import RETENTION
 
 _READ = 4 << 20
@@ -121,7 +121,7 @@ def _of_queue(queue: ConsumeQueue, log_end: int, problems: list[str]) -> list[Ol
     files = _without_stale(queue, log_end) if len(queue.folder.files) > 1 else ()
     found: list[OldFile] = []
     for info, following in pairwise(files):
-        path = f"{CONSUME_QUEUE}/{queue.topic}/{queue.queue_id}/{info.base_name}"
+        path = queue_path(queue.topic, queue.queue_id, info.base_name)
         if info.size % UNIT_SIZE or int(info.base_name) + info.size != int(following.base_name):
             problems.append(f"{path} does not end at {following.base_name}, where the next file begins")
             break

@@ -80,6 +80,7 @@ from spark_mq.store.queue.folders import (
     RecoveredQueue,
     find_queue_file_size,
     queue_folders,
+    queue_path,
     recover_queue,
     truncate_queue,
 )
@@ -243,7 +244,7 @@ class _Start:
         return queue
 
     def _delete_queue_file(self, folder: QueueFolder, info: QueueFileInfo, reason: str) -> None:
-        file = f"{CONSUME_QUEUE}/{folder.topic}/{folder.queue_id}/{info.base_name}"
+        file = queue_path(folder.topic, folder.queue_id, info.base_name)
         place = {
             "topic": folder.topic,
             "queue_id": folder.queue_id,

@@ -33,9 +33,9 @@ from spark_mq.format.index_file import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE, Index
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
-from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX
+from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE_EXT, INDEX
 from spark_mq.store.index.folder import IndexFileInfo
-from spark_mq.store.queue.folders import QueueFolder
+from spark_mq.store.queue.folders import QueueFolder, queue_path
 from spark_mq.store.queue.queue_database import QueueDatabase
 from spark_mq.verifier.listed_store import ListedStore
 
@@ -164,11 +164,6 @@ def files_now(listed: ListedStore) -> dict[str, Location]:
     return {**segments, **{path: location for path, location, _ in _queue_files(folders)}, **index}
 
 
-def queue_path(topic: str, queue_id: int, name: str) -> str:
-    """The path of a queue file in the store."""
-    return f"{CONSUME_QUEUE}/{topic}/{queue_id}/{name}"
-
-
 def plan_since(file: Location, listed: ListedStore) -> tuple[Since, Journal | None]:
     """What a check can leave out by the journal in a file, and the journal; everything is read without one."""
     journal = Journal.load(file)
@@ -262,17 +257,16 @@ def _known_files(
             return KnownFile(facts, first, last, facts[0], None)
         return KnownFile(facts, first, _NEVER, stop, _edges(location, stop, head))
 
-    def is_known(path: str) -> bool:
-        return earlier is not None and path in earlier.files and earlier.files[path].facts == before.get(path)
-
     for segment in listed.log.segments:
         path = f"{COMMIT_LOG}/{segment.location.name}"
         if segment.base < start:
             yield path, known(path, segment.location, segment.base, segment.end_offset - 1, start - segment.base)
     for path, location, (folder, name) in _queue_files(listed.folders):
-        if path not in before or (is_known(path) and earlier is not None and earlier.files[path].edges is None):
-            if earlier is not None and path in before:
-                yield path, earlier.files[path]
+        if path not in before:
+            continue
+        same = None if earlier is None else earlier.files.get(path)
+        if same is not None and same.facts == before[path] and same.edges is None:
+            yield path, same
             continue
         end = offsets.get((folder.topic, folder.queue_id), range(0)).stop
         stop = max(end * UNIT_SIZE - int(name), 0)

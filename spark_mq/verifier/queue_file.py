@@ -33,7 +33,7 @@ from spark_mq.format.consume_queue import (
 from spark_mq.format.consume_queue_ext import MAX_ADDRESS
 from spark_mq.format.system_topic import SCHEDULE_TOPIC
 from spark_mq.indexer.queue_runs import StagedQueue
-from spark_mq.store.config.store_paths import CONSUME_QUEUE
+from spark_mq.store.queue.folders import queue_path
 from spark_mq.verifier.finding import findings, text
 from spark_mq.verifier.log_bounds import LogBounds
 
@@ -82,7 +82,7 @@ class ExpectedFile:
     @property
     def path(self) -> str:
         """The file's path in the store."""
-        return f"{CONSUME_QUEUE}/{self.topic}/{self.queue_id}/{queue_file_name(self.number, self.capacity * UNIT_SIZE)}"
+        return queue_path(self.topic, self.queue_id, queue_file_name(self.number, self.capacity * UNIT_SIZE))
 
     @cached_property
     def units(self) -> Units:

@@ -24,7 +24,7 @@ from spark_mq.store.config.store_paths import CONSUME_QUEUE
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.log.segment_files import find_data_end
 from spark_mq.store.queue.consume_queue import ConsumeQueueExt
-from spark_mq.store.queue.folders import QueueFolder
+from spark_mq.store.queue.folders import QueueFolder, queue_path
 from spark_mq.verifier.finding import findings, postponed
 from spark_mq.verifier.log_bounds import LiveLog, LogBounds
 from spark_mq.verifier.queue_file import ExpectedFile, queue_file_findings
@@ -222,7 +222,7 @@ class FilesWithoutMessages:
             for info in folder.files:
                 number, rest = divmod(int(info.base_name), self.files.file_size)
                 is_lost = number in checked and number not in self.with_units.get(name, checked)
-                path = f"{CONSUME_QUEUE}/{folder.topic}/{folder.queue_id}/{info.base_name}"
+                path = queue_path(folder.topic, folder.queue_id, info.base_name)
                 if not rest and (number not in checked or is_lost) and path not in self.unchanged:
                     capacity, stop = self.files.capacity, self.stops[name]
                     yield ExpectedFile.without_message(name, number, capacity, queue, stop, is_lost)
@@ -238,7 +238,7 @@ class FilesWithoutMessages:
                     name = queue_file_name(before + 1, self.files.file_size)
                     yield findings(
                         "QUEUE_FILE_MISSING",
-                        f"{CONSUME_QUEUE}/{folder.topic}/{folder.queue_id}/{name}",
+                        queue_path(folder.topic, folder.queue_id, name),
                         f"{after - before - 1} files, whose messages are lost, too",
                         "no file, and later files of the queue",
                         queue=queue,

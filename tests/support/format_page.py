@@ -17,8 +17,10 @@ from spark_mq.format import consume_queue, consume_queue_ext, index_file, proper
 from spark_mq.format.broker_version import version_rules
 from spark_mq.format.record import Record, decode_record
 from spark_mq.store.config import checkpoint
+from tests.support.index_stores import index_files, layout_of
 from tests.support.stores import OWN_STORES, PROJECT, RealStore
 
+WORKLOAD = RealStore("workload-533", OWN_STORES)
 PAGE = PROJECT / "docs" / "store-format.md"
 _MADE = re.compile(r"(<!-- made: ([\w ]+) -->\n).*?(<!-- end -->\n)", re.DOTALL)
 _TABLE = re.compile(r"^\|.+\n(?:^\|.+\n?)+", re.MULTILINE)
@@ -40,12 +42,12 @@ class _Parts:
     """The parts of the page, by name."""
 
     def __init__(self, folder: Path) -> None:
-        self._store = RealStore("workload-533", OWN_STORES).unpack(folder)
+        self._store = WORKLOAD.unpack(folder)
         self._filtered = RealStore("filtered-533", OWN_STORES).unpack(folder)
         self._newest = RealStore("workload-550", OWN_STORES / "versions").unpack(folder)
-        facts = RealStore("workload-533", OWN_STORES).facts("msg")
+        facts = WORKLOAD.facts("msg")
         self._fact = next(fact for fact in facts if fact["topic"] == "OrderEvents" and not fact["sysFlag"])
-        self._fillers = RealStore("workload-533", OWN_STORES).facts("blank")
+        self._fillers = WORKLOAD.facts("blank")
         self._bytes = self._log(self._fact["offset"], self._fact["size"])
         self._record = decode_record(self._bytes)
         self._index = self._index_file_of_key()
@@ -125,10 +127,8 @@ class _Parts:
         """The first file with an entry of the message's first key: its bytes, layout, the entry's number, the key."""
         key = self._fact["keys"].split()[0]
         wanted = index_file.index_key_hash(self._record.topic, key.encode())
-        conf = RealStore("workload-533", OWN_STORES).broker_conf.read_text()
-        numbers = {name: int(value) for name, value in re.findall(r"(maxHashSlotNum|maxIndexNum) *= *(\d+)", conf)}
-        layout = index_file.IndexLayout(numbers["maxHashSlotNum"], numbers["maxIndexNum"])
-        for path in sorted((self._store / "index").iterdir()):
+        layout = layout_of(WORKLOAD)
+        for path in index_files(self._store):
             data = path.read_bytes()
             entries = index_file.read_entries(data, layout, path.name)
             hits = (entries["key_hash"] == wanted) & (entries["commit_log_offset"] == self._fact["offset"])

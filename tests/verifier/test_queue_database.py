@@ -9,12 +9,10 @@ from pathlib import Path
 import pytest
 from rocksdict import Options, Rdict
 
-from tests.store.queue.queue_databases import key_of
 from tests.support.repaired import repair_here
-from tests.support.stores import OWN_STORES, RealStore
+from tests.support.rocksdb import ROCKS, key_of
 from tests.support.verified import check, grave
 
-ROCKS = RealStore("fRocks550", OWN_STORES / "forms")
 TOPIC, QUEUE = "b1_Main", 1
 Change = Callable[[Rdict], None]
 

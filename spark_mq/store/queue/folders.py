@@ -23,7 +23,7 @@ from spark_mq.format.consume_queue import DEFAULT_FILE_SIZE, UNIT_DTYPE, UNIT_SI
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf, Sourced
-from spark_mq.store.config.store_paths import MAPPED_FILE_NAME
+from spark_mq.store.config.store_paths import CONSUME_QUEUE, MAPPED_FILE_NAME
 
 _Entry = TypeVar("_Entry")
 _FILES_BACK = 3
@@ -134,6 +134,11 @@ class QueueFolder:
     queue_id: int
     location: Location
     files: tuple[QueueFileInfo, ...]
+
+
+def queue_path(topic: str, queue_id: int, name: str) -> str:
+    """The path of a queue file in its store."""
+    return f"{CONSUME_QUEUE}/{topic}/{queue_id}/{name}"
 
 
 def queue_folders(

@@ -34,7 +34,6 @@ from spark_mq.store.config.store_paths import CONSUME_QUEUE
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-_SEPARATOR = b"\x01"
 _AFTER = b"\x02"
 """The separator of `AbstractRocksDBStorage.CTRL_2`: no key of a queue is after a key that ends with it."""
 _INT32, _INT64 = struct.Struct(">i"), struct.Struct(">q")

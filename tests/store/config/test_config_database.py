@@ -7,14 +7,12 @@ import struct
 from pathlib import Path
 
 import pytest
-from rocksdict import Options, Rdict
 
 from spark_mq.errors import ConfigError
 from spark_mq.io.location import Location
 from spark_mq.store.config.config_file import configured_topics, load_config, load_consumer_offsets
-from tests.support.stores import OWN_STORES, RealStore
+from tests.support.rocksdb import ROCKS, write_database
 
-ROCKS = RealStore("fRocks550", OWN_STORES / "forms")
 TOPIC = {"topicName": "t", "readQueueNums": 4}
 
 
@@ -28,12 +26,7 @@ def named(name: str) -> bytes:
 
 
 def write(folder: Path, entries: dict[str, dict[bytes, bytes]]) -> Location:
-    database = Rdict(str(folder), Options(raw_mode=True))
-    for family, values in entries.items():
-        target = database if family == "default" else database.create_column_family(family, Options(raw_mode=True))
-        for key, value in values.items():
-            target[key] = value
-    database.close()
+    write_database(folder, entries)
     return Location.resolve(str(folder.parent.parent))
 
 

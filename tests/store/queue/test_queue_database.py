@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rocksdict import Options, Rdict
 
 from spark_mq.cli.exit_status import FOUND
 from spark_mq.cli.main import main
@@ -21,23 +20,20 @@ from spark_mq.io.location import Location
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.folders import QueueFolder, queue_folders
 from spark_mq.store.queue.queue_database import queue_tree
-from tests.store.queue.queue_databases import key_of
-from tests.support.stores import OWN_STORES, RealStore
+from tests.support.rocksdb import ROCKS, key_of, write_database
 
-ROCKS = RealStore("fRocks550", OWN_STORES / "forms")
 Written = dict[Queue, list[int]]
 """The queue offsets of each queue's units."""
 
 
 def write(store: Path, queues: Written, others: Iterable[bytes] = ()) -> Location:
     (store / "commitlog").mkdir(parents=True)
-    database = Rdict(str(store / "consumequeue"), Options(raw_mode=True))
-    for (topic, queue_id), offsets in queues.items():
-        for offset in offsets:
-            database[key_of(topic, queue_id, offset)] = struct.pack(">qiqq", 1000 + offset, 100, -offset, 5)
-    for key in others:
-        database[key] = b"x"
-    database.close()
+    units = {
+        key_of(topic, queue_id, offset): struct.pack(">qiqq", 1000 + offset, 100, -offset, 5)
+        for (topic, queue_id), offsets in queues.items()
+        for offset in offsets
+    }
+    write_database(store / "consumequeue", {"default": {**units, **dict.fromkeys(others, b"x")}})
     return Location.resolve(str(store))
 
 

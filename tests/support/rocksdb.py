@@ -1,0 +1,29 @@
+"""RocksDB databases as a broker writes them: a real store, the keys of units, and databases that a test makes."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+
+from rocksdict import Options, Rdict
+
+from tests.support.stores import OWN_STORES, RealStore
+
+ROCKS = RealStore("fRocks550", OWN_STORES / "forms")
+
+
+def key_of(topic: str, queue_id: int, offset: int) -> bytes:
+    """`RocksDBConsumeQueueTable.buildCQKeyByteBuffer`@5.3.3."""
+    name = topic.encode()
+    return struct.pack(">i", len(name)) + b"\1" + name + b"\1" + struct.pack(">ibq", queue_id, 1, offset)
+
+
+def write_database(folder: Path, families: Mapping[str, Mapping[bytes, bytes]]) -> None:
+    """A new database with these column families."""
+    database = Rdict(str(folder), Options(raw_mode=True))
+    for name, values in families.items():
+        family = database if name == "default" else database.create_column_family(name, Options(raw_mode=True))
+        for key, value in values.items():
+            family[key] = value
+    database.close()
