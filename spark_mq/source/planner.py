@@ -282,9 +282,10 @@ def _by_queue(options: ReadOptions, store: MessageStore) -> ReadPlan | str:
     plan = store.queue_cover(topic, queue_id).certain.plan(start, stop, _QUEUE_OFFSETS_OF_A_TASK)
     if plan is None:
         return f"too many units of queue {topic}/{queue_id} contradict the log"
-    look_ups = [LookUp(queue=found) for found in plan.found]
+    ranges, parts = plan
+    look_ups = [LookUp(queue=found) for found in ranges]
     earlier = log_of_earlier_topic(options, store, queue)
-    uncovered = joined([*plan.uncovered, *earlier])
+    uncovered = joined([*parts, *earlier])
     size = sum(part.size for part in earlier)
     note = f"{size:,} bytes before the queue's first message can have messages of a deleted topic of this name"
     notes = [note] if earlier else []

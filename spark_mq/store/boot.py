@@ -52,7 +52,6 @@ from spark_mq.format.broker_version import (
 from spark_mq.format.record import COMMIT_LOG_OFFSET_AT, MAGIC_AT, MAGIC_V1, MAGIC_V2, store_timestamp_of
 from spark_mq.format.timestamp import NANOS_PER_MILLI
 from spark_mq.io.location import Location
-from spark_mq.store.broker_versions import find_broker_versions
 from spark_mq.store.config.broker_conf import BrokerConf, FileSetting, Sourced
 from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.config.store_paths import ABORT
@@ -111,14 +110,9 @@ def boot_groups(versions: BrokerVersions) -> tuple[BrokerVersions, ...]:
     return tuple(BrokerVersions(group[0], group[-1], versions.evidence) for group in groups)
 
 
-def find_boot_groups(store: Location, given: str | None) -> tuple[BrokerVersions, ...]:
-    """The versions that can be that of the broker that starts next, in groups that boot in the same way."""
-    return boot_groups(find_broker_versions(store, given))
-
-
-def one_boot_group(version: str, option: str) -> BrokerVersions:
-    """The versions that a person names, which must boot in the same way."""
-    groups = boot_groups(BrokerVersions.parse(version, option))
+def one_boot_group(version: str) -> BrokerVersions:
+    """The versions that a person names with `--as`, which must boot in the same way."""
+    groups = boot_groups(BrokerVersions.parse(version, "--as"))
     if len(groups) > 1:
         raise OptionError(f"brokers of {version} recover by different rules: give a version such as 5.3.1 or 5.3.3")
     return groups[0]

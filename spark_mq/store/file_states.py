@@ -24,7 +24,7 @@ message is older and that no group consumed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
@@ -45,8 +45,6 @@ from spark_mq.store.index.coverage import IndexedRange
 from spark_mq.store.index.folder import IndexFileInfo, index_end, index_files, index_layout
 from spark_mq.store.lacking_messages import (
     TAIL_SIZE,
-    LackingMessage,
-    LackingMessages,
     find_gone_messages,
     find_lacking_messages,
     leads_to_its_message,
@@ -324,7 +322,12 @@ class QueueStates:
 def queue_states(store: MessageStore, topic: str | None = None) -> QueueStates:
     """The states of the queues, or of the queues of one topic."""
     found = find_lacking_messages(store)
-    lacking, behind = _by_queue(found.messages), _behind(found)
+    lacking: dict[Queue, list[int]] = {}
+    for message in found.messages:
+        lacking.setdefault((message.topic, message.queue_id), []).append(message.queue_offset)
+    behind = None
+    if found.messages and not found.is_complete:
+        behind = f"the log has {found.log_end - found.dispatched_to} bytes after the last message that any queue has"
     consumed = consumed_offsets(store.location)
     configured = configured_topics(store.location) or frozenset()
     names = {*store.queues, *lacking, *(queue for queue in consumed if queue[0] in configured and consumed[queue] > 0)}
@@ -379,18 +382,3 @@ def _damage(store: MessageStore, queue: ConsumeQueue) -> Iterator[str]:
         for queue_offset in sorted({min_offset, max_offset - 1}):
             if not leads_to_its_message(store, queue, queue_offset):
                 yield f"the unit at queue offset {queue_offset} does not lead to its message"
-
-
-def _by_queue(messages: Iterable[LackingMessage]) -> Mapping[Queue, list[int]]:
-    """The queue offsets of messages of the log that have no unit, or a unit that does not lead to them, by queue."""
-    lacking: dict[Queue, list[int]] = {}
-    for message in messages:
-        lacking.setdefault((message.topic, message.queue_id), []).append(message.queue_offset)
-    return lacking
-
-
-def _behind(found: LackingMessages) -> str | None:
-    """The value of `QueueStates.behind`."""
-    if not found.messages or found.is_complete:
-        return None
-    return f"the log has {found.log_end - found.dispatched_to} bytes after the last message that any queue has"

@@ -27,6 +27,7 @@ import math
 import re
 import struct
 import zlib
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -39,7 +40,7 @@ from spark_mq.io.location import Location
 from spark_mq.store.config.checkpoint import LastRun
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
 from spark_mq.store.index.folder import IndexFileInfo, index_files, newest_layout
-from spark_mq.store.log.commit_log import CommitLog, Segment
+from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.log_range import LiveEnd
 from spark_mq.store.log.record_lookup import RecordLookup, is_finished
 from spark_mq.store.queue.consume_queue import ConsumeQueue, announce_ends
@@ -74,10 +75,6 @@ class _Scan:
     """The CRC of the bytes before the position: a replica can truncate its log without a start, and then continue."""
     uncertain_from: int | None
     """The position of the first record before it that can be stale, as in `LiveReader`."""
-
-    def is_of(self, last: Segment, started: float | None) -> bool:
-        """Whether the scan was in this segment, and the broker was not started since."""
-        return (self.base, self.started) == (last.base, started) and self.position <= last.size
 
 
 class LiveEndFinder:
@@ -145,7 +142,12 @@ class LiveEndFinder:
                 start = max(position - _TAIL, 0)
                 return zlib.crc32(source.read(start, position - start).tobytes()) if start < position else 0
 
-            if known is not None and known.is_of(last, started) and tail_crc(known.position) == known.tail_crc:
+            if (
+                known is not None
+                and (known.base, known.started) == (last.base, started)
+                and known.position <= last.size
+                and tail_crc(known.position) == known.tail_crc
+            ):
                 position, newest, uncertain_from = known.position, known.newest, known.uncertain_from
             reader = LiveReader(source, position, newest)
             reader.skip(last.data_end)
@@ -265,17 +267,15 @@ def _last_messages(records: RecordLookup, queues: Iterable[ConsumeQueue]) -> lis
 
 def _offset_of(records: RecordLookup, queue: ConsumeQueue, store_timestamp: int) -> int | None:
     """The commit log offset of a record stored at exactly this time, if a binary search in the queue finds one."""
-    low, high = queue.files[0].first, queue.written_end
-    while low < high:
-        middle = (low + high) // 2
-        commit_log_offset, store_size, _ = queue.unit(middle)
-        is_unit = store_size != PRE_BLANK_SIZE
-        found = records.store_timestamp_at(commit_log_offset, store_size) if is_unit else None
-        middle_timestamp = -1 if found is None else found
-        if middle_timestamp == store_timestamp:
-            return int(commit_log_offset)
-        low, high = (middle + 1, high) if middle_timestamp < store_timestamp else (low, middle)
-    return None
+
+    def time(queue_offset: int) -> int:
+        commit_log_offset, store_size, _ = queue.unit(queue_offset)
+        found = None if store_size == PRE_BLANK_SIZE else records.store_timestamp_at(commit_log_offset, store_size)
+        return -1 if found is None else found
+
+    stop = queue.written_end
+    place = bisect_left(range(stop), store_timestamp, queue.files[0].first, key=time)
+    return queue.unit(place)[0] if place < stop and time(place) == store_timestamp else None
 
 
 def _scan_on(records: RecordLookup, offset: int, run: LastRun) -> LiveEnd | None:

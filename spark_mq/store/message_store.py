@@ -657,13 +657,6 @@ class MessageStore(ConsumeQueueStore):
         boundary, millis = _boundary_type(boundary_type), _millis("timestamp", timestamp)
         return self._offset_by_time(topic, queue_id, millis, boundary, read_log)
 
-    def first_offset_since(self, topic: str, queue_id: int, timestamp: int, read_log: bool = False) -> int:
-        """The queue offset of the first message stored at `timestamp` (milliseconds) or later, by the rule of 5.1.1.
-
-        `get_offset_in_queue_by_time` explains `read_log` and `CorruptQueueError`.
-        """
-        return self._offset_by_store_time(topic, queue_id, timestamp, BoundaryType.LOWER, read_log)
-
     def messages_of_topic(
         self, topic: str, begin: int | None = None, end: int | None = None
     ) -> Iterator[Record | CorruptRange]:
@@ -688,19 +681,6 @@ class MessageStore(ConsumeQueueStore):
         if commit_log_offset < self.get_min_phy_offset() or commit_log_offset + store_size > self.live_end.offset:
             return -1
         return self.records.store_timestamp(commit_log_offset)
-
-    def roll_next_file(self, commit_log_offset: int) -> int:
-        """The commit log offset at which the segment ends that contains `commit_log_offset`.
-
-        `CommitLog.rollNextFile`@5.3.3 computes this from the configured size. Here the existing files decide.
-
-        Raises:
-            OptionError: No segment contains the offset.
-        """
-        segment = self.records.segment_of(commit_log_offset)
-        if segment is None:
-            raise OptionError(f"no segment of {self.location} contains commit log offset {commit_log_offset}")
-        return segment.end_offset
 
 
 def _boundary_type(boundary_type: BoundaryType | str) -> BoundaryType:

@@ -125,7 +125,7 @@ def next_recovery(path: str, broker_version: str, broker_conf: str | None = None
     The records from the segment on with which the broker begins are read and checked, without Spark. Of the others, it
     is found out whether they have a unit. The version must tell which rules apply.
     """
-    release, conf = one_boot_group(broker_version, "--as"), BrokerConf.of(broker_conf)
+    release, conf = one_boot_group(broker_version), BrokerConf.of(broker_conf)
     with MessageStore(path, broker_version, broker_conf) as store:
         gone = find_gone_messages(store).count
         return next_recoveries(store, [(release, not last_stop(store).is_clean)], conf, gone)[0]

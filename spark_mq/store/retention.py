@@ -230,37 +230,31 @@ def retention(
         ...     print(segment.file, segment.freed_bytes)
     """
     with MessageStore(path, broker_conf=broker_conf) as store:
-        return _retention(store, reserved_hours, at, BrokerConf.of(broker_conf), by_topic)
-
-
-def _retention(
-    store: MessageStore, reserved_hours: float | None, at: int | datetime | None, conf: BrokerConf, by_topic: bool
-) -> Retention:
-    moment = moment_of(at)
-    hours = reserved_time(reserved_hours, conf)
-    when, when_source, zone_source = delete_when(store, conf)
-    segments, left_over, problems = expiring_segments(store, hours.value, moment, when)
-    unread: list[UnreadLoss] = []
-    try:
-        unread = unread_losses(store, segments)
-    except (ConfigError, UnsupportedStoreError) as error:
-        problems = (*problems, str(error))
-    start = next((one.commit_log_offset for one in segments if not one.is_expired), -1)
-    return Retention(
-        str(store.location),
-        moment,
-        hours,
-        when,
-        when_source,
-        zone_source,
-        segments,
-        left_over,
-        tuple(ages(segments, moment)),
-        tuple(unread),
-        tuple(topic_bytes(store, start)) if by_topic else None,
-        disk_pressure(store.location, conf),
-        problems,
-    )
+        moment, conf = moment_of(at), store.broker_conf
+        hours = reserved_time(reserved_hours, conf)
+        when, when_source, zone_source = delete_when(store, conf)
+        segments, left_over, problems = expiring_segments(store, hours.value, moment, when)
+        unread: list[UnreadLoss] = []
+        try:
+            unread = unread_losses(store, segments)
+        except (ConfigError, UnsupportedStoreError) as error:
+            problems = (*problems, str(error))
+        start = next((one.commit_log_offset for one in segments if not one.is_expired), -1)
+        return Retention(
+            str(store.location),
+            moment,
+            hours,
+            when,
+            when_source,
+            zone_source,
+            segments,
+            left_over,
+            tuple(ages(segments, moment)),
+            tuple(unread),
+            tuple(topic_bytes(store, start)) if by_topic else None,
+            disk_pressure(store.location, conf),
+            problems,
+        )
 
 
 def expiring_segments(

@@ -28,7 +28,6 @@ from spark_mq.store.boot import (
     SegmentHead,
     assumed_settings,
     boot_groups,
-    find_boot_groups,
     last_stop,
     matches_recovery,
     newest_heads,
@@ -143,7 +142,7 @@ def store_state(
         has_queues = not has_rocksdb_queues(store.location)
         if has_queues:
             check_form(store.location, Door.BOOT)
-        rules = find_boot_groups(store.location, broker_version)
+        rules = boot_groups(store.broker_versions)
         checkpoint = Checkpoint.load(store.location)
         lacking = find_lacking_messages(store) if has_queues else None
         index = index_state(store) if BootSettings.of(conf).message_index_enable else None

@@ -18,7 +18,8 @@ from spark_mq.errors import OptionError
 from spark_mq.format.broker_version import ALL_VERSIONS, BrokerVersions
 from spark_mq.format.record import MAGIC_V1, MAGIC_V2
 from spark_mq.io.location import Location
-from spark_mq.store.boot import Boot, BootFacts, BootSettings, SegmentHead, boot_groups, find_boot_groups, next_boot
+from spark_mq.store.boot import Boot, BootFacts, BootSettings, SegmentHead, boot_groups, next_boot
+from spark_mq.store.broker_versions import find_broker_versions
 from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.file_states import LastIndexed
 from spark_mq.store.lacking_messages import LackingMessage
@@ -259,7 +260,7 @@ def test_without_segments_a_boot_deletes_the_queues() -> None:
     ],
 )
 def test_a_version_has_rules(version: str, rules: list[BrokerVersions], tmp_path: Path) -> None:
-    found = find_boot_groups(Location.resolve(str(tmp_path)), version)
+    found = boot_groups(find_broker_versions(Location.resolve(str(tmp_path)), version))
     assert len(found) == len(rules)
     assert all(one.first <= group.first <= group.last <= one.last for group, one in zip(found, rules, strict=True))
     assert ("its rules are assumed" in found[0].evidence) == (version == "5.10.0")
@@ -268,7 +269,7 @@ def test_a_version_has_rules(version: str, rules: list[BrokerVersions], tmp_path
 @pytest.mark.parametrize("version", ["", "4.8", "6", "5.x", "5.3.3.1", "5.", "5.3.²"])
 def test_another_version_is_an_error(version: str, tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="version"):
-        find_boot_groups(Location.resolve(str(tmp_path)), version)
+        find_broker_versions(Location.resolve(str(tmp_path)), version)
 
 
 def test_entries_of_tags_are_put_again_since_5_4_if_the_index_has_them() -> None:

@@ -55,7 +55,9 @@ def records_of(store: MessageStore) -> dict[tuple[str, int, int], Record]:
             found[decode_utf8(record.topic), record.queue_id, record.queue_offset] = record
             offset += record.size
         else:
-            offset = store.roll_next_file(offset)
+            segment = store.records.segment_of(offset)
+            assert segment is not None
+            offset = segment.end_offset
     return found
 
 

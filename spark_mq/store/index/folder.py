@@ -12,6 +12,7 @@ twice: a recovery puts the keys of the last message again (`IndexService.buildIn
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -53,6 +54,8 @@ _FARTHEST = 1 << 40
 """Milliseconds: no zone is so far ahead of another, and `timedelta` can represent the difference."""
 _NEAR = timedelta(minutes=2)
 """The longest time between the storing of a file's first message and the creation of the file."""
+_NO_TIME = 1 << 63
+"""A time later than that of every file."""
 _NAME_LENGTH = len("yyyyMMddHHmmssSSS")
 _BLOCK = 1024
 _MOST = 64 << 10
@@ -72,54 +75,33 @@ def files_in_time(names: Sequence[str], begin_of: BeginOf, begin: int | None, en
         return 0, count
     newest = ((names[index], begin_of(index)) for index in range(count - 1, max(count - 3, -1), -1))
     zone = zone_of_names([(name, time) for name, time in newest if time is not None])
+
+    def created(name: str) -> int:
+        time = None if zone is None else time_of_name(name, zone)
+        return _NO_TIME if time is None else time
+
     first, stop = 0, count
     if begin is not None:
         earliest = begin - CLOCK_TOLERANCE_MILLIS
-        start = _first_created_from(names, zone, earliest) if zone is not None else 0
-        first = max(_first_begun_from(begin_of, earliest, start, count) - 1, 0)
+        first = max(_first_begun_from(begin_of, earliest, bisect_left(names, earliest, key=created), count) - 1, 0)
     if end is not None:
         latest = end + CLOCK_TOLERANCE_MILLIS + 1
-        start = _first_created_from(names, zone, latest) if zone is not None else 0
-        stop = _first_begun_from(begin_of, latest, max(start, first), count)
+        stop = _first_begun_from(begin_of, latest, max(bisect_left(names, latest, key=created), first), count)
     return first, stop
-
-
-def _first_created_from(names: Sequence[str], zone: tzinfo, time: int) -> int:
-    """The index of the first file that was created at `time` (milliseconds) or later."""
-    low, high = 0, len(names)
-    while low < high:
-        middle = (low + high) // 2
-        created = time_of_name(names[middle], zone)
-        if created is not None and created < time:
-            low = middle + 1
-        else:
-            high = middle
-    return low
 
 
 def _first_begun_from(begin_of: BeginOf, time: int, start: int, count: int) -> int:
     """The index of the first file from `start` on whose header has a begin time of `time` or later."""
 
-    def is_before(index: int) -> bool:
+    def is_late(index: int) -> bool:
         found = begin_of(index)
-        return found is None or found < time
+        return found is not None and found >= time
 
-    low, step = start, 1
-    while low < count and is_before(low):
-        if low + step >= count or not is_before(low + step):
-            break
-        low, step = low + step, 2 * step
-    else:
-        return low
-    high = min(low + step, count)
-    low += 1
-    while low < high:
-        middle = (low + high) // 2
-        if is_before(middle):
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    low = high = start
+    step = 1
+    while high < count and not is_late(high):  # in steps that double, so that few headers are read
+        low, high, step = high + 1, high + step, 2 * step
+    return bisect_left(range(count), True, low, min(high, count), key=is_late)
 
 
 def index_file_names(timestamps: Iterable[int], zone: tzinfo, above: str = "") -> list[str]:

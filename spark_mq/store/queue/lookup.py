@@ -91,19 +91,6 @@ class UncoveredOffsets:
     log: LogRange
 
 
-@dataclass(frozen=True)
-class CoverPlan:
-    """How to read some queue offsets.
-
-    Attributes:
-        found: The ranges to read by units. The first and the last unit of each range are proven.
-        uncovered: The parts of the log, in its order, that can contain the messages of the other queue offsets.
-    """
-
-    found: tuple[QueueRange, ...]
-    uncovered: tuple[LogRange, ...]
-
-
 class QueueCover:
     """One queue's units, compared with the live log."""
 
@@ -211,8 +198,11 @@ class QueueCover:
         """The queue offsets from `start` to `stop` (not included), as if no unit of them were proven."""
         return UncoveredOffsets(start, stop, self._between(self._begin_of(start), self._end_of(stop)))
 
-    def plan(self, start: int, stop: int, most: int) -> CoverPlan | None:
+    def plan(self, start: int, stop: int, most: int) -> tuple[list[QueueRange], list[LogRange]] | None:
         """How to read the queue offsets from `start` to `stop` (not included) in ranges of at most `most` units.
+
+        The ranges to read by units, of which the first and the last unit are proven; and the parts of the log, in its
+        order, that can contain the messages of the other queue offsets.
 
         All units are read, but the records of only a few units: those at the ends of ranges, and next to units that
         contradict each other. None if so many units contradict each other that reading the log is better.
@@ -232,7 +222,7 @@ class QueueCover:
             uncovered.append(LogRange(self._begin_of(start) if reached is None else reached, self._end_of(stop)))
         if any(part.start > part.stop for part in uncovered):
             return None
-        return CoverPlan(tuple(ranges), tuple(part for part in uncovered if part.size))
+        return ranges, [part for part in uncovered if part.size]
 
     def first_message(self) -> Record | None:
         """The queue's first message in the live log."""
@@ -250,12 +240,9 @@ class QueueCover:
         """The message of the first proven unit; an earlier one can be proven if some units after it are not."""
         return self._first_from(self.first_unit, self.end_of_units)
 
+    @cached_property
     def last_proven(self) -> ProvenUnit | None:
         """The message of the last proven unit; a later one can be proven if some units before it are not."""
-        return self._last_of_all
-
-    @cached_property
-    def _last_of_all(self) -> ProvenUnit | None:
         return self._last_before(FOREVER)
 
     def around(self, is_later: Callable[[Record], bool]) -> tuple[ProvenUnit | None, ProvenUnit | None]:

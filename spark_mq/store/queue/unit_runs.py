@@ -10,6 +10,7 @@ ROLLBACK, inner batches).
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 
@@ -80,16 +81,10 @@ def _units_before(block: Units, log_stop: int) -> int:
 
 def first_unit_from(queue: ConsumeQueue, commit_log_offset: int, stop: int) -> int:
     """The queue offset of the first unit of a message at a commit log offset or later, if units are in order."""
-    low, high = (queue.files[0].first if queue.files else 0), stop
-    if low < high and queue.unit(low)[0] >= commit_log_offset:
-        return low
-    while low < high:
-        middle = (low + high) // 2
-        if queue.unit(middle)[0] < commit_log_offset:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    first = queue.files[0].first if queue.files else 0
+    if first >= stop or queue.unit(first)[0] >= commit_log_offset:
+        return first
+    return bisect_left(range(stop), commit_log_offset, first + 1, key=lambda queue_offset: queue.unit(queue_offset)[0])
 
 
 def own_stop(cover: QueueCover) -> int | None:
@@ -99,7 +94,7 @@ def own_stop(cover: QueueCover) -> int | None:
     other topics. If a recovery truncated the log, stale units remain only at the end of a queue: so the units before
     that of a dispatched message are not stale.
     """
-    proven = cover.dispatched.last_proven()
+    proven = cover.dispatched.last_proven
     if proven is None:
         return None
     record = proven.record

@@ -56,7 +56,7 @@ def put(offsets: list[int], end: int, last: int = -1) -> tuple[list[int], int]:
 def test_units_are_put_as_the_prediction_says(offsets: list[int], end: int | None) -> None:
     lacking = tuple(LackingMessage("T", 0, offset, 1000 + 100 * n) for n, offset in enumerate(offsets))
     facts = BootFacts(False, 0, 9000, (0,), lacking=lacking, next_queue_offsets={} if end is None else {("T", 0): end})
-    boot = next_boot(one_boot_group("5.3.3", "--as"), facts)
+    boot = next_boot(one_boot_group("5.3.3"), facts)
     results, _ = put(offsets, -1 if end is None else 20 * end)
     counts = [results.count(result) for result in (PutResult.APPENDED, PutResult.SHIFTED, PutResult.IGNORED)]
     assert [boot.completed, boot.shifted, boot.lost] == counts
