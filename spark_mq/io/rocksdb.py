@@ -13,8 +13,10 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyarrow import fs
 
 from spark_mq.errors import MissingPackageError, StorageError
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 _TABLE = ".sst"
 _LOCK = "LOCK"
+_BATCH = 64 << 10
 _TRIES = 3
 """A broker can remove tables while they are listed: then a new copy is made."""
 
@@ -58,6 +61,13 @@ class RocksDatabase:
         """Keys and values of a column family, by key, from `start` to `stop` (not included)."""
         found = self._range(family, start, stop)
         return iter(()) if found is None else found.items(from_key=start, read_opt=_until(stop))
+
+    def batches(self, family: str) -> Iterator[tuple[pa.Array, pa.Array]]:
+        """All keys and values of a column family, 65,536 at a time."""
+        items = self.items(family)
+        while pairs := list(islice(items, _BATCH)):
+            keys, values = zip(*pairs, strict=True)
+            yield pa.array(keys, pa.binary()), pa.array(values, pa.binary())
 
     def keys(self, family: str, start: bytes, stop: bytes | None) -> bytes:
         """The keys of a range, one after the other."""

@@ -19,8 +19,9 @@ from spark_mq.io.location import Location
 from spark_mq.io.s3 import shown
 from spark_mq.source.options import ReadOptions
 from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.file_tables import QueueSplit, entry_batches, plan_queue_splits, unit_batches
+from spark_mq.store.file_tables import QueueSplit, entry_batches, index_record_batches, plan_queue_splits, unit_batches
 from spark_mq.store.index.folder import IndexFileInfo, index_files, index_layout
+from spark_mq.store.index.index_database import index_database
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.log.segment_files import segment_files
 from spark_mq.store.message_store import MessageStore
@@ -93,17 +94,27 @@ class IndexFilePartition(InputPartition):
     layout: IndexLayout
 
 
+@dataclass
+class IndexDatabasePartition(InputPartition):
+    """The database of a task that can have index records."""
+
+    folder: Location
+
+
 class IndexEntriesReader(_ColumnsReader):
     """The reader of index entries."""
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One partition for each index file."""
+        """One partition for each index file, and one for the index in RocksDB."""
         store = Location.resolve(self._options.path)
         segment_files(store)
-        layout = index_layout(store, BrokerConf.of(self._options.broker_conf))
-        return [IndexFilePartition(file, layout) for file in index_files(store)]
+        layout, database = index_layout(store, BrokerConf.of(self._options.broker_conf)), index_database(store)
+        files: list[InputPartition] = [IndexFilePartition(file, layout) for file in index_files(store)]
+        return files if database is None else [*files, IndexDatabasePartition(database)]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """The rows of one file. Spark calls this method with None if there is no partition."""
+        """The rows of one file or database. Spark calls this method with None if there is no partition."""
         if isinstance(partition, IndexFilePartition):
             yield from entry_batches(partition.file, partition.layout, self._columns)
+        elif isinstance(partition, IndexDatabasePartition):
+            yield from index_record_batches(partition.folder, self._columns)

@@ -1,4 +1,4 @@
-"""Rows of tables from bytes of files: headers and entries of index files, and units of consume queues in bulk."""
+"""Rows of tables from bytes of files, in bulk: headers and entries of index files, an index in RocksDB, and units."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spark_mq.format.array_types import Int64s
 from spark_mq.format.arrow_array import table_of, timestamps
@@ -17,12 +18,16 @@ from spark_mq.format.index_file import ENTRY_DTYPE, ENTRY_SIZE, IndexLayout
 from spark_mq.format.timestamp import micros
 from spark_mq.io.file_reader import FileReader, FileReaders
 from spark_mq.io.location import Location
+from spark_mq.io.rocksdb import DEFAULT, RocksDatabase
 from spark_mq.store.index.folder import IndexFileInfo, index_files
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.folders import QueueFolder
 from spark_mq.tables.store_files import CONSUME_QUEUE, INDEX_ENTRIES, INDEX_FILES
 
+_NUMBER_SIZE = 8
+_INDEX_RECORD = r"(?s)^@(?P<topic>[^@]+)@(?:U|(?P<index_type>[KT])@(?P<key>.*))@(?P<unique_key>[^@]+)@$"
+"""A key of an index in RocksDB, without the numbers at its ends."""
 _BATCH_ENTRIES = 64 << 10
 _OF_EXT = ("tags_code", "ext_address", "ext_store_timestamp", "filter_bit_map")
 """The columns for which extension units are read."""
@@ -59,7 +64,54 @@ def entry_batches(file: IndexFileInfo, layout: IndexLayout, columns: Sequence[st
                 pa.array(entries["time_difference"].astype(np.int32)),
                 pa.array(entries["previous_entry"].astype(np.int32)),
             ]
+            arrays += [pa.nulls(entries.size, field.type) for field in list(INDEX_ENTRIES.schema)[len(arrays) :]]
             yield pa.RecordBatch.from_arrays(arrays, schema=INDEX_ENTRIES.schema).select(list(columns))
+
+
+def index_record_batches(folder: Location, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The records of a database as rows of table `index_entries`, by their keys. Keys of another form are left out."""
+    from spark_mq.format.kernels.index_keys import hash_keys
+
+    with closing(RocksDatabase(folder)) as database:
+        for keys, values in database.batches(DEFAULT):
+            found = pc.extract_regex(pc.binary_slice(keys, _NUMBER_SIZE, -_NUMBER_SIZE), _INDEX_RECORD)
+            is_record = pc.and_(found.is_valid(), pc.equal(pc.binary_length(values), _NUMBER_SIZE)).fill_null(False)
+            found, keys, values = found.filter(is_record), keys.filter(is_record), values.filter(is_record)
+            topic, kind, key, unique_key = (_text(found.field(place)) for place in range(4))
+            is_unique = pc.equal(kind, "")
+            kind, key = pc.if_else(is_unique, "U", kind), pc.if_else(is_unique, unique_key, key)
+            hashed = pc.if_else(pc.equal(kind, "T"), pc.binary_join_element_wise("T", key, "#"), key)
+            nothing = pa.nulls(len(keys), pa.int32())
+            arrays = {
+                "file": pa.repeat(pa.scalar(folder.name), len(keys)),
+                "entry": nothing,
+                "key_hash": pa.array(hash_keys(topic, hashed)),
+                "commit_log_offset": pa.array(_last_int64s(keys)),
+                "time_difference": nothing,
+                "previous_entry": nothing,
+                "topic": topic,
+                "index_type": kind,
+                "key": key,
+                "unique_key": unique_key,
+                "store_timestamp": timestamps(_last_int64s(values)),
+            }
+            yield pa.RecordBatch.from_pydict(arrays, INDEX_ENTRIES.schema).select(list(columns))
+
+
+def _last_int64s(texts: pa.Array) -> Int64s:
+    """The number in the last eight bytes of each text."""
+    tails = pc.binary_slice(texts, -_NUMBER_SIZE)
+    _, _, data = tails.buffers()
+    found: Int64s = np.frombuffer(data or b"", ">i8", count=len(tails)).astype(np.int64)
+    return found
+
+
+def _text(texts: pa.Array) -> pa.Array:
+    """Bytes as text; bytes that are not UTF-8 become U+FFFD."""
+    try:
+        return texts.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([text.decode("utf-8", "replace") for text in texts.to_pylist()], pa.string())
 
 
 @dataclass(frozen=True)

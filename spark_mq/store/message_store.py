@@ -29,12 +29,14 @@ from spark_mq.format.record import Record
 from spark_mq.format.timestamp import check_epoch_millis, epoch_millis, iso_text
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
+from spark_mq.io.rocksdb import RocksDatabase
 from spark_mq.store.broker_versions import find_broker_versions
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.checkpoint import CHECKPOINT
 from spark_mq.store.config.store_paths import ABORT
 from spark_mq.store.index.coverage import CheckedIndex
 from spark_mq.store.index.folder import index_files, index_layout
+from spark_mq.store.index.index_database import answers_from_database, index_database, query_database
 from spark_mq.store.index.key_index import (
     FIRST_TIME,
     LAST_TIME,
@@ -448,13 +450,18 @@ class MessageStore(ConsumeQueueStore):
         compared in whole seconds (`DefaultMessageStore.queryMessage`@5.3.3 and 4.9.7). `mqadmin queryMsgByKey` leaves
         out what does not have the key in KEYS.
 
+        With `indexRocksDBEnable=true` and `indexFileReadEnable=false` in the settings, the answer is that of the index
+        in RocksDB. It has only messages that have a unique key, and answers for 7 days (`maxRocksDBIndexQueryDays`):
+        give both times, or it is asked for the last days before now.
+
         Args:
             topic: The topic.
             key: One key of KEYS, or a unique key.
             max_num: The largest number of messages that the broker is asked for; by default 64, as by mqadmin.
             begin: The earliest store time, included: epoch milliseconds or an aware datetime; None for any.
             end: The latest store time, included, in the same form.
-            index_type: `K`, or `T` for a look-up by tags, which `key` then has. Index files have tags since 5.4.0.
+            index_type: `K`, or `T` for a look-up by tags, which `key` then has. Index files have tags since 5.4.0. `U`
+                is for a unique key, which an index in RocksDB does not find with `K`.
 
         Raises:
             CorruptIndexError: An index file is damaged in a part that the look-up reads.
@@ -479,21 +486,24 @@ class MessageStore(ConsumeQueueStore):
     ) -> BrokerAnswer:
         """The records of `query_message_as_broker`, which has the same arguments and errors, and what else is known."""
         if index_type not in set(IndexType):
-            raise OptionError(f"index type {index_type!r} is neither K (keys) nor T (tags)")
+            raise OptionError(f"index type {index_type!r} is none of K (keys), T (tags), U (unique keys)")
         first, last = _optional_millis("begin", begin), _optional_millis("end", end)
-        layout, opened = index_layout(self.location, self.broker_conf), []
-        for info in index_files(self.location):
-            layout.check_file_size(info.size, str(info.location))
-            opened.append(info.opened(layout, self.files))
-        found = query_offset(
-            opened,
-            topic.encode("utf-8", "replace"),
-            (tags_key(key) if index_type == IndexType.TAG else key).encode("utf-8", "replace"),
-            max_num,
-            FIRST_TIME if first is None else first,
-            LAST_TIME if last is None else last,
-            self.broker_conf.max_msgs_num_batch,
-        )
+        times = FIRST_TIME if first is None else first, LAST_TIME if last is None else last
+        if self._index_database is not None:
+            found = query_database(self._index_database, self.broker_conf, topic, index_type, key, max_num, *times)
+        else:
+            layout, opened = index_layout(self.location, self.broker_conf), []
+            for info in index_files(self.location):
+                layout.check_file_size(info.size, str(info.location))
+                opened.append(info.opened(layout, self.files))
+            found = query_offset(
+                opened,
+                topic.encode("utf-8", "replace"),
+                (tags_key(key) if index_type == IndexType.TAG else key).encode("utf-8", "replace"),
+                max_num,
+                *times,
+                self.broker_conf.max_msgs_num_batch,
+            )
         offsets = sorted(found.commit_log_offsets)
         records = {offset: self.find_record(offset) for offset in offsets}
         return BrokerAnswer(
@@ -502,6 +512,12 @@ class MessageStore(ConsumeQueueStore):
             found.index_last_update_commit_log_offset if offsets else 0,
             tuple(offset for offset, record in records.items() if isinstance(record, NoRecord)),
         )
+
+    @cached_property
+    def _index_database(self) -> RocksDatabase | None:
+        """The database in which a broker looks keys up; None if it does so in index files."""
+        folder = index_database(self.location) if answers_from_database(self.broker_conf) else None
+        return None if folder is None else RocksDatabase(folder)
 
     def query_message_by_unique_key(self, topic: str, unique_key: str, any_host: bool = False) -> pa.Table:
         """The messages with a unique key, newest first; or the message with an offset message id.

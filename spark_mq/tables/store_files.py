@@ -235,15 +235,24 @@ The oldest file is the first row.
 
 INDEX_ENTRIES = Table(
     "index_entries",
-    summary="the entries of the index files",
-    row="an entry of an index file",
+    summary="the entries of the index files, and the records of an index in RocksDB",
+    row="an entry of an index file, or a record of the index in RocksDB",
+    about="""\
+Records of an index in RocksDB (`indexRocksDBEnable`) have the name of its folder, `rocksdbstore`, as `file`; only they
+have text: the columns from `topic` on.
+""",
     columns=(
-        Column("file", "STRING", "the name of the file"),
+        Column("file", "STRING", "the name of the file, or of the folder of the database"),
         Column("entry", "INT", "the number of the entry in its file"),
         Column("key_hash", "INT", "the hash of topic and key"),
         Column("commit_log_offset", "BIGINT", "the commit log offset of the entry's message"),
         Column("time_difference", "INT", "seconds from the file's begin_timestamp to the message"),
         Column("previous_entry", "INT", "the number of the entry before it in the same slot, 0 if there is none"),
+        Column("topic", "STRING", "the topic"),
+        Column("index_type", "STRING", "K: a key of KEYS; T: the tags; U: the unique key"),
+        Column("key", "STRING", "the key, the tags or the unique key"),
+        Column("unique_key", "STRING", "the unique key of the message"),
+        Column("store_timestamp", "TIMESTAMP", "the store time of the message"),
     ),
     options=(_INDEX_CONF,),
     example="""\

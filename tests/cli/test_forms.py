@@ -56,6 +56,7 @@ def facts(store: RealStore, kind: str) -> list[Fact]:
 def a_message(store: RealStore) -> Fact:
     messages = [one for one in facts(store, "msg") if one["topic"] in ("b1bcq", "b1comp", "b1_Main") and one["uniqKey"]]
     special = [one for one in messages if one["topic"] != "b1_Main"]
+    messages = messages or [one for one in facts(store, "msg") if one["uniqKey"]]
     nothing = {"topic": "b1_Main", "queueId": 0, "queueOffset": 0, "uniqKey": "0" * 32, "msgId": "0" * 32}
     return (special or messages or [nothing])[0]
 
@@ -202,6 +203,7 @@ NOTED = {
     "fLmq533": ("consumequeue",),
     "fRocks533": ("consumequeue",),
     "fRocks550": ("consumequeue",),
+    "fAllRocks550": ("consumequeue", "rocksdbstore"),
     "fCfg2-533": ("consumequeue",),
     "fIdxRocks550": ("rocksdbstore",),
     "fTimerRocks550": ("rocksdbstore",),

@@ -118,7 +118,7 @@ def test_a_look_up_by_tags_is_one_of_a_broker(
     folder = unpacked(TAGGED)
     with MessageStore(str(folder), broker_conf=str(TAGGED.broker_conf)) as opened:
         expected = opened.query_message_as_broker("DirectTopic", "TagA", index_type="T")
-        with pytest.raises(OptionError, match="index type 'X' is neither K"):
+        with pytest.raises(OptionError, match="index type 'X' is none of K"):
             opened.find_as_broker("DirectTopic", "TagA", index_type="X")
     command = ["query-by-key", str(folder), "DirectTopic", "TagA", "--broker-conf", str(TAGGED.broker_conf), "--json"]
     assert main([*command, "--as-broker", "--index-type", "T"]) == 0

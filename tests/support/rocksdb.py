@@ -11,6 +11,8 @@ from rocksdict import Options, Rdict
 from tests.support.stores import OWN_STORES, RealStore
 
 ROCKS = RealStore("fRocks550", OWN_STORES / "forms")
+ALL_IN_ROCKS = RealStore("fAllRocks550", OWN_STORES / "forms")
+"""Queues, index, timers, transactions and settings are in RocksDB; a broker answers from that index."""
 
 
 def key_of(topic: str, queue_id: int, offset: int) -> bytes:

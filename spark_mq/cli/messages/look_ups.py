@@ -151,8 +151,9 @@ def _found_by_key(messages: Messages, arguments: argparse.Namespace) -> Found:
     --as-broker         print what a broker on these files answers: at most 64 messages (maxMsgsNumBatch), messages of
                         other keys with the same hash, times in whole seconds, only what the index files have; in the
                         order of the log
-    --index-type {K,T}  with --as-broker: T looks for the tags KEY, which index files have since 5.4.0 (default: K, a
-                        key)
+    --index-type {K,T,U}
+                        with --as-broker: T looks for the tags KEY, which index files have since 5.4.0; U for the unique
+                        key KEY, which an index in RocksDB does not find as a key (default: K, a key)
     """,
     example="/data/store orders order-42",
     description="Print the messages of a topic that have a key, newest first (mqadmin queryMsgByKey).",
@@ -169,7 +170,7 @@ def query_by_key(arguments: argparse.Namespace) -> int:
     if arguments.as_broker:
         return _print_as_broker(arguments, begin, end)
     if arguments.index_type != "K":
-        raise OptionError("--index-type T is a broker's own look-up: add --as-broker")
+        raise OptionError(f"--index-type {arguments.index_type} is a broker's own look-up: add --as-broker")
     matching = MessageFilter(condition=condition_of(arguments.filter))
 
     def find(store: MessageStore) -> list[Record]:

@@ -159,6 +159,11 @@ class BrokerConf:
         return self._positive_integer("maxMsgsNumBatch") or MAX_MSGS_NUM_BATCH
 
     @property
+    def max_rocksdb_index_query_days(self) -> int:
+        """The longest time range of a look-up in an index in RocksDB, `maxRocksDBIndexQueryDays`, or the default."""
+        return self._positive_integer("maxRocksDBIndexQueryDays") or 7
+
+    @property
     def message_delay_level(self) -> str | None:
         """The delays of the delay levels, `messageDelayLevel`, as text such as `1s 5s 10s`; None if not set."""
         return self.settings.get("messageDelayLevel")

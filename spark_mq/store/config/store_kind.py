@@ -38,6 +38,7 @@ from spark_mq.store.config.store_paths import (
     CONSUME_QUEUE,
     MAPPED_FILE_NAME,
     RESTORE_UNFINISHED,
+    ROCKSDB_STORE,
     is_rocksdb,
 )
 
@@ -47,7 +48,6 @@ _BATCH_CONSUME_QUEUE = "batchconsumequeue"
 _COMPACTION_LOG = "compaction/compactionLog"
 _ROCKSDB_QUEUES = (CONSUME_QUEUE, "consumequeue_rocksdb")
 """The folders of queues in RocksDB; the second one with `useSeparateStorePathForRocksdbCQ` (from 5.5.0 on)."""
-_ROCKSDB_STORE = "rocksdbstore"
 _MIN_FILES = 3
 """A gap between two files may be a deleted file. Two gaps of the same size are not a coincidence."""
 
@@ -213,7 +213,7 @@ def _unreadable_config(store: Location) -> tuple[Location, frozenset[str]] | Non
 
 def _rocksdb_store(store: Location) -> tuple[Location, frozenset[str]] | None:
     """The database that every store has since 5.4.0, if it is not empty."""
-    folder = store / _ROCKSDB_STORE
+    folder = store / ROCKSDB_STORE
     has_data = is_rocksdb(folder) and any(
         info.base_name.endswith(".sst") or (info.base_name.endswith(".log") and info.size) for info in folder.entries()
     )

@@ -50,10 +50,14 @@ MAX_TABLE_RANGE = 8 << 30
 
 
 class IndexType(StrEnum):
-    """What a look-up in the index is for (`QueryMessageRequestHeader.indexType`@5.5.0); a unique key is a key, too."""
+    """What a look-up in the index is for (`QueryMessageRequestHeader.indexType`@5.5.0).
+
+    In index files, a unique key is a key, too. In an index in RocksDB, it is not.
+    """
 
     KEY = "K"
     TAG = "T"
+    UNIQUE_KEY = "U"
 
 
 @dataclass(frozen=True)
