@@ -25,6 +25,8 @@ from spark_mq.format.record import TRANSACTION_COMMIT_TYPE, TRANSACTION_ROLLBACK
 
 LIGHT_PREFIX = "%LMQ%"
 """How the name of a light message queue begins (`MixAll.LMQ_PREFIX`@5.3.3)."""
+LITE_PREFIX = "%LMQ%$"
+"""How the light message queue `%LMQ%$PARENT$LITE` of a lite topic begins (`LiteUtil.toLmqName`@5.5.0)."""
 
 
 class KeyType(StrEnum):

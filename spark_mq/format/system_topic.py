@@ -37,7 +37,12 @@ REVIVE_PREFIX = "rmq_sys_REVIVE_LOG_"
 LEFT_OUT_TOPIC = "SPARK_MQ_LEFT_OUT"
 """The topic of left-out records (`kernels.encode`). In a gap of less than 108 bytes, the name is cut."""
 
-_PREFIX = "rmq_sys_"
+SYSTEM_PREFIX = "rmq_sys_"
+"""How the names of topics begin that a broker of 5.x makes for itself (`TopicValidator.SYSTEM_TOPIC_PREFIX`@5.3.3)."""
+
+RETRY_PREFIX = "%RETRY%"
+"""How the name of a consumer group's retry topic begins (`MixAll.RETRY_GROUP_TOPIC_PREFIX`@5.3.3)."""
+
 _NAMES = frozenset(
     {
         "TBW102",
@@ -52,7 +57,7 @@ _NAMES = frozenset(
         "CHECKPOINT_TOPIC",
     }
 )
-SYSTEM_TOPICS = rf"{_PREFIX}|({'|'.join(sorted(_NAMES))})$"
+SYSTEM_TOPICS = rf"{SYSTEM_PREFIX}|({'|'.join(sorted(_NAMES))})$"
 """A regular expression, which the beginnings of a broker's own topics match."""
 
 
@@ -90,4 +95,4 @@ def is_system_topic(topic: str) -> bool:
         >>> is_system_topic("SCHEDULE_TOPIC_XXXX"), is_system_topic("%RETRY%billing")
         (True, False)
     """
-    return topic in _NAMES or topic.startswith(_PREFIX)
+    return topic in _NAMES or topic.startswith(SYSTEM_PREFIX)

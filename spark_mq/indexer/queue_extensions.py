@@ -15,6 +15,7 @@ import numpy as np
 
 from spark_mq.format.consume_queue import Queue
 from spark_mq.format.consume_queue_ext import END_MARK
+from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.indexer.ext_settings import ExtSettings, StagedExt, Values
 from spark_mq.indexer.queue_plan import PlannedQueue, QueuePlan
 from spark_mq.indexer.rebuild_plan import RebuildPlan
@@ -38,7 +39,9 @@ def write_extensions(context: JobContext, plan: RebuildPlan, queue_plan: QueuePl
     for rows in context.each("stage extensions", "segments", CommitLog.open(plan.store).segments, stage):
         for row in rows:
             staged[row.topic, row.queue_id].append(row)
-    files = [file for queue in queue_plan.queues for file in _files_of(queue, ext, staged[queue.key])]
+    # The broker gives no extension units to light message queues (`ConsumeQueue.doDispatchLmqQueue`@5.3.3).
+    queues = [queue for queue in queue_plan.queues if not queue.topic.startswith(LIGHT_PREFIX)]
+    files = [file for queue in queues for file in _files_of(queue, ext, staged[queue.key])]
     context.each("write extensions", "files", files, partial(_write_file, staged=folder, target=target, ext=ext))
 
 

@@ -30,6 +30,7 @@ from spark_mq.format.consume_queue import (
     queue_file_name,
 )
 from spark_mq.format.consume_queue_ext import ExtLayout
+from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.indexer.ext_settings import ExtSettings
 from spark_mq.indexer.queue_runs import Run, by_file
 from spark_mq.io.file_reader import FileReaders
@@ -109,7 +110,7 @@ class QueueWriter:
     def _finish(self, file: _QueueFile) -> WrittenQueueFile:
         path = f"{file.topic}/{file.queue_id}/{queue_file_name(file.number, self.file_size)}"
         file.mark_missing(self.missing_offset)
-        if self.ext is not None:
+        if self.ext is not None and not file.topic.startswith(LIGHT_PREFIX):
             file.set_addresses(self.ext.layout(file.topic))
         existing = None if self.continued is None else self._read(self.continued / path)
         if self.continued is not None and existing is not None:

@@ -39,7 +39,7 @@ from spark_mq.job.task_errors import is_full, job_errors, unwrap_task_error
 from spark_mq.job.tasks import JobContext, SparkTasks, Tasks, job_session, package_errors
 from spark_mq.store.config.broker_conf import FileSetting
 from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint
-from spark_mq.store.config.store_kind import Door, check_form
+from spark_mq.store.config.store_kind import Door, check_form, has_light_queues
 from spark_mq.store.config.store_paths import ABORT, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX
 from spark_mq.store.index.folder import IndexFileInfo, index_files
 from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, CommitLog
@@ -254,6 +254,7 @@ class _Rebuild:
             request.broker_conf.message_delay_level or DEFAULT_DELAY_LEVELS,
             request.replace,
             self._index_tags(left),
+            has_light_queues(request.store, request.broker_conf),
         )
         if left is not None and left.settings.stage_the_same_as(settings):
             committer.remove_staged(left.unlisted(committer.folder))
@@ -335,5 +336,3 @@ class _Rebuild:
                 f"{CONSUME_QUEUE_EXT} is not rebuilt: new units have tags codes instead of addresses in it; a "
                 "--broker-conf with enableConsumeQueueExt=true rebuilds it, unless queues are continued (--resume)"
             )
-        if conf.is_enabled("enableMultiDispatch") and not (store / CONSUME_QUEUE).is_directory:
-            yield "queues of INNER_MULTI_DISPATCH (light message queues) are not rebuilt"

@@ -67,7 +67,7 @@ class DispatchTargets:
     """What the records of a split are dispatched to.
 
     `queue_file_size` is 0 if no units are staged; `index_tags` says whether tags have index entries, and is None if
-    that is decided after the log is staged.
+    that is decided after the log is staged. `has_light_queues` says whether light message queues get units, too.
     """
 
     folder: Location
@@ -75,11 +75,12 @@ class DispatchTargets:
     has_index: bool
     delay_levels: str
     index_tags: bool | None = False
+    has_light_queues: bool = False
 
 
 @dataclass(frozen=True)
 class StagingSettings:
-    """Everything on which staged files depend, except the log; `delay_levels` and `index_tags` as in `DispatchTargets`.
+    """Everything on which staged files depend, except the log; the last fields are those of `DispatchTargets`.
 
     They do not depend on `replace`: whether the job replaces existing trees.
     """
@@ -91,6 +92,7 @@ class StagingSettings:
     delay_levels: str
     replace: bool
     index_tags: bool | None = False
+    has_light_queues: bool = False
 
     def stage_the_same_as(self, other: StagingSettings) -> bool:
         """Whether staged files would be the same with the other settings."""

@@ -23,6 +23,7 @@ from spark_mq.format.kernels.dispatch import (
     grouped,
     has_unit,
     is_inner_batch,
+    light_units,
     parse_delay_levels,
 )
 from spark_mq.format.kernels.index_keys import index_keys
@@ -134,6 +135,8 @@ class _Dispatched:
         if units.commit_log_offset.size:
             self.row.last_unit_offset = int(units.commit_log_offset[-1])
         self._units.append(self._possible(units))
+        if self._targets.has_light_queues:
+            self._units.append(light_units(part.buffer, frames, units, self._queues))
         if len(self._units) >= _MAX_PARTS:
             self._units = [DispatchedUnits.concatenate(self._units)]
 

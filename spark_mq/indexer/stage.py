@@ -163,7 +163,8 @@ def _targets(context: JobContext, plan: RebuildPlan) -> DispatchTargets:
     folder, settings, selection = context.committer.folder / STAGED, plan.settings, plan.selection
     folder.make_folder()
     queue_file_size = settings.queue_file_size if selection.has_queues else 0
-    return DispatchTargets(folder, queue_file_size, selection.has_index, settings.delay_levels, settings.index_tags)
+    shared = settings.delay_levels, settings.index_tags, settings.has_light_queues
+    return DispatchTargets(folder, queue_file_size, selection.has_index, *shared)
 
 
 def _stage(

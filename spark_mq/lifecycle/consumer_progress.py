@@ -18,11 +18,10 @@ import pyarrow as pa
 from spark_mq.format.arrow_array import table_of
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE, Queue
 from spark_mq.format.message_row import Row
-from spark_mq.format.system_topic import is_system_topic
+from spark_mq.format.system_topic import RETRY_PREFIX, is_system_topic
 from spark_mq.format.timestamp import micros
 from spark_mq.lifecycle.retry_topic import (
     DLQ_PREFIX,
-    RETRY_PREFIX,
     ConsumerGroups,
     RetryTopic,
     consumer_groups,

@@ -22,10 +22,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_mq.format.array_types import Flags, Int64s
-from spark_mq.format.system_topic import REVIVE_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
+from spark_mq.format.system_topic import RETRY_PREFIX, REVIVE_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
 from spark_mq.lifecycle.message_arrays import by_value, extremes, flags, integers, numbered, ranks
 from spark_mq.lifecycle.popped_messages import NOTE_TAGS, PoppedMessages, parse_pop_note
-from spark_mq.lifecycle.retry_topic import DLQ_PREFIX, RETRY_PREFIX
+from spark_mq.lifecycle.retry_topic import DLQ_PREFIX
 from spark_mq.lifecycle.selected_messages import (
     POSITION_COLUMNS,
     SOUND_COLUMNS,

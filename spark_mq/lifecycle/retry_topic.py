@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from spark_mq.errors import ConfigError, UnsupportedStoreError
+from spark_mq.format.system_topic import RETRY_PREFIX
 from spark_mq.io.location import Location
 from spark_mq.store.config.config_file import CONSUMER_OFFSETS, as_integer, load_config, load_consumer_offsets
 
 T = TypeVar("T")
 
-RETRY_PREFIX, DLQ_PREFIX = "%RETRY%", "%DLQ%"
+DLQ_PREFIX = "%DLQ%"
 _V1, _V2 = "_", "+"
 
 

@@ -22,13 +22,14 @@ from spark_mq.format.array_types import Flags, Int64s
 from spark_mq.format.system_topic import (
     DISCARD_TOPIC,
     HALF_TOPIC,
+    RETRY_PREFIX,
     SCHEDULE_TOPIC,
     SYSTEM_TOPICS,
     TIMER_TOPIC,
     is_system_topic,
 )
 from spark_mq.lifecycle.message_arrays import MergedGroups, flags, integers, numbered, ranks
-from spark_mq.lifecycle.retry_topic import DLQ_PREFIX, RETRY_PREFIX
+from spark_mq.lifecycle.retry_topic import DLQ_PREFIX
 from spark_mq.lifecycle.selected_messages import EVERYTHING, LogSource, Selection, rule_of
 from spark_mq.store.message_store import MessageStore
 from spark_mq.tables.lifecycle import DUPLICATES, HOT_KEYS, RATES, SKEW

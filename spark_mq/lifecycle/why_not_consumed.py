@@ -27,13 +27,14 @@ from spark_mq.format.consume_queue_ext import ExtUnit
 from spark_mq.format.java_text import hash_code
 from spark_mq.format.message_id import encode_offset_message_id
 from spark_mq.format.record import Record
+from spark_mq.format.system_topic import RETRY_PREFIX
 from spark_mq.lifecycle.life.event import Event, EventKind, text_properties, time_text
 from spark_mq.lifecycle.life.life import life
 from spark_mq.lifecycle.life.life_store import LifeStore, life_store
 from spark_mq.lifecycle.life.message_consumers import ConsumerOffsets, before_text, find_pops, pop_text
 from spark_mq.lifecycle.life.situation import TAGS, UNIQUE_KEY
 from spark_mq.lifecycle.popped_messages import PopState, Position
-from spark_mq.lifecycle.retry_topic import RETRY_PREFIX, consumer_groups, parse_retry_topic
+from spark_mq.lifecycle.retry_topic import consumer_groups, parse_retry_topic
 from spark_mq.store.log.record_lookup import NoRecord
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.retention import moment_of

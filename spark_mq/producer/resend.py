@@ -25,8 +25,8 @@ from spark_mq.format.record import (
     TRANSACTION_TYPE_MASK,
     Record,
 )
-from spark_mq.format.system_topic import is_system_topic
-from spark_mq.lifecycle.retry_topic import DLQ_PREFIX, RETRY_PREFIX
+from spark_mq.format.system_topic import RETRY_PREFIX, is_system_topic
+from spark_mq.lifecycle.retry_topic import DLQ_PREFIX
 
 FROM_TOPIC, FROM_MESSAGE_ID, FROM_UNIQUE_KEY = "RESENT_FROM_TOPIC", "RESENT_FROM_MESSAGE_ID", "RESENT_FROM_UNIQUE_KEY"
 """Properties of a message that was sent again: the topic, offset message id and unique key of the stored message.

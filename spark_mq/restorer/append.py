@@ -56,6 +56,7 @@ from spark_mq.job.tasks import JobContext, Tasks
 from spark_mq.restorer.append_target import AppendTarget, not_local
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint
+from spark_mq.store.config.store_kind import has_light_queues
 from spark_mq.store.config.store_paths import APPEND_UNFINISHED, APPENDS, COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX
 from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, CommitLog, list_offset_range
 from spark_mq.store.queue.folders import QueueFolder, queue_folders
@@ -291,6 +292,7 @@ class Append:
                 target.conf.message_delay_level or DEFAULT_DELAY_LEVELS,
                 replace=False,
                 index_tags=target.index_tags,
+                has_light_queues=has_light_queues(target.store, target.conf),
             ),
             split_size=split_size,
             is_permissive=False,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 from spark_mq.errors import ConfigError
 from spark_mq.format.broker_version import ALL_VERSIONS, INDEX_TAGS, BrokerVersions
 from spark_mq.format.consume_queue import Queue
+from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.format.index_file import IndexHeader, IndexLayout
 from spark_mq.format.record import BLANK_SIZE, MAGIC_AT, MAGIC_BLANK, is_blank
 from spark_mq.indexer.tag_entries import MANY, TaggedRanges, TagRun, tagged_ranges
@@ -90,11 +91,13 @@ class Source:
 
     @property
     def settings(self) -> dict[str, str]:
-        """The sizes of the store's files, as a broker's settings."""
+        """The sizes of the store's files, and whether it has light message queues, as a broker's settings."""
         sizes = {"mappedFileSizeCommitLog": self.segment_size, "mappedFileSizeConsumeQueue": self.queue_file_size}
         if self.index_layout is not None:
             sizes |= {"maxHashSlotNum": self.index_layout.hash_slot_num, "maxIndexNum": self.index_layout.index_num}
-        return {name: str(size) for name, size in sizes.items() if size}
+        has_light = any(topic.startswith(LIGHT_PREFIX) for topic, _ in self.next_offsets)
+        light = {"enableMultiDispatch": "true", "enableLmq": "true"} if has_light else {}
+        return {name: str(size) for name, size in sizes.items() if size} | light
 
 
 def facts_of_store(store: Location) -> Source:

@@ -20,6 +20,7 @@ from typing import Any
 
 from spark_mq.format.broker_version import INDEX_TAGS, MESSAGE_VERSION_2, BrokerVersions
 from spark_mq.format.consume_queue import Queue
+from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.format.message_id import parse_host
 from spark_mq.format.system_topic import DEFAULT_DELAY_LEVELS, delay_level_millis
 from spark_mq.io.location import Location
@@ -38,6 +39,7 @@ from spark_mq.restorer.segment_task import WRITTEN_SCHEMA, SegmentTask
 from spark_mq.restorer.source_columns import EncodingRules
 from spark_mq.restorer.source_facts import Source
 from spark_mq.store.config.config_file import load_config
+from spark_mq.store.config.store_kind import has_light_queues
 from spark_mq.store.config.store_paths import COMMIT_LOG
 from spark_mq.store.metadata_tables import topic_rows
 
@@ -142,7 +144,8 @@ class StoreJob:
         """What a user has to know of any new log, a sentence each."""
         topics = self.request.topic_map.items()
         missing = [f"--topic-map: no message has topic {old}" for old, new in topics if new not in plan.topics]
-        return [*plan.waiting_notes, *missing, *_dispatched_notes(chunks)]
+        makes_light = has_light_queues(self.request.store, self.request.broker_conf)
+        return [*plan.waiting_notes, *missing, *_dispatched_notes(chunks, makes_light)]
 
     def report(self, log: NewLog, offset_map: OffsetMap | None, **fields: Any) -> RestoreReport:
         """The report of the new log."""
@@ -174,15 +177,18 @@ class StoreJob:
             return NewLog(plan, tasks.rows(task, len(plan.segments), WRITTEN_SCHEMA).sort_by("base"))
 
 
-def _dispatched_notes(chunks: Sequence[Chunk]) -> list[str]:
-    """A sentence about the units of other queues that messages name; none of them is made."""
+def _dispatched_notes(chunks: Sequence[Chunk], makes_light: bool) -> list[str]:
+    """A sentence about the units of other queues that messages name and that are not made."""
     units: Counter[Queue] = Counter()
     for chunk in chunks:
-        units.update(chunk.dispatched())
+        for queue, count in chunk.dispatched().items():
+            if not (makes_light and queue[0].startswith(LIGHT_PREFIX)):
+                units[queue] += count
     if not units:
         return []
     named = ", ".join(f"{topic}/{queue_id}" for topic, queue_id in sorted(units)[:_SHOWN])
     return [
         f"{units.total():,} units of {len(units):,} queues that messages name in their property "
-        f"INNER_MULTI_DISPATCH are not made: {named}{', ...' if len(units) > _SHOWN else ''}"
+        f"INNER_MULTI_DISPATCH are not made: {named}{', ...' if len(units) > _SHOWN else ''}. Those of light message "
+        "queues (%LMQ%) are made with a --broker-conf that has enableMultiDispatch=true and enableLmq=true"
     ]

@@ -20,6 +20,7 @@ from spark_mq.format.arrow_array import table_of
 from spark_mq.format.consume_queue import Queue
 from spark_mq.format.message_row import Row
 from spark_mq.format.record import Record
+from spark_mq.format.system_topic import RETRY_PREFIX
 from spark_mq.store import metadata_tables
 from spark_mq.store.config.config_file import load_consumer_offsets
 from spark_mq.store.disk_use import queue_bytes
@@ -34,7 +35,6 @@ FIRST = "first"
 LAST = "last"
 """CONSUME_FROM_LAST_OFFSET."""
 
-_RETRY_PREFIX = "%RETRY%"
 _SECOND = 1000
 _MERGE_DISTANCE = 64 << 10
 _READABLE = 1 << 2
@@ -75,11 +75,11 @@ def _offsets(store: MessageStore, topic: str, queue_id: int, from_where: str | i
     end = store.get_max_offset_in_queue(topic, queue_id)
     if isinstance(from_where, str):
         reset = first if from_where == FIRST else end
-        begin = first if topic.startswith(_RETRY_PREFIX) else reset
+        begin = first if topic.startswith(RETRY_PREFIX) else reset
     else:
         reset = store.get_offset_in_queue_by_time(topic, queue_id, from_where)
         whole = from_where // _SECOND * _SECOND
-        by_time = end if topic.startswith(_RETRY_PREFIX) else store.get_offset_in_queue_by_time(topic, queue_id, whole)
+        by_time = end if topic.startswith(RETRY_PREFIX) else store.get_offset_in_queue_by_time(topic, queue_id, whole)
         # A broker corrects an offset that is too small (`DefaultMessageStore.getMessage`@5.3.3).
         begin = max(by_time, first)
     return {

@@ -20,7 +20,7 @@ import numpy as np
 from spark_mq.errors import CorruptLogError, UnsupportedStoreError
 from spark_mq.format.array_types import Int64s
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE
-from spark_mq.format.dispatch import LIGHT_PREFIX, offset_in_queue
+from spark_mq.format.dispatch import offset_in_queue
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.record import (
     INNER_BATCH_FLAG,
@@ -111,7 +111,7 @@ def leads_to_its_message(store: MessageStore, queue: ConsumeQueue, queue_offset:
     record = store.records.find(commit_log_offset, store_size)
     if record is None or record.size != store_size:
         return False
-    return queue.topic.startswith(LIGHT_PREFIX) or offset_in_queue(record, queue.topic, queue.queue_id) == queue_offset
+    return offset_in_queue(record, queue.topic, queue.queue_id) == queue_offset
 
 
 @dataclass(frozen=True)

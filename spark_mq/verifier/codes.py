@@ -396,7 +396,7 @@ CODES = {
     ),
     "NOT_CHECKED": _note(
         "A part of the store is of a kind that is not checked.",
-        "light message queues, other queues of INNER_MULTI_DISPATCH, compacted copies, RocksDB, or index entries "
+        "other queues of INNER_MULTI_DISPATCH than light message queues, compacted copies, RocksDB, or index entries "
         "for the tags of a few messages that an older broker can have dispatched",
         "nothing",
         "nothing",

@@ -11,6 +11,7 @@ from pyarrow import fs
 
 from spark_mq.errors import ConfigError, UnsupportedStoreError
 from spark_mq.format.consume_queue import Queue
+from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.format.system_topic import SCHEDULE_TOPIC, is_system_topic
 from spark_mq.io.location import Location
 from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint
@@ -110,7 +111,7 @@ class ConfigFiles:
                 yield findings("DELAY_OFFSET_PAST_END", file, f"an offset up to {end}", found, queue=queue)
         if self.topics is not None:
             for topic in sorted(set(topics) - self.topics):
-                if not is_system_topic(topic):
+                if not is_system_topic(topic) and not topic.startswith(LIGHT_PREFIX):
                     file = f"{CONFIG}/topics.json"
                     yield findings("TOPIC_NOT_CONFIGURED", file, found="no such topic", queue=(topic, None))
 

@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from spark_mq.errors import StorageError
 from spark_mq.format.consume_queue import DEFAULT_FILE_SIZE, Queue
-from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.io.location import Location
 from spark_mq.io.rocksdb import can_read_rocksdb
 from spark_mq.store.config.broker_conf import BrokerConf
@@ -97,6 +96,6 @@ class ListedStore:
         not_known = {info.base_name for info in (self.location / "batchconsumequeue").entries()}
 
         def is_known(topic: str) -> bool:
-            return self.has_queues and topic not in not_known and not topic.startswith(LIGHT_PREFIX)
+            return self.has_queues and topic not in not_known
 
         yield from self.config.findings(offsets, {*topics, *(folder.topic for folder in self.folders)}, is_known)

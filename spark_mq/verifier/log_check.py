@@ -22,6 +22,7 @@ from spark_mq.indexer.tag_entries import TagRun, decide_tags
 from spark_mq.io.location import Location
 from spark_mq.job.tasks import TaskRunner
 from spark_mq.store.broker_versions import find_broker_versions
+from spark_mq.store.config.store_kind import has_light_queues
 from spark_mq.store.config.store_paths import INDEX
 from spark_mq.store.log.commit_log import CommitLog, Segment, Split, plan_splits, within_offsets
 from spark_mq.store.log.live_reader import NO_TIME
@@ -122,7 +123,8 @@ def check_log(
         return CheckedLog(StagedLog(staged, (), 0, 0, ()))
     levels = request.conf.message_delay_level or DEFAULT_DELAY_LEVELS
     # Which tags have entries can be seen only after all of the log is staged.
-    targets = DispatchTargets(staged, queue_file_size, True, levels, index_tags=None)
+    has_light = has_light_queues(request.store, request.conf)
+    targets = DispatchTargets(staged, queue_file_size, True, levels, index_tags=None, has_light_queues=has_light)
 
     def check(name: str, splits: Sequence[Split], exact: bool) -> list[CheckedSplit]:
         work = partial(check_split, targets=targets, exact=exact, found=found, since=since)

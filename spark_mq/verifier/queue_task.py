@@ -14,7 +14,6 @@ from pyarrow import fs
 
 from spark_mq.errors import CorruptLogError, StoreChangedError
 from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE, Queue, Units, pre_blank, queue_file_name
-from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.indexer.queue_runs import Run, Runs, StagedQueue, by_file
 from spark_mq.io.file_reader import FileReader, FileReaders
@@ -214,8 +213,6 @@ class FilesWithoutMessages:
 
     def _existing(self) -> Iterator[ExpectedFile]:
         for folder in self.folders:
-            if folder.topic.startswith(LIGHT_PREFIX):
-                continue
             name = folder.topic, folder.queue_id
             queue = self.queues.get(name)
             checked = file_range(queue, self.files.capacity)

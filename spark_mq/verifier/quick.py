@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from spark_mq.errors import CorruptLogError, SparkMqError
 from spark_mq.format.consume_queue import Queue
-from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.format.index_file import (
     BEGIN_COMMIT_LOG_OFFSET_AT,
     END_COMMIT_LOG_OFFSET_AT,
@@ -136,7 +135,7 @@ def _queue_edges(
         file = f"{CONSUME_QUEUE}/{topic}/{queue_id}"
         if state.name == QueueStateName.LOST and not is_configured(topic, topics):
             code = code if (store.location / file).entries() else "QUEUE_DELETED"
-        if code is not None and not topic.startswith(LIGHT_PREFIX):
+        if code is not None:
             yield findings(code, file, found=state.problem, queue=(topic, queue_id))
 
 

@@ -2,10 +2,10 @@
 
 Where records start, and what is between them, is decided by `store/log`: damaged framing is a corrupt range.
 
-A broker with enableMultiDispatch puts a message also into these queues, at the offsets in INNER_MULTI_QUEUE_OFFSET
-(`ConsumeQueue.multiDispatchLmqQueue`@5.3.3 and @4.9.7). Which of the units are there depends on settings and on the
-version. So these units are not checked: no finding says that one is extra, or leads to another queue's message. The
-units of the queue's own messages are checked as in any queue.
+A broker before 5.3.2 with enableMultiDispatch puts a message also into these queues, at the offsets in
+INNER_MULTI_QUEUE_OFFSET (`ConsumeQueue.multiDispatchLmqQueue`@4.9.7). Which of the units are there depends on settings
+and on the version. So these units are not checked: no finding says that one is extra, or leads to another queue's
+message. The units of the queue's own messages are checked as in any queue, and light message queues are, too.
 """
 
 from __future__ import annotations

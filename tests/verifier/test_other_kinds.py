@@ -57,12 +57,6 @@ def test_batch_queues(bench: Bench) -> None:
         quick_check(str(bench.path), BrokerConf.of(None))
 
 
-def test_light_queues(bench: Bench) -> None:
-    queue = bench.path / "consumequeue/%LMQ%sensor/0"
-    shutil.copytree(bench.path / "consumequeue/SequenceDemo/0", queue)
-    assert notes(bench) == ["consumequeue"]
-
-
 def a_store_of_4_9_with_multi_dispatch(folder: Path) -> Path:
     """Messages of T are also in `copies`, in turns with its own ones: 4.9 numbers both together."""
     writer = LogWriter(1 << 16)
@@ -95,7 +89,7 @@ def test_a_queue_with_messages_of_other_queues(tmp_path: Path) -> None:
     _, findings = check(store, conf)
     assert grave(findings) == []
     skipped = {finding.file for finding in findings if finding.code == "NOT_CHECKED"}
-    assert skipped == {"consumequeue/copies/0", "consumequeue"}
+    assert skipped == {"consumequeue/copies/0"}
     report, _ = quick_check(str(store), BrokerConf.of(str(conf)))
     assert report.is_sound, report.counts
     queue = store / f"consumequeue/copies/0/{0:020d}"

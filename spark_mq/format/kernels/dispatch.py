@@ -7,12 +7,16 @@ Rules (`CommitLog.checkMessageAndReturnSize`, `CommitLogDispatcherBuildConsumeQu
 - In topic SCHEDULE_TOPIC_XXXX, the tags code of a record with a DELAY level above 0 is the delivery time in
   milliseconds: the store timestamp plus the delay of that level. A level above the highest one counts as the highest.
   If DELAY is not an integer, the broker cannot dispatch the record at all; here the tags code stays that of its tags.
+- With enableMultiDispatch and enableLmq, a record that has a unit gets the same one in each light message queue that
+  its property INNER_MULTI_DISPATCH names: queue 0 of that name, at the queue offset that INNER_MULTI_QUEUE_OFFSET has
+  at the same place (`ConsumeQueue.multiDispatchLmqQueue`, `MultiDispatchUtils.checkMultiDispatchQueue`@5.3.3; the same
+  in 4.9.7 and 5.5.0, whose lite topics are such queues).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,11 +24,12 @@ import numpy.typing as npt
 
 from spark_mq.format.array_types import ArrayRows, Bytes, Int32s, Int64s, OutBytes, OutInt32s, OutInt64s
 from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE, Units
+from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.format.kernels.big_endian import (
     byte_at,
     copy_bytes,
+    int32s_at,
     int64s_at,
-    read_i32,
     read_i64,
     write_i32,
     write_i64,
@@ -32,8 +37,8 @@ from spark_mq.format.kernels.big_endian import (
 from spark_mq.format.kernels.frames import Frames
 from spark_mq.format.kernels.java_string import hash_code
 from spark_mq.format.kernels.kernel import kernel
-from spark_mq.format.kernels.properties import equal_pieces, find_value, parse_decimal, same_bytes
-from spark_mq.format.properties import DELAY_TIME_LEVEL, TAGS
+from spark_mq.format.kernels.properties import equal_pieces, find_value, parse_decimal, same_bytes, skip_to
+from spark_mq.format.properties import DELAY_TIME_LEVEL, INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET, TAGS
 from spark_mq.format.record import (
     COMMIT_LOG_OFFSET_AT,
     INNER_BATCH_FLAG,
@@ -43,11 +48,17 @@ from spark_mq.format.record import (
     TRANSACTION_ROLLBACK_TYPE,
     TRANSACTION_TYPE_MASK,
 )
-from spark_mq.format.system_topic import SCHEDULE_TOPIC, delay_level_millis
+from spark_mq.format.system_topic import RETRY_PREFIX, SCHEDULE_TOPIC, SYSTEM_PREFIX, delay_level_millis
 
 _SCHEDULE_TOPIC = np.frombuffer(SCHEDULE_TOPIC.encode(), np.uint8)
 _TAGS = np.frombuffer(TAGS, np.uint8)
 _DELAY = np.frombuffer(DELAY_TIME_LEVEL, np.uint8)
+_MULTI_DISPATCH = np.frombuffer(INNER_MULTI_DISPATCH, np.uint8)
+_MULTI_QUEUE_OFFSET = np.frombuffer(INNER_MULTI_QUEUE_OFFSET, np.uint8)
+_LIGHT = np.frombuffer(LIGHT_PREFIX.encode(), np.uint8)
+_RETRY, _SYSTEM = np.frombuffer(RETRY_PREFIX.encode(), np.uint8), np.frombuffer(SYSTEM_PREFIX.encode(), np.uint8)
+_COMMA, _SLASH, _ZERO, _NINE = ord(","), ord("/"), ord("0"), ord("9")
+_MAX_DIGITS = 18
 
 
 def parse_delay_levels(text: str) -> Int64s:
@@ -144,10 +155,15 @@ class QueueTable:
 
     def numbers(self, buffer: Bytes, frames: Frames) -> Int32s:
         """The number of each message's queue. A queue that is new to the table gets the next number."""
-        self._reserve(frames.size, int(frames.topic_length.sum(dtype=np.int64)))
-        numbers = np.empty(frames.size, np.int32)
+        queue_ids = int32s_at(buffer, frames.position + QUEUE_ID_AT)
+        return self.numbers_of(buffer, frames.topic_start, frames.topic_length, queue_ids)
+
+    def numbers_of(self, buffer: Bytes, topic_starts: Int64s, topic_lengths: Int32s, queue_ids: Int32s) -> Int32s:
+        """The number of each queue, as in `numbers`; its topic is a piece of the buffer."""
+        self._reserve(queue_ids.size, int(topic_lengths.sum(dtype=np.int64)))
+        numbers, known = np.empty(queue_ids.size, np.int32), (self._queue_ids, self._topic_ends, self._topics)
         self.count = _number_queues(
-            buffer, frames, self.count, self._slots, self._queue_ids, self._topic_ends, self._topics, numbers
+            buffer, topic_starts, topic_lengths, queue_ids, self.count, self._slots, *known, numbers
         )
         return numbers
 
@@ -202,7 +218,9 @@ def _fill_slots(count: int, slots: OutInt32s, queue_ids: Int32s, topic_ends: Int
 @kernel
 def _number_queues(
     buffer: Bytes,
-    frames: Frames,
+    topic_starts: Int64s,
+    topic_lengths: Int32s,
+    queue_ids_of: Int32s,
     count: int,
     slots: OutInt32s,
     queue_ids: OutInt32s,
@@ -211,10 +229,9 @@ def _number_queues(
     numbers: OutInt32s,
 ) -> int:
     mask = slots.size - 1
-    for index in range(frames.size):
-        frame = frames[index]
-        start, length = frame.topic_start, int(frame.topic_length)
-        queue_id = read_i32(buffer, frame.position + QUEUE_ID_AT)
+    for index in range(queue_ids_of.size):
+        start, length = topic_starts[index], int(topic_lengths[index])
+        queue_id = int(queue_ids_of[index])
         slot = _queue_hash(buffer, start, length, queue_id) & mask
         number = slots[slot]
         while number >= 0:
@@ -289,3 +306,90 @@ def dispatch_units(
         tags_code=_unit_tags_codes(buffer, frames, delay_millis, tags_codes),
         store_timestamp=int64s_at(buffer, frames.store_timestamp_at),
     )
+
+
+@kernel
+def _starts_with(buffer: Bytes, start: int, length: int, prefix: Bytes) -> bool:
+    return length >= prefix.size and same_bytes(buffer, start, prefix, 0, prefix.size)
+
+
+@kernel
+def _without_last_commas(buffer: Bytes, start: int, length: int) -> int:
+    """The end of a list: Java's `split` drops empty pieces at the end."""
+    end = start + length
+    while end > start and buffer[end - 1] == _COMMA:
+        end -= 1
+    return end
+
+
+@kernel
+def _count_pieces(buffer: Bytes, start: int, end: int) -> int:
+    count, position = 1, skip_to(buffer, start, end, _COMMA)
+    while position < end:
+        count += 1
+        position = skip_to(buffer, position + 1, end, _COMMA)
+    return count
+
+
+@kernel
+def _parse_offset(buffer: Bytes, start: int, end: int) -> int:
+    """A queue offset in decimal digits; -1 if the text is not one."""
+    if end == start or end - start > _MAX_DIGITS:
+        return -1
+    value = 0
+    for position in range(start, end):
+        digit = byte_at(buffer, position)
+        if digit < _ZERO or digit > _NINE:
+            return -1
+        value = value * 10 + digit - _ZERO
+    return value
+
+
+@kernel
+def _find_light_queues(
+    buffer: Bytes,
+    frames: Frames,
+    messages: OutInt64s,
+    name_starts: OutInt64s,
+    name_lengths: OutInt32s,
+    queue_offsets: OutInt64s,
+) -> int:
+    """Write the light message queues of messages, in their order; returns how many there are."""
+    count = 0
+    for index in range(frames.size):
+        frame = frames[index]
+        topic, topic_length = frame.topic_start, int(frame.topic_length)
+        if _starts_with(buffer, topic, topic_length, _RETRY) or _starts_with(buffer, topic, topic_length, _SYSTEM):
+            continue
+        if topic_length == _SCHEDULE_TOPIC.size and _starts_with(buffer, topic, topic_length, _SCHEDULE_TOPIC):
+            continue
+        start, length = frame.properties_start, int(frame.properties_length)
+        name, names_length = find_value(buffer, start, length, _MULTI_DISPATCH)
+        offset, offsets_length = find_value(buffer, start, length, _MULTI_QUEUE_OFFSET)
+        names_end = _without_last_commas(buffer, name, names_length)
+        offsets_end = _without_last_commas(buffer, offset, offsets_length)
+        if name >= names_end or offset >= offsets_end:
+            continue
+        if _count_pieces(buffer, name, names_end) != _count_pieces(buffer, offset, offsets_end):
+            continue
+        while name < names_end:
+            name_end = skip_to(buffer, name, names_end, _COMMA)
+            offset_end = skip_to(buffer, offset, offsets_end, _COMMA)
+            queue_offset = _parse_offset(buffer, offset, offset_end)
+            is_light = _starts_with(buffer, name, name_end - name, _LIGHT)
+            if is_light and queue_offset >= 0 and skip_to(buffer, name, name_end, _SLASH) == name_end:
+                messages[count], queue_offsets[count] = index, queue_offset
+                name_starts[count], name_lengths[count] = name, name_end - name
+                count += 1
+            name, offset = name_end + 1, offset_end + 1
+    return count
+
+
+def light_units(buffer: Bytes, frames: Frames, units: DispatchedUnits, queues: QueueTable) -> DispatchedUnits:
+    """The units of light message queues; `units` are those of the messages `frames` in their own queues."""
+    most = int(frames.properties_length.sum(dtype=np.int64)) // _LIGHT.size
+    messages, starts, offsets = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
+    lengths = np.empty(most, np.int32)
+    count = _find_light_queues(buffer, frames, messages, starts, lengths, offsets)
+    numbers = queues.numbers_of(buffer, starts[:count], lengths[:count], np.zeros(count, np.int32))
+    return replace(units.take(messages[:count]), queue_number=numbers, queue_offset=offsets[:count].copy())

@@ -16,7 +16,7 @@ from spark_mq.errors import OptionError
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.message_id import is_offset_message_id
 from spark_mq.format.record import Record
-from spark_mq.format.system_topic import TRACE_TOPIC
+from spark_mq.format.system_topic import RETRY_PREFIX, TRACE_TOPIC
 from spark_mq.lifecycle.life.event import (
     Event,
     EventKind,
@@ -34,7 +34,6 @@ from spark_mq.lifecycle.life.pairing import RETRIES, Copy, copies_of, join_retri
 from spark_mq.lifecycle.life.situation import KEYS, ORIGIN_MESSAGE_ID, TAGS, UNIQUE_KEY, RecordKind
 from spark_mq.lifecycle.outcomes import State
 from spark_mq.lifecycle.popped_messages import PoppedMessages
-from spark_mq.lifecycle.retry_topic import RETRY_PREFIX
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.config_file import CONSUMER_OFFSETS
 from spark_mq.store.log.record_lookup import NoRecord

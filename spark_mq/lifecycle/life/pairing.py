@@ -19,6 +19,7 @@ from spark_mq.format.amounts import duration_text
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.message_row import host_text
 from spark_mq.format.record import TRANSACTION_COMMIT_TYPE, TRANSACTION_TYPE_MASK, Record
+from spark_mq.format.system_topic import RETRY_PREFIX
 from spark_mq.lifecycle.life.event import EventKind, Step, record_event, text_properties
 from spark_mq.lifecycle.life.situation import (
     ORIGIN_MESSAGE_ID,
@@ -31,7 +32,6 @@ from spark_mq.lifecycle.life.situation import (
     integer,
 )
 from spark_mq.lifecycle.popped_messages import Position
-from spark_mq.lifecycle.retry_topic import RETRY_PREFIX
 
 RETRIES = (EventKind.RETRIED, EventKind.DEAD)
 _LATE = 1000

@@ -32,6 +32,7 @@ from spark_mq.format.system_topic import (
     HALF_TOPIC,
     LEFT_OUT_TOPIC,
     OP_TOPIC,
+    RETRY_PREFIX,
     REVIVE_PREFIX,
     SCHEDULE_TOPIC,
     TIMER_TOPIC,
@@ -42,7 +43,6 @@ from spark_mq.format.system_topic import (
 from spark_mq.lifecycle.life.event import body_of, text_properties, time_text
 from spark_mq.lifecycle.retry_topic import (
     DLQ_PREFIX,
-    RETRY_PREFIX,
     ConsumerGroups,
     consumer_groups,
     parse_retry_topic,

@@ -7,6 +7,8 @@ the suffix `.bak`: the file's previous content.
 integers without quotes.
 
 `{"offsetTable": {"topic@group": {0: 5, 1: 6}}}`: for each queue id, the queue offset that the group consumes next.
+With enableLmq, a broker has these offsets in `lmqConsumerOffset.json`, and those of groups whose names begin with %LMQ%
+beside them: `{"lmqOffsetTable": {"topic@group": 5}}`, of queue 0 (`LmqConsumerOffsetManager`@5.3.3, the same in 4.9.7).
 
 A topic in a store may be anything. A broker refuses most of it (`TopicValidator.validateTopic`,
 `HookUtils.checkBeforePutMessage`@5.3.3).
@@ -22,7 +24,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from spark_mq.errors import ConfigError, StorageError, UnsafeNameError, UnsupportedStoreError
-from spark_mq.format.system_topic import is_system_topic
+from spark_mq.format.dispatch import LIGHT_PREFIX, LITE_PREFIX
+from spark_mq.format.system_topic import RETRY_PREFIX, is_system_topic
 from spark_mq.io.location import Location
 from spark_mq.io.rocksdb import REMEDY, can_read_rocksdb
 from spark_mq.store.config.config_database import CONFIG_TABLES, config_database, read_config_database
@@ -31,9 +34,9 @@ from spark_mq.store.config.store_paths import CONFIG
 _MAX_NAME_BYTES = 255
 _MAX_NAME_CHARACTERS = 127
 _CHARACTERS = re.compile(r"[%|a-zA-Z0-9_-]+")
-_RETRY_PREFIX = "%RETRY%"
 DELAY_OFFSETS = "delayOffset.json"
 CONSUMER_OFFSETS = "consumerOffset.json"
+LMQ_CONSUMER_OFFSETS = "lmqConsumerOffset.json"
 Content = TypeVar("Content")
 
 _UNREADABLE = (ValueError, TypeError, AttributeError, KeyError, OverflowError, RecursionError, struct.error)
@@ -66,7 +69,7 @@ def new_topic_fault(topic: str) -> str | None:
         return "is empty"
     if not _CHARACTERS.fullmatch(topic):
         return "has other characters than letters, digits, and % | - _"
-    longest = _MAX_NAME_BYTES if topic.startswith(_RETRY_PREFIX) else _MAX_NAME_CHARACTERS
+    longest = _MAX_NAME_BYTES if topic.startswith(RETRY_PREFIX) else _MAX_NAME_CHARACTERS
     return f"has more than {longest} characters" if len(topic) > longest else None
 
 
@@ -79,8 +82,12 @@ def configured_topics(store: Location) -> frozenset[str] | None:
 
 
 def is_configured(topic: str, topics: frozenset[str] | None) -> bool:
-    """Whether a topic was not deleted, as far as `topics`, the configured ones, tell. A broker makes its own again."""
-    return topics is None or topic in topics or is_system_topic(topic)
+    """Whether a topic was not deleted, as far as `topics`, the configured ones, tell. A broker makes its own again.
+
+    Light message queues are never configured, and of them only those of lite topics are deleted.
+    """
+    is_of_broker = is_system_topic(topic) or (topic.startswith(LIGHT_PREFIX) and not topic.startswith(LITE_PREFIX))
+    return topics is None or topic in topics or is_of_broker
 
 
 def _names(content: Mapping[str, Any]) -> frozenset[str]:
@@ -114,6 +121,9 @@ def _decode(content: dict[str, Any]) -> list[ConsumerOffset]:
         topic, _, group = topic_and_group.partition("@")
         for queue_id, offset in offsets.items():
             consumer_offsets.append(ConsumerOffset(group, topic, as_integer(queue_id, 32), as_integer(offset, 63)))
+    for topic_and_group, offset in (content.get("lmqOffsetTable") or {}).items():
+        topic, _, group = topic_and_group.partition("@")
+        consumer_offsets.append(ConsumerOffset(group, topic, 0, as_integer(offset, 63)))
     return consumer_offsets
 
 
@@ -146,7 +156,7 @@ def load_config(store: Location, name: str, decode: Callable[[dict[str, Any]], C
     """The decoded content of `config/NAME`, or of its `.bak` if that file is missing, empty or unreadable.
 
     The order of the two files is that of `ConfigManager.load`@5.3.3. If the broker keeps the content in RocksDB, that
-    counts.
+    counts. Of the two files with consumers' offsets, the one counts that was written last.
 
     Args:
         decode: Converts the JSON object; an error that it raises makes the file unreadable.
@@ -164,6 +174,8 @@ def load_config(store: Location, name: str, decode: Callable[[dict[str, Any]], C
             raise ConfigError(str(error)) from error
         except _UNREADABLE as error:
             raise ConfigError(f"{database}: the entries of {name} cannot be read: {error}") from error
+    if name == CONSUMER_OFFSETS:
+        name = max(name, LMQ_CONSUMER_OFFSETS, key=lambda name: (folder / name).info().mtime_ns or 0)
     problems = []
     for file in (folder / name, folder / f"{name}.bak"):
         data = file.read_bytes() if file.is_file else b""

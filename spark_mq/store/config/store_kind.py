@@ -29,6 +29,7 @@ from spark_mq.errors import (
 from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.io.location import Location
 from spark_mq.io.rocksdb import REMEDY, can_read_rocksdb
+from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.config_database import config_database
 from spark_mq.store.config.config_file import load_config
 from spark_mq.store.config.store_paths import (
@@ -132,6 +133,16 @@ def has_rocksdb_queues(store: Location) -> bool:
     return queue_database(store) is not None
 
 
+def has_light_queues(store: Location, conf: BrokerConf) -> bool:
+    """Whether a store has files of light message queues, or its broker would make them from the log."""
+    is_set = conf.is_enabled("enableMultiDispatch") and conf.is_enabled("enableLmq")
+    # Then the broker has them in RocksDB alone (`MultiDispatchUtils.checkMultiDispatchQueue`@5.5.0).
+    is_in_rocksdb = conf.is_enabled("rocksdbCQDoubleWriteEnable") and conf.is_enabled("combineCQUseRocksdbForLmq")
+    return (is_set and not is_in_rocksdb) or any(
+        name.startswith(LIGHT_PREFIX) for name in _folders(store / CONSUME_QUEUE)
+    )
+
+
 def queue_database(store: Location) -> Location | None:
     """The RocksDB database of the queues of `store`; None if they are in files, or in files, too."""
     database = _queue_database(store)
@@ -193,11 +204,6 @@ def _compacted(store: Location) -> tuple[Location, frozenset[str]] | None:
     topics = frozenset(_topics_with_files(store / _COMPACTION_LOG))
     topics |= topics_with_attribute(store, "cleanup.policy", "COMPACTION")
     return (store / "compaction", topics) if topics else None
-
-
-def _light_queues(store: Location) -> tuple[Location, frozenset[str]] | None:
-    topics = frozenset(name for name in _folders(store / CONSUME_QUEUE) if name.startswith(LIGHT_PREFIX))
-    return (store / CONSUME_QUEUE, topics) if topics else None
 
 
 def _tiered(store: Location) -> tuple[Location, frozenset[str]] | None:
@@ -308,11 +314,6 @@ FORMS: tuple[Form, ...] = (
             "the messages that were compacted away. This answer is that of the queue in consumequeue/",
             Door.FILES: "has the compacted copies{topics}, which are neither checked nor made",
         },
-    ),
-    Form(
-        "enableMultiDispatch",
-        _light_queues,
-        noted={Door.FILES: "has light message queues{topics}, whose units are neither checked nor made from the log"},
     ),
     Form(
         "TieredMessageStore",

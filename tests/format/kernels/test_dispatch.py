@@ -19,6 +19,7 @@ from spark_mq.format.kernels.dispatch import (
     grouped,
     has_unit,
     is_inner_batch,
+    light_units,
     parse_delay_levels,
 )
 from spark_mq.format.record import Record
@@ -160,6 +161,60 @@ def test_only_ordinary_and_committed_messages_become_a_unit(sys_flag: int, expec
 def test_an_inner_batch_is_known_by_its_bit() -> None:
     data = Record(b"T", sys_flag=0x80).encode()
     assert is_inner_batch(frames_of(data)).tolist() == [True]
+
+
+def java_split(text: str) -> list[str]:
+    """`String.split(",")`: empty pieces at the end are left out."""
+    pieces = text.split(",")
+    while len(pieces) > 1 and not pieces[-1]:
+        pieces.pop()
+    return pieces
+
+
+def light_queues(topic: str, names: str, offsets: str) -> list[tuple[str, int]]:
+    """`ConsumeQueue.multiDispatchLmqQueue`@5.3.3 for one message, except that a text that is no number is skipped."""
+    if topic.startswith(("%RETRY%", "rmq_sys_")) or topic == "SCHEDULE_TOPIC_XXXX":
+        return []
+    names_of, offsets_of = java_split(names), java_split(offsets)
+    if not names or not offsets or len(names_of) != len(offsets_of):
+        return []
+    pairs = zip(names_of, offsets_of, strict=True)
+    return [(name, int(at)) for name, at in pairs if name.startswith("%LMQ%") and "/" not in name and at.isdigit()]
+
+
+NAMES = st.sampled_from(["%LMQ%a", "%LMQ%b", "%LMQ%$p$l", "%LMQ%a/b", "%LMQ", "other", ""])
+OFFSETS = st.sampled_from(["0", "7", "123456789012", "", "x", "-1"])
+LISTS = st.lists(st.tuples(NAMES, OFFSETS), max_size=4)
+
+
+@settings(max_examples=examples(200))
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["T", "%RETRY%g", "rmq_sys_x", "SCHEDULE_TOPIC_XXXX", "SCHEDULE_TOPIC_XXXXY"]),
+            LISTS,
+            st.sampled_from(["", ",", ",,"]),
+        ),
+        max_size=5,
+    )
+)
+def test_light_queues_get_the_units_of_their_messages(messages: list[tuple[str, list[tuple[str, str]], str]]) -> None:
+    data, expected = b"", []
+    for topic, pairs, rest in messages:
+        names, offsets = ",".join(name for name, _ in pairs) + rest, ",".join(at for _, at in pairs)
+        properties = f"TAGS\1a\2INNER_MULTI_DISPATCH\1{names}\2INNER_MULTI_QUEUE_OFFSET\1{offsets}\2".encode()
+        record = Record(topic.encode(), queue_id=3, commit_log_offset=len(data), properties=properties)
+        expected += [(name, 0, at, len(data)) for name, at in light_queues(topic, names, offsets)]
+        data += record.encode()
+    queues, frames = QueueTable(), frames_of(data)
+    own = dispatch_units(array(data), frames, queues, LEVELS)
+    light = light_units(array(data), frames, own, queues)
+    names_of = [queues.topic(number).decode() for number in light.queue_number]
+    ids = queues.queue_ids()[light.queue_number].tolist()
+    rows = zip(names_of, ids, light.queue_offset.tolist(), light.commit_log_offset.tolist(), strict=True)
+    assert list(rows) == expected
+    of_own = dict(zip(own.commit_log_offset.tolist(), own.store_size.tolist(), strict=True))
+    assert light.store_size.tolist() == [of_own[offset] for _, _, _, offset in expected]
 
 
 def test_units_are_put_together_and_taken() -> None:
