@@ -18,6 +18,7 @@ from typing import Self
 
 from pyarrow import fs
 
+from spark_mq.format.batch_consume_queue import BATCH_UNIT_SIZE
 from spark_mq.indexer.rebuild_plan import StagingSettings
 from spark_mq.indexer.staged_files import READERS, STAGED_ENTRY_SIZE, SplitRow, StagedUnits
 from spark_mq.io.location import Location
@@ -33,7 +34,7 @@ MANIFEST = "manifest.json"
 def _are_complete(folder: Location, splits: Sequence[SplitRow]) -> bool:
     """Whether every staged file of these splits exists, with its size, and units with their directory."""
     sizes = {info.base_name: info.size for info in folder.entries() if info.type == fs.FileType.File}
-    if any(sizes.get(name) != size for name, size in _entry_sizes(splits).items()):
+    if any(sizes.get(name) != size for name, size in _sizes(splits).items()):
         return False
     units = [staged for split in splits if (staged := split.staged_units(folder)) is not None]
     if any(sizes.get(staged.location.name) != staged.size for staged in units):
@@ -42,12 +43,14 @@ def _are_complete(folder: Location, splits: Sequence[SplitRow]) -> bool:
         return all(readers.map(StagedUnits.has_directory, units))
 
 
-def _entry_sizes(splits: Iterable[SplitRow]) -> dict[str, int]:
-    return {
+def _sizes(splits: Iterable[SplitRow]) -> dict[str, int]:
+    sizes = {
         split.entries_file: split.index_entries * STAGED_ENTRY_SIZE
         for split in splits
         if split.entries_file is not None and split.index_entries
     }
+    batches = ((split.batches_file, sum(run.unit_count for run in split.batch_runs)) for split in splits)
+    return sizes | {name: count * BATCH_UNIT_SIZE for name, count in batches if name is not None}
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,8 @@ class Manifest:
             return None
         try:
             values = json.loads(file.read_bytes())
-            settings = StagingSettings(**{**values["settings"], "trees": tuple(values["settings"]["trees"])})
+            lists = {name: tuple(values["settings"][name]) for name in ("trees", "batch_topics")}
+            settings = StagingSettings(**{**values["settings"], **lists})
             segments = tuple(StagedSegment(**segment) for segment in values["segments"])
             splits = tuple(SplitRow.of(split) for split in values["splits"])
         except (ValueError, KeyError, TypeError):
@@ -123,7 +127,7 @@ class Manifest:
 
     def unlisted(self, folder: Location) -> list[str]:
         """The staged files in a job's folder that the manifest does not name, as paths in it."""
-        listed = {split.units_file for split in self.splits} | _entry_sizes(self.splits).keys()
+        listed = {split.units_file for split in self.splits} | _sizes(self.splits).keys()
         return [f"{STAGED}/{file.base_name}" for file in (folder / STAGED).entries() if file.base_name not in listed]
 
     @property

@@ -8,10 +8,18 @@ from collections.abc import Iterator
 from spark_mq.errors import OptionError, StorageError
 from spark_mq.io.location import Location
 from spark_mq.store.config.store_kind import unfinished_append
-from spark_mq.store.config.store_paths import APPEND_UNFINISHED, COMMIT_LOG, CONSUME_QUEUE, INDEX, MAPPED_FILE_NAME
+from spark_mq.store.config.store_paths import (
+    APPEND_UNFINISHED,
+    BATCH_CONSUME_QUEUE,
+    COMMIT_LOG,
+    CONSUME_QUEUE,
+    CONSUME_QUEUE_EXT,
+    INDEX,
+    MAPPED_FILE_NAME,
+)
 from spark_mq.store.store_lock import LOCK
 
-_STORE_TREES = (COMMIT_LOG, CONSUME_QUEUE, INDEX, "consumequeue_ext", "batchconsumequeue")
+_STORE_TREES = (COMMIT_LOG, CONSUME_QUEUE, INDEX, CONSUME_QUEUE_EXT, BATCH_CONSUME_QUEUE)
 """Folders of a store in which a broker uses every entry (`StorePathConfigHelper`@5.3.3)."""
 
 

@@ -39,7 +39,7 @@ from spark_mq.job.task_errors import is_full, job_errors, unwrap_task_error
 from spark_mq.job.tasks import JobContext, SparkTasks, Tasks, job_session, package_errors
 from spark_mq.store.config.broker_conf import FileSetting
 from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint
-from spark_mq.store.config.store_kind import Door, check_form, has_light_queues
+from spark_mq.store.config.store_kind import Door, batch_topics, check_form, has_light_queues
 from spark_mq.store.config.store_paths import ABORT, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX
 from spark_mq.store.index.folder import IndexFileInfo, index_files
 from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, CommitLog
@@ -255,6 +255,7 @@ class _Rebuild:
             request.replace,
             self._index_tags(left),
             has_light_queues(request.store, request.broker_conf),
+            tuple(sorted(batch_topics(request.store))) if request.selection.has_batches else (),
         )
         if left is not None and left.settings.stage_the_same_as(settings):
             committer.remove_staged(left.unlisted(committer.folder))
@@ -296,19 +297,20 @@ class _Rebuild:
     def _report(
         self, written: WrittenTrees, damage: tuple[CorruptRange, ...], stages: dict[str, float]
     ) -> RebuildReport:
-        staged, queues, index, store = written.staged, written.queues, written.index, self.request.store
+        staged, queues, index, batches = written.staged, written.queues, written.index, written.batches
+        store = self.request.store
         return RebuildReport(
             store=str(store),
             output=str(self.request.committer.output),
             trees=list(self.request.committer.names),
             messages=staged.messages,
             bytes_read=staged.bytes_read,
-            queues=queues.queues,
-            files=queues.files,
-            units=queues.units,
+            queues=queues.queues + batches.queues,
+            files=queues.files + batches.files,
+            units=queues.units + batches.units,
             index_files=index.index_files,
             index_entries=index.index_entries,
-            bytes_written=queues.bytes_written + index.bytes_written,
+            bytes_written=queues.bytes_written + batches.bytes_written + index.bytes_written,
             segments_staged_before=staged.segments_staged_before,
             files_untouched=queues.files_untouched + index.files_untouched,
             files_completed=queues.files_completed + index.files_completed,
@@ -329,7 +331,10 @@ class _Rebuild:
             return
         yield from map(str, check_form(store, Door.FILES))
         if inner_batches:
-            yield f"{inner_batches} inner batches belong to batch consume queues, which are not rebuilt"
+            yield (
+                f"{inner_batches} inner batches are of topics without queue.type=BatchCQ in config/topics.json, and "
+                "without files in batchconsumequeue/: they are in no queue"
+            )
         has_ext = (store / CONSUME_QUEUE_EXT).is_directory or conf.is_enabled("enableConsumeQueueExt")
         if has_ext and not selection.has_ext:
             yield (

@@ -10,18 +10,22 @@ from spark_mq.format.broker_version import BrokerVersions
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.config_file import check_topic_name
-from spark_mq.store.config.store_paths import CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX
+from spark_mq.store.config.store_paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The files to rebuild: of all topics and queues, or of one; `has_ext` is about extensions of rebuilt queues."""
+    """The files to rebuild: of all topics and queues, or of one.
+
+    `has_ext` is about extensions of rebuilt queues, `has_batches` about batch consume queues.
+    """
 
     has_queues: bool = True
     has_index: bool = True
     topic: str | None = None
     queue_id: int | None = None
     has_ext: bool = False
+    has_batches: bool = False
 
     @classmethod
     def of(cls, only: str | None, topic: str | None, queue_id: int | None) -> Selection:
@@ -51,7 +55,9 @@ class Selection:
     def trees(self) -> tuple[str, ...]:
         """The paths in a store of everything that is rebuilt."""
         ext = (self._path(CONSUME_QUEUE_EXT),) if self.has_queues and self.has_ext else ()
-        return (*((self.queue_tree,) if self.queue_tree else ()), *ext, *((INDEX,) if self.has_index else ()))
+        batches = (BATCH_CONSUME_QUEUE,) if self.has_batches else ()
+        queues = (self.queue_tree,) if self.queue_tree else ()
+        return (*queues, *ext, *batches, *((INDEX,) if self.has_index else ()))
 
     def _path(self, tree: str) -> str:
         parts = (tree, self.topic, None if self.queue_id is None else str(self.queue_id))
@@ -67,7 +73,8 @@ class DispatchTargets:
     """What the records of a split are dispatched to.
 
     `queue_file_size` is 0 if no units are staged; `index_tags` says whether tags have index entries, and is None if
-    that is decided after the log is staged. `has_light_queues` says whether light message queues get units, too.
+    that is decided after the log is staged. `has_light_queues` says whether light message queues get units, too, and
+    `batch_topics` which topics have batch consume queues.
     """
 
     folder: Location
@@ -76,6 +83,7 @@ class DispatchTargets:
     delay_levels: str
     index_tags: bool | None = False
     has_light_queues: bool = False
+    batch_topics: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -93,6 +101,7 @@ class StagingSettings:
     replace: bool
     index_tags: bool | None = False
     has_light_queues: bool = False
+    batch_topics: tuple[str, ...] = ()
 
     def stage_the_same_as(self, other: StagingSettings) -> bool:
         """Whether staged files would be the same with the other settings."""

@@ -18,7 +18,7 @@ from spark_mq.io.location import Location
 from spark_mq.job.output_committer import OutputCommitter
 from spark_mq.store.broker_versions import find_broker_versions
 from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.config.store_kind import Door, check_form, refuse_rocksdb
+from spark_mq.store.config.store_kind import Door, batch_topics, check_form, refuse_rocksdb
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
 from spark_mq.store.index.folder import check_layout_is_known, parse_time_zone
 from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, CommitLog
@@ -78,6 +78,8 @@ class RebuildRequest(RebuildInput):
         is_continued = resume and selection.queue_tree is not None and (target / selection.queue_tree).is_directory
         if conf.is_enabled("enableConsumeQueueExt") and not is_continued:
             selection = dataclasses.replace(selection, has_ext=True)
+        if selection.has_queues and batch_topics(location):
+            selection = _with_batches(selection, batch_topics(location))
         if not selection.trees:
             raise OptionError(f"--only index: the broker keeps none ({conf.source}: messageIndexEnable=false)")
         committer = OutputCommitter(target, selection.trees, MANIFEST, keeps_replaced=backup)
@@ -115,3 +117,15 @@ class RebuildRequest(RebuildInput):
         if self.selection.has_index and not self.assume_defaults:
             check_layout_is_known(self.store, self.broker_conf)
         return log, damage
+
+
+def _with_batches(selection: Selection, topics: frozenset[str]) -> Selection:
+    """The selection, with batch consume queues if it is of all topics."""
+    if selection.topic is None:
+        return dataclasses.replace(selection, has_batches=True)
+    if selection.topic in topics:
+        raise OptionError(
+            f"--topic {selection.topic}: it has batch consume queues, which are made only with those of all topics: "
+            "leave out --topic"
+        )
+    return selection

@@ -6,22 +6,27 @@ the segments that have to be read again, exactly, from their start, as one split
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 
 import numpy as np
 import pyarrow as pa
 
-from spark_mq.format.array_types import Int64s
+from spark_mq.format.array_types import Flags, Int32s, Int64s
+from spark_mq.format.batch_consume_queue import BATCH_UNIT_DTYPE, BatchUnits
 from spark_mq.format.consume_queue import UNIT_SIZE
+from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.kernels.columns import MessageColumns, text_array
 from spark_mq.format.kernels.dispatch import (
     DispatchedUnits,
     GroupedUnits,
     QueueTable,
+    batch_units,
     dispatch_units,
     grouped,
     has_unit,
+    is_final,
     is_inner_batch,
     light_units,
     parse_delay_levels,
@@ -31,6 +36,7 @@ from spark_mq.indexer.rebuild_plan import DispatchTargets
 from spark_mq.indexer.staged_files import (
     MAX_RUN_UNITS,
     RUN_SCHEMA,
+    BatchRun,
     SplitRow,
     StagedEntriesWriter,
     StagedUnits,
@@ -90,6 +96,10 @@ class _Dispatched:
         self._corrupt: list[CorruptRange] = []
         self._units: list[DispatchedUnits] = []
         self._queues = QueueTable()
+        self._is_batch: list[bool] = []
+        """Which queues are batch consume queues, by their numbers."""
+        self._batches: list[tuple[Int32s, BatchUnits]] = []
+        """The numbers of their queues, and the units themselves."""
 
     def add_all(self, parts: Iterable[RecordChunk | CorruptRange], on_chunk: Callable[[RecordChunk], None]) -> None:
         for part in joined_chunks(parts):
@@ -129,27 +139,52 @@ class _Dispatched:
 
     def _add_units(self, part: RecordChunk, tags_codes: Int64s | None) -> None:
         frames, with_unit = part.frames, has_unit(part.frames)
+        if self._targets.batch_topics:
+            with_unit &= ~self._add_batches(part, tags_codes)
         if not with_unit.all():
             frames, tags_codes = frames[with_unit], None if tags_codes is None else tags_codes[with_unit]
         units = dispatch_units(part.buffer, frames, self._queues, self._delay_millis, tags_codes)
         if units.commit_log_offset.size:
-            self.row.last_unit_offset = int(units.commit_log_offset[-1])
+            self._follow_units(int(units.commit_log_offset[-1]))
         self._units.append(self._possible(units))
         if self._targets.has_light_queues:
             self._units.append(light_units(part.buffer, frames, units, self._queues))
         if len(self._units) >= _MAX_PARTS:
             self._units = [DispatchedUnits.concatenate(self._units)]
 
+    def _follow_units(self, commit_log_offset: int) -> None:
+        self.row.last_unit_offset = max(commit_log_offset, self.row.last_unit_offset or 0)
+
+    def _add_batches(self, part: RecordChunk, tags_codes: Int64s | None) -> Flags:
+        """Add the units of batch consume queues; returns which messages have topics of such queues."""
+        numbers, topics = self._queues.numbers(part.buffer, part.frames), self._targets.batch_topics
+        for number in range(len(self._is_batch), self._queues.count):
+            self._is_batch.append(decode_utf8(self._queues.topic(number)) in topics)
+        is_of_topic: Flags = np.array(self._is_batch, np.bool_)[numbers]
+        which = is_of_topic & is_final(part.frames)
+        if which.any():
+            units = batch_units(part.buffer, part.frames[which], None if tags_codes is None else tags_codes[which])
+            possible = units["message_count"] >= 0
+            self._batches.append((numbers[which][possible], units[possible]))
+            self.row.inner_batches -= int(is_inner_batch(part.frames[which]).sum())
+            self._follow_units(int(units["commit_log_offset"][-1]))
+            for offset, size, *_ in units[~possible].tolist():
+                self._add_impossible(offset, size, "INNER_BASE or INNER_NUM")
+        return is_of_topic
+
+    def _add_impossible(self, commit_log_offset: int, size: int, what: str) -> None:
+        reason = f"{what} is impossible: the message is in no queue"
+        file = str(self._split.segment.location)
+        self._corrupt.append(CorruptRange(file, commit_log_offset, size, "BAD_QUEUE_OFFSET", reason))
+
     def _possible(self, units: DispatchedUnits) -> DispatchedUnits:
         """The units whose queue offset is possible; the others are reported."""
         possible = (units.queue_offset >= 0) & (units.queue_offset < _MAX_QUEUE_OFFSET)
         if possible.all():
             return units
-        file = str(self._split.segment.location)
         for index in np.flatnonzero(~possible).tolist():
             offset, size = int(units.commit_log_offset[index]), int(units.store_size[index])
-            reason = f"queue offset {int(units.queue_offset[index])} is impossible: the message is in no queue"
-            self._corrupt.append(CorruptRange(file, offset, size, "BAD_QUEUE_OFFSET", reason))
+            self._add_impossible(offset, size, f"queue offset {int(units.queue_offset[index])}")
         return units.take(np.flatnonzero(possible))
 
     def finished(self) -> SplitRow:
@@ -161,7 +196,25 @@ class _Dispatched:
             row.units, row.runs = units.units, units.runs
         if self._entries is not None:
             row.entries_file, row.index_entries = self._entries.staged.location.name, self._entries.staged.count
+        if self._batches:
+            self._stage_batches()
         return row
+
+    def _stage_batches(self) -> None:
+        """Write a file of the units of batch consume queues, by queue."""
+        numbers = np.concatenate([number for number, _ in self._batches])
+        order = np.argsort(numbers, kind="stable")
+        units = np.concatenate([unit for _, unit in self._batches])[order].astype(BATCH_UNIT_DTYPE)  # not big-endian
+        location = f"{uuid.uuid4().hex}.batches"
+        with (self._targets.folder / location).open_output() as file:
+            file.write(units.view(np.uint8).data)
+        ids, counts = self._queues.queue_ids(), np.bincount(numbers)
+        runs, first = list[BatchRun](), 0
+        for number in np.flatnonzero(counts).tolist():
+            topic, count = decode_utf8(self._queues.topic(number)), int(counts[number])
+            runs.append(BatchRun(topic, int(ids[number]), first, count))
+            first += count
+        self.row.batches_file, self.row.batch_runs = location, tuple(runs)
 
     def _stage_units(self) -> StagedUnits | None:
         """The staged units, grouped into runs; no Python loop is per message or per queue. None without a unit."""

@@ -163,7 +163,7 @@ def _targets(context: JobContext, plan: RebuildPlan) -> DispatchTargets:
     folder, settings, selection = context.committer.folder / STAGED, plan.settings, plan.selection
     folder.make_folder()
     queue_file_size = settings.queue_file_size if selection.has_queues else 0
-    shared = settings.delay_levels, settings.index_tags, settings.has_light_queues
+    shared = settings.delay_levels, settings.index_tags, settings.has_light_queues, settings.batch_topics
     return DispatchTargets(folder, queue_file_size, selection.has_index, *shared)
 
 

@@ -20,7 +20,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -214,6 +214,15 @@ class StagedEntriesWriter:
         self.staged = StagedEntries(location, self.staged.count + entries.size // STAGED_ENTRY_SIZE)
 
 
+class BatchRun(NamedTuple):
+    """The units of one batch consume queue in a split's file of them: the number of the first one, and how many."""
+
+    topic: str
+    queue_id: int
+    first: int
+    unit_count: int
+
+
 @dataclass
 class SplitRow:
     """The result of one split: a task fills it in, and the driver keeps it. Times are in milliseconds.
@@ -243,6 +252,8 @@ class SplitRow:
     index_entries: int = 0
     trailing_messages: int = 0
     last_unit_offset: int | None = None
+    batches_file: str | None = None
+    batch_runs: tuple[BatchRun, ...] = ()
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:
@@ -250,7 +261,8 @@ class SplitRow:
         if values.keys() != {field.name for field in fields(cls)}:
             raise TypeError(f"{sorted(values)} are not the fields of a split")
         corrupt = tuple(CorruptRange(**damage) for damage in values["corrupt"])
-        return cls(**{**values, "corrupt": corrupt})
+        batch_runs = tuple(BatchRun(*run) for run in values["batch_runs"])
+        return cls(**{**values, "corrupt": corrupt, "batch_runs": batch_runs})
 
     @property
     def start(self) -> int:

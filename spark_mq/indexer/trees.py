@@ -11,8 +11,9 @@ from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from spark_mq.errors import CorruptLogError
+from spark_mq.errors import CorruptLogError, OutputExistsError
 from spark_mq.format.broker_version import CHECKPOINT_LOGICS_OFFSET, BrokerVersions
+from spark_mq.indexer.batch_queues import BatchResult, write_batch_queues
 from spark_mq.indexer.index_files import ExistingIndex, IndexResult, find_existing_index, write_index
 from spark_mq.indexer.queue_files import QueueResult, write_queues
 from spark_mq.indexer.queue_plan import ExistingQueues, find_existing_queues
@@ -21,7 +22,7 @@ from spark_mq.indexer.stage import StagedLog, stage_range
 from spark_mq.io.location import Location
 from spark_mq.job.tasks import JobContext
 from spark_mq.store.config.checkpoint import Checkpoint
-from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
+from spark_mq.store.config.store_paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, INDEX
 from spark_mq.store.log.commit_log import OffsetRange
 
 
@@ -32,6 +33,7 @@ class WrittenTrees:
     staged: StagedLog
     queues: QueueResult
     index: IndexResult
+    batches: BatchResult
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,9 @@ class ExistingTrees:
     @classmethod
     def find(cls, plan: RebuildPlan, output: Location) -> ExistingTrees:
         """The trees in `output`. Raises the errors of files that cannot be continued."""
+        if BATCH_CONSUME_QUEUE in plan.continued:
+            tree = output / BATCH_CONSUME_QUEUE
+            raise OutputExistsError(f"{tree} exists, and batch consume queues are not continued: give --replace")
         return cls(
             find_existing_queues(plan, output) if plan.selection.has_queues else None,
             find_existing_index(plan, output) if plan.selection.has_index else None,
@@ -77,7 +82,9 @@ def write_trees(context: JobContext, plan: RebuildPlan, staged: StagedLog, exist
         try:
             pending_index = executor.submit(write_index_files)
             queue_result = QueueResult() if queues is None else write_queues(context, plan, queues, staged)
-            return WrittenTrees(staged, queue_result, pending_index.result())
+            has_batches = plan.selection.has_batches
+            batch_result = write_batch_queues(context, plan, staged) if has_batches else BatchResult()
+            return WrittenTrees(staged, queue_result, pending_index.result(), batch_result)
         except BaseException:
             stopped.set()
             raise

@@ -102,7 +102,7 @@ class Source:
 
 def facts_of_store(store: Location) -> Source:
     """The facts of a store directory, of which only names, sizes and edges of large files are read."""
-    forms = check_form(store, Door.FILES)
+    forms = check_form(store, Door.FILES, Door.WRITE)
     with MessageStore(store.uri) as opened:
         log_start, log_end = opened.get_min_phy_offset(), opened.get_max_phy_offset()
         has_messages = 0 <= log_start < log_end
@@ -172,7 +172,7 @@ def facts_of_archive(archive: ArchivedRows) -> Source:
     queues, newest_index = (json.loads(files.pop(folder, b"null")) for folder in (CONSUME_QUEUE, INDEX))
     index = _archived_index_files(archive)
     tagged = tags_of_files(index)
-    forms = check_form(snapshot_location(files, name), Door.FILES)
+    forms = check_form(snapshot_location(files, name), Door.FILES, Door.WRITE)
     nested = {path for path in files if path.count("/") > 1}
     readable = readable_files({path: files[path] for path in files if path not in nested}, name)
     sizes = Counter(row["file_size"] for row in rows if row["file_size"])

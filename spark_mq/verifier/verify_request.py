@@ -33,6 +33,6 @@ class VerifyRequest:
         """The request with these arguments."""
         location = Location.resolve(store)
         CommitLog.open(location)
-        check_form(location, Door.FILES)
+        check_form(location, Door.FILES, Door.CHECK)
         folder, journal = (None if path is None else Location.resolve(path) for path in (scratch, since_last))
         return cls(location, BrokerConf.of(broker_conf), folder, split_size, journal)

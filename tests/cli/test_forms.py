@@ -162,17 +162,17 @@ def test_what_makes_queue_files_does_so_as_a_broker_or_refuses(form: tuple[RealS
         "restore": lambda: restore_here(path, tmp_path / "restored", store.broker_conf),
     }
     for name, make in makers.items():
-        if store.name in ("fDledger533", "fBatchcq533"):
+        if store.name == "fDledger533" or (store.name == "fBatchcq533" and name != "rebuild"):
             with pytest.raises(UnsupportedStoreError):
                 make()
-            assert list(tmp_path.iterdir()) == [], name
+            assert not (tmp_path / {"repair": "repaired", "restore": "restored"}.get(name, name)).exists()
             continue
         report = make()
         if isinstance(report, RepairReport):
             assert not [code for code in codes_of(report) if not code.startswith("INDEX_")]
             continue
         assert all(any(note.startswith(path) for note in report.notes) for path in NOTED.get(store.name, ())), name
-    if store.name in ("fDledger533", "fBatchcq533"):
+    if store.name == "fDledger533":
         return
     made = {
         file: file.read_bytes() for file in sorted((tmp_path / "rebuilt" / "consumequeue").rglob("*")) if file.is_file()
@@ -222,7 +222,6 @@ def test_batch_queues_close_the_doors_that_need_queues(batched: Path, tmp_path: 
             lambda: store.get_offset_in_queue_by_time(TOPIC, 0, 0),
             lambda: why_not_consumed(store, "group", TOPIC, 0, 0),
             lambda: next_recovery(path, "5.3.3"),
-            lambda: rebuild_here(path, tmp_path / "rebuilt", broker_conf=conf),
             lambda: repair_here(path, conf),
             lambda: restore_here(path, tmp_path / "restored", WORKLOAD.broker_conf),
         ]

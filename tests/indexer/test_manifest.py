@@ -33,7 +33,7 @@ def segments(versions: list[Version], first: int = 0) -> list[StagedSegment]:
 
 def split_row(segment: StagedSegment, messages: int) -> SplitRow:
     """A row of a segment that is one split and staged nothing; the number of messages tells rows apart."""
-    numbers = dict.fromkeys(SplitRow.__dataclass_fields__, 0)
+    numbers = vars(SplitRow(0, 0, 0))
     nothing: dict[str, Any] = {"corrupt": (), "units_file": None, "entries_file": None, "time_steps_back": False}
     return SplitRow(**{**numbers, **nothing, "segment": segment.base, "messages": messages})
 

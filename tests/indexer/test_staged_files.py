@@ -62,7 +62,7 @@ def split_row(folder: Path, segment: int, counts: tuple[int, ...], entries: int)
     units = units_of(folder / STAGED, counts) if counts else None
     with StagedEntriesWriter(location(folder) / STAGED) as writer:
         writer.add(np.zeros(entries * STAGED_ENTRY_SIZE, np.uint8))
-    numbers: dict[str, Any] = dict.fromkeys(SplitRow.__dataclass_fields__, 0)
+    numbers = vars(SplitRow(0, 0, 0))
     names = {"units_file": units and units.location.name, "entries_file": writer.staged.location.name}
     sizes = {} if units is None else {"units": units.units, "runs": units.runs, "units_size": units.size}
     counted = {"segment": segment, "corrupt": (), "index_entries": entries}

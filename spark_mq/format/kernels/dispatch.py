@@ -11,6 +11,9 @@ Rules (`CommitLog.checkMessageAndReturnSize`, `CommitLogDispatcherBuildConsumeQu
   its property INNER_MULTI_DISPATCH names: queue 0 of that name, at the queue offset that INNER_MULTI_QUEUE_OFFSET has
   at the same place (`ConsumeQueue.multiDispatchLmqQueue`, `MultiDispatchUtils.checkMultiDispatchQueue`@5.3.3; the same
   in 4.9.7 and 5.5.0, whose lite topics are such queues).
+- A record of a topic with batch consume queues gets a unit there instead, at the queue offset INNER_BASE and with
+  INNER_NUM messages; without both properties at its own queue offset, with one message
+  (`CommitLog.setBatchSizeIfNeeded`, `BatchConsumeQueue.putMessagePositionInfoWrapper`@5.3.3).
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_mq.format.array_types import ArrayRows, Bytes, Int32s, Int64s, OutBytes, OutInt32s, OutInt64s
+from spark_mq.format.batch_consume_queue import BATCH_UNIT_DTYPE, BatchUnits
 from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE, Units
 from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.format.kernels.big_endian import (
@@ -38,7 +42,14 @@ from spark_mq.format.kernels.frames import Frames
 from spark_mq.format.kernels.java_string import hash_code
 from spark_mq.format.kernels.kernel import kernel
 from spark_mq.format.kernels.properties import equal_pieces, find_value, parse_decimal, same_bytes, skip_to
-from spark_mq.format.properties import DELAY_TIME_LEVEL, INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET, TAGS
+from spark_mq.format.properties import (
+    DELAY_TIME_LEVEL,
+    INNER_BASE,
+    INNER_MULTI_DISPATCH,
+    INNER_MULTI_QUEUE_OFFSET,
+    INNER_NUM,
+    TAGS,
+)
 from spark_mq.format.record import (
     COMMIT_LOG_OFFSET_AT,
     INNER_BATCH_FLAG,
@@ -53,12 +64,14 @@ from spark_mq.format.system_topic import RETRY_PREFIX, SCHEDULE_TOPIC, SYSTEM_PR
 _SCHEDULE_TOPIC = np.frombuffer(SCHEDULE_TOPIC.encode(), np.uint8)
 _TAGS = np.frombuffer(TAGS, np.uint8)
 _DELAY = np.frombuffer(DELAY_TIME_LEVEL, np.uint8)
+_INNER_BASE, _INNER_NUM = np.frombuffer(INNER_BASE, np.uint8), np.frombuffer(INNER_NUM, np.uint8)
 _MULTI_DISPATCH = np.frombuffer(INNER_MULTI_DISPATCH, np.uint8)
 _MULTI_QUEUE_OFFSET = np.frombuffer(INNER_MULTI_QUEUE_OFFSET, np.uint8)
 _LIGHT = np.frombuffer(LIGHT_PREFIX.encode(), np.uint8)
 _RETRY, _SYSTEM = np.frombuffer(RETRY_PREFIX.encode(), np.uint8), np.frombuffer(SYSTEM_PREFIX.encode(), np.uint8)
 _COMMA, _SLASH, _ZERO, _NINE = ord(","), ord("/"), ord("0"), ord("9")
 _MAX_DIGITS = 18
+_MAX_BATCH = (1 << 15) - 1
 
 
 def parse_delay_levels(text: str) -> Int64s:
@@ -131,9 +144,13 @@ def has_unit(frames: Frames) -> npt.NDArray[np.bool_]:
 
     An inner batch has no such unit, because its topic has a batch consume queue (`BatchConsumeQueue`@5.3.3).
     """
-    transaction_type = frames.sys_flag & TRANSACTION_TYPE_MASK
-    is_final = (transaction_type != TRANSACTION_PREPARED_TYPE) & (transaction_type != TRANSACTION_ROLLBACK_TYPE)
-    result: npt.NDArray[np.bool_] = is_final & ~is_inner_batch(frames)
+    return is_final(frames) & ~is_inner_batch(frames)
+
+
+def is_final(frames: Frames) -> npt.NDArray[np.bool_]:
+    """Which messages become a unit of a queue: those of transaction type NONE or COMMIT."""
+    kind = frames.sys_flag & TRANSACTION_TYPE_MASK
+    result: npt.NDArray[np.bool_] = (kind != TRANSACTION_PREPARED_TYPE) & (kind != TRANSACTION_ROLLBACK_TYPE)
     return result
 
 
@@ -393,3 +410,36 @@ def light_units(buffer: Bytes, frames: Frames, units: DispatchedUnits, queues: Q
     count = _find_light_queues(buffer, frames, messages, starts, lengths, offsets)
     numbers = queues.numbers_of(buffer, starts[:count], lengths[:count], np.zeros(count, np.int32))
     return replace(units.take(messages[:count]), queue_number=numbers, queue_offset=offsets[:count].copy())
+
+
+@kernel
+def _find_batches(buffer: Bytes, frames: Frames, queue_offsets: OutInt64s, message_counts: OutInt64s) -> None:
+    """Write the queue offset and the number of messages of each record; -1 for a text that is not a number."""
+    for index in range(frames.size):
+        frame = frames[index]
+        properties, length = frame.properties_start, int(frame.properties_length)
+        base, base_length = find_value(buffer, properties, length, _INNER_BASE)
+        count, count_length = find_value(buffer, properties, length, _INNER_NUM)
+        if base_length > 0 and count_length > 0:
+            queue_offsets[index] = _parse_offset(buffer, base, base + base_length)
+            message_counts[index] = _parse_offset(buffer, count, count + count_length)
+        else:
+            queue_offsets[index], message_counts[index] = read_i64(buffer, frame.position + QUEUE_OFFSET_AT), 1
+
+
+def batch_units(buffer: Bytes, frames: Frames, tags_codes: Int64s | None = None) -> BatchUnits:
+    """The units of records in batch consume queues; `tags_codes` as in `dispatch_units`.
+
+    A unit whose queue offset or number of messages no broker writes has the number -1.
+    """
+    queue_offsets, message_counts = np.empty(frames.size, np.int64), np.empty(frames.size, np.int64)
+    _find_batches(buffer, frames, queue_offsets, message_counts)
+    is_possible = (queue_offsets >= 0) & (message_counts <= _MAX_BATCH)
+    units = np.zeros(frames.size, BATCH_UNIT_DTYPE)
+    units["commit_log_offset"] = int64s_at(buffer, frames.position + COMMIT_LOG_OFFSET_AT)
+    units["store_size"] = frames.store_size
+    units["tags_code"] = _unit_tags_codes(buffer, frames, np.zeros(1, np.int64), tags_codes)
+    units["store_timestamp"] = int64s_at(buffer, frames.store_timestamp_at)
+    units["queue_offset"], units["message_count"] = queue_offsets, np.where(is_possible, message_counts, -1)
+    units["compacted_offset"] = -1
+    return units

@@ -134,6 +134,11 @@ class BrokerConf:
         return None if size is None else -(-size // UNIT_SIZE) * UNIT_SIZE
 
     @property
+    def batch_consume_queue_file_size(self) -> int | None:
+        """Bytes of a file of batch consume queues, `mapperFileSizeBatchConsumeQueue`; None if not set."""
+        return self._positive_integer("mapperFileSizeBatchConsumeQueue")
+
+    @property
     def consume_queue_ext_file_size(self) -> int:
         """Bytes of a file of a consume queue extension, `mappedFileSizeConsumeQueueExt`, or the default."""
         return self._positive_integer("mappedFileSizeConsumeQueueExt") or EXT_FILE_SIZE

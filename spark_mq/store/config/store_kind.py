@@ -34,6 +34,7 @@ from spark_mq.store.config.config_database import config_database
 from spark_mq.store.config.config_file import load_config
 from spark_mq.store.config.store_paths import (
     APPEND_UNFINISHED,
+    BATCH_CONSUME_QUEUE,
     COMMIT_LOG,
     CONFIG,
     CONSUME_QUEUE,
@@ -45,7 +46,6 @@ from spark_mq.store.config.store_paths import (
 
 DELTA_LOG = "_delta_log"
 _DLEDGER = "dledger-"
-_BATCH_CONSUME_QUEUE = "batchconsumequeue"
 _COMPACTION_LOG = "compaction/compactionLog"
 _ROCKSDB_QUEUES = (CONSUME_QUEUE, "consumequeue_rocksdb")
 """The folders of queues in RocksDB; the second one with `useSeparateStorePathForRocksdbCQ` (from 5.5.0 on)."""
@@ -62,6 +62,8 @@ class Door(Enum):
     QUEUES = "say something about all queues"
     BOOT = "say something about the next start of the broker"
     FILES = "check, make, continue or delete queue files"
+    CHECK = "check or repair queue files"
+    WRITE = "write messages, and queue files for them"
 
 
 @dataclass(frozen=True)
@@ -123,9 +125,10 @@ def find_forms(store: Location, door: Door) -> list[FoundForm]:
     ]
 
 
-def check_form(store: Location, door: Door) -> list[FormNote]:
-    """What an answer of `door` about the store at `store` leaves out because of the store's form."""
-    return [note for found in find_forms(store, door) if (note := found.check(door)) is not None]
+def check_form(store: Location, *doors: Door) -> list[FormNote]:
+    """What an answer of `doors` about the store at `store` leaves out because of the store's form."""
+    found = ((door, one) for door in doors for one in find_forms(store, door))
+    return [note for door, one in found if (note := one.check(door)) is not None]
 
 
 def has_rocksdb_queues(store: Location) -> bool:
@@ -141,6 +144,11 @@ def has_light_queues(store: Location, conf: BrokerConf) -> bool:
     return (is_set and not is_in_rocksdb) or any(
         name.startswith(LIGHT_PREFIX) for name in _folders(store / CONSUME_QUEUE)
     )
+
+
+def batch_topics(store: Location) -> frozenset[str]:
+    """The topics that have batch consume queues, by their files or by `config/topics.json`."""
+    return frozenset(_folders(store / BATCH_CONSUME_QUEUE)) | topics_with_attribute(store, "queue.type", "BatchCQ")
 
 
 def queue_database(store: Location) -> Location | None:
@@ -194,9 +202,8 @@ def _dledger(store: Location) -> tuple[Location, frozenset[str]] | None:
 
 
 def _batch_queues(store: Location) -> tuple[Location, frozenset[str]] | None:
-    topics = frozenset(_folders(store / _BATCH_CONSUME_QUEUE))
-    place = store / _BATCH_CONSUME_QUEUE if topics else store / CONFIG / "topics.json"
-    topics |= topics_with_attribute(store, "queue.type", "BatchCQ")
+    has_files = bool(_folders(store / BATCH_CONSUME_QUEUE))
+    place, topics = store / BATCH_CONSUME_QUEUE if has_files else store / CONFIG / "topics.json", batch_topics(store)
     return (place, topics) if topics else None
 
 
@@ -263,8 +270,9 @@ FORMS: tuple[Form, ...] = (
             "about all queues",
             Door.BOOT: "has batch consume queues{topics}, which are not read here, so nothing certain can be said "
             "about what a broker does at its start",
-            Door.FILES: "has batch consume queues{topics}, which are not read or written here. A queue file of such a "
-            "topic in consumequeue/ would keep a broker from starting (`ConsumeQueueStore.queueTypeShouldBe`@5.3.3)",
+            Door.CHECK: "has batch consume queues{topics}, which are not checked here: compare their files with those "
+            "that `spark-mq rebuild` makes",
+            Door.WRITE: "has batch consume queues{topics}, into which no message is written here",
         },
     ),
     Form(

@@ -19,11 +19,12 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_mq.errors import SparkMqError
+from spark_mq.format.batch_consume_queue import BATCH_FILE_SIZE
 from spark_mq.format.consume_queue import DEFAULT_FILE_SIZE, UNIT_DTYPE, UNIT_SIZE, Units
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf, Sourced
-from spark_mq.store.config.store_paths import CONSUME_QUEUE, MAPPED_FILE_NAME
+from spark_mq.store.config.store_paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, MAPPED_FILE_NAME
 
 _Entry = TypeVar("_Entry")
 _FILES_BACK = 3
@@ -211,6 +212,15 @@ def listed(trees: Iterable[Location]) -> Iterator[tuple[Location, list[QueueFold
     """Each tree with its queues; a tree is read when it is asked for."""
     for tree in trees:
         yield tree, list(queue_folders(tree))
+
+
+def find_batch_file_size(conf: BrokerConf, store: Location) -> Sourced[int]:
+    """Bytes of a file of batch consume queues, from the broker's settings, or else from the first existing file."""
+    if conf.batch_consume_queue_file_size is not None:
+        return Sourced(conf.batch_consume_queue_file_size, conf.source)
+    for folder in queue_folders(store / BATCH_CONSUME_QUEUE):
+        return Sourced(folder.files[0].size, f"the files in {store / BATCH_CONSUME_QUEUE}")
+    return Sourced(BATCH_FILE_SIZE, conf.source_of_defaults)
 
 
 def find_queue_file_size(conf: BrokerConf, trees: Iterable[tuple[Location, list[QueueFolder]]]) -> Sourced[int]:
