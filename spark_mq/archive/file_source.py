@@ -197,5 +197,8 @@ class BrokerFilesReader(FilesReader, LiveMessagesStreamReader):
             )
         super()._lose(what, queue, position)
 
+    def _without_deleted(self, queues: Mapping[QueueKey, int]) -> dict[QueueKey, int]:
+        return dict(queues)  # a topic that is made again would have other messages at offsets that are archived
+
     def _start(self, broker: LiveBroker, queue: QueueRange) -> int:
         return self._starts.get(queue.topic, {}).get(str(queue.queue_id), queue.start)

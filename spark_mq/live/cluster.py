@@ -15,7 +15,7 @@ from spark_mq.format.record import Record, decode_record
 from spark_mq.live.options import LiveOptions
 from spark_mq.remoting.client import RemotingClient, shown
 from spark_mq.remoting.codes import ResponseCode
-from spark_mq.remoting.pull import ALL_MESSAGES, QueueRange, Subscription, pull
+from spark_mq.remoting.pull import ALL_MESSAGES, QueueRange, Subscription, is_gone, pull
 from spark_mq.remoting.requests import (
     CONFIG_REQUESTS,
     READABLE,
@@ -246,6 +246,8 @@ def understood(broker: LiveBroker, queue: QueueRange, subscription: Subscription
     try:
         pull(broker.client, queue, queue.start, subscription)
     except RefusedError as error:
+        if is_gone(error):
+            return subscription  # whoever pulls the range finds that, too
         if error.code in (ResponseCode.SYSTEM_ERROR, ResponseCode.SUBSCRIPTION_PARSE_FAILED):
             return ALL_MESSAGES
         raise

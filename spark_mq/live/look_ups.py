@@ -21,7 +21,7 @@ from spark_mq.format.record import Record, decode_record
 from spark_mq.live.options import LiveOptions
 from spark_mq.remoting.client import RemotingClient
 from spark_mq.remoting.codes import RequestCode
-from spark_mq.remoting.pull import QueueRange, Rate, Subscription, pull_range
+from spark_mq.remoting.pull import QueueGoneError, QueueRange, Rate, Subscription, pull_range
 from spark_mq.remoting.requests import earliest_store_time, max_offset, min_offset, query_messages, view_message
 from spark_mq.source.predicate import ALL, IntegerSet
 
@@ -163,17 +163,17 @@ def read_range(
                     if len(offsets) < part.stop - part.start and (lost := _expired(client, part, offsets)):
                         what = f"{part.address}: {part}: up to {lost:,} messages expired before they were pulled"
                         if options.fail_on_data_loss:
-                            raise DataLossError(f"{what}; read again, or with failOnDataLoss=false")
+                            raise DataLossError(what)
                         _LOG.warning("%s; the read has the others", what)
                     yield decoded
                     queue = replace(queue, start=part.stop)
             return
         except DataLossError as error:
             if options.fail_on_data_loss:
-                raise
-            kept = _kept(client, queue)
-            lost = min(kept.start, queue.stop) - queue.start
-            _LOG.warning("%s; %d messages are lost, the read continues at offset %d", error, lost, kept.start)
+                raise DataLossError(f"{error}; read again, or with failOnDataLoss=false") from error
+            kept = replace(queue, start=queue.stop) if isinstance(error, QueueGoneError) else _kept(client, queue)
+            lost = queue.stop - queue.start - (kept.stop - kept.start)
+            _LOG.warning("%s; up to %d messages are lost, the read has the others", error, lost)
             queue = kept
 
 

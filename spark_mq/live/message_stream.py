@@ -22,6 +22,7 @@ from spark_mq.live.messages import LiveMessagesReader, Pulls, pulls_partitions
 from spark_mq.live.options import COMMITTED, LiveStreamOptions
 from spark_mq.live.stream_offset import LiveOffset, QueueKey
 from spark_mq.remoting.client import RemotingClient
+from spark_mq.remoting.codes import ResponseCode
 from spark_mq.remoting.pull import QueueRange, pull
 from spark_mq.remoting.requests import consumer_offset
 from spark_mq.remoting.writes import update_consumer_offset
@@ -46,6 +47,8 @@ class LiveMessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableN
         self._last = LiveOffset({})
         self._ends: dict[QueueKey, QueueRange] | None = None
         """The queues as they were when the reader last asked."""
+        self._topics: dict[str, Set[str]] = {}
+        """The topics of each broker that answered then."""
         self._is_fixed = False
         self._committed: dict[QueueKey, int] = {}
 
@@ -126,7 +129,12 @@ class LiveMessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableN
                 broker, topic, queue_id = key
                 if broker not in addresses or self._committed.get(key) == offset:
                     continue  # a broker that does not run gets the offsets after a later batch
-                update_consumer_offset(client, addresses[broker], group, topic, queue_id, offset)
+                try:
+                    update_consumer_offset(client, addresses[broker], group, topic, queue_id, offset)
+                except RefusedError as error:
+                    if error.code != ResponseCode.TOPIC_NOT_EXIST:
+                        raise
+                    _LOG.warning("%s; group %s gets no offset there", error, group)
                 self._committed[key] = offset
 
     def _brokers_of(self, client: RemotingClient, names: Set[str]) -> dict[str, LiveBroker]:
@@ -142,6 +150,7 @@ class LiveMessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableN
         """The queues that the stream reads, of brokers that answer."""
         options = self._options.read
         found: dict[QueueKey, QueueRange] = {}
+        self._topics = {}
         for broker in brokers:
             try:
                 queues = broker.queues(*selected_topics(broker, options))
@@ -150,6 +159,7 @@ class LiveMessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableN
             except RemotingError as error:
                 _LOG.warning("%s; its messages come with a later batch", error)
                 continue
+            self._topics[broker.broker.name] = broker.topics.keys()
             ids = options.read.predicate.queue_ids
             found.update(
                 ((queue.broker, queue.topic, queue.queue_id), queue)
@@ -177,6 +187,7 @@ class LiveMessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableN
     def _next(self, client: RemotingClient, begin: LiveOffset, is_limited: bool) -> LiveOffset:
         if self._ends is None or not self._is_fixed:
             self._ends = self._queues(known_brokers(client, self._options.read.from_slave))
+        kept = self._without_deleted(begin.queues)
         starts, began = {}, {}
         for key, queue in self._ends.items():
             position = begin.queues.get(key)
@@ -189,9 +200,24 @@ class LiveMessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableN
         ends = {key: max(queue.stop, starts[key]) for key, queue in self._ends.items()}
         if is_limited:
             ends = self._limited(client, starts, ends)
-        if ends == {key: begin.queues.get(key) for key in ends} and not began:
+        if kept | ends == begin.queues and not began:
             return begin
-        return LiveOffset(dict(begin.queues) | ends, began)
+        return LiveOffset(kept | ends, began)
+
+    def _without_deleted(self, queues: Mapping[QueueKey, int]) -> dict[QueueKey, int]:
+        """The queues without those of topics that their broker deleted; one that is made again is read from its start.
+
+        A slave gets the topics of its master some time after its start.
+        """
+        options = self._options.read
+        kept = {
+            (broker, topic, queue_id): position
+            for (broker, topic, queue_id), position in queues.items()
+            if topic in self._topics.get(broker, (topic,)) or options.from_slave or not options.selects(topic)
+        }
+        for broker, topic in sorted({key[:2] for key in queues.keys() - kept.keys()}):
+            self._report_loss(f"topic {topic} was deleted in broker {broker}: messages that were not read are lost")
+        return kept
 
     def _limited(
         self, client: RemotingClient, starts: Mapping[QueueKey, int], ends: Mapping[QueueKey, int]
@@ -217,16 +243,17 @@ class LiveMessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableN
         return len(pulled.records) / max(pulled.next_offset - offset, 1)
 
     def _lose(self, what: str, queue: QueueRange, position: int) -> None:
-        """Raise an error for messages that are gone, or log them, as option `failOnDataLoss` says."""
+        """Report that a queue does not have an offset."""
         lost = queue.start - position
         why = (
             f"{lost:,} messages expired before they were read"
             if lost > 0
             else "the topic was deleted and made again, or the queue lost its end"
         )
-        reason = f"{what} {queue.start} to {queue.stop - 1}: {why}"
+        self._report_loss(f"{what} {queue.start} to {queue.stop - 1}: {why}")
+
+    def _report_loss(self, reason: str) -> None:
+        """Raise an error for messages that are gone, or log them, as option `failOnDataLoss` says."""
         if self._options.read.fail_on_data_loss:
-            raise DataLossError(
-                f"{reason}. With failOnDataLoss=false the stream continues with the first that is there"
-            )
-        _LOG.warning("%s; the stream continues with the first message that is there", reason)
+            raise DataLossError(f"{reason}. With failOnDataLoss=false the stream continues with those that are there")
+        _LOG.warning("%s; the stream continues with those that are there", reason)

@@ -270,6 +270,8 @@ def client_settings(given: Mapping[str, str]) -> ClientSettings:
     if not re.fullmatch(r"\d{1,4}(\.\d{1,3})?", text) or not float(text):
         raise OptionError(f"option requestTimeout={text!r} is not a number of seconds, such as 10")
     servers, group = parse_name_servers(given["path"]), given.get("pullGroup", PULL_GROUP)
+    if not group:
+        raise OptionError("option pullGroup is empty: name a consumer group, or leave the option out")
     return ClientSettings(servers, float(text), _credentials(given), _tls(given), pull_group=group)
 
 

@@ -55,6 +55,10 @@ class Subscription:
 ALL_MESSAGES = Subscription()
 
 
+class QueueGoneError(DataLossError):
+    """A broker no longer hands out a queue: its topic was deleted, or has fewer queues that can be read."""
+
+
 @dataclass(frozen=True)
 class QueueRange:
     """Queue offsets `start` to `stop` - 1 of a queue of a broker."""
@@ -131,6 +135,14 @@ def pull(
             f"{queue.address}: PULL_MESSAGE of {queue} was left to the master, which the name servers do not know"
         )
     return pull(client, replace(queue, address=queue.master, master=""), offset, subscription, suspend_seconds)
+
+
+def is_gone(error: RefusedError) -> bool:
+    """Whether a pull was refused because the broker does not have the topic, or lets nobody read so many queues of it.
+
+    For the second reason, 4.9 and 5.x have different codes, and the same text (`PullMessageProcessor.processRequest`).
+    """
+    return error.code == ResponseCode.TOPIC_NOT_EXIST or ": queueId[" in str(error)
 
 
 def _fields(
@@ -322,13 +334,17 @@ class _Part:
 def _pull_once(client: RemotingClient, part: QueueRange, subscription: Subscription) -> Pulled:
     """The first messages of a part; asks again for those that come later."""
     for number in range(_WAITS + 1):
-        pulled = pull(client, part, part.start, subscription, _WAIT_SECONDS if number else 0)
+        try:
+            pulled = pull(client, part, part.start, subscription, _WAIT_SECONDS if number else 0)
+        except RefusedError as error:
+            if is_gone(error):
+                raise QueueGoneError(f"{error} ({part} from queue offset {part.start} on is gone)") from error
+            raise
         if pulled.code == ResponseCode.PULL_OFFSET_MOVED:
             raise DataLossError(
                 f"{part.address}: PULL_MESSAGE: {part} no longer has queue offset {part.start}: it has "
                 f"{pulled.min_offset} to {pulled.max_offset - 1}. "
-                "Its messages expired, or the topic was deleted and made again; read again, or with "
-                "failOnDataLoss=false"
+                "Its messages expired, or the topic was deleted and made again"
             )
         if pulled.next_offset > part.start:
             return pulled

@@ -14,6 +14,7 @@ CLUSTER_OPTIONS = (
     Option(
         "pullGroup",
         "the consumer group in whose name messages are pulled, `TOOLS_CONSUMER` by default. No offset of it changes. "
+        "A broker makes a group that it does not know, unless `autoCreateSubscriptionGroup=false`. "
         "With access control, the user needs the right to subscribe by it",
     ),
     Option("accessKey", "the access key of ACL 1.0, or the user name of ACL 2.0; `secretKey` is then needed"),
@@ -67,7 +68,8 @@ LIVE_MESSAGES_OPTIONS = (
     Option("maxBytesPerSecond", "bytes that each task pulls in a second at most, such as `20m`; no limit by default"),
     Option(
         "failOnDataLoss",
-        "`true` (default): messages that expire while they are read are an error; `false`: they are left out",
+        "`true` (default): messages that expire, or whose topic is deleted, before they are read are an error; "
+        "`false`: they are left out",
     ),
 )
 

@@ -29,7 +29,7 @@ from spark_mq.producer.writer import topic_writer
 from spark_mq.remoting.client import ClientSettings, RemotingClient
 from spark_mq.remoting.codes import RequestCode
 from tests.broker import harness
-from tests.support.soak import SOAKS
+from tests.support.soak import SOAKS, cases
 
 LACKING = harness.missing()
 pytestmark = [pytest.mark.broker, pytest.mark.skipif(LACKING is not None, reason=LACKING or "")]
@@ -121,6 +121,21 @@ def expected(count: int) -> list[tuple[int, int]]:
     return sorted((number % 3, number // 3) for number in range(count))
 
 
+def set_queues(broker: harness.Broker, count: int) -> None:
+    fields = {
+        "topic": TOPIC,
+        "defaultTopic": "TBW102",
+        "readQueueNums": count,
+        "writeQueueNums": count,
+        "perm": 6,
+        "topicFilterType": "SINGLE_TAG",
+        "topicSysFlag": 0,
+        "order": False,
+    }
+    with RemotingClient(ClientSettings((broker.name_server,))) as client:
+        client.request(broker.address, RequestCode.UPDATE_AND_CREATE_TOPIC, fields)
+
+
 def test_each_message_once_while_the_query_is_killed_and_the_broker_starts_again(tmp_path: Path) -> None:
     sent = 0
     with harness.Broker("5.3.3", tmp_path / "store", SETTINGS, keeps_ports=True) as broker:
@@ -149,18 +164,7 @@ def test_queues_that_appear_later_are_read_from_their_start(tmp_path: Path) -> N
         end = reader.latestOffset(start, None)
         assert places(rows_of(reader, start, end)) == expected(sent)
         assert reader.latestOffset(end, None) == end
-        fields = {
-            "topic": TOPIC,
-            "defaultTopic": "TBW102",
-            "readQueueNums": 5,
-            "writeQueueNums": 5,
-            "perm": 6,
-            "topicFilterType": "SINGLE_TAG",
-            "topicSysFlag": 0,
-            "order": False,
-        }
-        with RemotingClient(ClientSettings((broker.name_server,))) as client:
-            client.request(broker.address, RequestCode.UPDATE_AND_CREATE_TOPIC, fields)
+        set_queues(broker, 5)
         later = reader.latestOffset(end, None)
         assert set(LiveOffset.of_json(later).queues) == {("broker", TOPIC, number) for number in range(5)}
         assert list(reader.partitions(end, later)) == []
@@ -173,22 +177,40 @@ def test_queues_that_appear_later_are_read_from_their_start(tmp_path: Path) -> N
             assert places(rows_of(reader, begin, last)) == [*((number, 10) for number in range(3)), (3, 0), (4, 0)]
 
 
-def test_messages_that_are_gone_stop_the_stream_or_are_left_out(tmp_path: Path) -> None:
-    """A topic that is deleted and made again has other messages at the offsets that were read."""
+@pytest.mark.parametrize("version", cases(("5.3.3",), ("5.3.3", "4.9.7", "5.5.0")))
+def test_messages_that_are_gone_stop_the_stream_or_are_left_out(tmp_path: Path, version: str) -> None:
+    """A topic has fewer queues, is deleted, and is made again, with other messages at the offsets that were read."""
     settings = SETTINGS | {"timerWheelEnable": "true"}  # a broker without timers cannot delete a topic
-    with harness.Broker("5.3.3", tmp_path / "store", settings) as broker:
-        harness.send(broker, "sequence", 1, 90)
-        reader = stream_reader(broker)
+    with harness.Broker(version, tmp_path / "store", settings) as broker:
+        sent = harness.send(broker, "sequence", 1, 90)
+        reader, lenient = stream_reader(broker), stream_reader(broker, failOnDataLoss="false")
         start = reader.initialOffset()
         end = reader.latestOffset(start, None)
+        harness.send(broker, "sequence", 1, 30, first=sent)
+        planned = reader.latestOffset(end, None)
+        set_queues(broker, 2)
+        with pytest.raises(DataLossError, match=rf"queueId\[2\] is illegal.* {TOPIC}/2 of .* offset 30 on is gone"):
+            rows_of(reader, end, planned)
+        assert {row["queue_id"] for row in rows_of(lenient, end, planned)} == {0, 1}
+        set_queues(broker, 3)
+        assert len(rows_of(reader, end, planned)) == 30
         with RemotingClient(ClientSettings((broker.name_server,))) as client:
             client.request(broker.address, RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": TOPIC})
+        with pytest.raises(DataLossError, match=rf"(?s)TOPIC_NOT_EXIST.* {TOPIC}/0 of .* offset 30 on is gone"):
+            rows_of(reader, end, planned)
+        with pytest.raises(DataLossError, match=f"topic {TOPIC} was deleted in broker broker"):
+            reader.latestOffset(end, None)
+        for options in ({}, {"filter": "a = 1"}):
+            assert rows_of(stream_reader(broker, failOnDataLoss="false", **options), end, planned) == []
+        stream_reader(broker, commitOffsets="TOOLS_CONSUMER").commit(end)  # although the topic is gone
+        without = lenient.latestOffset(end, None)
+        assert LiveOffset.of_json(without).queues == {}
         harness.send(broker, "sequence", 2, 30)
         with pytest.raises(DataLossError, match=rf"queue {TOPIC}/0 .* read up to 30, and has now 0 to 9: the topic"):
             reader.latestOffset(end, None)
-        again = stream_reader(broker, failOnDataLoss="false")
-        last = again.latestOffset(end, None)
-        assert places(rows_of(again, end, last)) == expected(30)
+        for begin in (end, without):
+            last = lenient.latestOffset(begin, None)
+            assert places(rows_of(lenient, begin, last)) == expected(30)
 
 
 def test_a_batch_has_about_so_many_messages_and_bytes(tmp_path: Path) -> None:

@@ -97,6 +97,7 @@ def test_secrets_are_not_shown() -> None:
         ({"topic": "a", "queueStarts": '{"a": {"0": 7.5}}'}, "is not JSON as in"),
         ({"topic": "a", "readFrom": "any"}, "master, slave"),
         ({"topic": "a", "requestTimeout": "0"}, "number of seconds"),
+        ({"topic": "a", "pullGroup": ""}, "pullGroup is empty"),
         ({"topic": "a", "accessKey": "x"}, "belong together"),
         ({"topic": "a", "tlsCa": "x"}, "without tls=true"),
         ({"topic": "a", "tls": "true", "tlsKey": "x"}, "tlsCertificate"),
