@@ -21,7 +21,8 @@ from spark_mq.cli.messages.message_filter import MessageFilter, Selection, why_n
 from spark_mq.cli.output.value_text import local_time_of
 from spark_mq.store.message_store import MessageStore
 from spark_mq.testing import LogWriter
-from tests.support.stores import OWN_STORES, PROJECT, Fact, RealStore, stores_in
+from tests.support.paused_process import environment, running
+from tests.support.stores import OWN_STORES, Fact, RealStore, stores_in
 
 WORKLOAD = next(store for store in stores_in(OWN_STORES) if store.name == "workload-533")
 TOPIC = "OrderEvents"
@@ -240,14 +241,8 @@ def test_new_messages_are_followed(tmp_path: Path) -> None:
         writer.append(1000, b"old %d" % number)
     writer.write(tmp_path)
     command = [sys.executable, "-m", "spark_mq", "print-message", str(tmp_path), "T", "--follow", "--last", "1"]
-    environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
-    with subprocess.Popen(
-        [*command, "--json", "--columns", "body", "--body", "text"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-    ) as process:
+    command += ["--json", "--columns", "body", "--body", "text"]
+    with running(command, stdout=subprocess.PIPE, env=environment()) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         assert json.loads(process.stdout.readline()) == {"body": "old 2"}

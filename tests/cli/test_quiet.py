@@ -16,6 +16,7 @@ import pytest
 from spark_mq import worker_daemon
 from spark_mq.cli.exit_status import INTERRUPTED, INTERRUPTED_LINE
 from spark_mq.testing import LogWriter
+from tests.support.paused_process import running
 
 OF_THE_JVM = ("WARNING: Using incubator modules: jdk.incubator.vector", "NOTE: Picked up JDK_JAVA_OPTIONS: ")
 """How lines begin that Java prints of its own accord: for an option that Spark gives it, and for one of the tests."""
@@ -67,17 +68,15 @@ def test_ctrl_c_ends_a_query_with_one_line(tmp_path: Path) -> None:
     store = LogWriter(segment_size=4096).write(tmp_path / "store")
     query = "SELECT 'begun' AS a; SELECT sum(a.id * b.id) AS s FROM range(1000000000) a, range(1000000000) b"
     command = [sys.executable, "-m", "spark_mq.cli.main", "sql", query, "--format", "json", "--store", f"s={store}"]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    ) as running:
-        assert running.stdout is not None
-        assert "begun" in running.stdout.readline()
+    with running(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert "begun" in process.stdout.readline()
         time.sleep(3)  # the second statement is with Spark
-        assert running.poll() is None
-        os.killpg(running.pid, signal.SIGINT)  # as a terminal does: to all processes
-        out, errors = running.communicate()
+        assert process.poll() is None
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all processes
+        out, errors = process.communicate(timeout=60)
     lines = [line for line in errors.splitlines() if not line.startswith(OF_THE_JVM)]
-    assert (running.returncode, out, lines) == (INTERRUPTED, "", [INTERRUPTED_LINE])
+    assert (process.returncode, out, lines) == (INTERRUPTED, "", [INTERRUPTED_LINE])
 
 
 @pytest.mark.parametrize("closed", [BrokenPipeError(), ConnectionResetError()])

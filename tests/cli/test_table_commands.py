@@ -7,7 +7,6 @@ import json
 import os
 import pty
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +19,8 @@ from spark_mq.cli.output.value_text import display_width
 from spark_mq.cli.tables import sums_of_lags
 from spark_mq.format.system_topic import is_system_topic
 from spark_mq.io.location import Location
-from tests.support.stores import OWN_STORES, PROJECT, RealStore, stores_in
+from tests.support.paused_process import environment, running
+from tests.support.stores import OWN_STORES, RealStore, stores_in
 
 WORKLOAD = next(store for store in stores_in(OWN_STORES) if store.name == "workload-533")
 
@@ -122,9 +122,8 @@ def test_an_unknown_name_gets_similar_ones(
 
 def test_a_table_fits_into_a_terminal(store: str) -> None:
     main_end, terminal = pty.openpty()
-    environment = {**os.environ, "PYTHONPATH": str(PROJECT), "COLUMNS": "60", "TZ": "UTC"}
     command = [sys.executable, "-m", "spark_mq", "queues", store]
-    with subprocess.Popen(command, stdout=terminal, stderr=subprocess.PIPE, text=True, env=environment) as process:
+    with running(command, stdout=terminal, env={**environment(), "COLUMNS": "60", "TZ": "UTC"}) as process:
         os.close(terminal)
         shown = b""
         try:

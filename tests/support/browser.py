@@ -110,7 +110,7 @@ def browser_page(folder: Path) -> Iterator[Page]:
         port = port_file.read_text().splitlines()[0]
         yield Page(loop, loop.run_until_complete(_first_page(port)))
     finally:
-        process.terminate()
+        process.kill()
         process.wait()
         loop.close()
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from tests.support.stores import PROJECT
 
@@ -22,6 +23,16 @@ def environment() -> dict[str, str]:
 
 def spark_mq(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "spark_mq.cli.main", *arguments]
+
+
+@contextmanager
+def running(command: list[str], **options: Any) -> Iterator[subprocess.Popen[str]]:
+    """A process in a session of its own; at the end all its processes are killed, also where the test has failed."""
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True, **options) as process:
+        try:
+            yield process
+        finally:
+            kill_session(process.pid)
 
 
 @contextmanager
