@@ -84,7 +84,7 @@ class IndexFileCheck:
             stop, uncounted_slot, problem = self._count(self.location, file, header)
             if problem is not None and not self.log.has_grown():
                 yield problem
-            slots, start = self._sound_slots(file, stop)
+            slots, start, found_slots = self._sound_slots(file, stop)
             used, next_number = int(np.count_nonzero(slots)), before.next_number
             begin: tuple[int, int] | None = None  # store time and offset of the first entry
             if self.sound is not None and start > 1:
@@ -105,7 +105,7 @@ class IndexFileCheck:
                 wrong = np.flatnonzero(entries["previous_entry"] != previous)
                 want, have = text("entry ", previous[wrong], " before it"), entries["previous_entry"][wrong]
                 yield block.batch("INDEX_CHAIN", wrong, want, text("entry ", have))
-            yield from self._slot_findings(file, slots, stop, uncounted_slot)
+            yield from self._slot_findings(file, slots, found_slots, stop, uncounted_slot)
             wrong_fields = [] if begin is None else list(self._header_findings(header, used, stop, begin, end))
             if wrong_fields and not self.log.has_grown():
                 yield from wrong_fields
@@ -117,14 +117,15 @@ class IndexFileCheck:
             )
             yield postponed(lags) if self.log.has_grown() else lags
 
-    def _sound_slots(self, file: FileReader, stop: int) -> tuple[Int32s, int]:
-        """The slots before the first entry that has to be read, and its number.
+    def _sound_slots(self, file: FileReader, stop: int) -> tuple[Int32s, int, bytes]:
+        """The slots before the first entry that has to be read, its number, and the slots as they are now.
 
         The first new entry of a slot says what the slot had before.
         """
         size = self.layout.hash_slot_num
         if self.sound is not None and self.sound.stop <= stop:
-            slots = np.frombuffer(file.read(HEADER_SIZE, SLOT_SIZE * size), ">i4").astype(np.int32)
+            found = file.read(HEADER_SIZE, SLOT_SIZE * size)
+            slots = np.frombuffer(found, ">i4").copy()
             is_new = np.zeros(size, np.bool_)
             for first in range(self.sound.stop, stop, BLOCK_ENTRIES):
                 entries = self._entries(file, first, min(first + BLOCK_ENTRIES, stop))
@@ -132,9 +133,9 @@ class IndexFileCheck:
                 is_first = ~is_new[touched]
                 slots[touched[is_first]] = entries["previous_entry"][at[is_first]]
                 is_new[touched] = True
-            if zlib.crc32(slots.astype(">i4").tobytes()) == self.sound.slots:
-                return slots, self.sound.stop
-        return np.zeros(size, np.int32), 1
+            if zlib.crc32(slots.view(np.uint8).data) == self.sound.slots:
+                return slots.astype(np.int32), self.sound.stop, found
+        return np.zeros(size, np.int32), 1, b""
 
     @property
     def path(self) -> str:
@@ -204,11 +205,12 @@ class IndexFileCheck:
         return counted, -1, findings("INDEX_AFTER_END", self.path, "zeros", found, position=position)
 
     def _slot_findings(
-        self, file: FileReader, slots: Int32s, stop: int, uncounted_slot: int
+        self, file: FileReader, slots: Int32s, found: bytes, stop: int, uncounted_slot: int
     ) -> Iterator[pa.RecordBatch]:
         for start in range(0, slots.size, BLOCK_ENTRIES):
             want = slots[start : start + BLOCK_ENTRIES]
-            have = np.frombuffer(file.read(HEADER_SIZE + SLOT_SIZE * start, SLOT_SIZE * want.size), ">i4")
+            at, length = SLOT_SIZE * start, SLOT_SIZE * want.size
+            have = np.frombuffer(found[at : at + length] if found else file.read(HEADER_SIZE + at, length), ">i4")
             wrong = np.flatnonzero(have != want)
             wrong = wrong[(have[wrong] != stop) | (start + wrong != uncounted_slot)]
             if wrong.size and not self.log.has_grown():

@@ -70,7 +70,7 @@ class QueueFiles:
             yield from self.findings(file)
 
     def findings(self, expected: ExpectedFile) -> Iterator[pa.RecordBatch]:
-        """What is wrong with a file; nothing if it has another size, which is a finding of its own."""
+        """What is wrong with a file; another size is a finding of its own."""
         existing = self._read(expected)
         if existing is None:
             return
@@ -116,7 +116,8 @@ class QueueFiles:
     def _read(self, expected: ExpectedFile) -> Units | None:
         """The units up to the last one that is not zeros; none if the file does not exist, or is empty.
 
-        Addresses in `consumequeue_ext` are replaced by the tags codes to which they lead.
+        None if the file has another size, or if its units after the sound ones are those of the log. Addresses in
+        `consumequeue_ext` are replaced by the tags codes to which they lead.
         """
         location = self._location(expected)
         info = location.info()
@@ -129,9 +130,12 @@ class QueueFiles:
             data_end = find_data_end(location, self.file_size)
             with FileReader(location) as file:
                 data = file.read(sound * UNIT_SIZE, max(-(-data_end // UNIT_SIZE) - sound, 0) * UNIT_SIZE)
-                data = pre_blank(sound).tobytes() + data if sound else data
         except FileNotFoundError as error:
             raise StoreChangedError(f"{location} was removed while the store was checked; run again") from error
+        if sound:
+            if not expected.doubled and data == expected.units[sound:].tobytes():
+                return None
+            data = pre_blank(sound).tobytes() + data
         units = np.frombuffer(data, UNIT_DTYPE, len(data) // UNIT_SIZE)
         if not self.has_extensions:
             return units
