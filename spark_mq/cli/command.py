@@ -134,6 +134,8 @@ class Command:
         self._refuse_cluster(arguments)
         for argument in _declared(self.arguments):
             text = getattr(arguments, argument.dest, None)
+            if not argument.name and text == "":
+                raise OptionError(f"{argument.value.strip('[]')} is empty: give a text")
             if argument.value in CHECKED_LATE and text is not None:
                 setattr(arguments, argument.dest, CHECKED_LATE[argument.value](argument.name, text))
         return self.run(arguments)

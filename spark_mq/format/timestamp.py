@@ -13,6 +13,9 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LEAST_PLAUSIBLE_MILLIS = 10**11
 """March 1973. No message is older, and epoch seconds reach this number in the year 5138 only."""
 
+_LATEST_PLAUSIBLE_MILLIS = 4_102_444_800_000
+"""The year 2100. A larger number can be a time in another unit."""
+
 EARLIEST_MILLIS, LATEST_MILLIS = -(1 << 63), (1 << 63) - 1
 """The first and the last time that 64 bits can hold: the bounds of a time range that is open."""
 
@@ -56,7 +59,8 @@ def check_epoch_millis(name: str, millis: int) -> int:
     0 and negative numbers are times before every message, and so valid bounds.
 
     Raises:
-        OptionError: The number is positive but so small that it is rather epoch seconds, or it has more than 64 bits.
+        OptionError: The number is positive but rather epoch seconds, microseconds or nanoseconds, or the digits of a
+            date and a time such as 20261120080000; or it has more than 64 bits.
     """
     if 0 < millis < LEAST_PLAUSIBLE_MILLIS:
         seconds = f"for epoch seconds give {millis * 1000}, " if millis * 1000 >= LEAST_PLAUSIBLE_MILLIS else ""
@@ -66,7 +70,25 @@ def check_epoch_millis(name: str, millis: int) -> int:
         )
     if millis not in _INT64:
         raise OptionError(f"{name}={millis} is not a time: epoch milliseconds have at most 64 bits")
+    moment = _moment_of_digits(str(millis))
+    if moment is not None:
+        raise OptionError(f"{name}={millis} is not in epoch milliseconds: for this date and time give {moment}Z")
+    for unit, count in (("microseconds", NANOS_PER_MICRO), ("nanoseconds", NANOS_PER_MILLI)):
+        if LEAST_PLAUSIBLE_MILLIS <= millis // count < _LATEST_PLAUSIBLE_MILLIS:
+            meant = millis // count
+            raise OptionError(f"{name}={millis} is too large for epoch milliseconds: for epoch {unit} give {meant}")
     return millis
+
+
+def _moment_of_digits(digits: str) -> str | None:
+    """The date and time that 14 or 17 digits spell (`20261120080000`, the name of an index file), in ISO 8601."""
+    if len(digits) not in (14, 17) or not digits.startswith(("19", "20")):
+        return None
+    try:
+        moment = datetime.strptime(digits[:14], "%Y%m%d%H%M%S")
+    except ValueError:
+        return None
+    return moment.isoformat() + (f".{digits[14:]}" if digits[14:] else "")
 
 
 def epoch_millis(moment: datetime) -> int:

@@ -1,4 +1,4 @@
-"""The check of a rebuild's output folder: it is never inside the files of a store."""
+"""The check of a rebuild's output folder, which is never inside the files of a store; and of the settings, by files."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from spark_mq.errors import OptionError, StorageError
 from spark_mq.io.location import Location
+from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.store_kind import unfinished_append
 from spark_mq.store.config.store_paths import (
     APPEND_UNFINISHED,
@@ -17,6 +18,8 @@ from spark_mq.store.config.store_paths import (
     INDEX,
     MAPPED_FILE_NAME,
 )
+from spark_mq.store.index.folder import index_files
+from spark_mq.store.queue.folders import queue_folders
 from spark_mq.store.store_lock import LOCK
 
 _STORE_TREES = (COMMIT_LOG, CONSUME_QUEUE, INDEX, CONSUME_QUEUE_EXT, BATCH_CONSUME_QUEUE)
@@ -95,3 +98,13 @@ def _is_same(first: Location, second: Location) -> bool:
     if first.is_local and second.is_local:
         return os.path.realpath(first.path) == os.path.realpath(second.path)
     return first == second
+
+
+def check_file_sizes(conf: BrokerConf, queue_tree: Location | None, index_of: Location | None) -> None:
+    """Raise `OptionError` if the settings are not those of the broker of these queue files, and of a store's index."""
+    if queue_tree is not None:
+        sizes = {info.size for folder in queue_folders(queue_tree) for info in folder.files}
+        conf.check_size(f"the files in {queue_tree}", conf.consume_queue_file_size, sizes, "mappedFileSizeConsumeQueue")
+    if index_of is not None and conf.index_layout is not None:
+        given, sizes = conf.index_layout.file_size, {file.size for file in index_files(index_of)}
+        conf.check_size(f"the files in {index_of / INDEX}", given, sizes, "maxHashSlotNum, maxIndexNum")

@@ -10,7 +10,7 @@ from spark_mq.errors import EmptyStoreError, OptionError
 from spark_mq.format.broker_version import INDEX_TAGS
 from spark_mq.indexer.ext_settings import ExtSettings
 from spark_mq.indexer.manifest import MANIFEST
-from spark_mq.indexer.output_folder import check_output
+from spark_mq.indexer.output_folder import check_file_sizes, check_output
 from spark_mq.indexer.rebuild_plan import RebuildInput, Selection
 from spark_mq.indexer.report import raise_or_report
 from spark_mq.indexer.tag_entries import TaggedRanges
@@ -112,6 +112,10 @@ class RebuildRequest(RebuildInput):
             refuse_rocksdb(self.committer.target(CONSUME_QUEUE))
         if not self.resume:
             self.committer.check_targets(self.replace)
+        if self.replace:
+            output, selection = self.committer.output, self.selection
+            queues = output / CONSUME_QUEUE if selection.has_queues else None
+            check_file_sizes(self.broker_conf, queues, output if selection.has_index else None)
         if self.selection.has_ext:
             ExtSettings.of(self.store, self.broker_conf)
         if self.selection.has_index and not self.assume_defaults:

@@ -67,6 +67,14 @@ def answer_statement(
     return None if describe is None else _description(describe, stores, named, is_taken)
 
 
+def described_table(text: str) -> str | None:
+    """The table of a `DESCRIBE` as it is written; None for other statements (`DESCRIBE FUNCTION abs`, too)."""
+    describe = _DESCRIBE.fullmatch(without_comments(text))
+    if describe is None or (describe["store"] is None and describe["column"] is not None):
+        return None
+    return describe["table"] if describe["store"] is None else f"{describe['store']}.{describe['table']}"
+
+
 def with_spark_names(text: str, stores: Collection[str], named: NamedTables) -> str:
     """The text of a `DESCRIBE` of a table that Spark knows under another name, with that name; else the text itself."""
     plain = without_comments(text)

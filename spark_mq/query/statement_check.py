@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from spark_mq.errors import OptionError
 from spark_mq.query.catalog import Store, several_of, table_columns
-from spark_mq.query.catalog_statement import CatalogAnswer, answer_statement
+from spark_mq.query.catalog_statement import CatalogAnswer, answer_statement, described_table
 from spark_mq.query.lexer import certain_syntax_error, first_word, without_comments
 from spark_mq.query.plan import QueryPlan, plan_references
 from spark_mq.query.statement import parse_statement
@@ -72,11 +72,13 @@ class StatementCheck:
     def _check_names(self, statement: str) -> None:
         if not self._has_empty_catalog:
             return
+        described = described_table(statement)
         try:
-            parsed = parse_statement(statement)
+            parsed = parse_statement(statement if described is None else f"SELECT * FROM {described}")
         except OptionError:  # Spark may know the syntax
             return
-        problems = [] if parsed is None else unknown_tables(parsed, self._stores, self._named, self._is_created)
+        names = self._stores, self._named, self._is_created
+        problems = [] if parsed is None else unknown_tables(parsed, *names, is_described=described is not None)
         if problems:
             raise OptionError(problems[0])
 

@@ -29,11 +29,16 @@ _PART = re.compile(r"`((?:[^`]|``)*)`|(\w+)")
 
 
 def unknown_tables(
-    statement: Statement, stores: Collection[str], named: NamedTables, is_taken: Callable[[str], bool]
+    statement: Statement,
+    stores: Collection[str],
+    named: NamedTables,
+    is_taken: Callable[[str], bool],
+    is_described: bool = False,
 ) -> list[str]:
     """The errors for tables of a query that are neither a store's nor Spark's, if Spark's catalog is empty.
 
-    A name is reported only if it resembles that of a store or of a store's table: `parquet.messages` can be a file.
+    A name is reported only if it resembles that of a store or of a store's table: `parquet.messages` can be a file. A
+    name of one part that `is_described` is always reported.
     """
     if not statement.is_understood or not isinstance(statement.root, exp.Query):
         return []
@@ -42,8 +47,13 @@ def unknown_tables(
     for node in statement.root.find_all(exp.Table):
         if tables.is_known(node) or not isinstance(node.this, exp.Identifier) or node.catalog:
             continue
-        parts = [node.db, node.name] if node.db else [node.name]
-        problem = None if not node.db and is_taken(node.name.lower()) else _problem(parts, stores, named)
+        problem = None
+        if node.db:
+            problem = _problem([node.db, node.name], stores, named)
+        elif not is_taken(node.name.lower()):
+            problem = _problem([node.name], stores, named)
+            if problem is None and is_described:
+                problem = _message(node.name, [], _owners(stores, named))
         errors += [] if problem is None else [problem]
     return errors
 

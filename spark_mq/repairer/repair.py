@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from spark_mq.errors import NoRoomError, StorageError
 from spark_mq.format.consume_queue import Queue
 from spark_mq.indexer.forecast import free_bytes
+from spark_mq.indexer.output_folder import check_file_sizes
 from spark_mq.io.location import Location
 from spark_mq.io.publish import discard_folder
 from spark_mq.job.output_committer import WORK_FOLDER, UnfinishedTrees
@@ -26,6 +27,8 @@ from spark_mq.repairer.new_files import NewFiles
 from spark_mq.repairer.plan import Action, Damage, RepairPlan, RepairRequest, plan_repair
 from spark_mq.repairer.report import RepairReport
 from spark_mq.store.config.checkpoint import CHECKPOINT
+from spark_mq.store.config.store_kind import has_rocksdb_queues
+from spark_mq.store.config.store_paths import CONSUME_QUEUE
 from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE
 from spark_mq.store.store_lock import store_lock
 from spark_mq.verifier.check import CheckedStore, check_store
@@ -120,7 +123,9 @@ def repair_with(
 
 def repair_store(request: RepairRequest, work: Location, runner: Callable[[Location], TaskRunner]) -> RepairReport:
     """Check and repair a store; `work` is an empty folder, and `runner` runs tasks that write into a folder."""
-    with store_lock(request.check.store) if request.is_in_place else nullcontext():
+    store = request.check.store
+    with store_lock(store) if request.is_in_place else nullcontext():
+        check_file_sizes(request.check.conf, None if has_rocksdb_queues(store) else store / CONSUME_QUEUE, store)
         checked = check_store(request.check, work, runner(work), has_lock=request.is_in_place)
         damage = Damage.of(read_findings(checked.files, ["code", "file", "position"]))
         plan = plan_repair(request, damage, checked)

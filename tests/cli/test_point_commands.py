@@ -546,9 +546,17 @@ def test_a_limit_is_a_number_of_rows(number: str, store: str, capsys: pytest.Cap
     assert "is not a number of rows" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("uri", "message"), [("s3://", "names no bucket"), ("", "the path is empty")])
-def test_an_address_without_a_path(uri: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["topics", uri]) == 2
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["topics", "s3://"], "names no bucket"),
+        (["topics", ""], "STORE is empty"),
+        (["query-by-key", "/data/store", "", "key"], "TOPIC is empty"),
+        (["query-by-key", "/data/store", "orders", ""], "KEY is empty"),
+    ],
+)
+def test_an_empty_argument(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
     assert message in capsys.readouterr().err
 
 

@@ -115,6 +115,7 @@ def test_a_dry_run_says_what_would_be_done_and_changes_nothing(
         (FAILED, ["{tmp}/nothing"], "nothing does not exist: give the broker's store directory (storePathRootDir)"),
         (FAILED, ["{tmp}"], "has no commitlog folder"),
         (FAILED, ["{store}"], "--replace"),
+        (NOT_UNDERSTOOD, ["{store}", "--replace", "--broker-conf", "{tmp}/other.conf"], "which is of another broker"),
         (NOT_UNDERSTOOD, ["{store}", "--output", "{store}/index/new"], "is inside"),
         (FAILED, ["{store}", "--output", "{tmp}/file"], "is a file"),
         (NOT_UNDERSTOOD, ["{store}", "--output", "{tmp}/out", "--time-zone", "Nowhere/Land"], "--time-zone"),
@@ -140,6 +141,7 @@ def test_what_cannot_be_done_is_one_line_before_a_jvm_starts(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     (tmp_path / "file").touch()
+    (tmp_path / "other.conf").write_text("mappedFileSizeConsumeQueue=4000\n")
     before = tree_of(tmp_path)
     monkeypatch.setattr("spark_mq.cli.spark.spark_session", mock.Mock(side_effect=AssertionError("Spark starts")))
     names = {"store": str(store), "tmp": str(tmp_path)}

@@ -84,9 +84,29 @@ def test_epoch_seconds_are_refused_and_their_milliseconds_are_named(seconds: int
         check_epoch_millis("begin", seconds)
 
 
-@given(st.one_of(st.integers(LEAST_PLAUSIBLE_MILLIS, (1 << 63) - 1), st.integers(-(1 << 63), 0)))
+@given(
+    st.one_of(
+        st.integers(LEAST_PLAUSIBLE_MILLIS, 10**13), st.integers(5 * 10**18, (1 << 63) - 1), st.integers(-(1 << 63), 0)
+    )
+)
+@example(99_999_999_999_999)
 def test_other_integers_are_epoch_milliseconds(millis: int) -> None:
     assert parse_time("--begin", str(millis)) == check_epoch_millis("--begin", millis) == millis
+
+
+@pytest.mark.parametrize(
+    ("number", "advice"),
+    [
+        (20261120080000, "for this date and time give 2026-11-20T08:00:00Z"),
+        (20261120080000123, "for this date and time give 2026-11-20T08:00:00.123Z"),
+        (1795248093336000, "for epoch microseconds give 1795248093336"),
+        (1795248093336000000, "for epoch nanoseconds give 1795248093336"),
+    ],
+)
+def test_a_number_of_another_unit_is_refused_and_what_is_meant_is_named(number: int, advice: str) -> None:
+    with pytest.raises(OptionError, match=f"^--end={number} is .*: {advice}$"):
+        parse_time("--end", str(number))
+    assert 0 < parse_time("--end", advice.rpartition(" ")[2]) < number  # what is named is not refused in its turn
 
 
 @given(st.one_of(st.text(), st.from_regex(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9:,.]{5,12} ?[+-Z][0-9:]{0,6}")))

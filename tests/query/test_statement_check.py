@@ -32,6 +32,8 @@ def check(*statements: str, stores: tuple[str, ...] = ("prod",), has_empty_catal
         ("SELECT * FROM old.message", "did you mean old.messages"),
         ("SELECT * FROM messages WHERE", "cannot be parsed"),
         ("CREATE VIEW v AS SELECT * FROM messages", "can be read by queries"),
+        ("DESCRIBE nope", "no table nope; Tables of prod: messages"),
+        ("DESC TABLE EXTENDED prod.nope", "no table prod.nope; Tables of prod: messages"),
         ("DESCRIBE prod.messages topik", "did you mean topic"),
     ],
 )

@@ -225,12 +225,14 @@ def test_due_times_need_the_settings_of_the_broker(bench: Bench) -> None:
     assert "--broker-conf" in report.left[0].reason
 
 
-def test_queues_of_another_file_size_are_not_made_again(bench: Bench, tmp_path: Path) -> None:
+def test_settings_of_another_broker_are_refused(bench: Bench, tmp_path: Path) -> None:
     conf = tmp_path / "other.conf"
     conf.write_text(bench.packed.broker_conf.read_text() + "\nmappedFileSizeConsumeQueue=4000\n")
-    report = repair_here(bench.path, conf)
-    assert not [action for action in report.actions if action.change.kind != ChangeKind.ASIDE]
-    assert "QUEUE_FILE_SIZE" in {left.code for left in report.left}
+    with pytest.raises(OptionError, match=r"have 2000 bytes, and 4000 by .*other.conf \(mappedFileSizeConsumeQueue\)"):
+        repair_here(bench.path, conf)
+    conf.write_text(bench.packed.broker_conf.read_text() + "\nmaxIndexNum=9\n")
+    with pytest.raises(OptionError, match=r"have 10440 bytes, and 620 by .*other.conf \(maxHashSlotNum, maxIndexNum\)"):
+        repair_here(bench.path, conf)
 
 
 def test_a_full_disk_leaves_the_store_as_it_was(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

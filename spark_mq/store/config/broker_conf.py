@@ -124,6 +124,18 @@ class BrokerConf:
         """Bytes of a segment, `mappedFileSizeCommitLog`; None if not set."""
         return self._positive_integer("mappedFileSizeCommitLog")
 
+    def check_size(self, what: str, given: int | None, found: set[int], names: str) -> None:
+        """Raise `OptionError` if all files of a kind have one other size than the settings that `names` lists say.
+
+        Such settings are those of another broker, and files of their sizes would be wrong for this one.
+        """
+        if given is not None and len(found) == 1 and found != {given}:
+            (size,) = found
+            raise OptionError(
+                f"{what} have {size} bytes, and {given} by {self.source} ({names}), which is of another broker: give "
+                "the settings of this broker (--broker-conf, option broker_conf); to change the size, use --output"
+            )
+
     @property
     def consume_queue_file_size(self) -> int | None:
         """Bytes of a queue file, `mappedFileSizeConsumeQueue`, rounded up to whole units as the broker does.
