@@ -17,8 +17,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from spark_mq.format.array_types import Bytes, OutBytes, OutFlags
-from spark_mq.format.kernels.big_endian import byte_at, read_i16, read_i32
+from spark_mq.format.array_types import Bytes, Int32s, OutBytes, OutFlags
+from spark_mq.format.kernels.big_endian import byte_at, read_i16, read_i32, read_i64
 from spark_mq.format.kernels.frames import Frames
 from spark_mq.format.kernels.kernel import kernel
 from spark_mq.format.properties import (
@@ -50,17 +50,17 @@ _IMPOSSIBLE = 1 << 31
 _NAME = np.frombuffer(CRC_PROPERTY + bytes((NAME_VALUE_SEPARATOR,)), np.uint8)
 
 
-def _tables() -> npt.NDArray[np.uint32]:
+def _tables() -> Int32s:
     """Table k has the effect of a byte on the CRC after k more bytes have followed that byte."""
-    tables = np.zeros((8, 256), np.uint32)
+    tables = np.zeros((16, 256), np.int64)
     for byte in range(256):
         crc = byte
         for _ in range(8):
             crc = crc >> 1 ^ (_POLYNOMIAL if crc & 1 else 0)
         tables[0, byte] = crc
-    for k in range(1, 8):
+    for k in range(1, 16):
         tables[k] = tables[k - 1] >> 8 ^ tables[0][tables[k - 1] & 0xFF]
-    return tables
+    return tables.astype(np.int32)
 
 
 _TABLES = _tables()
@@ -68,32 +68,36 @@ _TABLES = _tables()
 
 @kernel
 def crc32(buffer: Bytes, start: int, length: int) -> int:
-    """`zlib.crc32` of the `length` bytes at `start`, computed eight bytes at a time ("slicing by eight")."""
-    byte, one, two, three = np.uint32(0xFF), np.uint32(8), np.uint32(16), np.uint32(24)
-    crc = np.uint32(0xFFFFFFFF)
+    """`zlib.crc32` of the `length` bytes at `start`, computed sixteen bytes at a time ("slicing by sixteen")."""
+    crc = 0xFFFFFFFF
     position, end = start, start + length
-    while end - position >= 8:
-        crc ^= (
-            np.uint32(buffer[position])
-            | np.uint32(buffer[position + 1]) << one
-            | np.uint32(buffer[position + 2]) << two
-            | np.uint32(buffer[position + 3]) << three
+    while end - position >= 16:
+        first, second = read_i64(buffer, position), read_i64(buffer, position + 8)
+        # The terms without the CRC of the bytes before: the processor computes them while it waits for that.
+        later = (
+            _TABLES[11, first >> 24 & 0xFF]
+            ^ _TABLES[10, first >> 16 & 0xFF]
+            ^ _TABLES[9, first >> 8 & 0xFF]
+            ^ _TABLES[8, first & 0xFF]
+            ^ _TABLES[7, second >> 56 & 0xFF]
+            ^ _TABLES[6, second >> 48 & 0xFF]
+            ^ _TABLES[5, second >> 40 & 0xFF]
+            ^ _TABLES[4, second >> 32 & 0xFF]
+            ^ _TABLES[3, second >> 24 & 0xFF]
+            ^ _TABLES[2, second >> 16 & 0xFF]
+            ^ _TABLES[1, second >> 8 & 0xFF]
+            ^ _TABLES[0, second & 0xFF]
         )
         crc = (
-            _TABLES[7, crc & byte]
-            ^ _TABLES[6, crc >> one & byte]
-            ^ _TABLES[5, crc >> two & byte]
-            ^ _TABLES[4, crc >> three]
-            ^ _TABLES[3, buffer[position + 4]]
-            ^ _TABLES[2, buffer[position + 5]]
-            ^ _TABLES[1, buffer[position + 6]]
-            ^ _TABLES[0, buffer[position + 7]]
+            (_TABLES[15, (crc ^ first >> 56) & 0xFF] ^ _TABLES[14, (crc >> 8 ^ first >> 48) & 0xFF])
+            ^ (_TABLES[13, (crc >> 16 ^ first >> 40) & 0xFF] ^ _TABLES[12, (crc >> 24 ^ first >> 32) & 0xFF])
+            ^ later
         )
-        position += 8
+        position += 16
     while position < end:
-        crc = _TABLES[0, (crc ^ np.uint32(buffer[position])) & byte] ^ crc >> one
+        crc = _TABLES[0, (crc ^ byte_at(buffer, position)) & 0xFF] ^ (crc >> 8 & 0xFFFFFF)
         position += 1
-    return int(crc ^ np.uint32(0xFFFFFFFF))
+    return ~crc & 0xFFFFFFFF
 
 
 @kernel
