@@ -17,7 +17,14 @@ from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.kernels.big_endian import int64s_at
 from spark_mq.format.kernels.dispatch import QueueTable, has_unit
 from spark_mq.format.kernels.index_keys import entry_counts
-from spark_mq.format.kernels.recovery import RULES_OF_VERSIONS, RecordCheck, find_units, put_units, within_queues
+from spark_mq.format.kernels.recovery import (
+    RULES_OF_VERSIONS,
+    RecordCheck,
+    find_units,
+    put_units,
+    queue_offset_bounds,
+    within_queues,
+)
 from spark_mq.format.record import COMMIT_LOG_OFFSET_AT, MAX_RECORD_SIZE, MIN_RECORD_SIZE, QUEUE_OFFSET_AT
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.store.config.config_file import configured_topics, is_configured
@@ -227,8 +234,7 @@ class QueueNumbers:
 
     def _are_led_to(self, read: DispatchRequests) -> Flags:
         lowest, highest = np.full(len(self.names), NOWHERE), np.full(len(self.names), ANYWHERE)
-        np.minimum.at(lowest, read.queue, read.queue_offset)
-        np.maximum.at(highest, read.queue, read.queue_offset)
+        queue_offset_bounds(read.queue, read.queue_offset, lowest, highest)
         pieces, first, position, data = [0], list[int](), [0], list[bytes]()
         for number in range(len(self.names)):
             if number < len(self._folders) and lowest[number] <= highest[number]:

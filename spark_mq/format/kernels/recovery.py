@@ -343,6 +343,15 @@ def put_keys_again(commit_log_offset: Int64s, key_count: Int32s, end: int, entri
 
 
 @kernel
+def queue_offset_bounds(queue: Int32s, queue_offset: Int64s, lowest: OutInt64s, highest: OutInt64s) -> None:
+    """Lower `lowest` and raise `highest` of each queue to the queue offsets of its messages."""
+    for index in range(queue.size):
+        number, offset = queue[index], queue_offset[index]
+        lowest[number] = min(lowest[number], offset)
+        highest[number] = max(highest[number], offset)
+
+
+@kernel
 def find_units(
     units: Bytes,
     pieces: Int64s,

@@ -22,6 +22,7 @@ from spark_mq.format.kernels.recovery import (
     find_units,
     put_keys_again,
     put_units,
+    queue_offset_bounds,
     within_queues,
 )
 from spark_mq.format.record import Record
@@ -166,6 +167,12 @@ def test_a_queue_offset_beyond_all_numbers_has_no_unit() -> None:
     units, bounds = array(bytes(40)), (int64s([0, 1]), int64s([1]), int64s([0, 40]))
     find_units(units, *bounds, int32s([0] * 3), offsets, int64s([0] * 3), int32s([0] * 3), found)
     assert not found.any()
+
+
+def test_bounds_are_those_of_the_queue_offsets_of_each_queue() -> None:
+    lowest, highest = int64s([4, 9, 9]), int64s([4, -9, -9])
+    queue_offset_bounds(int32s([0, 1, 0, 1]), int64s([5, 0, 3, -2]), lowest, highest)
+    assert (lowest.tolist(), highest.tolist()) == ([3, -2, 9], [5, 0, -9])
 
 
 def test_a_queue_has_the_messages_between_its_ends() -> None:
