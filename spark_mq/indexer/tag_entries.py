@@ -19,9 +19,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spark_mq.format.array_types import Flags, Int64s, is_in
+from spark_mq.format.array_types import Bytes, is_in
 from spark_mq.format.broker_version import INDEX_TAGS, BrokerVersions
 from spark_mq.format.index_file import ENTRY_DTYPE, ENTRY_SIZE, IndexLayout
+from spark_mq.format.kernels.index_put import drop_tags, same_entries
 from spark_mq.indexer.stage import StagedLog
 from spark_mq.indexer.staged_files import (
     BATCH_ENTRIES,
@@ -73,12 +74,6 @@ class TaggedRanges:
     ranges: tuple[TaggedRange, ...]
     source: str
     doubtful: tuple[TagRun, ...] = ()
-
-    def contain(self, offsets: Int64s) -> Flags:
-        """Which messages, by commit log offset, are in such a part."""
-        edges = np.array(self.ranges, np.int64).reshape(-1)
-        inside: Flags = np.searchsorted(edges, offsets, "right") % 2 == 1
-        return inside
 
     @property
     def has_end(self) -> bool:
@@ -177,20 +172,24 @@ def _runs_of_split(
 def _keep_tagged(split: SplitRow, folder: Location, tagged: TaggedRanges) -> SplitRow:
     """The split, with new staged entries: without those of tags that have none."""
     last_staged = last_kept = -1
+    edges = np.array(tagged.ranges, np.int64).reshape(-1)
     with StagedEntriesWriter(folder) as writer:
         for part in split.staged_entries(folder).all().read_staged(BATCH_ENTRIES):
-            batch = EntryBatch.of(part, keep_marks=True)
-            offsets = batch.commit_log_offsets
-            keeps = (batch.key_hashes >= 0) | tagged.contain(offsets)
-            last_staged = int(offsets[-1])
-            if keeps.any():
-                last_kept = int(offsets[keeps][-1])
-                writer.add(part.reshape(-1, STAGED_ENTRY_SIZE)[keeps].reshape(-1))
+            memory = np.empty(part.size, np.uint8)
+            kept_part = memory[: drop_tags(part, edges, memory)]
+            last_staged = _last_offset(part)
+            if kept_part.size:
+                last_kept = _last_offset(kept_part)
+                writer.add(kept_part)
     kept = writer.staged
     # Only whether messages follow the last entry matters, not how many.
     trailing = split.trailing_messages + int(last_kept != last_staged)
     name = kept.location.name if kept.count else None
     return replace(split, entries_file=name, index_entries=kept.count, trailing_messages=trailing)
+
+
+def _last_offset(entries: Bytes) -> int:
+    return EntryBatch.of(entries[-STAGED_ENTRY_SIZE:]).commit_log_offsets.item()
 
 
 def find_runs(expected: EntryBatch, files: Sequence[IndexFileInfo], layout: IndexLayout) -> list[TagRun]:
@@ -230,45 +229,26 @@ def compare_tags(expected: EntryBatch, found: EntryBatch) -> list[TagRun]:
     expected entries are in the order of the log, those of tags marked; the found ones are of the same part of the log.
     """
     # Of the first and of the last message, some entries can be in another batch. All between are compared at once.
-    offsets, size = expected.commit_log_offsets, expected.key_hashes.size
-    first, last = offsets[0], offsets[-1]
-    start, stop = int(np.searchsorted(offsets, first, "right")), int(np.searchsorted(offsets, last))
-    between = found.take((found.commit_log_offsets > first) & (found.commit_log_offsets < last))
-    runs = _runs_of_same(expected.take(slice(start, stop)), between) if start < stop else None
-    if runs is None:
+    first, last = expected.commit_log_offsets[[0, -1]].tolist()
+    before, between, after = _parted(expected, first, last)
+    found_before, there, found_after = _parted(found, first, last)
+    is_ordered = (found_before.commit_log_offsets <= first).all() and (found_after.commit_log_offsets >= last).all()
+    has_entry, shown, places = there.key_hashes.size == between.key_hashes.size, -1, [0, 0]
+    if is_ordered and between.key_hashes.size:
+        of_found = there.key_hashes, there.commit_log_offsets
+        shown, *places = same_entries(between.key_hashes, between.commit_log_offsets, int(has_entry), *of_found)
+    if shown < 0:
         return _compare(expected, found)
-    at_edges = (
-        _compare(expected.take(edge), found.take(found.commit_log_offsets == offset))
-        for edge, offset in ((slice(0, start), first), (slice(stop, size), last))
-    )
-    return list(_merged([*next(at_edges), *runs, *next(at_edges)]))
+    from_to, times = between.commit_log_offsets[places].tolist(), between.store_timestamps[places].tolist()
+    runs = [TagRun(has_entry, from_to[0], from_to[1], shown, times[0], times[1])] if shown else []
+    return list(_merged([*_compare(before, found_before), *runs, *_compare(after, found_after)]))
 
 
-def _runs_of_same(expected: EntryBatch, found: EntryBatch) -> list[TagRun] | None:
-    """What `_compare` finds if the index has the entries of all keys, and those of all tags or of none; else None."""
-    is_tag = expected.key_hashes < 0
-    hashes, offsets = expected.key_hashes ^ (expected.key_hashes >> 31), expected.commit_log_offsets
-    has_entry = found.key_hashes.size == hashes.size
-    compared: slice | Flags = slice(None) if has_entry else ~is_tag
-    if not (
-        np.array_equal(found.key_hashes, hashes[compared])
-        and np.array_equal(found.commit_log_offsets, offsets[compared])
-    ):
-        return None
-    tags = np.flatnonzero(is_tag)
-    shows = np.full(tags.size, has_entry)
-    before, of_same = tags.copy(), np.arange(tags.size)
-    while of_same.size:  # the keys of a message are before its tags: the last key of each, then the one before it
-        before -= 1
-        is_key = (before >= 0) & (offsets[before] == offsets[tags[of_same]])
-        before, of_same = before[is_key], of_same[is_key]
-        shows[of_same[before == tags[of_same] - 1]] = True
-        shows[of_same[hashes[before] == hashes[tags[of_same]]]] = False
-    shown = tags[shows]
-    if not shown.size:
-        return []
-    (first, last), (first_time, last_time) = offsets[shown[[0, -1]]].tolist(), expected.store_timestamps[shown[[0, -1]]]
-    return [TagRun(has_entry, first, last, shown.size, int(first_time), int(last_time))]
+def _parted(entries: EntryBatch, first: int, last: int) -> tuple[EntryBatch, EntryBatch, EntryBatch]:
+    """The entries up to those of the message at `first`, those between, and those from the message at `last` on."""
+    start = int(np.searchsorted(entries.commit_log_offsets, first, "right"))
+    stop = max(int(np.searchsorted(entries.commit_log_offsets, last)), start)
+    return entries.take(slice(start)), entries.take(slice(start, stop)), entries.take(slice(stop, None))
 
 
 def _compare(expected: EntryBatch, found: EntryBatch) -> list[TagRun]:

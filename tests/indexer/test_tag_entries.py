@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from spark_mq.format.broker_version import BrokerVersions
 from spark_mq.format.index_file import IndexLayout
 from spark_mq.format.java_text import decode_utf8
+from spark_mq.format.kernels.index_put import drop_tags
 from spark_mq.format.properties import parse_properties
 from spark_mq.format.record import Record
-from spark_mq.indexer.staged_files import EntryBatch
+from spark_mq.indexer.staged_files import STAGED_ENTRY_DTYPE, EntryBatch
 from spark_mq.indexer.tag_entries import TaggedRange, TagRun, compare_tags, tagged_ranges
 from tests.support.index_model import PlainIndexService, PlainMessage
 from tests.support.index_stores import layout_of, plain_key_hash
@@ -197,9 +198,13 @@ def test_ranges(
     """Offsets are also store times, so that no broker was started between two runs."""
     tagged = tagged_ranges((TagRun(*run, run[1], run[2]) for run in runs), versions)
     assert (list(tagged.ranges), tagged.doubtful) == ([TaggedRange(*one) for one in ranges], ())
-    offsets = np.arange(0, 130, dtype=np.int64)
-    inside = [any(start <= offset < stop for start, stop in ranges) for offset in offsets.tolist()]
-    assert tagged.contain(offsets).tolist() == inside
+    # Of each message, an entry for a key and one for its tags, which is marked.
+    entries = [(sign ^ offset, offset, 7) for offset in range(130) for sign in (0, -1)]
+    staged = np.array(entries, STAGED_ENTRY_DTYPE).view(np.uint8)
+    kept = np.empty(staged.size, np.uint8)
+    size = drop_tags(staged, np.array(tagged.ranges, np.int64).reshape(-1), kept)
+    expected = [one for one in entries if one[0] >= 0 or any(start <= one[1] < stop for start, stop in ranges)]
+    assert kept[:size].view(STAGED_ENTRY_DTYPE).tolist() == expected
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from spark_mq.format.index_file import (
     IndexLayout,
     decode_header,
 )
-from spark_mq.format.kernels.big_endian import read_i32, read_i64, write_i32, write_i64
+from spark_mq.format.kernels.big_endian import copy_bytes, read_i32, read_i64, write_i32, write_i64
 from spark_mq.format.kernels.kernel import kernel
 
 _MAX_SECONDS = 0x7FFFFFFF
@@ -51,6 +51,53 @@ def follow_slots(key_hashes: Int32s, first_number: int, slots: OutInt32s, previo
         if before == 0:
             used += 1
     return used
+
+
+@kernel
+def same_entries(
+    key_hashes: Int32s, offsets: Int64s, with_tags: int, found_hashes: Int32s, found_offsets: Int64s
+) -> tuple[int, int, int]:
+    """The number of messages that show whether tags have entries; -1 if not exactly the expected entries were found.
+
+    Hashes of tags are marked, see `indexer.staged_files`; their entries are expected only `with_tags`, which is 0 or 1.
+    A message whose key has the hash of its tags shows nothing, and no more does one without keys and without entries.
+    Returns also the places of the tags of the first and of the last message that shows it.
+    """
+    shown, first, last, at, start = 0, -1, -1, 0, 0
+    for index in range(key_hashes.size):
+        key_hash, offset = key_hashes[index], offsets[index]
+        is_tag = key_hash < 0
+        key_hash ^= key_hash >> 31
+        if index and offset != offsets[index - 1]:
+            start = index
+        if is_tag:
+            is_shown = with_tags != 0 or start < index
+            for key in range(start, index):
+                is_shown &= key_hashes[key] != key_hash
+            if is_shown:
+                first = index if shown == 0 else first
+                shown, last = shown + 1, index
+        if with_tags != 0 or not is_tag:
+            if at >= found_hashes.size or found_hashes[at] != key_hash or found_offsets[at] != offset:
+                return -1, -1, -1
+            at += 1
+    return (shown if at == found_hashes.size else -1), first, last
+
+
+@kernel
+def drop_tags(entries: Bytes, edges: Int64s, kept: OutBytes) -> int:
+    """Copy staged entries to `kept`, without the marked ones outside some ranges; returns the number of bytes.
+
+    `edges` has the first commit log offset of each range, and the one after its last, in ascending order.
+    """
+    size, edge = 0, 0
+    for position in range(0, entries.size, ENTRY_SIZE):
+        while edge < edges.size and edges[edge] <= read_i64(entries, position + 4):
+            edge += 1
+        if edge % 2 == 1 or read_i32(entries, position) >= 0:
+            copy_bytes(kept, size, entries, position, ENTRY_SIZE)
+            size += ENTRY_SIZE
+    return size
 
 
 def longest_ascending(values: Int64s, kept: OutFlags) -> int:
