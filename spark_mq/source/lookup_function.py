@@ -8,10 +8,12 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import udtf
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 
 from spark_mq._compat import arrow_schema
 from spark_mq.errors import OptionError
@@ -103,52 +105,77 @@ class RocketMQLookup:
 def look_up(
     asked: DataFrame, store: str, columns: Sequence[str] | None = None, broker_conf: str | None = None
 ) -> DataFrame:
-    """The messages of many keys: a row for each key and message that has it, as in table `messages_by_key`.
+    """`asked` joined with the messages of its keys: a row for each of its rows and each message that has the key.
 
     Slots and messages are read in their order, each once, so that 100,000 keys take less time than a scan of the log.
+    Each task reads the store by itself: few partitions of `asked` are better than many.
 
     Args:
-        asked: Text columns `topic` and `key`; a key is one of KEYS or a unique key. A pair that is there twice counts
-            once, and NULL finds nothing.
+        asked: Columns `topic` and `key`, which become text, and any others; a key is one of KEYS or a unique key. A row
+            with NULL in one of the two finds nothing.
         store: The store directory.
-        columns: The columns of the result; by default all. `topic` and `key` join it with what was asked.
+        columns: The columns of the messages, as in table `messages_by_key`; by default all.
         broker_conf: The file of the broker's settings, for `maxHashSlotNum` and `maxIndexNum`.
 
     Returns:
-        What `rocketmq_lookup` finds for each pair, in no order.
+        The columns of `asked`, and then `columns` except `topic` and `key`. The messages are those that
+        `rocketmq_lookup` finds for each row; the rows are in no order.
 
     Raises:
         OptionError: `asked` has no such columns, or the result cannot have one of `columns`.
 
     Examples:
-        >>> asked = orders.selectExpr("'orders' AS topic", "id AS key")
-        >>> found = spark_mq.look_up(asked, "/data/store", ["key", "store_timestamp", "body"])
-        >>> orders.join(found, orders.id == found.key).show()
+        >>> asked = orders.selectExpr("'orders' AS topic", "id AS key", "amount")
+        >>> spark_mq.look_up(asked, "/data/store", ["store_timestamp", "body"]).show()
     """
     missing = {"topic", "key"}.difference(asked.columns)
     if missing:
         raise OptionError(f"look_up: the DataFrame has no column {' and none '.join(sorted(missing))}")
     fields = KEY_FIELDS | ALL_MESSAGE_FIELDS
-    names = MESSAGE_BY_KEY_SCHEMA.names if columns is None else list(columns)
+    chosen = MESSAGE_BY_KEY_SCHEMA.names if columns is None else columns
+    names = [name for name in chosen if name not in ("topic", "key")]
     for name in names:
         if name not in fields:
             raise OptionError(f"look_up: no column {name!r} in table messages_by_key: it has {', '.join(fields)}")
-    schema = from_arrow_schema(pa.schema([fields[name] for name in names]))
-    pairs = asked.selectExpr("CAST(topic AS STRING) topic", "CAST(key AS STRING) key").distinct()
-    return pairs.mapInArrow(partial(_look_up, store, broker_conf, names, arrow_schema(schema)), schema)
+        if name in asked.columns:
+            raise OptionError(f"look_up: the DataFrame has a column {name!r} of its own: rename it, or leave it out")
+    pairs = asked.withColumns({name: asked[name].cast("string") for name in ("topic", "key")})
+    found = from_arrow_schema(pa.schema([fields[name] for name in names]))
+    schema = StructType([*pairs.schema.fields, *found.fields])
+    return pairs.mapInArrow(partial(_look_up, store, broker_conf, names, arrow_schema(found)), schema)
 
 
 def _look_up(
     store: str, broker_conf: str | None, names: list[str], schema: pa.Schema, asked: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    pairs: list[pa.RecordBatch] = []
+    rows: list[pa.RecordBatch] = []
     with MessageStore(store, broker_conf=broker_conf) as opened:
         for batch in chain(asked, [None]):
-            pairs += [] if batch is None else [batch]
-            if pairs and (batch is None or sum(map(len, pairs)) >= _KEYS_AT_ONCE):
-                for found in opened.query_messages(pa.Table.from_batches(pairs), names):
-                    yield found.cast(schema)
-                pairs = []
+            rows += [] if batch is None else [batch]
+            if rows and (batch is None or sum(map(len, rows)) >= _KEYS_AT_ONCE):
+                yield from _joined(pa.Table.from_batches(rows).combine_chunks(), opened, names, schema)
+                rows = []
+
+
+def _joined(asked: pa.Table, store: MessageStore, names: list[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Rows with the messages of their keys."""
+    from spark_mq.store.many_keys import ManyKeys
+
+    pairs = asked.select(["topic", "key"]).cast(pa.schema([("topic", pa.string()), ("key", pa.string())]))
+    pairs = pairs.append_column("row", pa.array(np.arange(asked.num_rows))).drop_null()
+    if not pairs.num_rows:
+        return
+    pairs = pairs.group_by(["topic", "key"]).aggregate([("row", "list")])
+    topics, keys, rows_of_pairs = (pairs[name].combine_chunks() for name in ("topic", "key", "row_list"))
+    first_rows, rows = rows_of_pairs.offsets.to_numpy(), rows_of_pairs.values.to_numpy()
+    for pair, found in ManyKeys(store.location, store.index, store.records, topics, keys, names).batches():
+        count = np.diff(first_rows)[pair]
+        message = np.repeat(np.arange(pair.size), count)
+        row = rows[np.repeat(first_rows[pair + 1] - count.cumsum(), count) + np.arange(message.size)]
+        found = found.cast(schema) if message.size == pair.size else found.cast(schema).take(pa.array(message))
+        of_asked = asked.take(pa.array(row)).combine_chunks().to_batches()[0]
+        fields = [*of_asked.schema, *schema]
+        yield pa.RecordBatch.from_arrays([*of_asked.columns, *found.columns], schema=pa.schema(fields))
 
 
 def register_lookup(spark: SparkSession) -> None:

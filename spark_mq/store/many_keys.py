@@ -38,6 +38,7 @@ from spark_mq.store.queue.unit_cover import cost_of
 from spark_mq.store.queue.unit_reader import read_into, records_of_units
 
 _MAX_ROWS = 16384
+_Rows = tuple[Int64s, pa.RecordBatch]
 
 
 class ManyKeys:
@@ -61,13 +62,16 @@ class ManyKeys:
         """
         self.store, self.index, self.records, self.columns = store, index, records, columns
         hashes = hash_keys(topics, keys)
-        order = np.argsort(hashes)
-        self._hashes = hashes[order]
-        self.topics, self.keys = topics.take(pa.array(order)), keys.take(pa.array(order))
+        self._order = np.argsort(hashes)
+        self._hashes = hashes[self._order]
+        self.topics, self.keys = (values.take(pa.array(self._order)) for values in (topics, keys))
         self._found: list[tuple[Int64s, Int64s]] = []
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """A row for each pair and message that has the key, in the order of the log but for damaged parts."""
+    def batches(self) -> Iterator[_Rows]:
+        """A row for each pair and message that has the key, in the order of the log but for damaged parts.
+
+        With each batch come the numbers of the pairs of its rows.
+        """
         hashes = np.unique(self._hashes)
         hashes = hashes[np.argsort(hashes % self.index.layout.hash_slot_num)]
         is_doubtful = np.zeros(hashes.size, np.bool_)
@@ -98,7 +102,7 @@ class ManyKeys:
         is_here = (found.commit_log_offset >= span.start) & (found.commit_log_offset < span.stop)
         return FoundEntries(found.hash_index[is_here], found.commit_log_offset[is_here], found.is_damaged)
 
-    def _indexed(self, entries: Sequence[FoundEntries], hashes: Int32s, is_doubtful: Flags) -> Iterator[pa.RecordBatch]:
+    def _indexed(self, entries: Sequence[FoundEntries], hashes: Int32s, is_doubtful: Flags) -> Iterator[_Rows]:
         """The rows of the messages to which entries lead; marks the hashes whose entries lead to something else."""
         if not entries:
             return
@@ -134,7 +138,7 @@ class ManyKeys:
         sizes[(sizes < MIN_RECORD_SIZE) | (sizes > MAX_RECORD_SIZE)] = 0
         return sizes
 
-    def _scanned(self, log_range: LogRange, hashes: Int32s) -> Iterator[pa.RecordBatch]:
+    def _scanned(self, log_range: LogRange, hashes: Int32s) -> Iterator[_Rows]:
         """The rows of the messages of a part of the log; damage is skipped."""
         for split in splits_of(self.store, log_range):
             for part in joined_chunks(read_split(split)):
@@ -146,7 +150,7 @@ class ManyKeys:
                     asked = row << 32 | keys.key_hash[is_asked]
                     yield from self._rows(Records(part.buffer, part.frames[rows]), asked)
 
-    def _rows(self, chunk: Records, asked: Int64s) -> Iterator[pa.RecordBatch]:
+    def _rows(self, chunk: Records, asked: Int64s) -> Iterator[_Rows]:
         """The rows of messages: `asked` has the number of a message << 32 | the hash of a key for which it is read."""
         columns, first = [name for name in self.columns if name not in KEY_FIELDS], 0
         for messages in message_batches(chunk.buffer, chunk.frames, columns, _MAX_ROWS):
@@ -167,9 +171,9 @@ class ManyKeys:
             keys, pair = keys.take(number[once]), pair[once]
             if pair.size:
                 self._found.append((pair, messages.column("commit_log_offset").to_numpy()[keys.message]))
-                yield rows_of_keys(messages, keys, self.columns)
+                yield self._order[pair], rows_of_keys(messages, keys, self.columns)
 
-    def _one_by_one(self, pairs: Int64s) -> Iterator[pa.RecordBatch]:
+    def _one_by_one(self, pairs: Int64s) -> Iterator[_Rows]:
         """The messages of some pairs that were not found yet, each pair looked up by itself."""
         if not pairs.size:
             return
@@ -186,4 +190,5 @@ class ManyKeys:
                 for record in self.index.find_messages(topic, key)
                 if record.commit_log_offset not in known.get(pair, ())
             ]
-            yield from message_table(rows, fields).to_batches()
+            for batch in message_table(rows, fields).to_batches():
+                yield np.full(batch.num_rows, self._order[pair]), batch

@@ -432,7 +432,7 @@ class MessageStore(ConsumeQueueStore):
         topics, keys = (pairs[name].combine_chunks() for name in ("topic", "key"))
         names = MESSAGE_BY_KEY_SCHEMA.names if columns is None else columns
         many = ManyKeys(self.location, self.index, self.records, topics, keys, names)
-        return many.batches() if len(pairs) else iter(())
+        return (batch for _, batch in many.batches()) if len(pairs) else iter(())
 
     def query_message_as_broker(
         self,

@@ -76,17 +76,24 @@ def test_for_each_row_of_another_table(engine: SparkSession, store: str, message
 
 
 def test_many_keys_at_once(engine: SparkSession, store: str, messages: list[Row]) -> None:
-    """All keys of all topics, doubled, in several tasks, with NULL and keys that are not there; and joined."""
+    """All keys of all topics, some of them twice, in several tasks, with NULL and keys that are not there."""
     keys = {(row.topic, key) for row in messages for key in [*(row["keys"] or ()), row.unique_key] if key}
     wanted = [*keys, *list(keys)[:50], ("OrderEvents", "no such key"), ("OrderEvents", None), (None, "k"), ("no", "k")]
-    asked = engine.createDataFrame(wanted, "topic STRING, key STRING").repartition(3)
-    names = ["topic", "key", "key_type", "commit_log_offset", "body", "store_timestamp"]
-    rows = look_up(asked, store, names, str(WORKLOAD.broker_conf)).collect()
-    by_key = engine.read.format("rocketmq").option("table", "messages_by_key").load(store).select(*names).collect()
-    assert sorted(rows) == sorted(by_key)
-    found = look_up(asked, store, broker_conf=str(WORKLOAD.broker_conf))
-    assert found.schema == engine.read.format("rocketmq").option("table", "messages_by_key").load(store).schema
-    assert found.join(asked.distinct(), ["topic", "key"]).count() == len(by_key)
+    numbered = [(number, *pair) for number, pair in enumerate(wanted)]
+    asked = engine.createDataFrame(numbered, "number INT, topic STRING, key STRING").repartition(3)
+    names = ["key_type", "commit_log_offset", "body", "store_timestamp"]
+    table = engine.read.format("rocketmq").option("table", "messages_by_key").load(store)
+    by_key: dict[tuple[str, str], list[tuple[Any, ...]]] = {}
+    for topic, key, *values in table.select("topic", "key", *names).collect():
+        by_key.setdefault((topic, key), []).append(tuple(values))
+    expected = [(number, *pair, *values) for number, *pair in numbered for values in by_key.get(tuple(pair), [])]
+    found = look_up(asked, store, names, str(WORKLOAD.broker_conf))
+    assert sorted(map(tuple, found.collect())) == sorted(expected)
+    whole = look_up(asked.drop("number"), store, broker_conf=str(WORKLOAD.broker_conf))
+    others = [field for field in table.schema if field.name not in ("topic", "key")]
+    assert whole.schema.fields[2:] == others
+    assert whole.count() == len(expected)
+    assert look_up(asked, store, [], str(WORKLOAD.broker_conf)).count() == len(expected)
 
 
 def test_what_cannot_be_looked_up(engine: SparkSession, store: str) -> None:
@@ -95,6 +102,8 @@ def test_what_cannot_be_looked_up(engine: SparkSession, store: str) -> None:
         look_up(asked, store)
     with pytest.raises(OptionError, match="no column 'nope'"):
         look_up(asked.withColumnRenamed("id", "key"), store, ["nope"])
+    with pytest.raises(OptionError, match="column 'body' of its own"):
+        look_up(asked.selectExpr("topic", "id AS key", "1 AS body"), store)
     assert look_up(asked.withColumnRenamed("id", "key"), store).collect() == []
 
 
