@@ -236,9 +236,11 @@ def _forgotten(damage: Damage, plan: RepairPlan) -> Iterator[Left]:
 def _plan_queues(plan: RepairPlan, request: RepairRequest, damage: Damage, checked: CheckedStore) -> None:
     store, conf, file_size = request.check.store, request.check.conf, checked.queue_file_size
     files = damage.treated(Treatment.QUEUE_FILE)
+    in_database = [file for file in files if has_rocksdb_queues(store) or not file.file.startswith(f"{CONSUME_QUEUE}/")]
+    for file in in_database:
+        plan.leave(file.codes, f"{file.file} is in a RocksDB database, which is not changed: rebuild with --output")
+    files = [file for file in files if file not in in_database]
     if has_rocksdb_queues(store):
-        for file in files:
-            plan.leave(file.codes, f"{file.file} is in a RocksDB database, which is not changed: rebuild with --output")
         return
     wrong_sizes = sum(file.has("QUEUE_FILE_SIZE") for file in files)
     if wrong_sizes and 2 * wrong_sizes > sum(len(folder.files) for folder in queue_folders(store / CONSUME_QUEUE)):

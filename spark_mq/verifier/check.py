@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import pyarrow as pa
@@ -114,27 +114,34 @@ def check_store(
         queues = {(queue.topic, queue.queue_id): queue for queue in runs.queues()}
         topics = listed.config.topics
         files = QueueFiles(listed.tree, file_size, bounds, live, has_extensions, topics, dispatched, since.sound_to)
-        others = FilesWithoutMessages.of(files, folders, queues, runs, since.unchanged)
-        missing += others.missing()
+        trees = [(files, FilesWithoutMessages.of(files, folders, queues, runs, since.unchanged))]
+        if (double := listed.double) is not None:
+            # It has the queues of some topics only (`rocksdbCQSelectiveDoubleWrite`).
+            files = replace(files, tree=double.tree, name=double.name, has_extensions=False)
+            some = {(folder.topic, folder.queue_id) for folder in double.folders} & queues.keys()
+            kept = {name: queues[name] for name in some}
+            trees.append((files, FilesWithoutMessages.of(files, double.folders, kept, runs)))
+        missing += (batch for _, others in trees for batch in others.missing())
         expected.save(work / _ENTRIES)
         checks: list[Check] = [
             partial(log_end_findings, live.last, live.end, live.has_grown),
             *index_file_checks(index, work / _ENTRIES, staged.folder, bounds, live, since),
-            *others.checks(),
+            *(check for _, others in trees for check in others.checks()),
             *(extension_checks(store, folders, dispatched, bounds) if has_extensions else ()),
         ]
         # Both at the same time, because neither alone keeps all cores busy.
         with ThreadPoolExecutor(1) as executor:
             of_checks = executor.submit(runner.each, "check files", "parts", checks, partial(_found_by, folder=found))
-            planned = [
-                PlannedQueue(**vars(queue), existing_end=others.stops.get(name, 0))
-                for name, queue in queues.items()
-                if is_topic_name(queue.topic)
-            ]
-            if listed.has_queues and planned:
-                plan = QueuePlan(tuple(planned), files.capacity)
-                of_queues = partial(files.check_runs, found=found)
-                summaries += of_runs(runner, "check queues", runs, plan.assignment(), of_queues)
+            for files, others in trees if listed.has_queues else ():
+                planned = [
+                    PlannedQueue(**vars(queue), existing_end=others.stops.get(name, 0))
+                    for name, queue in others.queues.items()
+                    if is_topic_name(queue.topic)
+                ]
+                if planned:
+                    plan = QueuePlan(tuple(planned), files.capacity)
+                    of_queues = partial(files.check_runs, found=found)
+                    summaries += of_runs(runner, "check queues", runs, plan.assignment(), of_queues)
             summaries += of_checks.result()
 
     # Everything else, against queues and log

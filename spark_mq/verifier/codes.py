@@ -388,6 +388,14 @@ CODES = {
         _REFUSES,
         "rebuild queue files from the log with another --output; or put the database of a replica in its place",
     ),
+    "QUEUE_OFFSET_TABLE": _error(
+        "The table of a RocksDB database has another begin or end of a queue than the queue's units, or an end of the "
+        "log that is not there.",
+        "a broker of 5.1 to 5.3 was killed or cut its log, or a program wrote into the database",
+        "the broker goes by the table: it numbers new messages from another offset, or does not deliver messages that "
+        "have units",
+        "`spark-mq rebuild` writes the queues again from the log, with another --output",
+    ),
     "TOPIC_NAME": _error(
         "The topic of a message cannot be the name of a folder.",
         _DAMAGED_MEDIUM,

@@ -36,7 +36,6 @@ from spark_mq.io.publish import publish
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE_EXT, INDEX
 from spark_mq.store.index.folder import IndexFileInfo
 from spark_mq.store.queue.folders import QueueFolder, queue_path
-from spark_mq.store.queue.queue_database import QueueDatabase
 from spark_mq.verifier.listed_store import ListedStore
 
 _FORMAT = 1
@@ -160,7 +159,7 @@ def files_now(listed: ListedStore) -> dict[str, Location]:
     """The files that a journal knows, by their paths in the store."""
     segments = {f"{COMMIT_LOG}/{one.location.name}": one.location for one in listed.log.segments}
     index = {f"{INDEX}/{info.name}": info.location for info in listed.index.files}
-    folders = () if isinstance(listed.tree.storage, QueueDatabase) else listed.folders
+    folders = () if listed.has_database else listed.folders
     return {**segments, **{path: location for path, location, _ in _queue_files(folders)}, **index}
 
 
@@ -171,7 +170,7 @@ def plan_since(file: Location, listed: ListedStore) -> tuple[Since, Journal | No
         return replace(WHOLE, reason=journal), None
     if (journal.store, journal.settings) != (str(listed.location), listed.conf.settings):
         return replace(WHOLE, reason=f"{file} is of another store, or of other settings of the broker"), None
-    if (listed.location / CONSUME_QUEUE_EXT).entries() or isinstance(listed.tree.storage, QueueDatabase):
+    if (listed.location / CONSUME_QUEUE_EXT).entries() or listed.has_database:
         return replace(WHOLE, reason="the store has extension units, or queues in RocksDB, which are always read"), None
     log_start = listed.log.segments[0].base if listed.log.segments else _NEVER
     if log_start > journal.start:

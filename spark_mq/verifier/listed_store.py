@@ -7,33 +7,50 @@ log.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import pyarrow as pa
 
 from spark_mq.errors import StorageError
-from spark_mq.format.consume_queue import DEFAULT_FILE_SIZE, Queue
+from spark_mq.format.consume_queue import Queue
 from spark_mq.io.location import Location
 from spark_mq.io.rocksdb import can_read_rocksdb
 from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.config.store_kind import has_rocksdb_queues
+from spark_mq.store.config.store_kind import double_written_database, has_rocksdb_queues
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.queue.folders import QueueFolder, find_queue_file_size, queue_folders
-from spark_mq.store.queue.queue_database import QueueDatabase, queue_tree
+from spark_mq.store.queue.queue_database import QueueDatabase, database_tree, queue_tree
 from spark_mq.verifier.config_files import BrokerState, ConfigFiles
 from spark_mq.verifier.finding import findings
 from spark_mq.verifier.folders import form_findings, queue_folder_findings, segment_findings
 from spark_mq.verifier.index_folder import IndexFolder, list_index
 from spark_mq.verifier.log_bounds import log_start_findings
+from spark_mq.verifier.offset_table import offset_table_findings
+
+
+@dataclass(frozen=True)
+class DoubleQueues:
+    """The queues of a database beside queue files, as files of the same size; `name` is what findings call them."""
+
+    name: str
+    tree: Location
+    folders: list[QueueFolder]
+
+    @classmethod
+    def of(cls, database: Location, file_size: int) -> Self:
+        """The queues of a database. Raises `StorageError` if RocksDB does not open it."""
+        tree = database_tree(database, file_size)
+        return cls(f"{database.name} (RocksDB)", tree, list(queue_folders(tree)))
 
 
 @dataclass(frozen=True)
 class ListedStore:
     """A store whose files are listed.
 
-    `folders` are the queues in `tree`; there are none if their database is not read: `fault` says why it does not open.
+    `folders` are the queues in `tree`; there are none if their database is not read. `double` are those of a database
+    beside the files of `tree`. `fault` says why RocksDB does not open a database.
     """
 
     location: Location
@@ -46,6 +63,7 @@ class ListedStore:
     tree: Location
     fault: str | None
     folders: list[QueueFolder]
+    double: DoubleQueues | None = None
 
     @classmethod
     def of(cls, store: Location, conf: BrokerConf) -> Self:
@@ -59,14 +77,32 @@ class ListedStore:
         except StorageError as error:
             has_queues, fault = False, str(error)
         folders = list(queue_folders(tree)) if has_queues else []
-        return cls(store, conf, state, config, log, index, has_queues, tree, fault, folders)
+        found = cls(store, conf, state, config, log, index, has_queues, tree, fault, folders)
+        database = double_written_database(store) if can_read_rocksdb() else None
+        if database is None:
+            return found
+        try:
+            return replace(found, double=DoubleQueues.of(database, found.queue_file_size))
+        except StorageError as error:
+            return replace(found, fault=str(error))
 
     @property
     def queue_file_size(self) -> int:
         """The bytes of a queue file, or of those as which a database is read."""
         if isinstance(self.tree.storage, QueueDatabase):
-            return DEFAULT_FILE_SIZE
+            return self.tree.storage.file_size
         return find_queue_file_size(self.conf, [(self.location / CONSUME_QUEUE, self.folders)]).value
+
+    @property
+    def has_database(self) -> bool:
+        """Whether queues in RocksDB are checked."""
+        return self.double is not None or isinstance(self.tree.storage, QueueDatabase)
+
+    def _offset_tables(self, log: range) -> Iterator[pa.RecordBatch]:
+        trees = [(CONSUME_QUEUE, self.tree)] if self.double is None else [(self.double.name, self.double.tree)]
+        for name, tree in trees:
+            if isinstance(tree.storage, QueueDatabase):
+                yield from offset_table_findings(tree.storage, name, log)
 
     def findings(
         self,
@@ -90,6 +126,7 @@ class ListedStore:
         yield from form_findings(self.location)
         if self.fault is not None:
             yield findings("QUEUE_DATABASE", CONSUME_QUEUE, found=self.fault)
+        yield from self._offset_tables(log)
         yield from queue_folder_findings(self.location, self.queue_file_size, has_lock=has_lock)
         yield from self.index.findings
         yield from self.state.findings(log.stop, newest)

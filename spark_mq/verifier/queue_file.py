@@ -33,7 +33,7 @@ from spark_mq.format.consume_queue import (
 from spark_mq.format.consume_queue_ext import MAX_ADDRESS
 from spark_mq.format.system_topic import SCHEDULE_TOPIC
 from spark_mq.indexer.queue_runs import StagedQueue
-from spark_mq.store.queue.folders import queue_path
+from spark_mq.store.config.store_paths import CONSUME_QUEUE
 from spark_mq.verifier.finding import findings, text
 from spark_mq.verifier.log_bounds import LogBounds
 
@@ -45,6 +45,7 @@ class ExpectedFile:
     `stop` is the queue offset after the queue's last file that is not empty, and `newest_unit` the commit log offset in
     the last unit of that file; -1 if no message of the queue is there. The file `is_lost` if earlier and later ones
     have messages in the log. `doubled` are queue offsets that earlier messages have, and the units of the later ones.
+    `tree` is what findings call the folder of all queues.
     """
 
     topic: str
@@ -60,6 +61,7 @@ class ExpectedFile:
     has_file: bool = False
     is_lost: bool = False
     doubled: list[tuple[Int64s, Units]] = field(default_factory=list)
+    tree: str = CONSUME_QUEUE
 
     @classmethod
     def without_message(
@@ -82,7 +84,8 @@ class ExpectedFile:
     @property
     def path(self) -> str:
         """The file's path in the store."""
-        return queue_path(self.topic, self.queue_id, queue_file_name(self.number, self.capacity * UNIT_SIZE))
+        name = queue_file_name(self.number, self.capacity * UNIT_SIZE)
+        return f"{self.tree}/{self.topic}/{self.queue_id}/{name}"
 
     @cached_property
     def units(self) -> Units:

@@ -39,6 +39,8 @@ AFTER_THE_LOG = ("QUEUE_UNIT_STALE", "QUEUE_UNIT_EXTRA", "QUEUE_LAGS", "QUEUE_LA
 class QueueFiles:
     """What is needed to check any queue file of a store; in `dispatched` queues are units of others' messages.
 
+    `name` is what findings call the folder `tree`.
+
     The units of a queue before the offset that `sound_to` has are not read: they count as pre-blank.
     """
 
@@ -50,6 +52,7 @@ class QueueFiles:
     topics: frozenset[str] | None
     dispatched: frozenset[Queue] = frozenset()
     sound_to: Mapping[Queue, int] = field(default_factory=dict)
+    name: str = CONSUME_QUEUE
 
     @property
     def capacity(self) -> int:
@@ -60,6 +63,7 @@ class QueueFiles:
         """Check the files of runs, which are sorted by file and then by commit log offset."""
         with FindingSink(found) as sink:
             for file in expected_files(runs, self.capacity):
+                file.tree = self.name
                 file.is_configured = is_configured(file.topic, self.topics)
                 sink.add(self.findings(file))
         yield sink.summary
@@ -67,6 +71,7 @@ class QueueFiles:
     def check(self, files: Iterable[ExpectedFile]) -> Iterator[pa.RecordBatch]:
         """What is wrong with files."""
         for file in files:
+            file.tree = self.name
             yield from self.findings(file)
 
     def findings(self, expected: ExpectedFile) -> Iterator[pa.RecordBatch]:
@@ -111,7 +116,7 @@ class QueueFiles:
         return offset if (decode_utf8(record.topic), record.queue_id) == expected.queue else -1
 
     def _location(self, expected: ExpectedFile) -> Location:
-        return self.tree / expected.path.removeprefix(f"{CONSUME_QUEUE}/")
+        return self.tree / expected.path.removeprefix(f"{self.name}/")
 
     def _read(self, expected: ExpectedFile) -> Units | None:
         """The units up to the last one that is not zeros; none if the file does not exist, or is empty.

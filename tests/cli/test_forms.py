@@ -187,11 +187,7 @@ def test_what_makes_queue_files_does_so_as_a_broker_or_refuses(form: tuple[RealS
 
 NOTED = {
     "fCompact533": ("compaction",),
-    "fDouble533": ("consumequeue",),
-    "fRocks533": ("consumequeue",),
-    "fRocks550": ("consumequeue",),
-    "fAllRocks550": ("consumequeue", "rocksdbstore"),
-    "fCfg2-533": ("consumequeue",),
+    "fAllRocks550": ("rocksdbstore",),
     "fIdxRocks550": ("rocksdbstore",),
     "fTimerRocks550": ("rocksdbstore",),
 }

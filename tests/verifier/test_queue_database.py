@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -9,9 +10,10 @@ from pathlib import Path
 import pytest
 from rocksdict import Options, Rdict
 
+from tests.support.rebuilt import rebuild_here
 from tests.support.repaired import repair_here
 from tests.support.rocksdb import ROCKS, key_of
-from tests.support.verified import check, grave
+from tests.support.verified import check
 
 TOPIC, QUEUE = "b1_Main", 1
 Change = Callable[[Rdict], None]
@@ -31,18 +33,17 @@ def _delete(offset: int) -> Change:
     return delete
 
 
-def changed(store: Path, change: Change) -> None:
-    families = Rdict.list_cf(str(store / "consumequeue"), Options(raw_mode=True))
-    options = {name: Options(raw_mode=True) for name in families}
-    database = Rdict(str(store / "consumequeue"), Options(raw_mode=True), options)
+def changed(store: Path, change: Change, name: str = "consumequeue") -> None:
+    families = Rdict.list_cf(str(store / name), Options(raw_mode=True))
+    options = {family: Options(raw_mode=True) for family in families}
+    database = Rdict(str(store / name), Options(raw_mode=True), options)
     change(database)
     database.close()
 
 
 def test_a_sound_database(tmp_path: Path) -> None:
     _, findings = check(ROCKS.unpack(tmp_path), ROCKS.broker_conf)
-    assert grave(findings) == []
-    assert {finding.code for finding in findings} == {"NOT_CHECKED"}
+    assert findings == []
 
 
 @pytest.mark.parametrize(
@@ -50,7 +51,7 @@ def test_a_sound_database(tmp_path: Path) -> None:
     [
         (_put(3, 4258, 99), "QUEUE_UNIT_WRONG"),
         (_delete(3), "QUEUE_UNIT_MISSING"),
-        (_delete(46), "QUEUE_LAGS_CLEAN"),
+        (_delete(46), "QUEUE_LAGS_CLEAN QUEUE_OFFSET_TABLE"),
         (_put(47, 10**12, 99), "QUEUE_UNIT_STALE"),
     ],
     ids=["wrong", "missing", "last", "later"],
@@ -59,10 +60,80 @@ def test_a_damage_is_found_and_left(change: Change, code: str, tmp_path: Path) -
     store = ROCKS.unpack(tmp_path)
     changed(store, change)
     _, findings = check(store, ROCKS.broker_conf)
-    assert {finding.code for finding in findings} - {"NOT_CHECKED"} == {code}
+    assert {finding.code for finding in findings} == set(code.split())
+    code, *_ = code.split()
     assert {finding.file for finding in findings if finding.code == code} == {f"consumequeue/{TOPIC}/{QUEUE}/{0:020d}"}
     report = repair_here(store, str(ROCKS.broker_conf), tmp_path / "repaired")
     assert not (tmp_path / "repaired" / "consumequeue").exists()
     assert [one.reason for one in report.left if one.code == code] == [
         f"consumequeue/{TOPIC}/{QUEUE}/{0:020d} is in a RocksDB database, which is not changed: rebuild with --output"
     ]
+
+
+def _put_end(kind: bytes, at: int, offset: int) -> Change:
+    def put(database: Rdict) -> None:
+        topic = TOPIC.encode()
+        key = struct.pack(">ib", len(topic), 1) + topic + b"\1" + kind + struct.pack(">bi", 1, QUEUE)
+        database.get_column_family("offset")[key] = struct.pack(">qq", at, offset)
+
+    return put
+
+
+def _put_checkpoint(value: int) -> Change:
+    def put(database: Rdict) -> None:
+        key = struct.pack(">ib", 16, 1) + b"CHECKPOINT_TOPIC\1max\1" + bytes(4)
+        database.get_column_family("offset")[key] = struct.pack(">q", value)
+
+    return put
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (_put_end(b"max", 523867, 45), "max: queue offset 45, at commit log offset 523867"),
+        (_put_end(b"max", 523866, 46), "max: queue offset 46, at commit log offset 523866"),
+        (_put_end(b"min", 523867, 46), "min: queue offset 46, at commit log offset 523867"),
+        (_put_checkpoint(10**9), "checkpoint 1000000000"),
+    ],
+    ids=["queue offset", "commit log offset", "min", "checkpoint"],
+)
+def test_the_table_of_ends_is_held_against_the_units(change: Change, found: str, tmp_path: Path) -> None:
+    store = ROCKS.unpack(tmp_path)
+    changed(store, change)
+    _, findings = check(store, ROCKS.broker_conf)
+    assert [(one.code, one.found) for one in findings] == [("QUEUE_OFFSET_TABLE", found)]
+
+
+@pytest.fixture(params=["consumequeue", "consumequeue_rocksdb"])
+def double(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, Path]:
+    """A store whose queues are in files, too; and its database."""
+    store = ROCKS.unpack(tmp_path)
+    database = store / "consumequeue"
+    rebuild_here(store, tmp_path / "files", broker_conf=str(ROCKS.broker_conf), only="consumequeue")
+    if request.param != database.name:
+        database = database.rename(store / request.param)
+    shutil.copytree(tmp_path / "files" / "consumequeue", store / "consumequeue", dirs_exist_ok=True)
+    return store, database
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (lambda database: None, None),
+        (_put(3, 4258, 99), "QUEUE_UNIT_WRONG"),
+        (_delete(3), "QUEUE_UNIT_MISSING"),
+        (_put_checkpoint(10**9), "QUEUE_OFFSET_TABLE"),
+    ],
+    ids=["sound", "wrong", "missing", "checkpoint"],
+)
+def test_a_database_beside_files_is_held_against_the_log(
+    change: Change, code: str | None, double: tuple[Path, Path], tmp_path: Path
+) -> None:
+    store, database = double
+    changed(store, change, database.name)
+    _, findings = check(store, ROCKS.broker_conf)
+    assert [one.code for one in findings] == ([] if code is None else [code])
+    assert all((one.file or "").startswith(f"{database.name} (RocksDB)") for one in findings)
+    report = repair_here(store, str(ROCKS.broker_conf), tmp_path / "repaired")
+    assert not (tmp_path / "repaired" / "consumequeue").exists()
+    assert {one.code for one in report.left} == {one.code for one in findings}

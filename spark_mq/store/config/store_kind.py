@@ -157,13 +157,15 @@ def queue_database(store: Location) -> Location | None:
     return None if database is None or _has_queue_files(store) else database
 
 
+def double_written_database(store: Location) -> Location | None:
+    """The RocksDB database that has the queues of `store` besides files; None if there is none."""
+    database = _queue_database(store)
+    return database if database is not None and _has_queue_files(store) else None
+
+
 def _rocksdb_queues(store: Location) -> tuple[Location, frozenset[str]] | None:
     database = queue_database(store)
     return None if database is None else (database, frozenset())
-
-
-def _readable_queues(store: Location) -> tuple[Location, frozenset[str]] | None:
-    return _rocksdb_queues(store) if can_read_rocksdb() else None
 
 
 def _unreadable_queues(store: Location) -> tuple[Location, frozenset[str]] | None:
@@ -171,8 +173,12 @@ def _unreadable_queues(store: Location) -> tuple[Location, frozenset[str]] | Non
 
 
 def _double_written_queues(store: Location) -> tuple[Location, frozenset[str]] | None:
-    database = _queue_database(store)
-    return (database, frozenset()) if database is not None and _has_queue_files(store) else None
+    database = double_written_database(store)
+    return None if database is None else (database, frozenset())
+
+
+def _unreadable_double(store: Location) -> tuple[Location, frozenset[str]] | None:
+    return None if can_read_rocksdb() else _double_written_queues(store)
 
 
 def _queue_database(store: Location) -> Location | None:
@@ -285,14 +291,6 @@ FORMS: tuple[Form, ...] = (
     ),
     Form(
         "storeType=defaultRocksDB",
-        _readable_queues,
-        noted={
-            Door.FILES: "is a RocksDB database, whose table of the first and last offsets of queues is not checked; it "
-            "is not changed"
-        },
-    ),
-    Form(
-        "storeType=defaultRocksDB",
         _unreadable_queues,
         refused=dict.fromkeys((Door.UNITS, Door.QUEUES), f"is a RocksDB database: {REMEDY}"),
         noted={Door.FILES: f"is a RocksDB database, which is not checked: {REMEDY}"},
@@ -300,11 +298,15 @@ FORMS: tuple[Form, ...] = (
     Form(
         "rocksdbCQDoubleWriteEnable, or a change of storeType",
         _double_written_queues,
-        noted=dict.fromkeys(
-            (Door.QUEUE, Door.FILES),
-            "is a RocksDB database beside the queue files: the files are read, and the database is not. A broker with "
-            "storeType=defaultRocksDB answers from the database",
-        ),
+        noted={
+            Door.QUEUE: "is a RocksDB database beside the queue files: the files are read, and the database is not. A "
+            "broker with storeType=defaultRocksDB answers from the database"
+        },
+    ),
+    Form(
+        "rocksdbCQDoubleWriteEnable, or a change of storeType",
+        _unreadable_double,
+        noted={Door.FILES: f"is a RocksDB database beside the queue files, which is not checked: {REMEDY}"},
     ),
     Form(
         "storeType=defaultRocksDB, configManagerVersion=v2 or useSingleRocksDBForAllConfigs",

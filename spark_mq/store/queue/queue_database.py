@@ -7,9 +7,18 @@ bytes in 5.5.0). Its column family `default` has a value for each unit:
 | --- | --- |
 | value | i64 commit log offset, i32 store size, i64 tags code, i64 store time |
 
-Here, the folder of the database shows `TOPIC/QUEUE ID/<20 digits>`, files of 300,000 units of 20 bytes as a broker has
-them in files. Units before a queue's first one are pre-blank, as after `ConsumeQueue.fillPreBlank`; zeros follow its
-last one. A broker deletes no unit from the database when its message expires.
+Here, the folder of the database shows `TOPIC/QUEUE ID/<20 digits>`, files of 300,000 units of 20 bytes, or of another
+number, as a broker has them in files. Units before a queue's first one are pre-blank, as after
+`ConsumeQueue.fillPreBlank`; zeros follow its last one. A broker deletes no unit from the database when its message
+expires.
+
+Column family `offset` says where each queue begins and ends (`RocksDBConsumeQueueOffsetTable`@5.3.3):
+
+| key | i32 length of the topic, 0x01, topic, 0x01, `max` or `min`, 0x01, i32 queue id |
+| --- | --- |
+| value | i64 commit log offset, i64 queue offset: of the last unit, or of the first one |
+
+The key `max` of queue 0 of `CHECKPOINT_TOPIC` has one i64: the commit log offset after the last message with a unit.
 """
 
 from __future__ import annotations
@@ -24,7 +33,15 @@ import numpy as np
 from pyarrow import fs
 
 from spark_mq.errors import UnsupportedStoreError
-from spark_mq.format.consume_queue import DEFAULT_FILE_SIZE, UNIT_DTYPE, UNIT_SIZE, Units, pre_blank, queue_file_name
+from spark_mq.format.consume_queue import (
+    DEFAULT_FILE_SIZE,
+    UNIT_DTYPE,
+    UNIT_SIZE,
+    Queue,
+    Units,
+    pre_blank,
+    queue_file_name,
+)
 from spark_mq.io.location import Location
 from spark_mq.io.rocksdb import DEFAULT, RocksDatabase, can_read_rocksdb
 from spark_mq.io.storage import NetworkStorage, StoredFile
@@ -40,7 +57,12 @@ _INT32, _INT64 = struct.Struct(">i"), struct.Struct(">q")
 _AFTER_TOPIC = 1 + _INT32.size + 1 + _INT64.size
 """Bytes of a key after the topic."""
 _VALUE = np.dtype([*UNIT_DTYPE.descr, ("store_timestamp", ">i8")])
-_UNITS = DEFAULT_FILE_SIZE // UNIT_SIZE
+_UNITS_AT_ONCE = 4096
+OFFSETS = "offset"
+"""The column family of the ends of queues."""
+_END = struct.Struct(">qq")
+_CHECKPOINT = ("CHECKPOINT_TOPIC", 0)
+"""`TopicValidator.RMQ_SYS_ROCKSDB_OFFSET_TOPIC`@5.3.3."""
 
 
 def queue_tree(store: Location) -> Location:
@@ -52,7 +74,16 @@ def queue_tree(store: Location) -> Location:
     database = queue_database(store) if can_read_rocksdb() else None
     if database is None:
         return store / CONSUME_QUEUE
-    queues = QueueDatabase(database)
+    return database_tree(database)
+
+
+def database_tree(database: Location, file_size: int = DEFAULT_FILE_SIZE) -> Location:
+    """The queues of a database as a folder of queue files of this size.
+
+    Raises:
+        StorageError: RocksDB does not open the database.
+    """
+    queues = QueueDatabase(database, file_size)
     queues.open_database()
     return Location(queues, database.path)
 
@@ -67,10 +98,21 @@ class _Queue:
     first: int
     stop: int
 
-    @property
-    def files(self) -> range:
-        """The numbers of its files."""
-        return range(self.first // _UNITS, -(-self.stop // _UNITS))
+
+End = tuple[int, int]
+"""Commit log offset and queue offset of the first or last unit of a queue."""
+
+
+@dataclass(frozen=True)
+class OffsetTable:
+    """Where queues begin and end by the database.
+
+    `checkpoint` is the commit log offset after the last message that has a unit; None if it is not known.
+    """
+
+    minimum: dict[Queue, End]
+    maximum: dict[Queue, End]
+    checkpoint: int | None
 
 
 @dataclass(frozen=True)
@@ -78,11 +120,12 @@ class QueueDatabase(NetworkStorage):
     """The queues of one database, as files. Each process opens the database once, when it first needs it."""
 
     folder: Location
+    file_size: int = DEFAULT_FILE_SIZE
     what_to_check = "the files of the database"
     what_denies = "the rights of its files"
 
-    def __reduce__(self) -> tuple[type[QueueDatabase], tuple[Location]]:
-        return QueueDatabase, (self.folder,)
+    def __reduce__(self) -> tuple[type[QueueDatabase], tuple[Location, int]]:
+        return QueueDatabase, (self.folder, self.file_size)
 
     def open_database(self) -> None:
         """Open the database now, and not with the first question."""
@@ -109,6 +152,40 @@ class QueueDatabase(NetworkStorage):
             if name is not None:
                 last = self._database.last_key(DEFAULT, key, start) or key
                 yield _Queue(*name, prefix, _offset(key), _offset(last) + 1)
+
+    def ends(self, log_end: int) -> dict[Queue, tuple[End, End]]:
+        """The first unit of each queue, and the last one that leads to the log.
+
+        A recovery that cuts the log leaves later units, which count no more (`RocksDBConsumeQueueStore.truncateDirty`).
+        """
+        found = {}
+        for queue in (one for of_topic in self._queues.values() for one in of_topic.values()):
+            first = int(self.units(queue, queue.first, queue.first + 1)["commit_log_offset"][0]), queue.first
+            for stop in range(queue.stop, queue.first, -_UNITS_AT_ONCE):
+                start = max(stop - _UNITS_AT_ONCE, queue.first)
+                units = self.units(queue, start, stop)
+                is_live = (units["store_size"] != 0) & (units["commit_log_offset"] < log_end)
+                if is_live.any():
+                    at = int(np.flatnonzero(is_live)[-1])
+                    found[queue.topic, queue.queue_id] = first, (int(units["commit_log_offset"][at]), start + at)
+                    break
+        return found
+
+    def offset_table(self) -> OffsetTable:
+        """The table of the ends of queues; keys and values of another form are left out, as a broker does."""
+        table = OffsetTable({}, {}, None)
+        for key, value in self._database.items(OFFSETS):
+            (length,) = _INT32.unpack_from(key) if len(key) >= _INT32.size else (-1,)
+            at = _INT32.size + 1
+            if length < 0 or len(key) != at + length + 1 + 3 + 1 + _INT32.size:
+                continue
+            queue = key[at : at + length].decode("utf-8", "replace"), _INT32.unpack(key[-_INT32.size :])[0]
+            is_max = key[at + length + 1 :].startswith(b"max")
+            if len(value) == _END.size:
+                (table.maximum if is_max else table.minimum)[queue] = _END.unpack(value)
+            elif queue == _CHECKPOINT and is_max and len(value) == _INT64.size:
+                table = OffsetTable(table.minimum, table.maximum, _INT64.unpack(value)[0])
+        return table
 
     def units(self, queue: _Queue, start: int, stop: int) -> Units:
         """The units from queue offset `start` to `stop` (not included); zeros where there is none."""
@@ -147,8 +224,10 @@ class QueueDatabase(NetworkStorage):
                 below = [fs.FileInfo(f"{path}/{queue_id}", fs.FileType.Directory) for queue_id in ids]
             case [topic, queue_id] if queue_id in self._queues.get(topic, {}):
                 queue = self._queues[topic][queue_id]
-                paths = [f"{path}/{queue_file_name(number, DEFAULT_FILE_SIZE)}" for number in queue.files]
-                below = [fs.FileInfo(file, fs.FileType.File, size=DEFAULT_FILE_SIZE) for file in paths]
+                units = self.file_size // UNIT_SIZE
+                numbers = range(queue.first // units, -(-queue.stop // units))
+                paths = [f"{path}/{queue_file_name(number, self.file_size)}" for number in numbers]
+                below = [fs.FileInfo(file, fs.FileType.File, size=self.file_size) for file in paths]
             case _:
                 below = []
         folders = [one.path for one in below if recursive and one.type == fs.FileType.Directory]
@@ -190,10 +269,10 @@ class _QueueFile:
 
     @property
     def size(self) -> int:
-        return DEFAULT_FILE_SIZE
+        return self.database.file_size
 
     def read(self, position: int, length: int) -> bytes:
-        stop = min(position + length, DEFAULT_FILE_SIZE)
+        stop = min(position + length, self.size)
         start, end = position // UNIT_SIZE, -(-stop // UNIT_SIZE)
         units = self.database.units(self.queue, self.first + start, self.first + end)
         return units.tobytes()[position - start * UNIT_SIZE :][: max(stop - position, 0)]
