@@ -24,6 +24,9 @@ _KERNELS = ("frames", "big_endian", "dispatch", "index_keys", "index_put")
                           rebuild only one of the two
     --topic TOPIC         rebuild only the queues of this topic, and no index: an index has all topics
     --queue-id N          with --topic: rebuild only this queue
+    --queue-store {files,rocksdb}
+                          write queue files; or a RocksDB database, for storeType=defaultRocksDB (default: files, which
+                          do not replace a database)
     --broker-conf FILE    the broker's settings file, for file sizes and delay levels
     --assume-defaults
     --broker-version V
@@ -61,7 +64,7 @@ def rebuild(arguments: argparse.Namespace) -> int:
         arguments.output,
         broker_conf=broker_conf_path(arguments.broker_conf, arguments.store),
         backup=not arguments.no_backup,
-        **picked(arguments, *same, "assume_defaults"),
+        **picked(arguments, *same, "assume_defaults", "queue_store"),
     )
     if arguments.no_backup and not arguments.replace:
         raise OptionError("--no-backup has no effect without --replace: nothing is replaced")

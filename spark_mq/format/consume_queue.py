@@ -31,8 +31,11 @@ Queue = tuple[str, int]
 UNIT_SIZE = UNIT_DTYPE.itemsize  # 20
 DEFAULT_FILE_SIZE = 300_000 * UNIT_SIZE
 
+DATABASE_UNIT_DTYPE = np.dtype([*UNIT_DTYPE.descr, ("store_timestamp", ">i8")])
+"""A unit in RocksDB (`RocksDBConsumeQueueTable`@5.3.3)."""
+
 Units = npt.NDArray[Any]
-"""An array of `UNIT_DTYPE`."""
+"""An array of `UNIT_DTYPE`, or of `DATABASE_UNIT_DTYPE`."""
 
 PRE_BLANK_SIZE = 0x7FFFFFFF
 

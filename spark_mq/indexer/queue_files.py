@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from spark_mq.errors import OptionError, similar_names
 from spark_mq.format.consume_queue import UNIT_SIZE, Queue, queue_file_name
 from spark_mq.indexer.ext_settings import ExtSettings
+from spark_mq.indexer.queue_database import TableWriter, expired_ends, make_queue_database
 from spark_mq.indexer.queue_extensions import write_extensions
 from spark_mq.indexer.queue_plan import ExistingQueues, QueuePlan, carry_over, plan_queues
 from spark_mq.indexer.queue_runs import StagedQueue, of_runs, staged_runs
@@ -23,6 +24,8 @@ from spark_mq.store.config.store_paths import CONSUME_QUEUE
 from spark_mq.store.log.segment_files import CorruptRange
 
 _MAX_RANGES_SHOWN = 10
+_TABLES = "tables"
+"""The folder, in the job's folder, of tables that become a RocksDB database."""
 
 
 def unit_findings(plan: QueuePlan, written: Sequence[WrittenQueueFile]) -> Iterator[CorruptRange]:
@@ -116,15 +119,31 @@ def write_queues(context: JobContext, plan: RebuildPlan, existing: ExistingQueue
         _refuse_unknown_topic(plan, queues)
     ext = ExtSettings.of(plan.store, plan.broker_conf) if plan.selection.has_ext else None
     growing = committer.staging_path(CONSUME_QUEUE)
+    tables = committer.folder / _TABLES
     written: list[WrittenQueueFile] = []
     if next_offsets:
         continued = committer.target(CONSUME_QUEUE) if existing.continued else None
         missing = missing_offset(staged)
         writer = QueueWriter(growing, continued, file_size, staged.start, plan.is_resumed, missing, ext)
-        written = of_runs(context, "write queues", runs, queue_plan.assignment(), writer.write)
+        work = TableWriter(tables, queue_plan.units_per_file).write if plan.selection.in_rocksdb else writer.write
+        written = of_runs(context, "write queues", runs, queue_plan.assignment(), work)
     if ext is not None:
         write_extensions(context, plan, queue_plan, ext)
     findings = raise_or_report(unit_findings(queue_plan, written), plan.is_permissive)
+    if plan.selection.in_rocksdb:
+        expired = expired_ends(plan.store, existing, next_offsets, staged.start)
+        make_queue_database(growing, tables, written, expired)
+        return QueueResult(
+            queues=len(next_offsets),
+            files=sum(1 for info in growing.entries() if info.base_name.endswith(".sst")),
+            units=sum(file.units for file in written),
+            bytes_written=sum(file.bytes for file in written),
+            corrupt=(*queue_plan.corrupt, *findings),
+            topics_left_out=queue_plan.topics_left_out,
+            carried_over=tuple(f"{topic}/{queue_id}" for topic, queue_id in expired.maximum),
+            lost_queues=tuple(_lost_offsets(plan, next_offsets, [f"{name}/{id_}" for name, id_ in expired.maximum])),
+            notes=queue_plan.notes,
+        )
     copied, lost = carry_over(existing.not_continued(), next_offsets, growing, file_size)
     carried_over = [
         *copied,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from spark_mq.errors import CorruptLogError, OutputExistsError, UnsafeNameError
+from spark_mq.errors import CorruptLogError, OutputExistsError, StorageError, UnsafeNameError
 from spark_mq.format.consume_queue import UNIT_SIZE, Queue, is_live
 from spark_mq.indexer.queue_runs import Assignment, StagedQueue
 from spark_mq.indexer.rebuild_plan import RebuildPlan
@@ -22,11 +22,11 @@ from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.store.config.config_file import check_topic_name
-from spark_mq.store.config.store_paths import CONSUME_QUEUE
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.log.segment_files import CorruptRange
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.folders import QueueFolder, queue_folders
+from spark_mq.store.queue.queue_database import queue_tree
 
 _WRITE_TASKS = 4
 _BYTES_PER_WRITE_TASK = 16 << 20
@@ -50,7 +50,7 @@ def carry_over(
             continue
         for info in queue.files:
             content = (queue.location / info.base_name).read_bytes()
-            publish(folder / name / info.base_name, content, len(content), info.mtime_ns // 1_000_000)
+            publish(folder / name / info.base_name, content, len(content), (info.mtime_ns or 0) // 1_000_000)
         copied.append(name)
     return copied, lost
 
@@ -92,7 +92,10 @@ def find_existing_queues(plan: RebuildPlan, output: Location) -> ExistingQueues:
 
 
 def _selected(plan: RebuildPlan, store: Location) -> tuple[QueueFolder, ...]:
-    folders = queue_folders(store / CONSUME_QUEUE)
+    try:
+        folders = queue_folders(queue_tree(store, plan.settings.queue_file_size))
+    except StorageError:  # a database that does not open: the log has the messages
+        return ()
     return tuple(folder for folder in folders if plan.selection.has_queue(folder.topic, folder.queue_id))
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import pyarrow as pa
 
-from spark_mq.format.consume_queue import UNIT_SIZE, Queue
+from spark_mq.format.consume_queue import Queue
 from spark_mq.indexer.staged_files import READERS, RUN_SCHEMA, StagedUnits
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
@@ -213,9 +213,10 @@ def _read_units(splits: TaskItems[StagedUnits], runs: pa.Table) -> Iterator[pa.R
         for start in range(0, runs.num_rows, _BATCH_RUNS):
             batch = runs.slice(start, _BATCH_RUNS)
             split, first, count = (batch[name].to_numpy() for name in ("split", "first_unit", "unit_count"))
-            ends = np.concatenate(([0], count.cumsum())) * UNIT_SIZE
+            size = splits[int(split[0])].unit_size
+            ends = np.concatenate(([0], count.cumsum())) * size
             data = np.empty(ends[-1], np.uint8)
-            for number, at, start_at, stop_at in zip(split, first * UNIT_SIZE, ends, ends[1:], strict=False):
+            for number, at, start_at, stop_at in zip(split, first * size, ends, ends[1:], strict=False):
                 files.reader(splits[number].location).read_into(data[start_at:stop_at].data, int(at))
             buffers = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(data)]
             yield from _with_units(batch, pa.Array.from_buffers(pa.binary(), batch.num_rows, buffers))
@@ -382,11 +383,11 @@ class _ReadRuns:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with closing(FileReaders()) as files:
             for split in self.splits.each(batches, None):
-                units = files.read(split.location, 0, split.units * UNIT_SIZE)
+                units = files.read(split.location, 0, split.units * split.unit_size)
                 runs = self.assignment.of(split.read_runs())
                 for at in range(0, runs.num_rows, _BATCH_RUNS):
                     some = runs.slice(at, _BATCH_RUNS)
-                    starts = (some["first_unit"].to_numpy() * UNIT_SIZE).tolist()
-                    sizes = (some["unit_count"].to_numpy() * UNIT_SIZE).tolist()
+                    starts = (some["first_unit"].to_numpy() * split.unit_size).tolist()
+                    sizes = (some["unit_count"].to_numpy() * split.unit_size).tolist()
                     pieces = [units[start : start + size] for start, size in zip(starts, sizes, strict=True)]
                     yield from _with_units(some, pa.array(pieces, pa.binary()))

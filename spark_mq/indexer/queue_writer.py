@@ -17,9 +17,11 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
+from spark_mq.format.array_types import Int64s
 from spark_mq.format.consume_queue import (
     PRE_BLANK_SIZE,
     UNIT_DTYPE,
@@ -52,10 +54,13 @@ STAGED = "STAGED"
 
 @dataclass
 class WrittenQueueFile:
-    """A queue file that a task has finished: NEW, or what else the constants say.
+    """A queue file that a task has finished: NEW, or what else the constants say; or such a part of a RocksDB database.
 
     The first ranges of queue offsets without a message are between the queue's first and last one; `first_contradicted`
     is the commit log offset in a unit of a continued file that the log contradicts.
+
+    Of a part of a database, `table` is the file that has it; `first` and `last` are commit log offset and queue offset
+    of the first and the last message, and `stop` is the commit log offset after the last one.
     """
 
     topic: str
@@ -70,6 +75,10 @@ class WrittenQueueFile:
     contradicted: int = 0
     first_contradicted: int = -1
     state: str = NEW
+    table: str = ""
+    first: tuple[int, int] = (0, 0)
+    last: tuple[int, int] = (0, 0)
+    stop: int = 0
 
 
 @dataclass(frozen=True)
@@ -93,21 +102,14 @@ class QueueWriter:
         # A disk flushes several files at once in little more time than one.
         with ThreadPoolExecutor(_FILES_AT_ONCE) as publishers:
             finishing: deque[Future[WrittenQueueFile]] = deque()
-            for file in self._files(runs):
+            for file in files_of(runs, self.file_size // UNIT_SIZE):
                 finishing.append(publishers.submit(self._finish, file))
                 if len(finishing) == _FILES_AT_ONCE:
                     yield finishing.popleft().result()
             for finished in finishing:
                 yield finished.result()
 
-    def _files(self, runs: Iterable[Run]) -> Iterator[_QueueFile]:
-        for first, of_file in by_file(runs):
-            file = _QueueFile(first, self.file_size // UNIT_SIZE)
-            for run in of_file:
-                file.put(run)
-            yield file
-
-    def _finish(self, file: _QueueFile) -> WrittenQueueFile:
+    def _finish(self, file: QueueFile) -> WrittenQueueFile:
         path = f"{file.topic}/{file.queue_id}/{queue_file_name(file.number, self.file_size)}"
         file.mark_missing(self.missing_offset)
         if self.ext is not None and not file.topic.startswith(LIGHT_PREFIX):
@@ -131,29 +133,38 @@ class QueueWriter:
         return file.read_bytes() if file.info().size == self.file_size else None
 
 
-class _QueueFile:
+def files_of(runs: Iterable[Run], capacity: int, kind: np.dtype[Any] = UNIT_DTYPE) -> Iterator[QueueFile]:
+    """The files of runs with units of this kind; they are sorted by file and then by commit log offset."""
+    for first, of_file in by_file(runs):
+        file = QueueFile(first, capacity, kind)
+        for run in of_file:
+            file.put(run)
+        yield file
+
+
+class QueueFile:
     """One file in memory.
 
     A file has room for `capacity` units. Only those up to the queue's last unit are in memory, unless the file may
     exist: a queue of few messages has a file of the same size as any other.
     """
 
-    def __init__(self, run: Run, capacity: int) -> None:
+    def __init__(self, run: Run, capacity: int, kind: np.dtype[Any] = UNIT_DTYPE) -> None:
         self.topic, self.queue_id, self.number = run.topic, run.queue_id, run.file_number
         self._written = WrittenQueueFile(self.topic, self.queue_id, self.number)
         self.last_store_timestamp = 0
-        self._start = self.number * capacity
+        self.start = self.number * capacity
         self._queue_min, self._queue_max = run.queue_min, run.queue_max
         self._existing_end = run.existing_end
-        size = capacity if self._existing_end else min(self._queue_max - self._start, capacity)
-        self._units = pre_blank(size)
+        size = capacity if self._existing_end else min(self._queue_max - self.start, capacity)
+        self._units = pre_blank(size) if kind == UNIT_DTYPE else np.zeros(size, kind)
         self._taken = np.zeros(size, np.bool_)
         self._last_stop = -1
 
     def put(self, run: Run) -> None:
         """Put a staged run at its position; runs come in the order of the log."""
-        units = np.frombuffer(run.units, UNIT_DTYPE)
-        first = run.first_queue_offset - self._start
+        units = np.frombuffer(run.units, self._units.dtype)
+        first = run.first_queue_offset - self.start
         stop = first + units.size
         free = ~self._taken[first:stop]
         if not free.all():
@@ -169,14 +180,14 @@ class _QueueFile:
 
     def mark_missing(self, offset: int) -> None:
         """Set the commit log offset of the units between the queue's messages that have no message."""
-        first = max(self._queue_min - self._start, 0)
-        units = self._units[first : self._queue_max - self._start]
-        units["commit_log_offset"][~self._taken[first : self._queue_max - self._start]] = offset
+        first = max(self._queue_min - self.start, 0)
+        units = self._units[first : self._queue_max - self.start]
+        units["commit_log_offset"][~self._taken[first : self._queue_max - self.start]] = offset
 
     def set_addresses(self, layout: ExtLayout) -> None:
         """Replace the tags codes by the addresses of extension units, which begin with that of the first message."""
         at = np.flatnonzero(self._taken)
-        self._units["tags_code"][at] = layout.addresses(self._start + at - self._queue_min)
+        self._units["tags_code"][at] = layout.addresses(self.start + at - self._queue_min)
 
     def keep(self, existing: Units, resolved: Units, log_start: int) -> None:
         """Keep the units of a continued file whose messages are before the log, up to the end of its queue.
@@ -186,7 +197,7 @@ class _QueueFile:
         if not self._existing_end:
             return
         counts = is_live(existing)
-        counts[max(self._existing_end - self._start, 0) :] = False
+        counts[max(self._existing_end - self.start, 0) :] = False
         expired = counts & (existing["commit_log_offset"] < log_start)
         kept = expired & ~self._taken
         # A queue of a restored store has units of messages that were left out.
@@ -200,19 +211,24 @@ class _QueueFile:
         if self._written.contradicted:
             self._written.first_contradicted = int(existing["commit_log_offset"][wrong][0])
 
+    def messages(self) -> tuple[Int64s, Units]:
+        """The queue offsets that have a message, ascending, and their units."""
+        at = np.flatnonzero(self._taken)
+        return self.start + at, self._units[at]
+
     def row(self, state: str, size: int) -> WrittenQueueFile:
         """What is known of the file, of which `size` bytes were written."""
-        first, written = max(self._queue_min - self._start, 0), self._written
-        taken = self._taken[first : self._queue_max - self._start]
+        first, written = max(self._queue_min - self.start, 0), self._written
+        taken = self._taken[first : self._queue_max - self.start]
         edges = np.flatnonzero(np.diff(np.concatenate(([True], taken, [True]))))
-        edges = edges[: 2 * MAX_MISSING_RANGES] + self._start + first
+        edges = edges[: 2 * MAX_MISSING_RANGES] + self.start + first
         written.missing_starts, written.missing_stops = edges[::2].tolist(), edges[1::2].tolist()
         written.state, written.bytes, written.units = state, size, int(self._taken.sum())
         return written
 
     def content(self) -> memoryview:
         """The file up to the queue's last unit; zeros follow. Positions without a message are pre-blank."""
-        return self._units[: self._queue_max - self._start].view(np.uint8).data
+        return self._units[: self._queue_max - self.start].view(np.uint8).data
 
     def is_in(self, data: bytes) -> bool:
         """Whether the whole file `data` has this content."""

@@ -75,6 +75,7 @@ def rebuild(
     resume: bool = False,
     split_size: int = DEFAULT_SPLIT_SIZE,
     assume_defaults: bool = False,
+    queue_store: str | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> RebuildReport:
     """Rebuild `consumequeue/` and `index/` of a store from its commit log.
@@ -108,6 +109,8 @@ def rebuild(
         split_size: Bytes of the log for a task.
         assume_defaults: Whether index files are made with the broker's defaults if neither `broker_conf` nor an index
             file tells their slots and entries. A broker with other settings finds nothing in such files.
+        queue_store: `files`, or `rocksdb` for a database that a broker with `storeType=defaultRocksDB` reads. Both can
+            be made of a store of either kind. By default files, which do not replace a database.
         progress: Gets a line of progress every few seconds.
 
     Returns:
@@ -150,6 +153,7 @@ def rebuild(
             resume=resume,
             split_size=split_size,
             assume_defaults=assume_defaults,
+            queue_store=queue_store,
         )
         on_progress = None if progress is None else lambda stage: progress(str(stage))
         return _Rebuild(SparkTasks(session), request, on_progress).run()
@@ -256,6 +260,7 @@ class _Rebuild:
             self._index_tags(left),
             has_light_queues(request.store, request.broker_conf),
             tuple(sorted(batch_topics(request.store))) if request.selection.has_batches else (),
+            request.selection.in_rocksdb,
         )
         if left is not None and left.settings.stage_the_same_as(settings):
             committer.remove_staged(left.unlisted(committer.folder))

@@ -17,7 +17,8 @@ from spark_mq.store.config.store_paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
 class Selection:
     """The files to rebuild: of all topics and queues, or of one.
 
-    `has_ext` is about extensions of rebuilt queues, `has_batches` about batch consume queues.
+    `has_ext` is about extensions of rebuilt queues, `has_batches` about batch consume queues. With `in_rocksdb`, queues
+    are written into a RocksDB database.
     """
 
     has_queues: bool = True
@@ -26,6 +27,7 @@ class Selection:
     queue_id: int | None = None
     has_ext: bool = False
     has_batches: bool = False
+    in_rocksdb: bool = False
 
     @classmethod
     def of(cls, only: str | None, topic: str | None, queue_id: int | None) -> Selection:
@@ -73,8 +75,8 @@ class DispatchTargets:
     """What the records of a split are dispatched to.
 
     `queue_file_size` is 0 if no units are staged; `index_tags` says whether tags have index entries, and is None if
-    that is decided after the log is staged. `has_light_queues` says whether light message queues get units, too, and
-    `batch_topics` which topics have batch consume queues.
+    that is decided after the log is staged. `has_light_queues` says whether light message queues get units, too,
+    `batch_topics` which topics have batch consume queues, and `has_times` whether units have store times.
     """
 
     folder: Location
@@ -84,6 +86,7 @@ class DispatchTargets:
     index_tags: bool | None = False
     has_light_queues: bool = False
     batch_topics: tuple[str, ...] = ()
+    has_times: bool = False
 
 
 @dataclass(frozen=True)
@@ -102,6 +105,7 @@ class StagingSettings:
     index_tags: bool | None = False
     has_light_queues: bool = False
     batch_topics: tuple[str, ...] = ()
+    in_rocksdb: bool = False
 
     def stage_the_same_as(self, other: StagingSettings) -> bool:
         """Whether staged files would be the same with the other settings."""

@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Self
 
-from spark_mq.errors import EmptyStoreError, OptionError
+from spark_mq.errors import EmptyStoreError, MissingPackageError, OptionError
 from spark_mq.format.broker_version import INDEX_TAGS
 from spark_mq.indexer.ext_settings import ExtSettings
 from spark_mq.indexer.manifest import MANIFEST
@@ -15,24 +15,27 @@ from spark_mq.indexer.rebuild_plan import RebuildInput, Selection
 from spark_mq.indexer.report import raise_or_report
 from spark_mq.indexer.tag_entries import TaggedRanges
 from spark_mq.io.location import Location
+from spark_mq.io.rocksdb import REMEDY, can_read_rocksdb
 from spark_mq.job.output_committer import OutputCommitter
 from spark_mq.store.broker_versions import find_broker_versions
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.store_kind import Door, batch_topics, check_form, refuse_rocksdb
-from spark_mq.store.config.store_paths import CONSUME_QUEUE
+from spark_mq.store.config.store_paths import CONSUME_QUEUE, is_rocksdb
 from spark_mq.store.index.folder import check_layout_is_known, parse_time_zone
 from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, CommitLog
 from spark_mq.store.log.segment_files import CorruptRange
 
 FAILFAST = "failfast"
 PERMISSIVE = "permissive"
+FILES, ROCKSDB = "files", "rocksdb"
 
 
 @dataclass(frozen=True)
 class RebuildRequest(RebuildInput):
     """What to rebuild, from where, and how; see `spark_mq.rebuild` for the arguments.
 
-    The index of `tags_shown_by` shows which tags have index entries; without it, `tagged` or the version says so.
+    Queues are rebuilt in the `queue_store`: FILES, ROCKSDB, or FILES that replace no database if it is None. The index
+    of `tags_shown_by` shows which tags have index entries; without it, `tagged` or the version says so.
     """
 
     committer: OutputCommitter
@@ -41,6 +44,7 @@ class RebuildRequest(RebuildInput):
     tags_shown_by: Location | None = None
     tagged: TaggedRanges | None = None
     assume_defaults: bool = False
+    queue_store: str | None = None
 
     @classmethod
     def of(
@@ -60,6 +64,7 @@ class RebuildRequest(RebuildInput):
         resume: bool = False,
         split_size: int = DEFAULT_SPLIT_SIZE,
         assume_defaults: bool = False,
+        queue_store: str | None = None,
     ) -> Self:
         """The request with these arguments."""
         selection = Selection.of(only, topic, queue_id)
@@ -67,6 +72,12 @@ class RebuildRequest(RebuildInput):
             raise OptionError(f"--mode {mode!r} is none of {FAILFAST}, {PERMISSIVE}")
         if resume and replace:
             raise OptionError("--resume continues with existing files, --replace rebuilds them: give one of them")
+        if queue_store not in (None, FILES, ROCKSDB):
+            raise OptionError(f"--queue-store {queue_store!r} is none of {FILES}, {ROCKSDB}")
+        if queue_store is not None and not selection.has_queues:
+            raise OptionError("--queue-store has no effect on the index: leave out --only index")
+        if queue_store == ROCKSDB:
+            selection = _in_rocksdb(selection)
         zone = None if time_zone is None else parse_time_zone(time_zone)
         conf = BrokerConf.of(broker_conf)
         location = Location.resolve(store).snapshot()
@@ -76,12 +87,18 @@ class RebuildRequest(RebuildInput):
         target = Location.resolve(store if output is None else output)
         # A queue that is continued keeps the addresses that it has.
         is_continued = resume and selection.queue_tree is not None and (target / selection.queue_tree).is_directory
-        if conf.is_enabled("enableConsumeQueueExt") and not is_continued:
+        if conf.is_enabled("enableConsumeQueueExt") and not is_continued and not selection.in_rocksdb:
             selection = dataclasses.replace(selection, has_ext=True)
         if selection.has_queues and batch_topics(location):
+            if selection.in_rocksdb:
+                raise OptionError(f"--queue-store {ROCKSDB}: the store has batch consume queues, which are files only")
             selection = _with_batches(selection, batch_topics(location))
         if not selection.trees:
             raise OptionError(f"--only index: the broker keeps none ({conf.source}: messageIndexEnable=false)")
+        if selection.in_rocksdb and not target.is_local:
+            raise OptionError(f"--queue-store {ROCKSDB}: RocksDB writes only to a local disk: give another --output")
+        if selection.in_rocksdb and resume and is_rocksdb(target / CONSUME_QUEUE):
+            raise OptionError(f"--resume: {target / CONSUME_QUEUE} is a database, which is not continued: --replace it")
         committer = OutputCommitter(target, selection.trees, MANIFEST, keeps_replaced=backup)
         is_told = broker_version is not None and versions.decide(INDEX_TAGS) is not None
         return cls(
@@ -98,6 +115,7 @@ class RebuildRequest(RebuildInput):
             None if is_told else location,
             None,
             assume_defaults,
+            queue_store,
         )
 
     def check(self) -> tuple[CommitLog, tuple[CorruptRange, ...]]:
@@ -109,7 +127,8 @@ class RebuildRequest(RebuildInput):
         damage = raise_or_report([*log.gaps, *log.stray], self.is_permissive)
         if self.selection.has_queues:
             check_form(self.store, Door.FILES)
-            refuse_rocksdb(self.committer.target(CONSUME_QUEUE))
+            if self.queue_store is None:
+                refuse_rocksdb(self.committer.target(CONSUME_QUEUE))
         if not self.resume:
             self.committer.check_targets(self.replace)
         if self.replace:
@@ -133,3 +152,11 @@ def _with_batches(selection: Selection, topics: frozenset[str]) -> Selection:
             "leave out --topic"
         )
     return selection
+
+
+def _in_rocksdb(selection: Selection) -> Selection:
+    if selection.topic is not None:
+        raise OptionError(f"--queue-store {ROCKSDB} writes the queues of all topics: leave out --topic")
+    if not can_read_rocksdb():
+        raise MissingPackageError(f"--queue-store {ROCKSDB}: {REMEDY}")
+    return dataclasses.replace(selection, in_rocksdb=True)

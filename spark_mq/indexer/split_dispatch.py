@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from spark_mq.format.array_types import Flags, Int32s, Int64s
 from spark_mq.format.batch_consume_queue import BATCH_UNIT_DTYPE, BatchUnits
-from spark_mq.format.consume_queue import UNIT_SIZE
+from spark_mq.format.consume_queue import DATABASE_UNIT_DTYPE, UNIT_DTYPE, UNIT_SIZE, Units
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.kernels.columns import MessageColumns, text_array
 from spark_mq.format.kernels.dispatch import (
@@ -192,7 +192,7 @@ class _Dispatched:
         row, units = self.row, self._stage_units()
         row.corrupt = tuple(self._corrupt)
         if units is not None:
-            row.units_file, row.units_size = units.location.name, units.size
+            row.units_file, row.units_size, row.unit_size = units.location.name, units.size, units.unit_size
             row.units, row.runs = units.units, units.runs
         if self._entries is not None:
             row.entries_file, row.index_entries = self._entries.staged.location.name, self._entries.staged.count
@@ -235,7 +235,18 @@ class _Dispatched:
             "commit_log_offset": pa.array(units.units["commit_log_offset"][starts].astype(np.int64)),
             "last_store_timestamp": pa.array(units.store_timestamp[stops - 1]),
         }
-        return StagedUnits.write(self._targets.folder, units.units, pa.RecordBatch.from_pydict(runs, schema=RUN_SCHEMA))
+        directory = pa.RecordBatch.from_pydict(runs, schema=RUN_SCHEMA)
+        return StagedUnits.write(self._targets.folder, self._staged_form(units), directory)
+
+    def _staged_form(self, grouped_units: GroupedUnits) -> Units:
+        units = grouped_units.units
+        if not self._targets.has_times:
+            return units
+        with_times = np.empty(units.size, DATABASE_UNIT_DTYPE)
+        for name in UNIT_DTYPE.names or ():
+            with_times[name] = units[name]
+        with_times["store_timestamp"] = grouped_units.store_timestamp
+        return with_times
 
 
 def _run_starts(units: GroupedUnits, file_number: Int64s) -> Int64s:

@@ -164,7 +164,7 @@ def _targets(context: JobContext, plan: RebuildPlan) -> DispatchTargets:
     folder.make_folder()
     queue_file_size = settings.queue_file_size if selection.has_queues else 0
     shared = settings.delay_levels, settings.index_tags, settings.has_light_queues, settings.batch_topics
-    return DispatchTargets(folder, queue_file_size, selection.has_index, *shared)
+    return DispatchTargets(folder, queue_file_size, selection.has_index, *shared, settings.in_rocksdb)
 
 
 def _stage(

@@ -4,7 +4,8 @@ Units and entries are numerous (twenty bytes each), so they stay out of the JVM:
 that write queue files and index files read the parts that they need. Spark only gets the row.
 
 A *run* is consecutive queue offsets of one queue file, in the order of the log; its 20-byte units are ready to be
-written. After the units of all runs, the file has their directory: an Arrow stream of `RUN_SCHEMA`, in the same order.
+written. Units for RocksDB have 28 bytes, as the store time is there, too. After the units of all runs, the file has
+their directory: an Arrow stream of `RUN_SCHEMA`, in the same order.
 
 The entries are in the order of the log. A staged entry is an entry of an index file that has the store timestamp of
 its message in place of the last two numbers, which depend on the file (`format/kernels/index_put`). Writers and readers
@@ -66,6 +67,7 @@ class StagedUnits:
     units: int
     runs: int
     size: int
+    unit_size: int = UNIT_SIZE
 
     @classmethod
     def write(cls, folder: Location, units: Units, runs: pa.RecordBatch) -> Self:
@@ -80,11 +82,11 @@ class StagedUnits:
         with location.open_output() as file:
             file.write(units.view(np.uint8).data)
             file.write(content)
-        return cls(location, units.size, runs.num_rows, units.nbytes + content.size)
+        return cls(location, units.size, runs.num_rows, units.nbytes + content.size, units.itemsize)
 
     def read_runs(self) -> pa.Table:
         """The directory: the columns of `RUN_SCHEMA`, and `first_unit`, the number of a run's first unit."""
-        at = self.units * UNIT_SIZE
+        at = self.units * self.unit_size
         with FileReader(self.location) as file:
             content = file.read(at, self.size - at)
         try:
@@ -254,6 +256,7 @@ class SplitRow:
     last_unit_offset: int | None = None
     batches_file: str | None = None
     batch_runs: tuple[BatchRun, ...] = ()
+    unit_size: int = UNIT_SIZE
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:
@@ -273,7 +276,7 @@ class SplitRow:
         """The staged units in the folder of staged files; None without a unit."""
         if self.units_file is None:
             return None
-        return StagedUnits(folder / self.units_file, self.units, self.runs, self.units_size)
+        return StagedUnits(folder / self.units_file, self.units, self.runs, self.units_size, self.unit_size)
 
     def staged_entries(self, folder: Location) -> StagedEntries:
         """The staged index entries in the folder of staged files."""

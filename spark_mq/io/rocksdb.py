@@ -1,4 +1,7 @@
-"""RocksDB databases, read through the package `rocksdict`: a range of keys at a time, from a copy of the files.
+"""RocksDB databases, read and made through the package `rocksdict`.
+
+A database is read a range of keys at a time, from a copy of the files, and made out of sorted tables (`*.sst`), which
+several processes can write.
 
 RocksDB writes into each folder that it opens, and `rocksdict` also into one that it only reads. So it opens a temporary
 folder. Tables (`*.sst`) never change: on a local disk, the temporary folder has links to them; all other files are
@@ -7,12 +10,14 @@ copied. The database of a running broker is read as it was at one moment, with w
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -23,13 +28,16 @@ from spark_mq.errors import MissingPackageError, StorageError
 from spark_mq.io.location import Location
 
 if TYPE_CHECKING:
-    from rocksdict import Rdict
+    from rocksdict import Options, Rdict
 
 _TABLE = ".sst"
 _LOCK = "LOCK"
 _BATCH = 64 << 10
 _TRIES = 3
 """A broker can remove tables while they are listed: then a new copy is made."""
+
+_OF_RUNS = ("LOG", "rocksdict-config")
+"""First parts of the names of files that only the process that made a database needs."""
 
 DEFAULT = "default"
 """The column family that each database has."""
@@ -131,6 +139,72 @@ class RocksDatabase:
             else:
                 with open(target, "wb") as file:
                     file.write(source.read_bytes())
+
+
+def write_table(file: str, records: Iterable[tuple[bytes, bytes]]) -> int:
+    """Write a table of keys and values, which are in the order of the keys; returns its bytes."""
+    from rocksdict import SstFileWriter
+
+    os.makedirs(os.path.dirname(file), exist_ok=True)
+    with _errors(file):
+        writer = SstFileWriter(options=_made_options())
+        writer.open(file)
+        for key, value in records:
+            writer[key] = value
+        writer.finish()
+    return os.path.getsize(file)
+
+
+def make_database(folder: str, tables: Sequence[str], families: Mapping[str, Iterable[tuple[bytes, bytes]]]) -> None:
+    """Make a database in a new folder: files of `write_table`, which are moved into it, and more column families."""
+    from rocksdict import IngestExternalFileOptions, Rdict
+
+    moved = IngestExternalFileOptions()
+    moved.set_move_files(True)
+    with _errors(folder):
+        database = Rdict(folder, _made_options())
+        if tables:
+            database.ingest_external_file(list(tables), moved)
+        for name, records in families.items():
+            family = database.create_column_family(name, _made_options())
+            for key, value in records:
+                family[key] = value
+            family.flush()
+        database.close()
+    for name in os.listdir(folder):
+        if name.startswith(_OF_RUNS):
+            os.unlink(os.path.join(folder, name))
+
+
+@contextmanager
+def _errors(path: str) -> Iterator[None]:
+    """A context in which an error of RocksDB about a file is one of this package, or that of a full disk."""
+    try:
+        yield
+    except Exception as error:  # rocksdict raises `Exception`
+        if type(error) is not Exception:
+            raise
+        if os.strerror(errno.ENOSPC) in str(error):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path) from error
+        raise StorageError(f"{path}: RocksDB does not write it: {error}") from error
+
+
+def _made_options() -> Options:
+    """The options of files that brokers read, as in `RocksDBOptionsFactory.createCQCFOptions`@5.3.3.
+
+    Only the format version matters: RocksDB of a broker refuses a later one. All else is in the files themselves, and a
+    broker gives the merge operator and the compaction filter when it opens the database.
+    """
+    from rocksdict import BlockBasedOptions, DBCompressionType, Options
+
+    blocks = BlockBasedOptions()
+    blocks.set_format_version(5)
+    blocks.set_block_size(32 << 10)
+    blocks.set_bloom_filter(16, False)
+    options = Options(raw_mode=True)
+    options.set_block_based_table_factory(blocks)
+    options.set_compression_type(DBCompressionType.lz4())
+    return options
 
 
 def _until(stop: bytes | None) -> Any:

@@ -109,3 +109,21 @@ def test_a_broker_serves_what_it_left_and_a_resumed_rebuild_completed(tmp_path: 
     assert report.files_completed > 0
     served = harness.check_served(store, settings_of(name), index=True, version=version)
     assert served["problemCount"] == 0
+
+
+@pytest.mark.parametrize(("version", "name"), [(V5, "deleted-533"), ("5.5.0", "workload-550")])
+def test_a_broker_serves_queues_that_were_rebuilt_into_a_database(version: str, name: str, tmp_path: Path) -> None:
+    """A broker that kept queues in files goes on with them in RocksDB, and back."""
+    place = harness.STORES if version == V5 else harness.STORES / "versions"
+    store = RealStore(name, place).unpack(tmp_path)
+    conf = tmp_path / "broker.conf"
+    conf.write_text((place / f"{name}.conf").read_text() + "\nstoreType=defaultRocksDB\n")
+    rebuild_here(store, broker_conf=str(conf), only="consumequeue", queue_store="rocksdb", replace=True)
+    report = harness.check_served(store, conf, index=True, version=version)
+    assert report["problemCount"] == 0
+    with harness.Broker(version, store, conf) as broker:
+        harness.send(broker, "sequence", seed=7, count=20)
+    rebuild_here(store, broker_conf=str(conf), only="consumequeue", queue_store="files", replace=True)
+    conf.write_text((place / f"{name}.conf").read_text())
+    report = harness.check_served(store, conf, index=True, version=version)
+    assert report["problemCount"] == 0

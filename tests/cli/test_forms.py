@@ -23,6 +23,7 @@ from tests.support.in_process import read_rows
 from tests.support.rebuilt import rebuild_here
 from tests.support.repaired import repair_here
 from tests.support.restored import restore_here
+from tests.support.rocksdb import write_database
 from tests.support.stores import OWN_STORES, SAME, SHARED_STORES, Fact, RealStore
 
 FOLDER = SHARED_STORES / "forms"
@@ -252,8 +253,7 @@ def test_answers_beside_compacted_copies_have_a_note(tmp_path: Path, capsys: pyt
 
 def test_the_files_of_double_written_queues_are_read(tmp_path: Path) -> None:
     path = WORKLOAD.unpack(tmp_path)
-    for name in ("CURRENT", "MANIFEST-000005", "000010.sst", "OPTIONS-000007"):
-        (path / "consumequeue" / name).write_bytes(b"x")
+    write_database(path / "consumequeue", {"default": {}})
     with MessageStore(str(path)) as store:
         ends = {queue: store.get_max_offset_in_queue(*queue) for queue in store.queues}
     assert ends == {(fact["topic"], fact["queueId"]): fact["max"] for fact in WORKLOAD.facts("queue")}

@@ -65,7 +65,7 @@ def split_row(folder: Path, segment: int, counts: tuple[int, ...], entries: int)
     numbers = vars(SplitRow(0, 0, 0))
     names = {"units_file": units and units.location.name, "entries_file": writer.staged.location.name}
     sizes = {} if units is None else {"units": units.units, "runs": units.runs, "units_size": units.size}
-    counted = {"segment": segment, "corrupt": (), "index_entries": entries}
+    counted = {"segment": segment, "corrupt": (), "index_entries": entries, "unit_size": UNIT_SIZE}
     return SplitRow(**{**numbers, **names, **sizes, **counted})
 
 

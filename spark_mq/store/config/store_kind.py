@@ -423,7 +423,7 @@ def refuse_rocksdb(consume_queue: Location) -> None:
     if is_rocksdb(consume_queue):
         raise UnsupportedStoreError(
             f"{consume_queue} is a RocksDB database (storeType=defaultRocksDB), which queue files must not replace: "
-            "give another --output"
+            "give another --output, or --replace and --queue-store"
         )
 
 

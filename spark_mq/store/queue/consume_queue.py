@@ -6,7 +6,7 @@ first unit. Zeros follow the last live unit, or units of records that a recovery
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,6 +34,7 @@ from spark_mq.io.location import Location
 from spark_mq.store.config.store_paths import CONSUME_QUEUE_EXT, MAPPED_FILE_NAME
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.queue.folders import QueueFolder
+from spark_mq.store.queue.queue_database import QueueDatabase
 
 _INT32 = np.iinfo(np.int32)
 _BLOCK = 128
@@ -279,6 +280,8 @@ class ConsumeQueue:
         if not self.files or max_offset == 0:
             return 0
         first = self.files[0]
+        if isinstance(first.location.storage, QueueDatabase):
+            return self._min_in_database(max_offset, log_start)
         if not by_halving:
             stop = min(first.first + first.count, max_offset)
             offsets = self.units(first.first, stop)["commit_log_offset"]
@@ -287,6 +290,15 @@ class ConsumeQueue:
         if self.unit(max_offset - 1)[0] < log_start:
             return max_offset
         return self._search_min_offset(first, min(first.first + first.count, max_offset), log_start)
+
+    def _min_in_database(self, max_offset: int, log_start: int) -> int:
+        """The search of `RocksDBConsumeQueueOffsetTable.correctMinCqOffset`@5.3.3, which skips what is not there."""
+
+        def at(offset: int) -> int:
+            commit_log_offset, store_size, _ = self.unit(offset)
+            return commit_log_offset if store_size not in (0, PRE_BLANK_SIZE) else -1
+
+        return bisect_left(range(max_offset), log_start, key=at)
 
     def _search_min_offset(self, file: QueueFile, stop: int, log_start: int) -> int:
         """The search of `ConsumeQueue.correctMinOffset`@5.3.3 in the first file."""

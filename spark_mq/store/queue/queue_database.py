@@ -34,6 +34,7 @@ from pyarrow import fs
 
 from spark_mq.errors import UnsupportedStoreError
 from spark_mq.format.consume_queue import (
+    DATABASE_UNIT_DTYPE,
     DEFAULT_FILE_SIZE,
     UNIT_DTYPE,
     UNIT_SIZE,
@@ -51,12 +52,12 @@ from spark_mq.store.config.store_paths import CONSUME_QUEUE
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+_CTRL_1 = b"\x01"
 _AFTER = b"\x02"
 """The separator of `AbstractRocksDBStorage.CTRL_2`: no key of a queue is after a key that ends with it."""
 _INT32, _INT64 = struct.Struct(">i"), struct.Struct(">q")
 _AFTER_TOPIC = 1 + _INT32.size + 1 + _INT64.size
 """Bytes of a key after the topic."""
-_VALUE = np.dtype([*UNIT_DTYPE.descr, ("store_timestamp", ">i8")])
 _UNITS_AT_ONCE = 4096
 OFFSETS = "offset"
 """The column family of the ends of queues."""
@@ -65,7 +66,31 @@ _CHECKPOINT = ("CHECKPOINT_TOPIC", 0)
 """`TopicValidator.RMQ_SYS_ROCKSDB_OFFSET_TOPIC`@5.3.3."""
 
 
-def queue_tree(store: Location) -> Location:
+def unit_key_prefix(topic: str, queue_id: int) -> bytes:
+    """The keys of a queue's units before the queue offset."""
+    return _named(topic) + _CTRL_1 + _INT32.pack(queue_id) + _CTRL_1
+
+
+def end_key(topic: str, queue_id: int, name: bytes) -> bytes:
+    """The key of an end of a queue in the offset table; `name` is `max` or `min`."""
+    return _CTRL_1.join((_named(topic), name, _INT32.pack(queue_id)))
+
+
+def _named(topic: str) -> bytes:
+    name = topic.encode()
+    return _INT32.pack(len(name)) + _CTRL_1 + name
+
+
+def offset_records(table: OffsetTable) -> Iterator[tuple[bytes, bytes]]:
+    """The keys and values of a table of ends."""
+    for name, ends in ((b"max", table.maximum), (b"min", table.minimum)):
+        for queue, end in ends.items():
+            yield end_key(*queue, name), _END.pack(*end)
+    if table.checkpoint is not None:
+        yield end_key(*_CHECKPOINT, b"max"), _INT64.pack(table.checkpoint)
+
+
+def queue_tree(store: Location, file_size: int = DEFAULT_FILE_SIZE) -> Location:
     """The folder of a store's queue files; or its database, if the queues are only in RocksDB, as such a folder.
 
     Raises:
@@ -74,7 +99,7 @@ def queue_tree(store: Location) -> Location:
     database = queue_database(store) if can_read_rocksdb() else None
     if database is None:
         return store / CONSUME_QUEUE
-    return database_tree(database)
+    return database_tree(database, file_size)
 
 
 def database_tree(database: Location, file_size: int = DEFAULT_FILE_SIZE) -> Location:
@@ -193,7 +218,7 @@ class QueueDatabase(NetworkStorage):
         first, last = max(start, queue.first), min(stop, queue.stop)
         if first < last:
             keys = queue.prefix + _INT64.pack(first), queue.prefix + _INT64.pack(last)
-            values = np.frombuffer(self._database.values(DEFAULT, *keys), _VALUE)
+            values = np.frombuffer(self._database.values(DEFAULT, *keys), DATABASE_UNIT_DTYPE)
             places = np.arange(first, last) - start
             if values.size != last - first:
                 names = np.frombuffer(self._database.keys(DEFAULT, *keys), np.uint8).reshape(values.size, -1)
