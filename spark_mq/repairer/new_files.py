@@ -47,6 +47,11 @@ class NewFiles:
     def make(self, runner: TaskRunner) -> Iterator[Action]:
         """Make all files; yields the actions, without those that would change nothing."""
         write_queue_files(self.plan.queue_files, self.checked, self.store, self.folder, runner)
+        for check in self.checked.batches:
+            folder = check.path("")
+            names = [file.removeprefix(folder) for file in self.plan.batch_files if file.startswith(folder)]
+            if names:
+                check.write(self.folder, names)
         written = self._index_files(runner)
         unchanged = {file for file, _, is_same in written if is_same}
         for action in self.plan.actions:

@@ -24,7 +24,7 @@ from spark_mq.repairer.index_gaps import IndexGap, find_gaps, plan_gap
 from spark_mq.repairer.queue_task import QueueFileName
 from spark_mq.store.config.broker_conf import NOTHING_TELLS, FileSetting
 from spark_mq.store.config.store_kind import has_rocksdb_queues
-from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
+from spark_mq.store.config.store_paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, INDEX
 from spark_mq.store.index.folder import check_layout_is_known, find_index_layout, index_files
 from spark_mq.store.log.segment_files import find_data_end
 from spark_mq.store.queue.folders import find_queue_file_size, listed, queue_folders
@@ -159,6 +159,7 @@ class RepairPlan:
     left: list[Left] = field(default_factory=list)
     assumed: list[FileSetting] = field(default_factory=list)
     queue_files: list[QueueFileName] = field(default_factory=list)
+    batch_files: list[str] = field(default_factory=list)
     index_files: list[IndexFilePlan] = field(default_factory=list)
 
     def leave(self, codes: Codes, reason: str) -> None:
@@ -191,6 +192,8 @@ class RepairPlan:
         needed = 0
         for action in self.actions:
             change, size = action.change, sizes.get(action.treatment)
+            if change.file in self.batch_files:
+                size = next(check.file_size for check in checked.batches)
             if change.kind == ChangeKind.CLEAR and request.output is None:
                 size = change.stop - change.start
             needed += (store / change.file).info().size or 0 if size is None else size
@@ -236,6 +239,11 @@ def _forgotten(damage: Damage, plan: RepairPlan) -> Iterator[Left]:
 def _plan_queues(plan: RepairPlan, request: RepairRequest, damage: Damage, checked: CheckedStore) -> None:
     store, conf, file_size = request.check.store, request.check.conf, checked.queue_file_size
     files = damage.treated(Treatment.QUEUE_FILE)
+    for file in files:
+        if file.file.startswith(f"{BATCH_CONSUME_QUEUE}/"):
+            plan.batch_files.append(file.file)
+            plan.make(store, file.file, file.codes, Treatment.QUEUE_FILE)
+    files = [file for file in files if file.file not in plan.batch_files]
     in_database = [file for file in files if has_rocksdb_queues(store) or not file.file.startswith(f"{CONSUME_QUEUE}/")]
     for file in in_database:
         plan.leave(file.codes, f"{file.file} is in a RocksDB database, which is not changed: rebuild with --output")

@@ -1,8 +1,8 @@
 """Whether a store is sound: everything in it compared with its commit log.
 
 `codes` has all kinds of findings, and `finding` what one of them is. Soundness of one range is a pure function, from
-bytes to findings: `records`, `queue_file` (with `queue_ext`) and `index_file` (with `entry_match`), for which
-`log_bounds` says where the log starts and ends. Names, sizes and small files are the matter of `folders`,
+bytes to findings: `records`, `queue_file` (with `queue_ext`), `batch_queue`, and `index_file` (with `entry_match`), for
+which `log_bounds` says where the log starts and ends. Names, sizes and small files are the matter of `folders`,
 `index_folder`, `config_files` and `offset_table` (of queues in RocksDB), which `listed_store` puts together.
 
 `check` runs all of that over a store: as tasks (`log_check`, `queue_task`), which put their findings into a `sink`, in

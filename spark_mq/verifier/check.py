@@ -27,7 +27,8 @@ from spark_mq.job.tasks import TaskRunner
 from spark_mq.store.config.config_file import is_topic_name
 from spark_mq.store.config.store_paths import CONSUME_QUEUE_EXT, INDEX
 from spark_mq.store.queue.consume_queue import ConsumeQueue
-from spark_mq.store.queue.folders import QueueFolder
+from spark_mq.store.queue.folders import QueueFolder, find_batch_file_size
+from spark_mq.verifier.batch_queue import BatchQueueCheck, batch_queue_checks, batch_queue_offsets
 from spark_mq.verifier.finding import findings
 from spark_mq.verifier.index_file import index_file_checks
 from spark_mq.verifier.index_folder import IndexFolder
@@ -67,6 +68,7 @@ class CheckedStore:
     index: IndexFolder
     queues: Mapping[Queue, StagedQueue]
     offsets: Mapping[Queue, range]
+    batches: Sequence[BatchQueueCheck]
 
 
 def check_store(
@@ -105,6 +107,7 @@ def check_store(
     # Files against the log
     queues: dict[Queue, StagedQueue] = {}
     missing: list[pa.RecordBatch] = []
+    batches: list[BatchQueueCheck] = []
     if log.segments:
         last_time = staged.last_store_timestamp or since.last_store_timestamp or 0
         live = LiveLog(store, log.segments[-1], bounds.end, last_time)
@@ -123,11 +126,13 @@ def check_store(
             trees.append((files, FilesWithoutMessages.of(files, double.folders, kept, runs)))
         missing += (batch for _, others in trees for batch in others.missing())
         expected.save(work / _ENTRIES)
+        batches = batch_queue_checks(store, find_batch_file_size(conf, store).value, staged, bounds, live)
         checks: list[Check] = [
             partial(log_end_findings, live.last, live.end, live.has_grown),
             *index_file_checks(index, work / _ENTRIES, staged.folder, bounds, live, since),
             *(check for _, others in trees for check in others.checks()),
             *(extension_checks(store, folders, dispatched, bounds) if has_extensions else ()),
+            *batches,
         ]
         # Both at the same time, because neither alone keeps all cores busy.
         with ThreadPoolExecutor(1) as executor:
@@ -145,11 +150,12 @@ def check_store(
             summaries += of_checks.result()
 
     # Everything else, against queues and log
-    offsets = since.with_earlier(_offsets_of_queues(queues, folders, dispatched, bounds.end))
+    of_batches = batch_queue_offsets(batches)
+    offsets = {**since.with_earlier(_offsets_of_queues(queues, folders, dispatched, bounds.end)), **of_batches}
     newest = max(staged.newest_store_timestamp, since.newest_store_timestamp)
     with FindingSink(found) as sink:
         log_range = range(log.segments[0].base if log.segments else 0, bounds.end)
-        named = {topic for topic, _ in queues}
+        named = {topic for topic, _ in (*queues, *of_batches)}
         sink.add(listed.findings(log_range, newest, offsets, named, has_lock=has_lock))
         sink.add(checked_log.findings())
         sink.add(not_checked_queues(dispatched))
@@ -165,8 +171,9 @@ def check_store(
         first=summary.first,
         messages=staged.messages,
         log_bytes=bounds.end - bounds.start,
-        queues=len(queues),
-        units=sum(queue.staged_units for queue in queues.values()),
+        queues=len(queues) + len(batches),
+        units=sum(queue.staged_units for queue in queues.values())
+        + sum(part.count for check in batches for part in check.parts),
         index_files=index.file_count,
         index_entries=expected.count,
         seconds=round(time.monotonic() - started, 3),
@@ -183,7 +190,8 @@ def check_store(
         new_journal(listed, facts, earlier, start, times, offsets, is_whole=is_whole, has_grown=grows).save(
             request.since_last
         )
-    return CheckedStore(report, summary.files, checked_log, bounds, file_size, has_extensions, index, queues, offsets)
+    found_of = report, summary.files, checked_log, bounds
+    return CheckedStore(*found_of, file_size, has_extensions, index, queues, offsets, batches)
 
 
 def _found_by(check: Check, folder: Location) -> Summary:

@@ -18,7 +18,7 @@ from spark_mq.io.location import Location
 from spark_mq.io.rocksdb import can_read_rocksdb
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.store_kind import double_written_database, has_rocksdb_queues
-from spark_mq.store.config.store_paths import CONSUME_QUEUE
+from spark_mq.store.config.store_paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.queue.folders import QueueFolder, find_queue_file_size, queue_folders
 from spark_mq.store.queue.queue_database import QueueDatabase, database_tree, queue_tree
@@ -130,7 +130,7 @@ class ListedStore:
         yield from queue_folder_findings(self.location, self.queue_file_size, has_lock=has_lock)
         yield from self.index.findings
         yield from self.state.findings(log.stop, newest)
-        not_known = {info.base_name for info in (self.location / "batchconsumequeue").entries()}
+        not_known = {info.base_name for info in (self.location / BATCH_CONSUME_QUEUE).entries()}
 
         def is_known(topic: str) -> bool:
             return self.has_queues and topic not in not_known

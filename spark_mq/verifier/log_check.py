@@ -22,8 +22,8 @@ from spark_mq.indexer.tag_entries import TagRun, decide_tags
 from spark_mq.io.location import Location
 from spark_mq.job.tasks import TaskRunner
 from spark_mq.store.broker_versions import find_broker_versions
-from spark_mq.store.config.store_kind import has_light_queues
-from spark_mq.store.config.store_paths import INDEX
+from spark_mq.store.config.store_kind import batch_topics, has_light_queues
+from spark_mq.store.config.store_paths import BATCH_CONSUME_QUEUE, INDEX
 from spark_mq.store.log.commit_log import CommitLog, Segment, Split, plan_splits, within_offsets
 from spark_mq.store.log.live_reader import NO_TIME
 from spark_mq.store.log.log_range import LogRange, joined
@@ -81,8 +81,8 @@ class CheckedLog:
             expected = f"entries for the tags of {run.messages} messages, unless a broker before {INDEX_TAGS.since} ran"
             yield findings("NOT_CHECKED", INDEX, expected, "no such entries", commit_log_offset=run.first)
         if self.staged.inner_batches:
-            units = f"the units of {self.staged.inner_batches} inner batches are not checked"
-            yield findings("NOT_CHECKED", "batchconsumequeue", found=units)
+            units = f"{self.staged.inner_batches} inner batches are of topics without batch consume queues"
+            yield findings("NOT_CHECKED", BATCH_CONSUME_QUEUE, found=units)
         for before, after in pairwise(split for split in self.staged.splits if split.messages):
             assert before.last_store_timestamp is not None
             assert after.first_store_timestamp is not None
@@ -124,7 +124,8 @@ def check_log(
     levels = request.conf.message_delay_level or DEFAULT_DELAY_LEVELS
     # Which tags have entries can be seen only after all of the log is staged.
     has_light = has_light_queues(request.store, request.conf)
-    targets = DispatchTargets(staged, queue_file_size, True, levels, index_tags=None, has_light_queues=has_light)
+    batched = tuple(sorted(batch_topics(request.store)))
+    targets = DispatchTargets(staged, queue_file_size, True, levels, None, has_light, batched)
 
     def check(name: str, splits: Sequence[Split], exact: bool) -> list[CheckedSplit]:
         work = partial(check_split, targets=targets, exact=exact, found=found, since=since)

@@ -33,6 +33,6 @@ class VerifyRequest:
         """The request with these arguments."""
         location = Location.resolve(store)
         CommitLog.open(location)
-        check_form(location, Door.FILES, Door.CHECK)
+        check_form(location, Door.FILES)
         folder, journal = (None if path is None else Location.resolve(path) for path in (scratch, since_last))
         return cls(location, BrokerConf.of(broker_conf), folder, split_size, journal)

@@ -62,7 +62,6 @@ class Door(Enum):
     QUEUES = "say something about all queues"
     BOOT = "say something about the next start of the broker"
     FILES = "check, make, continue or delete queue files"
-    CHECK = "check or repair queue files"
     WRITE = "write messages, and queue files for them"
 
 
@@ -276,8 +275,6 @@ FORMS: tuple[Form, ...] = (
             "about all queues",
             Door.BOOT: "has batch consume queues{topics}, which are not read here, so nothing certain can be said "
             "about what a broker does at its start",
-            Door.CHECK: "has batch consume queues{topics}, which are not checked here: compare their files with those "
-            "that `spark-mq rebuild` makes",
             Door.WRITE: "has batch consume queues{topics}, into which no message is written here",
         },
     ),
