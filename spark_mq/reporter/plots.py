@@ -271,7 +271,9 @@ def sizes(bars: pd.DataFrame, median: float, largest: float) -> Plot:
     whole_numbers(axes.xaxis)
     whole_numbers(axes.yaxis)
     axes.axvline(median, color=SECOND_COLOUR)
-    axes.annotate(" median", (median, 1), xycoords=("data", "axes fraction"), va="top", ha="left", color=SECOND_COLOUR)
+    axes.annotate(
+        " median", (median, 1), xycoords=("data", "axes fraction"), va="bottom", ha="left", color=SECOND_COLOUR
+    )
     axes.set(xlabel="size in the log (bytes)", ylabel="messages", ylim=(0.5, None))
     return Plot(title, figure)
 
@@ -473,6 +475,50 @@ def _label(axes: Axes, bars: Any, texts: Sequence[str], longest: float) -> None:
     axes.set_xticks([], minor=True)
     axes.set_xlim(_SHORTEST, max(10.0, longest) * (300 if _is_wide() else 1e6))
     axes.bar_label(bars, texts, padding=4, color=DARK)
+
+
+def deliveries(messages: pd.DataFrame, top: int = 600) -> Plot:
+    """By the time at which each delayed message was due, how long after it the broker delivered it.
+
+    Args:
+        messages: Columns `due` (UTC), `late` (milliseconds from then to the delivery; for a message that was not
+            delivered, to the time of the question) and `is_delivered`.
+        top: The number of messages that are drawn, of delivered and of overdue ones: the latest, and others evenly.
+
+    """
+    known = messages.dropna()
+    if known.empty:
+        return nothing("No delayed message is due")
+    done, overdue = known[known["is_delivered"]], known[~known["is_delivered"]]
+    parts = []
+    if len(done):
+        within = done["late"].quantile([0.5, 0.99], interpolation="higher").clip(lower=1)
+        parts.append(
+            f"Half of the delayed messages came at most {duration(within[0.5])} late, "
+            f"99 % at most {duration(within[0.99])}"
+        )
+    if len(overdue):
+        parts.append(f"{len(overdue):,} overdue, the longest for {duration(overdue['late'].max())}")
+    title = "; ".join(parts)
+    figure, axes = new_figure(title, 3.4)
+    for some, colour, name in ((done, COLOUR, "delivered"), (overdue, RED, "overdue")):
+        ordered = some.sort_values("late", ascending=False, kind="stable")
+        shown = pd.concat([ordered.iloc[:top], ordered.iloc[top :: -(-len(ordered) // top) or 1]])
+        if len(shown):
+            label = f"{name}: {len(some):,}" + (
+                f", of which {len(shown):,} are drawn" if len(shown) < len(some) else ""
+            )
+            axes.scatter(shown["due"], shown["late"].clip(lower=_SHORTEST), color=colour, s=14, label=label)
+    axes.set_yscale("log")
+    ticks = [tick for tick in _FEW_TICKS if tick <= 10 * max(known["late"].max(), 1)]
+    axes.set_yticks(ticks, [duration(tick) for tick in ticks])
+    axes.set_yticks([], minor=True)
+    axes.set_ylim(_SHORTEST * 0.7, max(10.0, known["late"].max() * 3))
+    axes.legend(frameon=False, ncols=2 if _is_wide() else 1, loc="lower left", bbox_to_anchor=(0, 1))
+    space = max((known["due"].max() - known["due"].min()) * 0.04, pd.Timedelta("1s"))
+    time_axis(axes, known["due"].min() - space, known["due"].max() + space)
+    axes.set(xlabel=axes.get_xlabel().replace("store time", "due"), ylabel="delivered after (logarithmic)")
+    return Plot(title, figure)
 
 
 def retained(topics: pd.DataFrame, at: pd.Timestamp, reserved_hours: float, top: int = 12) -> Plot:

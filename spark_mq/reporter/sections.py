@@ -302,7 +302,19 @@ class _Sections:
             ("OVERDUE", "WAITING", "UNKNOWN"),
             "due_timestamp",
             "store_timestamp",
+            lambda: plots.deliveries(self._deliveries()),
         )
+
+    def _deliveries(self) -> pd.DataFrame:
+        """The delayed messages that are due, and how late each was delivered or is."""
+        rows = self._figures.open("delayed", "DELIVERED", "OVERDUE")
+        due = [row["due_timestamp"] for row in rows]
+        ends = [row["delivered_timestamp"] or _time(self._figures.at) for row in rows]
+        late = [
+            None if None in both else max((both[1] - both[0]).total_seconds() * 1000, 0)
+            for both in zip(due, ends, strict=True)
+        ]
+        return pd.DataFrame({"due": due, "late": late, "is_delivered": [row["state"] == "DELIVERED" for row in rows]})
 
     def _half_messages(self) -> Section:
         columns = (
@@ -334,13 +346,15 @@ class _Sections:
         states: tuple[str, ...],
         order: str,
         aged: str,
+        *draws: Callable[[], plots.Plot],
     ) -> Section:
         rows = _ordered(self._figures.open(table, *states), order, "unique_key")
         for row in rows:
             row["age_millis"] = self._age(row, aged)
         named = ", ".join(f"'{state}'" for state in states)
         rest = f"FROM {table} WHERE state IN ({named}) ORDER BY {order} NULLS LAST, unique_key NULLS LAST"
-        return self._section(table, title, say, columns, rows, self._sql(columns, rest, has_time=True), table=table)
+        query = self._sql(columns, rest, has_time=True)
+        return self._section(table, title, say, columns, rows, query, *draws, table=table)
 
     def _dead_letters(self) -> Section:
         columns = (

@@ -32,6 +32,7 @@ from spark_mq.restorer.restore_request import CHUNKS, PROGRESS
 from spark_mq.restorer.store_job import Stage, StoreJob
 from spark_mq.store.config.store_paths import APPENDS
 
+_VERSION = 1
 _MOST = 1000
 """The number of appends that are kept, the last ones."""
 _AGAIN = "to have them twice, give the append an id of its own (--append-id, option appendId)"
@@ -83,9 +84,12 @@ def _load(store: Location) -> list[Appended]:
     if not file.is_file:
         return []
     try:
-        appends = json.loads(file.read_bytes())["appends"]
+        content = json.loads(file.read_bytes())
+        if content.get("version", 1) != _VERSION:  # the first files have none
+            raise ValueError(f"version {content['version']}, and this spark-mq reads {_VERSION}: update it")
+        appends = content["appends"]
         return [Appended(one["identity"], one["state"], RestoreReport(**one["report"])) for one in appends]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UnfinishedAppendError(
             f"{file} is not as an append wrote it, so it is not known which messages the store has already: put the "
             f"file back, or remove it if nothing has to be appended again ({error})"
@@ -189,7 +193,8 @@ def _append(job: StoreJob, append: Append, stage: Stage) -> RestoreReport:
 def recorded(job: StoreJob, chunks: Iterable[Chunk], report: RestoreReport, before: Sequence[Appended] = ()) -> bytes:
     """The content of the file `APPENDS` with this append, or with the write that made the store, if it has an id."""
     kept = [*before, Appended(identity_of(job), _state(job) or _digest(chunks), report)][-_MOST:]
-    return json.dumps({"appends": [dataclasses.asdict(one) for one in kept]}, indent=1).encode()
+    appends = [dataclasses.asdict(one) for one in kept]
+    return json.dumps({"version": _VERSION, "appends": appends}, indent=1).encode()
 
 
 def _complete_map(about: Mapping[str, Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -28,6 +29,19 @@ def test_the_longest_lag_comes_first() -> None:
     (axes,) = plot.figure.axes
     assert [label.get_text() for label in axes.get_yticklabels()] == ["b\nT", "a\nT"]
     assert plots.lag_time(groups[2:]).title == "No lag is known: no group has an unread message"
+
+
+def test_deliveries_are_compared_with_their_due_times() -> None:
+    lates = [*range(1, 100), 5_000, 7_200_000]
+    messages = pd.DataFrame({"due": [NOW] * 101, "late": lates, "is_delivered": [True] * 100 + [False]})
+    plot = plots.deliveries(messages, top=20)
+    assert plot.title == (
+        "Half of the delayed messages came at most 51 ms late, 99 % at most 5 s; 1 overdue, the longest for 2 h"
+    )
+    drawn, overdue = plot.figure.axes[0].collections
+    assert (drawn.get_label(), len(np.asarray(drawn.get_offsets()))) == ("delivered: 100, of which 36 are drawn", 36)
+    assert len(np.asarray(overdue.get_offsets())) == 1
+    assert plots.deliveries(messages[:0]).title == "No delayed message is due"
 
 
 def test_what_is_retained_is_compared_with_the_reserved_time() -> None:

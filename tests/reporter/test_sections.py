@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from pyspark.sql import SparkSession
 
@@ -117,3 +118,16 @@ def test_the_numbers_of_messages_are_those_of_the_facts(unpacked: Callable[[Real
     assert sum(row["messages"] for row in by_name["tags"]) == len(own)
     assert sum(row["messages"] for row in by_name["producers"]) == len(own)
     assert found.summary["dead_letters"] == sum(fact["topic"].startswith("%DLQ%") for fact in store.facts("msg"))
+
+
+def test_each_delivered_message_is_as_late_as_its_times_say(unpacked: Callable[[RealStore], Path]) -> None:
+    """The time at which a message of the timer, or of a level, was stored again, by the facts of a broker."""
+    found = store_figures(str(unpacked(STORES[0])), LocalTasks(2), AT, str(STORES[0].broker_conf))
+    (section,) = (section for section in sections(found, 50) if section.name == "delayed")
+    (plot,) = (draw() for draw in section.draws)
+    stored = {fact["offset"]: fact["storeTimestamp"] for fact in STORES[0].facts("msg")}
+    rows = [row for row in found.tables["delayed"].to_pylist() if row["state"] == "DELIVERED"]
+    lates = sorted(stored[row["delivered_offsets"][0]] - row["due_timestamp"].timestamp() * 1000 for row in rows)
+    drawn, overdue = plot.figure.axes[0].collections
+    assert sorted(np.asarray(drawn.get_offsets())[:, 1]) == pytest.approx([max(late, 0.5) for late in lates], abs=0.6)
+    assert len(np.asarray(overdue.get_offsets())) == found.summary["overdue"] > 0
