@@ -125,6 +125,10 @@ def decode(frame: bytes | memoryview) -> RemotingCommand:
 
     Raises:
         ProtocolError: The bytes are not one whole frame.
+
+    Examples:
+        >>> decode(encode(RemotingCommand(code=105, ext_fields={"topic": "orders"}))).ext_fields
+        {'topic': 'orders'}
     """
     if len(frame) < _LENGTHS.size:
         raise ProtocolError(f"a frame of {len(frame)} bytes: it has at least {_LENGTHS.size}")
@@ -150,6 +154,10 @@ def decode_frames(data: bytes) -> Iterator[RemotingCommand]:
 
     Raises:
         ProtocolError: The bytes are not frames; the message has the position.
+
+    Examples:
+        >>> for command in decode_frames(Path("to-broker.bin").read_bytes()):
+        ...     print(command.opaque, command.code, command.ext_fields)
     """
     position = 0
     while position + 4 <= len(data):
