@@ -29,6 +29,8 @@ _FIRST_PAUSE, _MAX_PAUSE = 0.1, 2.0
 """Seconds before a request is sent again, less a random part; twice as many before each further time."""
 BUSY = (ResponseCode.SYSTEM_BUSY, ResponseCode.FLOW_CONTROL, ResponseCode.GO_AWAY)
 """Answers after which the same request can succeed."""
+_ANSWERED: dict[tuple[str, ...], str] = {}
+"""The name server that answered last, by all of a cluster: this process asks it first."""
 _TOGETHER = 64
 """Requests of one kind that are sent together."""
 _MAX_SHOWN = 1000
@@ -172,16 +174,26 @@ class RemotingClient:
         self, code: RequestCode, fields: Mapping[str, object] | None = None
     ) -> tuple[str, RemotingCommand]:
         """The first name server that answers, and its answer. Raises the errors of `request`, of the last one."""
-        failures: list[RemotingError] = []
-        for server in self.settings.name_servers:
+        return self._repeated(lambda: self._any_name_server(code, fields or {}))
+
+    def _any_name_server(self, code: RequestCode, fields: Mapping[str, object]) -> tuple[str, RemotingCommand]:
+        """The answer of the name server that answered last, or else of another one: each is asked once."""
+        servers = self.settings.name_servers
+        failure: RemotingError | None = None
+        for server in sorted(servers, key=lambda one: one != _ANSWERED.get(servers)):
             try:
-                return server, self.request(server, code, fields)
-            except RefusedError:
-                raise
+                response = self.request_once(server, code, fields)
+            except RefusedError as error:
+                if error.code not in BUSY:
+                    raise
+                failure = error
             except RemotingError as error:
-                failures.append(error)
-        servers = ", ".join(self.settings.name_servers)
-        raise RemotingError(f"no name server of {servers} answers: {failures[-1]}") from failures[-1]
+                failure = error
+            else:
+                _ANSWERED[servers] = server
+                return server, response
+        kind = ProtocolError if isinstance(failure, ProtocolError) else RemotingError
+        raise kind(f"no name server of {', '.join(servers)} answers: {failure}") from failure
 
     def send(
         self, address: str, code: RequestCode, fields: Mapping[str, object], body: bytes = b""

@@ -207,6 +207,25 @@ def test_the_second_name_server_answers_if_the_first_does_not_run() -> None:
     )
 
 
+def test_a_name_server_that_does_not_answer_does_not_use_up_the_patience() -> None:
+    asked: list[RemotingCommand] = []
+
+    def busy(request: RemotingCommand) -> list[bytes]:
+        asked.append(request)
+        return [response(request, ResponseCode.SYSTEM_BUSY)]
+
+    with serving(busy) as first, serving(lambda request: [response(request, body=b"{}")]) as second:
+        for _ in range(3):
+            with RemotingClient(ClientSettings((first, second), patience=60.0)) as opened:
+                assert find_brokers(opened) == []
+        assert len(asked) == 1  # the other one is asked first from then on
+        with (
+            pytest.raises(RemotingError, match=f"no name server of {first} answers: .*SYSTEM_BUSY"),
+            client(first) as one,
+        ):
+            find_brokers(one)
+
+
 def test_all_waiting_requests_fail_when_the_connection_ends() -> None:
     arrived = threading.Event()
 
