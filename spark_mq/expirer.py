@@ -24,6 +24,7 @@ from spark_mq.format.amounts import counted, size_text
 from spark_mq.io.local import sync_folder
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.config.store_kind import Door, check_form
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX
 from spark_mq.store.expiry import (
     MILLIS_PER_HOUR,
@@ -270,6 +271,7 @@ def expire(
     if not store.is_local:
         raise UnsupportedStoreError(f"{store} is not local: files are deleted only where a broker could lock the store")
     list_segment_files(store)  # a path that is not a store gets no lock file
+    check_form(store, Door.CHANGE)
     with nullcontext() if not apply else store_lock(store, or_else=None):
         list(queue_folders(store / CONSUME_QUEUE))  # nobody knows who has read a queue that cannot be listed
         with MessageStore(path) as opened:

@@ -28,7 +28,7 @@ from spark_mq.source.options import parse_stream_options
 from spark_mq.source.stream_offset import StreamOffset
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.named_stores import DEFAULT_BROKER, DEFAULT_CLUSTER
-from spark_mq.store.config.store_paths import COMMIT_LOG
+from spark_mq.store.config.store_kind import log_folders
 from spark_mq.store.log.log_range import is_lost
 from spark_mq.store.message_store import MessageStore
 
@@ -101,7 +101,8 @@ class Checkpoint:
 
 def store_state(store: Location) -> State:
     """The files of a store that a run archives: those of `commitlog/` with sizes, small files with digests."""
-    segments = [[info.base_name, info.size] for info in (store / COMMIT_LOG).entries()]
+    folders = [store / folder for folder in log_folders(store)]
+    segments = [[info.base_name, info.size] for folder in folders for info in folder.entries()]
     files = []
     for row in small_files(store):
         content = row["content"]

@@ -73,6 +73,7 @@ def restore(arguments: argparse.Namespace) -> int:
     chosen = picked(arguments, "cluster", "broker", "store_name")
     settings = _settings(arguments.source, given_settings(arguments))
     request.check_source(arguments.source, chosen)
+    request = request.of_source(arguments.source)
     if (request.is_renumbered or request.store_host is not None) and not request.append:
         check_map_folder(request.offset_map_folder)
     # Only Spark reads Delta tables, and evaluates conditions.

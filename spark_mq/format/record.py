@@ -48,6 +48,7 @@ import zlib
 from dataclasses import dataclass
 
 from spark_mq.errors import CorruptLogError
+from spark_mq.format.dledger import BLANK_MAGIC
 from spark_mq.format.properties import CRC_PROPERTY, NAME_VALUE_SEPARATOR, PROPERTY_CRC_SIZE, PROPERTY_SEPARATOR
 
 COMPRESSED_FLAG = 0x1
@@ -224,9 +225,12 @@ def encode_blank(size: int) -> bytes:
 def is_blank(head: bytes, size: int) -> bool:
     """Whether a blank of exactly `size` bytes starts with the bytes `head`, of which at most `BLANK_SIZE` are used.
 
-    `kernels.frames.read_frame` is the twin for a segment's bytes: `size` is what is left of the segment.
+    A DLedger log has another blank. `kernels.frames.read_frame` is the twin for a segment's bytes: `size` is what is
+    left of the segment.
     """
-    return BLANK_SIZE <= size <= MAX_BLANK_SIZE and head[:BLANK_SIZE] == FRAME.pack(size, MAGIC_BLANK)
+    if not BLANK_SIZE <= size <= MAX_BLANK_SIZE:
+        return False
+    return head[:BLANK_SIZE] in (FRAME.pack(size, MAGIC_BLANK), FRAME.pack(BLANK_MAGIC, size))
 
 
 def decode_record(buffer: bytes | memoryview, position: int = 0, commit_log_offset: int | None = None) -> Record:

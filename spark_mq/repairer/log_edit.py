@@ -24,7 +24,7 @@ from spark_mq.errors import OptionError
 from spark_mq.format.record import BLANK_SIZE
 from spark_mq.io.location import Location
 from spark_mq.repairer.changes import Backup, Change, ChangeKind
-from spark_mq.store.config.store_paths import COMMIT_LOG
+from spark_mq.store.config.store_kind import Door, check_form
 from spark_mq.store.log.commit_log import CommitLog, Segment, SegmentSource
 from spark_mq.store.store_lock import store_lock
 
@@ -64,6 +64,7 @@ def _edit(store: str, apply: bool, plan: Callable[[Location], LogEdit]) -> LogEd
     if not location.is_local:
         raise OptionError(f"{location} is not on a local filesystem, where no log can be changed")
     CommitLog.open(location)
+    check_form(location, Door.CHANGE)
     with store_lock(location) if apply else nullcontext():
         edit = plan(location)
         if not apply or not edit.changes:
@@ -135,4 +136,4 @@ def _segment(segments: Sequence[Segment], offset: int) -> Segment | None:
 
 
 def _path(segment: Segment) -> str:
-    return f"{COMMIT_LOG}/{segment.location.name}"
+    return segment.path

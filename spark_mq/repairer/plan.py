@@ -23,7 +23,7 @@ from spark_mq.repairer.changes import Change, ChangeKind
 from spark_mq.repairer.index_gaps import IndexGap, find_gaps, plan_gap
 from spark_mq.repairer.queue_task import QueueFileName
 from spark_mq.store.config.broker_conf import NOTHING_TELLS, FileSetting
-from spark_mq.store.config.store_kind import has_rocksdb_queues
+from spark_mq.store.config.store_kind import Door, check_form, has_rocksdb_queues
 from spark_mq.store.config.store_paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, INDEX
 from spark_mq.store.index.folder import check_layout_is_known, find_index_layout, index_files
 from spark_mq.store.log.segment_files import find_data_end
@@ -60,6 +60,7 @@ class RepairRequest:
     @classmethod
     def of(cls, check: VerifyRequest, output: str | None, **flags: bool) -> Self:
         """The request to repair what a check finds; `flags` are the other fields."""
+        check_form(check.store, Door.CHANGE)
         if output is None:
             if not check.store.is_local:
                 raise OptionError(f"{check.store} is not on a local filesystem: give --output with another folder")

@@ -100,7 +100,7 @@ def check_appendable(store: Location) -> None:
             f"{store / ABORT} says that its broker runs or crashed, so its log has not been checked; start the broker "
             "on it, and stop it cleanly (mqshutdown broker)",
         )
-    check_form(store, Door.FILES, Door.WRITE)
+    check_form(store, Door.FILES, Door.WRITE, Door.CHANGE)
     if is_rocksdb(store / CONSUME_QUEUE):
         raise _refused(store, f"{store / CONSUME_QUEUE} is a RocksDB database (storeType=defaultRocksDB)")
 

@@ -209,6 +209,13 @@ def _place(job: StoreJob, chunks: Sequence[Chunk]) -> LogPlan:
         plan = place_as_before(chunks, size, job.source.log_end if is_whole else None)
         # An archive can lack messages that expired before they were archived.
         return plan if is_whole and not plan.lacks_messages else with_leading_segments(plan)
+    if job.request.keeps_queue_offsets:
+        start = (job.source.log_start or 0) // size * size
+        plan = place_after(chunks, size, start, keeps_queue_offsets=True)
+        # Queue offsets of messages that are lost or left out, as in a log that keeps all offsets.
+        is_early = plan.lacks_messages and start <= LEADING * size
+        plan = place_after(chunks, size, (LEADING + 1) * size, keeps_queue_offsets=True) if is_early else plan
+        return with_leading_segments(plan) if plan.lacks_messages else plan
     if any(queue.topic == HALF_TOPIC for chunk in chunks for queue in chunk.queues()):
         # Half messages keep their queue offsets, of which some can be left out.
         return with_leading_segments(place_after(chunks, size, (LEADING + 1) * size))

@@ -172,9 +172,15 @@ def place_as_before(chunks: Iterable[Chunk], segment_size: int, log_end: int | N
 
 
 def place_after(
-    chunks: Sequence[Chunk], segment_size: int, start: int = 0, next_queue_offsets: Mapping[Queue, int] | None = None
+    chunks: Sequence[Chunk],
+    segment_size: int,
+    start: int = 0,
+    next_queue_offsets: Mapping[Queue, int] | None = None,
+    *,
+    keeps_queue_offsets: bool = False,
 ) -> LogPlan:
-    """The log in which the records of all chunks follow each other, with dense queues."""
+    """The log in which the records of all chunks follow each other, with dense queues or with those that they had."""
+    earliest: dict[Queue, int] = {}
     next_offsets = dict(next_queue_offsets or {})
     messages: Counter[Queue] = Counter()
     pieces: dict[int, list[Piece]] = {}
@@ -184,8 +190,10 @@ def place_after(
         for queue in chunk.queues():
             name = queue.queue
             messages[name] += queue.messages
-            if queue.topic == HALF_TOPIC and queue.last_queue_offset >= 0:
+            if (keeps_queue_offsets or queue.topic == HALF_TOPIC) and queue.last_queue_offset >= 0:
                 firsts.append(KEPT)
+                first = queue.first_queue_offset
+                earliest[name] = min(earliest.get(name, first), first)
                 next_offsets[name] = max(next_offsets.get(name, 0), queue.last_queue_offset + 1)
             else:
                 firsts.append(next_offsets.get(name, 0))
@@ -203,6 +211,7 @@ def place_after(
         ),
         messages,
         next_offsets,
+        keeps_queue_offsets and any(next_offsets[name] - at > messages[name] for name, at in earliest.items()),
     )
 
 

@@ -110,7 +110,7 @@ def _named_condition(where: str | None) -> Iterator[None]:
 
 def _in_order(rows: DataFrame, request: RestoreRequest) -> DataFrame:
     """The rows in the order of their new offsets: by store time, then by their old offset; else as they are."""
-    if not request.is_renumbered and set(rows.columns) >= OFFSET_COLUMNS:
+    if (request.keeps_queue_offsets or not request.is_renumbered) and set(rows.columns) >= OFFSET_COLUMNS:
         return rows
     times = [name for name in ("store_timestamp", "store_timestamp_millis") if name in rows.columns]
     order = [*times[:1], *(["commit_log_offset"] if "commit_log_offset" in rows.columns else [])]

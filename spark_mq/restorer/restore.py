@@ -6,14 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_mq.errors import EmptyStoreError, OptionError
-from spark_mq.format.message_schema import RECORD_COLUMNS
+from spark_mq.format.message_schema import CORRUPT_RECORD, RECORD_COLUMNS
 from spark_mq.format.system_topic import LEFT_OUT_TOPIC, REVIVE_PREFIX
 from spark_mq.io.location import Location
 from spark_mq.job.progress import StageProgress
@@ -30,10 +30,16 @@ from spark_mq.restorer.source_facts import Source, facts_of_store
 from spark_mq.restorer.store_job import StoreJob
 from spark_mq.source.messages import MessagesReader
 from spark_mq.source.options import parse_options
+from spark_mq.store.config.store_kind import dledger_node
 from spark_mq.store.index.folder import index_files, index_layout
+from spark_mq.store.log.commit_log import CommitLog
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_DAMAGE = ("commit_log_offset", "store_size", CORRUPT_RECORD)
+_MOST_NAMED = 20
+"""Damaged parts of a log that a report names; of more of them, it has the number."""
 
 
 class Rows(Protocol):
@@ -148,6 +154,7 @@ def restore_with(
     """Restore what a request says; `names` are `cluster`, `broker` and `store_name` of the store in an archive."""
     if isinstance(source, str):
         request.check_source(source, names)
+        request = request.of_source(source)
     with package_errors():
         origin, rows = _open_source(tasks, source, request, names)
         job = StoreJob(tasks, origin, request.with_settings(origin.settings), progress)
@@ -191,7 +198,8 @@ class LeftOut:
     def of(cls, request: RestoreRequest) -> Self:
         """Those of a request."""
         waiting = WAITING_TOPICS if request.only_delivered else ()
-        return cls((*waiting, LEFT_OUT_TOPIC), REVIVE_PREFIX) if request.is_renumbered else cls(waiting)
+        is_dense = request.is_renumbered and not request.keeps_queue_offsets
+        return cls((*waiting, LEFT_OUT_TOPIC), REVIVE_PREFIX) if is_dense else cls(waiting)
 
     def kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The messages of a batch that are not left out."""
@@ -203,14 +211,20 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class StoreRows:
-    """All messages of a store, in the order of its log, except those of some topics."""
+    """All messages of a store, in the order of its log, except those of some topics.
+
+    Damage is an error, unless the log is one of DLedger: the report then says what is lost.
+    """
 
     store: Location
     left_out: LeftOut
 
     def stage(self, tasks: Tasks, folder: Location, task: StageTask) -> list[Chunk]:
         """The chunks of the rows, which are written into a folder."""
-        reader = MessagesReader(parse_options({"path": self.store.uri, "mode": "FAILFAST"}), list(RECORD_COLUMNS))
+        mode, columns = {"mode": "FAILFAST"}, list(RECORD_COLUMNS)
+        if dledger_node(self.store) is not None:
+            mode, columns = {"checkCrc": "true"}, [*columns, CORRUPT_RECORD]
+        reader = MessagesReader(parse_options({"path": self.store.uri, **mode}), columns)
         partitions = TaskItems.of(enumerate(reader.partitions()))
         checked = tasks.checked(SharedStorageCheck.of_folder(folder))
         reading = _ReadTask(reader, partitions, self.left_out, task)
@@ -226,8 +240,21 @@ class _ReadTask:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number, partition in self.partitions.each(batches, None):
-            messages = map(self.left_out.kept, self.reader.read(partition))
+            messages = map(self.left_out.kept, map(_without_damage, self.reader.read(partition)))
             yield from map(chunk_row, self.task.stage(messages, number))
+
+
+def _without_damage(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The messages of a batch that are whole; without the column that says so, they all are."""
+    if CORRUPT_RECORD not in batch.schema.names:
+        return batch
+    return batch.filter(pc.invert(_is_lost(batch))).drop_columns([CORRUPT_RECORD])
+
+
+def _is_lost(rows: pa.RecordBatch | pa.Table) -> pa.BooleanArray:
+    """Whether a row is damage; a body that its producer compressed wrongly is none."""
+    reasons = rows[CORRUPT_RECORD]
+    return pc.and_(pc.is_valid(reasons), pc.invert(pc.fill_null(pc.starts_with(reasons, "BODY:"), False)))
 
 
 def _facts_of_store(store: Location, request: RestoreRequest) -> Source:
@@ -236,4 +263,31 @@ def _facts_of_store(store: Location, request: RestoreRequest) -> Source:
         index_layout(store, request.broker_conf)  # an error if nothing shows it: no index is made from a guess
     if source.log_start is None:
         raise EmptyStoreError(f"{store} has no message: there is nothing to restore")
-    return source
+    return replace(source, form_notes=(*source.form_notes, *_dledger_notes(store)))
+
+
+def _dledger_notes(store: Location) -> Iterator[str]:
+    """What becomes of a DLedger log, and what of it is lost."""
+    from spark_mq.store.log.dledger_log import lost_entries
+
+    node = dledger_node(store)
+    if node is None:
+        return
+    yield (
+        f"{node.name} is a DLedger log: messages have new commit log offsets and ids, and their queue offsets. Start "
+        "the broker of the new store without enableDLegerCommitLog"
+    )
+    log = CommitLog.open(store)
+    reader = MessagesReader(parse_options({"path": store.uri, "checkCrc": "true"}), list(_DAMAGE))
+    tables = [pa.Table.from_batches(reader.read(partition)) for partition in reader.partitions()]
+    damaged = pa.concat_tables(table.filter(_is_lost(table)) for table in tables)
+    lost = [
+        f"{row['store_size']:,} bytes from commit log offset {row['commit_log_offset']}: {row[CORRUPT_RECORD]}"
+        for row in damaged.slice(0, _MOST_NAMED).to_pylist()
+    ]
+    yield from (f"a damaged part of the log is lost: {text}" for text in [*lost, *(gap.describe() for gap in log.gaps)])
+    if damaged.num_rows > _MOST_NAMED:
+        yield f"{damaged.num_rows - _MOST_NAMED:,} more damaged parts of the log are lost"
+    ended = lost_entries(node, log.segments)
+    if ended is not None:
+        yield f"the messages of entries {ended[0]:,} to {ended[1]:,} are lost: the log of {node.name} ends before them"

@@ -28,6 +28,7 @@ from spark_mq.restorer.append_target import check_appendable
 from spark_mq.restorer.queue_choice import QueueSelector, parse_queue_selector
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.config_file import new_topic_fault
+from spark_mq.store.config.store_kind import dledger_node, has_log
 from spark_mq.store.config.store_paths import COMMIT_LOG, RESTORE_UNFINISHED
 from spark_mq.store.index.folder import parse_time_zone
 from spark_mq.store.log.commit_log import CommitLog
@@ -46,7 +47,7 @@ STORE, CHUNKS, PROGRESS = "store", "chunks", "progress"
 
 def is_store(source: str) -> bool:
     """Whether a source is a store directory, and not the table of an archive."""
-    return (Location.resolve(source) / COMMIT_LOG).is_directory
+    return has_log(Location.resolve(source))
 
 
 _PARSERS: dict[str, Callable[[Any], Any]] = {
@@ -63,12 +64,14 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
 class RestoreRequest:
     """What to restore, and how: the arguments of `spark_mq.restore`, parsed and checked.
 
-    With `replace`, a store that exists is set aside under another name.
+    With `replace`, a store that exists is set aside under another name. With `keeps_queue_offsets`, only commit log
+    offsets are new: the log of a DLedger node has a head before each record.
     """
 
     store: Location
     where: str | None = None
     renumber: bool = False
+    keeps_queue_offsets: bool = False
     append: bool = False
     replace: bool = False
     only_delivered: bool = False
@@ -131,7 +134,7 @@ class RestoreRequest:
     @property
     def is_renumbered(self) -> bool:
         """Whether messages get new offsets even if the source has offsets."""
-        return self.renumber or self.append
+        return self.renumber or self.append or self.keeps_queue_offsets
 
     @property
     def work_folder(self) -> Location:
@@ -217,6 +220,11 @@ class RestoreRequest:
         """The request with settings of the source, where the user gave none."""
         conf = dataclasses.replace(self.broker_conf, settings={**settings, **self.broker_conf.settings})
         return dataclasses.replace(self, broker_conf=conf)
+
+    def of_source(self, source: str) -> Self:
+        """The request for this source: messages of a DLedger log get new commit log offsets in any case."""
+        is_moved = not self.is_renumbered and is_store(source) and dledger_node(Location.resolve(source)) is not None
+        return dataclasses.replace(self, keeps_queue_offsets=True) if is_moved else self
 
     def nothing_to_restore(self, source: str) -> EmptyStoreError:
         """The error that says that no message of a source is restored."""

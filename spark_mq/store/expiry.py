@@ -37,7 +37,7 @@ from spark_mq.format.timestamp import EPOCH, NANOS_PER_MILLI, epoch_millis, micr
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.store.config.store_kind import has_rocksdb_queues
-from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX
+from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
 from spark_mq.store.index.folder import index_files
 from spark_mq.store.log.log_range import newest_record
 from spark_mq.store.log.segment_files import SegmentFile
@@ -87,7 +87,8 @@ class OldFiles:
 
 def live_segments(store: MessageStore) -> list[LiveSegment]:
     """The segments with a live record, by offset. The last one is the newest segment, which is never deleted."""
-    infos = {info.base_name: info for info in (store.location / COMMIT_LOG).entries()}
+    folders = {file.location.parent for file in store.records.segments}
+    infos = {info.base_name: info for folder in folders for info in folder.entries()}
     return [
         LiveSegment(file, info.size, (info.mtime_ns or 0) // NANOS_PER_MILLI)
         for file in store.records.segments

@@ -36,11 +36,12 @@ from spark_mq.format.amounts import counted
 from spark_mq.format.broker_version import INDEX_TAGS, BrokerVersions
 from spark_mq.format.consume_queue import Queue
 from spark_mq.format.dispatch import record_keys
+from spark_mq.format.dledger import BLANK_MAGIC
 from spark_mq.format.properties import TAGS, parse_properties
 from spark_mq.format.record import BLANK_SIZE, MAGIC_AT, MAGIC_BLANK, MAX_BLANK_SIZE, Record, is_blank
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.config_file import configured_topics, consumed_offsets
-from spark_mq.store.config.store_paths import COMMIT_LOG
+from spark_mq.store.config.store_kind import log_folders
 from spark_mq.store.index.coverage import IndexedRange
 from spark_mq.store.index.folder import IndexFileInfo, index_end, index_files, index_layout
 from spark_mq.store.lacking_messages import (
@@ -58,6 +59,7 @@ from spark_mq.store.queue.consume_queue import ConsumeQueue
 _FIRST_LOOK = 64 << 10
 _LOOK_FACTOR = 16
 _BLANK_MAGIC = MAGIC_BLANK.to_bytes(4, "big", signed=True)
+_ENTRY_BLANK = BLANK_MAGIC.to_bytes(4, "big", signed=True)
 
 
 @dataclass(frozen=True)
@@ -188,8 +190,9 @@ def _last_indexed(store: MessageStore, conf: BrokerConf, kept: Sequence[IndexFil
 
 @dataclass(frozen=True)
 class SegmentState:
-    """A file of `commitlog/` that has the name of a segment."""
+    """A file of the log that has the name of a segment; `path` is its path in the store."""
 
+    path: str
     info: fs.FileInfo
     base: int | None
     name: str
@@ -198,32 +201,39 @@ class SegmentState:
 
 
 def segment_states(store: MessageStore) -> list[SegmentState]:
-    """The states of the files of `commitlog/` that have the name of a segment, by name."""
-    infos = [info for info in (store.location / COMMIT_LOG).entries() if is_segment_name(info)]
-    stray = {file.file.rpartition("/")[2]: file.reason for file in store.records.stray}
-    usual = usual_size([info for info in infos if info.base_name not in stray])
+    """The states of the files of the log that have the name of a segment, by name."""
+    infos = {
+        f"{folder}/{info.base_name}": info
+        for folder in log_folders(store.location)
+        for info in (store.location / folder).entries()
+        if is_segment_name(info)
+    }
+    stray = {file.file.removeprefix(f"{store.location}/"): file.reason for file in store.records.stray}
+    usual = usual_size([info for path, info in infos.items() if path not in stray])
     states = []
     end: int | None = None
-    for info in infos:
-        if info.base_name in stray:
-            states.append(SegmentState(info, None, STRAY, stray[info.base_name], None))
+    for path, info in infos.items():
+        if path in stray:
+            states.append(SegmentState(path, info, None, STRAY, stray[path], None))
             continue
-        states.append(_segment_state(store, info, usual, end))
+        states.append(_segment_state(store, path, info, usual, end))
         if info.size:
             end = int(info.base_name) + info.size
     return states
 
 
-def _segment_state(store: MessageStore, info: fs.FileInfo, usual: int, end_before: int | None) -> SegmentState:
+def _segment_state(
+    store: MessageStore, path: str, info: fs.FileInfo, usual: int, end_before: int | None
+) -> SegmentState:
     base, live_end = int(info.base_name), store.get_max_phy_offset()
-    first = store.find_record(base) if info.size else None
+    first = store.find_record(store.records.after_heads(base)) if info.size else None
     damage = list(_segment_damage(store, info, first)) if info.size else []
     problems = list(_misfits(info, usual, end_before)) + damage
     name = _state_name(info.size, usual, base, live_end)
     if damage and name in ("FULL", "APPENDING", "BEHIND"):
         name = "DAMAGED"
     record = first if isinstance(first, Record) else None
-    return SegmentState(info, base, name, "; ".join(problems) or None, record)
+    return SegmentState(path, info, base, name, "; ".join(problems) or None, record)
 
 
 def _state_name(size: int, usual: int, base: int, live_end: int) -> str:
@@ -268,15 +278,18 @@ def _segment_damage(store: MessageStore, info: fs.FileInfo, first: Record | NoRe
 def _ends_with_blank(store: MessageStore, base: int, size: int) -> bool:
     """Whether the last bytes of a segment contain the start of a blank that reaches to the segment's end."""
     look, end = _FIRST_LOOK, size
+    segment = store.records.segment_of(base)
+    has_entries = segment is not None and segment.has_entries
+    magic, before_magic = (_ENTRY_BLANK, 0) if has_entries else (_BLANK_MAGIC, MAGIC_AT)
     while end > 0 and size - end < MAX_BLANK_SIZE:
         start = max(0, size - min(look, MAX_BLANK_SIZE))
         data = store.records.read(base + start, min(end + BLANK_SIZE, size) - start)
-        magic_at = data.rfind(_BLANK_MAGIC)
-        while magic_at >= MAGIC_AT:
-            at = magic_at - MAGIC_AT
+        magic_at = data.rfind(magic)
+        while magic_at >= before_magic:
+            at = magic_at - before_magic
             if is_blank(data[at : at + BLANK_SIZE], size - start - at):
                 return True
-            magic_at = data.rfind(_BLANK_MAGIC, 0, magic_at)
+            magic_at = data.rfind(magic, 0, magic_at + len(magic) - 1)
         end, look = start, look * _LOOK_FACTOR
     return False
 

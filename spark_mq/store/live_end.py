@@ -101,6 +101,9 @@ class LiveEndFinder:
     def find(self, records: RecordLookup, queues: Iterable[ConsumeQueue], store: Location | None = None) -> LiveEnd:
         """The live end; `records` and `queues` must show the store as it is now."""
         store = store or self._store
+        if records.has_entries:
+            segments = CommitLog.open(store).segments
+            return LiveEnd(segments[-1].base + segments[-1].data_end if segments else -1)
         run = LastRun.of(store)
         return replace(self._search(store, records, queues, run), is_dispatched=run.started is None)
 

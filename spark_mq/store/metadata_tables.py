@@ -35,7 +35,7 @@ _NAMED_QUEUES = 3
 
 
 def segments(store: MessageStore) -> pa.Table:
-    """The rows of table `segments`: the files of `commitlog/` that have the name of a segment, by name."""
+    """The rows of table `segments`: the files of the log that have the name of a segment, by name."""
     live_end = store.get_max_phy_offset()
     rows = []
     for segment in segment_states(store):

@@ -19,6 +19,7 @@ from spark_mq.format.consume_queue import PRE_BLANK_SIZE
 from spark_mq.format.timestamp import NANOS_PER_MILLI, check_epoch_millis, epoch_millis, micros
 from spark_mq.store.config.broker_conf import BrokerConf, Sourced
 from spark_mq.store.config.config_file import ConsumerOffset, load_consumer_offsets
+from spark_mq.store.config.store_kind import Door, check_form
 from spark_mq.store.disk_use import DiskPressure, TopicBytes, disk_pressure, topic_bytes
 from spark_mq.store.expiry import (
     MILLIS_PER_HOUR,
@@ -230,6 +231,7 @@ def retention(
         ...     print(segment.file, segment.freed_bytes)
     """
     with MessageStore(path, broker_conf=broker_conf) as store:
+        check_form(store.location, Door.CHANGE)
         moment, conf = moment_of(at), store.broker_conf
         hours = reserved_time(reserved_hours, conf)
         when, when_source, zone_source = delete_when(store, conf)
@@ -272,6 +274,7 @@ def expiring_segments(
 
 def retention_rows(store: MessageStore, reserved_hours: float | None = None, at: int | None = None) -> pa.Table:
     """The rows of table `retention`. Arguments and errors are those of `retention`."""
+    check_form(store.location, Door.CHANGE)
     when, _, _ = delete_when(store, store.broker_conf)
     hours = reserved_time(reserved_hours, store.broker_conf).value
     segments, _, _ = expiring_segments(store, hours, moment_of(at), when)

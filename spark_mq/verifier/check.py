@@ -25,10 +25,14 @@ from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.job.tasks import TaskRunner
 from spark_mq.store.config.config_file import is_topic_name
+from spark_mq.store.config.store_kind import dledger_node
 from spark_mq.store.config.store_paths import CONSUME_QUEUE_EXT, INDEX
+from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.folders import QueueFolder, find_batch_file_size
+from spark_mq.store.store_lock import is_locked
 from spark_mq.verifier.batch_queue import BatchQueueCheck, batch_queue_checks, batch_queue_offsets
+from spark_mq.verifier.dledger import end_findings, entry_findings
 from spark_mq.verifier.finding import findings
 from spark_mq.verifier.index_file import index_file_checks
 from spark_mq.verifier.index_folder import IndexFolder
@@ -131,6 +135,7 @@ def check_store(
             partial(log_end_findings, live.last, live.end, live.has_grown),
             *index_file_checks(index, work / _ENTRIES, staged.folder, bounds, live, since),
             *(check for _, others in trees for check in others.checks()),
+            *_entry_checks(store, log),
             *(extension_checks(store, folders, dispatched, bounds) if has_extensions else ()),
             *batches,
         ]
@@ -157,7 +162,7 @@ def check_store(
         log_range = range(log.segments[0].base if log.segments else 0, bounds.end)
         named = {topic for topic, _ in (*queues, *of_batches)}
         sink.add(listed.findings(log_range, newest, offsets, named, has_lock=has_lock))
-        sink.add(checked_log.findings())
+        sink.add(checked_log.findings(log))
         sink.add(not_checked_queues(dispatched))
         sink.add(_topic_names(queues.values()) if listed.has_queues else ())
         sink.add(missing)
@@ -192,6 +197,14 @@ def check_store(
         )
     found_of = report, summary.files, checked_log, bounds
     return CheckedStore(*found_of, file_size, has_extensions, index, queues, offsets, batches)
+
+
+def _entry_checks(store: Location, log: CommitLog) -> Iterator[Check]:
+    node = dledger_node(store)
+    if node is not None:
+        yield from (partial(entry_findings, node, segment) for segment in log.segments if segment.has_entries)
+        if not is_locked(store):
+            yield partial(end_findings, node, log.segments)
 
 
 def _found_by(check: Check, folder: Location) -> Summary:

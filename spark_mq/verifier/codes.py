@@ -229,6 +229,26 @@ CODES = {
         "the broker does not start, waits for ever, or takes it for an empty file",
         "move it away",
     ),
+    # DLedger
+    "DLEDGER_ENTRY": _error(
+        "The index of a DLedger entry does not follow that of the entry before it, or its term is lower.",
+        f"{_DAMAGED_MEDIUM}; or a part of the log is damaged, see LOG_CORRUPT",
+        "a boot cuts the log before the entry if it is in the last three segments; else followers do not get it",
+        "copy the store from another node; `spark-mq restore STORE NEW` makes a plain store of all readable messages",
+    ),
+    "DLEDGER_INDEX": _warning(
+        "DLedger's index of entries has another position, size, index or term than an entry.",
+        f"{_DAMAGED_MEDIUM}; or a crash before the unit was written",
+        "a boot makes the units of the last three segments again; with an older wrong unit, followers get other bytes",
+        "remove the folder of the index while the node is stopped, and copy the node from another one if it does not "
+        "start",
+    ),
+    "DLEDGER_LOST": _error(
+        "The node had entries after the last one of its log.",
+        "the head of an entry at the end is damaged; or the end of the log was lost, as after a power failure",
+        "a boot cuts the log there; a leader sends the entries again if another node has them",
+        "start the node in its group: the leader has the entries; a group of one node has lost them",
+    ),
     # consume queues
     "QUEUE_UNIT_WRONG": _error(
         "The unit of a message differs from what the log says: offset, size or tags code.",

@@ -10,8 +10,8 @@ from pyarrow import fs
 
 from spark_mq.io.location import Location
 from spark_mq.store.boot_obstacles import irregular_files
-from spark_mq.store.config.store_kind import Door, check_form
-from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE
+from spark_mq.store.config.store_kind import Door, check_form, log_folders
+from spark_mq.store.config.store_paths import CONSUME_QUEUE
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.segment_files import is_segment_name, usual_size
 from spark_mq.store.queue.folders import queue_folders
@@ -32,34 +32,35 @@ def form_findings(store: Location) -> Iterator[pa.RecordBatch]:
 def segment_findings(
     store: Location, log: CommitLog, segment_size: int | None = None, *, has_lock: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """What the names and sizes of the files in `commitlog/` show."""
-    infos, foreign = _mapped_files(store, COMMIT_LOG)
-    yield from foreign
-    stray = {corrupt.file.rpartition("/")[2]: corrupt for corrupt in log.stray}
-    for name, corrupt in stray.items():
+    """What the names and sizes of the files of the log show."""
+    stray = {corrupt.file.removeprefix(f"{store}/"): corrupt for corrupt in log.stray}
+    for path, corrupt in stray.items():
         yield findings(
             "SEGMENT_STRAY",
-            f"{COMMIT_LOG}/{name}",
+            path,
             "a record with the offset that the name says",
             corrupt.reason,
             commit_log_offset=corrupt.commit_log_offset,
         )
-    infos = [info for info in infos if info.base_name not in stray]
-    infos = infos if has_lock else settled(store, COMMIT_LOG, infos)
-    size = segment_size or usual_size(infos)
-    for info in infos:
-        if info.size != size or not info.size:
-            yield findings(
-                "SEGMENT_SIZE" if info.size else "SEGMENT_EMPTY",
-                f"{COMMIT_LOG}/{info.base_name}",
-                f"{size} bytes",
-                f"{info.size} bytes",
-                commit_log_offset=int(info.base_name),
-            )
+    for folder in log_folders(store):
+        infos, foreign = _mapped_files(store, folder)
+        yield from foreign
+        infos = [info for info in infos if f"{folder}/{info.base_name}" not in stray]
+        infos = infos if has_lock else settled(store, folder, infos)
+        size = segment_size or usual_size(infos)
+        for info in infos:
+            if info.size != size or not info.size:
+                yield findings(
+                    "SEGMENT_SIZE" if info.size else "SEGMENT_EMPTY",
+                    f"{folder}/{info.base_name}",
+                    f"{size} bytes",
+                    f"{info.size} bytes",
+                    commit_log_offset=int(info.base_name),
+                )
     for gap in log.gaps:
         yield findings(
             "SEGMENT_GAP",
-            f"{COMMIT_LOG}/{gap.file.rpartition('/')[2]}",
+            gap.file.removeprefix(f"{store}/"),
             f"{gap.length} bytes of the log",
             "no segment",
             commit_log_offset=gap.commit_log_offset,

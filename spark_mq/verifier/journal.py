@@ -34,7 +34,7 @@ from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.store.config.store_kind import batch_topics
-from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE_EXT, INDEX
+from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE_EXT, DLEDGER, INDEX
 from spark_mq.store.index.folder import IndexFileInfo
 from spark_mq.store.queue.folders import QueueFolder, queue_path
 from spark_mq.verifier.listed_store import ListedStore
@@ -158,7 +158,7 @@ def facts_of(location: Location) -> Facts:
 
 def files_now(listed: ListedStore) -> dict[str, Location]:
     """The files that a journal knows, by their paths in the store."""
-    segments = {f"{COMMIT_LOG}/{one.location.name}": one.location for one in listed.log.segments}
+    segments = {one.path: one.location for one in listed.log.segments}
     index = {f"{INDEX}/{info.name}": info.location for info in listed.index.files}
     folders = () if listed.has_database else listed.folders
     return {**segments, **{path: location for path, location, _ in _queue_files(folders)}, **index}
@@ -260,7 +260,7 @@ def _known_files(
         return KnownFile(facts, first, _NEVER, stop, _edges(location, stop, head))
 
     for segment in listed.log.segments:
-        path = f"{COMMIT_LOG}/{segment.location.name}"
+        path = segment.path
         if segment.base < start:
             yield path, known(path, segment.location, segment.base, segment.end_offset - 1, start - segment.base)
     for path, location, (folder, name) in _queue_files(listed.folders):
@@ -314,7 +314,7 @@ def _edge_offsets(location: Location, size: int) -> tuple[int, int]:
 
 def _first_offset(listed: ListedStore, path: str, location: Location) -> int:
     """The commit log offset of the first message of a file; a file without messages has none to lose."""
-    if path.startswith(COMMIT_LOG):
+    if path.startswith((COMMIT_LOG, DLEDGER)):
         return int(location.name)
     if path.startswith(INDEX):
         header = IndexFileInfo(location.name, location, 0).stored_header()

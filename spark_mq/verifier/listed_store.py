@@ -18,7 +18,7 @@ from spark_mq.io.location import Location
 from spark_mq.io.rocksdb import can_read_rocksdb
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.store_kind import double_written_database, has_rocksdb_queues
-from spark_mq.store.config.store_paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
+from spark_mq.store.config.store_paths import BATCH_CONSUME_QUEUE, COMMIT_LOG, CONSUME_QUEUE
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.queue.folders import QueueFolder, find_queue_file_size, queue_folders
 from spark_mq.store.queue.queue_database import QueueDatabase, database_tree, queue_tree
@@ -122,7 +122,8 @@ class ListedStore:
             topics: The topics of messages, besides those of queue files.
         """
         yield from segment_findings(self.location, self.log, self.conf.commit_log_file_size, has_lock=has_lock)
-        yield from log_start_findings(log.start, self.folders, offsets, self.index)
+        first = self.log.segments[0].path if self.log.segments else COMMIT_LOG
+        yield from log_start_findings(first, log.start, self.folders, offsets, self.index)
         yield from form_findings(self.location)
         if self.fault is not None:
             yield findings("QUEUE_DATABASE", CONSUME_QUEUE, found=self.fault)

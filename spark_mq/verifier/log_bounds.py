@@ -94,17 +94,20 @@ class LiveLog:
         from spark_mq.store.log.record_reader import RecordChunk
 
         last = CommitLog.open(self.store).segments[-1]
-        if last.base != self.last.base:
-            return last.base > self.last.base
+        if last.base != self.last.base or last.has_entries:
+            return last.base + last.data_end > self.end
         with SegmentSource(last) as source:
             reader = LiveReader(source, self.end - last.base, self.last_store_timestamp)
             return any(isinstance(part, RecordChunk) for part in reader.read(last.data_end))
 
 
 def log_start_findings(
-    start: int, folders: Iterable[QueueFolder], bounds: Mapping[Queue, range], index: IndexFolder
+    file: str, start: int, folders: Iterable[QueueFolder], bounds: Mapping[Queue, range], index: IndexFolder
 ) -> Iterator[pa.RecordBatch]:
-    """At most one finding: what the first unit of each queue and the headers of index files have before the log."""
+    """At most one finding: what the first unit of each queue and the headers of index files have before the log.
+
+    `file` is the first segment, which starts at offset `start`.
+    """
     if start <= 0:
         return
     units = [_units_before(folder, start, bounds.get((folder.topic, folder.queue_id))) for folder in folders]
@@ -115,7 +118,7 @@ def log_start_findings(
         queues = f"{sum(units)} units of {sum(map(bool, units))} queues"
         yield findings(
             "LOG_BEFORE_START",
-            f"commitlog/{start:020d}",
+            file,
             "the first message of queues and index",
             f"{queues}, and entries of {len(older)} index files, before it{since}",
             commit_log_offset=start,
@@ -172,5 +175,4 @@ def log_end_findings(last: Segment, end: int, has_grown: Callable[[], bool]) -> 
     else:
         found = f"{last.data_end - position} bytes that are not a whole record"
         found += f", with {records} records after them that are older than the end" if records else ""
-    file = f"commitlog/{last.location.name}"
-    yield findings(code, file, expected, found, position=position, commit_log_offset=offset)
+    yield findings(code, last.path, expected, found, position=position, commit_log_offset=offset)

@@ -75,8 +75,9 @@ class CheckedLog:
             tuple(split.staged_entries(folder) for split in splits), tuple(split.start for split in splits)
         )
 
-    def findings(self) -> Iterator[pa.RecordBatch]:
+    def findings(self, log: CommitLog) -> Iterator[pa.RecordBatch]:
         """What no task sees: times that step back between two splits, and notes about what is not checked."""
+        paths = {segment.base: segment.path for segment in log.segments}
         for run in self.doubtful_tags:
             expected = f"entries for the tags of {run.messages} messages, unless a broker before {INDEX_TAGS.since} ran"
             yield findings("NOT_CHECKED", INDEX, expected, "no such entries", commit_log_offset=run.first)
@@ -90,7 +91,7 @@ class CheckedLog:
             if back > 0:
                 yield findings(
                     "RECORD_TIME_FAR_BACK" if back > FAR_BACK_MILLIS else "RECORD_TIME_BACK",
-                    f"commitlog/{after.segment:020d}",
+                    paths[after.segment],
                     f"a store time of {before.last_store_timestamp} or later",
                     f"store time {after.first_store_timestamp}",
                     position=after.first_position,
@@ -163,7 +164,7 @@ def check_split(
     from spark_mq.indexer.split_dispatch import dispatch_split
     from spark_mq.store.log.record_reader import RecordChunk
 
-    name, segment = split.segment.location.name, split.segment.base
+    name, segment = split.segment.path, split.segment.base
     follows_sound = segment + split.start == since.start
     newest = since.last_store_timestamp if follows_sound else None
     queues: set[Queue] = set()
@@ -198,7 +199,7 @@ def _corrupt_findings(segment: Segment, corrupt: Iterable[CorruptRange]) -> Iter
         offsets = np.array([one.commit_log_offset for one in some], np.int64)
         yield findings(
             code,
-            f"commitlog/{segment.location.name}",
+            segment.path,
             _EXPECTED[code],
             [f"{one.length} bytes: {one.reason}" for one in some],
             position=offsets - segment.base,

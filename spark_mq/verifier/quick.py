@@ -26,7 +26,8 @@ from spark_mq.io.file_reader import FileReader, FileReaders
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.config_file import is_configured
-from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX
+from spark_mq.store.config.store_kind import dledger_node
+from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
 from spark_mq.store.file_states import QueueStateName, index_state, queue_states, segment_states
 from spark_mq.store.index.folder import IndexFileInfo
 from spark_mq.store.live_end import LiveEndFinder
@@ -36,6 +37,7 @@ from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.store_lock import is_locked
 from spark_mq.verifier.config_files import BrokerState
+from spark_mq.verifier.dledger import end_findings
 from spark_mq.verifier.finding import FINDING_SCHEMA, findings
 from spark_mq.verifier.index_folder import IndexFolder
 from spark_mq.verifier.listed_store import ListedStore
@@ -97,7 +99,7 @@ def _log_edges(
             is_filler = segment.problem is not None and "no blank" in segment.problem
             yield findings(
                 "SEGMENT_FILLER" if is_filler else "LOG_CORRUPT",
-                f"{COMMIT_LOG}/{segment.info.base_name}",
+                segment.path,
                 "a record at its beginning, and a filler at its end",
                 segment.problem,
                 commit_log_offset=segment.base,
@@ -114,6 +116,9 @@ def _log_edges(
             commit_log_offset=lag.lacking[0],
         )
     last, end = log.segments[-1], store.get_max_phy_offset()
+    node = dledger_node(store.location)
+    if node is not None and not is_locked(store.location):
+        yield from end_findings(node, log.segments)
     if last.base <= end < last.base + last.data_end:
         yield from log_end_findings(last, end, LiveLog(store.location, last, end, newest).has_grown)
 

@@ -73,7 +73,7 @@ def record_findings(
         offsets = columns.column("commit_log_offset").to_numpy()
         return findings(
             code,
-            f"commitlog/{file}",
+            file,
             expected,
             found,
             queue=(columns.column("topic"), columns.column("queue_id")),

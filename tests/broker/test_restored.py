@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from tests.broker import harness
 from tests.support.in_process import read_rows
-from tests.support.restored import delivered, restore_here
+from tests.support.restored import delivered, restore_here, restored_plain
 from tests.support.soak import SOAKS
 from tests.support.store_times import (
     assert_whole,
@@ -136,3 +136,22 @@ def test_a_million_rows_become_a_store_that_a_broker_serves(spark: SparkSession,
         for number in (0, 1, 500_003, rows - 1):
             found = harness.mqadmin(broker, ["queryMsgByKey", "-t", "orders", "-k", f"order-{number}"])
             assert [line.split()[1:] for line in found.splitlines()[1:]] == [[str(number % 8), str(number // 8)]]
+
+
+@pytest.mark.parametrize("version", [V5, "5.5.0"])
+def test_a_broker_serves_the_plain_store_of_a_dledger_node(version: str, tmp_path: Path) -> None:
+    """Also of a node whose log has damage: all messages except those that are named."""
+    packed, conf = RealStore("fDledger533", OWN_STORES / "forms"), tmp_path / "broker.conf"
+    settings = packed.broker_conf.read_text().splitlines()
+    conf.write_text("\n".join(line for line in settings if "dLeger" not in line and "DLeger" not in line))
+    store = packed.unpack(tmp_path)
+    report = restored_plain(store, tmp_path / "new", conf, broker_version=version)
+    served = harness.check_served(tmp_path / "new", conf, index=True, version=version)
+    assert (served["problemCount"], served["messages"], report.messages) == (0, 327, 327)
+    with (store / "dledger-n0" / "data" / f"{300140:020d}").open("r+b") as file:
+        file.seek(70_000)
+        file.write(bytes(600))
+    report = restored_plain(store, tmp_path / "damaged", conf, broker_version=version)
+    served = harness.check_served(tmp_path / "damaged", conf, index=True, version=version)
+    assert (served["problemCount"], served["messages"]) == (0, report.messages)
+    assert 320 < report.messages < 327

@@ -14,8 +14,7 @@ SIZE = 4096
 @pytest.mark.parametrize(
     ("names", "table", "message"),
     [
-        (["dledger-n0/data/" + "0" * 20], "messages", "is a DLedger log"),
-        (["dledger-n0/data/" + "0" * 20], "queues", "is a DLedger log"),
+        (["dledger-n0/data/" + "0" * 20, "dledger-n1/data/" + "0" * 20], "messages", "several DLedger nodes"),
         (["commitlog/" + "0" * 20, "consumequeue/CURRENT", "consumequeue/MANIFEST-000005"], "queues", "RocksDB"),
         (["commitlog/" + "0" * 20, "commitlog/append-unfinished"], "messages", "appended"),
     ],

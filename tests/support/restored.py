@@ -25,6 +25,7 @@ from spark_mq.restorer.chunk import Chunk, StageTask
 from spark_mq.restorer.new_store import make_store
 from spark_mq.restorer.placement import WAITING_TOPICS
 from spark_mq.restorer.report import RestoreReport
+from spark_mq.restorer.restore import restore_with
 from spark_mq.restorer.restore_request import RestoreRequest
 from spark_mq.restorer.source_facts import facts_of_store, tags_of_files
 from spark_mq.restorer.store_job import StoreJob
@@ -44,6 +45,14 @@ def message_batches(store: Path | str, columns: Sequence[str] = RECORD_COLUMNS) 
 def delivered(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The messages that do not wait in a broker's own topics."""
     return batch.filter(pc.invert(pc.is_in(batch["topic"], pa.array(WAITING_TOPICS))))
+
+
+def restored_plain(source: Path, store: Path, conf: Path, **options: Any) -> RestoreReport:
+    """The report of a restore of a whole store, as the command runs it in one process."""
+    names = dict.fromkeys(("cluster", "broker", "store_name"))
+    return restore_with(
+        LocalTasks(1), str(source), RestoreRequest.of(str(store), broker_conf=str(conf), **options), names
+    )
 
 
 def restore_here(

@@ -6,16 +6,18 @@ modules in the function that needs them; `spark_mq.format.array_types` has the t
 
 Read `kernel` (how a function is compiled), `compile` (all of them, ahead), `cache` (where the result is kept),
 `machine_code` (how it is loaded and called), `instructions` (what takes the place of some calls) and `big_endian`
-first, then `frames` (where the parts of each record are), `resync` (the first record of a split), `properties`,
-`java_string`, `crc`. Then what is built from frames: `columns` with `fields` and `gather` (Arrow columns, decompressed
-bodies), `batches` (of limited size), `dispatch` (consume queue units), `index_keys`, `index_put` and `index_look_up`
-(index entries and files), `recovery` (the checks of a broker that starts). `encode` and `property_writer` make records.
+first, then `frames` (where the parts of each record are), `entries` (the heads before the records of a DLedger log),
+`resync` (the first record of a split), `properties`, `java_string`, `crc`. Then what is built from frames: `columns`
+with `fields` and `gather` (Arrow columns, decompressed bodies), `batches` (of limited size), `dispatch` (consume queue
+units), `index_keys`, `index_put` and `index_look_up` (index entries and files), `recovery` (the checks of a broker that
+starts). `encode` and `property_writer` make records.
 
 Some modules have a twin in plain Python for single records. Tests compare the two, so change both:
 
 | here | twin in `spark_mq.format` |
 | --- | --- |
 | `frames` | `record` |
+| `entries` | `dledger` |
 | `properties` | `properties` |
 | `java_string` | `java_text` |
 | `columns`, `fields` | `message_row`, `message_id` |

@@ -3,8 +3,8 @@
 A *frame* is the positions of one record's parts in the buffer. Only framing decides what a record is: the size, the
 magic number, the record's own offset, which must be its position, and lengths that add up to the size
 (`CommitLog.checkMessageAndReturnSize`@5.3.3). Java does not check the own offset; without this check, stale bytes of
-reused files would be records. Body CRC, text and properties are not checked here. `spark_mq.format.record` is the twin
-for one record.
+reused files would be records. Body CRC, text and properties are not checked here. A scan steps over the heads of
+DLedger entries before records. `spark_mq.format.record` is the twin for one record.
 
 In this module, `buffer` contains bytes of one segment. `base` is the commit log offset of `buffer[0]`. `end` is the
 index at which the segment ends; it can be past the end of the buffer.
@@ -20,7 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_mq.format.array_types import Bytes, Int32s, Int64s
+from spark_mq.format.dledger import BLANK_MAGIC, HEAD_SIZE, MAGIC_CONFIG_CHANGE
 from spark_mq.format.kernels.big_endian import byte_at, read_i16, read_i32, read_i64
+from spark_mq.format.kernels.entries import after_heads
 from spark_mq.format.kernels.kernel import FRAME_DTYPE, kernel
 from spark_mq.format.record import (
     BLANK_SIZE,
@@ -143,8 +145,11 @@ def read_frame(buffer: Bytes, position: int, base: int, end: int, frame: Frame) 
         return BLANK if size == end - position and size <= MAX_BLANK_SIZE else BAD_SIZE
     if size == 0 and magic == 0:
         return ZEROS
+    if size == BLANK_MAGIC and magic == end - position and magic <= MAX_BLANK_SIZE:
+        return BLANK
     if magic != MAGIC_V1 and magic != MAGIC_V2:
-        return BAD_MAGIC
+        is_cut_head = 0 < size <= MAGIC_CONFIG_CHANGE and available < HEAD_SIZE <= end - position
+        return MORE if is_cut_head else BAD_MAGIC
     if size < MIN_RECORD_SIZE or size > MAX_RECORD_SIZE or size > end - position:
         return BAD_SIZE
     if available < MIN_RECORD_SIZE:
@@ -208,6 +213,9 @@ def scan_records(buffer: Bytes, position: int, stop: int, base: int, end: int, f
     while position < stop:
         if count == frames.size:
             return count, position, FULL
+        position = after_heads(buffer, position, base)
+        if position >= stop:
+            break
         status = read_frame(buffer, position, base, end, frames[count])
         if status != RECORD:
             return count, position, status

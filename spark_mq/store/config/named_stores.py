@@ -25,6 +25,7 @@ from spark_mq.format.record import Record
 from spark_mq.io.location import Location, local_path
 from spark_mq.io.s3 import shown
 from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.config.store_kind import has_log
 from spark_mq.store.config.store_paths import COMMIT_LOG
 from spark_mq.tables.table import STORE_NAME_COLUMNS
 
@@ -89,7 +90,7 @@ def _matching(pattern: str) -> Iterator[str]:
         plain.append(parts.pop(0))
     root = f"{scheme}{slashes}{'/'.join(plain)}{mark}{settings}" if is_uri else "/".join(plain) or "/"
     for folder in _below(Location.resolve(root), parts, is_uri):
-        if (folder / COMMIT_LOG).is_directory:
+        if has_log(folder):
             yield folder.uri if is_uri else f"/{folder.path.lstrip('/')}"
 
 

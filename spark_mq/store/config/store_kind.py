@@ -4,7 +4,7 @@ A plain store has the log in `commitlog/`, queue files in `consumequeue/`, index
 `config/`. Brokers have more forms, and most of them are not read here. `FORMS` is the one list of them. Each door to a
 store asks `check_form`: a form that the door does not serve is an error, and one that changes an answer is a note.
 
-Three other folders are not stores, and `check_plain_log` says so: one of several folders of a log
+Three other folders are not stores, and `check_log` says so: one of several folders of a log
 (`MultiPathMappedFileQueue`@5.3.3), a commit log's own folder, and a folder without a log.
 """
 
@@ -38,6 +38,8 @@ from spark_mq.store.config.store_paths import (
     COMMIT_LOG,
     CONFIG,
     CONSUME_QUEUE,
+    DLEDGER,
+    DLEDGER_DATA,
     MAPPED_FILE_NAME,
     RESTORE_UNFINISHED,
     ROCKSDB_STORE,
@@ -45,7 +47,6 @@ from spark_mq.store.config.store_paths import (
 )
 
 DELTA_LOG = "_delta_log"
-_DLEDGER = "dledger-"
 _COMPACTION_LOG = "compaction/compactionLog"
 _ROCKSDB_QUEUES = (CONSUME_QUEUE, "consumequeue_rocksdb")
 """The folders of queues in RocksDB; the second one with `useSeparateStorePathForRocksdbCQ` (from 5.5.0 on)."""
@@ -56,13 +57,13 @@ _MIN_FILES = 3
 class Door(Enum):
     """What a caller wants of a store."""
 
-    LOG = "read messages from the log"
     QUEUE = "answer by the offsets of one queue"
     UNITS = "read the units of one queue"
     QUEUES = "say something about all queues"
     BOOT = "say something about the next start of the broker"
     FILES = "check, make, continue or delete queue files"
     WRITE = "write messages, and queue files for them"
+    CHANGE = "change the files of the store"
 
 
 @dataclass(frozen=True)
@@ -199,11 +200,32 @@ def _folders(folder: Location) -> list[str]:
     return [info.base_name for info in folder.entries() if info.type == fs.FileType.Directory]
 
 
+def dledger_node(store: Location) -> Location | None:
+    """The folder of the DLedger node that has the log of `store`; None if the log is a plain one."""
+    names = [name for name in _folders(store) if name.startswith(DLEDGER)]
+    nodes = [store / name for name in names if _mapped_files((store / name / DLEDGER_DATA).entries())]
+    if len(nodes) > 1:
+        raise UnsupportedStoreError(
+            f"{store} has the logs of several DLedger nodes, {' and '.join(node.name for node in nodes)}: give a "
+            "folder with links to everything except the folders of the other nodes (the broker's own is dLegerSelfId)"
+        )
+    return nodes[0] if nodes else None
+
+
+def has_log(folder: Location) -> bool:
+    """Whether a folder is a store: it has a folder of a log."""
+    return (folder / COMMIT_LOG).is_directory or dledger_node(folder) is not None
+
+
+def log_folders(store: Location) -> list[str]:
+    """The paths in `store` of the folders that have its log."""
+    node = dledger_node(store)
+    return [COMMIT_LOG] if node is None else [COMMIT_LOG, f"{node.name}/{DLEDGER_DATA}"]
+
+
 def _dledger(store: Location) -> tuple[Location, frozenset[str]] | None:
-    for name in _folders(store):
-        if name.startswith(_DLEDGER) and _mapped_files((store / name / "data").entries()):
-            return store / name, frozenset()
-    return None
+    node = dledger_node(store)
+    return None if node is None else (node, frozenset())
 
 
 def _batch_queues(store: Location) -> tuple[Location, frozenset[str]] | None:
@@ -259,11 +281,12 @@ FORMS: tuple[Form, ...] = (
     Form(
         "enableDLegerCommitLog",
         _dledger,
-        refused=dict.fromkeys(
-            Door,
-            "is a DLedger log: its records are wrapped in DLedger entries, which are not supported. Other brokers, "
-            "including those in controller mode, have a plain commitlog/",
-        ),
+        refused={
+            Door.BOOT: "is a DLedger log: what a broker does with it at its start is not predicted here. `spark-mq "
+            "verify` names damage, and `spark-mq restore STORE NEW` makes a plain store of it",
+            Door.CHANGE: "is a DLedger log, whose files only its broker changes and deletes. `spark-mq restore STORE "
+            "NEW` makes a plain store of it",
+        },
     ),
     Form(
         "queue.type=BatchCQ",
@@ -342,19 +365,15 @@ FORMS: tuple[Form, ...] = (
 """The forms that are not plain, each with the doors at which it makes a difference."""
 
 
-def check_plain_log(store: Location) -> list[fs.FileInfo]:
-    """The entries of the commit log folder of `store`, sorted by name."""
+def check_log(store: Location) -> list[fs.FileInfo]:
+    """The entries of the commit log folder of `store`, sorted by name; there may be none beside a DLedger log."""
     if not store.is_directory:
         what = "is a file" if store.is_file else "does not exist"
         raise StoreNotFoundError(f"{store} {what}: give the broker's store directory (storePathRootDir)")
     location = store / COMMIT_LOG
-    has_log = location.is_directory
-    try:
-        check_form(store, Door.LOG)
-    except UnsupportedStoreError as error:
-        older = "; to read only the older log in commitlog/, give a folder that contains only a link to it"
-        raise UnsupportedStoreError(f"{error}{older if has_log else ''}") from None
-    if not has_log:
+    if not location.is_directory:
+        if dledger_node(store) is not None:
+            return []
         raise _no_log_error(store)
     entries = location.entries()
     if any(info.base_name == APPEND_UNFINISHED for info in entries):
@@ -385,9 +404,9 @@ def unfinished_append(store: Location) -> UnfinishedAppendError:
 
 
 def _no_log_error(store: Location) -> SparkMqError:
-    above = [store, store.parent] if store.name == "data" else [store]
-    if any(place.name.startswith(_DLEDGER) for place in above):
-        check_form(above[-1].parent, Door.LOG)
+    above = [store, store.parent] if store.name == DLEDGER_DATA else [store]
+    if above[-1].name.startswith(DLEDGER):
+        return StoreNotFoundError(f"{store} is a part of a DLedger log: give the folder {above[-1].parent}")
     if _mapped_files(store.entries()):
         return StoreNotFoundError(
             f"{store} is itself a folder of segments, like commitlog/: give the folder that contains commitlog/ "
@@ -428,6 +447,6 @@ def has_delta_log(table: str) -> bool:
     """Whether a path or URI is that of a Delta table; of a URI that pyarrow cannot open, True if it is not a store."""
     try:
         location = Location.resolve(table.rstrip("/"))
-        return not (location / COMMIT_LOG).is_directory and (location / DELTA_LOG).is_directory
+        return (location / DELTA_LOG).is_directory and not has_log(location)
     except (SparkMqError, OSError):
         return "://" in table

@@ -8,6 +8,10 @@ from spark_mq.io.location import Location
 
 COMMIT_LOG = "commitlog"
 """The segments (default of `storePathCommitLog`, `MessageStoreConfig`@5.3.3)."""
+DLEDGER = "dledger-"
+"""The beginning of the name of a DLedger node's folder (`DLedgerConfig.getDefaultPath`@dledger-0.3.1)."""
+DLEDGER_DATA, DLEDGER_INDEX = "data", "index"
+"""The folders of a node: its log, whose segments have heads of entries before records, and the index of that log."""
 CONSUME_QUEUE = "consumequeue"
 """A folder for each topic; in it, a folder of queue files for each queue id."""
 CONSUME_QUEUE_EXT = "consumequeue_ext"

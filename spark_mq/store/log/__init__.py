@@ -4,11 +4,11 @@ Read in this order:
 
 1. the files: `segment_files` (which files are segments), `commit_log` (segments, and their splits for tasks);
 2. single records, in plain Python: `record_lookup`, `log_range`;
-3. many records, with kernels: `record_reader` (records of a segment), `live_reader` (of the last segment, up to the
-   live end), `recovery_walk` (as a broker reads them when it starts);
+3. many records, with kernels: `dledger_log` (entries of a DLedger node), `record_reader` (records of a segment),
+   `live_reader` (of the last segment, up to the live end), `recovery_walk` (as a broker reads them when it starts);
 4. work for tasks: `split_reader` (reads one split, and finds offsets at which a range can start or stop),
    `scan` (messages that match a filter).
 
-`record_reader`, `live_reader`, `recovery_walk` and `split_reader` import numba; the others do not. May import
-`spark_mq.store.config`, and not queues or indexes.
+`dledger_log`, `record_reader`, `live_reader`, `recovery_walk` and `split_reader` import numba; the others do not. May
+import `spark_mq.store.config`, and not queues or indexes.
 """

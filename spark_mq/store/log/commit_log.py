@@ -34,12 +34,13 @@ import numpy as np
 
 from spark_mq.errors import CorruptLogError
 from spark_mq.format.array_types import Bytes
+from spark_mq.format.dledger import HEAD_SIZE as ENTRY_HEAD_SIZE
+from spark_mq.format.dledger import is_head
 from spark_mq.format.record import HEAD_SIZE, read_store_timestamp
 from spark_mq.format.timestamp import EARLIEST_MILLIS, LATEST_MILLIS
 from spark_mq.io.file_reader import FileReader, OpenFile
 from spark_mq.io.location import Location
 from spark_mq.io.remote_file import READ_SIZE
-from spark_mq.store.config.store_paths import COMMIT_LOG
 from spark_mq.store.log.segment_files import MISSING, CorruptRange, SegmentFile, find_data_end, list_segment_files
 
 EXPIRED = "EXPIRED"
@@ -87,8 +88,9 @@ class OffsetRange:
 
 def list_offset_range(store: Location, start: int, end: int) -> OffsetRange:
     """The range in the files that the store has now. Raises `StoreNotFoundError` if the path is not a store."""
-    listed, folder = list_segment_files(store), store / COMMIT_LOG
-    files = listed.within(folder)
+    listed = list_segment_files(store)
+    folder = listed.folder
+    files = listed.files
     segments, missing, reached = [], [], start
     for file in files:
         if start < file.end_offset and file.base < end:
@@ -140,7 +142,10 @@ def within_time(splits: Sequence[Split], start: int | None, end: int | None) -> 
 def _first_store_time(segment: Segment) -> int | None:
     """The store time of the record at the segment's start; None if there is none."""
     with FileReader(segment.location) as file:
-        return read_store_timestamp(file.read(0, min(HEAD_SIZE, segment.size)), segment.base)
+        data, at = file.read(0, min(ENTRY_HEAD_SIZE + HEAD_SIZE, segment.size)), 0
+    if segment.has_entries and is_head(data, segment.base):
+        at = ENTRY_HEAD_SIZE
+    return read_store_timestamp(data[at:], segment.base + at)
 
 
 @dataclass(frozen=True)
@@ -254,7 +259,7 @@ class Segment(SegmentFile):
     @classmethod
     def whole(cls, file: SegmentFile) -> Self:
         """The segment in a range whose end is known."""
-        return cls(file.location, file.base, file.size, file.size, is_last=False)
+        return cls(file.location, file.base, file.size, file.size, is_last=False, has_entries=file.has_entries)
 
 
 @dataclass(frozen=True)
@@ -268,18 +273,22 @@ class CommitLog:
     @classmethod
     def open(cls, store: Location) -> Self:
         """The commit log of the store directory `store`."""
-        location = store / COMMIT_LOG
         listed = list_segment_files(store)
-        segments = list(map(Segment.whole, listed.within(location)))
+        segments = list(map(Segment.whole, listed.files))
+        if listed.entries is not None:
+            from spark_mq.store.log.dledger_log import find_entries_end
+
+            whole = cls(listed.folder, tuple(segments), listed.stray)
+            return whole.ending_at(find_entries_end(segments))
         while segments:
             last = segments.pop()
             data_end = find_data_end(last.location, last.size)
             if data_end > 0:
                 segments.append(replace(last, data_end=data_end, is_last=True))
                 break
-        return cls(location, tuple(segments), listed.stray)
+        return cls(listed.folder, tuple(segments), listed.stray)
 
-    def ending_at(self, live_end: int) -> CommitLog:
+    def ending_at(self, live_end: int) -> Self:
         """The log up to its live end: of its last segment, too, each split can then be read by itself."""
         kept = [segment for segment in self.segments if segment.base < live_end]
         if kept:

@@ -186,13 +186,16 @@ def iterate_records(records: RecordLookup, log_range: LogRange) -> Iterator[Reco
         if (blank_end := end_of_blank(records, offset)) is not None:
             offset = blank_end
             continue
-        record = records.record(offset)
-        yield record
-        offset += record.size
+        offset = records.after_heads(offset)
+        if offset < log_range.stop:
+            record = records.record(offset)
+            yield record
+            offset += record.size
 
 
 def end_of_blank(records: RecordLookup, commit_log_offset: int) -> int | None:
     """The end of the blank that starts at the offset, which is its segment's end; None if no blank starts there."""
+    commit_log_offset = records.after_heads(commit_log_offset)
     segment = records.segment_of(commit_log_offset)
     if segment is None:
         return None

@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from spark_mq.errors import CorruptLogError
+from spark_mq.format.dledger import HEAD_SIZE as ENTRY_HEAD_SIZE
+from spark_mq.format.dledger import has_body, is_head
 from spark_mq.format.record import (
     BORN_HOST_AT,
     COMMIT_LOG_OFFSET_AT,
@@ -38,7 +40,6 @@ from spark_mq.format.record import (
 )
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
-from spark_mq.store.config.store_paths import COMMIT_LOG
 from spark_mq.store.log.segment_files import SegmentFile, list_segment_files
 
 UNFINISHED = "UNFINISHED"
@@ -79,7 +80,8 @@ class RecordLookup:
 
     def __init__(self, store: Location, files: FileReaders) -> None:
         listed = list_segment_files(store)
-        self.segments = listed.within(store / COMMIT_LOG)
+        self.segments = listed.files
+        self.has_entries = listed.entries is not None
         self.stray = listed.stray
         self._bases = [segment.base for segment in self.segments]
         self._files = files
@@ -121,6 +123,17 @@ class RecordLookup:
             return b""
         position = commit_log_offset - segment.base
         return self._files.read(segment.location, position, min(length, segment.size - position))
+
+    def after_heads(self, commit_log_offset: int) -> int:
+        """The offset after the heads of DLedger entries that start at the offset; the same offset if none does."""
+        while (segment := self.segment_of(commit_log_offset)) is not None and segment.has_entries:
+            head = self.read(commit_log_offset, ENTRY_HEAD_SIZE)
+            if not is_head(head, commit_log_offset):
+                break
+            commit_log_offset += ENTRY_HEAD_SIZE
+            if has_body(head):
+                break
+        return commit_log_offset
 
     def announce(self, commit_log_offsets: Iterable[int]) -> None:
         """Let a disk read the heads of records at these offsets at a time."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from spark_mq.errors import CorruptLogError
 from spark_mq.format.array_types import Bytes
+from spark_mq.format.dledger import HEAD_SIZE
 from spark_mq.format.kernels.big_endian import read_i32
 from spark_mq.format.kernels.frames import CORRUPTION_REASONS, Frames, ScanStatus, find_frame, new_frames, scan_records
 from spark_mq.format.kernels.kernel import FRAME_DTYPE
@@ -177,7 +178,7 @@ class RecordReader:
 
     def _whole_record(self, buffer: Bytes) -> int:
         """Bytes to read so that the record at the buffer's start is whole."""
-        needed = min(int(read_i32(buffer, 0)), MAX_RECORD_SIZE)
+        needed = max(min(int(read_i32(buffer, 0)), MAX_RECORD_SIZE), HEAD_SIZE)  # of a record, or of an entry's head
         if needed <= buffer.size:
             raise CorruptLogError(f"{self._segment.location}: the record at {self.position} cannot be read whole")
         return needed

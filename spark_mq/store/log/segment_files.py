@@ -1,4 +1,7 @@
-"""The files of `commitlog/` that are segments, and those that are not although their names have 20 digits.
+"""The files of a log that are segments, and those that are not although their names have 20 digits.
+
+They are in `commitlog/`, and, of a broker with `enableDLegerCommitLog`, in `dledger-*/data/`. Such a broker serves the
+plain log from before that setting up to the first file of DLedger's log (`DLedgerCommitLog.getMessage`@5.3.3).
 
 A broker names a segment by the commit log offset of its first byte, and all segments have one size. So each segment
 begins where another one ends, until files are lost or foreign files arrive (a copy under another name, a name with a
@@ -16,7 +19,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from pyarrow import fs
@@ -27,8 +30,8 @@ from spark_mq.io.file_reader import FileReader
 from spark_mq.io.local import open_regular
 from spark_mq.io.location import Location
 from spark_mq.io.remote_file import READ_SIZE
-from spark_mq.store.config.store_kind import check_plain_log
-from spark_mq.store.config.store_paths import COMMIT_LOG, MAPPED_FILE_NAME
+from spark_mq.store.config.store_kind import check_log, dledger_node
+from spark_mq.store.config.store_paths import COMMIT_LOG, DLEDGER_DATA, MAPPED_FILE_NAME
 
 MISSING = "MISSING"
 """The code of a range that no segment contains. Other codes are names of `format.kernels.frames.ScanStatus`."""
@@ -139,11 +142,20 @@ def _end_of_extents(path: str, size: int) -> int:
 
 @dataclass(frozen=True)
 class SegmentFile:
-    """A file of the commit log; `size` is its length in bytes, or less if the next file starts earlier."""
+    """A file of the commit log; `size` is its length in bytes, or less if the next file starts earlier.
+
+    `has_entries` says that it is of a DLedger log: the head of an entry is before each record.
+    """
 
     location: Location
     base: int
     size: int
+    has_entries: bool = field(default=False, kw_only=True)
+
+    @property
+    def path(self) -> str:
+        """The file's path in the store."""
+        return "/".join(self.location.path.split("/")[-3 if self.has_entries else -2 :])
 
     @property
     def end_offset(self) -> int:
@@ -153,16 +165,25 @@ class SegmentFile:
 
 @dataclass(frozen=True)
 class SegmentFiles:
-    """The files of a commit log, by name."""
+    """The files of a commit log, by name: those from offset `entries_from` on are in the folder of a DLedger log."""
 
     segments: tuple[fs.FileInfo, ...]
     stray: tuple[CorruptRange, ...]
+    folder: Location
+    entries: Location | None = None
+    entries_from: int = MAX_OFFSET
 
-    def within(self, folder: Location) -> list[SegmentFile]:
-        """The segments, each used only up to the start of the next one; `folder` is the commit log's."""
+    @property
+    def files(self) -> list[SegmentFile]:
+        """The segments, each used only up to the start of the next one."""
         bases = [int(info.base_name) for info in self.segments]
         files = zip(self.segments, bases, [*bases[1:], MAX_OFFSET], strict=False)
-        return [SegmentFile(folder / info.base_name, base, min(info.size, stop - base)) for info, base, stop in files]
+        return [self._file(info, base, min(info.size, stop - base)) for info, base, stop in files]
+
+    def _file(self, info: fs.FileInfo, base: int, size: int) -> SegmentFile:
+        has_entries = self.entries is not None and base >= self.entries_from
+        folder = self.entries if self.entries is not None and has_entries else self.folder
+        return SegmentFile(folder / info.base_name, base, size, has_entries=has_entries)
 
 
 def segment_files(store: Location) -> tuple[fs.FileInfo, ...]:
@@ -173,8 +194,21 @@ def segment_files(store: Location) -> tuple[fs.FileInfo, ...]:
 def list_segment_files(store: Location) -> SegmentFiles:
     """The segments and the stray files of the store directory `store`."""
     store = store.snapshot()
-    folder = store / COMMIT_LOG
-    infos = [info for info in check_plain_log(store) if is_segment_name(info) and info.size > 0]
+    entries = check_log(store)
+    plain = _listed(store / COMMIT_LOG, entries)
+    node = dledger_node(store)
+    if node is None:
+        return plain
+    data = node / DLEDGER_DATA
+    listed = _listed(data, data.entries())
+    start = min((int(info.base_name) for info in listed.segments), default=MAX_OFFSET)
+    older = tuple(info for info in plain.segments if int(info.base_name) < start)
+    stray = (*plain.stray, *listed.stray)
+    return SegmentFiles((*older, *listed.segments), stray, store / COMMIT_LOG if older else data, data, start)
+
+
+def _listed(folder: Location, entries: Sequence[fs.FileInfo]) -> SegmentFiles:
+    infos = [info for info in entries if is_segment_name(info) and info.size > 0]
     stray = [
         CorruptRange(
             str(folder / info.base_name),
@@ -192,7 +226,7 @@ def list_segment_files(store: Location) -> SegmentFiles:
         unconfirmed = _unconfirmed(folder, chains)
         stray += [_stray(folder, info) for info in unconfirmed]
         infos = [info for info in infos if info.base_name not in {other.base_name for other in unconfirmed}]
-    return SegmentFiles(tuple(infos), tuple(sorted(stray, key=lambda one: one.commit_log_offset)))
+    return SegmentFiles(tuple(infos), tuple(sorted(stray, key=lambda one: one.commit_log_offset)), folder)
 
 
 def is_segment_name(info: fs.FileInfo) -> bool:
@@ -256,7 +290,7 @@ def _stray(folder: Location, info: fs.FileInfo) -> CorruptRange:
         info.size,
         STRAY,
         "the file is not a segment of this log: it does not follow one, and no record in it is at the offset that its "
-        f"name says{_said_by_first_record(file, info.size)}; move the file out of commitlog/",
+        f"name says{_said_by_first_record(file, info.size)}; move the file out of {folder.name}/",
     )
 
 

@@ -30,6 +30,7 @@ from spark_mq.errors import CorruptLogError
 from spark_mq.format.array_types import ArrayRows, Int64s
 from spark_mq.format.consume_queue import UNIT_SIZE, Units, is_live
 from spark_mq.format.dispatch import LIGHT_PREFIX
+from spark_mq.format.dledger import HEAD_SIZE
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.record import (
     MAGIC_AT,
@@ -252,15 +253,17 @@ def log_cover(
     covered: list[LogRange] = []
     unit_bytes = 0
     for within in segments:
+        segment = records.segment_of(within.start)
+        head_size = HEAD_SIZE if segment is not None and segment.has_entries else 0
         announce_units([(cursor.queue, *cursor.following()) for cursor in cursors])
         chain, taken = UnitChain(within), []
         for cursor in cursors:
             first, block = cursor.take(within.stop)
             unit_bytes += block.size * UNIT_SIZE
-            chain.add(block)
+            chain.add(_with_heads(block, head_size))
             taken.append((cursor.queue, first, block.size))
-        blocks = (queue.units(first, first + count) for queue, first, count in taken)
-        covered += _covered(records, chain.stop(), blocks, within)
+        blocks = (_with_heads(queue.units(first, first + count), head_size) for queue, first, count in taken)
+        covered += _covered(records, chain.stop(), blocks, within, head_size)
     queues = {(cursor.queue.topic, cursor.queue.queue_id): cursor.queue for cursor in cursors}
     uncovered = merged(with_contradicted(records, log, rest(log, covered), queues), merge_distance)
     covered = [part for within in segments for part in cut(rest(log, uncovered), within)]
@@ -289,7 +292,19 @@ def _cursors(covers: Iterable[tuple[ConsumeQueue, QueueCover]], log: LogRange, p
             yield UnitCursor(queue, stop, log.start, parts)
 
 
-def _covered(records: RecordLookup, stop: int | None, blocks: Iterable[Units], within: LogRange) -> list[LogRange]:
+def _with_heads(units: Units, head_size: int) -> Units:
+    """The units of extents that begin with the head of a DLedger entry."""
+    if not head_size:
+        return units
+    units = units[is_live(units)]
+    units["commit_log_offset"] -= head_size
+    units["store_size"] += head_size
+    return units
+
+
+def _covered(
+    records: RecordLookup, stop: int | None, blocks: Iterable[Units], within: LogRange, head_size: int
+) -> list[LogRange]:
     """The ranges of one segment for which the units account, with the blank at the segment's end.
 
     Args:
@@ -297,8 +312,9 @@ def _covered(records: RecordLookup, stop: int | None, blocks: Iterable[Units], w
     """
 
     def is_record(commit_log_offset: int, store_size: int | None = None) -> bool:
-        record = records.find(commit_log_offset, store_size)
-        return record is not None and store_size in (None, record.size)
+        size = None if store_size is None else store_size - head_size
+        record = records.find(commit_log_offset + head_size, size)
+        return record is not None and size in (None, record.size)
 
     if stop is not None:
         if stop == within.stop or end_of_blank(records, stop) == within.stop:

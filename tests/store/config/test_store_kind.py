@@ -38,32 +38,18 @@ def open_log(folder: Path) -> CommitLog:
     return CommitLog.open(Location.resolve(str(folder)))
 
 
-def test_a_dledger_store_is_named(tmp_path: Path) -> None:
-    make_files(tmp_path / "dledger-n0", DLEDGER)
-    make_files(tmp_path, ["consumequeue/T/0/" + "0" * 20, "config/topics.json"])
-    with pytest.raises(
-        UnsupportedStoreError,
-        match=r"dledger-n0 \(enableDLeger.*\) is a DLedger log.* a plain commitlog/$",
-    ):
-        open_log(tmp_path)
-
-
 @pytest.mark.parametrize("path", ["dledger-n0", "dledger-n0/data"])
 def test_a_part_of_a_dledger_store_is_named(path: str, tmp_path: Path) -> None:
     make_files(tmp_path / "dledger-n0", DLEDGER)
-    with pytest.raises(UnsupportedStoreError, match="is a DLedger log"):
+    with pytest.raises(StoreNotFoundError, match=rf"is a part of a DLedger log: give the folder {tmp_path}$"):
         open_log(tmp_path / path)
 
 
-def test_a_dledger_store_with_an_older_plain_log_is_named_and_the_older_log_can_be_read(tmp_path: Path) -> None:
-    store = tmp_path / "store"
-    make_files(store / "dledger-n0", DLEDGER)
-    make_files(store, segments(0, 1))
-    with pytest.raises(UnsupportedStoreError, match="to read only the older log in commitlog/"):
-        open_log(store)
-    (tmp_path / "linked").mkdir()
-    os.symlink(store / "commitlog", tmp_path / "linked" / "commitlog")
-    assert [segment.base for segment in open_log(tmp_path / "linked").segments] == [0, SIZE]
+def test_the_logs_of_two_dledger_nodes_in_one_folder_are_named(tmp_path: Path) -> None:
+    for node in ("dledger-n0", "dledger-n1"):
+        make_files(tmp_path / node, DLEDGER)
+    with pytest.raises(UnsupportedStoreError, match="several DLedger nodes, dledger-n0 and dledger-n1: give a folder"):
+        open_log(tmp_path)
 
 
 def test_a_dledger_folder_without_a_log_does_not_matter(tmp_path: Path) -> None:

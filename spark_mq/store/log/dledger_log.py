@@ -1,0 +1,153 @@
+"""The entries of a DLedger log, segment by segment, and the end of the log.
+
+A leader that changes can make a node cut its log and go on with other entries; the bytes after the cut are not cleared
+(`DLedgerMmapFileStore.truncate`@dledger-0.3.1). The entries of a log have indexes without gaps, and terms that never
+fall. So the log ends before an entry whose index does not follow, or whose term is lower (as in
+`DLedgerMmapFileStore.recover`). A boot also cuts the log at damage in its last three segments. The reader here goes on
+after damage, at the next entry whose index is higher and whose term is not lower: those entries are not lost yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from spark_mq.format.array_types import Int64s, OutInt64s
+from spark_mq.format.dledger import HEAD_SIZE
+from spark_mq.format.kernels.entries import FIELDS, find_entry, scan_entries
+from spark_mq.io.file_reader import FileReader
+from spark_mq.io.location import Location
+from spark_mq.store.config.store_paths import DLEDGER_INDEX
+from spark_mq.store.log.segment_files import SegmentFile, find_data_end, is_segment_name
+
+_CHUNK = 4 << 20
+_UNIT_DTYPE = np.dtype([("magic", ">i4"), ("offset", ">i8"), ("size", ">i4"), ("index", ">i8"), ("term", ">i8")])
+_LOOK = 1024
+_UNIT_SIZE = _UNIT_DTYPE.itemsize
+"""Bytes of a unit of DLedger's index (`DLedgerEntryCoder.encodeIndex`@dledger-0.3.1)."""
+
+
+@dataclass(frozen=True)
+class Entries:
+    """Entries that follow one another in a segment; `offset` is that of the head in the log."""
+
+    offset: Int64s
+    size: Int64s
+    magic: Int64s
+    index: Int64s
+    term: Int64s
+
+    @property
+    def end(self) -> int:
+        """The offset after the last entry."""
+        return int(self.offset[-1] + self.size[-1])
+
+    def take(self, count: int) -> Entries:
+        """The first entries."""
+        return Entries(*(values[:count] for values in vars(self).values()))
+
+
+def read_entries(segment: SegmentFile, data_end: int) -> Iterator[Entries]:
+    """The entries of a segment whose data end at a position, also those after damage."""
+    found = np.empty(FIELDS * (_CHUNK // HEAD_SIZE + 1), np.int64)
+    with FileReader(segment.location) as file:
+        yield from _read_entries(file, segment, data_end, found)
+
+
+def _read_entries(file: FileReader, segment: SegmentFile, data_end: int, found: OutInt64s) -> Iterator[Entries]:
+    position = 0
+    while position < data_end:
+        buffer = np.frombuffer(file.read(position, min(_CHUNK, segment.size - position)), np.uint8)
+        base, stop = segment.base + position, data_end - position
+        count, reached, is_blank = scan_entries(buffer, 0, stop, base, segment.size - position, found)
+        if count:
+            fields = found[: FIELDS * count].reshape(count, FIELDS).T.copy()
+            fields[0] += base
+            yield Entries(*fields)
+        if is_blank:
+            return
+        if not count:
+            reached = find_entry(buffer, 1, base)
+            if position + reached + HEAD_SIZE > segment.size:
+                return
+        position += reached
+
+
+def live_entries(segment: SegmentFile) -> Iterator[Entries]:
+    """The entries of a segment up to the end of the log, if that is in the segment."""
+    index, term, end = -1, -1, segment.base
+    for entries in read_entries(segment, find_data_end(segment.location, segment.size)):
+        indexes = np.append(index, entries.index)
+        terms = np.append(term, entries.term)
+        follows = (np.diff(indexes) == 1) & (np.diff(terms) >= 0)
+        if index < 0 or entries.offset[0] > end:  # the first entry, or one after damage
+            follows[0] = entries.index[0] > index and entries.term[0] >= term
+        count = int(follows.argmin()) if not follows.all() else follows.size
+        if count:
+            kept = entries.take(count)
+            index, term, end = int(kept.index[-1]), int(kept.term[-1]), kept.end
+            yield kept
+        if count < follows.size:
+            return
+
+
+def index_units(node: Location, first: int, stop: int) -> npt.NDArray[np.void]:
+    """The units of entries from index `first` to `stop` in the index of a node; zeros for those that no file has."""
+    units = np.zeros(stop - first, _UNIT_DTYPE)
+    for info in (node / DLEDGER_INDEX).entries():
+        if not is_segment_name(info):
+            continue
+        base = int(info.base_name) // _UNIT_SIZE
+        start, end = max(first, base), min(stop, base + info.size // _UNIT_SIZE)
+        if start < end:
+            with FileReader(node / DLEDGER_INDEX / info.base_name) as file:
+                data = file.read((start - base) * _UNIT_SIZE, (end - start) * _UNIT_SIZE)
+            units[start - first : end - first] = np.frombuffer(data, _UNIT_DTYPE)
+    return units
+
+
+def find_entries_end(segments: Sequence[SegmentFile]) -> int:
+    """The offset after the last live entry; the start of the DLedger log if it has none, 0 for no segment."""
+    end = 0
+    for segment in reversed(segments):
+        end = segment.base if segment.has_entries else segment.end_offset
+        if not segment.has_entries:
+            return end
+        for entries in live_entries(segment):
+            end = entries.end
+        if end > segment.base:
+            return end
+    return end
+
+
+def lost_entries(node: Location, segments: Sequence[SegmentFile]) -> tuple[int, int] | None:
+    """The indexes of the first and the last entry that the node had, and that its log has no more; None for none.
+
+    The node writes down the index of its last entry (`checkpoint`), and its own index has a unit of each.
+    """
+    last, term = -1, 0
+    for segment in reversed([one for one in segments if one.has_entries]):
+        for entries in live_entries(segment):
+            last, term = int(entries.index[-1]), int(entries.term[-1])
+        if last >= 0:
+            break
+    end = max(last, _stated_end(node))
+    while True:
+        units = index_units(node, end + 1, end + 1 + _LOOK)
+        is_entry = (units["magic"] > 0) & (units["index"] == end + 1 + np.arange(_LOOK)) & (units["term"] >= term)
+        end += _LOOK if is_entry.all() else int(is_entry.argmin())
+        if not is_entry.all():
+            break
+    return (last + 1, end) if end > last else None
+
+
+def _stated_end(node: Location) -> int:
+    """`endIndex` of the node's checkpoint; -1 if it does not say it."""
+    file = node / "checkpoint"
+    lines = file.read_bytes().decode("utf-8", "replace").splitlines() if file.is_file else []
+    values = dict(line.strip().split("=", 1) for line in lines if "=" in line)
+    text = values.get("endIndex", "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else -1
