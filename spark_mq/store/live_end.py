@@ -16,9 +16,9 @@ Where times go back, or bytes follow that are not a record, a stale tail can sta
 the last segment from its start. A caller that needs the live end repeatedly keeps a `LiveEndFinder`, which then reads
 only new bytes.
 
-If the store is not on a local disk, and its broker stopped cleanly, the newest message of the index is tried first: to
-read the ends of all queues would take several requests for each queue. If the index does not tell, and the queues are
-many, the last segment is read.
+If the broker stopped cleanly, the newest message of the index is tried first: to read the ends of 20,000 queues takes a
+second, and over a network several requests for each queue. If the index does not tell, the store is not on a local disk
+and the queues are many, the last segment is read.
 """
 
 from __future__ import annotations
@@ -105,12 +105,15 @@ class LiveEndFinder:
             segments = CommitLog.open(store).segments
             return LiveEnd(segments[-1].base + segments[-1].data_end if segments else -1)
         run = LastRun.of(store)
-        return replace(self._search(store, records, queues, run), is_dispatched=run.started is None)
+        found = _end_after_index(store, records, run) or self._search(store, records, queues, run)
+        return replace(found, is_dispatched=run.started is None)
+
+    def find_by_index(self, records: RecordLookup) -> LiveEnd | None:
+        """The live end after a clean stop, if the index tells it; no queue is read."""
+        found = _end_after_index(self._store, records, LastRun.of(self._store))
+        return None if found is None else replace(found, is_dispatched=True)
 
     def _search(self, store: Location, records: RecordLookup, queues: Iterable[ConsumeQueue], run: LastRun) -> LiveEnd:
-        indexed = None if store.is_local else _end_after_index(store, records, run)
-        if indexed is not None:
-            return indexed
         if run.started == math.inf:
             return self._read_last_segment(store, run.started)  # no record is certainly live
         queues = list(queues)

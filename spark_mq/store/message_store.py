@@ -52,6 +52,7 @@ from spark_mq.store.log.scan import InQueue, scan
 from spark_mq.store.log.segment_files import CorruptRange
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.consume_queue_store import ConsumeQueueStore, GetMessageResult
+from spark_mq.store.queue.folders import folders_of_topic
 from spark_mq.store.queue.offset_by_time import BoundaryType
 from spark_mq.store.store_lock import StateMemory, settled_state
 
@@ -140,7 +141,9 @@ class MessageStore(ConsumeQueueStore):
 
     def queue_ids(self, topic: str) -> list[int]:
         """The ids of the topic's queues that have files, ascending; empty if the queues are in RocksDB."""
-        return sorted(queue_id for name, queue_id in self._found if name == topic)
+        if "_found" in vars(self):  # all queues are listed already
+            return sorted(queue_id for name, queue_id in self._found if name == topic)
+        return sorted({folder.queue_id for folder in folders_of_topic(self._tree, topic)})
 
     @property
     def queue_names(self) -> list[tuple[str, int]]:
@@ -160,10 +163,13 @@ class MessageStore(ConsumeQueueStore):
         """Where the log ends, and which records before that can be stale."""
         if self._given_live_end is not None:
             return self._given_live_end
-        known = _ENDS.recall(self.first_state) if self._may_recall_end else None
+        finder = LiveEndFinder(self.location)
+        known = finder.find_by_index(self.records)
+        if known is None and self._may_recall_end:
+            known = _ENDS.recall(self.first_state)
         if known is not None:
             return known
-        found = LiveEndFinder(self.location).find(self.records, self._each_queue())
+        found = finder.find(self.records, self._each_queue())
         if self._may_recall_end and self.state_of_files() == self.first_state:
             _ENDS.keep(self.first_state, found)
         return found
@@ -625,11 +631,10 @@ class MessageStore(ConsumeQueueStore):
             (1795248093336, 1795248151002)
         """
         times = []
-        for name in self._found:
-            if topic in (None, name[0]):
-                cover, (first, stop) = self.queue_cover(*name), self._queue_ends(*name, read_log=False)
-                ends = (cover.proven(first), cover.proven(stop - 1)) if first < stop else ()
-                times += [proven.record.store_timestamp for proven in ends if proven is not None]
+        for name in self._found if topic is None else [(topic, queue_id) for queue_id in self.queue_ids(topic)]:
+            cover, (first, stop) = self.queue_cover(*name), self._queue_ends(*name, read_log=False)
+            ends = (cover.proven(first), cover.proven(stop - 1)) if first < stop else ()
+            times += [proven.record.store_timestamp for proven in ends if proven is not None]
         return (min(times), max(times)) if times else None
 
     def get_offset_in_queue_by_time(

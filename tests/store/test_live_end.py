@@ -80,12 +80,14 @@ def copy_of(path: Path, folder: Path, empty_segments: int) -> Location:
     return Location.resolve(str(folder / "store"))
 
 
+@pytest.mark.parametrize("shows_it", ["index", "queues"])
 @pytest.mark.parametrize("empty_segments", [0, 1, 2])
 @pytest.mark.parametrize("store", CLEAN, ids=str)
-def test_queues_tell_the_end_without_a_hop_over_the_segment(
-    store: RealStore, empty_segments: int, unpacked: Callable[[RealStore], Path], tmp_path: Path
+def test_index_or_queues_tell_the_end_without_a_hop_over_the_segment(
+    store: RealStore, empty_segments: int, shows_it: str, unpacked: Callable[[RealStore], Path], tmp_path: Path
 ) -> None:
     location = copy_of(unpacked(store), tmp_path, empty_segments)
+    shutil.rmtree(tmp_path / "store" / ("consumequeue" if shows_it == "index" else "index"))
     (fact,) = store.facts("store")
     with mock.patch.object(LiveEndFinder, "_read_last_segment", side_effect=AssertionError("hopped")):
         assert LiveEndFinder(location).find_now() == fact["maxPhyOffset"]

@@ -35,7 +35,9 @@ def searches(monkeypatch: pytest.MonkeyPatch) -> list[LiveEnd]:
 
 @pytest.fixture
 def store(unpacked: Unpack, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(unpacked(RealStore("workload-533", OWN_STORES)), tmp_path / "store"))
+    """A store without an index, which would tell the end of the log."""
+    source, target = unpacked(RealStore("workload-533", OWN_STORES)), tmp_path / "store"
+    return Path(shutil.copytree(source, target, ignore=shutil.ignore_patterns("index")))
 
 
 def end(store: Path, recalls_end: bool = True) -> int:

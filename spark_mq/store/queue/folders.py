@@ -157,11 +157,16 @@ def queue_folders(
         yield from _folders_of_topic(consume_queue / topic, None, with_empty, skips_unreadable)
 
 
-def queue_folder(consume_queue: Location, topic: str, queue_id: int) -> QueueFolder | None:
-    """One of the queues that `queue_folders` returns; None if there is no such queue. No other folder is listed."""
+def folders_of_topic(consume_queue: Location, topic: str, queue_id: int | None = None) -> list[QueueFolder]:
+    """The queues of one topic that `queue_folders` returns, or one of them. No other topic's folder is listed."""
     if topic in ("", ".", "..") or "/" in topic:
-        return None
-    found = list(_folders_of_topic(consume_queue / topic, queue_id, with_empty=False, skips_unreadable=True))
+        return []
+    return list(_folders_of_topic(consume_queue / topic, queue_id, with_empty=False, skips_unreadable=True))
+
+
+def queue_folder(consume_queue: Location, topic: str, queue_id: int) -> QueueFolder | None:
+    """One of the queues that `queue_folders` returns; None if there is no such queue."""
+    found = folders_of_topic(consume_queue, topic, queue_id)
     return found[-1] if found else None  # there can be folders 1 and 01; in a dict of all, the last one remains
 
 
