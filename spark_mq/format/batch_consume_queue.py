@@ -17,11 +17,13 @@ queue begins at byte 0 of its first file, and has no gaps, so the position of a 
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+BATCH_UNIT = struct.Struct(">qiqqqhii")
 BATCH_UNIT_DTYPE = np.dtype(
     [
         ("commit_log_offset", ">i8"),

@@ -225,7 +225,8 @@ class MessageStore(ConsumeQueueStore):
             A queue offset.
 
         Raises:
-            UnsupportedStoreError: The queues are in RocksDB, and `read_log` is False.
+            UnsupportedStoreError: The queues are in RocksDB, and `read_log` is False; or the queue is a batch consume
+                queue, and `read_log` is True.
 
         Examples:
             >>> store.get_max_offset_in_queue("orders", 3)
@@ -272,7 +273,8 @@ class MessageStore(ConsumeQueueStore):
             Status, queue offsets and messages.
 
         Raises:
-            UnsupportedStoreError: The queues are in RocksDB, and `read_log` is False.
+            UnsupportedStoreError: The queues are in RocksDB, and `read_log` is False; or the queue is a batch consume
+                queue, and `read_log` is True.
 
         Examples:
             >>> store.get_message_result("orders", 3, offset=0).status
@@ -669,7 +671,8 @@ class MessageStore(ConsumeQueueStore):
                 or is a datetime without a time zone; or the answer depends on the version, which is not known.
             CorruptQueueError: A unit on which the answer depends does not lead to its message, and `read_log` is
                 False.
-            UnsupportedStoreError: The queues are in RocksDB, and `read_log` is False.
+            UnsupportedStoreError: The queues are in RocksDB, and `read_log` is False; or the queue is a batch consume
+                queue, and `read_log` is True.
 
         Examples:
             >>> store.get_offset_in_queue_by_time("orders", 3, 1_700_000_000_000)

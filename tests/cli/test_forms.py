@@ -106,7 +106,7 @@ def test_answers_by_queue_offset_are_the_brokers_or_are_refused_or_have_a_note(f
         for read_log in (False, True):
             for fact in facts(store, "queue"):
                 queue = fact["topic"], fact["queueId"]
-                if fact["topic"] in refused:
+                if fact["topic"] in refused and read_log:
                     with pytest.raises(UnsupportedStoreError, match="batch consume queues"):
                         opened.get_max_offset_in_queue(*queue, read_log=read_log)
                     continue
@@ -121,14 +121,15 @@ def test_answers_by_queue_offset_are_the_brokers_or_are_refused_or_have_a_note(f
                     for time, offset in fact[kind] or []:
                         assert opened.get_offset_in_queue_by_time(*queue, time, boundary) == offset, (queue, time)
             for fact in facts(store, "get"):
-                if fact["topic"] in refused:
+                if fact["topic"] in refused and read_log:
                     with pytest.raises(UnsupportedStoreError, match="batch consume queues"):
                         opened.get_message(fact["topic"], fact["queueId"], 0, read_log=read_log)
                     continue
                 got = opened.get_message_result(
                     fact["topic"], fact["queueId"], fact["offset"], fact["maxNum"], read_log
                 )
-                found = got.messages["commit_log_offset"].to_pylist()[: len(fact["offsets"])]
+                found = [*dict.fromkeys(got.messages["commit_log_offset"].to_pylist())][: len(fact["offsets"])]
+                assert (got.min_offset, got.max_offset) == (fact["minOffset"], fact["maxOffset"]) or got.notes, fact
                 is_same = (got.status, found) == (fact["status"], fact["offsets"])
                 assert is_same or any("COMPACTION" in note for note in got.notes), fact
 

@@ -384,6 +384,13 @@ def query_by_offset(arguments: argparse.Namespace) -> int:
     none: list[tuple[int, str]] = []
     with opened_stores(arguments) as stores:
         for of, store in stores:
+            if store.find_batch_queue(arguments.topic, arguments.queue) is not None:
+                result = store.get_message_result(arguments.topic, arguments.queue, arguments.offset, max_num=1)
+                found += map(of.with_names, plain_rows(result.messages))
+                ends = f"offsets {result.min_offset} to {result.max_offset - 1}"
+                if not result.messages.num_rows:
+                    none.append((NOT_FOUND, of.say(f"{arguments.topic}/{arguments.queue} has {ends}")))
+                continue
             for note in store.queue_notes(arguments.topic):
                 say(of.say(note))
             cover = store.queue_cover(arguments.topic, arguments.queue)

@@ -12,15 +12,18 @@ import pyarrow as pa
 
 from spark_mq.errors import OptionError, StorageError, UnsupportedStoreError
 from spark_mq.format.broker_version import MIN_OFFSET_BY_HALVING, OFFSET_BY_STORE_TIME, BrokerVersions, VersionRule
-from spark_mq.format.consume_queue import PRE_BLANK_SIZE
+from spark_mq.format.consume_queue import PRE_BLANK_SIZE, Queue
 from spark_mq.format.dispatch import offset_in_queue
+from spark_mq.format.inner_batch import consumer_rows
+from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.message_row import Row, corrupt_row, message_row, message_table
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.store.config.store_kind import Door, FoundForm, check_form, find_forms
-from spark_mq.store.config.store_paths import CONSUME_QUEUE
+from spark_mq.store.config.store_paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
 from spark_mq.store.log.log_range import LiveEnd, LogRange
 from spark_mq.store.log.record_lookup import RecordLookup
+from spark_mq.store.queue.batch_consume_queue import BatchConsumeQueue
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.folders import queue_folder, queue_folders
 from spark_mq.store.queue.lookup import ProvenUnit, QueueCover, UncoveredOffsets
@@ -210,6 +213,7 @@ class ConsumeQueueStore:
         self._single: dict[tuple[str, int], ConsumeQueue | None] = {}
         self._ends: dict[tuple[str, int], tuple[int, int]] = {}
         self._max_offsets: dict[tuple[str, int], int] = {}
+        self._batches: dict[Queue, BatchConsumeQueue | None] = {}
 
     @cached_property
     def _tree(self) -> Location:
@@ -267,6 +271,39 @@ class ConsumeQueueStore:
     def _forms(self) -> list[FoundForm]:
         return find_forms(self.location, Door.QUEUE)
 
+    def find_batch_queue(self, topic: str, queue_id: int) -> BatchConsumeQueue | None:
+        """One batch consume queue; None if there is no such queue."""
+        name = topic, queue_id
+        if name not in self._batches:
+            folder = queue_folder(self.location / BATCH_CONSUME_QUEUE, topic, queue_id)
+            ends = self.records.min_offset, self.live_end.offset if folder is not None else 0
+            self._batches[name] = None if folder is None else BatchConsumeQueue(folder, self.files, *ends)
+        return self._batches[name]
+
+    def _get_batches(self, queue: BatchConsumeQueue, name: Queue, offset: int, max_num: int) -> GetMessageResult:
+        """Messages of a batch consume queue as a consumer gets them, by its units alone; see `get_message`."""
+        ends = queue.min_offset, queue.max_offset
+        status = status_of(offset, *ends)
+        if status != GetMessageStatus.FOUND:
+            return GetMessageResult(status, next_begin_offset(status, offset, *ends), *ends, message_table([]))
+        rows: list[Row] = []
+        next_offset = ends[1]
+        for unit in queue.units_from(offset):
+            if unit.commit_log_offset < self.records.min_offset:
+                continue
+            record = self.records.find(unit.commit_log_offset, unit.store_size)
+            is_own = record is not None and (decode_utf8(record.topic), record.queue_id) == name
+            if record is None or not is_own or record.size != unit.store_size:
+                reason = f"BAD_UNIT: the unit at queue offset {unit.queue_offset} leads to no record of its queue"
+                rows.append(corrupt_row(unit.commit_log_offset, unit.store_size, reason))
+            else:
+                rows += (row for row in consumer_rows(record) if row["queue_offset"] >= offset)
+            if len(rows) >= max_num:
+                next_offset = rows[max_num - 1].get("queue_offset", unit.next_offset - 1) + 1
+                break
+        status = GetMessageStatus.FOUND if rows else GetMessageStatus.MESSAGE_WAS_REMOVING
+        return GetMessageResult(status, next_offset, *ends, message_table(rows[:max_num]))
+
     def _with_units(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """One queue whose units are read; None if there is no such queue."""
         self.queue_notes(topic)
@@ -289,6 +326,9 @@ class ConsumeQueueStore:
 
     def _queue_ends(self, topic: str, queue_id: int, read_log: bool) -> tuple[int, int]:
         """The queue offset of the first message, and the one that the next message will get; 0, 0 for no queue."""
+        batches = None if read_log else self.find_batch_queue(topic, queue_id)
+        if batches is not None:
+            return batches.min_offset, batches.max_offset
         self.queue_notes(topic)
         if not read_log:
             return self._ends_of_units(topic, queue_id)
@@ -296,6 +336,9 @@ class ConsumeQueueStore:
 
     def _max_offset(self, topic: str, queue_id: int) -> int:
         """The queue offset that the next message will get, as the units show it; 0 for no queue."""
+        batches = self.find_batch_queue(topic, queue_id)
+        if batches is not None:
+            return batches.max_offset
         queue = self._with_units(topic, queue_id)
         if queue is None:
             return 0
@@ -306,6 +349,9 @@ class ConsumeQueueStore:
 
     def _get_message(self, topic: str, queue_id: int, offset: int, max_num: int, read_log: bool) -> GetMessageResult:
         """At most `max_num` messages of a queue, from queue offset `offset` on."""
+        batches = None if read_log else self.find_batch_queue(topic, queue_id)
+        if batches is not None:
+            return self._get_batches(batches, (topic, queue_id), offset, max_num)
         cover, notes = self.queue_cover(topic, queue_id), tuple(self.queue_notes(topic))
         if read_log:
             result = read_messages(cover, self._known_ends(topic, queue_id), offset, max_num)
@@ -318,6 +364,9 @@ class ConsumeQueueStore:
         self, topic: str, queue_id: int, timestamp: int, boundary_type: BoundaryType, read_log: bool
     ) -> int:
         """The queue offset that a broker of the store's version returns for a time in milliseconds."""
+        batches = None if read_log else self.find_batch_queue(topic, queue_id)
+        if batches is not None:
+            return batches.offset_by_time(timestamp, boundary_type)
         self.queue_notes(topic)
         if boundary_type == BoundaryType.UPPER:
             versions = self.broker_versions

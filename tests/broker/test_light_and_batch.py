@@ -1,0 +1,79 @@
+"""A real broker boots from light and batch consume queues that were made here, and serves each message once."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from spark_mq.format.record import Record, decode_record
+from spark_mq.remoting.client import ClientSettings, RemotingClient, parse_name_servers
+from spark_mq.remoting.pull import QueueRange, pull
+from tests.broker import harness
+from tests.support.rebuilt import rebuild_here
+from tests.support.stores import OWN_STORES, Fact, RealStore
+
+LACKING = harness.missing()
+pytestmark = [pytest.mark.broker, pytest.mark.skipif(LACKING is not None, reason=LACKING or "")]
+
+
+def with_our_files(name: str, folder: Path) -> tuple[RealStore, Path]:
+    """The store, with queues and index made here."""
+    packed = RealStore(name, OWN_STORES / "forms")
+    store = packed.unpack(folder)
+    for tree in ("consumequeue", "batchconsumequeue", "index"):
+        shutil.rmtree(store / tree, ignore_errors=True)
+    rebuild_here(store, broker_conf=str(packed.broker_conf))
+    return packed, store
+
+
+def served(broker: harness.Broker, topic: str, queue_id: int, stop: int) -> Iterator[Record]:
+    """The records that the broker hands out of a queue from offset 0 to `stop`."""
+    settings = ClientSettings(parse_name_servers(broker.name_server))
+    with RemotingClient(settings) as client:
+        queue, offset = QueueRange("broker", broker.address, topic, queue_id, 0, stop), 0
+        while offset < stop:
+            answer = pull(client, queue, offset)
+            assert answer.next_offset > offset
+            assert (answer.min_offset, answer.max_offset) == (0, stop)
+            offset, position = answer.next_offset, 0
+            while position < len(answer.records):
+                record = decode_record(answer.records, position)
+                position += record.size
+                yield record
+
+
+def test_light_queues(tmp_path: Path) -> None:
+    packed, store = with_our_files("fLmq533", tmp_path)
+    wanted: dict[str, list[int]] = {}
+    for fact in packed.facts("msg"):
+        for name in fact["properties"].get("INNER_MULTI_DISPATCH", "").split(","):
+            if name and not fact["topic"].startswith(("SCHEDULE_TOPIC", "rmq_sys_")):
+                wanted.setdefault(name, []).append(fact["offset"])
+    assert {name: len(offsets) for name, offsets in wanted.items()} == {
+        fact["topic"]: fact["max"] for fact in packed.facts("queue") if fact["topic"].startswith("%LMQ%")
+    }
+    with harness.Broker("5.3.3", store, packed.broker_conf) as broker:
+        for name, offsets in wanted.items():
+            records = list(served(broker, name, 0, len(offsets)))
+            assert [record.commit_log_offset for record in records] == offsets
+
+
+def test_batch_queues(tmp_path: Path) -> None:
+    """The Java client unwraps inner batches."""
+    packed, store = with_our_files("fBatchcq533", tmp_path)
+    facts = [fact for fact in packed.facts("msg") if fact["topic"] == "b1bcq"]
+
+    def count(facts: list[Fact]) -> int:
+        return sum(int(fact["properties"].get("INNER_NUM", 1)) for fact in facts)
+
+    with harness.Broker("5.3.3", store, packed.broker_conf) as broker:
+        for queue_id in (0, 1):
+            own = [fact for fact in facts if fact["queueId"] == queue_id]
+            records = list(served(broker, "b1bcq", queue_id, count(own)))
+            assert [record.commit_log_offset for record in records] == [fact["offset"] for fact in own]
+        with harness.PullConsumer(broker, "b1bcq", 32) as consumer:
+            messages, _ = consumer.read()
+        assert messages == count(facts)
