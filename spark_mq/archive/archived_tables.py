@@ -40,14 +40,13 @@ _POSITIONS = "topic STRING, queue_id INT, queue_offset BIGINT"
 def rates_of(source: ArchiveSource, topic: str | None = None) -> pa.Table:
     """The rows of table `rates`; see `lifecycle.statistics.rates_rows`."""
     rows = _messages(source, topic)
-    return rates(_arrow(rows.groupBy("topic", "tags", _minute().alias("minute")).agg(*_counts())))
+    return rates(arrow_groups(rows.groupBy("topic", "tags", _minute().alias("minute")).agg(*counts())))
 
 
 def skew_of(source: ArchiveSource, topic: str | None = None) -> pa.Table:
     """The rows of table `skew`; see `lifecycle.statistics.skew_rows`."""
-    host = F.regexp_replace("born_host", ":[0-9]+$", "").alias("born_host")
-    by = ("topic", "queue_id", _minute().alias("minute"), host)
-    return skew(_arrow(_messages(source, topic).groupBy(*by).agg(*_counts())))
+    by = ("topic", "queue_id", _minute().alias("minute"), host_without_port())
+    return skew(arrow_groups(_messages(source, topic).groupBy(*by).agg(*counts())))
 
 
 def hot_keys_of(source: ArchiveSource, topic: str | None = None, most_keys: int | None = None) -> pa.Table:
@@ -61,15 +60,15 @@ def hot_keys_of(source: ArchiveSource, topic: str | None = None, most_keys: int 
         F.min("store_timestamp").alias("store_timestamp_min"),
         F.max("store_timestamp").alias("store_timestamp_max"),
     )
-    groups = keys.groupBy("topic", "key").agg(*_counts(), *times)
+    groups = keys.groupBy("topic", "key").agg(*counts(), *times)
     most_keys = MOST_KEYS if most_keys is None else most_keys
     if most_keys == 0:
-        return hot_keys(_arrow(groups), most_keys)
+        return hot_keys(arrow_groups(groups), most_keys)
     most = [
         groups.orderBy(*(F.desc(name) for name in order), "topic", "key").limit(most_keys)
         for order in (("count", "store_size"), ("store_size", "count"))
     ]
-    table = hot_keys(_arrow(most[0].union(most[1]).distinct()), most_keys)
+    table = hot_keys(arrow_groups(most[0].union(most[1]).distinct()), most_keys)
     return table.replace_schema_metadata({ALL_KEYS: str(groups.count())})
 
 
@@ -91,7 +90,13 @@ def _messages(source: ArchiveSource, topic: str | None) -> DataFrame:
     return source.messages.where(F.col("topic").isNotNull() if topic is None else F.col("topic") == topic)
 
 
-def _counts() -> tuple[Column, Column]:
+def host_without_port() -> Column:
+    """The machine of the producer."""
+    return F.regexp_replace("born_host", ":[0-9]+$", "").alias("born_host")
+
+
+def counts() -> tuple[Column, Column]:
+    """Bytes and number of messages."""
     return F.sum("store_size").alias("store_size"), F.count("*").alias("count")
 
 
@@ -101,7 +106,7 @@ def _minute() -> Column:
     return F.timestamp_millis(millis - F.pmod(millis, F.lit(_MINUTE_MILLIS)))
 
 
-def _arrow(groups: DataFrame) -> pa.Table | None:
+def arrow_groups(groups: DataFrame) -> pa.Table | None:
     """The groups on the driver, with times of the package's type; None if there is none."""
     found = groups.toArrow()
     for number, field in enumerate(found.schema):

@@ -40,6 +40,8 @@ from spark_mq.lifecycle.statistics import (
 from spark_mq.store.boot import Boot
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.store_paths import COMMIT_LOG
+from spark_mq.store.log.log_range import LogRange
+from spark_mq.store.log.segment_files import CorruptRange
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.metadata_tables import queues
 from spark_mq.store.retention import Retention, moment_of, retention
@@ -65,33 +67,22 @@ _PLACES = pa.schema(
 _PRODUCERS: dict[str, list[Any]] = {"topic": [], "born_host": [], "count": [], "store_size": []}
 
 
-@dataclass(frozen=True)
-class StoreFigures:
-    """What is known of a store.
+@dataclass(frozen=True, kw_only=True)
+class Figures:
+    """What the messages of a store say, whether they are in its files or in an archive.
 
     Attributes:
         at: The time to which ages refer, in milliseconds.
-        checked_at: When the check began, in milliseconds.
         tables: The rows of tables, by the table's name; of `delays` and `sizes`, which `value_ranges` describes;
             and of `producers`: messages and bytes of topics and born hosts.
         sizes: How many messages of users' topics have which size: columns `value` and `count`.
-        damage: The findings of the check, counted by code and place: columns of `_PLACES`, and `count`. `cell` is the
-            part of the log for findings of the log, else NULL.
-        archived_to: The commit log offset up to which the store is archived; None if that is not known.
         problems: Why a table is empty although the store may have rows, by the table's name.
     """
 
     store: str
     at: int
-    checked_at: int
-    state: StoreState
-    check: VerifyReport
-    damage: pa.Table
-    retention: Retention
     tables: Mapping[str, pa.Table]
     sizes: pa.Table
-    archive: str | None = None
-    archived_to: int | None = None
     problems: Mapping[str, str] = field(default_factory=dict)
 
     def open(self, name: str, *states: str) -> list[dict[str, Any]]:
@@ -102,26 +93,92 @@ class StoreFigures:
     @cached_property
     def summary(self) -> dict[str, Any]:
         """The figures that are kept of each run, and compared among stores; None if one is not known."""
-        lags = self.tables["consumer_progress"]
-        known = self.problems.keys().isdisjoint
-        boots = self.state.boots
-        first = min((one for one in self.tables["queues"]["first_store_timestamp"].to_pylist() if one), default=None)
+        lags, known = self.tables["consumer_progress"], self.problems.keys().isdisjoint
         return {
             "store": self.store,
             "at": self.at,
-            "verdict": self.check.verdict,
-            "messages": self.check.messages,
-            "log_bytes": self.check.log_bytes,
-            "disk_bytes": sum(use.size for use in self.state.disk),
-            "retained_millis": None if first is None else max(self.at - round(first.timestamp() * 1000), 0),
+            **dict.fromkeys(("verdict", "messages", "log_bytes", "disk_bytes", "retained_millis")),
             "lag": pc.sum(lags["lag"]).as_py() if known({"consumer_progress"}) else None,
             "lag_millis": pc.max(lags["lag_millis"]).as_py() if known({"consumer_progress"}) else None,
             "overdue": len(self.open("delayed", "OVERDUE")) if known({"delayed"}) else None,
             "pending": len(self.open("transactions", "PENDING")) if known({"transactions"}) else None,
             "dead_letters": self.tables["dead_letters"].num_rows if known({"dead_letters"}) else None,
+            **dict.fromkeys(("errors", "lost_at_boot")),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreFigures(Figures):
+    """What is known of a store directory.
+
+    Attributes:
+        checked_at: When the check began, in milliseconds.
+        damage: The findings of the check, counted by code and place: columns of `_PLACES`, and `count`. `cell` is the
+            part of the log for findings of the log, else NULL.
+        archived_to: The commit log offset up to which the store is archived; None if that is not known.
+    """
+
+    checked_at: int
+    state: StoreState
+    check: VerifyReport
+    damage: pa.Table
+    retention: Retention
+    archive: str | None = None
+    archived_to: int | None = None
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """The figures that are kept of each run, and compared among stores; None if one is not known."""
+        boots = self.state.boots
+        first = min((one for one in self.tables["queues"]["first_store_timestamp"].to_pylist() if one), default=None)
+        return super().summary | {
+            "verdict": self.check.verdict,
+            "messages": self.check.messages,
+            "log_bytes": self.check.log_bytes,
+            "disk_bytes": sum(use.size for use in self.state.disk),
+            "retained_millis": None if first is None else max(self.at - round(first.timestamp() * 1000), 0),
             "errors": self.check.count(Severity.ERROR),
             "lost_at_boot": max(one.lost + one.cut_messages for one in boots) if _are_known(boots) else None,
         }
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArchiveFigures(Figures):
+    """What is known of a store in an archive.
+
+    Attributes:
+        archive: The archive's table of messages.
+        names: Cluster, broker and store, as the rows of the archive name them.
+        log: The part of the log that is archived.
+        damage: What of it is damaged or missing.
+        newest: When the newest archived message was stored, in milliseconds.
+        snapshot: When the newest snapshot of `config/` was made, in milliseconds; None without one.
+        lost_end: Why messages at the end of the log can be missing; None if they are there.
+    """
+
+    archive: str
+    names: Mapping[str, str]
+    log: LogRange
+    damage: Sequence[CorruptRange]
+    newest: int
+    snapshot: int | None
+    lost_end: str | None
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """The figures that are kept of each run, and compared among stores; None if one is not known."""
+        return super().summary | {
+            "messages": sum(self.tables["rates"]["message_count"].to_pylist()),
+            "log_bytes": self.log.size,
+            "retained_millis": None if self.oldest is None else max(self.at - self.oldest, 0),
+            "errors": len(self.damage),
+        }
+
+    @property
+    def oldest(self) -> int | None:
+        """The first minute in which an archived message was stored, in milliseconds."""
+        first = pc.min(self.tables["rates"]["minute"]).cast(pa.timestamp("ms", "UTC"))
+        return first.value if first.is_valid else None
 
 
 def _are_known(boots: Sequence[Boot]) -> bool:
@@ -157,18 +214,18 @@ def store_figures(
         tables = dict(_tables(store, moment, conf, problems))
         sizes = tables.pop("size_counts")
         return StoreFigures(
-            shown(str(store.location)),
-            moment,
-            started,
-            state,
-            check,
-            damage,
-            retention(path, None, moment, broker_conf, by_topic=True),
-            tables,
-            sizes,
-            archive,
-            None if archive is None else archived_end(store, archive, conf),
-            problems,
+            store=shown(str(store.location)),
+            at=moment,
+            tables=tables,
+            sizes=sizes,
+            problems=problems,
+            checked_at=started,
+            state=state,
+            check=check,
+            damage=damage,
+            retention=retention(path, None, moment, broker_conf, by_topic=True),
+            archive=archive,
+            archived_to=None if archive is None else archived_end(store, archive, conf),
         )
 
 
@@ -194,13 +251,22 @@ def _tables(store: MessageStore, at: int, conf: BrokerConf, problems: dict[str, 
     yield "delays", value_ranges(by_delay)
     yield "sizes", value_ranges(by_size)
     yield "size_counts", pa.table({"value": [], "count": []}) if by_size is None else by_size.select(["value", "count"])
-    rows: dict[str, Callable[[], pa.Table]] = {
-        "queues": lambda: queues(store),
-        "consumer_progress": lambda: consumer_progress_rows(store, at=at),
-        "delayed": lambda: delayed.delayed_rows(log, at, conf),
-        "transactions": lambda: transactions.transaction_rows(log, at, conf),
-        "dead_letters": lambda: dead_letters_rows(log),
-    }
+    yield from tables_or_problems(
+        problems,
+        {
+            "queues": lambda: queues(store),
+            "consumer_progress": lambda: consumer_progress_rows(store, at=at),
+            "delayed": lambda: delayed.delayed_rows(log, at, conf),
+            "transactions": lambda: transactions.transaction_rows(log, at, conf),
+            "dead_letters": lambda: dead_letters_rows(log),
+        },
+    )
+
+
+def tables_or_problems(
+    problems: dict[str, str], rows: Mapping[str, Callable[[], pa.Table]]
+) -> Iterator[tuple[str, pa.Table]]:
+    """The rows of tables; one that cannot be read is empty, and `problems` gets the reason."""
     for name, read in rows.items():
         try:
             yield name, read()

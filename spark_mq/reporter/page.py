@@ -19,7 +19,7 @@ from markupsafe import Markup
 
 from spark_mq.format.amounts import counted, duration_text, size_text
 from spark_mq.reporter import plots
-from spark_mq.reporter.figures import StoreFigures
+from spark_mq.reporter.figures import Figures
 from spark_mq.reporter.history import HISTORY, history_plot
 from spark_mq.reporter.plots import Plot, printable
 from spark_mq.reporter.sections import Column, Section, sections
@@ -60,12 +60,12 @@ class StorePart:
     """What the page says of one store."""
 
     number: int
-    figures: StoreFigures
+    figures: Figures
     status: Status
     sections: Sequence[tuple[Section, Sequence[Drawn]]]
 
 
-def html_page(stores: Sequence[StoreFigures], runs: Sequence[dict[str, Any]] = (), version: str = "") -> str:
+def html_page(stores: Sequence[Figures], runs: Sequence[dict[str, Any]] = (), version: str = "") -> str:
     """The page of some stores; `runs` are the figures of earlier reports."""
     count = len(stores)
     parts = [StorePart(number, one, status_of(one), _drawn(number, one, count)) for number, one in enumerate(stores)]
@@ -92,7 +92,7 @@ def html_page(stores: Sequence[StoreFigures], runs: Sequence[dict[str, Any]] = (
     )
 
 
-def _drawn(number: int, figures: StoreFigures, count: int) -> list[tuple[Section, Sequence[Drawn]]]:
+def _drawn(number: int, figures: Figures, count: int) -> list[tuple[Section, Sequence[Drawn]]]:
     """The sections of one of `count` stores, and their plots: the more stores, the less of each, for a small page."""
     rows = min(_MOST_ROWS, max(_FEWEST_ROWS, 3 * _MOST_ROWS // count))
     return [
@@ -110,7 +110,7 @@ def _plot(name: str, draw: Callable[[], Plot], count: int) -> Drawn:
         return Drawn(plot.title, wide, draw().svg(f"{name}n"))
 
 
-def _history(stores: Sequence[StoreFigures], runs: Sequence[dict[str, Any]]) -> Iterator[Callable[[], Plot]]:
+def _history(stores: Sequence[Figures], runs: Sequence[dict[str, Any]]) -> Iterator[Callable[[], Plot]]:
     for figures in stores:
         mine = [run for run in runs if run["store"] == figures.store]
         if len(mine) > 1:

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.job.progress import StageProgress
 from spark_mq.job.tasks import LocalTasks, Tasks
-from spark_mq.reporter.figures import StoreFigures, store_figures
+from spark_mq.reporter.figures import Figures, store_figures
 from spark_mq.store.retention import moment_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True)
@@ -23,7 +27,7 @@ class Report:
         html: The page, which needs no other file and no network.
     """
 
-    stores: tuple[StoreFigures, ...]
+    stores: tuple[Figures, ...]
     html: str
 
 
@@ -81,13 +85,62 @@ def report_with(
     progress: Callable[[StageProgress], None] | None = None,
 ) -> Report:
     """The report of stores, each with the file of its broker's settings; see `report`."""
+    found = tuple(store_figures(path, tasks, at, conf, archive, broker_version, progress) for path, conf in stores)
+    return report_of(found, html, history)
+
+
+def report_archive(
+    spark: SparkSession,
+    archive: str,
+    html: str | None = None,
+    *,
+    cluster: str | None = None,
+    broker: str | None = None,
+    store_name: str | None = None,
+    broker_conf: str | None = None,
+    history: str | None = None,
+) -> Report:
+    """A page about one store of an archive: what its messages say, and which part of its log is archived.
+
+    Ages refer to the newest time of which the archive knows the store. The store's files are not needed.
+
+    Args:
+        spark: A session that can read Delta tables.
+        archive: The archive's table of messages, a path, a URI, or a name in the catalog.
+        html: The file that gets the page, a path or a URI; None writes none.
+        cluster, broker, store_name: The names of the store in the archive; None for any.
+        broker_conf: The file of the broker's settings.
+        history: A folder with the figures of earlier reports, which gets those of this one; the page shows them.
+
+    Returns:
+        The report.
+
+    Raises:
+        OptionError: The archive has not exactly one store with these names.
+        ConfigError: The file of the history cannot be read.
+        StorageError: A file cannot be written.
+
+    Examples:
+        >>> report_archive(spark, "/lake/messages", "archive.html", broker="broker-a").stores[0].summary["messages"]
+        1364
+    """
+    from spark_mq.archive.archived_store import ArchivedStore
+    from spark_mq.reporter.archive_figures import archive_figures
+
+    archived = ArchivedStore.open(
+        spark, archive, cluster=cluster, broker=broker, store_name=store_name, broker_conf=broker_conf
+    )
+    return report_of([archive_figures(archived)], html, history)
+
+
+def report_of(found: Sequence[Figures], html: str | None, history: str | None) -> Report:
+    """The report of these figures, with its page; the history gets the figures."""
     from spark_mq import __version__
     from spark_mq.reporter.history import add_to_history
     from spark_mq.reporter.page import html_page
 
-    found = tuple(store_figures(path, tasks, at, conf, archive, broker_version, progress) for path, conf in stores)
     runs = [] if history is None else add_to_history(history, [figures.summary for figures in found])
     page = html_page(found, runs, __version__)
     if html is not None:
         publish(Location.resolve(html), page.encode())
-    return Report(found, page)
+    return Report(tuple(found), page)

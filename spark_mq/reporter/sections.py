@@ -15,11 +15,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_mq.archive.archive_tables import sql_text
 from spark_mq.format.amounts import size_text
 from spark_mq.format.timestamp import iso_text, micros, of_micros
 from spark_mq.lifecycle.statistics import NOT_OF_USERS, is_of_users
 from spark_mq.reporter import plots
-from spark_mq.reporter.figures import CELLS, StoreFigures
+from spark_mq.reporter.figures import CELLS, ArchiveFigures, Figures, StoreFigures
 
 _NO_TAG = "(no tag)"
 _USERS = f"NOT topic RLIKE '{NOT_OF_USERS}'"
@@ -62,30 +63,32 @@ class Section:
     draws: Sequence[Callable[[], plots.Plot]] = ()
 
 
-def sections(figures: StoreFigures, most_rows: int) -> Iterator[Section]:
+def sections(figures: Figures, most_rows: int) -> Iterator[Section]:
     """The sections of a store's page, in the order of the page; a table has at most so many rows."""
-    yield from _Sections(figures, most_rows).all()
+    kind = _StoreSections if isinstance(figures, StoreFigures) else _Sections
+    yield from kind(figures, most_rows).all()
 
 
 class _Sections:
-    """Makes the sections of one store."""
+    """Makes the sections of what the messages of a store say."""
 
-    def __init__(self, figures: StoreFigures, most_rows: int) -> None:
+    def __init__(self, figures: Figures, most_rows: int) -> None:
         self._figures = figures
         self._most_rows = most_rows
         self._store = shlex.quote(figures.store)
 
     def all(self) -> Iterator[Section]:
         """The sections."""
-        yield self._damage()
-        yield self._retained()
         yield self._lag()
-        yield self._losses()
-        yield self._expiry()
+        yield from self._waiting()
+        yield from self._statistics()
+
+    def _waiting(self) -> Iterator[Section]:
         yield self._delayed()
         yield self._half_messages()
         yield self._dead_letters()
-        yield self._disk()
+
+    def _statistics(self) -> Iterator[Section]:
         yield self._rates()
         yield self._delays()
         yield self._sizes()
@@ -113,7 +116,20 @@ class _Sections:
         at = f" --option at={iso_text(self._figures.at)}" if has_time else ""
         selected = (f"{column.sql} AS {column.name}" if column.sql else column.name for column in columns)
         text = f"SELECT {', '.join(selected)} {rest}"
-        return f"spark-mq sql {shlex.quote(text)} --store s={self._store}{at}"
+        source = f"--store s={self._store}{at}"
+        if isinstance(self._figures, ArchiveFigures):
+            source = f"--archive s={shlex.quote(self._figures.archive)}"
+        return f"spark-mq sql {shlex.quote(text)} {source}"
+
+    def _from(self, table: str) -> str:
+        """`FROM` with the table; of an archive, which can have several stores, with the rows of this one."""
+        if not isinstance(self._figures, ArchiveFigures):
+            return f"FROM {table}"
+        names = " AND ".join(f"{name} = {sql_text(value)}" for name, value in self._figures.names.items())
+        return f"FROM (SELECT * FROM {table} WHERE {names})"
+
+    def _from_users(self, table: str) -> str:
+        return f"{self._from(table)} WHERE {_USERS}"
 
     def _age(self, row: dict[str, Any], column: str) -> int | None:
         time = row[column]
@@ -121,6 +137,298 @@ class _Sections:
 
     def _aged(self, column: str, title: str = "age") -> Column:
         return Column("age_millis", title, "millis", f"{self._figures.at} - unix_millis({column})")
+
+    def _lag(self) -> Section:
+        columns = (
+            Column("consumer_group", "consumer group"),
+            Column("topic", "topic"),
+            Column("state", "state"),
+            Column("lag", "unread messages", "count"),
+            Column("lag_millis", "age of the oldest", "millis"),
+            Column("expired_messages", "of these expired", "count"),
+            Column("group_retries", "retries", "count"),
+            Column("group_dead_letters", "dead letters", "count"),
+            Column("reason", "why it is not known"),
+        )
+        rows = _rows(self._figures.tables["consumer_progress"])
+        rows = _ordered(rows, "consumer_group", "topic")
+        rows = _ordered(_ordered(rows, "lag", largest=True), "lag_millis", largest=True)
+        frame = _frame(rows, "consumer_group", "topic", "lag", "lag_millis")
+        order = "ORDER BY lag_millis DESC NULLS LAST, lag DESC NULLS LAST, consumer_group NULLS LAST, topic"
+        return self._section(
+            "lag",
+            "Who lags, and by how much time",
+            "By the offsets in config/, which a broker writes every few seconds.",
+            columns,
+            rows,
+            self._sql(columns, f"{self._from('consumer_progress')} {order}", has_time=True),
+            lambda: plots.lag_time(frame),
+            table="consumer_progress",
+        )
+
+    def _delayed(self) -> Section:
+        columns = (
+            Column("topic", "topic"),
+            Column("state", "state"),
+            Column("delayed_by", "delayed by"),
+            Column("due_timestamp", "due", "time"),
+            Column("store_timestamp", "stored", "time"),
+            self._aged("store_timestamp"),
+            Column("unique_key", "unique key"),
+            Column("reason", "why it is not known"),
+        )
+        return self._open(
+            "delayed",
+            "Delayed messages that were not delivered",
+            "OVERDUE is due and not delivered, because the broker has stopped or is late.",
+            columns,
+            ("OVERDUE", "WAITING", "UNKNOWN"),
+            "due_timestamp",
+            "store_timestamp",
+            lambda: plots.deliveries(self._deliveries()),
+        )
+
+    def _deliveries(self) -> pd.DataFrame:
+        """The delayed messages that are due, and how late each was delivered or is."""
+        rows = self._figures.open("delayed", "DELIVERED", "OVERDUE")
+        due = [row["due_timestamp"] for row in rows]
+        ends = [row["delivered_timestamp"] or _time(self._figures.at) for row in rows]
+        late = [
+            None if None in both else max((both[1] - both[0]).total_seconds() * 1000, 0)
+            for both in zip(due, ends, strict=True)
+        ]
+        return pd.DataFrame({"due": due, "late": late, "is_delivered": [row["state"] == "DELIVERED" for row in rows]})
+
+    def _half_messages(self) -> Section:
+        columns = (
+            Column("topic", "topic"),
+            Column("state", "state"),
+            Column("producer_group", "producer group"),
+            Column("checks", "checks", "count"),
+            Column("born_timestamp", "sent", "time"),
+            self._aged("born_timestamp"),
+            Column("unique_key", "unique key"),
+            Column("reason", "why it is not known"),
+        )
+        return self._open(
+            "transactions",
+            "Transactions without an end",
+            "PENDING: the producer has neither committed nor rolled back the half message, and the broker asks it.",
+            columns,
+            ("PENDING", "UNKNOWN"),
+            "born_timestamp",
+            "born_timestamp",
+        )
+
+    def _open(
+        self,
+        table: str,
+        title: str,
+        say: str,
+        columns: Sequence[Column],
+        states: tuple[str, ...],
+        order: str,
+        aged: str,
+        *draws: Callable[[], plots.Plot],
+    ) -> Section:
+        rows = _ordered(self._figures.open(table, *states), order, "unique_key")
+        for row in rows:
+            row["age_millis"] = self._age(row, aged)
+        named = ", ".join(f"'{state}'" for state in states)
+        rest = f"{self._from(table)} WHERE state IN ({named}) ORDER BY {order} NULLS LAST, unique_key NULLS LAST"
+        query = self._sql(columns, rest, has_time=True)
+        return self._section(table, title, say, columns, rows, query, *draws, table=table)
+
+    def _dead_letters(self) -> Section:
+        columns = (
+            Column("consumer_group", "consumer group"),
+            Column("origin_topic", "topic"),
+            Column("reconsume_times", "consumed in vain", "count"),
+            Column("store_timestamp", "given up", "time"),
+            self._aged("store_timestamp"),
+            Column("unique_key", "unique key"),
+        )
+        rows = _ordered(_rows(self._figures.tables["dead_letters"]), "store_timestamp", "unique_key")
+        for row in rows:
+            row["age_millis"] = self._age(row, "store_timestamp")
+        counts = pd.Series(Counter(row["consumer_group"] for row in rows), dtype="int64")
+        draws = [lambda: plots.share(counts, "dead letters", "consumer group")] if rows else []
+        order = "ORDER BY store_timestamp NULLS LAST, unique_key NULLS LAST"
+        return self._section(
+            "dead_letters",
+            "Dead letters",
+            "Messages that consumer groups gave up. `spark-mq resend` sends them again.",
+            columns,
+            rows,
+            self._sql(columns, f"{self._from('dead_letters')} {order}"),
+            *draws,
+            table="dead_letters",
+        )
+
+    def _rates(self) -> Section:
+        rates = _users(self._figures.tables["rates"])
+        columns = (
+            Column("topic", "topic"),
+            Column("messages", "messages", "count", "sum(message_count)"),
+            Column("bytes", "bytes", "bytes", "sum(log_bytes)"),
+            Column("first", "first minute", "time", "min(minute)"),
+            Column("last", "last minute", "time", "max(minute)"),
+        )
+        functions = [("message_count", "sum"), ("log_bytes", "sum"), ("minute", "min"), ("minute", "max")]
+        rows = _grouped(rates, "topic", functions, columns)
+        return self._section(
+            "rates",
+            "Messages over time",
+            _OF_USERS,
+            columns,
+            rows,
+            self._sql(columns, f"{self._from_users('rates')} GROUP BY topic ORDER BY messages DESC, topic"),
+            lambda: _heat_map(rates),
+        )
+
+    def _delays(self) -> Section:
+        delay = "greatest(0, unix_millis(store_timestamp) - unix_millis(born_timestamp))"
+        columns = (
+            Column("topic", "topic"),
+            Column("messages", "messages", "count", "count(*)"),
+            *_quantiles(delay, "millis"),
+        )
+        whole, rows = _ranges(self._figures.tables["delays"], "slow")
+        frame = _frame(rows, "topic", "messages", "median", "slow")
+        return self._section(
+            "delays",
+            "From the producer to the store",
+            f"{_OF_USERS} A message that was sent in a transaction or with a delay keeps the time of its birth.",
+            columns,
+            rows,
+            self._sql(columns, f"{self._from_users('messages')} GROUP BY topic ORDER BY slow DESC, topic"),
+            lambda: plots.delays(frame, whole.get("median", 0)),
+        )
+
+    def _sizes(self) -> Section:
+        columns = (
+            Column("topic", "topic"),
+            Column("messages", "messages", "count", "count(*)"),
+            Column("bytes", "bytes", "bytes", "sum(store_size)"),
+            *_quantiles("store_size", "bytes"),
+        )
+        whole, rows = _ranges(self._figures.tables["sizes"], "total")
+        counts = self._figures.sizes
+        return self._section(
+            "sizes",
+            "Sizes",
+            f"{_OF_USERS} A size is that of the record in the log.",
+            columns,
+            rows,
+            self._sql(columns, f"{self._from_users('messages')} GROUP BY topic ORDER BY bytes DESC, topic"),
+            lambda: plots.sizes(_doublings(counts), whole.get("median", 0), whole.get("most", 0)),
+        )
+
+    def _tags(self) -> Section:
+        columns = (
+            Column("tags", "tag"),
+            Column("messages", "messages", "count", "sum(message_count)"),
+            Column("bytes", "bytes", "bytes", "sum(log_bytes)"),
+        )
+        rows = _grouped(
+            _users(self._figures.tables["rates"]), "tags", [("message_count", "sum"), ("log_bytes", "sum")], columns
+        )
+        counts: Counter[str] = Counter()
+        for row in rows:
+            counts[_NO_TAG if row["tags"] is None else row["tags"]] += row["messages"]
+        by_tag = pd.Series(counts, dtype="int64")
+        return self._section(
+            "tags",
+            "Tags",
+            _OF_USERS,
+            columns,
+            rows,
+            self._sql(
+                columns,
+                f"{self._from_users('rates')} GROUP BY tags ORDER BY messages DESC, tags NULLS LAST",
+            ),
+            lambda: plots.share(by_tag, "messages", "tag", absent=_NO_TAG),
+        )
+
+    def _hot_keys(self) -> Section:
+        columns = (
+            Column("topic", "topic"),
+            Column("key", "key"),
+            Column("message_count", "messages", "count"),
+            Column("log_bytes", "bytes", "bytes"),
+            Column("first_store_timestamp", "first", "time"),
+            Column("last_store_timestamp", "last", "time"),
+        )
+        rows = _rows(self._figures.tables["hot_keys"])
+        order = "ORDER BY message_count DESC, log_bytes DESC, topic, key"
+        return self._section(
+            "hot_keys",
+            "Hot keys",
+            "The keys of most messages, and those of most bytes. The broker's own topics do not count.",
+            columns,
+            rows,
+            self._sql(columns, f"{self._from('hot_keys')} {order}"),
+        )
+
+    def _skew(self) -> Section:
+        columns = (
+            Column("topic", "topic"),
+            Column("queues", "queues with messages", "count", "count(*)"),
+            Column("messages", "messages", "count", "sum(messages)"),
+            Column("most", "in the fullest queue", "count", "max(messages)"),
+        )
+        found = _users(self._figures.tables["skew"])
+        by_queue = found.group_by(["topic", "queue_id"], use_threads=False).aggregate([("message_count", "sum")])
+        functions = [("queue_id", "count"), ("message_count_sum", "sum"), ("message_count_sum", "max")]
+        rows = _grouped(by_queue, "topic", functions, columns, largest=3)
+        frame = _frame(rows, "topic", "queues", "messages", "most")
+        inner = f"SELECT topic, queue_id, sum(message_count) AS messages {self._from_users('skew')} GROUP BY ALL"
+        return self._section(
+            "skew",
+            "How evenly queues are used",
+            f"{_OF_USERS} One consumer reads the fullest queue, and the topic is not read faster than that.",
+            columns,
+            rows,
+            self._sql(columns, f"FROM ({inner}) GROUP BY topic ORDER BY most DESC, topic"),
+            lambda: plots.uneven(frame),
+        )
+
+    def _producers(self) -> Section:
+        columns = (
+            Column("host", "address", "text", "regexp_replace(born_host, ':[0-9]+$', '')"),
+            Column("messages", "messages", "count", "count(*)"),
+            Column("bytes", "bytes", "bytes", "sum(store_size)"),
+        )
+        rows = _grouped(
+            _users(self._figures.tables["producers"]), "born_host", [("count", "sum"), ("store_size", "sum")], columns
+        )
+        counts = pd.Series({row["host"]: row["messages"] for row in rows}, dtype="int64")
+        return self._section(
+            "producers",
+            "Producers",
+            f"{_OF_USERS} All clients of a machine count together.",
+            columns,
+            rows,
+            self._sql(columns, f"{self._from_users('messages')} GROUP BY host ORDER BY messages DESC, host"),
+            lambda: plots.share(counts, "messages", "producer's machine", "sent"),
+        )
+
+
+class _StoreSections(_Sections):
+    """Makes the sections of a store directory."""
+
+    _figures: StoreFigures
+
+    def all(self) -> Iterator[Section]:
+        """The sections."""
+        yield self._damage()
+        yield self._retained()
+        yield self._lag()
+        yield self._losses()
+        yield self._expiry()
+        yield from self._waiting()
+        yield self._disk()
+        yield from self._statistics()
 
     def _damage(self) -> Section:
         check, damage = self._figures.check, self._figures.damage
@@ -209,34 +517,6 @@ class _Sections:
             table="queues",
         )
 
-    def _lag(self) -> Section:
-        columns = (
-            Column("consumer_group", "consumer group"),
-            Column("topic", "topic"),
-            Column("state", "state"),
-            Column("lag", "unread messages", "count"),
-            Column("lag_millis", "age of the oldest", "millis"),
-            Column("expired_messages", "of these expired", "count"),
-            Column("group_retries", "retries", "count"),
-            Column("group_dead_letters", "dead letters", "count"),
-            Column("reason", "why it is not known"),
-        )
-        rows = _rows(self._figures.tables["consumer_progress"])
-        rows = _ordered(rows, "consumer_group", "topic")
-        rows = _ordered(_ordered(rows, "lag", largest=True), "lag_millis", largest=True)
-        frame = _frame(rows, "consumer_group", "topic", "lag", "lag_millis")
-        order = "ORDER BY lag_millis DESC NULLS LAST, lag DESC NULLS LAST, consumer_group NULLS LAST, topic"
-        return self._section(
-            "lag",
-            "Who lags, and by how much time",
-            "By the offsets in config/, which a broker writes every few seconds.",
-            columns,
-            rows,
-            self._sql(columns, f"FROM consumer_progress {order}", has_time=True),
-            lambda: plots.lag_time(frame),
-            table="consumer_progress",
-        )
-
     def _losses(self) -> Section:
         columns = (
             Column("consumer_group", "consumer group"),
@@ -283,105 +563,6 @@ class _Sections:
             say = f"{say} {known}: {figures.archive}."
         return self._section("expiry", "What expires when", say, columns, rows, self._retention())
 
-    def _delayed(self) -> Section:
-        columns = (
-            Column("topic", "topic"),
-            Column("state", "state"),
-            Column("delayed_by", "delayed by"),
-            Column("due_timestamp", "due", "time"),
-            Column("store_timestamp", "stored", "time"),
-            self._aged("store_timestamp"),
-            Column("unique_key", "unique key"),
-            Column("reason", "why it is not known"),
-        )
-        return self._open(
-            "delayed",
-            "Delayed messages that were not delivered",
-            "OVERDUE is due and not delivered, because the broker has stopped or is late.",
-            columns,
-            ("OVERDUE", "WAITING", "UNKNOWN"),
-            "due_timestamp",
-            "store_timestamp",
-            lambda: plots.deliveries(self._deliveries()),
-        )
-
-    def _deliveries(self) -> pd.DataFrame:
-        """The delayed messages that are due, and how late each was delivered or is."""
-        rows = self._figures.open("delayed", "DELIVERED", "OVERDUE")
-        due = [row["due_timestamp"] for row in rows]
-        ends = [row["delivered_timestamp"] or _time(self._figures.at) for row in rows]
-        late = [
-            None if None in both else max((both[1] - both[0]).total_seconds() * 1000, 0)
-            for both in zip(due, ends, strict=True)
-        ]
-        return pd.DataFrame({"due": due, "late": late, "is_delivered": [row["state"] == "DELIVERED" for row in rows]})
-
-    def _half_messages(self) -> Section:
-        columns = (
-            Column("topic", "topic"),
-            Column("state", "state"),
-            Column("producer_group", "producer group"),
-            Column("checks", "checks", "count"),
-            Column("born_timestamp", "sent", "time"),
-            self._aged("born_timestamp"),
-            Column("unique_key", "unique key"),
-            Column("reason", "why it is not known"),
-        )
-        return self._open(
-            "transactions",
-            "Transactions without an end",
-            "PENDING: the producer has neither committed nor rolled back the half message, and the broker asks it.",
-            columns,
-            ("PENDING", "UNKNOWN"),
-            "born_timestamp",
-            "born_timestamp",
-        )
-
-    def _open(
-        self,
-        table: str,
-        title: str,
-        say: str,
-        columns: Sequence[Column],
-        states: tuple[str, ...],
-        order: str,
-        aged: str,
-        *draws: Callable[[], plots.Plot],
-    ) -> Section:
-        rows = _ordered(self._figures.open(table, *states), order, "unique_key")
-        for row in rows:
-            row["age_millis"] = self._age(row, aged)
-        named = ", ".join(f"'{state}'" for state in states)
-        rest = f"FROM {table} WHERE state IN ({named}) ORDER BY {order} NULLS LAST, unique_key NULLS LAST"
-        query = self._sql(columns, rest, has_time=True)
-        return self._section(table, title, say, columns, rows, query, *draws, table=table)
-
-    def _dead_letters(self) -> Section:
-        columns = (
-            Column("consumer_group", "consumer group"),
-            Column("origin_topic", "topic"),
-            Column("reconsume_times", "consumed in vain", "count"),
-            Column("store_timestamp", "given up", "time"),
-            self._aged("store_timestamp"),
-            Column("unique_key", "unique key"),
-        )
-        rows = _ordered(_rows(self._figures.tables["dead_letters"]), "store_timestamp", "unique_key")
-        for row in rows:
-            row["age_millis"] = self._age(row, "store_timestamp")
-        counts = pd.Series(Counter(row["consumer_group"] for row in rows), dtype="int64")
-        draws = [lambda: plots.share(counts, "dead letters", "consumer group")] if rows else []
-        order = "ORDER BY store_timestamp NULLS LAST, unique_key NULLS LAST"
-        return self._section(
-            "dead_letters",
-            "Dead letters",
-            "Messages that consumer groups gave up. `spark-mq resend` sends them again.",
-            columns,
-            rows,
-            self._sql(columns, f"FROM dead_letters {order}"),
-            *draws,
-            table="dead_letters",
-        )
-
     def _disk(self) -> Section:
         columns = (
             Column("topic", "topic"),
@@ -406,151 +587,6 @@ class _Sections:
             lambda: plots.share(by_topic, "bytes of the log", "topic", as_text=size_text),
             lambda: plots.share(by_age, "bytes of the log", "age", "is the age of", as_text=size_text),
             lambda: plots.share(by_tree, "bytes of the store", "folder", as_text=size_text),
-        )
-
-    def _rates(self) -> Section:
-        rates = _users(self._figures.tables["rates"])
-        columns = (
-            Column("topic", "topic"),
-            Column("messages", "messages", "count", "sum(message_count)"),
-            Column("bytes", "bytes", "bytes", "sum(log_bytes)"),
-            Column("first", "first minute", "time", "min(minute)"),
-            Column("last", "last minute", "time", "max(minute)"),
-        )
-        functions = [("message_count", "sum"), ("log_bytes", "sum"), ("minute", "min"), ("minute", "max")]
-        rows = _grouped(rates, "topic", functions, columns)
-        return self._section(
-            "rates",
-            "Messages over time",
-            _OF_USERS,
-            columns,
-            rows,
-            self._sql(columns, f"FROM rates WHERE {_USERS} GROUP BY topic ORDER BY messages DESC, topic"),
-            lambda: _heat_map(rates),
-        )
-
-    def _delays(self) -> Section:
-        delay = "greatest(0, unix_millis(store_timestamp) - unix_millis(born_timestamp))"
-        columns = (
-            Column("topic", "topic"),
-            Column("messages", "messages", "count", "count(*)"),
-            *_quantiles(delay, "millis"),
-        )
-        whole, rows = _ranges(self._figures.tables["delays"], "slow")
-        frame = _frame(rows, "topic", "messages", "median", "slow")
-        return self._section(
-            "delays",
-            "From the producer to the store",
-            f"{_OF_USERS} A message that was sent in a transaction or with a delay keeps the time of its birth.",
-            columns,
-            rows,
-            self._sql(columns, f"FROM messages WHERE {_USERS} GROUP BY topic ORDER BY slow DESC, topic"),
-            lambda: plots.delays(frame, whole.get("median", 0)),
-        )
-
-    def _sizes(self) -> Section:
-        columns = (
-            Column("topic", "topic"),
-            Column("messages", "messages", "count", "count(*)"),
-            Column("bytes", "bytes", "bytes", "sum(store_size)"),
-            *_quantiles("store_size", "bytes"),
-        )
-        whole, rows = _ranges(self._figures.tables["sizes"], "total")
-        counts = self._figures.sizes
-        return self._section(
-            "sizes",
-            "Sizes",
-            f"{_OF_USERS} A size is that of the record in the log.",
-            columns,
-            rows,
-            self._sql(columns, f"FROM messages WHERE {_USERS} GROUP BY topic ORDER BY bytes DESC, topic"),
-            lambda: plots.sizes(_doublings(counts), whole.get("median", 0), whole.get("most", 0)),
-        )
-
-    def _tags(self) -> Section:
-        columns = (
-            Column("tags", "tag"),
-            Column("messages", "messages", "count", "sum(message_count)"),
-            Column("bytes", "bytes", "bytes", "sum(log_bytes)"),
-        )
-        rows = _grouped(
-            _users(self._figures.tables["rates"]), "tags", [("message_count", "sum"), ("log_bytes", "sum")], columns
-        )
-        counts: Counter[str] = Counter()
-        for row in rows:
-            counts[_NO_TAG if row["tags"] is None else row["tags"]] += row["messages"]
-        by_tag = pd.Series(counts, dtype="int64")
-        return self._section(
-            "tags",
-            "Tags",
-            _OF_USERS,
-            columns,
-            rows,
-            self._sql(columns, f"FROM rates WHERE {_USERS} GROUP BY tags ORDER BY messages DESC, tags NULLS LAST"),
-            lambda: plots.share(by_tag, "messages", "tag", absent=_NO_TAG),
-        )
-
-    def _hot_keys(self) -> Section:
-        columns = (
-            Column("topic", "topic"),
-            Column("key", "key"),
-            Column("message_count", "messages", "count"),
-            Column("log_bytes", "bytes", "bytes"),
-            Column("first_store_timestamp", "first", "time"),
-            Column("last_store_timestamp", "last", "time"),
-        )
-        rows = _rows(self._figures.tables["hot_keys"])
-        order = "ORDER BY message_count DESC, log_bytes DESC, topic, key"
-        return self._section(
-            "hot_keys",
-            "Hot keys",
-            "The keys of most messages, and those of most bytes. The broker's own topics do not count.",
-            columns,
-            rows,
-            self._sql(columns, f"FROM hot_keys {order}"),
-        )
-
-    def _skew(self) -> Section:
-        columns = (
-            Column("topic", "topic"),
-            Column("queues", "queues with messages", "count", "count(*)"),
-            Column("messages", "messages", "count", "sum(messages)"),
-            Column("most", "in the fullest queue", "count", "max(messages)"),
-        )
-        found = _users(self._figures.tables["skew"])
-        by_queue = found.group_by(["topic", "queue_id"], use_threads=False).aggregate([("message_count", "sum")])
-        functions = [("queue_id", "count"), ("message_count_sum", "sum"), ("message_count_sum", "max")]
-        rows = _grouped(by_queue, "topic", functions, columns, largest=3)
-        frame = _frame(rows, "topic", "queues", "messages", "most")
-        inner = f"SELECT topic, queue_id, sum(message_count) AS messages FROM skew WHERE {_USERS} GROUP BY ALL"
-        return self._section(
-            "skew",
-            "How evenly queues are used",
-            f"{_OF_USERS} One consumer reads the fullest queue, and the topic is not read faster than that.",
-            columns,
-            rows,
-            self._sql(columns, f"FROM ({inner}) GROUP BY topic ORDER BY most DESC, topic"),
-            lambda: plots.uneven(frame),
-        )
-
-    def _producers(self) -> Section:
-        columns = (
-            Column("host", "address", "text", "regexp_replace(born_host, ':[0-9]+$', '')"),
-            Column("messages", "messages", "count", "count(*)"),
-            Column("bytes", "bytes", "bytes", "sum(store_size)"),
-        )
-        rows = _grouped(
-            _users(self._figures.tables["producers"]), "born_host", [("count", "sum"), ("store_size", "sum")], columns
-        )
-        counts = pd.Series({row["host"]: row["messages"] for row in rows}, dtype="int64")
-        return self._section(
-            "producers",
-            "Producers",
-            f"{_OF_USERS} All clients of a machine count together.",
-            columns,
-            rows,
-            self._sql(columns, f"FROM messages WHERE {_USERS} GROUP BY host ORDER BY messages DESC, host"),
-            lambda: plots.share(counts, "messages", "producer's machine", "sent"),
         )
 
 

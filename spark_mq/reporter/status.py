@@ -8,11 +8,13 @@ from dataclasses import dataclass
 
 from spark_mq.format.amounts import counted, size_text
 from spark_mq.format.timestamp import iso_text
-from spark_mq.reporter.figures import StoreFigures
+from spark_mq.reporter.figures import ArchiveFigures, Figures, StoreFigures
 from spark_mq.store.store_state import StoreState
 from spark_mq.store.verdict import NOTHING_TO_DO, losses, next_boots, remedies, verdict
 from spark_mq.verifier.codes import Severity
 from spark_mq.verifier.result import VerifyReport
+
+_MOST_ERRORS = 10
 
 
 @dataclass(frozen=True)
@@ -24,8 +26,38 @@ class Status:
     lines: tuple[tuple[str, tuple[str, ...]], ...]
 
 
-def status_of(figures: StoreFigures) -> Status:
-    """The status of a store."""
+def status_of(figures: Figures) -> Status:
+    """The status of a store, in its files or in an archive."""
+    return _of_store(figures) if isinstance(figures, StoreFigures) else _of_archive(figures)
+
+
+def _of_archive(figures: Figures) -> Status:
+    assert isinstance(figures, ArchiveFigures)
+    log, lost_end, damage = figures.log, figures.lost_end, figures.damage
+    word, level = "COMPLETE", "good"
+    if lost_end is not None:
+        word, level = "ENDS BEFORE THE LOG", "warn"
+    if damage:
+        word, level = "LACKS MESSAGES", "bad"
+    parts = [f"The archive has the log from commit log offset {log.start:,} to {log.stop:,}"]
+    if figures.oldest is not None:
+        parts.append(f"with messages from {iso_text(figures.oldest)} to {iso_text(figures.newest)}")
+    snapshot = "no snapshot of config/" if figures.snapshot is None else iso_text(figures.snapshot)
+    actions = [] if lost_end is None else ["Run `spark-mq archive` again."]
+    if damage:
+        actions.append("Look for another copy of these messages: a later run does not append them.")
+    lines = (
+        ("store", (figures.store,)),
+        ("state", (word,)),
+        ("status", (f"{', '.join(parts)}.", *(() if lost_end is None else (f"{lost_end}.",)))),
+        ("action", tuple(actions) or ("Nothing.",)),
+        ("newest snapshot", (snapshot,)),
+        ("errors", tuple(one.describe() for one in damage[:_MOST_ERRORS]) or ("No part of the log is missing.",)),
+    )
+    return Status(word, level, lines)
+
+
+def _of_store(figures: StoreFigures) -> Status:
     state, check = figures.state, figures.check
     word, level = state_word(state, check)
     boots = tuple(next_boots(state))

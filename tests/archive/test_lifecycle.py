@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -17,6 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark_mq.archive.archived_store import ArchivedStore
 from spark_mq.archive.small_tables import NewestSnapshot
+from spark_mq.archive.sql import Archives
 from spark_mq.archive.writer import archive
 from spark_mq.cli.main import main
 from spark_mq.errors import CorruptLogError, OptionError
@@ -29,6 +31,9 @@ from spark_mq.lifecycle.retries import dead_letters_rows, retries_rows
 from spark_mq.lifecycle.statistics import duplicates_rows, hot_keys_rows, rates_rows, skew_rows
 from spark_mq.lifecycle.traces import traces_rows
 from spark_mq.lifecycle.transactions import transaction_rows
+from spark_mq.query.sql import run_statement
+from spark_mq.reporter.report import report_archive
+from spark_mq.reporter.sections import sections
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.log.segment_files import CorruptRange
 from spark_mq.store.message_store import MessageStore
@@ -289,3 +294,43 @@ def test_what_expired_comes_from_the_archive(
     assert "give these names" in capsys.readouterr().err
     assert main(["life", lake, "no-key", "--broker", "a"]) == 3
     assert "has no key and no id no-key" in capsys.readouterr().err
+
+
+def test_a_report_has_the_numbers_of_the_queries_on_it(
+    delta: SparkSession, lake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a store that expired: those of the whole store as its broker wrote it, and those of each query of the page."""
+    html, conf = tmp_path / "archive.html", str(ARCHIVED[EXPIRED].broker_conf)
+    words = ["--broker", EXPIRED, "--broker-conf", conf, "--quiet"]
+    monkeypatch.setattr("spark_mq.cli.spark.spark_session", session_of(delta))
+    assert main(["report", lake, "--html", str(html), *words]) == 0
+    assert "  state           COMPLETE" in capsys.readouterr().out
+    (figures,) = report_archive(delta, lake, broker=EXPIRED, broker_conf=conf).stores
+    messages = ARCHIVED[EXPIRED].facts("msg")
+    assert figures.summary["messages"] == len(messages)
+    assert figures.summary["dead_letters"] == sum(fact["topic"].startswith("%DLQ%") for fact in messages)
+    asked, archives = 0, Archives({"s": lake}, conf, is_alone=True)
+    for section in sections(figures, 50):
+        _, verb, text, option, name = shlex.split(section.query)
+        assert (verb, option, name) == ("sql", "--archive", f"s={lake}")
+        names = [column.name for column in section.columns]
+        rows = [dict(zip(names, row, strict=True)) for row in section.rows]
+        archives.prepare(delta, text)
+        found = run_statement(delta, text, None, {}, archives.tables, archives.load).toArrow().to_pylist()
+        assert len(found) == section.total, section.name
+        assert found[: len(rows)] == rows, section.name
+        asked += 1
+    assert asked == 11
+    page = html.read_text()
+    assert page.count("<section ") == asked
+    assert f"{lake} (DefaultCluster, {EXPIRED}, s)" in page
+
+
+def test_options_of_stores_have_no_effect_on_a_report_of_an_archive(
+    lake: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words in (["--at", "now"], ["--archive", lake], ["--broker-version", "5.3.3"], ["--cores", "1"]):
+        assert main(["report", lake, *words]) == 2
+        assert f"{words[0]} has no effect on an archive: leave it out" in capsys.readouterr().err
+    assert main(["report", lake, lake]) == 2
+    assert "give one archive alone" in capsys.readouterr().err
