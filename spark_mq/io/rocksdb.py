@@ -66,9 +66,16 @@ class RocksDatabase:
         self._database = self._open()
 
     def items(self, family: str, start: bytes = b"", stop: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
-        """Keys and values of a column family, by key, from `start` to `stop` (not included)."""
-        found = self._range(family, start, stop)
-        return iter(()) if found is None else found.items(from_key=start, read_opt=_until(stop))
+        """Keys and values of a column family, by key, from `start` to `stop` (not included).
+
+        Raises:
+            StorageError: A part of the database is damaged.
+        """
+        found, last = self._range(family, start, stop), start
+        if found is not None:
+            for last, value in found.items(from_key=start, read_opt=_until(stop)):
+                yield last, value
+            self._check_end(found, last, stop)
 
     def batches(self, family: str) -> Iterator[tuple[pa.Array, pa.Array]]:
         """All keys and values of a column family, 65,536 at a time."""
@@ -78,21 +85,53 @@ class RocksDatabase:
             yield pa.array(keys, pa.binary()), pa.array(values, pa.binary())
 
     def keys(self, family: str, start: bytes, stop: bytes | None) -> bytes:
-        """The keys of a range, one after the other."""
+        """The keys of a range, one after the other. Raises `StorageError` as `items`."""
         found = self._range(family, start, stop)
-        return b"" if found is None else b"".join(found.keys(from_key=start, read_opt=_until(stop)))
+        if found is None:
+            return b""
+        keys = list(found.keys(from_key=start, read_opt=_until(stop)))
+        self._check_end(found, keys[-1] if keys else start, stop)
+        return b"".join(keys)
 
     def values(self, family: str, start: bytes, stop: bytes | None) -> bytes:
-        """The values of a range, one after the other."""
+        """The values of a range, one after the other; too few of them if a part of the database is damaged."""
         found = self._range(family, start, stop)
         return b"" if found is None else b"".join(found.values(from_key=start, read_opt=_until(stop)))
 
     def last_key(self, family: str, start: bytes, stop: bytes) -> bytes | None:
-        """The last key of a range; None if there is none."""
+        """The last key of a range; None if there is none. Raises `StorageError` as `items`."""
         found = self._range(family, start, stop)
-        keys = iter(()) if found is None else found.keys(backwards=True, from_key=stop)
-        last = next((key for key in keys if key != stop), None)
+        if found is None:
+            return None
+        with self._reads():
+            at = found.iter()
+            at.seek_for_prev(stop)
+            at.status()
+            if at.valid() and at.key() == stop:
+                at.prev()
+                at.status()
+            last: bytes | None = at.key() if at.valid() else None
         return last if last is not None and last >= start else None
+
+    def _check_end(self, found: Any, last: bytes, stop: bytes | None) -> None:
+        """Raise `StorageError` if a range ends after the key `last` because of damage: `rocksdict` does not say so."""
+        with self._reads():
+            at = found.iter(_until(stop))
+            at.seek(last)
+            at.status()
+            if at.valid():
+                at.next()
+                at.status()
+
+    @contextmanager
+    def _reads(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # rocksdict raises `Exception`
+            raise StorageError(f"{self.folder}: RocksDB does not read this database: {self._reason(error)}") from error
+
+    def _reason(self, error: Exception) -> str:
+        return str(error).replace(self._copy, str(self.folder))
 
     def close(self) -> None:
         """Close the database, and remove its copy."""
@@ -121,8 +160,9 @@ class RocksDatabase:
                 return Rdict(self._copy, options, families, AccessType.read_only())
             except Exception as error:  # rocksdict raises `Exception`
                 if not tries_left:
-                    reason = str(error).replace(self._copy, str(self.folder))
-                    raise StorageError(f"{self.folder}: RocksDB does not open this database: {reason}") from error
+                    raise StorageError(
+                        f"{self.folder}: RocksDB does not open this database: {self._reason(error)}"
+                    ) from error
         raise AssertionError("the last try returns or raises")
 
     def _copy_files(self) -> None:

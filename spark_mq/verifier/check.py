@@ -27,6 +27,7 @@ from spark_mq.job.tasks import TaskRunner
 from spark_mq.store.config.config_file import is_topic_name
 from spark_mq.store.config.store_kind import dledger_node
 from spark_mq.store.config.store_paths import CONSUME_QUEUE_EXT, INDEX
+from spark_mq.store.index.index_database import index_database
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.folders import QueueFolder, find_batch_file_size
@@ -34,6 +35,7 @@ from spark_mq.store.store_lock import is_locked
 from spark_mq.verifier.batch_queue import BatchQueueCheck, batch_queue_checks, batch_queue_offsets
 from spark_mq.verifier.dledger import end_findings, entry_findings
 from spark_mq.verifier.finding import findings
+from spark_mq.verifier.index_database import index_database_findings
 from spark_mq.verifier.index_file import index_file_checks
 from spark_mq.verifier.index_folder import IndexFolder
 from spark_mq.verifier.journal import WHOLE, Facts, facts_of, files_now, new_journal, plan_since
@@ -94,7 +96,7 @@ def check_store(
     found = work / FINDINGS
     found.make_folder()
 
-    listed = ListedStore.of(store, conf)
+    listed = ListedStore.of(store, conf, reads_databases=True)
     log, index, folders, file_size = listed.log, listed.index, listed.folders, listed.queue_file_size
     has_extensions = bool((store / CONSUME_QUEUE_EXT).entries())
     since, earlier, facts = WHOLE, None, dict[str, Facts]()
@@ -131,11 +133,14 @@ def check_store(
         missing += (batch for _, others in trees for batch in others.missing())
         expected.save(work / _ENTRIES)
         batches = batch_queue_checks(store, find_batch_file_size(conf, store).value, staged, bounds, live)
+        database = index_database(store)
+        of_index = () if database is None else (store, database)
         checks: list[Check] = [
             partial(log_end_findings, live.last, live.end, live.has_grown),
             *index_file_checks(index, work / _ENTRIES, staged.folder, bounds, live, since),
             *(check for _, others in trees for check in others.checks()),
             *_entry_checks(store, log),
+            *([partial(index_database_findings, *of_index, expected, bounds)] if of_index else ()),
             *(extension_checks(store, folders, dispatched, bounds) if has_extensions else ()),
             *batches,
         ]

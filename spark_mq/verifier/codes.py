@@ -403,8 +403,8 @@ CODES = {
         *_QUEUE_AGAIN,
     ),
     "QUEUE_DATABASE": _error(
-        "RocksDB does not open the database of the queues, so no unit was checked.",
-        "a file of the database was cut, or not copied",
+        "RocksDB does not open or read the database of the queues, so no unit in it was checked.",
+        "a file of the database was cut, damaged, or not copied",
         _REFUSES,
         "rebuild queue files from the log with another --output; or put the database of a replica in its place",
     ),
@@ -483,6 +483,12 @@ CODES = {
         "an index file was lost; or an unclean boot deleted it and dispatched only newer segments again",
         _FINDS_LESS,
         *_INDEX_AGAIN,
+    ),
+    "INDEX_DATABASE": _error(
+        "The index in RocksDB lacks records of a message, or has others.",
+        "a file of the database is that of another time, or a program wrote into the database",
+        "with indexFileReadEnable=false, a query by key does not find the message, or finds others",
+        "index files have the same keys: give the broker indexFileReadEnable=true",
     ),
     "INDEX_ENTRY_TWICE": _note(
         "A key of a message has more entries than the message has such keys.",

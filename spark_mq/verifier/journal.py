@@ -33,7 +33,7 @@ from spark_mq.format.index_file import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE, Index
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
-from spark_mq.store.config.store_kind import batch_topics
+from spark_mq.store.config.store_kind import batch_topics, message_database
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE_EXT, DLEDGER, INDEX
 from spark_mq.store.index.folder import IndexFileInfo
 from spark_mq.store.queue.folders import QueueFolder, queue_path
@@ -171,8 +171,8 @@ def plan_since(file: Location, listed: ListedStore) -> tuple[Since, Journal | No
         return replace(WHOLE, reason=journal), None
     if (journal.store, journal.settings) != (str(listed.location), listed.conf.settings):
         return replace(WHOLE, reason=f"{file} is of another store, or of other settings of the broker"), None
-    if (listed.location / CONSUME_QUEUE_EXT).entries() or listed.has_database:
-        return replace(WHOLE, reason="the store has extension units, or queues in RocksDB, which are always read"), None
+    if (listed.location / CONSUME_QUEUE_EXT).entries() or listed.has_database or message_database(listed.location):
+        return replace(WHOLE, reason="the store has extension units, or data in RocksDB, which are always read"), None
     if batch_topics(listed.location):
         return replace(WHOLE, reason="the store has batch consume queues, which are always read"), None
     log_start = listed.log.segments[0].base if listed.log.segments else _NEVER

@@ -251,13 +251,18 @@ def _unreadable_config(store: Location) -> tuple[Location, frozenset[str]] | Non
     return None if database is None or can_read_rocksdb() else (database, frozenset())
 
 
-def _rocksdb_store(store: Location) -> tuple[Location, frozenset[str]] | None:
-    """The database that every store has since 5.4.0, if it is not empty."""
+def message_database(store: Location) -> Location | None:
+    """The database that every store has since 5.4.0 (`MessageRocksDBStorage`@5.4.0), if it is not empty."""
     folder = store / ROCKSDB_STORE
     has_data = is_rocksdb(folder) and any(
         info.base_name.endswith(".sst") or (info.base_name.endswith(".log") and info.size) for info in folder.entries()
     )
-    return (folder, frozenset()) if has_data else None
+    return folder if has_data else None
+
+
+def _message_database(store: Location) -> tuple[Location, frozenset[str]] | None:
+    folder = message_database(store)
+    return None if folder is None else (folder, frozenset())
 
 
 def topics_with_attribute(store: Location, name: str, value: str) -> frozenset[str]:
@@ -355,10 +360,10 @@ FORMS: tuple[Form, ...] = (
     ),
     Form(
         "indexRocksDBEnable, timerRocksDBEnable or transRocksDBEnable",
-        _rocksdb_store,
+        _message_database,
         noted={
-            Door.FILES: "is a RocksDB database of index entries, timers or transactions, which is neither checked nor "
-            "made"
+            Door.FILES: "is a RocksDB database of index records, timers or transactions: index records are checked "
+            "with the whole log, and nothing in it is made"
         },
     ),
 )

@@ -22,7 +22,7 @@ from spark_mq.format.index_query import QueryOffsetResult
 from spark_mq.io.location import Location
 from spark_mq.io.rocksdb import DEFAULT, RocksDatabase, can_read_rocksdb
 from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.config.store_paths import ROCKSDB_STORE, is_rocksdb
+from spark_mq.store.config.store_kind import message_database
 
 _INT64 = struct.Struct(">q")
 _LAST_OFFSET, _LAST_TIME = b"lastOffsetPy", b"lastStoreTimeStamp"
@@ -34,8 +34,7 @@ _MAX_HOURS = 720
 
 def index_database(store: Location) -> Location | None:
     """The folder of the database that can have index records, if it is there and can be read."""
-    folder = store / ROCKSDB_STORE
-    return folder if is_rocksdb(folder) and can_read_rocksdb() else None
+    return message_database(store) if can_read_rocksdb() else None
 
 
 def answers_from_database(conf: BrokerConf) -> bool:
@@ -70,9 +69,14 @@ def query_database(
                     yield _INT64.unpack(found[-_INT64.size :])[0]
 
     found = tuple(islice(offsets(), min(max_num, conf.max_msgs_num_batch)))
-    return QueryOffsetResult(found, _number(database, _LAST_TIME), _number(database, _LAST_OFFSET))
+    return QueryOffsetResult(found, _number(database, _LAST_TIME), last_offset(database))
+
+
+def last_offset(database: RocksDatabase) -> int:
+    """The commit log offset of the last message whose records are all there; 0 if it is not known."""
+    return _number(database, _LAST_OFFSET)
 
 
 def _number(database: RocksDatabase, name: bytes) -> int:
-    values = database.values(DEFAULT, name, name + b"\0")
-    return int(_INT64.unpack(values)[0]) if len(values) == _INT64.size else 0
+    values = [value for _, value in database.items(DEFAULT, name, name + b"\0")]
+    return int(_INT64.unpack(values[0])[0]) if values and len(values[0]) == _INT64.size else 0

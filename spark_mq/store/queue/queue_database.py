@@ -156,6 +156,12 @@ class QueueDatabase(NetworkStorage):
         """Open the database now, and not with the first question."""
         _ = self._database
 
+    def read_all(self) -> None:
+        """Read the whole database once. Raises `StorageError` if a part of it is damaged."""
+        for family in (DEFAULT, OFFSETS):
+            for _ in self._database.items(family):
+                pass
+
     @cached_property
     def _database(self) -> RocksDatabase:
         return RocksDatabase(self.folder)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pickle
+import random
+import shutil
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -14,13 +17,16 @@ from hypothesis import strategies as st
 
 from spark_mq.cli.exit_status import FOUND
 from spark_mq.cli.main import main
-from spark_mq.errors import UnsupportedStoreError
+from spark_mq.errors import StorageError, UnsupportedStoreError
 from spark_mq.format.consume_queue import DEFAULT_FILE_SIZE, PRE_BLANK_SIZE, UNIT_DTYPE, Queue
 from spark_mq.io.location import Location
+from spark_mq.io.rocksdb import RocksDatabase
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.folders import QueueFolder, queue_folders
 from spark_mq.store.queue.queue_database import queue_tree
 from tests.support.rocksdb import ROCKS, key_of, write_database
+from tests.support.soak import SOAKS
+from tests.support.stores import RealStore
 
 Written = dict[Queue, list[int]]
 """The queue offsets of each queue's units."""
@@ -131,3 +137,31 @@ def test_a_database_that_does_not_open_hides_no_message(tmp_path: Path, capsys: 
             _ = opened.queues
     assert main(["query-by-unique-key", str(store), fact["topic"], fact["uniqKey"]]) == FOUND
     assert fact["msgId"] in capsys.readouterr().out
+
+
+def content_of(folder: Path) -> list[list[tuple[bytes, bytes]]]:
+    database = RocksDatabase(Location.resolve(str(folder)))
+    try:
+        return [list(database.items(family)) for family in ("default", "offset")]
+    finally:
+        database.close()
+
+
+def test_a_damaged_table_is_never_read_as_a_shorter_one(unpacked: Callable[[RealStore], Path], tmp_path: Path) -> None:
+    """`rocksdict` ends an iteration at a damaged block without an error."""
+    original, chosen = unpacked(ROCKS) / "consumequeue", random.Random(40)
+    wanted, folder, harmless = content_of(original), tmp_path / "database", 0
+    for _ in range(500 if SOAKS else 60):
+        shutil.copytree(original, folder)
+        file = chosen.choice(sorted(folder.glob("*.sst")))
+        data, at = bytearray(file.read_bytes()), chosen.randrange(file.stat().st_size)
+        if chosen.random() < 0.7:
+            data[at] ^= 1 << chosen.randrange(8)
+        else:
+            data[at : at + 64] = bytes(len(data[at : at + 64]))
+        file.write_bytes(data)
+        with suppress(StorageError):
+            assert content_of(folder) == wanted, (file.name, at)
+            harmless += 1
+        shutil.rmtree(folder)
+    assert harmless < 20

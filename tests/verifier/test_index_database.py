@@ -1,0 +1,104 @@
+"""A check of an index in RocksDB: its records against the log."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rocksdict import Options, Rdict
+
+from tests.support.rocksdb import ALL_IN_ROCKS
+from tests.support.verified import check
+
+HOUR = 3_600_000
+FACT = next(fact for fact in ALL_IN_ROCKS.facts("msg") if fact["keys"] and fact["uniqKey"] and fact["offset"] > 5000)
+KEY = next(key for key in FACT["keys"].split(" ") if key)
+Change = Callable[[Rdict], None]
+
+
+def record(kind: str, text: str, offset: int = FACT["offset"], time: int = FACT["storeTimestamp"]) -> bytes:
+    """`IndexRocksDBRecord.getKeyBytes`@5.5.0."""
+    names = f"@{FACT['topic']}@{kind}@{text}@" if kind == "U" else f"@{FACT['topic']}@{kind}@{text}@{FACT['uniqKey']}@"
+    return struct.pack(">q", time // HOUR * HOUR) + names.encode() + struct.pack(">q", offset)
+
+
+def _delete(key: bytes) -> Change:
+    def delete(database: Rdict) -> None:
+        assert key in database
+        del database[key]
+
+    return delete
+
+
+def _put(key: bytes, time: int = FACT["storeTimestamp"]) -> Change:
+    def put(database: Rdict) -> None:
+        database[key] = struct.pack(">q", time)
+
+    return put
+
+
+def changed(store: Path, change: Change) -> None:
+    folder = str(store / "rocksdbstore")
+    families = {name: Options(raw_mode=True) for name in Rdict.list_cf(folder, Options(raw_mode=True))}
+    database = Rdict(folder, Options(raw_mode=True), families)
+    change(database)
+    database.close()
+
+
+@pytest.mark.parametrize(
+    ("change", "expected", "found"),
+    [
+        (lambda database: None, None, None),
+        (_delete(record("K", KEY)), f"K {KEY}", "nothing else"),
+        (_delete(record("U", FACT["uniqKey"])), f"U {FACT['uniqKey']}", "nothing else"),
+        (_put(record("K", "other")), "nothing else", "K other"),
+        (_put(record("K", KEY), 5), f"K {KEY}", f"K {KEY}"),
+    ],
+    ids=["sound", "no key", "no unique key", "another key", "time"],
+)
+def test_records_are_held_against_the_log(
+    change: Change, expected: str | None, found: str | None, tmp_path: Path
+) -> None:
+    store = ALL_IN_ROCKS.unpack(tmp_path)
+    changed(store, change)
+    _, findings = check(store, ALL_IN_ROCKS.broker_conf)
+    of_index = [(one.commit_log_offset, one.expected, one.found) for one in findings if one.code == "INDEX_DATABASE"]
+    assert of_index == ([] if expected is None else [(FACT["offset"], expected, found)])
+    assert {one.code for one in findings} <= {"INDEX_DATABASE", "NOT_CHECKED"}
+
+
+def test_a_record_that_leads_to_no_message_is_found(tmp_path: Path) -> None:
+    store = ALL_IN_ROCKS.unpack(tmp_path)
+    changed(store, _put(record("K", KEY, FACT["offset"] + 1)))
+    _, findings = check(store, ALL_IN_ROCKS.broker_conf)
+    assert [one.found for one in findings if one.code == "INDEX_DATABASE"] == [f"K {KEY}"]
+
+
+def test_an_index_that_begins_later_has_a_note(tmp_path: Path) -> None:
+    """The setting was switched on later: the broker puts no earlier messages into the database."""
+    store = ALL_IN_ROCKS.unpack(tmp_path)
+    first = FACT["offset"]
+
+    def delete_before(database: Rdict) -> None:
+        for key in list(database.keys()):
+            assert isinstance(key, bytes)
+            if key.startswith(b"\0") and struct.unpack(">q", key[-8:])[0] < first:
+                del database[key]
+
+    changed(store, delete_before)
+    _, findings = check(store, ALL_IN_ROCKS.broker_conf)
+    assert {one.code for one in findings} == {"NOT_CHECKED"}
+    assert any(f"from commit log offset {first} on" in (one.found or "") for one in findings)
+
+
+def test_a_database_that_is_damaged_is_a_finding(tmp_path: Path) -> None:
+    store = ALL_IN_ROCKS.unpack(tmp_path)
+    table = max((store / "rocksdbstore").glob("*.sst"), key=lambda path: path.stat().st_size)
+    data = bytearray(table.read_bytes())
+    data[100] ^= 1
+    table.write_bytes(data)
+    _, findings = check(store, ALL_IN_ROCKS.broker_conf)
+    (found,) = [one.found for one in findings if one.code == "INDEX_DATABASE"]
+    assert "rocksdbstore: RocksDB does not" in (found or "")
