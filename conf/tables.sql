@@ -46,6 +46,10 @@ CREATE OR REPLACE TEMPORARY VIEW index_files
 USING rocketmq
 OPTIONS (path '${store}', table 'index_files');
 
+CREATE OR REPLACE TEMPORARY VIEW compacted_messages
+USING rocketmq
+OPTIONS (path '${store}', table 'compacted_messages');
+
 CREATE OR REPLACE TEMPORARY VIEW index_entries
 USING rocketmq
 OPTIONS (path '${store}', table 'index_entries');

@@ -233,6 +233,49 @@ The oldest file is the first row.
 """,
 )
 
+COMPACTED_MESSAGES = Table(
+    "compacted_messages",
+    summary="what consumers of compacted topics get, and what they do not",
+    row="a message in the copy of a compacted topic, or one of the log that consumers do not get",
+    about="""\
+With enableCompaction, a broker answers pulls of a topic with cleanup.policy=COMPACTION from copies of its messages
+(`compaction/`). A compaction keeps the newest message of each key; the key is the whole property KEYS. state: NEWEST,
+no message of the queue with this key is newer; SUPERSEDED, one is, in the copy or in the log, so the next compaction
+removes this one; DELETED, the newest message of the key has no body, and the next compaction removes the key.
+Consumers get the messages of these three states.
+
+The other rows are what consumers do not get: NO_KEY, a message of the log without a key never comes into the copy;
+MISSING, the log has the newest message of a key, and the copy does not have it (yet); DAMAGED, bytes of the copy are
+not a record; NO_RECORD, a unit of the copy's queue leads to no record. The whole log is read, in one process.
+""",
+    columns=(
+        Column("topic", "STRING", "the topic", 1),
+        Column("queue_id", "INT", "the number of the queue", 2),
+        Column("queue_offset", "BIGINT", "the offset in the queue", 3),
+        Column("key", "STRING", "the property KEYS", 4),
+        Column("state", "STRING", "the state; help(spark_mq.RocketMQDataSource) explains the values", 5),
+        Column("problem", "STRING", "the problem of the copy, or of the message's unit there, else NULL", 6),
+        Column("tags", "STRING", "the tag", 8),
+        Column("store_timestamp", "TIMESTAMP", "when the broker stored the message", 7),
+        Column("store_size", "INT", "bytes of the record", 11),
+        Column("offset_in_copy", "BIGINT", "the offset of the record in the copy; NULL if it is not there", 9),
+        Column(
+            "commit_log_offset", "BIGINT", "the offset in the commit log; NULL if the message has expired there", 10
+        ),
+        Column("body", "BINARY", "the decompressed body; NULL if the message is not in the copy", 12),
+    ),
+    options=(TOPIC,),
+    rows="spark_mq.store.compaction.compacted_messages",
+    noun="message",
+    example="""\
++------+--------+------------+---------+----------+-----------------------+--------------+
+|topic |queue_id|queue_offset|key      |state     |store_timestamp        |offset_in_copy|   ...
++------+--------+------------+---------+----------+-----------------------+--------------+
+|b1comp|0       |5           |K4       |NEWEST    |2026-11-24 19:49:14.443|4611          |
+|b1comp|0       |6           |K10      |SUPERSEDED|2026-11-24 19:49:14.673|5189          |
+""",
+)
+
 INDEX_ENTRIES = Table(
     "index_entries",
     summary="the entries of the index files, and the records of an index in RocksDB",

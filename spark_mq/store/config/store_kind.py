@@ -346,8 +346,10 @@ FORMS: tuple[Form, ...] = (
         _compacted,
         noted={
             Door.QUEUE: "has the compacted copies{topics}: with enableCompaction a broker answers from them, without "
-            "the messages that were compacted away. This answer is that of the queue in consumequeue/",
-            Door.FILES: "has the compacted copies{topics}, which are neither checked nor made",
+            "the messages that were compacted away. This answer is that of the queue in consumequeue/; "
+            "`spark-mq compacted-messages` has what the broker answers",
+            Door.FILES: "has the compacted copies{topics}, which are not made here; `spark-mq compacted-messages` "
+            "compares them with the log",
         },
     ),
     Form(

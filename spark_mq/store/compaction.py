@@ -1,0 +1,203 @@
+"""The copies of compacted topics (`cleanup.policy=COMPACTION`), from which a broker answers pulls of such a topic.
+
+Each queue has a log of its own in `compaction/compactionLog`. A record there has the offset in that log as its own
+offset (`CompactionLog.CompactionAppendMessageCallback`@5.3.3), so it is read as a commit log is. The units in
+`compaction/compactionCq` are those of batch consume queues. A compaction keeps the newest message of each key, which is
+the whole property KEYS, unless its body is empty (`CompactionLog.shouldRetainMsg`@5.3.3). A message without a key never
+comes into the copy.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_mq.format.array_types import Bytes, Int64s
+from spark_mq.format.batch_consume_queue import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE, is_written
+from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS
+from spark_mq.format.record import FRAME, MAGIC_BLANK
+from spark_mq.io.file_reader import FileReader
+from spark_mq.io.location import Location
+from spark_mq.store.config.store_kind import topics_with_attribute
+from spark_mq.store.config.store_paths import COMPACTION
+from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, CommitLog, Segment, Split, plan_splits
+from spark_mq.store.log.segment_files import CorruptRange, find_data_end, is_segment_name
+from spark_mq.store.message_store import MessageStore
+from spark_mq.tables.store_files import COMPACTED_MESSAGES
+
+if TYPE_CHECKING:
+    from spark_mq.format.kernels.frames import Frames
+
+_COPIED = ("topic", "queue_id", "queue_offset", "tags", "store_timestamp", "store_size", "commit_log_offset", "body")
+_KEY = ["topic", "queue_id", "key"]
+_PLACE = ["topic", "queue_id", "queue_offset"]
+_NO_UNIT, _WRONG_UNIT = "no unit", "its unit leads to another place"
+_MOST_ROWS = 8192
+_MOST_BYTES = (1 << 31) - 1
+"""What column `store_size`, and the size of a blank, can hold."""
+_SCHEMA = pa.schema(
+    [
+        *(ALL_MESSAGE_FIELDS[name] for name in _COPIED),
+        ("key", pa.string()),
+        ("is_empty", pa.bool_()),
+        ("problem", pa.string()),
+    ]
+)
+_EMPTY = _SCHEMA.empty_table()
+
+
+def compacted_messages(store: MessageStore, topic: str | None = None) -> pa.Table:
+    """The rows of table `compacted_messages`. The whole log is read, for the messages that are not in a copy."""
+    root = store.location / COMPACTION / "compactionLog"
+    names = topics_with_attribute(store.location, "cleanup.policy", "COMPACTION") | set(root.folders())
+    copied, others = [_EMPTY], []
+    topics = sorted(names if topic is None else names & {topic})
+    for name in topics:
+        for queue_id in (root / name).folders():
+            if queue_id.isascii() and queue_id.isdigit():
+                queue = _Copy(store.location, name, int(queue_id))
+                copied.append(queue.messages())
+                others += queue.others
+    sent = [_EMPTY, *(_sent(store, name) for name in topics)]
+    rows = _with_states(pa.concat_tables(copied), pa.concat_tables(sent))
+    return pa.concat_tables([rows, *others]).sort_by([(name, "ascending") for name in _PLACE])
+
+
+class _Copy:
+    """The copy of one queue. `others` are rows about its damage, and about units without a record."""
+
+    def __init__(self, store: Location, topic: str, queue_id: int) -> None:
+        self.others: list[pa.Table] = []
+        self._log, self._queue = (
+            store / COMPACTION / tree / topic / str(queue_id) for tree in ("compactionLog", "compactionCq")
+        )
+        self._name = topic, queue_id
+
+    def messages(self) -> pa.Table:
+        """The messages, each with the problem of its unit."""
+        from spark_mq.store.log.record_reader import RecordChunk
+        from spark_mq.store.log.split_reader import read_split
+
+        found = [_EMPTY]
+        for info in filter(is_segment_name, self._log.entries()):
+            data_end = find_data_end(self._log / info.base_name, info.size)
+            segment = Segment(self._log / info.base_name, int(info.base_name), info.size, data_end, is_last=False)
+            for part in read_split(Split(segment, 0, data_end)):
+                if isinstance(part, RecordChunk):
+                    found.append(_columns(part.buffer, part.frames, with_body=True))
+                elif not _is_long_blank(segment, part):
+                    offset = np.array([part.commit_log_offset])
+                    self._add(
+                        "DAMAGED",
+                        part.reason,
+                        offset_in_copy=offset,
+                        store_size=np.array([min(part.length, _MOST_BYTES)]),
+                    )
+        messages = pa.concat_tables(found)
+        return messages.set_column(messages.schema.get_field_index("problem"), "problem", self._problems(messages))
+
+    def _problems(self, messages: pa.Table) -> pa.Array:
+        files = [self._queue / info.base_name for info in filter(is_segment_name, self._queue.entries())]
+        parts = [
+            np.frombuffer(data[: len(data) - len(data) % BATCH_UNIT_SIZE], BATCH_UNIT_DTYPE)
+            for data in map(Location.read_bytes, files)
+        ]
+        units = np.concatenate([np.empty(0, BATCH_UNIT_DTYPE), *parts])
+        units = units[is_written(units)]
+        units = units[np.argsort(units["queue_offset"], kind="stable")]
+        wanted = [messages[name].to_numpy() for name in ("queue_offset", "commit_log_offset", "store_size")]
+        lone = units[~np.isin(units["queue_offset"], wanted[0])]
+        if lone.size:
+            self._add(
+                "NO_RECORD",
+                "a unit leads to no record",
+                lone["queue_offset"],
+                lone["commit_log_offset"],
+                lone["store_size"],
+            )
+        at = np.searchsorted(units["queue_offset"], wanted[0])
+        own = np.append(units, np.full(1, -1).astype(BATCH_UNIT_DTYPE))[at]
+        is_own, leads = own["queue_offset"] == wanted[0], own["commit_log_offset"] == wanted[1]
+        leads &= own["store_size"] == wanted[2]
+        problems = pa.array(np.where(is_own, np.where(leads, "", _WRONG_UNIT), _NO_UNIT), pa.string())
+        return pc.if_else(pc.equal(problems, ""), None, problems)
+
+    def _add(
+        self,
+        state: str,
+        problem: str,
+        queue_offset: Int64s | None = None,
+        offset_in_copy: Int64s | None = None,
+        store_size: Int64s | None = None,
+    ) -> None:
+        topic, queue_id = self._name
+        values = {"queue_offset": queue_offset, "offset_in_copy": offset_in_copy, "store_size": store_size}
+        count = 0 if store_size is None else store_size.size
+        rows = {"topic": topic, "queue_id": queue_id, "state": state, "problem": problem}
+        columns = {name: [value] * count for name, value in rows.items()}
+        columns |= {name: array.tolist() for name, array in values.items() if array is not None}
+        schema = COMPACTED_MESSAGES.schema
+        empty = [None] * count
+        self.others.append(
+            pa.table([pa.array(columns.get(one.name, empty), one.type) for one in schema], schema=schema)
+        )
+
+
+def _is_long_blank(segment: Segment, part: CorruptRange) -> bool:
+    """Whether a blank ends the file: if the queue's file was full first, it is longer than one of the commit log."""
+    position = part.commit_log_offset - segment.base
+    size = min(segment.size - position, _MOST_BYTES)
+    with FileReader(segment.location) as file:
+        return file.read(position, FRAME.size) == FRAME.pack(size, MAGIC_BLANK)
+
+
+def _sent(store: MessageStore, topic: str) -> pa.Table:
+    """The messages of a topic in the live log."""
+    from spark_mq.format.kernels.columns import MessageColumns
+    from spark_mq.store.log.record_reader import RecordChunk
+    from spark_mq.store.log.split_reader import read_split
+
+    log, found = CommitLog.open(store.location).ending_at(store.live_end.offset), [_EMPTY]
+    for split in plan_splits(log, DEFAULT_SPLIT_SIZE):
+        for part in read_split(split):
+            if isinstance(part, RecordChunk):
+                is_own = MessageColumns(part.buffer, part.frames).topic_is(topic.encode("utf-8", "replace"))
+                found.append(_columns(part.buffer, part.frames[is_own], with_body=False))
+    return pa.concat_tables(found)
+
+
+def _columns(buffer: Bytes, frames: Frames, *, with_body: bool) -> pa.Table:
+    """The messages of a chunk. `is_empty` says that a message has no body, and `key` is NULL if it has no keys."""
+    from spark_mq.format.kernels.batches import message_batches
+
+    tables = [_EMPTY]
+    for messages in message_batches(buffer, frames, ["body"] if with_body else [], _MOST_ROWS):
+        columns = {name: messages.column(name) for name in _COPIED if with_body or name != "body"}
+        key = pc.map_lookup(messages.column("properties"), pa.scalar("KEYS"), "first")
+        columns["key"] = pc.if_else(pc.equal(key, ""), None, key)
+        columns["is_empty"] = pa.array(messages.frames.body_length == 0)
+        empty = pa.nulls(messages.frames.size)
+        tables.append(pa.table([columns.get(one.name, empty).cast(one.type) for one in _SCHEMA], schema=_SCHEMA))
+    return pa.concat_tables(tables)
+
+
+def _with_states(copied: pa.Table, sent: pa.Table) -> pa.Table:
+    """The rows of messages in the copies, and of messages of the log that are not there although they have to be."""
+    places = pa.concat_tables([copied.select([*_KEY, "queue_offset"]), sent.select([*_KEY, "queue_offset"])])
+    newest = places.filter(places["key"].is_valid()).group_by(_KEY).aggregate([("queue_offset", "max")])
+    missing = sent.join(copied.select(_PLACE), _PLACE, join_type="left anti").join(newest, _KEY)
+    copied = copied.rename_columns({"commit_log_offset": "offset_in_copy"}).join(newest, _KEY)
+    copied = copied.join(sent.select([*_PLACE, "commit_log_offset"]), _PLACE)
+    is_newest = pc.equal(missing["queue_offset"], missing["queue_offset_max"])
+    is_kept = pc.and_(pc.fill_null(is_newest, False), pc.invert(missing["is_empty"]))
+    no_key = pc.is_null(missing["key"])
+    missing = missing.append_column("state", pc.if_else(no_key, "NO_KEY", "MISSING")).filter(pc.or_(no_key, is_kept))
+    missing = missing.append_column("offset_in_copy", pa.nulls(missing.num_rows, pa.int64()))
+    is_older = pc.less(copied["queue_offset"], copied["queue_offset_max"])
+    state = pc.if_else(is_older, "SUPERSEDED", pc.if_else(copied["is_empty"], "DELETED", "NEWEST"))
+    names = COMPACTED_MESSAGES.schema.names
+    copied = copied.append_column("state", state)
+    return pa.concat_tables([copied.select(names), missing.select(names)]).cast(COMPACTED_MESSAGES.schema)

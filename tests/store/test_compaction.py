@@ -1,0 +1,134 @@
+"""Table `compacted_messages`: what a broker answers to pulls of a compacted topic, and what it does not."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_mq.cli.main import main
+from spark_mq.store.compaction import compacted_messages
+from spark_mq.store.message_store import MessageStore
+from spark_mq.testing import LogWriter
+from tests.support.in_process import read_rows
+from tests.support.stores import OWN_STORES, RealStore
+
+STORE, TOPIC = RealStore("fCompact533", OWN_STORES / "forms"), "b1comp"
+ANSWERED = ("NEWEST", "SUPERSEDED", "DELETED")
+Row = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return STORE.unpack(tmp_path_factory.mktemp("compacted"))
+
+
+def rows_of(store: Path, topic: str | None = None) -> list[Row]:
+    with MessageStore(str(store)) as opened:
+        return list(compacted_messages(opened, topic).to_pylist())
+
+
+def copy_of(folder: Path, name: str, tree: str = "compactionLog") -> Path:
+    return folder / "compaction" / tree / TOPIC / name / ("0" * 20)
+
+
+def test_the_rows_are_what_the_broker_answers(store: Path) -> None:
+    rows, pulls = rows_of(store), [fact for fact in STORE.facts("get") if fact["topic"] == TOPIC]
+    assert {row["topic"] for row in rows} == {TOPIC}
+    for pull in pulls:
+        queue = [row for row in rows if row["queue_id"] == pull["queueId"] and row["state"] in ANSWERED]
+        found = [row["offset_in_copy"] for row in queue if row["queue_offset"] >= max(pull["offset"], 0)]
+        assert found[: len(pull["offsets"])] == pull["offsets"], pull
+    assert max(len(pull["offsets"]) for pull in pulls) == 29
+
+
+def test_the_rows_are_messages_of_the_log(store: Path) -> None:
+    rows = rows_of(store)
+    sent = {(row["queue_id"], row["queue_offset"]): row for row in read_rows(path=str(store), topic=TOPIC)}
+    assert len(rows) == len(sent) == 56
+    for row in rows:
+        message = sent[row["queue_id"], row["queue_offset"]]
+        same = ("tags", "store_timestamp", "store_size", "commit_log_offset", "body")
+        assert {name: row[name] for name in same} == {name: message[name] for name in same}
+        assert row["key"].split() == message["keys"]
+        newer = [one for one in sent.values() if one["queue_id"] == row["queue_id"] and one["keys"] == message["keys"]]
+        is_newest = row["queue_offset"] == max(one["queue_offset"] for one in newer)
+        assert row["state"] == ("NEWEST" if is_newest else "SUPERSEDED")
+    assert {row["problem"] for row in rows} == {None}
+    assert sum(row["state"] == "SUPERSEDED" for row in rows) == 2
+
+
+def change(file: Path, position: int, content: bytes) -> None:
+    with file.open("r+b") as opened:
+        opened.seek(position)
+        opened.write(content)
+
+
+def without_a_record(folder: Path, row: Row) -> None:
+    change(copy_of(folder, "0"), row["offset_in_copy"], bytes(row["store_size"]))
+
+
+def with_another_unit(folder: Path, row: Row) -> None:
+    change(copy_of(folder, "0", "compactionCq"), 46 * row["queue_offset"] + 8, (77).to_bytes(4, "big"))
+
+
+def without_its_unit(folder: Path, row: Row) -> None:
+    change(copy_of(folder, "0", "compactionCq"), 46 * row["queue_offset"], bytes(46))
+
+
+@pytest.mark.parametrize(
+    ("damage", "found"),
+    [
+        (
+            without_a_record,
+            [
+                ("DAMAGED", None, "zeros instead of a record"),
+                ("NO_RECORD", 10, "a unit leads to no record"),
+                ("MISSING", 10, None),
+            ],
+        ),
+        (with_another_unit, [("NEWEST", 10, "its unit leads to another place")]),
+        (without_its_unit, [("NEWEST", 10, "no unit")]),
+    ],
+)
+def test_damage_of_a_copy_is_a_row(
+    damage: Callable[[Path, Row], None],
+    found: Sequence[tuple[str, int | None, str | None]],
+    store: Path,
+    tmp_path: Path,
+) -> None:
+    folder = Path(shutil.copytree(store, tmp_path / "copy", ignore=shutil.ignore_patterns("timer*")))
+    sound = rows_of(store)
+    damage(folder, sound[10])
+    changed = [row for row in rows_of(folder) if row not in sound]
+    assert sorted((row["state"], row["queue_offset"], row["problem"]) for row in changed) == sorted(found)
+
+
+def test_messages_that_never_come_into_a_copy_are_rows(tmp_path: Path) -> None:
+    """By the rules of `CompactionLog` and `OffsetMap`: the newest of each key, unless it has no body."""
+    log = LogWriter(4096)
+    for properties, body in (
+        (b"KEYS\1a\2", b"old"),
+        (b"", b"no key"),
+        (b"KEYS\1b\2", b"x"),
+        (b"KEYS\1a\2", b"new"),
+        (b"KEYS\1b\2", b""),
+    ):
+        log.append(1_000, body, properties=properties)
+    folder = Path(log.write(tmp_path / "store").path)
+    (folder / "compaction" / "compactionLog" / "T" / "0").mkdir(parents=True)
+    found = [(row["queue_offset"], row["key"], row["state"], row["offset_in_copy"]) for row in rows_of(folder)]
+    assert found == [(1, None, "NO_KEY", None), (3, "a", "MISSING", None)]
+
+
+def test_the_command_names_problems(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = Path(shutil.copytree(store, tmp_path / "copy", ignore=shutil.ignore_patterns("timer*")))
+    without_its_unit(folder, {"queue_offset": 3})
+    assert main(["compacted-messages", str(folder), "--topic", TOPIC]) == 0
+    captured = capsys.readouterr()
+    assert "no unit" in captured.out
+    assert "1 of 56 messages have a problem; the first is b1comp/0: no unit" in captured.err
+    assert rows_of(folder, "b1_Main") == []
