@@ -19,11 +19,12 @@ from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from datetime import datetime
 
-from spark_mq.errors import ConfigError, CorruptLogError, OptionError, StorageError, UnsupportedStoreError
+from spark_mq.errors import CorruptLogError, OptionError, StorageError, UnsupportedStoreError
 from spark_mq.format.amounts import counted, size_text
 from spark_mq.io.local import sync_folder
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.config.config_file import read_config
 from spark_mq.store.config.store_kind import Door, check_form
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX
 from spark_mq.store.expiry import (
@@ -127,12 +128,7 @@ def plan_expiry(store: MessageStore, rule: ByOffset | ByTime) -> ExpirePlan:
     old = [file for file in found.files if file.release_offset < new_log_start]
     planned = [PlannedFile(COMMIT_LOG, f"{COMMIT_LOG}/{one.file.location.name}", one.size) for one in segments[:count]]
     planned += [PlannedFile(one.tree, one.path, one.size) for one in _deletable(old, new_log_start, problems)]
-    unread: tuple[UnreadMessages, ...] | None = ()
-    unread_problem = ""
-    try:
-        unread = tuple(unread_before(store, new_log_start)) if count else ()
-    except (ConfigError, UnsupportedStoreError) as error:
-        unread, unread_problem = None, str(error)
+    unread, problem = read_config(lambda: tuple(unread_before(store, new_log_start)) if count else ())
     return ExpirePlan(
         log_start=log_start,
         new_log_start=new_log_start,
@@ -140,7 +136,7 @@ def plan_expiry(store: MessageStore, rule: ByOffset | ByTime) -> ExpirePlan:
         files=tuple(planned),
         problems=tuple(problems),
         unread=unread,
-        unread_problem=unread_problem,
+        unread_problem=problem or "",
     )
 
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
@@ -154,7 +154,7 @@ def layouts(tables: ArchiveTables) -> dict[ArchiveTable, Layout]:
     return {tables.messages: MESSAGES, tables.keys: KEYS, tables.segments: SEGMENTS, tables.snapshots: SNAPSHOTS}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class StoreIdentity:
     """The store that a row comes from, for an archive of many stores.
 
@@ -164,6 +164,11 @@ class StoreIdentity:
     cluster: str
     broker: str
     store: str
+
+    @classmethod
+    def of(cls, row: Row) -> Self:
+        """The store that a row of an archive comes from."""
+        return cls(row.cluster, row.broker, row.store)
 
     def columns(self) -> list[Column]:
         """The three attributes as columns of a DataFrame."""

@@ -71,15 +71,14 @@ def archived_stores(spark: SparkSession, tables: ArchiveTables) -> list[StoreIde
                 f"{tables.name} is neither a store directory nor an archive (spark-mq archive): table {table.name} "
                 f"cannot be read: {str(error).partition(chr(10))[0]}"
             ) from error
-        found |= {StoreIdentity(row.cluster, row.broker, row.store) for row in rows}
-    return sorted(found.difference(archived_brokers(spark, tables)), key=dataclasses.astuple)
+        found |= set(map(StoreIdentity.of, rows))
+    return sorted(found.difference(archived_brokers(spark, tables)))
 
 
 def archived_brokers(spark: SparkSession, tables: ArchiveTables) -> list[StoreIdentity]:
     """The names of the brokers that were archived while they ran, sorted."""
     marks = tables.snapshots.read(spark).where(F.col("file") == RUNNING_BROKER)
-    rows = marks.select(*IDENTITY).distinct().collect()
-    return sorted((StoreIdentity(row.cluster, row.broker, row.store) for row in rows), key=dataclasses.astuple)
+    return sorted(map(StoreIdentity.of, marks.select(*IDENTITY).distinct().collect()))
 
 
 def choose_store(
@@ -146,11 +145,11 @@ def names_of_records(archive: ArchivedRows, records: Iterable[Record]) -> list[S
         & ~F.col("store").contains(LOST)
     )
     identities = {
-        StoreIdentity(row.cluster, row.broker, row.store)
+        StoreIdentity.of(row)
         for row in rows.where(is_sampled).select(*IDENTITY, *compared_columns()).collect()
         if is_equal(row, samples[row.commit_log_offset])
     }
-    return sorted(identities, key=dataclasses.astuple)
+    return sorted(identities)
 
 
 def sample_records(store: Location) -> list[Record]:

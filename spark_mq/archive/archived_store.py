@@ -20,7 +20,6 @@ from spark_mq.archive.archive_tables import IDENTITY, ArchivedRows, ArchiveTable
 from spark_mq.archive.archived_log import archived_stores, choose_store
 from spark_mq.archive.archived_messages import ARCHIVED_COLUMNS, record_of
 from spark_mq.errors import OptionError, similar
-from spark_mq.format.message_id import decode_offset_message_id
 from spark_mq.format.record import Record
 from spark_mq.format.system_topic import REVIVE_PREFIX, TIMER_TOPIC, TRACE_TOPIC
 from spark_mq.lifecycle.life.life import DEFAULT_LIMIT, Lives, life
@@ -31,7 +30,6 @@ from spark_mq.lifecycle.life.life_store import (
     FoundMessages,
     LifeStore,
     MessageExpiry,
-    record_with_id,
 )
 from spark_mq.lifecycle.popped_messages import NOTE_TAGS
 from spark_mq.store.config.broker_conf import BrokerConf
@@ -68,9 +66,6 @@ class ArchivedLife(LifeStore):
         if found:
             return found[0]
         return NoRecord(f"the archive has no message at commit log offset {commit_log_offset}")
-
-    def find_record_by_id(self, offset_message_id: str, any_host: bool = False) -> Record | NoRecord:
-        return record_with_id(self, offset_message_id, any_host)
 
     def find_key(self, key: str, also: Iterable[str] = (), stop: int | None = None) -> FoundMessages:
         condition = (F.col("key") == key) & _is_before(stop)
@@ -157,10 +152,6 @@ class StoreAndArchive(LifeStore):
 
     def find_record(self, commit_log_offset: int) -> Record | NoRecord:
         return self._store_of(commit_log_offset).find_record(commit_log_offset)
-
-    def find_record_by_id(self, offset_message_id: str, any_host: bool = False) -> Record | NoRecord:
-        _, offset = decode_offset_message_id(offset_message_id)
-        return self._store_of(offset).find_record_by_id(offset_message_id, any_host)
 
     def find_key(self, key: str, also: Iterable[str] = ()) -> FoundMessages:
         live, archived = self._live.find_key(key, also), self._archived.find_key(key, also, self._start)

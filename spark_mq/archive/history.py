@@ -160,7 +160,9 @@ def load_history(spark: SparkSession, archive: str, read: StoreRead) -> DataFram
 def archived_ends(spark: SparkSession, tables: ArchiveTables) -> list[ArchivedEnd]:
     """The ends of the stores, and of the brokers that were archived while they ran, that have messages there."""
     last = F.max_by(F.struct(_OFFSET, "file_size", "filler_offset"), _OFFSET).alias("last")
-    segments = {_identity(row): row.last for row in tables.segments.read(spark).groupBy(*IDENTITY).agg(last).collect()}
+    segments = {
+        StoreIdentity.of(row): row.last for row in tables.segments.read(spark).groupBy(*IDENTITY).agg(last).collect()
+    }
     running, ends = archived_brokers(spark, tables), []
     remaining = [*archived_stores(spark, tables), *running]
     # The rows of the last segment are enough, unless a run was stopped before it wrote messages of that.
@@ -172,14 +174,10 @@ def archived_ends(spark: SparkSession, tables: ArchiveTables) -> list[ArchivedEn
         rows = tables.messages.read(spark).where(reduce(or_, ranges))
         found: dict[StoreIdentity, list[Row]] = {}
         for row in rows.groupBy(*IDENTITY, "topic", "queue_id").agg(newest).collect():
-            found.setdefault(_identity(row), []).append(row.newest)
+            found.setdefault(StoreIdentity.of(row), []).append(row.newest)
         ends += [_end(store, rows, segments.get(store), store in running) for store, rows in found.items()]
         remaining = [store for store in remaining if store not in found]
     return ends
-
-
-def _identity(row: Row) -> StoreIdentity:
-    return StoreIdentity(row.cluster, row.broker, row.store)
 
 
 def _end(store: StoreIdentity, rows: list[Row], segment: Row | None, is_running: bool) -> ArchivedEnd:

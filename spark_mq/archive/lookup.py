@@ -39,7 +39,7 @@ def query_message(spark: SparkSession, table: str, topic: str, key: str, max_num
         condition &= F.col("store_timestamp").between(F.lit(min(times)), F.lit(max(times)))
     offsets: dict[StoreIdentity, list[int]] = {}
     for row in rows:
-        offsets.setdefault(StoreIdentity(row.cluster, row.broker, row.store), []).append(row.commit_log_offset)
+        offsets.setdefault(StoreIdentity.of(row), []).append(row.commit_log_offset)
     positions = [
         store.condition() & F.col("commit_log_offset").isin(store_offsets) for store, store_offsets in offsets.items()
     ]

@@ -21,8 +21,14 @@ from typing import TYPE_CHECKING, Self, TypeAlias
 
 from spark_mq.format.system_topic import HALF_TOPIC
 from spark_mq.io.location import Location
-from spark_mq.lifecycle.retry_topic import consumer_offsets, read_config
-from spark_mq.store.config.config_file import CONSUMER_OFFSETS, DELAY_OFFSETS, load_config, parse_delay_offsets
+from spark_mq.lifecycle.retry_topic import consumer_offsets
+from spark_mq.store.config.config_file import (
+    CONSUMER_OFFSETS,
+    DELAY_OFFSETS,
+    load_config,
+    parse_delay_offsets,
+    read_config,
+)
 from spark_mq.store.config.store_paths import CONFIG
 
 if TYPE_CHECKING:

@@ -40,7 +40,6 @@ from spark_mq.lifecycle.retry_topic import (
     consumer_groups,
     consumer_offsets,
     parse_retry_topic,
-    read_config,
     retry_max_times,
 )
 from spark_mq.lifecycle.selected_messages import LogSource, ReadableLog, SelectedMessages
@@ -50,6 +49,7 @@ from spark_mq.store.config.config_file import (
     configured_topics,
     load_config,
     parse_delay_offsets,
+    read_config,
 )
 from spark_mq.store.message_store import MessageStore
 from spark_mq.tables.lifecycle import DEAD_LETTERS, RETRIES

@@ -8,16 +8,19 @@ the groups show how `%RETRY%a_b_c` is divided. `+` cannot (`TopicValidator`, `Va
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
-from spark_mq.errors import ConfigError, UnsupportedStoreError
 from spark_mq.format.system_topic import RETRY_PREFIX
 from spark_mq.io.location import Location
-from spark_mq.store.config.config_file import CONSUMER_OFFSETS, as_integer, load_config, load_consumer_offsets
-
-T = TypeVar("T")
+from spark_mq.store.config.config_file import (
+    CONSUMER_OFFSETS,
+    as_integer,
+    load_config,
+    load_consumer_offsets,
+    read_config,
+)
 
 DLQ_PREFIX = "%DLQ%"
 _V1, _V2 = "_", "+"
@@ -39,14 +42,6 @@ class RetryTopic:
     consumer_group: str | None
     origin_topic: str | None = None
     reason: str | None = None
-
-
-def read_config(load: Callable[[], T]) -> tuple[T | None, str | None]:
-    """What `load` reads of a file of `config/`; None if it cannot be read, and the reason."""
-    try:
-        return load(), None
-    except (ConfigError, UnsupportedStoreError) as error:
-        return None, str(error)
 
 
 def consumer_offsets(store: Location) -> dict[tuple[str, str, int], int] | None:

@@ -34,7 +34,6 @@ from spark_mq.lifecycle.life.life_store import (
     FoundMessages,
     LifeStore,
     MessageExpiry,
-    record_with_id,
 )
 from spark_mq.lifecycle.outcomes import DeliveryProgress
 from spark_mq.live.cluster import LiveBroker, message_at, place_in_log
@@ -103,9 +102,6 @@ class BrokerLife(LifeStore):
         except ProtocolError:  # no record starts there
             return NoRecord(nothing)
         return found[0].record if found else NoRecord(nothing)
-
-    def find_record_by_id(self, offset_message_id: str, any_host: bool = False) -> Record | NoRecord:
-        return record_with_id(self, offset_message_id, any_host)
 
     def find_key(self, key: str, also: Iterable[str] = ()) -> FoundMessages:
         if not self._broker.has_index:

@@ -18,6 +18,7 @@ file are looked at, and those between two that differ. An upgrade that is undone
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, suppress
 from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
@@ -123,22 +124,13 @@ def _shown(store: Location) -> BrokerVersions:
     versions = versions_of_files(store)
     if versions is not ALL_VERSIONS and not versions.decide(rules.STATE_VERSION):
         return versions  # 4.9 wrote config/ last: what only 5 makes is older
-    files = FileReaders()
-    try:
+    with closing(FileReaders()) as files:
         for rule, shows, what in _PARTS:
-            if versions.decide(rule) is None and _is_shown(shows, store, files):
-                assert rule.since is not None
-                return replace(versions, first=rule.since, evidence=what)
-    finally:
-        files.close()
+            with suppress(SparkMqError, OSError):  # what is damaged shows nothing
+                if versions.decide(rule) is None and shows(store, files):
+                    assert rule.since is not None
+                    return replace(versions, first=rule.since, evidence=what)
     return versions
-
-
-def _is_shown(shows: Callable[[Location, FileReaders], bool], store: Location, files: FileReaders) -> bool:
-    try:
-        return shows(store, files)
-    except (SparkMqError, OSError):  # what is damaged shows nothing
-        return False
 
 
 def _has_tag_entries(store: Location, files: FileReaders) -> bool:

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from typing import Any
 
 from spark_mq.errors import OptionError, SparkMqError
@@ -71,11 +72,9 @@ def index_facts(store: Location) -> dict[str, Any] | None:
 
 def _tag_runs(store: Location, file: IndexFileInfo, layout: IndexLayout) -> list[dict[str, Any]]:
     """What a file shows about tags; nothing if it, or the log, is damaged."""
-    readers = FileReaders()
     try:
-        runs = TagsInFile(file, layout, RecordLookup(store, readers), readers).runs()
+        with closing(FileReaders()) as readers:
+            runs = TagsInFile(file, layout, RecordLookup(store, readers), readers).runs()
     except (SparkMqError, OSError):
         return []
-    finally:
-        readers.close()
     return [{"has_entry": run.has_entry, "commit_log_offset": run.commit_log_offset} for run in runs]

@@ -30,10 +30,10 @@ from spark_mq.io.file_reader import FileReaders
 from spark_mq.store.config.config_file import configured_topics, is_configured
 from spark_mq.store.lacking_messages import leads_to_its_message
 from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, Split, list_offset_range
-from spark_mq.store.log.log_range import LogRange
+from spark_mq.store.log.log_range import LogRange, range_of
 from spark_mq.store.log.record_reader import RecordChunk, joined_chunks
 from spark_mq.store.log.recovery_walk import FileCheck, WalkEnd
-from spark_mq.store.log.segment_files import CorruptRange, SegmentFile
+from spark_mq.store.log.segment_files import SegmentFile
 from spark_mq.store.log.split_reader import read_split
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue
@@ -114,12 +114,12 @@ class LackingScan:
         def chunks(split: Split) -> Iterator[RecordChunk]:
             for part in joined_chunks(read_split(split)):
                 if isinstance(part, list):
-                    damaged.extend(map(_range, part))
+                    damaged.extend(map(range_of, part))
                 else:
                     yield part
 
         listed = list_offset_range(self._store.location, start, self._store.get_max_phy_offset())
-        damaged += map(_range, listed.missing)
+        damaged += map(range_of, listed.missing)
         known = {segment.base: self._checked.known(segment, listed.end) for segment in listed.segments}
         for split in listed.splits(DEFAULT_SPLIT_SIZE, is_start_known=False):
             base = split.segment.base
@@ -143,10 +143,6 @@ class LackingScan:
             is_later = queue.unit(queue_offset)[0] > offsets[index]
             is_deleted[index] = is_later and leads_to_its_message(self._store, queue, queue_offset)
         return WithoutUnit(offsets, is_deleted)
-
-
-def _range(part: CorruptRange) -> LogRange:
-    return LogRange(part.commit_log_offset, part.commit_log_offset + part.length)
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ import struct
 import zlib
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 
 from spark_mq.errors import CorruptIndexError
@@ -90,13 +91,11 @@ class LiveEndFinder:
 
     def find_end_now(self) -> LiveEnd:
         """The live end, from the files that the store has now."""
-        files, store = FileReaders(), self._store.now().snapshot()
-        try:
+        store = self._store.now().snapshot()
+        with closing(FileReaders()) as files:
             folders = queue_folders(store / CONSUME_QUEUE, skips_unreadable=True)
             queues = (ConsumeQueue(folder, files) for folder in folders)
             return self.find(RecordLookup(store, files), queues, store)
-        finally:
-            files.close()
 
     def find(self, records: RecordLookup, queues: Iterable[ConsumeQueue], store: Location | None = None) -> LiveEnd:
         """The live end; `records` and `queues` must show the store as it is now."""

@@ -8,6 +8,7 @@ log that the index covers, is not found.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 
 from spark_mq.errors import LogCutError
 from spark_mq.format.dispatch import KeyType, record_keys
@@ -163,11 +164,8 @@ class FollowedLog:
             )
         if end == self.position:
             return
-        files = FileReaders()
-        try:
+        with closing(FileReaders()) as files:
             records = RecordLookup(self._store, files)
             start = records.min_offset if self.position < 0 else self.position
             yield from scan(self._store, records, LogRange(start, end), self._filter)
-        finally:
-            files.close()
         self.position = end

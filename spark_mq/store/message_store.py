@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import cached_property
 from itertools import islice
@@ -329,15 +329,7 @@ class MessageStore(ConsumeQueueStore):
         Raises:
             OptionError: The text is not an offset message id.
         """
-        host, offset = decode_offset_message_id(offset_message_id)
-        record = self.find_record(offset)
-        if isinstance(record, NoRecord) or any_host or record.store_host == host:
-            return record
-        return NoRecord(
-            f"it is an id of broker {host_text(host)}, but the message at commit log offset {offset} was stored by "
-            f"broker {host_text(record.store_host)}; if this store moved, --any-host (any_host=True) compares only the "
-            "offset"
-        )
+        return record_with_id(self.find_record, offset_message_id, any_host)
 
     def why_not(self, commit_log_offset: int) -> str | None:
         """Why no live message starts at a commit log offset; None if one does."""
@@ -705,6 +697,21 @@ class MessageStore(ConsumeQueueStore):
         if commit_log_offset < self.get_min_phy_offset() or commit_log_offset + store_size > self.live_end.offset:
             return -1
         return self.records.store_timestamp(commit_log_offset)
+
+
+def record_with_id(
+    find_record: Callable[[int], Record | NoRecord], offset_message_id: str, any_host: bool
+) -> Record | NoRecord:
+    """The record at the offset in an id, as `find_record` finds it; the arguments of `find_record_by_id`."""
+    host, offset = decode_offset_message_id(offset_message_id)
+    record = find_record(offset)
+    if isinstance(record, NoRecord) or any_host or record.store_host == host:
+        return record
+    return NoRecord(
+        f"it is an id of broker {host_text(host)}, but the message at commit log offset {offset} was stored by "
+        f"broker {host_text(record.store_host)}; if this store moved, --any-host (any_host=True) compares only the "
+        "offset"
+    )
 
 
 def _boundary_type(boundary_type: BoundaryType | str) -> BoundaryType:

@@ -14,11 +14,11 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from spark_mq.errors import ConfigError, OptionError, UnsupportedStoreError
+from spark_mq.errors import OptionError, UnsupportedStoreError
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE
 from spark_mq.format.timestamp import NANOS_PER_MILLI, check_epoch_millis, epoch_millis, micros
 from spark_mq.store.config.broker_conf import BrokerConf, Sourced
-from spark_mq.store.config.config_file import ConsumerOffset, load_consumer_offsets
+from spark_mq.store.config.config_file import ConsumerOffset, load_consumer_offsets, read_config
 from spark_mq.store.config.store_kind import Door, check_form
 from spark_mq.store.disk_use import DiskPressure, TopicBytes, disk_pressure, topic_bytes
 from spark_mq.store.expiry import (
@@ -236,11 +236,7 @@ def retention(
         hours = reserved_time(reserved_hours, conf)
         when, when_source, zone_source = delete_when(store, conf)
         segments, left_over, problems = expiring_segments(store, hours.value, moment, when)
-        unread: list[UnreadLoss] = []
-        try:
-            unread = unread_losses(store, segments)
-        except (ConfigError, UnsupportedStoreError) as error:
-            problems = (*problems, str(error))
+        unread, problem = read_config(lambda: unread_losses(store, segments))
         start = next((one.commit_log_offset for one in segments if not one.is_expired), -1)
         return Retention(
             str(store.location),
@@ -252,10 +248,10 @@ def retention(
             segments,
             left_over,
             tuple(ages(segments, moment)),
-            tuple(unread),
+            tuple(unread or ()),
             tuple(topic_bytes(store, start)) if by_topic else None,
             disk_pressure(store.location, conf),
-            problems,
+            problems if problem is None else (*problems, problem),
         )
 
 

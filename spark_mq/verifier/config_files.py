@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Self, TypeVar
+from typing import Self
 
 import pyarrow as pa
 from pyarrow import fs
 
-from spark_mq.errors import ConfigError, UnsupportedStoreError
 from spark_mq.format.consume_queue import Queue
 from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.format.system_topic import SCHEDULE_TOPIC, is_system_topic
@@ -23,13 +22,12 @@ from spark_mq.store.config.config_file import (
     load_consumer_offsets,
     parse_delay_offsets,
     parse_fastjson,
+    read_config,
 )
 from spark_mq.store.config.store_paths import ABORT, CONFIG
 from spark_mq.verifier.finding import findings
 
 _WITHOUT_SUFFIX = ("timermetrics", "transactionMetrics")
-
-_Content = TypeVar("_Content")
 
 
 @dataclass(frozen=True)
@@ -71,7 +69,10 @@ class BrokerState:
 
 @dataclass(frozen=True)
 class ConfigFiles:
-    """What the files say, before the log is read: a broker that runs writes them later than its messages."""
+    """What the files say, before the log is read: a broker that runs writes them later than its messages.
+
+    A file that cannot be read says nothing, and is one of the problems.
+    """
 
     consumer_offsets: tuple[ConsumerOffset, ...]
     delay_offsets: Mapping[int, int]
@@ -82,8 +83,8 @@ class ConfigFiles:
     def of(cls, store: Location) -> Self:
         """The files of a store now."""
         return cls(
-            _readable(lambda: tuple(load_consumer_offsets(store)), ()),
-            _readable(lambda: load_config(store, DELAY_OFFSETS, parse_delay_offsets) or {}, {}),
+            tuple(read_config(lambda: load_consumer_offsets(store))[0] or ()),
+            read_config(lambda: load_config(store, DELAY_OFFSETS, parse_delay_offsets))[0] or {},
             configured_topics(store),
             tuple(_problems(store)),
         )
@@ -114,14 +115,6 @@ class ConfigFiles:
                 if not is_system_topic(topic) and not topic.startswith(LIGHT_PREFIX):
                     file = f"{CONFIG}/topics.json"
                     yield findings("TOPIC_NOT_CONFIGURED", file, found="no such topic", queue=(topic, None))
-
-
-def _readable(load: Callable[[], _Content], otherwise: _Content) -> _Content:
-    """What a file says; `otherwise` if it cannot be read, which is a finding of its own."""
-    try:
-        return load()
-    except (ConfigError, UnsupportedStoreError):
-        return otherwise
 
 
 def _problems(store: Location) -> Iterator[pa.RecordBatch]:

@@ -26,7 +26,7 @@ from spark_mq.store.config.store_kind import batch_topics, has_light_queues
 from spark_mq.store.config.store_paths import BATCH_CONSUME_QUEUE, INDEX
 from spark_mq.store.log.commit_log import CommitLog, Segment, Split, plan_splits, within_offsets
 from spark_mq.store.log.live_reader import NO_TIME
-from spark_mq.store.log.log_range import LogRange, joined
+from spark_mq.store.log.log_range import joined, range_of
 from spark_mq.store.log.record_lookup import UNFINISHED
 from spark_mq.store.log.segment_files import CorruptRange
 from spark_mq.verifier.entry_match import ExpectedEntries
@@ -66,7 +66,7 @@ class CheckedLog:
         if not self.staged.splits:
             return LogBounds(0, 0, is_clean)
         damage = [*log.gaps, *(corrupt for split in self.staged.splits for corrupt in split.corrupt)]
-        return LogBounds(self.staged.start, self.staged.end, is_clean, tuple(joined(map(_range_of, damage))))
+        return LogBounds(self.staged.start, self.staged.end, is_clean, tuple(joined(map(range_of, damage))))
 
     def expected_entries(self) -> ExpectedEntries:
         """The index entries that the log has."""
@@ -178,16 +178,9 @@ def check_split(
 
         row = dispatch_split(split, targets, exact, check, NO_TIME if newest is None else newest)
         sink.add(_corrupt_findings(split.segment, row.corrupt))
-    return CheckedSplit(replace(row, corrupt=_few(row.corrupt)), sink.summary, frozenset(queues))
-
-
-def _few(corrupt: Sequence[CorruptRange]) -> tuple[CorruptRange, ...]:
-    ranges = joined(map(_range_of, corrupt), _MAX_HOLES)
-    return tuple(replace(corrupt[0], commit_log_offset=one.start, length=one.size) for one in ranges)
-
-
-def _range_of(corrupt: CorruptRange) -> LogRange:
-    return LogRange(corrupt.commit_log_offset, corrupt.commit_log_offset + corrupt.length)
+    holes = joined(map(range_of, row.corrupt), _MAX_HOLES)
+    few = tuple(replace(row.corrupt[0], commit_log_offset=one.start, length=one.size) for one in holes)
+    return CheckedSplit(replace(row, corrupt=few), sink.summary, frozenset(queues))
 
 
 def _corrupt_findings(segment: Segment, corrupt: Iterable[CorruptRange]) -> Iterator[pa.RecordBatch]:

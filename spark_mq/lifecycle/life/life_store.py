@@ -16,8 +16,6 @@ from spark_mq.filters.consumer_filter import ConsumerFilter
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE
 from spark_mq.format.consume_queue_ext import ExtUnit
 from spark_mq.format.java_text import decode_utf8
-from spark_mq.format.message_id import decode_offset_message_id
-from spark_mq.format.message_row import host_text
 from spark_mq.format.record import Record
 from spark_mq.format.system_topic import REVIVE_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
 from spark_mq.lifecycle.life.event import text_properties, time_text
@@ -33,7 +31,7 @@ from spark_mq.store.log.record_lookup import NoRecord
 from spark_mq.store.log.scan import InQueue, WithKeyOfAnyTopic, scan
 from spark_mq.store.log.segment_files import CorruptRange
 from spark_mq.store.message_selection import known_topics, uncovered_parts
-from spark_mq.store.message_store import MessageStore
+from spark_mq.store.message_store import MessageStore, record_with_id
 from spark_mq.store.queue.lookup import QueueCover
 from spark_mq.store.retention import delete_when, moment_of, reserved_time
 
@@ -119,7 +117,7 @@ class LifeStore:
 
     def find_record_by_id(self, offset_message_id: str, any_host: bool = False) -> Record | NoRecord:
         """The record with an offset message id, or why there is none."""
-        return self.store.find_record_by_id(offset_message_id, any_host)
+        return record_with_id(self.find_record, offset_message_id, any_host)
 
     def find_key(self, key: str, also: Iterable[str] = ()) -> FoundMessages:
         """The live messages that have a key, in KEYS or as unique key; `also` are topics that are looked up besides."""
@@ -280,16 +278,6 @@ class LifeStore:
             segment = live[index].file.location.name
             found.append(MessageExpiry(segment, expire, delete, hours.value, hours.source, name))
         return found
-
-
-def record_with_id(store: LifeStore, offset_message_id: str, any_host: bool) -> Record | NoRecord:
-    """The record at the offset in an id, or why there is none; the host in the id must be that of the record."""
-    host, offset = decode_offset_message_id(offset_message_id)
-    record = store.find_record(offset)
-    if isinstance(record, NoRecord) or any_host or record.store_host == host:
-        return record
-    stored = host_text(record.store_host)
-    return NoRecord(f"it is an id of broker {host_text(host)}, but broker {stored} stored the message at {offset}")
 
 
 def life_store(store: MessageStore | LifeStore) -> LifeStore:

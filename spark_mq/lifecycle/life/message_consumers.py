@@ -23,8 +23,8 @@ from spark_mq.lifecycle.popped_messages import (
     Position,
     parse_pop_note,
 )
-from spark_mq.lifecycle.retry_topic import consumer_offsets, read_config
-from spark_mq.store.config.config_file import CONSUMER_OFFSETS
+from spark_mq.lifecycle.retry_topic import consumer_offsets
+from spark_mq.store.config.config_file import CONSUMER_OFFSETS, read_config
 
 
 def find_pops(store: LifeStore, positions: Mapping[Position, int]) -> tuple[PoppedMessages, tuple[str, ...]]:

@@ -73,12 +73,17 @@ def new_topic_fault(topic: str) -> str | None:
     return f"has more than {longest} characters" if len(topic) > longest else None
 
 
+def read_config(load: Callable[[], Content]) -> tuple[Content | None, str | None]:
+    """What `load` reads of a file of `config/`; None if it cannot be read, and the reason."""
+    try:
+        return load(), None
+    except (ConfigError, UnsupportedStoreError) as error:
+        return None, str(error)
+
+
 def configured_topics(store: Location) -> frozenset[str] | None:
     """The topics; None if there is no file, or if it cannot be read: table `topics` reports that."""
-    try:
-        return load_config(store, "topics.json", _names)
-    except (ConfigError, UnsupportedStoreError):
-        return None
+    return read_config(lambda: load_config(store, "topics.json", _names))[0]
 
 
 def is_configured(topic: str, topics: frozenset[str] | None) -> bool:
@@ -130,13 +135,9 @@ def _decode(content: dict[str, Any]) -> list[ConsumerOffset]:
 def consumed_offsets(store: Location) -> dict[tuple[str, int], int]:
     """The highest offset of any consumer group by (topic, queue id); empty if no file can be read."""
     highest: dict[tuple[str, int], int] = {}
-    try:
-        consumer_offsets = load_consumer_offsets(store)
-    except (ConfigError, UnsupportedStoreError):
-        return {}
-    for consumer_offset in consumer_offsets:
-        queue = (consumer_offset.topic, consumer_offset.queue_id)
-        highest[queue] = max(highest.get(queue, 0), consumer_offset.offset)
+    for one in read_config(lambda: load_consumer_offsets(store))[0] or ():
+        queue = one.topic, one.queue_id
+        highest[queue] = max(highest.get(queue, 0), one.offset)
     return highest
 
 

@@ -19,13 +19,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from spark_mq.errors import ConfigError, UnsupportedStoreError
 from spark_mq.format import broker_version as rules
 from spark_mq.format.broker_version import ALL_VERSIONS, RELEASES, BrokerVersion, BrokerVersions, VersionRule
 from spark_mq.io.location import Location
 from spark_mq.store.config import store_paths as paths
 from spark_mq.store.config.checkpoint import CHECKPOINT
-from spark_mq.store.config.config_file import load_config
+from spark_mq.store.config.config_file import load_config, read_config
 
 _OFTEN_WRITTEN = ("consumerOffset.json", "delayOffset.json")
 """Files that a broker writes every few seconds. Only those of 5 have a `dataVersion` at all."""
@@ -76,10 +75,7 @@ def _has_state_version(store: Location, name: str) -> bool | None:
         version = content.get("dataVersion", {}) if name in _OFTEN_WRITTEN else content["dataVersion"]
         return "stateVersion" in dict(version)
 
-    try:
-        return load_config(store, name, decode)
-    except (ConfigError, UnsupportedStoreError):
-        return None
+    return read_config(lambda: load_config(store, name, decode))[0]
 
 
 def _marks(store: Location) -> Iterator[tuple[BrokerVersion, str]]:

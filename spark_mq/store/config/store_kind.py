@@ -19,7 +19,6 @@ from typing import Any
 from pyarrow import fs
 
 from spark_mq.errors import (
-    ConfigError,
     SparkMqError,
     StoreNotFoundError,
     UnfinishedAppendError,
@@ -31,7 +30,7 @@ from spark_mq.io.location import Location
 from spark_mq.io.rocksdb import REMEDY, can_read_rocksdb
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.config_database import config_database
-from spark_mq.store.config.config_file import load_config
+from spark_mq.store.config.config_file import load_config, read_config
 from spark_mq.store.config.store_paths import (
     APPEND_UNFINISHED,
     BATCH_CONSUME_QUEUE,
@@ -276,10 +275,7 @@ def topics_with_attribute(store: Location, name: str, value: str) -> frozenset[s
             if key.lstrip("+") == name and found == value
         )
 
-    try:
-        return load_config(store, "topics.json", with_attribute) or frozenset()
-    except (ConfigError, UnsupportedStoreError):
-        return frozenset()
+    return read_config(lambda: load_config(store, "topics.json", with_attribute))[0] or frozenset()
 
 
 FORMS: tuple[Form, ...] = (

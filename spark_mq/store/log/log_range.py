@@ -34,7 +34,7 @@ from spark_mq.format.record import (
     is_blank,
 )
 from spark_mq.store.log.record_lookup import RecordLookup
-from spark_mq.store.log.segment_files import SegmentFile
+from spark_mq.store.log.segment_files import CorruptRange, SegmentFile
 
 _FIRST_LOOK = 16 << 10
 _LOOK_FACTOR = 16
@@ -177,6 +177,11 @@ class LiveEnd:
         A unit stays stale until its message is dispatched. By chance, it can lead to its message before.
         """
         return self.certain if self.is_dispatched else self.certain - UNDISPATCHED
+
+
+def range_of(corrupt: CorruptRange) -> LogRange:
+    """The part of the log that is corrupt."""
+    return LogRange(corrupt.commit_log_offset, corrupt.commit_log_offset + corrupt.length)
 
 
 def iterate_records(records: RecordLookup, log_range: LogRange) -> Iterator[Record]:
