@@ -32,7 +32,6 @@ from spark_mq.format.record import (
     MAGIC_V2,
     STORE_HOST_V6_FLAG,
     TRANSACTION_ROLLBACK_TYPE,
-    TRANSACTION_TYPE_MASK,
     Record,
 )
 from spark_mq.format.timestamp import EPOCH
@@ -119,7 +118,7 @@ class ArchivedMessages:
         """The messages that have a key; as in the index, there is none of transaction type ROLLBACK."""
         condition = _where(begin, end, key=key, topic=topic, key_type="UNIQ_KEY" if is_unique else None)
         found = self._messages(self._positions(self._keys, condition))
-        return (one for one in found if one.record.sys_flag & TRANSACTION_TYPE_MASK != TRANSACTION_ROLLBACK_TYPE)
+        return (one for one in found if one.record.transaction_type != TRANSACTION_ROLLBACK_TYPE)
 
     def with_id(self, offset_message_id: str, any_host: bool = False) -> Iterator[NamedRecord]:
         """The messages that have an offset message id, of the broker that it names or of any."""

@@ -21,7 +21,7 @@ from spark_mq.format.properties import (
     UNIQUE_KEY,
     parse_properties,
 )
-from spark_mq.format.record import TRANSACTION_COMMIT_TYPE, TRANSACTION_ROLLBACK_TYPE, TRANSACTION_TYPE_MASK, Record
+from spark_mq.format.record import TRANSACTION_ROLLBACK_TYPE, Record
 
 LIGHT_PREFIX = "%LMQ%"
 """How the name of a light message queue begins (`MixAll.LMQ_PREFIX`@5.3.3)."""
@@ -49,14 +49,14 @@ def tags_key(tags: str) -> str:
 def record_tags_key(record: Record) -> str | None:
     """The key under which the index can have the tags of a record; None if it has no tags, or is not indexed."""
     tags = parse_properties(record.properties).get(TAGS)
-    if tags is None or record.sys_flag & TRANSACTION_TYPE_MASK == TRANSACTION_ROLLBACK_TYPE:
+    if tags is None or record.transaction_type == TRANSACTION_ROLLBACK_TYPE:
         return None
     return tags_key(decode_utf8(tags))
 
 
 def record_keys(record: Record) -> dict[str, KeyType]:
     """The distinct keys of a record in the order of the index: the unique key, then those of KEYS."""
-    if record.sys_flag & TRANSACTION_TYPE_MASK == TRANSACTION_ROLLBACK_TYPE:
+    if record.transaction_type == TRANSACTION_ROLLBACK_TYPE:
         return {}
     properties = parse_properties(record.properties)
     keys = dict.fromkeys(filter(None, decode_utf8(properties.get(KEYS, b"")).split(" ")), KeyType.KEYS)
@@ -69,11 +69,10 @@ def record_keys(record: Record) -> dict[str, KeyType]:
 def offset_in_queue(record: Record, topic: str, queue_id: int) -> int | None:
     """The queue offset that a message has in the queue `queue_id` of `topic`; None if it is not in that queue.
 
-    Messages of transaction types PREPARED and ROLLBACK are in no queue (`CommitLogDispatcherBuildConsumeQueue`@5.3.3).
     A message is in its own queue, and in those that its property INNER_MULTI_DISPATCH names, at the offsets that
     INNER_MULTI_QUEUE_OFFSET has (`ConsumeQueue.multiDispatchLmqQueue`@5.3.3).
     """
-    if record.sys_flag & TRANSACTION_TYPE_MASK not in (0, TRANSACTION_COMMIT_TYPE):
+    if not record.is_in_queue:
         return None
     if record.queue_id == queue_id and decode_utf8(record.topic) == topic:
         return record.queue_offset

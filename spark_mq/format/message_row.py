@@ -18,7 +18,7 @@ from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.message_id import encode_offset_message_id
 from spark_mq.format.message_schema import CORRUPT_RECORD, MESSAGE_SCHEMA
 from spark_mq.format.properties import KEYS, TAGS, UNIQUE_KEY, parse_properties
-from spark_mq.format.record import COMPRESSED_FLAG, TRANSACTION_TYPE_MASK, TRANSACTION_TYPE_NAMES, Record
+from spark_mq.format.record import COMPRESSED_FLAG, TRANSACTION_TYPE_NAMES, Record
 from spark_mq.format.timestamp import micros
 
 Row = dict[str, Any]
@@ -47,7 +47,7 @@ def message_row(record: Record) -> Row:
         "unique_key": _text(properties.get(UNIQUE_KEY)),
         "flag": record.flag,
         "sys_flag": record.sys_flag,
-        "transaction_type": TRANSACTION_TYPE_NAMES[(record.sys_flag & TRANSACTION_TYPE_MASK) >> 2],
+        "transaction_type": TRANSACTION_TYPE_NAMES[record.transaction_type >> 2],
         "born_timestamp": micros(record.born_timestamp),
         "born_host": host_text(record.born_host),
         "store_timestamp": micros(record.store_timestamp),

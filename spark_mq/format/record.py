@@ -179,6 +179,16 @@ class Record:
         after_topic = 2 + len(self.properties)
         return HEADER_SIZE + TIMESTAMP_SIZE + hosts + AFTER_HOSTS.size + len(self.body) + topic + after_topic
 
+    @property
+    def transaction_type(self) -> int:
+        """The transaction type in `sys_flag`; 0 if the message is not of a transaction."""
+        return self.sys_flag & TRANSACTION_TYPE_MASK
+
+    @property
+    def is_in_queue(self) -> bool:
+        """Whether queues have it: not if it is PREPARED or ROLLBACK (`CommitLogDispatcherBuildConsumeQueue`@5.3.3)."""
+        return self.transaction_type in (0, TRANSACTION_COMMIT_TYPE)
+
     def encode(self) -> bytes:
         """The bytes that a broker would append (`MessageExtEncoder.encode`@5.3.3).
 

@@ -17,14 +17,7 @@ from datetime import UTC, datetime
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.message_id import encode_offset_message_id, has_plausible_port, is_offset_message_id
 from spark_mq.format.properties import CRC_PROPERTY, UNIQUE_KEY, encode_properties, parse_properties
-from spark_mq.format.record import (
-    COMPRESSED_FLAG,
-    COMPRESSION_TYPE_MASK,
-    INNER_BATCH_FLAG,
-    TRANSACTION_COMMIT_TYPE,
-    TRANSACTION_TYPE_MASK,
-    Record,
-)
+from spark_mq.format.record import COMPRESSED_FLAG, COMPRESSION_TYPE_MASK, INNER_BATCH_FLAG, Record
 from spark_mq.format.system_topic import RETRY_PREFIX, is_system_topic
 from spark_mq.lifecycle.retry_topic import DLQ_PREFIX
 
@@ -132,7 +125,7 @@ def _why_refused(record: Record, topic: str) -> str | None:
         return f"a record of {topic} is the broker's own: it waits there, or is a note; the message itself can be sent"
     if topic.startswith(RETRY_PREFIX):
         return "a copy in a retry topic: its group gets it again without a resend"
-    if record.sys_flag & TRANSACTION_TYPE_MASK not in (0, TRANSACTION_COMMIT_TYPE):
+    if not record.is_in_queue:
         return "a half message, or one that was rolled back"
     if record.sys_flag & INNER_BATCH_FLAG:
         return "a batch of messages in one record (bit 0x80 of sys_flag)"

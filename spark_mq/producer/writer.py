@@ -116,7 +116,7 @@ class _Sender:
         groups = []
         for topic, rows in topics_of(messages):
             queues = self._publish_queues(topic)
-            chosen = choose_queues(
+            numbers, is_in_turn = choose_queues(
                 np.full(rows.size, len(queues)),
                 queue_numbers(queues, messages.queue_ids.take(pa.array(rows))),
                 messages.sharding_keys.take(rows),
@@ -125,10 +125,10 @@ class _Sender:
             )
             self._turn += rows.size
             for is_fixed in (True, False):
-                part = chosen.is_in_turn != is_fixed
+                part = is_in_turn != is_fixed
                 groups += [
                     (topic, queues, queues[number], is_fixed, of_queue)
-                    for number, of_queue in by_queue(chosen.numbers[part], rows[part])
+                    for number, of_queue in by_queue(numbers[part], rows[part])
                 ]
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="send") as pool:
             sent = [pool.submit(self._send_group, messages, *group) for group in groups]

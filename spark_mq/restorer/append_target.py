@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import numpy as np
 from pyarrow import fs
@@ -28,7 +27,7 @@ from spark_mq.store.config.store_paths import ABORT, COMMIT_LOG, CONFIG, CONSUME
 from spark_mq.store.file_states import queue_states
 from spark_mq.store.index.folder import IndexFileInfo, index_end, index_files, index_layout
 from spark_mq.store.lacking_messages import find_lacking_messages
-from spark_mq.store.log.commit_log import CommitLog, list_offset_range
+from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.log_range import newest_record
 from spark_mq.store.log.segment_files import DEFAULT_SEGMENT_SIZE, is_segment_name, usual_size
 from spark_mq.store.message_store import MessageStore
@@ -156,8 +155,9 @@ def _check_queues(store: MessageStore, log_end: int) -> None:
 def _with_units(store: Location, start: int, stop: int) -> Iterator[int]:
     """The commit log offsets of the messages of a range that belong into a consume queue."""
     from spark_mq.format.kernels.dispatch import has_unit
+    from spark_mq.store.log.split_reader import read_chunks
 
-    for chunk in _chunks(store, start, stop):
+    for chunk in read_chunks(store, start, stop):
         yield from (chunk.base + chunk.frames.position[has_unit(chunk.frames)]).tolist()
 
 
@@ -192,10 +192,11 @@ def _has_tags(store: MessageStore, layout: IndexLayout, log_end: int) -> bool:
     """Whether tags have entries at the end of the index; if that does not show it, the broker's version decides."""
     from spark_mq.format.kernels.big_endian import int64s_at
     from spark_mq.format.kernels.index_keys import index_keys
+    from spark_mq.store.log.split_reader import read_chunks
 
     files, runs = index_files(store.location), list[TagRun]()
     tails = [offset for file in files[-2:] if (offset := _tail_offset(file, layout)) is not None]
-    for chunk in _chunks(store.location, max(min(tails), store.get_min_phy_offset()), log_end) if tails else ():
+    for chunk in read_chunks(store.location, max(min(tails), store.get_min_phy_offset()), log_end) if tails else ():
         keys = index_keys(chunk.buffer, chunk.frames, None)
         offsets = np.repeat(chunk.base + chunk.frames.position, keys.entry_count)
         if offsets.size:
@@ -217,22 +218,12 @@ def _tail_offset(file: IndexFileInfo, layout: IndexLayout) -> int | None:
 def _with_keys(store: Location, start: int, stop: int, has_tags: bool) -> Iterator[tuple[int, list[int]]]:
     """The messages of a range that have index entries: commit log offset, and the hash of each key, and of tags."""
     from spark_mq.format.kernels.index_keys import index_keys
+    from spark_mq.store.log.split_reader import read_chunks
 
-    for chunk in _chunks(store, start, stop):
+    for chunk in read_chunks(store, start, stop):
         keys = index_keys(chunk.buffer, chunk.frames, has_tags)
         ends = np.cumsum(keys.entry_count)
         for number in np.flatnonzero(keys.entry_count).tolist():
             first = int(ends[number]) - int(keys.entry_count[number])
             offset = chunk.base + int(chunk.frames.position[number])
             yield offset, keys.key_hash[first : int(ends[number])].tolist()
-
-
-def _chunks(store: Location, start: int, stop: int) -> Iterator[Any]:
-    """The records of a range of the log that starts with a record or a blank, chunk by chunk (`RecordChunk`)."""
-    from spark_mq.store.log.commit_log import SegmentSource
-    from spark_mq.store.log.record_reader import RecordChunk, RecordReader
-
-    for segment in list_offset_range(store, start, stop).segments:
-        with SegmentSource(segment) as source:
-            parts = RecordReader(source, max(start - segment.base, 0)).read(min(stop - segment.base, segment.size))
-            yield from (part for part in parts if isinstance(part, RecordChunk))

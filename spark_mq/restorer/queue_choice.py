@@ -56,18 +56,10 @@ def by_hash(key: str, count: int) -> int:
     return abs(hash_code(key)) % count
 
 
-@dataclass(frozen=True)
-class ChosenQueues:
-    """The numbers of the queues of rows, and which rows have no choice of their own: any other queue would do, too."""
-
-    numbers: Int64s
-    is_in_turn: Flags
-
-
 def choose_queues(
     counts: Int64s, given: Int64s, sharding_keys: Pieces, selector: QueueSelector, turns: Int64s
-) -> ChosenQueues:
-    """The queues of rows.
+) -> tuple[Int64s, Flags]:
+    """The numbers of the queues of rows, and which rows have no choice of their own: any queue would do for them.
 
     Args:
         counts: The number of queues of each row's topic.
@@ -83,7 +75,7 @@ def choose_queues(
         _put(numbers, is_in_turn, of_key, sharding_keys.is_given())
     if selector == QueueSelector.QUEUE_ID:
         _put(numbers, is_in_turn, given, given >= 0)
-    return ChosenQueues(numbers, is_in_turn)
+    return numbers, is_in_turn
 
 
 def _put(numbers: Int64s, is_in_turn: Flags, chosen: Int64s, is_chosen: Flags) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from spark_mq.errors import UnsafeNameError
-from spark_mq.format.array_types import Flags, Int32s, Int64s
+from spark_mq.format.array_types import ArrayRows, Flags, Int32s, Int64s
 from spark_mq.format.consume_queue import Queue
 from spark_mq.format.message_id import V4_MAPPED, host_fault, parse_host
 from spark_mq.format.pieces import Pieces, pieces_of_bytes
@@ -40,7 +39,7 @@ No queue has a prepared or rolled back message. Its queue offset is 0 (`MessageE
 
 
 @dataclass(frozen=True)
-class ChunkRows:
+class ChunkRows(ArrayRows):
     """The columns of `ROW_SCHEMA` as arrays, in the order of the records."""
 
     store_size: Int32s
@@ -56,15 +55,6 @@ class ChunkRows:
         starts = np.zeros(self.store_size.size + 1, np.int64)
         np.cumsum(self.store_size, out=starts[1:])
         return starts
-
-    def take(self, order: Int64s) -> ChunkRows:
-        """The rows in another order."""
-        return ChunkRows(*(getattr(self, name)[order] for name in ROW_SCHEMA.names))
-
-    @classmethod
-    def concatenate(cls, parts: Sequence[ChunkRows]) -> ChunkRows:
-        """The rows of several parts, one after the other."""
-        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in ROW_SCHEMA.names))
 
 
 @dataclass(frozen=True)
@@ -106,7 +96,7 @@ class RowQueues:
         turns = np.empty(self.topics.size, np.int64)
         turns[order] = first_turn + np.arange(order.size) - np.repeat(sizes.cumsum() - sizes, sizes)
         given = self.queue_ids.astype(np.int64)
-        chosen = choose_queues(counts[self.topics], given, sharding_keys, queues.selector, turns).numbers
+        chosen, _ = choose_queues(counts[self.topics], given, sharding_keys, queues.selector, turns)
         is_own = np.array([is_system_topic(name) for name in self.names], np.bool_)[self.topics]
         return RowQueues(self.names, self.topics, np.where(is_own, np.maximum(given, 0), chosen).astype(np.int32))
 

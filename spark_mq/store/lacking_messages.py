@@ -22,12 +22,7 @@ from spark_mq.format.array_types import Int64s
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE
 from spark_mq.format.dispatch import offset_in_queue
 from spark_mq.format.java_text import decode_utf8
-from spark_mq.format.record import (
-    INNER_BATCH_FLAG,
-    TRANSACTION_COMMIT_TYPE,
-    TRANSACTION_TYPE_MASK,
-    Record,
-)
+from spark_mq.format.record import INNER_BATCH_FLAG, Record
 from spark_mq.store.config.config_file import is_topic_name
 from spark_mq.store.index.folder import index_files
 from spark_mq.store.log.log_range import LogRange, iterate_records
@@ -153,7 +148,8 @@ def find_lacking_messages(store: MessageStore) -> LackingMessages:
     try:
         for record in iterate_records(store.records, checked):
             topic = decode_utf8(record.topic)
-            if _has_unit(record) and not _is_in_queue(store, topic, record):
+            has_unit = record.is_in_queue and not record.sys_flag & INNER_BATCH_FLAG
+            if has_unit and not _is_in_queue(store, topic, record):
                 at = record.queue_offset, record.commit_log_offset
                 lacking.append(LackingMessage(topic, record.queue_id, *at))
     except CorruptLogError:
@@ -183,11 +179,6 @@ def _tail_start(store: MessageStore, end: int) -> tuple[int, int, int | None]:
         starts.update(units["commit_log_offset"].tolist())
     start = next((at for at in sorted(starts) if at >= floor and store.records.find(at) is not None), newest)
     return start, newest + newest_size, newest
-
-
-def _has_unit(record: Record) -> bool:
-    kind = record.sys_flag & TRANSACTION_TYPE_MASK
-    return kind in (0, TRANSACTION_COMMIT_TYPE) and not record.sys_flag & INNER_BATCH_FLAG
 
 
 def _is_in_queue(store: MessageStore, topic: str, record: Record) -> bool:

@@ -34,7 +34,7 @@ def test_rows_choose_as_the_rule_for_one_row_says(
     counts = np.array([count for *_, count in rows])
     ids = np.array([-1 if queue_id is None else queue_id for queue_id, *_ in rows])
     keys = pieces_of_array(pa.array([key for _, key, _ in rows], pa.string()))
-    chosen = choose_queues(counts, ids, keys, selector, first + np.arange(len(rows)))
+    chosen, in_turn = choose_queues(counts, ids, keys, selector, first + np.arange(len(rows)))
     for number, (queue_id, key, count) in enumerate(rows):
         if selector == QueueSelector.QUEUE_ID and queue_id is not None:
             expected, is_in_turn = queue_id, False
@@ -42,7 +42,7 @@ def test_rows_choose_as_the_rule_for_one_row_says(
             expected, is_in_turn = by_hash(key, count), False
         else:
             expected, is_in_turn = (first + number) % count, True
-        assert (chosen.numbers[number], bool(chosen.is_in_turn[number])) == (expected, is_in_turn)
+        assert (chosen[number], bool(in_turn[number])) == (expected, is_in_turn)
 
 
 def test_the_name_of_a_selector() -> None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from spark_mq.format.amounts import duration_text
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.message_row import host_text
-from spark_mq.format.record import TRANSACTION_COMMIT_TYPE, TRANSACTION_TYPE_MASK, Record
+from spark_mq.format.record import TRANSACTION_COMMIT_TYPE, Record
 from spark_mq.format.system_topic import RETRY_PREFIX
 from spark_mq.lifecycle.life.event import EventKind, Step, record_event, text_properties
 from spark_mq.lifecycle.life.situation import (
@@ -70,7 +70,7 @@ class Copy(Step):
     @property
     def is_commit(self) -> bool:
         """Whether it has transaction type COMMIT; a delayed or delivered message can have it, too."""
-        return self.record.sys_flag & TRANSACTION_TYPE_MASK == TRANSACTION_COMMIT_TYPE
+        return self.record.transaction_type == TRANSACTION_COMMIT_TYPE
 
     @property
     def prepared_queue_offset(self) -> int | None:

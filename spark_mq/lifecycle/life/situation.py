@@ -19,13 +19,7 @@ from typing import TYPE_CHECKING
 
 from spark_mq.format.amounts import counted, duration_text
 from spark_mq.format.java_text import decode_utf8
-from spark_mq.format.record import (
-    TRANSACTION_COMMIT_TYPE,
-    TRANSACTION_PREPARED_TYPE,
-    TRANSACTION_ROLLBACK_TYPE,
-    TRANSACTION_TYPE_MASK,
-    Record,
-)
+from spark_mq.format.record import TRANSACTION_COMMIT_TYPE, TRANSACTION_PREPARED_TYPE, TRANSACTION_ROLLBACK_TYPE, Record
 from spark_mq.format.system_topic import (
     DEFAULT_DELAY_LEVELS,
     DISCARD_TOPIC,
@@ -261,7 +255,7 @@ class _Reading:
 
     def _delivered(self) -> Situation:
         """A record in a topic of producers, or of transaction type PREPARED or ROLLBACK."""
-        transaction = self._record.sys_flag & TRANSACTION_TYPE_MASK
+        transaction = self._record.transaction_type
         if transaction == TRANSACTION_PREPARED_TYPE:
             return self._own(RecordKind.PREPARED, "transaction type PREPARED: in no queue")
         if transaction == TRANSACTION_ROLLBACK_TYPE:

@@ -57,12 +57,17 @@ def next_boundary(store: Location, offset: int, end: int) -> int:
 
 def boundary_after(store: Location, start: int, end: int, count: int) -> int:
     """The boundary after the first `count` messages from boundary `start` on, at most `end`."""
-    for chunk in chain.from_iterable(map(_chunks, list_offset_range(store, start, end).splits(_WHOLE))):
+    for chunk in read_chunks(store, start, end):
         if count <= chunk.frames.size:
             last = chunk.frames[count - 1]
             return min(chunk.base + int(last.position) + int(last.store_size), end)
         count -= chunk.frames.size
     return end
+
+
+def read_chunks(store: Location, start: int, end: int) -> Iterator[RecordChunk]:
+    """The records from boundary `start` to boundary `end`; damage is left out."""
+    return chain.from_iterable(map(_chunks, list_offset_range(store, start, end).splits(_WHOLE)))
 
 
 def offset_for_time(store: Location, end: int, millis: int) -> int:
@@ -71,7 +76,8 @@ def offset_for_time(store: Location, end: int, millis: int) -> int:
     Splits that `within_time` leaves out are not read: this relies on a clock that was not set back by more than a
     minute.
     """
-    return _first_stored(within_time(list_offset_range(store, 0, end).splits(_WHOLE), millis, None), end, millis)
+    splits = within_time(list_offset_range(store, 0, end).splits(_WHOLE), millis, None)
+    return _first_stored(chain.from_iterable(map(_chunks, splits)), end, millis)
 
 
 def place_of_newer(store: Location, start: int, end: int, millis: int) -> int:
@@ -79,11 +85,11 @@ def place_of_newer(store: Location, start: int, end: int, millis: int) -> int:
 
     Unlike `offset_for_time`, this function reads all records before that offset, and relies on no clock.
     """
-    return _first_stored(list_offset_range(store, start, end).splits(_WHOLE), end, millis)
+    return _first_stored(read_chunks(store, start, end), end, millis)
 
 
-def _first_stored(splits: Iterable[Split], end: int, millis: int) -> int:
-    for chunk in chain.from_iterable(map(_chunks, splits)):
+def _first_stored(chunks: Iterable[RecordChunk], end: int, millis: int) -> int:
+    for chunk in chunks:
         late = np.flatnonzero(int64s_at(chunk.buffer, chunk.frames.store_timestamp_at) >= millis)
         if late.size:
             return chunk.base + int(chunk.frames[int(late[0])].position)

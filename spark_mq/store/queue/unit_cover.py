@@ -32,16 +32,7 @@ from spark_mq.format.consume_queue import UNIT_SIZE, Units, is_live
 from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.format.dledger import HEAD_SIZE
 from spark_mq.format.java_text import decode_utf8
-from spark_mq.format.record import (
-    MAGIC_AT,
-    MAGIC_V1,
-    MAGIC_V2,
-    TRANSACTION_PREPARED_TYPE,
-    TRANSACTION_ROLLBACK_TYPE,
-    TRANSACTION_TYPE_MASK,
-    Record,
-    decode_record,
-)
+from spark_mq.format.record import MAGIC_AT, MAGIC_V1, MAGIC_V2, Record, decode_record
 from spark_mq.io.location import Location
 from spark_mq.store.log.log_range import LogRange, cut, end_of_blank, joined, merged, rest
 from spark_mq.store.log.record_lookup import RecordLookup
@@ -160,7 +151,7 @@ def _dispatched(records: RecordLookup, part: LogRange) -> Iterator[Record]:
             found = (data.find(magic, position + 1 + MAGIC_AT) for magic in _MAGICS)
             position = min((at - MAGIC_AT for at in found if at >= 0), default=-1)
             continue
-        if record.sys_flag & TRANSACTION_TYPE_MASK not in (TRANSACTION_PREPARED_TYPE, TRANSACTION_ROLLBACK_TYPE):
+        if record.is_in_queue:
             yield record
         position += record.size
 
