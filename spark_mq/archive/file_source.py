@@ -185,9 +185,10 @@ class BrokerFilesReader(FilesReader, LiveMessagesStreamReader):
         self.place, self._starts = place, starts
         self._names = StoreIdentity(*place[2:])
 
-    def _queues(self, brokers: Iterable[LiveBroker]) -> dict[QueueKey, QueueRange]:
+    def _queues(self, brokers: Iterable[LiveBroker], needs_all: bool = True) -> dict[QueueKey, QueueRange]:
         names = self._names.cluster, self._names.broker
-        return super()._queues([one for one in brokers if (one.broker.cluster, one.broker.name) == names])
+        of_names = [one for one in brokers if (one.broker.cluster, one.broker.name) == names]
+        return super()._queues(of_names, needs_all=True)
 
     def _lose(self, what: str, queue: QueueRange, position: int) -> None:
         if position > queue.stop:  # the archive would have the messages of the queue twice

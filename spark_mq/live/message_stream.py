@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -21,12 +22,12 @@ from spark_mq.live.cluster import LiveBroker, known_brokers, live_brokers, narro
 from spark_mq.live.messages import LiveMessagesReader, Pulls, pulls_partitions
 from spark_mq.live.options import COMMITTED, LiveStreamOptions
 from spark_mq.live.stream_offset import LiveOffset, QueueKey
-from spark_mq.remoting.client import RemotingClient
+from spark_mq.remoting.client import BUSY, RemotingClient
 from spark_mq.remoting.codes import ResponseCode
 from spark_mq.remoting.pull import QueueRange, pull
 from spark_mq.remoting.requests import consumer_offset
 from spark_mq.remoting.writes import update_consumer_offset
-from spark_mq.source.options import LATEST
+from spark_mq.source.options import EARLIEST, LATEST
 from spark_mq.source.predicate import ALL, IntegerSet
 
 _PAUSE = 0.5
@@ -54,9 +55,12 @@ class LiveMessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableN
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """The start of a new stream."""
-        with RemotingClient(self._options.read.client) as client:
-            brokers = {broker.broker.name: broker for broker in live_brokers(client, self._options.read.from_slave)}
-            queues = self._queues(brokers.values())
+        options = self._options
+        with RemotingClient(options.read.client) as client:
+            brokers = {broker.broker.name: broker for broker in live_brokers(client, options.read.from_slave)}
+            # A queue that appears later is read from its first message on.
+            needs_all = options.starting_offsets != EARLIEST or options.starting_timestamp is not None
+            queues = self._queues(brokers.values(), needs_all)
             self._last = LiveOffset({key: self._start(brokers[key[0]], queue) for key, queue in queues.items()})
         return self._last.to_json()
 
@@ -123,19 +127,23 @@ class LiveMessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableN
         group = self._options.commit_group
         if group is None:
             return
-        with RemotingClient(self._options.read.client) as client:
+        settings = self._options.read.client
+        with RemotingClient(settings) as client, RemotingClient(replace(settings, repeats=False)) as hasty:
             addresses = {one.broker.name: one.address for one in known_brokers(client)}
             for key, offset in LiveOffset.of_json(end).queues.items():
                 broker, topic, queue_id = key
                 if broker not in addresses or self._committed.get(key) == offset:
                     continue  # a broker that does not run gets the offsets after a later batch
                 try:
-                    update_consumer_offset(client, addresses[broker], group, topic, queue_id, offset)
-                except RefusedError as error:
-                    if error.code != ResponseCode.TOPIC_NOT_EXIST:
+                    update_consumer_offset(hasty, addresses[broker], group, topic, queue_id, offset)
+                except RemotingError as error:
+                    if isinstance(error, RefusedError) and error.code not in (ResponseCode.TOPIC_NOT_EXIST, *BUSY):
                         raise
-                    _LOG.warning("%s; group %s gets no offset there", error, group)
-                self._committed[key] = offset
+                    _LOG.warning("%s; group %s does not get the offset of this batch there", error, group)
+                    if not isinstance(error, RefusedError):
+                        del addresses[broker]
+                else:
+                    self._committed[key] = offset
 
     def _brokers_of(self, client: RemotingClient, names: Set[str]) -> dict[str, LiveBroker]:
         """The brokers with these names; waits for those that start again, and leaves out those that do not."""
@@ -146,26 +154,28 @@ class LiveMessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableN
                 return found
             time.sleep(_PAUSE)
 
-    def _queues(self, brokers: Iterable[LiveBroker]) -> dict[QueueKey, QueueRange]:
-        """The queues that the stream reads, of brokers that answer."""
+    def _queues(self, brokers: Iterable[LiveBroker], needs_all: bool = False) -> dict[QueueKey, QueueRange]:
+        """The queues that the stream reads, of brokers that answer at once; or of all, which may start again."""
         options = self._options.read
         found: dict[QueueKey, QueueRange] = {}
         self._topics = {}
-        for broker in brokers:
-            try:
-                queues = broker.queues(*selected_topics(broker, options))
-            except RefusedError:
-                raise
-            except RemotingError as error:
-                _LOG.warning("%s; its messages come with a later batch", error)
-                continue
-            self._topics[broker.broker.name] = broker.topics.keys()
-            ids = options.read.predicate.queue_ids
-            found.update(
-                ((queue.broker, queue.topic, queue.queue_id), queue)
-                for queue in queues
-                if ids is None or queue.queue_id in ids
-            )
+        with RemotingClient(replace(options.client, repeats=False)) as hasty:
+            for broker in brokers:
+                asked = broker if needs_all else replace(broker, client=hasty)
+                try:
+                    queues = asked.queues(*selected_topics(asked, options))
+                except RemotingError as error:
+                    if needs_all or (isinstance(error, RefusedError) and error.code not in BUSY):
+                        raise
+                    _LOG.warning("%s; its messages come with a later batch", error)
+                    continue
+                self._topics[broker.broker.name] = asked.topics.keys()
+                ids = options.read.predicate.queue_ids
+                found.update(
+                    ((queue.broker, queue.topic, queue.queue_id), queue)
+                    for queue in queues
+                    if ids is None or queue.queue_id in ids
+                )
         return found
 
     def _start(self, broker: LiveBroker, queue: QueueRange) -> int:

@@ -50,7 +50,8 @@ class ClientSettings:
         tls: How connections are encrypted; None for connections that are not.
         serialize_type: How headers are written. A request whose code has more than 16 bits takes JSON.
         pull_group: The consumer group in whose name messages are pulled. No offset of it changes.
-        patience: Seconds for which a request is sent again, at least, to a server that does not answer or is busy.
+        repeats: Whether a request is sent again to a server that does not answer or is busy.
+        patience: Seconds for which it is sent again, at least.
     """
 
     name_servers: tuple[str, ...]
@@ -59,6 +60,7 @@ class ClientSettings:
     tls: Tls | None = None
     serialize_type: SerializeType = SerializeType.JSON
     pull_group: str = PULL_GROUP
+    repeats: bool = True
     patience: float = 0.0
 
 
@@ -238,7 +240,7 @@ class RemotingClient:
             except (ProtocolError, OptionError):
                 raise
             except RemotingError as error:
-                is_last = attempt >= _ATTEMPTS and time.monotonic() >= until
+                is_last = not self.settings.repeats or (attempt >= _ATTEMPTS and time.monotonic() >= until)
                 if is_last or (isinstance(error, RefusedError) and error.code not in BUSY):
                     raise
             time.sleep(min(_FIRST_PAUSE * 2 ** min(attempt, 10), _MAX_PAUSE) * random.uniform(0.5, 1))
