@@ -39,12 +39,13 @@ from spark_mq.job.task_errors import is_full, job_errors, unwrap_task_error
 from spark_mq.job.tasks import JobContext, SparkTasks, Tasks, job_session, package_errors
 from spark_mq.store.config.broker_conf import FileSetting
 from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint
-from spark_mq.store.config.store_kind import Door, batch_topics, check_form, has_light_queues
+from spark_mq.store.config.store_kind import Door, batch_topics, check_form
 from spark_mq.store.config.store_paths import ABORT, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX
 from spark_mq.store.index.folder import IndexFileInfo, index_files
 from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, CommitLog
 from spark_mq.store.log.segment_files import CorruptRange
 from spark_mq.store.queue.folders import find_queue_file_size, listed
+from spark_mq.store.queue.queue_database import has_light_queues
 from spark_mq.store.store_lock import store_lock
 
 if TYPE_CHECKING:

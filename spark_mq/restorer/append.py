@@ -56,10 +56,10 @@ from spark_mq.job.tasks import JobContext, Tasks
 from spark_mq.restorer.append_target import AppendTarget, not_local
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint
-from spark_mq.store.config.store_kind import has_light_queues
 from spark_mq.store.config.store_paths import APPEND_UNFINISHED, APPENDS, COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX
 from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, CommitLog, list_offset_range
 from spark_mq.store.queue.folders import QueueFolder, queue_folders
+from spark_mq.store.queue.queue_database import has_light_queues
 from spark_mq.store.store_lock import store_lock
 
 APPEND = "append"

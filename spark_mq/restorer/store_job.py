@@ -39,9 +39,9 @@ from spark_mq.restorer.segment_task import WRITTEN_SCHEMA, SegmentTask
 from spark_mq.restorer.source_columns import EncodingRules
 from spark_mq.restorer.source_facts import Source
 from spark_mq.store.config.config_file import load_config
-from spark_mq.store.config.store_kind import has_light_queues
 from spark_mq.store.config.store_paths import COMMIT_LOG
 from spark_mq.store.metadata_tables import topic_rows
+from spark_mq.store.queue.queue_database import has_light_queues
 
 _SHOWN = 5
 """Queues that a note names."""

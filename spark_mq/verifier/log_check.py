@@ -22,13 +22,14 @@ from spark_mq.indexer.tag_entries import TagRun, decide_tags
 from spark_mq.io.location import Location
 from spark_mq.job.tasks import TaskRunner
 from spark_mq.store.broker_versions import find_broker_versions
-from spark_mq.store.config.store_kind import batch_topics, has_light_queues
+from spark_mq.store.config.store_kind import batch_topics
 from spark_mq.store.config.store_paths import BATCH_CONSUME_QUEUE, INDEX
 from spark_mq.store.log.commit_log import CommitLog, Segment, Split, plan_splits, within_offsets
 from spark_mq.store.log.live_reader import NO_TIME
 from spark_mq.store.log.log_range import joined, range_of
 from spark_mq.store.log.record_lookup import UNFINISHED
 from spark_mq.store.log.segment_files import CorruptRange
+from spark_mq.store.queue.queue_database import has_light_queues
 from spark_mq.verifier.entry_match import ExpectedEntries
 from spark_mq.verifier.finding import findings
 from spark_mq.verifier.index_folder import IndexFolder

@@ -87,6 +87,21 @@ def test_every_damaged_unit_is_named(store: Path) -> None:
         file.write_bytes(before)
 
 
+def test_light_queues_in_rocksdb(store: Path, tmp_path: Path) -> None:
+    """`RocksDBConsumeQueueStore.dispatchLMQ`@5.3.3: the units of the files, as entries of the database."""
+    rebuild_here(
+        store, tmp_path / "rocks", broker_conf=str(STORE.broker_conf), only="consumequeue", queue_store="rocksdb"
+    )
+    shutil.rmtree(store / "consumequeue")
+    shutil.move(tmp_path / "rocks/consumequeue", store / "consumequeue")
+    for conf in (STORE.broker_conf, None):
+        report, findings = check(store, conf)
+        assert [one for one in grave(findings) if one.topic] == []
+        assert report.units == sum(fact["max"] for fact in STORE.facts("queue"))
+    rebuild_here(store, tmp_path / "back", only="consumequeue", queue_store="files")
+    assert {path.name for path in (tmp_path / "back/consumequeue").glob("%LMQ%*")} == set(LIGHT)
+
+
 @pytest.mark.parametrize("renumber", [False, True])
 def test_a_restore_makes_light_queues(store: Path, tmp_path: Path, renumber: bool) -> None:
     report = restore_here(store, tmp_path / "restored", STORE.broker_conf, renumber=renumber)

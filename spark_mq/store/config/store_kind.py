@@ -25,10 +25,8 @@ from spark_mq.errors import (
     UnfinishedRestoreError,
     UnsupportedStoreError,
 )
-from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.io.location import Location
 from spark_mq.io.rocksdb import REMEDY, can_read_rocksdb
-from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.config_database import config_database
 from spark_mq.store.config.config_file import load_config, read_config
 from spark_mq.store.config.store_paths import (
@@ -133,16 +131,6 @@ def check_form(store: Location, *doors: Door) -> list[FormNote]:
 def has_rocksdb_queues(store: Location) -> bool:
     """Whether the queues of `store` are only in RocksDB. With double writes, they are in files, too."""
     return queue_database(store) is not None
-
-
-def has_light_queues(store: Location, conf: BrokerConf) -> bool:
-    """Whether a store has files of light message queues, or its broker would make them from the log."""
-    is_set = conf.is_enabled("enableMultiDispatch") and conf.is_enabled("enableLmq")
-    # Then the broker has them in RocksDB alone (`MultiDispatchUtils.checkMultiDispatchQueue`@5.5.0).
-    is_in_rocksdb = conf.is_enabled("rocksdbCQDoubleWriteEnable") and conf.is_enabled("combineCQUseRocksdbForLmq")
-    return (is_set and not is_in_rocksdb) or any(
-        name.startswith(LIGHT_PREFIX) for name in _folders(store / CONSUME_QUEUE)
-    )
 
 
 def batch_topics(store: Location) -> frozenset[str]:

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 from pyarrow import fs
 
-from spark_mq.errors import UnsupportedStoreError
+from spark_mq.errors import StorageError, UnsupportedStoreError
 from spark_mq.format.consume_queue import (
     DATABASE_UNIT_DTYPE,
     DEFAULT_FILE_SIZE,
@@ -43,9 +43,11 @@ from spark_mq.format.consume_queue import (
     pre_blank,
     queue_file_name,
 )
+from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.io.location import Location
 from spark_mq.io.rocksdb import DEFAULT, RocksDatabase, can_read_rocksdb
 from spark_mq.io.storage import NetworkStorage, StoredFile
+from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.store_kind import queue_database
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
 
@@ -100,6 +102,22 @@ def queue_tree(store: Location, file_size: int = DEFAULT_FILE_SIZE) -> Location:
     if database is None:
         return store / CONSUME_QUEUE
     return database_tree(database, file_size)
+
+
+def has_light_queues(store: Location, conf: BrokerConf) -> bool:
+    """Whether a store has light message queues, or its broker would make them from the log.
+
+    In files they need enableMultiDispatch, too (`MultiDispatchUtils.checkMultiDispatchQueue`,
+    `RocksDBConsumeQueueStore.dispatchLMQ`@5.5.0); with combineCQUseRocksdbForLmq a broker has no files of them.
+    """
+    is_set = conf.is_enabled("enableMultiDispatch") or queue_database(store) is not None
+    is_elsewhere = conf.is_enabled("rocksdbCQDoubleWriteEnable") and conf.is_enabled("combineCQUseRocksdbForLmq")
+    if conf.is_enabled("enableLmq") and is_set and not is_elsewhere:
+        return True
+    try:
+        return any(topic.startswith(LIGHT_PREFIX) for topic in queue_tree(store).folders())
+    except StorageError:
+        return False
 
 
 def database_tree(database: Location, file_size: int = DEFAULT_FILE_SIZE) -> Location:
