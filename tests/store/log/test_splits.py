@@ -18,7 +18,7 @@ from spark_mq.format.record import MAX_RECORD_SIZE, Record, encode_blank
 from spark_mq.io.location import Location
 from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, CommitLog, SegmentSource, Split, plan_splits
 from spark_mq.store.log.record_reader import RecordReader
-from spark_mq.store.log.split_reader import find_start
+from spark_mq.store.log.split_reader import boundary_after, find_start, place_of_newer
 from spark_mq.testing import LogWriter, write_store
 from tests.support.kernels import WITHOUT_JIT, examples
 from tests.support.readers import (
@@ -84,6 +84,19 @@ def sound_segments() -> dict[int, bytes]:
         body = generator.randbytes(generator.choice((0, 3, 50, 200, 1500)))
         writer.append(1_700_000_000_000 + len(writer.offsets), body, topic, generator.randrange(2))
     return {base: bytes(data).ljust(writer.segment_size, b"\0") for base, data in writer.segments.items()}
+
+
+@pytest.mark.parametrize("first", [0, 20])
+def test_the_places_of_counts_and_times_are_in_any_segment(first: int, tmp_path: Path) -> None:
+    store = write_store(tmp_path / "store", sound_segments())
+    records = [(offset, size) for _, offset, size, _ in by_hopping(CommitLog.open(store))]
+    start, end = records[first][0], sum(records[-1])
+    assert len({offset >> 14 for offset, _ in records}) == 3
+    for number in range(first, len(records), 5):
+        assert boundary_after(store, start, end, number - first + 1) == sum(records[number])
+        assert place_of_newer(store, start, end, 1_700_000_000_000 + number) == records[number][0]
+    assert boundary_after(store, start, end, len(records)) == end
+    assert place_of_newer(store, start, end, 1_700_000_000_000 + len(records)) == end
 
 
 damages = st.lists(
