@@ -16,6 +16,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
+import numpy as np
+
 from spark_mq.format.consume_queue import DATABASE_UNIT_DTYPE, Queue
 from spark_mq.indexer.queue_plan import ExistingQueues
 from spark_mq.indexer.queue_runs import Run
@@ -34,7 +36,7 @@ from spark_mq.store.queue.queue_database import (
     unit_key_prefix,
 )
 
-_OFFSET_SIZE, _UNIT_SIZE = 8, DATABASE_UNIT_DTYPE.itemsize
+_OFFSET_SIZE = 8
 
 
 @dataclass(frozen=True)
@@ -60,13 +62,15 @@ class TableWriter:
 
 
 def _records(file: QueueFile) -> Iterator[tuple[bytes, bytes]]:
-    """The keys and values of a file. `rocksdict` takes them one by one."""
+    """The keys and values of a file, as `rocksdict` takes them: one by one."""
     offsets, units = file.messages()
-    prefix = unit_key_prefix(file.topic, file.queue_id)
-    numbers, values = offsets.astype(">i8").tobytes(), units.tobytes()
-    for at in range(offsets.size):
-        number = numbers[at * _OFFSET_SIZE : (at + 1) * _OFFSET_SIZE]
-        yield prefix + number, values[at * _UNIT_SIZE : (at + 1) * _UNIT_SIZE]
+    prefix = np.frombuffer(unit_key_prefix(file.topic, file.queue_id), np.uint8)
+    keys = np.empty((offsets.size, prefix.size + _OFFSET_SIZE), np.uint8)
+    keys[:, : prefix.size] = prefix
+    keys[:, prefix.size :] = offsets.astype(">i8").view(np.uint8).reshape(-1, _OFFSET_SIZE)
+    yield from zip(
+        keys.view(f"V{keys.shape[1]}")[:, 0].tolist(), units.view(f"V{units.itemsize}").tolist(), strict=True
+    )
 
 
 def make_queue_database(

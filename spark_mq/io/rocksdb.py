@@ -133,6 +133,11 @@ class RocksDatabase:
     def _reason(self, error: Exception) -> str:
         return str(error).replace(self._copy, str(self.folder))
 
+    def unlisted_tables(self) -> list[str]:
+        """The files of tables that the database does not name: what a damaged `MANIFEST` loses, or a broker removes."""
+        listed = {file["name"].lstrip("/") for file in self._database.live_files()}
+        return sorted(name for name in os.listdir(self._copy) if name.endswith(_TABLE) and name not in listed)
+
     def close(self) -> None:
         """Close the database, and remove its copy."""
         self._families.clear()

@@ -67,10 +67,14 @@ def _findings(
     store: Location, folder: Location, expected: ExpectedEntries, bounds: LogBounds
 ) -> Iterator[pa.RecordBatch]:
     records = _read(folder, bounds.start)
+    with closing(RocksDatabase(folder)) as database:
+        last, unlisted = last_offset(database), database.unlisted_tables()
+    if unlisted and bounds.is_clean:
+        yield findings("INDEX_DATABASE", folder.name, "tables that its MANIFEST names", ", ".join(unlisted))
     if not records.offsets.size:
         return
     doubtful = np.unique(np.fromiter(chain.from_iterable(_doubtful(records, expected)), np.int64))
-    first, last = int(records.offsets[0]), _last_offset(folder)
+    first = int(records.offsets[0])
     is_before = doubtful < first
     if is_before.any():
         found = f"index records from commit log offset {first} on; those of messages before it are not there"
@@ -187,8 +191,3 @@ def _wanted(lookup: RecordLookup, offset: int, bounds: LogBounds) -> set[Key]:
 def _text(keys: Iterable[Key]) -> str:
     texts = [f"{kind} {key}" for _, kind, key, _, _ in sorted(keys)]
     return ", ".join(texts) if texts else "nothing else"
-
-
-def _last_offset(folder: Location) -> int:
-    with closing(RocksDatabase(folder)) as database:
-        return last_offset(database)

@@ -241,7 +241,7 @@ def _unreadable_config(store: Location) -> tuple[Location, frozenset[str]] | Non
 def message_database(store: Location) -> Location | None:
     """The database that every store has since 5.4.0 (`MessageRocksDBStorage`@5.4.0), if it is not empty."""
     folder = store / ROCKSDB_STORE
-    has_data = is_rocksdb(folder) and any(
+    has_data = any(
         info.base_name.endswith(".sst") or (info.base_name.endswith(".log") and info.size) for info in folder.entries()
     )
     return folder if has_data else None

@@ -202,6 +202,10 @@ class QueueDatabase(NetworkStorage):
                 last = self._database.last_key(DEFAULT, key, start) or key
                 yield _Queue(*name, prefix, _offset(key), _offset(last) + 1)
 
+    def stop_of(self, topic: str, queue_id: int) -> int:
+        """The queue offset after the last unit of a queue that has units."""
+        return self._queues[topic][str(queue_id)].stop
+
     def ends(self, log_end: int) -> dict[Queue, tuple[End, End]]:
         """The first unit of each queue, and the last one that leads to the log.
 
