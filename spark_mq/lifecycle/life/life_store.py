@@ -265,7 +265,12 @@ class LifeStore:
         return None if newest is None else lost_end(self.location, newest.store_timestamp)
 
     def expiries(self, offsets: Iterable[int], conf: BrokerConf, name: str, at: int) -> list[MessageExpiry]:
-        """When the segments expire that have these commit log offsets, asked at a time; the oldest one first."""
+        """When the segments expire that have these commit log offsets, asked at a time; the oldest one first.
+
+        None of a DLedger log, whose files are deleted by rules of their own (`DLedgerMmapFileStore.CleanSpaceService`).
+        """
+        if self.store.records.has_entries:
+            return []
         live = live_segments(self.store)
         bases = [segment.file.base for segment in live]
         hours = reserved_time(None, conf)

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_mq.format.array_types import Int64s, OutInt64s
-from spark_mq.format.dledger import HEAD_SIZE
+from spark_mq.format.dledger import HEAD, HEAD_SIZE, is_head
 from spark_mq.format.kernels.entries import FIELDS, find_entry, scan_entries
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
@@ -50,15 +50,16 @@ class Entries:
         return Entries(*(values[:count] for values in vars(self).values()))
 
 
-def read_entries(segment: SegmentFile, data_end: int) -> Iterator[Entries]:
-    """The entries of a segment whose data end at a position, also those after damage."""
+def read_entries(segment: SegmentFile, data_end: int, start: int = 0) -> Iterator[Entries]:
+    """The entries of a segment from a position on, whose data end at another one, also those after damage."""
     found = np.empty(FIELDS * (_CHUNK // HEAD_SIZE + 1), np.int64)
     with FileReader(segment.location) as file:
-        yield from _read_entries(file, segment, data_end, found)
+        yield from _read_entries(file, segment, start, data_end, found)
 
 
-def _read_entries(file: FileReader, segment: SegmentFile, data_end: int, found: OutInt64s) -> Iterator[Entries]:
-    position = 0
+def _read_entries(
+    file: FileReader, segment: SegmentFile, position: int, data_end: int, found: OutInt64s
+) -> Iterator[Entries]:
     while position < data_end:
         buffer = np.frombuffer(file.read(position, min(_CHUNK, segment.size - position)), np.uint8)
         base, stop = segment.base + position, data_end - position
@@ -76,10 +77,10 @@ def _read_entries(file: FileReader, segment: SegmentFile, data_end: int, found: 
         position += reached
 
 
-def live_entries(segment: SegmentFile) -> Iterator[Entries]:
-    """The entries of a segment up to the end of the log, if that is in the segment."""
-    index, term, end = -1, -1, segment.base
-    for entries in read_entries(segment, find_data_end(segment.location, segment.size)):
+def live_entries(segment: SegmentFile, start: int = 0) -> Iterator[Entries]:
+    """The entries of a segment from a live one on, up to the end of the log, if that is in the segment."""
+    index, term, end = -1, -1, segment.base + start
+    for entries in read_entries(segment, find_data_end(segment.location, segment.size), start):
         indexes = np.append(index, entries.index)
         terms = np.append(term, entries.term)
         follows = (np.diff(indexes) == 1) & (np.diff(terms) >= 0)
@@ -116,11 +117,31 @@ def find_entries_end(segments: Sequence[SegmentFile]) -> int:
         end = segment.base if segment.has_entries else segment.end_offset
         if not segment.has_entries:
             return end
-        for entries in live_entries(segment):
+        for entries in live_entries(segment, _committed_position(segment)):
             end = entries.end
         if end > segment.base:
             return end
     return end
+
+
+def _committed_position(segment: SegmentFile) -> int:
+    """The position of the last entry that the node knows as committed; 0 if it is not in the segment.
+
+    A majority of the group has such an entry, so no leader removes it: nothing before it can be stale. The checkpoint
+    names it, and the index and the log must have it at one place.
+    """
+    node = segment.location.parent.parent
+    index = _stated(node, "committedIndex")
+    if index < 0 or index > _stated(node, "endIndex"):
+        return 0
+    unit = index_units(node, index, index + 1)[0]
+    position = int(unit["offset"]) - segment.base
+    if unit["index"] != index or not 0 <= position <= segment.size - HEAD_SIZE:
+        return 0
+    with FileReader(segment.location) as file:
+        head = file.read(position, HEAD_SIZE)
+    stated = HEAD.unpack(head)[1:5] if is_head(head, int(unit["offset"])) else ()
+    return position if stated == tuple(int(unit[name]) for name in ("size", "index", "term", "offset")) else 0
 
 
 def lost_entries(node: Location, segments: Sequence[SegmentFile]) -> tuple[int, int] | None:
@@ -134,7 +155,7 @@ def lost_entries(node: Location, segments: Sequence[SegmentFile]) -> tuple[int, 
             last, term = int(entries.index[-1]), int(entries.term[-1])
         if last >= 0:
             break
-    end = max(last, _stated_end(node))
+    end = max(last, _stated(node, "endIndex"))
     while True:
         units = index_units(node, end + 1, end + 1 + _LOOK)
         is_entry = (units["magic"] > 0) & (units["index"] == end + 1 + np.arange(_LOOK)) & (units["term"] >= term)
@@ -144,10 +165,10 @@ def lost_entries(node: Location, segments: Sequence[SegmentFile]) -> tuple[int, 
     return (last + 1, end) if end > last else None
 
 
-def _stated_end(node: Location) -> int:
-    """`endIndex` of the node's checkpoint; -1 if it does not say it."""
+def _stated(node: Location, name: str) -> int:
+    """A number of the node's checkpoint; -1 if it does not say it."""
     file = node / "checkpoint"
     lines = file.read_bytes().decode("utf-8", "replace").splitlines() if file.is_file else []
     values = dict(line.strip().split("=", 1) for line in lines if "=" in line)
-    text = values.get("endIndex", "")
+    text = values.get(name, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else -1

@@ -11,8 +11,11 @@ from typing import Any
 
 import pytest
 
+from spark_mq._compat import HAS_READ_LIMITS
 from spark_mq.format.dledger import HEAD, HEAD_SIZE
 from spark_mq.io.location import Location
+from spark_mq.source.message_stream import MessagesStreamReader
+from spark_mq.source.options import parse_stream_options
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.message_store import MessageStore
 from tests.support.in_process import read_rows
@@ -183,3 +186,44 @@ def test_a_restore_of_a_damaged_log_says_what_is_lost(copy: Path, store: Path, t
     assert len(lost) == 2
     assert any(f"from commit log offset {units[310][1] + HEAD_SIZE}" in note for note in lost)
     assert any("entries 326 to 326 are lost" in note for note in lost)
+
+
+def streamed(path: Path, start: dict[str, Any] | None = None, **options: str) -> tuple[dict[str, Any], list[int]]:
+    """The end of a stream of all that is there, and the commit log offsets of its rows."""
+    stream = MessagesStreamReader(parse_stream_options({"path": str(path), **options}), ["commit_log_offset"])
+    start, found = stream.initialOffset() if start is None else start, list[int]()
+    while (end := stream.latestOffset(start, stream.getDefaultReadLimit())) != start:
+        for partition in stream.partitions(start, end):
+            for batch in stream.read(partition):
+                found += batch["commit_log_offset"].to_pylist()
+        start = end
+    return dict(start), found
+
+
+LIMITS = ({"maxMessagesPerTrigger": "40"},) if HAS_READ_LIMITS else ()
+
+
+@pytest.mark.parametrize("options", [{}, {"splitSize": "1k"}, *LIMITS], ids=str)
+def test_a_stream_of_a_node_that_grows_has_each_message_once(options: dict[str, str], copy: Path, store: Path) -> None:
+    units, found = index_units(store), list[int]()
+    end: dict[str, Any] | None = None
+    whole = segment(store, SEGMENT).read_bytes()
+    for index in (240, 300, 327):
+        written = units[index][1] - SEGMENT if index < len(units) else len(whole)
+        segment(copy, SEGMENT).write_bytes(whole[:written].ljust(SEGMENT, b"\0"))
+        end, new = streamed(copy, end, **options)
+        found += new
+    assert sorted(found) == [position + HEAD_SIZE for _, position, *_ in units]
+
+
+def test_the_end_is_searched_from_the_committed_entry(store: Path, tmp_path: Path) -> None:
+    """What the checkpoint names must be in index and log; a wrong number changes no end."""
+    folder = Path(shutil.copytree(store / "dledger-n0", tmp_path / "store" / "dledger-n0"))
+    units, location = index_units(store), Location.resolve(str(tmp_path / "store"))
+    change(tmp_path / "store", units[300][1] + 16, struct.pack(">q", -1))  # a term that would end the log
+    ends = []
+    for committed in (326, 310, 299, 327, 10**18, -1):
+        (folder / "checkpoint").write_text(f"committedIndex={committed}\nendIndex={max(committed, 326)}\n")
+        log = CommitLog.open(location)
+        ends.append(log.segments[-1].base + log.segments[-1].data_end)
+    assert ends == [END, END, units[300][1], units[300][1], units[300][1], units[300][1]]
