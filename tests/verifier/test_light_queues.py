@@ -58,10 +58,6 @@ def test_a_lost_light_queue_is_found_and_made_again(store: Path, conf: Path | No
 
 def test_the_queue_of_a_lite_topic_can_be_deleted(store: Path) -> None:
     """A broker of 5.5 deletes lite topics: their messages stay in the log."""
-    for segment in (store / "commitlog").iterdir():
-        data = segment.read_bytes()
-        for name in LIGHT:
-            assert name.encode() in data or segment.name != f"{0:020d}"
     (store / "consumequeue/%LMQ%b").rename(store / "consumequeue/%LMQ%$")
     for segment in (store / "commitlog").iterdir():
         segment.write_bytes(segment.read_bytes().replace(b"%LMQ%b", b"%LMQ%$"))

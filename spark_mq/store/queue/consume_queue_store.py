@@ -271,8 +271,15 @@ class ConsumeQueueStore:
     def _forms(self) -> list[FoundForm]:
         return find_forms(self.location, Door.QUEUE)
 
+    @cached_property
+    def _batch_topics(self) -> frozenset[str]:
+        """The topics with files of batch consume queues: of most stores there are none, which one look shows."""
+        return frozenset((self.location / BATCH_CONSUME_QUEUE).folders())
+
     def find_batch_queue(self, topic: str, queue_id: int) -> BatchConsumeQueue | None:
         """One batch consume queue; None if there is no such queue."""
+        if topic not in self._batch_topics:
+            return None
         name = topic, queue_id
         if name not in self._batches:
             folder = queue_folder(self.location / BATCH_CONSUME_QUEUE, topic, queue_id)
