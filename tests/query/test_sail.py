@@ -18,6 +18,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
@@ -28,7 +29,7 @@ from pyspark.sql.functions import col, lit
 from pyspark.sql.types import StructType
 
 from spark_mq import rebuild, register, sql, verify
-from spark_mq._compat import TIME_ZONE
+from spark_mq._compat import TIME_ZONE, _SailReader
 from spark_mq.cli.exit_status import FAILED, FOUND, NOT_UNDERSTOOD
 from spark_mq.errors import UnsupportedSparkError
 from spark_mq.query.catalog import table_columns
@@ -210,6 +211,21 @@ def test_a_pushed_filter_is_that_of_the_query(sail: SparkSession) -> None:
     found = sail.read.format("letters").load().where("letter NOT LIKE 'z%'").collect()
     assert [row.letter for row in found] == ["a", "b"]
     assert "StringStartsWith" not in found[0].pushed
+
+
+class Numbers(DataSourceReader):
+    """A row in each batch."""
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        yield from (pa.RecordBatch.from_pydict({"n": [number]}) for number in range(int(partition.value)))
+
+
+@pytest.mark.parametrize("count", [0, 1, 15, 16, 17, 100])
+def test_no_task_waits_until_its_rows_are_taken(count: int) -> None:
+    """A task that waits keeps Python's lock, and a join that takes the rows of another task first never ends."""
+    batches = list(_SailReader(Numbers(), pa.schema([("n", pa.int64())])).read(InputPartition(count)))
+    assert len(batches) == min(count, 16)
+    assert [number for batch in batches for number in batch["n"].to_pylist()] == list(range(count))
 
 
 def test_the_server_ends_with_the_process_that_started_it() -> None:
