@@ -74,6 +74,12 @@ class SentMessages:
         if messages.has_property(_TRANSACTION).any():
             row = first_row + int(np.argmax(messages.has_property(_TRANSACTION)))
             raise InvalidMessageError(f"row {row} has property TRAN_MSG, which begins a transaction: leave it out")
+        if (frames.body_length == 0).any():  # `Validators.checkMessage`@4.9.7 and 5.3.3
+            row = first_row + int(np.argmin(frames.body_length))
+            raise InvalidMessageError(
+                f"row {row} has no body: Java producers refuse such a message, and brokers of 5.x fail on it: leave it "
+                "out, or give it a body"
+            )
         ids = columns.get("queue_id", pa.nulls(rows.num_rows, pa.int32())).cast(pa.int32())
         keys = pieces_of_array(messages.property_text(SHARDING_KEY))
         return cls(encoded.data, frames, columns["topic"], ids, keys)

@@ -154,9 +154,9 @@ def test_rows_without_a_choice_are_spread(broker: harness.Broker) -> None:
 
 def test_what_cannot_be_sent_is_an_error(broker: harness.Broker) -> None:
     with pytest.raises(InvalidMessageError, match="NoSuchTopic"):
-        write(broker, pa.record_batch({"topic": ["NoSuchTopic"]}))
+        write(broker, pa.record_batch({"topic": ["NoSuchTopic"], "body": ["x"]}))
     with pytest.raises(InvalidMessageError, match="queue_id 9"):
-        write(broker, pa.record_batch({"topic": [TOPIC], "queue_id": pa.array([9], pa.int32())}))
+        write(broker, pa.record_batch({"topic": [TOPIC], "body": ["x"], "queue_id": pa.array([9], pa.int32())}))
     with pytest.raises(InvalidMessageError, match="column 'body_crc' cannot be sent"):
         write(broker, pa.record_batch({"topic": [TOPIC], "body_crc": [1]}))
     with pytest.raises(OptionError, match="splitSize has no effect"):

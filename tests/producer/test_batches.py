@@ -42,7 +42,7 @@ def test_requests_have_each_message_once_and_in_order() -> None:
     rows = pa.record_batch(
         {
             "topic": pa.array(["T", None] * (count // 2)),
-            "body": pa.array([b"%d" % number * (number % 40) for number in range(count)]),
+            "body": pa.array([b"%d" % number * (1 + number % 40) for number in range(count)]),
             "tags": pa.array(["a" if number % 3 else None for number in range(count)]),
             "keys": pa.array([[f"k{number}", "all"] for number in range(count)]),
             "flag": pa.array(range(count), pa.int32()),
@@ -72,7 +72,11 @@ def test_requests_have_each_message_once_and_in_order() -> None:
 def test_a_message_that_waits_has_a_request_of_its_own() -> None:
     due = datetime(2030, 1, 2, tzinfo=UTC)
     rows = pa.record_batch(
-        {"topic": ["T"] * 3, "deliver_timestamp": pa.array([None, due, None], pa.timestamp("us", "UTC"))}
+        {
+            "topic": ["T"] * 3,
+            "body": ["x"] * 3,
+            "deliver_timestamp": pa.array([None, due, None], pa.timestamp("us", "UTC")),
+        }
     )
     requests = list(SentMessages.of(rows, None, 0, 0).requests(np.arange(3), 1000))
     assert [request.rows for request in requests] == [1, 1, 1]
@@ -85,6 +89,13 @@ def test_a_row_that_would_begin_a_transaction_is_refused() -> None:
     )
     with pytest.raises(InvalidMessageError, match="row 8 has property TRAN_MSG"):
         SentMessages.of(rows, None, 0, 7)
+
+
+@pytest.mark.parametrize("body", [b"", None], ids=["empty", "null"])
+def test_a_row_without_a_body_is_refused(body: bytes | None) -> None:
+    rows = pa.record_batch({"body": pa.array([b"x", body, b"y"], pa.binary())})
+    with pytest.raises(InvalidMessageError, match="row 8 has no body"):
+        SentMessages.of(rows, "Orders", 0, 7)
 
 
 @given(st.lists(st.integers(0, 4), max_size=30))
