@@ -32,7 +32,7 @@ def test_a_damage_is_named_with_code_and_place(case: Damage, unpacked: Unpack, t
 
 def test_the_catalogue_has_every_code_from_warning_up() -> None:
     with_extensions = {"QUEUE_EXT_MISSING", "QUEUE_EXT_TIME"}
-    of_databases = {"QUEUE_DATABASE", "QUEUE_OFFSET_TABLE"}
+    of_databases = {"INDEX_DATABASE", "QUEUE_DATABASE", "QUEUE_OFFSET_TABLE"}
     others = {"INDEX_ENTRY_STALE", "INDEX_NO_MESSAGE", "QUEUE_OFFSET_TWICE", "TOPIC_NAME"}
     of_dledger = {"DLEDGER_ENTRY", "DLEDGER_INDEX", "DLEDGER_LOST"}
     elsewhere = others | with_extensions | of_databases | of_dledger
