@@ -281,12 +281,12 @@ FORMS: tuple[Form, ...] = (
         "queue.type=BatchCQ",
         _batch_queues,
         refused={
-            Door.QUEUE: "has batch consume queues{topics}, which are not read here: read the topic's messages without "
-            "queue offsets",
-            Door.QUEUES: "has batch consume queues{topics}, which are not read here, so nothing certain can be said "
-            "about all queues",
-            Door.BOOT: "has batch consume queues{topics}, which are not read here, so nothing certain can be said "
-            "about what a broker does at its start",
+            Door.QUEUE: "has batch consume queues{topics}, in which a message can have several queue offsets: read the "
+            "topic's messages without queue offsets, or look one up with `spark-mq query-by-offset`",
+            Door.QUEUES: "has batch consume queues{topics}, which are not considered here, so nothing certain can be "
+            "said about all queues; `spark-mq verify` without --quick checks them",
+            Door.BOOT: "has batch consume queues{topics}, which are not considered here, so nothing certain can be "
+            "said about what a broker does at its start",
             Door.WRITE: "has batch consume queues{topics}, into which no message is written here",
         },
     ),
