@@ -3,8 +3,8 @@
 Read in this order:
 
 1. `archive_tables`: the tables of an archive, their columns and file layout, and one store in them;
-2. `writer` (one run: `archive`), which uses `streams` (messages and keys), `small_tables` (segments and snapshots), and
-   `report`; `broker_archive` is one run for a broker of a running cluster;
+2. `writer` (one run: `archive`), which uses `streams` (messages and keys), `small_tables` (segments and snapshots, of
+   which `snapshot_files` has the files), and `report`; `broker_archive` is one run for a broker of a running cluster;
 3. `archived_log`: whether archived messages are those of a log, and renames of one;
 4. `last_run` (whether a run would find nothing new), which uses `delta_log`;
 5. how tasks write files, and how they are committed: `file_source`, `table_file`; `lease` keeps runs apart on S3, and

@@ -17,7 +17,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark_mq.archive.archive_tables import MESSAGES, ArchivedRows
 from spark_mq.archive.log_cover import LogCover, log_cover
-from spark_mq.archive.small_tables import NewestSnapshot, newest_snapshot, snapshot_location
+from spark_mq.archive.small_tables import NewestSnapshot, newest_snapshot
+from spark_mq.archive.snapshot_files import snapshot_location
 from spark_mq.errors import OptionError
 from spark_mq.format.array_types import Flags, Int64s
 from spark_mq.format.broker_version import BrokerVersions

@@ -19,7 +19,7 @@ from typing import Any
 
 from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity, layouts
 from spark_mq.archive.delta_log import changes_no_row, newest_commit, version_of
-from spark_mq.archive.small_tables import small_files
+from spark_mq.archive.snapshot_files import small_files
 from spark_mq.errors import SparkMqError
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish

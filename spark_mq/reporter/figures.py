@@ -15,8 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_mq.archive.last_run import archived_end
-from spark_mq.archive.small_tables import small_files, snapshot_location
+from spark_mq.archive.snapshot_files import small_files, snapshot_location
 from spark_mq.errors import SparkMqError
 from spark_mq.io.s3 import shown
 from spark_mq.job.progress import StageProgress
@@ -225,8 +224,14 @@ def store_figures(
             damage=damage,
             retention=retention(path, None, moment, broker_conf, by_topic=True),
             archive=archive,
-            archived_to=None if archive is None else archived_end(store, archive, conf),
+            archived_to=None if archive is None else _archived_end(store, archive, conf),
         )
+
+
+def _archived_end(store: MessageStore, archive: str, conf: BrokerConf) -> int | None:
+    from spark_mq.archive.last_run import archived_end  # needs the package pyspark, as an archive does
+
+    return archived_end(store, archive, conf)
 
 
 def _tables(store: MessageStore, at: int, conf: BrokerConf, problems: dict[str, str]) -> Iterator[tuple[str, pa.Table]]:

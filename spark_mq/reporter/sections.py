@@ -15,7 +15,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_mq.archive.archive_tables import sql_text
 from spark_mq.format.amounts import size_text
 from spark_mq.format.timestamp import iso_text, micros, of_micros
 from spark_mq.lifecycle.statistics import NOT_OF_USERS, is_of_users
@@ -125,6 +124,8 @@ class _Sections:
         """`FROM` with the table; of an archive, which can have several stores, with the rows of this one."""
         if not isinstance(self._figures, ArchiveFigures):
             return f"FROM {table}"
+        from spark_mq.archive.archive_tables import sql_text
+
         names = " AND ".join(f"{name} = {sql_text(value)}" for name, value in self._figures.names.items())
         return f"FROM (SELECT * FROM {table} WHERE {names})"
 

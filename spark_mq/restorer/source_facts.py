@@ -162,7 +162,8 @@ def facts_of_archive(archive: ArchivedRows) -> Source:
     """
     from pyspark.sql import functions as F  # noqa: N812
 
-    from spark_mq.archive.small_tables import newest_snapshot, snapshot_location
+    from spark_mq.archive.small_tables import newest_snapshot
+    from spark_mq.archive.snapshot_files import snapshot_location
 
     name = archive.tables.name
     columns = ("commit_log_offset", "file_size", "end_offset", "filler_offset", "filler_bytes")

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 
 from spark_mq.archive.archived_tables import ArchivedQueues
-from spark_mq.archive.small_tables import NewestSnapshot, small_files, snapshot_location
+from spark_mq.archive.small_tables import NewestSnapshot
+from spark_mq.archive.snapshot_files import small_files, snapshot_location
 from spark_mq.format.consume_queue import Queue
 from spark_mq.lifecycle.consumer_progress import QueueMessage, consumer_progress_rows
 from spark_mq.store.derived_facts import queue_facts

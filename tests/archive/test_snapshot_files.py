@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyarrow import fs
 
-from spark_mq.archive.small_tables import snapshot_location
+from spark_mq.archive.snapshot_files import snapshot_location
 from spark_mq.errors import ConfigError
 from spark_mq.store.config.config_file import ConsumerOffset, load_config, load_consumer_offsets
 

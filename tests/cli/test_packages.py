@@ -85,6 +85,9 @@ def test_a_store_is_rescued_without_pyspark_and_without_java(
     assert {name: tree_of(new / name) for name in TREES} == {name: tree_of(whole / name) for name in TREES}
     assert json.loads(run("restore", store, new, "--append", "--only-delivered", "--json"))["mode"] == "append"
     assert json.loads(run("verify", new, "--json"))["is_sound"]
+    page = tmp_path / "page.html"
+    done = run_without("pyspark", "report", str(new), "--html", str(page), *conf, PATH="/nowhere", JAVA_HOME="")
+    assert (done.returncode, done.stderr) == (0, f"spark-mq: the page is {page}\n")
 
 
 def test_a_rebuild_imports_neither_pandas_nor_spark(unpacked: Callable[[RealStore], Path], tmp_path: Path) -> None:
