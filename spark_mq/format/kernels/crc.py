@@ -69,7 +69,7 @@ _TABLES = _tables()
 @kernel
 def crc32(buffer: Bytes, start: int, length: int) -> int:
     """`zlib.crc32` of the `length` bytes at `start`, computed sixteen bytes at a time ("slicing by sixteen")."""
-    crc = 0xFFFFFFFF
+    crc = -1
     position, end = start, start + length
     while end - position >= 16:
         first, second = read_i64(buffer, position), read_i64(buffer, position + 8)
@@ -97,7 +97,7 @@ def crc32(buffer: Bytes, start: int, length: int) -> int:
     while position < end:
         crc = _TABLES[0, (crc ^ byte_at(buffer, position)) & 0xFF] ^ (crc >> 8 & 0xFFFFFF)
         position += 1
-    return ~crc & 0xFFFFFFFF
+    return int(np.int64(~crc) & 0xFFFFFFFF)
 
 
 @kernel
