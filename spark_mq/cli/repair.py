@@ -11,7 +11,7 @@ from spark_mq.cli.command import JOB, command
 from spark_mq.cli.engine import find_engine, job_tasks
 from spark_mq.cli.exit_status import DAMAGED, FOUND
 from spark_mq.cli.output.terminal import print_answer
-from spark_mq.errors import OptionError
+from spark_mq.errors import OptionError, UnsupportedStoreError
 from spark_mq.format.amounts import size_text
 from spark_mq.job.tasks import ENGINES
 from spark_mq.store.store_state import store_state
@@ -200,4 +200,8 @@ def _boot_lines(store: str, conf: str | None, report: RepairReport) -> Iterator[
         if report.is_applied or not report.actions
         else ("the next boot, if nothing is repaired:")
     )
-    yield from (f"  {line}" for line in verdict(store_state(store, None, conf, with_forced=False)))
+    try:
+        lines = verdict(store_state(store, None, conf, with_forced=False))
+    except UnsupportedStoreError as error:  # of a form whose start is not predicted
+        lines = [f"not known: {error}"]
+    yield from (f"  {line}" for line in lines)

@@ -13,9 +13,10 @@ belong; after a damaged part of the log, the first one after it does, because th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +29,7 @@ from spark_mq.indexer.stage import StagedLog
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.store.config.store_paths import BATCH_CONSUME_QUEUE
-from spark_mq.store.queue.folders import QueueFileInfo, QueueFolder, queue_folders
+from spark_mq.store.queue.folders import QueueFileInfo, queue_folders
 from spark_mq.verifier.finding import findings, postponed, text
 from spark_mq.verifier.log_bounds import LiveLog, LogBounds
 from spark_mq.verifier.queue_task import AFTER_THE_LOG
@@ -38,12 +39,16 @@ _ZEROS = np.zeros(1, BATCH_UNIT_DTYPE)
 
 @dataclass(frozen=True)
 class BatchQueueCheck:
-    """The check of one queue, a task. `parts` are its staged units, in the folder `staged`."""
+    """The check of one queue, a task. `parts` are its staged units, in the folder `staged`.
+
+    `far` are files after a gap that is larger than all units of the log: their names are wrong, and nobody reads them.
+    """
 
     store: Location
     topic: str
     queue_id: int
     files: tuple[QueueFileInfo, ...]
+    far: tuple[QueueFileInfo, ...]
     file_size: int
     parts: tuple[BatchPart, ...]
     staged: Location
@@ -56,6 +61,9 @@ class BatchQueueCheck:
             if info.size != self.file_size or int(info.base_name) % self.file_size:
                 found = f"{info.base_name} with {info.size} bytes"
                 yield self._finding("QUEUE_FILE_SIZE", self.path(info.base_name), f"{self.file_size} bytes", found)
+        for info in self.far:
+            expected = "a name that follows the queue's other files"
+            yield self._finding("QUEUE_FILE_NAME", self.path(info.base_name), expected, info.base_name)
         for batch in _Comparison(self).findings():
             is_of_broker = batch["code"][0].as_py() in AFTER_THE_LOG and self.log.has_grown()
             yield postponed(batch) if is_of_broker else batch
@@ -258,23 +266,23 @@ def batch_queue_checks(
     """The checks of all batch consume queues that have files, or records in the log."""
     parts = staged_parts(staged)
     folders = {(one.topic, one.queue_id): one for one in queue_folders(store / BATCH_CONSUME_QUEUE, with_empty=True)}
-    return [
-        BatchQueueCheck(
-            store,
-            *queue,
-            _files(folders.get(queue)),
-            file_size,
-            tuple(parts.get(queue, ())),
-            staged.folder,
-            bounds,
-            log,
+    checks = []
+    for queue in sorted({*parts, *folders}):
+        own, files = tuple(parts.get(queue, ())), folders[queue].files if queue in folders else ()
+        near = _near(files, file_size, sum(part.count for part in own))
+        checks.append(
+            BatchQueueCheck(store, *queue, files[:near], files[near:], file_size, own, staged.folder, bounds, log)
         )
-        for queue in sorted({*parts, *folders})
-    ]
+    return checks
 
 
-def _files(folder: QueueFolder | None) -> tuple[QueueFileInfo, ...]:
-    return () if folder is None else folder.files
+def _near(files: Sequence[QueueFileInfo], file_size: int, units: int) -> int:
+    """The number of files before the first gap that the units of the log cannot fill."""
+    most = units * BATCH_UNIT_SIZE // file_size + 2
+    for number, (before, after) in enumerate(pairwise(int(info.base_name) // file_size for info in files)):
+        if after - before > most:
+            return number + 1
+    return len(files)
 
 
 def batch_queue_offsets(checks: Iterable[BatchQueueCheck]) -> dict[Queue, range]:

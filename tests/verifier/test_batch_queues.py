@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from spark_mq.cli.main import main
 from spark_mq.format.batch_consume_queue import BATCH_UNIT_SIZE
 from tests.support.rebuilt import rebuild_here
 from tests.support.repaired import repair_here
@@ -99,6 +100,26 @@ def test_a_lost_file_is_found_and_made_again(store: Path, conf: Path, number: in
     repair_here(store, conf, apply=True)
     assert tree_of(store / TREE) == before
     assert found(store, conf) == set()
+
+
+def test_a_file_with_the_name_of_a_far_one_is_put_aside(store: Path, conf: Path) -> None:
+    """A check that made room for all units before it would need petabytes."""
+    before = tree_of(store / TREE)
+    far = f"{TREE}/b1bcq/0/{SMALL << 50:020d}"
+    shutil.copy(store / name(3), store / far)
+    assert found(store, conf) == {("QUEUE_FILE_NAME", far, None)}
+    repair_here(store, conf, apply=True)
+    assert tree_of(store / TREE) == before
+
+
+def test_the_command_repairs_without_knowing_what_a_boot_does(
+    store: Path, conf: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = tree_of(store / TREE)
+    (store / name(1)).unlink()
+    assert main(["repair", str(store), "--broker-conf", str(conf), "--apply"]) == 0
+    assert "not known: " in capsys.readouterr().out
+    assert tree_of(store / TREE) == before
 
 
 def test_lost_queues_and_a_lost_end(store: Path, conf: Path) -> None:
