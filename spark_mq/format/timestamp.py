@@ -13,8 +13,11 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LEAST_PLAUSIBLE_MILLIS = 10**11
 """March 1973. No message is older, and epoch seconds reach this number in the year 5138 only."""
 
-_LATEST_PLAUSIBLE_MILLIS = 4_102_444_800_000
-"""The year 2100. A larger number can be a time in another unit."""
+_MEANT_MILLIS = range(1_325_376_000_000, 4_102_444_800_000)
+"""From the year 2012, of the first RocketMQ, to 2100. A number that is such a time in another unit means that one.
+
+The end of the year 9999 in milliseconds is not one of them.
+"""
 
 EARLIEST_MILLIS, LATEST_MILLIS = -(1 << 63), (1 << 63) - 1
 """The first and the last time that 64 bits can hold: the bounds of a time range that is open."""
@@ -74,8 +77,8 @@ def check_epoch_millis(name: str, millis: int) -> int:
     if moment is not None:
         raise OptionError(f"{name}={millis} is not in epoch milliseconds: for this date and time give {moment}Z")
     for unit, count in (("microseconds", NANOS_PER_MICRO), ("nanoseconds", NANOS_PER_MILLI)):
-        if LEAST_PLAUSIBLE_MILLIS <= millis // count < _LATEST_PLAUSIBLE_MILLIS:
-            meant = millis // count
+        meant = millis // count
+        if meant in _MEANT_MILLIS:
             raise OptionError(f"{name}={millis} is too large for epoch milliseconds: for epoch {unit} give {meant}")
     return millis
 

@@ -90,6 +90,7 @@ def test_epoch_seconds_are_refused_and_their_milliseconds_are_named(seconds: int
     )
 )
 @example(99_999_999_999_999)
+@example(253_402_300_799_999)  # the end of the year 9999
 def test_other_integers_are_epoch_milliseconds(millis: int) -> None:
     assert parse_time("--begin", str(millis)) == check_epoch_millis("--begin", millis) == millis
 

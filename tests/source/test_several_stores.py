@@ -69,7 +69,7 @@ def test_every_table_is_the_union_and_names_the_broker(
     for broker, store in BROKERS.items():
         conf = {"brokerConf": str(store.broker_conf)} if "brokerConf" in names_of(table) else {}
         rows = read_here(path=str(unpacked(store)), table=table, **options, **conf).to_pylist()
-        assert rows or table in ("consumer_filters", "traces"), "the test would compare nothing"
+        assert rows or table in ("consumer_filters", "traces", "compacted_messages"), "the test would compare nothing"
         named = [row for row in found.to_pylist() if row["broker"] == broker]
         assert Counter(map(repr, map(without_names, named))) == Counter(map(repr, rows)), broker
         count += len(rows)
