@@ -190,7 +190,8 @@ def test_every_command_of_the_pages_runs_as_printed(
 
     facts = STORE.facts("msg")
     topics = Counter(fact["topic"] for fact in facts)
-    answer("spark-mq rebuild")
+    answer("spark-mq rebuild", "--output /data/rebuilt")
+    answer("spark-mq rebuild", "--queue-store rocksdb")
     assert tree_of(tmp_path / "rebuilt" / "consumequeue") == tree_of(store / "consumequeue")
     assert index_of(tmp_path / "rebuilt") == index_of(store)
     printed = [line.split() for line in answer("spark-mq sql", PRINTED_QUERY).splitlines()]
