@@ -103,8 +103,8 @@ def _is_same(first: Location, second: Location) -> bool:
 def check_file_sizes(conf: BrokerConf, queue_tree: Location | None, index_of: Location | None) -> None:
     """Raise `OptionError` if the settings are not those of the broker of these queue files, and of a store's index."""
     if queue_tree is not None:
-        sizes = {info.size for folder in queue_folders(queue_tree) for info in folder.files}
+        sizes = [info.size for folder in queue_folders(queue_tree) for info in folder.files]
         conf.check_size(f"the files in {queue_tree}", conf.consume_queue_file_size, sizes, "mappedFileSizeConsumeQueue")
     if index_of is not None and conf.index_layout is not None:
-        given, sizes = conf.index_layout.file_size, {file.size for file in index_files(index_of)}
+        given, sizes = conf.index_layout.file_size, [file.size for file in index_files(index_of)]
         conf.check_size(f"the files in {index_of / INDEX}", given, sizes, "maxHashSlotNum, maxIndexNum")

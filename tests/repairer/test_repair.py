@@ -235,6 +235,17 @@ def test_settings_of_another_broker_are_refused(bench: Bench, tmp_path: Path) ->
         repair_here(bench.path, conf)
 
 
+def test_the_only_index_file_that_was_cut_is_made_again(bench: Bench) -> None:
+    """Its size is not that of the settings, which are right."""
+    expected = index_of(bench.path)
+    first, *others = sorted((bench.path / "index").iterdir())
+    for file in others:
+        file.unlink()
+    os.truncate(first, 1000)
+    repair_here(bench.path, bench.packed.broker_conf, apply=True)
+    assert index_of(bench.path) == expected
+
+
 def test_a_full_disk_leaves_the_store_as_it_was(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     file, position = bench.unit("SequenceDemo", 0, 7)
     bench.flip(file, position + 6)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Self, TypeVar
 
@@ -124,13 +124,14 @@ class BrokerConf:
         """Bytes of a segment, `mappedFileSizeCommitLog`; None if not set."""
         return self._positive_integer("mappedFileSizeCommitLog")
 
-    def check_size(self, what: str, given: int | None, found: set[int], names: str) -> None:
-        """Raise `OptionError` if all files of a kind have one other size than the settings that `names` lists say.
+    def check_size(self, what: str, given: int | None, found: Sequence[int], names: str) -> None:
+        """Raise `OptionError` if files of a kind have one other size than the settings that `names` lists say.
 
-        Such settings are those of another broker, and files of their sizes would be wrong for this one.
+        Such settings are those of another broker, and files of their sizes would be wrong for this one. One file that
+        is too short says nothing: it can have been cut.
         """
-        if given is not None and len(found) == 1 and found != {given}:
-            (size,) = found
+        size = found[0] if len(set(found)) == 1 else 0
+        if given is not None and size not in (0, given) and (len(found) > 1 or size > given):
             raise OptionError(
                 f"{what} have {size} bytes, and {given} by {self.source} ({names}), which is of another broker: give "
                 "the settings of this broker (--broker-conf, option broker_conf); to change the size, use --output"
