@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import random
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
 from dataclasses import dataclass
+from time import monotonic, sleep
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -233,17 +233,17 @@ class RemotingClient:
 
     def _repeated(self, once: Callable[[], _T]) -> _T:
         """The result of `once`, called again after a time if there was no answer, or the broker was busy."""
-        until = time.monotonic() + self.settings.patience
+        until = monotonic() + self.settings.patience
         for attempt in itertools.count(1):
             try:
                 return once()
             except (ProtocolError, OptionError):
                 raise
             except RemotingError as error:
-                is_last = not self.settings.repeats or (attempt >= _ATTEMPTS and time.monotonic() >= until)
+                is_last = not self.settings.repeats or (attempt >= _ATTEMPTS and monotonic() >= until)
                 if is_last or (isinstance(error, RefusedError) and error.code not in BUSY):
                     raise
-            time.sleep(min(_FIRST_PAUSE * 2 ** min(attempt, 10), _MAX_PAUSE) * random.uniform(0.5, 1))
+            sleep(min(_FIRST_PAUSE * 2 ** min(attempt, 10), _MAX_PAUSE) * random.uniform(0.5, 1))
         raise AssertionError
 
 

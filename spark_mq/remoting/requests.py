@@ -5,9 +5,9 @@ Texts of a broker's configuration have the same JSON as the files in its `config
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from time import sleep
 from typing import Any, TypeVar
 
 from spark_mq.errors import ProtocolError, RefusedError, RemotingError
@@ -175,7 +175,7 @@ def log_offsets(client: RemotingClient, broker: str) -> tuple[int, int]:
         except RefusedError as error:  # 5.x has no figures, and fails, for a second after its start
             if error.code != ResponseCode.SYSTEM_ERROR or not pause:
                 raise
-        time.sleep(pause)
+        sleep(pause)
     raise AssertionError
 
 

@@ -108,7 +108,7 @@ def test_two_brokers_with_the_same_log_are_refused() -> None:
 def test_no_answer_leads_to_another_rest(code: RequestCode, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_module, "_FIRST_PAUSE", 0.0)
     monkeypatch.setattr(client_module, "_ATTEMPTS", 2)
-    monkeypatch.setattr("spark_mq.remoting.requests.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("spark_mq.remoting.requests.sleep", lambda seconds: None)
     with two_brokers() as (first, second):
         ends = end_of(first, "s1", 5), end_of(second, "s2", 9)
         right = rests(first, *ends)

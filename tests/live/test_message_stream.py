@@ -47,7 +47,7 @@ def stream(cluster: Cluster, **more: str) -> Any:
 
 def test_a_broker_that_does_not_answer_holds_up_no_batch(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr("spark_mq.remoting.client.time.sleep", pauses.append)
+    monkeypatch.setattr("spark_mq.remoting.client.sleep", pauses.append)
     cluster.others = {"z": {0: "127.0.0.1:1"}}
     reader = stream(cluster, commitOffsets=GROUP)
     start = reader.initialOffset()
@@ -68,7 +68,7 @@ def test_a_start_after_the_first_message_needs_all_brokers(
 ) -> None:
     """Queues of a broker that is left out would be read from their first message on."""
     monkeypatch.setattr(options, "STREAM_PATIENCE", 0.0)
-    monkeypatch.setattr("spark_mq.remoting.client.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("spark_mq.remoting.client.sleep", lambda seconds: None)
     cluster.others = {"z": {0: "127.0.0.1:1"}}
     with pytest.raises(RemotingError, match=r"127\.0\.0\.1:1: no connection"):
         stream(cluster, **start).initialOffset()
