@@ -99,18 +99,24 @@ class LiveEndFinder:
 
     def find(self, records: RecordLookup, queues: Iterable[ConsumeQueue], store: Location | None = None) -> LiveEnd:
         """The live end; `records` and `queues` must show the store as it is now."""
+        return self.find_by_index(records, store) or self.find_without_index(records, queues, store)
+
+    def find_by_index(self, records: RecordLookup, store: Location | None = None) -> LiveEnd | None:
+        """The live end after a clean stop, if the index tells it; no queue is read."""
+        store = store or self._store
+        found = None if records.has_entries else _end_after_index(store, records, LastRun.of(store))
+        return None if found is None else replace(found, is_dispatched=True)
+
+    def find_without_index(
+        self, records: RecordLookup, queues: Iterable[ConsumeQueue], store: Location | None = None
+    ) -> LiveEnd:
+        """The live end by the queues, or by the entries of a DLedger log; see `find`."""
         store = store or self._store
         if records.has_entries:
             segments = CommitLog.open(store).segments
             return LiveEnd(segments[-1].base + segments[-1].data_end if segments else -1)
         run = LastRun.of(store)
-        found = _end_after_index(store, records, run) or self._search(store, records, queues, run)
-        return replace(found, is_dispatched=run.started is None)
-
-    def find_by_index(self, records: RecordLookup) -> LiveEnd | None:
-        """The live end after a clean stop, if the index tells it; no queue is read."""
-        found = _end_after_index(self._store, records, LastRun.of(self._store))
-        return None if found is None else replace(found, is_dispatched=True)
+        return replace(self._search(store, records, queues, run), is_dispatched=run.started is None)
 
     def _search(self, store: Location, records: RecordLookup, queues: Iterable[ConsumeQueue], run: LastRun) -> LiveEnd:
         if run.started == math.inf:

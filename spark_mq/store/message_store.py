@@ -169,7 +169,7 @@ class MessageStore(ConsumeQueueStore):
             known = _ENDS.recall(self.first_state)
         if known is not None:
             return known
-        found = finder.find(self.records, self._each_queue())
+        found = finder.find_without_index(self.records, self._each_queue())
         if self._may_recall_end and self.state_of_files() == self.first_state:
             _ENDS.keep(self.first_state, found)
         return found

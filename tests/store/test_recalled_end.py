@@ -21,13 +21,13 @@ Unpack = Callable[[RealStore], Path]
 def searches(monkeypatch: pytest.MonkeyPatch) -> list[LiveEnd]:
     """The ends that were searched for, in order; the changes of all files are old."""
     found: list[LiveEnd] = []
-    find = LiveEndFinder.find
+    find = LiveEndFinder.find_without_index
 
     def counted(*arguments: object) -> LiveEnd:
         found.append(find(*arguments))  # type: ignore[arg-type]
         return found[-1]
 
-    monkeypatch.setattr(LiveEndFinder, "find", counted)
+    monkeypatch.setattr(LiveEndFinder, "find_without_index", counted)
     monkeypatch.setattr(settled_files, "_SETTLED_NANOS", -(1 << 62))
     monkeypatch.setattr(settled_files, "_ON_DISK_NANOS", -(1 << 62))
     return found

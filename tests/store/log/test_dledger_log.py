@@ -151,6 +151,8 @@ def test_the_log_ends_before_an_entry_that_does_not_follow(
     log = CommitLog.open(Location.resolve(str(copy)))
     at = units[-1][1] + 3 * HEAD_SIZE if damage is after_an_empty_entry else (units[end][1] if end < 327 else END)
     assert log.segments[-1].base + log.segments[-1].data_end == at
+    with MessageStore(str(copy)) as opened:  # the index leads to records after that
+        assert opened.get_max_phy_offset() == at
 
 
 def test_the_plain_log_from_before_is_read_up_to_dledgers_first_file(store: Path, tmp_path: Path) -> None:
