@@ -9,13 +9,14 @@ comes into the copy.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_mq.format.array_types import Bytes, Int64s
+from spark_mq.format.array_types import Bytes, Flags, Int64s
 from spark_mq.format.batch_consume_queue import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE, is_written
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS
 from spark_mq.format.record import FRAME, MAGIC_BLANK
@@ -61,8 +62,7 @@ def compacted_messages(store: MessageStore, topic: str | None = None) -> pa.Tabl
                 queue = _Copy(store.location, name, int(queue_id))
                 copied.append(queue.messages())
                 others += queue.others
-    sent = [_EMPTY, *(_sent(store, name) for name in topics)]
-    rows = _with_states(pa.concat_tables(copied), pa.concat_tables(sent))
+    rows = _with_states(pa.concat_tables(copied), _sent(store, topics) if topics else _EMPTY)
     return pa.concat_tables([rows, *others]).sort_by([(name, "ascending") for name in _PLACE])
 
 
@@ -154,8 +154,8 @@ def _is_long_blank(segment: Segment, part: CorruptRange) -> bool:
         return file.read(position, FRAME.size) == FRAME.pack(size, MAGIC_BLANK)
 
 
-def _sent(store: MessageStore, topic: str) -> pa.Table:
-    """The messages of a topic in the live log."""
+def _sent(store: MessageStore, topics: Sequence[str]) -> pa.Table:
+    """The messages of topics in the live log."""
     from spark_mq.format.kernels.columns import MessageColumns
     from spark_mq.store.log.record_reader import RecordChunk
     from spark_mq.store.log.split_reader import read_split
@@ -164,7 +164,8 @@ def _sent(store: MessageStore, topic: str) -> pa.Table:
     for split in plan_splits(log, DEFAULT_SPLIT_SIZE):
         for part in read_split(split):
             if isinstance(part, RecordChunk):
-                is_own = MessageColumns(part.buffer, part.frames).topic_is(topic.encode("utf-8", "replace"))
+                columns = MessageColumns(part.buffer, part.frames)
+                is_own: Flags = np.any([columns.topic_is(topic.encode("utf-8", "replace")) for topic in topics], axis=0)
                 found.append(_columns(part.buffer, part.frames[is_own], with_body=False))
     return pa.concat_tables(found)
 
