@@ -239,17 +239,17 @@ def _forgotten(damage: Damage, plan: RepairPlan) -> Iterator[Left]:
 
 def _plan_queues(plan: RepairPlan, request: RepairRequest, damage: Damage, checked: CheckedStore) -> None:
     store, conf, file_size = request.check.store, request.check.conf, checked.queue_file_size
-    files = damage.treated(Treatment.QUEUE_FILE)
-    for file in files:
-        if file.file.startswith(f"{BATCH_CONSUME_QUEUE}/"):
+    in_database, files = has_rocksdb_queues(store), []
+    for file in damage.treated(Treatment.QUEUE_FILE):
+        tree, _, _ = file.file.partition("/")
+        if tree == BATCH_CONSUME_QUEUE:
             plan.batch_files.append(file.file)
             plan.make(store, file.file, file.codes, Treatment.QUEUE_FILE)
-    files = [file for file in files if file.file not in plan.batch_files]
-    in_database = [file for file in files if has_rocksdb_queues(store) or not file.file.startswith(f"{CONSUME_QUEUE}/")]
-    for file in in_database:
-        plan.leave(file.codes, f"{file.file} is in a RocksDB database, which is not changed: rebuild with --output")
-    files = [file for file in files if file not in in_database]
-    if has_rocksdb_queues(store):
+        elif in_database or tree != CONSUME_QUEUE:
+            plan.leave(file.codes, f"{file.file} is in a RocksDB database, which is not changed: rebuild with --output")
+        else:
+            files.append(file)
+    if in_database:
         return
     wrong_sizes = sum(file.has("QUEUE_FILE_SIZE") for file in files)
     if wrong_sizes and 2 * wrong_sizes > sum(len(folder.files) for folder in queue_folders(store / CONSUME_QUEUE)):

@@ -68,14 +68,18 @@ class ListedStore:
     @classmethod
     def of(cls, store: Location, conf: BrokerConf, *, reads_databases: bool = False) -> Self:
         """The files of a store now. With `reads_databases`, databases of queues are read whole, which shows damage."""
+
+        def read_whole(tree: Location) -> None:
+            if reads_databases and isinstance(tree.storage, QueueDatabase):
+                tree.storage.read_all()
+
         state, config = BrokerState.of(store), ConfigFiles.of(store)
         log, index = CommitLog.open(store), list_index(store, conf)
         has_queues = can_read_rocksdb() or not has_rocksdb_queues(store)
         tree, fault = store / CONSUME_QUEUE, None
         try:
             tree = queue_tree(store)
-            if reads_databases and isinstance(tree.storage, QueueDatabase):
-                tree.storage.read_all()
+            read_whole(tree)
         except StorageError as error:
             has_queues, fault = False, str(error)
         folders = list(queue_folders(tree)) if has_queues else []
@@ -85,8 +89,7 @@ class ListedStore:
             return found
         try:
             double = DoubleQueues.of(database, found.queue_file_size)
-            if reads_databases and isinstance(double.tree.storage, QueueDatabase):
-                double.tree.storage.read_all()
+            read_whole(double.tree)
             return replace(found, double=double)
         except StorageError as error:
             return replace(found, fault=str(error))
