@@ -64,8 +64,7 @@ class Section:
 
 def sections(figures: Figures, most_rows: int) -> Iterator[Section]:
     """The sections of a store's page, in the order of the page; a table has at most so many rows."""
-    kind = _StoreSections if isinstance(figures, StoreFigures) else _Sections
-    yield from kind(figures, most_rows).all()
+    yield from _KINDS[type(figures)](figures, most_rows).all()
 
 
 class _Sections:
@@ -115,19 +114,15 @@ class _Sections:
         at = f" --option at={iso_text(self._figures.at)}" if has_time else ""
         selected = (f"{column.sql} AS {column.name}" if column.sql else column.name for column in columns)
         text = f"SELECT {', '.join(selected)} {rest}"
-        source = f"--store s={self._store}{at}"
-        if isinstance(self._figures, ArchiveFigures):
-            source = f"--archive s={shlex.quote(self._figures.archive)}"
-        return f"spark-mq sql {shlex.quote(text)} {source}"
+        return f"spark-mq sql {shlex.quote(text)} {self._source(at)}"
+
+    def _source(self, at: str) -> str:
+        """The arguments with which a query finds the tables; `at` are those with the time of the question."""
+        return f"--store s={self._store}{at}"
 
     def _from(self, table: str) -> str:
-        """`FROM` with the table; of an archive, which can have several stores, with the rows of this one."""
-        if not isinstance(self._figures, ArchiveFigures):
-            return f"FROM {table}"
-        from spark_mq.archive.archive_tables import sql_text
-
-        names = " AND ".join(f"{name} = {sql_text(value)}" for name, value in self._figures.names.items())
-        return f"FROM (SELECT * FROM {table} WHERE {names})"
+        """`FROM` with the rows of this store."""
+        return f"FROM {table}"
 
     def _from_users(self, table: str) -> str:
         return f"{self._from(table)} WHERE {_USERS}"
@@ -415,6 +410,21 @@ class _Sections:
         )
 
 
+class _ArchiveSections(_Sections):
+    """Makes the sections of a store in an archive, which can have several stores."""
+
+    _figures: ArchiveFigures
+
+    def _source(self, at: str) -> str:
+        return f"--archive s={shlex.quote(self._figures.archive)}"
+
+    def _from(self, table: str) -> str:
+        from spark_mq.archive.archive_tables import sql_text
+
+        names = " AND ".join(f"{name} = {sql_text(value)}" for name, value in self._figures.names.items())
+        return f"FROM (SELECT * FROM {table} WHERE {names})"
+
+
 class _StoreSections(_Sections):
     """Makes the sections of a store directory."""
 
@@ -589,6 +599,9 @@ class _StoreSections(_Sections):
             lambda: plots.share(by_age, "bytes of the log", "age", "is the age of", as_text=size_text),
             lambda: plots.share(by_tree, "bytes of the store", "folder", as_text=size_text),
         )
+
+
+_KINDS: dict[type[Figures], type[_Sections]] = {ArchiveFigures: _ArchiveSections, StoreFigures: _StoreSections}
 
 
 def _rows(table: pa.Table) -> list[dict[str, Any]]:
