@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from spark_mq.errors import CorruptLogError, OutputExistsError, StorageError, UnsafeNameError
 from spark_mq.format.consume_queue import UNIT_SIZE, Queue, is_live
+from spark_mq.format.timestamp import NANOS_PER_MILLI
 from spark_mq.indexer.queue_runs import Assignment, StagedQueue
 from spark_mq.indexer.rebuild_plan import RebuildPlan
 from spark_mq.indexer.report import raise_or_report
@@ -50,7 +51,7 @@ def carry_over(
             continue
         for info in queue.files:
             content = (queue.location / info.base_name).read_bytes()
-            publish(folder / name / info.base_name, content, len(content), (info.mtime_ns or 0) // 1_000_000)
+            publish(folder / name / info.base_name, content, len(content), (info.mtime_ns or 0) // NANOS_PER_MILLI)
         copied.append(name)
     return copied, lost
 

@@ -85,9 +85,9 @@ def _cut(store: Location, offset: int) -> LogEdit:
     keeps_segment = offset > segment.base or segment is segments[0]
     later = [one for one in segments if one.base > segment.base or (one is segment and not keeps_segment)]
     # The last segments go first: a job that is killed leaves a log without a gap.
-    changes = [Change(ChangeKind.ASIDE, _path(one)) for one in reversed(later)]
+    changes = [Change(ChangeKind.ASIDE, one.path) for one in reversed(later)]
     if keeps_segment and offset < segment.base + segment.data_end:
-        changes.append(Change(ChangeKind.CLEAR, _path(segment), offset - segment.base, segment.data_end))
+        changes.append(Change(ChangeKind.CLEAR, segment.path, offset - segment.base, segment.data_end))
     end = segments[-1].base + segments[-1].data_end
     return LogEdit(str(store), offset, max(end, offset), tuple(changes))
 
@@ -107,7 +107,7 @@ def _blank(store: Location, start: int, stop: int) -> LogEdit:
         )
     if stop < segment.end_offset:
         _check_boundary(option, segment, stop)
-    change = Change(ChangeKind.BLANK, _path(segment), start - segment.base, stop - segment.base)
+    change = Change(ChangeKind.BLANK, segment.path, start - segment.base, stop - segment.base)
     return LogEdit(str(store), start, stop, (change,))
 
 
@@ -133,7 +133,3 @@ def _check_boundary(option: str, segment: Segment, offset: int) -> None:
 
 def _segment(segments: Sequence[Segment], offset: int) -> Segment | None:
     return next((one for one in segments if one.base <= offset < one.base + one.size), None)
-
-
-def _path(segment: Segment) -> str:
-    return segment.path

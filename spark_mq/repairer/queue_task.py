@@ -11,6 +11,7 @@ import numpy as np
 
 from spark_mq.format.array_types import Flags, Int64s
 from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE, Units, pre_blank
+from spark_mq.format.timestamp import NANOS_PER_MILLI
 from spark_mq.indexer.queue_plan import PlannedQueue, QueuePlan
 from spark_mq.indexer.queue_runs import Run, of_runs, staged_runs
 from spark_mq.io.file_reader import FileReader, FileReaders
@@ -57,7 +58,7 @@ class _Writer:
         existing, time, tags_codes = np.zeros(0, UNIT_DTYPE), expected.last_store_timestamp, None
         if file.is_file:
             info = file.info()
-            time = (info.mtime_ns or 0) // 1_000_000
+            time = (info.mtime_ns or 0) // NANOS_PER_MILLI
             with FileReader(file) as reader:
                 data = reader.read(0, min(info.size, self.file_size) // UNIT_SIZE * UNIT_SIZE)
             existing = np.frombuffer(data, UNIT_DTYPE)

@@ -43,6 +43,7 @@ from spark_mq import __version__
 from spark_mq.errors import CorruptLogError, NoRoomError, SparkMqError, StorageError, UnfinishedAppendError
 from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.format.system_topic import DEFAULT_DELAY_LEVELS
+from spark_mq.format.timestamp import NANOS_PER_MILLI
 from spark_mq.indexer.rebuild_plan import RebuildPlan, Selection, StagingSettings
 from spark_mq.indexer.trees import WrittenTrees, extend_trees, rebuilt_checkpoint
 from spark_mq.io.local import sync_folder
@@ -391,7 +392,7 @@ def _write_end(folder: QueueFolder, end: int, output: Location) -> list[Location
         # Without any file, a queue that begins above 0 would begin at 0 again.
         if end > start or (number == 0 and start > 0):
             content = (folder.location / info.base_name).read_bytes()[: end - start]
-            publish(output / info.base_name, content, info.size, info.mtime_ns // 1_000_000)
+            publish(output / info.base_name, content, info.size, info.mtime_ns // NANOS_PER_MILLI)
         else:
             removed.append(folder.location / info.base_name)
     return removed

@@ -24,12 +24,13 @@ import pyarrow as pa
 from spark_mq.format.array_types import Flags, Int64s
 from spark_mq.format.batch_consume_queue import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE, BatchUnits, is_written
 from spark_mq.format.consume_queue import Queue
+from spark_mq.format.timestamp import NANOS_PER_MILLI
 from spark_mq.indexer.batch_queues import BatchPart, read_parts, staged_parts
 from spark_mq.indexer.stage import StagedLog
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.store.config.store_paths import BATCH_CONSUME_QUEUE
-from spark_mq.store.queue.folders import QueueFileInfo, queue_folders
+from spark_mq.store.queue.folders import QueueFileInfo, queue_folders, queue_path
 from spark_mq.verifier.finding import findings, postponed, text
 from spark_mq.verifier.log_bounds import LiveLog, LogBounds
 from spark_mq.verifier.queue_task import AFTER_THE_LOG
@@ -83,7 +84,7 @@ class BatchQueueCheck:
 
     def path(self, name: str) -> str:
         """The path of a file in the store."""
-        return f"{BATCH_CONSUME_QUEUE}/{self.topic}/{self.queue_id}/{name}"
+        return queue_path(self.topic, self.queue_id, name, BATCH_CONSUME_QUEUE)
 
     def expected(self) -> BatchUnits:
         """The units that the log has, in its order."""
@@ -104,7 +105,7 @@ class BatchQueueCheck:
         """Write sound files with these names into the folder `output`, under their paths in the store."""
         compared = _Comparison(self)
         units = compared.sound()
-        modified = {info.base_name: (info.mtime_ns or 0) // 1_000_000 for info in self.files}
+        modified = {info.base_name: (info.mtime_ns or 0) // NANOS_PER_MILLI for info in self.files}
         for name in names:
             start = int(name) // self.file_size * self.capacity - compared.first
             content = np.zeros(self.capacity, BATCH_UNIT_DTYPE)

@@ -34,6 +34,7 @@ from spark_mq.format.consume_queue_ext import MAX_ADDRESS
 from spark_mq.format.system_topic import SCHEDULE_TOPIC
 from spark_mq.indexer.queue_runs import StagedQueue
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
+from spark_mq.store.queue.folders import queue_path
 from spark_mq.verifier.finding import findings, text
 from spark_mq.verifier.log_bounds import LogBounds
 
@@ -85,7 +86,7 @@ class ExpectedFile:
     def path(self) -> str:
         """The file's path in the store."""
         name = queue_file_name(self.number, self.capacity * UNIT_SIZE)
-        return f"{self.tree}/{self.topic}/{self.queue_id}/{name}"
+        return queue_path(self.topic, self.queue_id, name, self.tree)
 
     @cached_property
     def units(self) -> Units:

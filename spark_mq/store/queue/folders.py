@@ -137,9 +137,9 @@ class QueueFolder:
     files: tuple[QueueFileInfo, ...]
 
 
-def queue_path(topic: str, queue_id: int, name: str) -> str:
-    """The path of a queue file in its store."""
-    return f"{CONSUME_QUEUE}/{topic}/{queue_id}/{name}"
+def queue_path(topic: str, queue_id: int, name: str, tree: str = CONSUME_QUEUE) -> str:
+    """The path of a queue file in its store; `tree` is the folder of all queues of a kind."""
+    return f"{tree}/{topic}/{queue_id}/{name}"
 
 
 def queue_folders(
