@@ -42,6 +42,10 @@ CREATE OR REPLACE TEMPORARY VIEW checkpoint
 USING rocketmq
 OPTIONS (path '${store}', table 'checkpoint');
 
+CREATE OR REPLACE TEMPORARY VIEW epochs
+USING rocketmq
+OPTIONS (path '${store}', table 'epochs');
+
 CREATE OR REPLACE TEMPORARY VIEW index_files
 USING rocketmq
 OPTIONS (path '${store}', table 'index_files');

@@ -12,6 +12,7 @@ from enum import StrEnum
 from spark_mq.format.broker_version import OWN_SYSTEM_TOPICS, STATE_VERSION, TOPIC_ATTRIBUTES, BrokerVersions
 from spark_mq.format.system_topic import HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC
 from spark_mq.io.rocksdb import REMEDY
+from spark_mq.store.config.epochs import EPOCH_FILE
 from spark_mq.store.config.offset_files import (
     CONSUMER_OFFSETS,
     DELAY_OFFSETS,
@@ -158,7 +159,7 @@ FILE_RULES = (
         (_LEFT_OUT, _LEFT_OUT, _LEFT_OUT),
         {
             "consumequeue_ext/": "units of rebuilt queues have tags codes, and lead to no extension",
-            "epochFileCheckpoint": (
+            EPOCH_FILE: (
                 "it is the history of masters in a replica group (controller mode), of which a restored store is "
                 "not a replica"
             ),

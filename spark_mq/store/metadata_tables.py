@@ -6,6 +6,7 @@ Spark and the commands use the same rows. Timestamps are in UTC.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import zip_longest
 from typing import Any
 
 import pyarrow as pa
@@ -21,13 +22,15 @@ from spark_mq.store.config.checkpoint import Checkpoint, checkpoint_problem
 from spark_mq.store.config.config_file import DELAY_OFFSETS as DELAY_OFFSETS_FILE
 from spark_mq.store.config.config_file import as_integer, load_config, load_consumer_offsets, parse_delay_offsets
 from spark_mq.store.config.consumer_filters import load_consumer_filters
+from spark_mq.store.config.epochs import EpochFile
 from spark_mq.store.config.store_paths import ABORT
 from spark_mq.store.file_states import QueueState, QueueStateName, QueueStates, queue_states, segment_states
 from spark_mq.store.file_tables import index_file_rows
 from spark_mq.store.index.folder import index_layout
+from spark_mq.store.log.record_lookup import NoRecord
 from spark_mq.store.message_store import MessageStore
 from spark_mq.tables.config import CONSUMER_FILTERS, CONSUMER_OFFSETS, DELAY_OFFSETS, SUBSCRIPTION_GROUPS, TOPICS
-from spark_mq.tables.store_files import CHECKPOINT, QUEUES, SEGMENTS
+from spark_mq.tables.store_files import CHECKPOINT, EPOCHS, QUEUES, SEGMENTS
 
 _LAST = "last_store_timestamp"
 _NAMED_QUEUES = 3
@@ -259,3 +262,16 @@ def checkpoint(store: MessageStore) -> pa.Table:
     row["is_clean"] = not (store.location / ABORT).is_file
     row["problem"] = checkpoint_problem(store.location)
     return table_of([row], CHECKPOINT.schema)
+
+
+def epochs(store: MessageStore) -> pa.Table:
+    """The rows of table `epochs`: the masters of a replica, in the order of the file."""
+    found = EpochFile.of(store.location)
+    problems = dict(found.problems(store.get_max_phy_offset()))
+    rows = []
+    for one, stop in zip_longest(found.epochs, (after.start_offset for after in found.epochs[1:])):
+        record = store.find_record(one.start_offset)
+        time = None if isinstance(record, NoRecord) else micros(record.store_timestamp)
+        row = {"end_offset": stop, "first_store_timestamp": time, "problem": problems.get(one)}
+        rows.append({**vars(one), **row})
+    return table_of(rows, EPOCHS.schema)

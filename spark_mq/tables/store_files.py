@@ -204,6 +204,33 @@ begins at or before min_timestamp.
 """,
 )
 
+EPOCHS = Table(
+    "epochs",
+    summary="the masters of a replica in controller mode, and where each began to write",
+    row="an epoch of a replica in controller mode: the offset at which its master began to write",
+    about="""\
+The epochs are in `epochFileCheckpoint` (or its `.bak`), which only a broker with `enableControllerMode` has. problem:
+the file is damaged, epochs or offsets do not rise, or an epoch begins after the end of the log.
+""",
+    columns=(
+        Column("epoch", "INT", "the number of the epoch, which the controller gives", 1),
+        Column("start_offset", "BIGINT", "the commit log offset at which the master began to write", 2),
+        Column("end_offset", "BIGINT", "the start_offset of the next epoch; NULL for the last one", 3),
+        Column("first_store_timestamp", "TIMESTAMP", "the store time of its first message, if the log has it", 4),
+        Column("problem", "STRING", "the problem of the epoch, else NULL", 5),
+    ),
+    rows="spark_mq.store.metadata_tables.epochs",
+    noun="epoch",
+    nothing="epochFileCheckpoint does not exist: the broker is not in controller mode",
+    example="""\
++-----+------------+----------+-----------------------+-------+
+|epoch|start_offset|end_offset|first_store_timestamp  |problem|
++-----+------------+----------+-----------------------+-------+
+|1    |0           |131072    |2026-11-21 11:01:40.120|NULL   |
+|2    |131072      |NULL      |2026-11-21 11:01:48.993|NULL   |
+""",
+)
+
 INDEX_FILES = Table(
     "index_files",
     summary="the headers of the index files",

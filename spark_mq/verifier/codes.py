@@ -552,6 +552,14 @@ CODES = {
         f"find out whether the last messages were lost; {_REPAIR} sets the time to that of the last message",
         Treatment.CHECKPOINT,
     ),
+    "EPOCHS": _warning(
+        "The file `epochFileCheckpoint` cannot be read, or its epochs do not rise, or begin after the end of the log.",
+        f"{_DAMAGED_MEDIUM}; or the end of the log was lost; or the log and the file are copies of another time",
+        "by the epochs, a replica in controller mode decides where it cuts its log before it follows a master: without "
+        "them it cuts nothing, and if none is that of the master it never follows; with some damage, it does not start",
+        "`spark-mq compare STORE REPLICA` says what both logs have; start the replica without a store, so that it "
+        "copies all from its master, or copy the log and this file together",
+    ),
     "CONFIG_BROKEN": _error(
         "A file of config/ cannot be read, nor can its .bak.",
         "a crash while the broker wrote it, or an editor",

@@ -24,6 +24,7 @@ from spark_mq.store.config.config_file import (
     parse_fastjson,
     read_config,
 )
+from spark_mq.store.config.epochs import EPOCH_FILE, EpochFile
 from spark_mq.store.config.store_paths import ABORT, CONFIG
 from spark_mq.verifier.finding import findings
 
@@ -37,18 +38,28 @@ class BrokerState:
     checkpoint: Checkpoint
     checkpoint_size: int | None
     has_abort: bool
+    epochs: EpochFile | None
+    """None if the file cannot be read; `epoch_fault` says why."""
+    epoch_fault: str | None
 
     @classmethod
     def of(cls, store: Location) -> Self:
         """The state of a store now."""
         file = store / CHECKPOINT
         size = file.info().size if file.is_file else None
-        return cls(Checkpoint.load(store), size, (store / ABORT).is_file)
+        epochs, fault = read_config(lambda: EpochFile.of(store))
+        return cls(Checkpoint.load(store), size, (store / ABORT).is_file, epochs, fault)
 
     def findings(self, end: int, newest: int) -> Iterator[pa.RecordBatch]:
         """What is wrong. A broker writes times of messages that it has flushed: none is later than the newest."""
         if self.has_abort:
             yield findings("ABORT", ABORT, found="the file exists")
+        if self.epochs is None:
+            yield findings("EPOCHS", EPOCH_FILE, "a file that can be read", self.epoch_fault)
+        else:
+            for epoch, problem in self.epochs.problems(end):
+                found = f"epoch {epoch.epoch} from offset {epoch.start_offset}: {problem}"
+                yield findings("EPOCHS", EPOCH_FILE, "rising epochs that begin inside the log", found)
         if self.checkpoint_size is None:
             return
         if self.checkpoint_size != CHECKPOINT_SIZE:

@@ -639,6 +639,19 @@ def a_time_in_the_checkpoint(bench: Bench) -> Place:
     return "checkpoint", 0
 
 
+@damage("EPOCHS")
+def an_epoch_after_the_end(bench: Bench) -> Place:
+    (bench.path / "epochFileCheckpoint").write_text("2\n0\n1-0\n2-90000000\n")
+    return "epochFileCheckpoint", None
+
+
+@damage("EPOCHS")
+def epochs_that_are_cut(bench: Bench) -> Place:
+    (bench.path / "epochFileCheckpoint").write_text("2\n0\n1-0\n2-13")
+    os.truncate(bench.path / "epochFileCheckpoint", 8)
+    return "epochFileCheckpoint", None
+
+
 @damage("CONFIG_FROM_BACKUP")
 def topics_that_are_cut(bench: Bench) -> Place:
     os.truncate(bench.path / "config/topics.json", 300)

@@ -342,6 +342,14 @@ class NearMiss:
     copy: str = "most"
 
 
+def an_epoch_at_the_end(bench: Bench) -> None:
+    """The files are as `EpochFileCache` of 5.3.3 writes them."""
+    (end,) = (fact["maxPhyOffset"] for fact in bench.packed.facts("store"))
+    entries = f"1-0\n2-{end}\n"
+    (bench.path / "epochFileCheckpoint").write_text(f"2\n{zlib.crc32(entries.encode()) & 0x7FFFFFFF}\n{entries}")
+    (bench.path / "epochFileCheckpoint.bak").write_text("1\n0\n1-0\n")
+
+
 TABLE = [
     # records
     NearMiss("a_bit_of_a_body", a_body_with_its_new_crc, "a body can be anything with its CRC"),
@@ -417,6 +425,11 @@ TABLE = [
     # the rest
     NearMiss("a_checkpoint_that_is_cut", no_checkpoint, "without the file, all times are 0", "no index"),
     NearMiss("a_time_in_the_checkpoint", a_checkpoint_of_earlier_times, "a file is flushed now and then"),
+    NearMiss(
+        "an_epoch_after_the_end epochs_that_are_cut",
+        an_epoch_at_the_end,
+        "a new master has written nothing yet, and the file has a backup",
+    ),
     NearMiss("topics_that_are_cut", a_file_without_backup, "the first content has no backup", "expired"),
     NearMiss("offsets_that_are_cut_with_their_backup", no_offsets, "a broker starts without both", "no index"),
     NearMiss("an_offset_past_the_end", offset_at_the_end, "a group has consumed everything"),
