@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from spark_mq.errors import OptionError
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.job.progress import StageProgress
@@ -16,6 +17,8 @@ from spark_mq.store.retention import moment_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from spark_mq.reporter.plots import Plot
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,30 @@ class Report:
 
     stores: tuple[Figures, ...]
     html: str
+
+    def plots(self, section: str, store: int = 0) -> list[Plot]:
+        """The plots of a section, as the page shows them; a notebook shows one that is a cell's last value.
+
+        Args:
+            section: The name of the section, such as `lag`, `delayed` or `damage`.
+            store: Which one of `stores`.
+
+        Returns:
+            The plots in the order of the page; a section without rows can have none.
+
+        Raises:
+            OptionError: There is no such section.
+
+        Examples:
+            >>> report("/data/store").plots("lag")[0].title
+            'GID_slow lags by 13 h'
+        """
+        from spark_mq.reporter.sections import sections
+
+        named = {one.name: one for one in sections(self.stores[store], 0)}
+        if section not in named:
+            raise OptionError(f"there is no section {section!r}: {', '.join(named)}")
+        return [draw() for draw in named[section].draws]
 
 
 def report(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import shlex
 from collections.abc import Callable, Mapping
@@ -15,9 +16,11 @@ from pyspark.sql import SparkSession
 
 import spark_mq
 from spark_mq.cli.main import main
+from spark_mq.errors import OptionError
 from spark_mq.format.timestamp import parse_time
 from spark_mq.job.tasks import LocalTasks
 from spark_mq.reporter.figures import StoreFigures, store_figures
+from spark_mq.reporter.report import report_of
 from spark_mq.reporter.sections import Section, sections
 from tests.support.stores import OWN_STORES, RealStore
 
@@ -131,3 +134,13 @@ def test_each_delivered_message_is_as_late_as_its_times_say(unpacked: Callable[[
     drawn, overdue = plot.figure.axes[0].collections
     assert sorted(np.asarray(drawn.get_offsets())[:, 1]) == pytest.approx([max(late, 0.5) for late in lates], abs=0.6)
     assert len(np.asarray(overdue.get_offsets())) == found.summary["overdue"] > 0
+
+
+def test_the_plots_of_a_section_are_those_of_the_page(figures: StoreFigures) -> None:
+    found = report_of([figures], None, None)
+    for section in sections(figures, 1):
+        titles = [plot.title for plot in found.plots(section.name)]
+        assert titles == [draw().title for draw in section.draws]
+        assert [title for title in titles if title not in html.unescape(found.html)] == []
+    with pytest.raises(OptionError, match=r"no section 'lags': damage, retained, lag,"):
+        found.plots("lags")
