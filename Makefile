@@ -7,7 +7,7 @@ BENCH_SIZE ?= 1GiB
 BENCH_FOLDER ?= /tmp/spark-mq-bench
 TEST_PROCESSES ?= 2
 # Tests with brokers, clusters and servers wait for them most of the time.
-REST_PROCESSES ?= 3
+REST_PROCESSES ?= 4
 SHORT := not broker and not archive and not cluster and not notebook and not shared and not s3 and not hdfs
 # Per cent of the kernels' lines that their tests run: less is an error.
 KERNEL_COVERAGE ?= 80

@@ -62,9 +62,13 @@ class SilentFiles(pytest.Item):
 def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put the long files first, and make a run of the whole suite fail if a test file contributes no test.
 
-    A folder's name can hide its tests.
+    Tests with brokers mostly wait. Their files alternate with other files, so that several processes have both kinds of
+    work at each time. A folder's name can hide its tests.
     """
-    items.sort(key=lambda item: item.path.name not in LONG_FILES)
+    waiting = {item.path: item.get_closest_marker("broker") is not None for item in items}
+    kinds = [[path for path, waits in waiting.items() if waits is kind] for kind in (True, False)]
+    rank = {path: number / len(kind) for kind in kinds for number, path in enumerate(kind)}
+    items.sort(key=lambda item: (item.path.name not in LONG_FILES, rank[item.path]))
     if config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
         return
     folder = Path(__file__).parent

@@ -55,6 +55,7 @@ def serving(answer: Answer) -> Iterator[str]:
 
 def _serve(connection: socket.socket, answer: Answer) -> None:
     with connection, contextlib.suppress(OSError), connection.makefile("rb") as stream:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as Netty does: a small answer does not wait
         while length := stream.read(4):
             request = decode(length + stream.read(struct.unpack(">i", length)[0]))
             for piece in answer(request):
