@@ -66,7 +66,7 @@ class RocketMQDataSource(StoreReads):
                 "a stream is written to topics of a live cluster, rocketmq://HOST:9876; a store is written by "
                 "foreachBatch and option appendId"
             )
-        from spark_mq.producer.stream_writer import TopicStreamWriter
+        from spark_mq.producer.writer import TopicStreamWriter
 
         return TopicStreamWriter(self._topic_writer(schema, overwrite))
 

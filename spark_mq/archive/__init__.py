@@ -7,12 +7,12 @@ Read in this order:
    which `snapshot_files` has the files), and `report`; `broker_archive` is one run for a broker of a running cluster;
 3. `archived_log`: whether archived messages are those of a log, and renames of one;
 4. `last_run` (whether a run would find nothing new), which uses `delta_log`;
-5. how tasks write files, and how they are committed: `file_source`, `table_file`; `lease` keeps runs apart on S3, and
+5. how tasks write files, and how they are committed: `streams`, `table_file`; `lease` keeps runs apart on S3, and
    `delta` has a session's settings;
 6. `maintenance` (deletes and compacts), `lookup` (queries by key), `archived_messages` (look-ups without Spark);
 7. `sql` (archives in SQL) and `history` (the messages of an archive, and what a store or cluster has after them);
-8. what archived messages mean, by the rules of `spark_mq.lifecycle`: `archived_store`, `archive_source`,
-   `archived_tables`, and `log_cover` (which parts of a log an archive has).
+8. what archived messages mean, by the rules of `spark_mq.lifecycle`: `archived_store`, `archive_source`
+   (also which parts of a log an archive has), `archived_tables`.
 
 Delta Lake for Spark writes the tables; its SQL needs nothing but its jars, also with Spark Connect. The package
 `deltalake` reads local tables without Spark. It cannot write to them: it refuses tables with clustering.

@@ -2,7 +2,7 @@
 
 The keys table names the messages of a key. Of the table of messages, Delta reads the files whose statistics cover
 their topics, times and offsets. Only if a state depends on messages that can be missing, such as PENDING, sizes of all
-later rows are added up (`log_cover`).
+later rows are added up (`archive_source`).
 """
 
 from __future__ import annotations

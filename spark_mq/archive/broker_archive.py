@@ -19,11 +19,10 @@ from pyspark.sql import functions as F  # noqa: N812
 from spark_mq.archive.archive_tables import SNAPSHOTS, ArchiveTables, BrokerArchive, StoreIdentity
 from spark_mq.archive.archived_log import RUNNING_BROKER, archived_brokers, described, names_of_records
 from spark_mq.archive.delta_log import is_empty
-from spark_mq.archive.file_source import STARTS
 from spark_mq.archive.last_run import MESSAGES_STREAM, Checkpoint
 from spark_mq.archive.lease import lease
 from spark_mq.archive.report import ArchiveReport, BatchProgress
-from spark_mq.archive.streams import ArchiveStreams
+from spark_mq.archive.streams import STARTS, ArchiveStreams
 from spark_mq.archive.table_file import append_rows
 from spark_mq.archive.writer import Archiver, create_tables
 from spark_mq.errors import DataLossError, LogCutError, OptionError

@@ -1,6 +1,6 @@
 """The command line: arguments in, one call, a report out.
 
-Read `entry` and `main` (the entry point and how errors end) and `commands` (their names) first, then the commands:
+Read `entry` and `main` (the entry point, the names of commands, and how errors end) first, then the commands:
 
 - find: `messages`, `tables` (the commands of tables), `sql`, `archive`;
 - understand: `life` (also why-not-consumed), `retention` (also expire), `report`, `allocate`;

@@ -14,9 +14,8 @@ from spark_mq.cli.exit_status import FOUND, NOT_FOUND
 from spark_mq.cli.messages.message_filter import why_no_key_or_id
 from spark_mq.cli.messages.shared import print_index_problems, refuse_any_host
 from spark_mq.cli.output import say
-from spark_mq.cli.output.json_lines import print_json, with_times
 from spark_mq.cli.output.terminal import Node, print_tree
-from spark_mq.cli.output.value_text import local_time_of
+from spark_mq.cli.output.value_text import local_time_of, print_json, with_times
 from spark_mq.cli.running_cluster import OR_CLUSTER, cluster_options, is_cluster, refuse_client_conf
 from spark_mq.cli.several_stores import opened_stores
 from spark_mq.errors import OptionError

@@ -1,5 +1,6 @@
 """`spark-mq`: one entry point, with a sub-command for each job, and what is missing if a package is not installed.
 
+A command waits for the imports of its own module only: the modules of all commands take longer than most of them run.
 Results go to stdout, progress and errors to stderr; `exit_status` has the statuses.
 """
 
@@ -8,18 +9,148 @@ from __future__ import annotations
 import io
 import re
 import sys
+import textwrap
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from importlib import import_module
 from typing import Any
 
+from spark_mq import __version__
 from spark_mq.cli.arguments import join_relative_times, place_stores_file
-from spark_mq.cli.commands import parser_for
+from spark_mq.cli.command import Command, CommandParser
 from spark_mq.cli.exit_status import FAILED, FOUND, INTERRUPTED, INTERRUPTED_LINE, NOT_UNDERSTOOD
 from spark_mq.cli.output import say, visible
 from spark_mq.cli.output.terminal import discard_stdout
 from spark_mq.errors import MissingPackageError, OptionError, SparkMqError
 from spark_mq.job.task_errors import with_remedy
+
+_GROUPS: Mapping[str, Mapping[str, Mapping[str, str]]] = {
+    "find messages": {
+        "messages.look_ups": {
+            "query-by-id": "by offset message ids",
+            "query-by-key": "by topic and key, through the index",
+            "query-by-unique-key": "by the message id that the producer got",
+            "query-by-offset": "by topic, queue and queue offset",
+        },
+        "messages.print_message": {"print-message": "of a topic: by queue, time, tag, key, property and text"},
+    },
+    "understand": {
+        "life": {
+            "life": "what happened to a message, up to its consumers",
+            "why-not-consumed": "why a consumer group did not get a message",
+        },
+        "allocate": {"allocate": "how a topic's queues are shared out among consumers"},
+        "report": {"report": "a page about stores, for people to keep"},
+        "tables": {},
+    },
+    "check and mend": {
+        "check": {"check": "whether a broker may be started, and what is lost then"},
+        "state": {"state": "how the broker stopped, what lags, what a boot does next"},
+        "recover": {"recover": "exactly what the next boot does to the store"},
+        "verify": {"verify": "check everything in a store against its commit log"},
+        "repair": {"repair": "repair queues, index, checkpoint, config from the log"},
+        "rebuild": {"rebuild": "rebuild consumequeue/ and index/ from commitlog/"},
+    },
+    "keep messages, and let them go": {
+        "archive": {
+            "archive": "append new messages to a Delta table",
+            "maintain-archive": "join and cluster an archive's files, delete old rows",
+        },
+        "restore": {"restore": "make a store of an archive or a store, or append to one"},
+        "retention": {
+            "retention": "when segments expire, and who loses unread messages",
+            "expire": "delete old segments, and their queue and index files",
+        },
+    },
+    "act on a running cluster (a plan, until --apply)": {
+        "reset_offset": {"reset-offset": "set a consumer group's offsets"},
+        "consume_directly": {"consume-directly": "let a connected consumer consume one message now"},
+        "resend": {"resend": "send stored messages again, such as dead letters"},
+    },
+    "SQL, and spark-mq itself": {
+        "sql.command": {"sql": "Spark SQL over stores, archives and running clusters"},
+        "doctor": {"doctor": "what this machine lacks, and what will be slow on it"},
+        "program": {
+            "paths": "where the SQL files, job scripts and notebooks are",
+            "compile": "compile the loops that read messages before the first query",
+            "completion": "a script that completes commands in a shell",
+        },
+    },
+}
+"""The groups of `spark-mq --help`, in its order: the modules of the commands, and what each command does.
+
+A module declares the arguments of its commands with `command.command`. The commands of `tables` are those that the
+tables declare; the help only names them, and those of `program`.
+"""
+_MODULES = {name: commands for modules in _GROUPS.values() for name, commands in modules.items()}
+_ONLY_NAMES = {"tables": "one row a line, of what the name says: ", "program": ""}
+_WIDTH = 80
+_USAGE = "spark-mq COMMAND [OPTION]... STORE ..."
+_END = "`spark-mq COMMAND --help` has an example, arguments and exit statuses."
+
+
+def commands_of(module: str) -> Mapping[str, str]:
+    """The commands of a module, and what each does."""
+    if module == "tables":
+        from spark_mq.tables.all_tables import COMMANDS
+
+        return {name: table.summary for name, table in COMMANDS.items()}
+    return _MODULES[module]
+
+
+class _Program(CommandParser):
+    def format_help(self) -> str:
+        """The groups of commands, which fit one screen."""
+        return "".join(f"{line}\n" for line in _help())
+
+
+def _help() -> Iterator[str]:
+    yield f"usage: {_USAGE}"
+    yield "Apache RocketMQ message stores, without a broker."
+    for title, modules in _GROUPS.items():
+        yield title
+        for module in modules:
+            commands = commands_of(module)
+            if module in _ONLY_NAMES:
+                text = _ONLY_NAMES[module] + ", ".join(commands)
+                yield from textwrap.wrap(
+                    text, _WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
+                )
+            else:
+                yield from (f"  {command:20} {summary}" for command, summary in commands.items())
+    yield _END
+
+
+def parser(modules: Sequence[str] = tuple(_MODULES), with_arguments: bool = True) -> CommandParser:
+    """The parser of the commands of some modules; without arguments, it only knows their names."""
+    program = _Program(prog="spark-mq", usage=_USAGE, allow_abbrev=False)
+    program.add_argument("--version", action="version", version=f"spark-mq {__version__}")
+    commands = program.add_subparsers(metavar="COMMAND", required=True, parser_class=CommandParser)
+    for name in modules:
+        declared: dict[str, Command] = {}
+        if with_arguments:
+            module = import_module(f"spark_mq.cli.{name}")
+            found = (*vars(module).values(), *getattr(module, "COMMANDS", ()))
+            declared = {one.name: one for one in found if isinstance(one, Command)}
+        for command, summary in commands_of(name).items():
+            if with_arguments:
+                declared[command].add_to(commands, summary)
+            else:
+                commands.add_parser(command, help=summary)
+    return program
+
+
+def parser_for(arguments: Sequence[str]) -> CommandParser:
+    """The parser that these arguments need: of their command, or if they do not begin with one, of all names."""
+    first = arguments[0] if arguments else ""
+    if first == "--version":
+        return parser(())
+    found = [name for name in _MODULES if first in _MODULES[name]]
+    if not found and first in commands_of("tables"):
+        found = ["tables"]
+    return parser(found) if found else parser(with_arguments=False)
+
 
 _EXTRAS = {
     **dict.fromkeys(("pyspark", "py4j"), "spark"),

@@ -104,7 +104,7 @@ def completion(arguments: argparse.Namespace) -> int:
     """Print the script."""
     import shtab
 
-    from spark_mq.cli.commands import parser
+    from spark_mq.cli.main import parser
 
     program = parser()
     for action in _actions(program):

@@ -16,8 +16,8 @@ from spark_mq.cli.command import command
 from spark_mq.cli.exit_status import FAILED, FOUND, NOT_FOUND
 from spark_mq.cli.messages.shared import filter_of, why_nothing
 from spark_mq.cli.output import say
-from spark_mq.cli.output.json_lines import print_json
 from spark_mq.cli.output.text_table import print_lines
+from spark_mq.cli.output.value_text import print_json
 from spark_mq.cli.running_cluster import cluster_options, is_cluster
 from spark_mq.errors import OptionError
 from spark_mq.format.message_id import normalize_offset_message_id
@@ -26,8 +26,7 @@ from spark_mq.io.s3 import shown
 from spark_mq.lifecycle.retry_topic import DLQ_PREFIX
 from spark_mq.live.cluster import live_brokers
 from spark_mq.producer.journal import Journal
-from spark_mq.producer.resend import check_target
-from spark_mq.producer.resender import Receipt, Resender
+from spark_mq.producer.resend import Receipt, Resender, check_target
 from spark_mq.remoting.client import RemotingClient
 from spark_mq.remoting.requests import READABLE
 from spark_mq.source.topic_messages import topic_messages

@@ -10,8 +10,8 @@ from spark_mq.cli.arguments import parse_moment
 from spark_mq.cli.command import command
 from spark_mq.cli.exit_status import FOUND, NOT_FOUND
 from spark_mq.cli.output import say
-from spark_mq.cli.output.json_lines import print_json
 from spark_mq.cli.output.text_table import print_lines
+from spark_mq.cli.output.value_text import print_json
 from spark_mq.cli.running_cluster import cluster_options
 from spark_mq.live.cluster import live_brokers
 from spark_mq.live.offset_reset import FIRST, LAST, OffsetReset, apply_resets, check_no_consumers, planned_resets

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 from spark_mq.cli.arguments import broker_conf_path, picked, whole
 from spark_mq.cli.command import command
 from spark_mq.cli.exit_status import FOUND, INTERRUPTED, INTERRUPTED_LINE
-from spark_mq.cli.output.json_lines import plain_rows
 from spark_mq.cli.output.terminal import print_answer
 from spark_mq.cli.output.text_table import TableStyle, print_lines
-from spark_mq.cli.output.value_text import local_time_of
+from spark_mq.cli.output.value_text import local_time_of, plain_rows
 from spark_mq.expirer import expire
 from spark_mq.format.amounts import size_text
 from spark_mq.format.timestamp import micros, of_micros

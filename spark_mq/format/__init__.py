@@ -8,8 +8,8 @@ Read in this order:
 2. a message as a row: `message_schema` (columns and types), `message_row`, `inner_batch`, `timestamp`, `arrow_array`,
    `pieces`; `amounts` (numbers as text);
 3. the consume queue: `consume_queue`, `consume_queue_ext`, `bloom_filter`, `batch_consume_queue`;
-4. the index: `dispatch` (keys and queues of a message), `index_file` (the table of a file's bytes, and which file gets
-   an entry), `index_query` (look-ups).
+4. the index: `dispatch` (keys and queues of a message), `index_file` (the table of a file's bytes, which file gets an
+   entry, and look-ups).
 
 `array_types` names the arrays that kernels take. `kernels` has the same rules for many records at once.
 

@@ -28,14 +28,33 @@ creates the next file, even a message without keys, a rolled-back message, or on
 last entry fills a file, it matters whether a message follows.
 
 In this module a *run* is a range of consecutive messages of the log: those of a split, or a single message.
+
+A key is looked up as in `IndexFile.selectPhyOffset`, `IndexService.queryOffset`@5.3.3 (the same in 4.9). A look-up
+reads a file's header, one slot, and the entries of that slot, newest first: a few reads of 4 to 40 bytes.
+
+Results are not exact. An entry stores its message's time in whole seconds after the file's begin timestamp, rounded
+down, so the time is up to 999 ms too early. If a file follows another one, the time of its first entry counts from the
+end of that other file. Different keys with the same hash match, too. A caller who needs exactly a key's messages has to
+widen the time window and to check the messages themselves.
+
+Damage that a look-up meets raises `CorruptIndexError`: an entry number that the file cannot have, an entry of another
+slot, numbers that do not fall, a time or offset that the broker never writes. A broker would return fewer or other
+messages, or loop for ever in a ring of entries. A look-up cannot notice that an entry or a slot was lost without
+a trace, or that the times in a header are wrong.
+
+This module imports no kernels: a look-up takes less time than importing numba.
+
+The key hashes of the entries decide every slot and every pointer, and the offsets of entries never descend
+(`IndexFile.putKey`, `IndexService.buildIndex`@5.3.3). `format.kernels.index_put` has the same rule as a kernel.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from mmap import mmap
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -301,3 +320,200 @@ def index_key_hash(topic: bytes, key: bytes) -> int:
     """
     value = abs(hash_code(f"{decode_utf8(topic)}#{decode_utf8(key)}"))
     return 0 if value == 1 << 31 else value
+
+
+_BATCH = 1 << 20
+"""Slots or entries that are read together."""
+MAX_MSGS_NUM_BATCH = 64
+"""The largest number of offsets that a query returns (`MessageStoreConfig.maxMsgsNumBatch`@5.3.3)."""
+
+
+def check_pointers(file: IndexFile, header: IndexHeader) -> None:
+    """Check each pointer of an index file, and the order of its entries. Reads all slots and all entries.
+
+    Raises:
+        CorruptIndexError: A slot or an entry points to the wrong entry, entries are not in the order of the log, or the
+            file is cut.
+    """
+    slots = np.zeros(file.layout.hash_slot_num, np.int32)
+    newest_offset = 0
+    for first in range(1, header.next_entry, _BATCH):
+        count = min(_BATCH, header.next_entry - first)
+        data = file.read_exactly(file.layout.entries_at + ENTRY_SIZE * first, ENTRY_SIZE * count)
+        entries = np.frombuffer(data, ENTRY_DTYPE)
+        offsets = np.concatenate(([newest_offset], entries["commit_log_offset"]))
+        if (np.diff(offsets) < 0).any():
+            raise CorruptIndexError(f"{file.name}: entries are not in the order of the log, so look-ups miss messages")
+        newest_offset = int(offsets[-1])
+        slot = entries["key_hash"].astype(np.int64) % slots.size
+        order = np.argsort(slot, kind="stable")
+        of_slot = slot[order]
+        is_first = np.diff(of_slot, prepend=-1) != 0
+        previous = np.where(is_first, slots[of_slot], first + np.concatenate(([0], order[:-1])))
+        slots[of_slot] = first + order  # of equal slots, the last one stays
+        if (entries["previous_entry"][order] != previous).any():
+            raise _wrong_entry(file)
+    for first in range(0, slots.size, _BATCH):
+        count = min(_BATCH, slots.size - first)
+        data = file.read_exactly(HEADER_SIZE + SLOT_SIZE * first, SLOT_SIZE * count)
+        if (np.frombuffer(data, ">i4") != slots[first : first + count]).any():
+            raise _wrong_entry(file)
+
+
+def _wrong_entry(file: IndexFile) -> CorruptIndexError:
+    return CorruptIndexError(
+        f"{file.name}: a slot or an entry points to the wrong entry, so look-ups miss other entries"
+    )
+
+
+class Entry(NamedTuple):
+    """An entry and its number in the file. `time_difference` is in whole seconds."""
+
+    number: int
+    key_hash: int
+    commit_log_offset: int
+    time_difference: int
+    previous_entry: int
+
+
+@dataclass(frozen=True)
+class IndexFile:
+    """One index file to read.
+
+    Attributes:
+        name: The file's name, for error messages.
+        layout: The layout of the file.
+        read: `read(position, length)` returns the `length` bytes from `position` on, fewer only at the file's end.
+            For bytes or a mapped file: `lambda position, length: data[position : position + length]`.
+    """
+
+    name: str
+    layout: IndexLayout
+    read: Callable[[int, int], bytes]
+
+    def header(self) -> IndexHeader:
+        """The header of the file. Raises `CorruptIndexError`, see `decode_header`."""
+        return decode_header(self.read(0, HEADER_SIZE), self.layout, self.name)
+
+    def newest_entry(self, key_hash: int) -> int:
+        """The number of the newest entry in the slot of `key_hash`. Raises `CorruptIndexError` if the file is cut."""
+        slot = key_hash % self.layout.hash_slot_num
+        (entry,) = SLOT.unpack(self.read_exactly(HEADER_SIZE + SLOT_SIZE * slot, SLOT_SIZE))
+        return int(entry)
+
+    def entry(self, number: int) -> Entry:
+        """Entry `number`. Raises `CorruptIndexError` if the file ends before."""
+        data = self.read_exactly(self.layout.entries_at + ENTRY_SIZE * number, ENTRY_SIZE)
+        return Entry(number, *ENTRY.unpack(data))
+
+    def read_exactly(self, position: int, length: int) -> bytes:
+        """The `length` bytes from `position` on. Raises `CorruptIndexError` if the file ends before."""
+        data = self.read(position, length)
+        if len(data) < length:
+            raise CorruptIndexError(f"{self.name}: the file ends before the {length} bytes at {position}")
+        return data
+
+
+@dataclass(frozen=True)
+class QueryOffsetResult:
+    """The commit log offsets that a query found, newest first and with repetitions; and the end of the newest file."""
+
+    commit_log_offsets: tuple[int, ...]
+    index_last_update_timestamp: int
+    index_last_update_commit_log_offset: int
+
+
+def query_offset(
+    files: Sequence[IndexFile],
+    topic: bytes,
+    key: bytes,
+    max_num: int,
+    begin: int,
+    end: int,
+    max_msgs_num_batch: int = MAX_MSGS_NUM_BATCH,
+) -> QueryOffsetResult:
+    """The commit log offsets that `IndexService.queryOffset`@5.3.3 finds for a key in a window of store times.
+
+    Args:
+        files: The index files of a store, oldest first, as their names sort.
+        topic: The topic, as stored.
+        key: The key, as stored.
+        max_num: The largest number of offsets to return.
+        begin: The start of the window in milliseconds since the epoch, included.
+        end: The end of the window in milliseconds since the epoch, included.
+        max_msgs_num_batch: The broker's own limit for `max_num`.
+
+    Raises:
+        CorruptIndexError: A file, named in the message, is damaged in a part that the look-up reads.
+    """
+    limit = min(max_num, max_msgs_num_batch)
+    key_hash = index_key_hash(topic, key)
+    offsets: list[int] = []
+    newest = IndexHeader()
+    for number, file in enumerate(reversed(files)):
+        header = file.header()
+        if number == 0:
+            newest = header
+        if is_time_matched(header, begin, end):
+            offsets += select_offsets(file, header, key_hash, limit - len(offsets), begin, end)
+        if header.begin_timestamp < begin or len(offsets) >= limit:
+            break
+    return QueryOffsetResult(tuple(offsets), newest.end_timestamp, newest.end_commit_log_offset)
+
+
+def is_time_matched(header: IndexHeader, begin: int, end: int) -> bool:
+    """Whether a file can have entries in the window `begin` to `end` (`IndexFile.isTimeMatched`@5.3.3)."""
+    first, last = header.begin_timestamp, header.end_timestamp
+    return (begin < first and end > last) or first <= begin <= last or first <= end <= last
+
+
+def select_offsets(
+    file: IndexFile, header: IndexHeader, key_hash: int, max_num: int, begin: int, end: int
+) -> list[int]:
+    """At most `max_num` offsets of one file (`IndexFile.selectPhyOffset`@5.3.3). Raises `CorruptIndexError`."""
+    offsets: list[int] = []
+    if max_num <= 0:
+        return offsets
+    for entry in walk_slot(file, header, key_hash, file.newest_entry(key_hash)):
+        store_timestamp = header.begin_timestamp + entry.time_difference * 1000
+        if entry.key_hash == key_hash and begin <= store_timestamp <= end:
+            offsets.append(entry.commit_log_offset)
+        if len(offsets) >= max_num or store_timestamp < begin:
+            break
+    return offsets
+
+
+def walk_slot(file: IndexFile, header: IndexHeader, key_hash: int, newest: int) -> Iterator[Entry]:
+    """The entries in the slot of `key_hash`, newest first, from entry `newest` on.
+
+    The walk ends whatever the bytes are, because the numbers must fall. The entry whose number is the index count is
+    one that the broker is writing at this moment: `IndexFile.putKey`@5.3.3 counts an entry last, and a broker's own
+    look-up reads that entry, too.
+
+    Raises:
+        CorruptIndexError: The slot or an entry is damaged.
+    """
+    slot = key_hash % file.layout.hash_slot_num
+    number = newest
+    highest = min(header.next_entry, file.layout.index_num - 1)
+    if not 0 <= number <= highest:
+        raise CorruptIndexError(f"{file.name}: slot {slot} points to entry {number}, but the last one is {highest}")
+    if header.next_entry <= 1:
+        return
+    while number > 0:
+        entry = file.entry(number)
+        if entry.key_hash < 0 or entry.key_hash % file.layout.hash_slot_num != slot:
+            raise CorruptIndexError(
+                f"{file.name}: slot {slot} leads to entry {number}, whose key hash {entry.key_hash} is not of that slot"
+            )
+        if entry.commit_log_offset < 0 or entry.time_difference < 0:
+            raise CorruptIndexError(
+                f"{file.name}: entry {number} has commit log offset {entry.commit_log_offset} "
+                f"and time difference {entry.time_difference}; neither can be negative"
+            )
+        if not 0 <= entry.previous_entry < number:
+            raise CorruptIndexError(
+                f"{file.name}: entry {number} points to entry {entry.previous_entry}, which cannot be before it"
+            )
+        yield entry
+        number = entry.previous_entry

@@ -6,8 +6,8 @@ Start with `rebuild`: it checks a `rebuild_request`, and runs the stages in orde
    files of its units and index entries; the `manifest` names all of them, so that a killed job goes on.
 2. `tag_entries` decides which messages have an index entry for their tags.
 3. `queue_plan` and `queue_runs` give each staged run its place in a file, `index_files` each entry.
-4. `queue_files` and `queue_writer`, and `index_files`, write whole files; `queue_extensions` those of extension units
-   (`ext_settings`, `ext_values`), `batch_queues` those of batch consume queues; `queue_database` writes into RocksDB.
+4. `queue_files` and `queue_writer` (also into RocksDB), and `index_files`, write whole files; `queue_extensions` those
+   of extension units (`ext_settings`, `ext_values`), `batch_queues` those of batch consume queues.
 
 All stages get a `rebuild_plan`. `trees` runs them for each tree, also for an append, and gives the checkpoint that a
 broker accepts. `output_folder` checks the output, `forecast` says what the job would do, and `report` what it did.

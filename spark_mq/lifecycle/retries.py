@@ -1,9 +1,21 @@
-"""Messages that consumer groups returned: tables `retries` and `dead_letters`, a row for each attempt."""
+"""Messages that consumer groups returned: tables `retries` and `dead_letters`, a row for each attempt.
+
+A broker that gets a message back writes a copy of it to topic SCHEDULE_TOPIC_XXXX, with one more `reconsume_times`, and
+delivers it to `%RETRY%GROUP` after the delay (`AbstractSendMessageProcessor.consumerSendMsgBack`@5.3.3,
+`SendMessageProcessor.asyncConsumerSendMsgBack`@4.9.7). After the last attempt it writes a copy to `%DLQ%GROUP`. A
+message that a group popped and did not acknowledge is written to the retry topic without a delay
+(`PopReviveService.reviveRetry`@5.3.3).
+
+The copies of one message have the same ORIGIN_MESSAGE_ID: the offset message id of the message that was returned first.
+Copies that a client sent, and those of popped messages, can lack it, or have the unique key there
+(`DefaultMQPushConsumerImpl.sendMessageBack`, `ConsumeMessageOrderlyService.sendMessageBack`@5.3.3). They have the same
+unique key.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +23,7 @@ import pyarrow.compute as pc
 
 from spark_mq.format.array_types import Flags, Int64s
 from spark_mq.format.arrow_array import timestamps
-from spark_mq.format.system_topic import SCHEDULE_TOPIC
+from spark_mq.format.system_topic import RETRY_PREFIX, REVIVE_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
 from spark_mq.io.location import Location
 from spark_mq.lifecycle.message_arrays import (
     by_number,
@@ -27,22 +39,25 @@ from spark_mq.lifecycle.message_arrays import (
     taken,
 )
 from spark_mq.lifecycle.outcomes import Case
-from spark_mq.lifecycle.popped_messages import PoppedMessages, PopState, unread_pops
-from spark_mq.lifecycle.retry_copies import (
-    message_chains,
-    number_of_attempts,
-    popped_messages,
-    retry_copies,
-    selected_copies,
-)
+from spark_mq.lifecycle.popped_messages import NOTE_TAGS, PoppedMessages, PopState, parse_pop_note, unread_pops
 from spark_mq.lifecycle.retry_topic import (
+    DLQ_PREFIX,
     RetryTopic,
     consumer_groups,
     consumer_offsets,
     parse_retry_topic,
     retry_max_times,
 )
-from spark_mq.lifecycle.selected_messages import LogSource, ReadableLog, SelectedMessages
+from spark_mq.lifecycle.selected_messages import (
+    POSITION_COLUMNS,
+    SOUND_COLUMNS,
+    LogSource,
+    ReadableLog,
+    SelectedMessages,
+    Selection,
+    TopicRule,
+    sound_messages,
+)
 from spark_mq.store.config.config_file import (
     CONSUMER_OFFSETS,
     DELAY_OFFSETS,
@@ -51,8 +66,148 @@ from spark_mq.store.config.config_file import (
     parse_delay_offsets,
     read_config,
 )
+from spark_mq.store.log.segment_files import CorruptRange
 from spark_mq.store.message_store import MessageStore
 from spark_mq.tables.lifecycle import DEAD_LETTERS, RETRIES
+
+RETRY_RULE = TopicRule(names=frozenset({SCHEDULE_TOPIC}), prefixes=(RETRY_PREFIX, DLQ_PREFIX))
+RETRY_COLUMNS = (*POSITION_COLUMNS, "tags", "store_timestamp", "reconsume_times", "body_crc")
+RETRY_PROPERTIES = ("REAL_TOPIC", "DELAY", "RETRY_TOPIC", "ORIGIN_MESSAGE_ID", "DLQ_ORIGIN_TOPIC")
+
+RECORDS = Selection(RETRY_RULE, RETRY_COLUMNS, RETRY_PROPERTIES)
+"""The copies of returned messages, and other messages of their topics."""
+_ID = "^([0-9A-Fa-f]{32}|[0-9A-Fa-f]{56})$"
+_OFFSET_DIGITS = 16
+
+
+def selected_copies(source: LogSource) -> SelectedMessages:
+    """The messages of a source that match `RETRY_RULE`; those with damaged contents are among the damage."""
+    (found,) = source.selections_of(RECORDS)
+    sound, damaged = sound_messages(found)
+    return replace(found, messages=sound, damage=(*found.damage, *damaged))
+
+
+def retry_copies(messages: pa.Table, groups: Mapping[str, str | None]) -> pa.Table:
+    """The messages that are copies of returned messages, in the order of the log."""
+    topics = messages["topic"].combine_chunks()
+    is_dead = pc.starts_with(topics, DLQ_PREFIX)
+    is_delayed = pc.equal(topics, SCHEDULE_TOPIC)
+    retry_topics = pc.if_else(is_delayed, messages["REAL_TOPIC"].combine_chunks(), topics)
+    is_copy = pc.or_(is_dead, pc.fill_null(pc.starts_with(retry_topics, RETRY_PREFIX), False))
+    of_dead = pc.utf8_slice_codeunits(topics, len(DLQ_PREFIX))
+    consumer_groups = pc.if_else(is_dead, of_dead, by_value(retry_topics, groups, pa.string()))
+    ids, offsets = _origins(messages["ORIGIN_MESSAGE_ID"].combine_chunks(), messages["unique_key"].combine_chunks())
+    columns: dict[str, pa.Array] = {
+        "is_delayed": is_delayed,
+        "is_dead_letter": is_dead,
+        "retry_topic": pc.if_else(is_dead, pa.scalar(None, pa.string()), retry_topics),
+        "consumer_group": consumer_groups,
+        "origin_message_id": ids,
+        "origin_commit_log_offset": offsets,
+    }
+    for name, column in columns.items():
+        messages = messages.append_column(name, column)
+    return messages.filter(is_copy).combine_chunks()
+
+
+def _origins(ids: pa.Array, unique_keys: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """The ids that are offset message ids, in upper case, and their commit log offsets; else NULL."""
+    is_id = flags(pc.match_substring_regex(ids, _ID)) & ~flags(pc.equal(ids, unique_keys))
+    ids = pc.ascii_upper(pc.if_else(pa.array(is_id), ids, None))
+    digits = pc.utf8_slice_codeunits(pc.drop_null(ids), -_OFFSET_DIGITS, None)
+    text = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(digits)], pa.int32()), digits), "")
+    offsets = np.full(len(ids), -1, np.int64)
+    offsets[is_id] = np.frombuffer(bytes.fromhex(text[0].as_py()), ">i8")
+    # An offset has 63 bits; a text with a higher one is rather a unique key.
+    is_offset = offsets >= 0
+    return pc.if_else(pa.array(is_offset), ids, None), pa.array(offsets, mask=~is_offset)
+
+
+def message_chains(copies: pa.Table) -> tuple[Int64s, Flags]:
+    """A number for each copy, the same for copies of one message in one group; and whether a copy has such a number.
+
+    The copies of a message have one origin. If the origin of a copy is itself a copy, or is not known, the unique key
+    leads to the other copies, and to their origin if they have only one. A copy has no number if it lacks both, or if
+    several messages can have its unique key.
+    """
+    groups, keys = copies["consumer_group"], copies["unique_key"]
+    offsets = integers(copies["origin_commit_log_offset"])
+    is_copy = np.isin(offsets, integers(copies["commit_log_offset"]))
+    origins = np.where(is_copy | (offsets < 0), -1, numbered(copies["origin_message_id"]))
+    by_key = numbered(groups, keys)
+    known = origins >= 0
+    least, most = extremes(by_key[known], origins[known], by_key.max(initial=-1) + 1)
+    has_key = flags(pc.is_valid(keys))
+    is_one = has_key & (least[by_key] == most[by_key])
+    origins = np.where(known, origins, np.where(is_one, most[by_key], -1))
+    chains = numbered(groups, pa.array(origins), pa.array(np.where(origins >= 0, -1, by_key)))
+    return chains, ((origins >= 0) | has_key) & ~_are_several(copies, chains, ~known)[chains]
+
+
+def _are_several(copies: pa.Table, chains: Int64s, by_key: Flags) -> Flags:
+    """Which chains can be those of several messages: 5.3.3 gives the messages of a batch one unique key.
+
+    A chain without a copy that only its unique key leads to (`by_key`) is one message. Others are if all copies have
+    one body, and no attempt has two copies of a kind.
+    """
+    count = chains.max(initial=-1) + 1
+    least, most = extremes(chains, integers(copies["body_crc"]), count)
+    kinds = numbered(pa.array(chains), copies["reconsume_times"], copies["is_delayed"], copies["is_dead_letter"])
+    is_again, is_by_key = (np.isin(np.arange(count), chains[chosen]) for chosen in (ranks(kinds) > 0, by_key))
+    return np.asarray(is_by_key & (is_again | (least != most)), np.bool_)
+
+
+def number_of_attempts(copies: pa.Table, chains: Int64s, rows: Int64s) -> Int64s:
+    """For each of some rows, the number of different attempts before it, of the same message, that the log has."""
+    attempts = integers(copies["reconsume_times"])
+    others = np.flatnonzero(~flags(copies["is_dead_letter"]))
+    # The first copy of each attempt stands for it: the delayed one, if the log has it.
+    first = others[np.unique(numbered(pa.array(chains[others]), pa.array(attempts[others])), return_index=True)[1]]
+    order = first[np.lexsort((first, chains[first]))]
+    begin = np.searchsorted(chains[order], chains[rows], side="left")
+    places = chains[order] * (chains.size + 1) + order
+    return np.searchsorted(places, chains[rows] * (chains.size + 1) + rows, side="left") - begin
+
+
+NOTES = Selection(
+    TopicRule(names=frozenset({TIMER_TOPIC}), prefixes=(REVIVE_PREFIX,), tags=NOTE_TAGS),
+    ("commit_log_offset", "topic", "tags", "body", "_corrupt_record", *SOUND_COLUMNS),
+    ("REAL_TOPIC",),
+    check_crc=True,
+)
+
+
+def popped_messages(source: LogSource, topics: Iterable[str]) -> PoppedMessages:
+    """The pops of the messages of some topics, by one read of the log."""
+    (found,) = source.selections_of(NOTES)
+    messages, damage = sound_messages(found)
+    is_timer = pc.equal(messages["topic"], TIMER_TOPIC)
+    real = pc.if_else(is_timer, messages["REAL_TOPIC"], messages["topic"])
+    messages = messages.filter(pc.fill_null(pc.starts_with(real, REVIVE_PREFIX), False))
+    wanted = frozenset(topics)
+    notes, unreadable = [], list(damage)
+    for offset, tags, body in _candidates(messages, wanted):
+        note = parse_pop_note(tags, body)
+        if note is None:
+            unreadable.append(CorruptRange("commitlog", offset, 1, "CONTENT", "a note about popped messages"))
+        elif note.topic in wanted:
+            notes.append(note)
+    return PoppedMessages(notes, damage=tuple(unreadable))
+
+
+def _candidates(messages: pa.Table, topics: frozenset[str]) -> Iterable[tuple[int, str, bytes]]:
+    """The offset, the tags and the body of notes that can be about the topics.
+
+    Most notes are not about retry topics, and need not be parsed: the name of a topic is in the body as it is, unless
+    the body has a backslash.
+    """
+    common = RETRY_PREFIX if all(topic.startswith(RETRY_PREFIX) for topic in topics) else ""
+    is_one = pc.match_substring(messages["body"], "\\")
+    is_one = pc.or_(is_one, pc.match_substring(messages["body"], common))
+    found = messages.filter(is_one)
+    columns = (found[name].to_pylist() for name in ("commit_log_offset", "tags", "body"))
+    return zip(*columns, strict=True)
+
 
 STATES = ("UNKNOWN", "OVERDUE", "WAITING", "READY", "POPPED", "DEAD", "CONSUMED", "RETRIED")
 """The states of an attempt. The final state of a message is the first of these that one of its attempts has."""

@@ -31,7 +31,7 @@ from spark_mq.format.system_topic import RETRY_PREFIX
 from spark_mq.lifecycle.life.event import Event, EventKind, text_properties, time_text
 from spark_mq.lifecycle.life.life import life
 from spark_mq.lifecycle.life.life_store import LifeStore, life_store
-from spark_mq.lifecycle.life.message_consumers import ConsumerOffsets, before_text, find_pops, pop_text
+from spark_mq.lifecycle.life.outcome import ConsumerOffsets, before_text, find_pops, pop_text
 from spark_mq.lifecycle.life.situation import TAGS, UNIQUE_KEY
 from spark_mq.lifecycle.popped_messages import PopState, Position
 from spark_mq.lifecycle.retry_topic import consumer_groups, parse_retry_topic

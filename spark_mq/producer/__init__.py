@@ -2,8 +2,6 @@
 
 - `options`: the options of a write
 - `message_queues`: the queues to which messages can be sent, and which brokers are left out for a time
-- `batches`: rows as the bodies of requests
-- `resend`: a stored message as one that is sent again
-- `journal`, `resender`: messages sent again, no one twice
-- `writer`, `stream_writer`: what `df.write` and `writeStream` do
+- `resend`: stored messages that are sent again, by a `journal` no one twice
+- `writer`: what `df.write` and `writeStream` do
 """

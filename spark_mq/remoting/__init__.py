@@ -3,7 +3,6 @@
 - `codes`: the names of requests and responses
 - `command`: a command, and its bytes
 - `access`: what a broker wants to see of a client: signatures and TLS
-- `connection`: one TCP connection
 - `client`: connections to all brokers, and what is sent again
 - `requests`: one function for each request that only reads
 - `pull`: the messages of a queue

@@ -12,10 +12,9 @@ from typing import Any, TypeVar
 
 from spark_mq.errors import ProtocolError, RefusedError, RemotingError
 from spark_mq.remoting.access import UNIQUE_KEY_QUERY
-from spark_mq.remoting.client import RemotingClient, shown
+from spark_mq.remoting.client import RemotingClient, parse_address, shown
 from spark_mq.remoting.codes import RequestCode, ResponseCode
 from spark_mq.remoting.command import RemotingCommand
-from spark_mq.remoting.connection import parse_address
 from spark_mq.store.config.broker_conf import parse_java_properties
 from spark_mq.store.config.config_file import as_integer, parse_fastjson
 

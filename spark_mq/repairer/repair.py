@@ -33,7 +33,7 @@ from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE
 from spark_mq.store.store_lock import store_lock
 from spark_mq.verifier.check import CheckedStore, check_store
 from spark_mq.verifier.codes import CODES, Treatment
-from spark_mq.verifier.sink import read_findings
+from spark_mq.verifier.result import read_findings
 from spark_mq.verifier.verify import task_runner, work_folder
 from spark_mq.verifier.verify_request import VerifyRequest
 

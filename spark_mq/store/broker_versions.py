@@ -27,8 +27,7 @@ from spark_mq.errors import SparkMqError
 from spark_mq.format import broker_version as rules
 from spark_mq.format.broker_version import ALL_VERSIONS, BrokerVersions, VersionRule
 from spark_mq.format.dispatch import record_keys, record_tags_key
-from spark_mq.format.index_file import IndexLayout, index_key_hash
-from spark_mq.format.index_query import Entry, IndexFile
+from spark_mq.format.index_file import Entry, IndexFile, IndexLayout, index_key_hash
 from spark_mq.format.system_topic import OP_TOPIC
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location

@@ -34,7 +34,7 @@ from dataclasses import dataclass, replace
 
 from spark_mq.errors import CorruptIndexError
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE
-from spark_mq.format.index_query import IndexFile
+from spark_mq.format.index_file import IndexFile
 from spark_mq.format.record import FRAME, MAGIC_AT, MAGIC_V1, MAGIC_V2, Record, is_blank
 from spark_mq.io.file_reader import FileReader, FileReaders
 from spark_mq.io.location import Location

@@ -20,7 +20,7 @@ import pyarrow as pa
 from spark_mq.errors import CorruptLogError, OptionError, UnsupportedStoreError, similar_names
 from spark_mq.format.broker_version import BrokerVersions
 from spark_mq.format.dispatch import KeyType, record_keys, tags_key
-from spark_mq.format.index_query import query_offset
+from spark_mq.format.index_file import query_offset
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.message_id import decode_offset_message_id, is_offset_message_id
 from spark_mq.format.message_row import host_text, message_row, message_table

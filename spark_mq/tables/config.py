@@ -211,7 +211,7 @@ without an offset in each queue. Nothing is changed.
         Option("consumerGroup", "the group whose offsets are shown beside", "GROUP"),
         BROKER_VERSION,
     ),
-    rows="spark_mq.sharing.topic_queues.begin_offsets",
+    rows="spark_mq.sharing.shares.begin_offsets",
     noun="queue",
     remedy="builds the consume queues from the log",
     example="""\

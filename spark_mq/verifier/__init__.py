@@ -3,11 +3,10 @@
 `codes` has all kinds of findings, and `finding` what one of them is. Soundness of one range is a pure function, from
 bytes to findings: `records`, `queue_file` (with `queue_ext`), `batch_queue`, `index_file` (with `entry_match`) and
 `index_database`, for which `log_bounds` says where the log starts and ends; `dledger` has the entries of a DLedger log.
-Names, sizes and small files are the matter of `folders`, `index_folder`, `config_files` and `offset_table` (of queues
-in RocksDB), which `listed_store` puts together.
+Names, sizes and small files are the matter of `folders` and `config_files`, which `listed_store` puts together.
 
-`check` runs all of that over a store: as tasks (`log_check`, `queue_task`), which put their findings into a `sink`, in
-this process or on Spark. `verify` is the job, with a `verify_request`; `quick` is the check without a read of the whole
-log, and `sample` adds the records of a part of it; `result` is what all of them give. A `journal` says what was sound,
-so that the next check reads only what is new.
+`check` runs all of that over a store: as tasks (`log_check`, `queue_task`), in this process or on Spark. `verify` is
+the job, with a `verify_request`; `quick` is the check without a read of the whole log, and `sample` adds the records of
+a part of it; `result` collects the findings, and is what all of them give. A `journal` says what was sound, so that the
+next check reads only what is new.
 """

@@ -35,9 +35,9 @@ from spark_mq.store.store_lock import is_locked
 from spark_mq.verifier.batch_queue import BatchQueueCheck, batch_queue_checks, batch_queue_offsets
 from spark_mq.verifier.dledger import end_findings, entry_findings
 from spark_mq.verifier.finding import findings
+from spark_mq.verifier.folders import IndexFolder
 from spark_mq.verifier.index_database import index_database_findings
 from spark_mq.verifier.index_file import index_file_checks
-from spark_mq.verifier.index_folder import IndexFolder
 from spark_mq.verifier.journal import WHOLE, Facts, facts_of, files_now, new_journal, plan_since
 from spark_mq.verifier.listed_store import ListedStore
 from spark_mq.verifier.log_bounds import LiveLog, LogBounds, log_end_findings
@@ -45,8 +45,7 @@ from spark_mq.verifier.log_check import CheckedLog, check_log
 from spark_mq.verifier.queue_ext import extension_checks
 from spark_mq.verifier.queue_task import FilesWithoutMessages, QueueFiles
 from spark_mq.verifier.records import not_checked_queues
-from spark_mq.verifier.result import VerifyReport
-from spark_mq.verifier.sink import FindingSink, Summary
+from spark_mq.verifier.result import FindingSink, Summary, VerifyReport
 from spark_mq.verifier.verify_request import VerifyRequest
 
 FINDINGS, STAGED = "findings", "staged"

@@ -39,7 +39,7 @@ from spark_mq.store.config.store_paths import INDEX
 from spark_mq.store.log.segment_files import find_data_end
 from spark_mq.verifier.entry_match import NONE, EntryMatch, ExpectedEntries, match_entries
 from spark_mq.verifier.finding import findings, postponed, text
-from spark_mq.verifier.index_folder import IndexFolder
+from spark_mq.verifier.folders import IndexFolder
 from spark_mq.verifier.journal import WHOLE, Since, SoundEntries
 from spark_mq.verifier.log_bounds import LiveLog, LogBounds
 

@@ -21,7 +21,7 @@ from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.queue.folders import QueueFolder
 from spark_mq.store.store_lock import is_locked
 from spark_mq.verifier.finding import findings
-from spark_mq.verifier.index_folder import IndexFolder
+from spark_mq.verifier.folders import IndexFolder
 
 _DISPATCH_SECONDS = 2.0
 _LOOK_SECONDS = 0.05

@@ -32,11 +32,11 @@ from spark_mq.store.log.segment_files import CorruptRange
 from spark_mq.store.queue.queue_database import has_light_queues
 from spark_mq.verifier.entry_match import ExpectedEntries
 from spark_mq.verifier.finding import findings
-from spark_mq.verifier.index_folder import IndexFolder
+from spark_mq.verifier.folders import IndexFolder
 from spark_mq.verifier.journal import WHOLE, Since
 from spark_mq.verifier.log_bounds import LogBounds
 from spark_mq.verifier.records import FAR_BACK_MILLIS, dispatched_queues, record_findings
-from spark_mq.verifier.sink import FindingSink, Summary
+from spark_mq.verifier.result import FindingSink, Summary
 from spark_mq.verifier.verify_request import VerifyRequest
 
 _END = 1 << 62

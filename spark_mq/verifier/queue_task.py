@@ -28,7 +28,7 @@ from spark_mq.verifier.finding import findings, postponed
 from spark_mq.verifier.log_bounds import LiveLog, LogBounds
 from spark_mq.verifier.queue_file import ExpectedFile, queue_file_findings
 from spark_mq.verifier.records import NOT_COMPARABLE
-from spark_mq.verifier.sink import FindingSink, Summary
+from spark_mq.verifier.result import FindingSink, Summary
 
 _FILES_PER_CHECK = 64
 AFTER_THE_LOG = ("QUEUE_UNIT_STALE", "QUEUE_UNIT_EXTRA", "QUEUE_LAGS", "QUEUE_LAGS_CLEAN", "QUEUE_MISSING")

@@ -39,11 +39,10 @@ from spark_mq.store.store_lock import is_locked
 from spark_mq.verifier.config_files import BrokerState
 from spark_mq.verifier.dledger import end_findings
 from spark_mq.verifier.finding import FINDING_SCHEMA, findings
-from spark_mq.verifier.index_folder import IndexFolder
+from spark_mq.verifier.folders import IndexFolder
 from spark_mq.verifier.listed_store import ListedStore
 from spark_mq.verifier.log_bounds import LiveLog, log_end_findings
-from spark_mq.verifier.result import VerifyReport
-from spark_mq.verifier.sink import Summary
+from spark_mq.verifier.result import Summary, VerifyReport
 
 _ANY_TIME = (1 << 63) - 1
 

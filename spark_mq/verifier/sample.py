@@ -20,8 +20,7 @@ from spark_mq.store.live_end import LiveEndFinder
 from spark_mq.store.log.commit_log import CommitLog, SegmentSource, Split, list_offset_range
 from spark_mq.verifier.log_check import CheckedSplit, check_split
 from spark_mq.verifier.quick import quick_check
-from spark_mq.verifier.result import VerifyReport
-from spark_mq.verifier.sink import SHOWN, Summary, read_findings
+from spark_mq.verifier.result import SHOWN, Summary, VerifyReport, read_findings
 from spark_mq.verifier.verify_request import VerifyRequest
 
 _PART = re.compile(r"([0-9]{1,4})/([0-9]{1,4})")

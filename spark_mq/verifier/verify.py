@@ -19,8 +19,7 @@ from spark_mq.job.tasks import LocalTasks, SparkTasks, TaskRunner, Tasks, job_se
 from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, CommitLog
 from spark_mq.verifier.check import STAGED, check_store
 from spark_mq.verifier.finding import FINDING_SCHEMA
-from spark_mq.verifier.result import VerifyReport, write_findings
-from spark_mq.verifier.sink import read_findings
+from spark_mq.verifier.result import VerifyReport, read_findings, write_findings
 from spark_mq.verifier.verify_request import VerifyRequest
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_mq import restore
 from spark_mq.archive.broker_archive import archive_broker
-from spark_mq.archive.file_source import BrokerFilesReader
 from spark_mq.archive.report import ArchiveReport
 from spark_mq.archive.sql import sql
+from spark_mq.archive.streams import BrokerFilesReader
 from spark_mq.cli.main import main
 from spark_mq.datasource import register
 from spark_mq.errors import DataLossError, LogCutError, OptionError

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from spark_mq.archive.archive_tables import StoreIdentity
-from spark_mq.archive.file_source import archive_rows, source_schema
+from spark_mq.archive.streams import archive_rows, source_schema
 from spark_mq.datasource import register
 from spark_mq.format.record import FRAME
 from tests.support.store_history import cut_log, expire, grow_log, record_ends

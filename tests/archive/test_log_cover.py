@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spark_mq.archive.log_cover import Part, add_bytes, missing_between
+from spark_mq.archive.archive_source import Part, add_bytes, missing_between
 from spark_mq.errors import CorruptLogError
 
 PART = 1 << 28

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_mq.archive.archive_tables import KEYS, KEYS_SCHEMA, StoreIdentity
-from spark_mq.archive.file_source import key_rows
+from spark_mq.archive.streams import key_rows
 from spark_mq.archive.table_file import TableFile, read_written_file
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS
 

@@ -20,7 +20,7 @@ from spark_mq import MessageStore
 from spark_mq.lifecycle.consumer_progress import consumer_progress_rows
 from spark_mq.lifecycle.life.event import EventKind
 from spark_mq.lifecycle.life.life import life
-from spark_mq.lifecycle.life.message_consumers import ConsumerState
+from spark_mq.lifecycle.life.outcome import ConsumerState
 from spark_mq.lifecycle.retries import dead_letters_rows, retries_rows
 from spark_mq.lifecycle.statistics import duplicates_rows
 from spark_mq.lifecycle.traces import parse_trace_body, traces_rows

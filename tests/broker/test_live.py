@@ -23,9 +23,9 @@ from spark_mq.archive import history
 from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity
 from spark_mq.archive.archived_log import compared_values
 from spark_mq.archive.broker_archive import archive_broker
-from spark_mq.archive.file_source import source_schema
 from spark_mq.archive.history import ArchivedEnd, Rest, rests_of_cluster
 from spark_mq.archive.sql import sql
+from spark_mq.archive.streams import source_schema
 from spark_mq.archive.writer import archive
 from spark_mq.cli.main import main
 from spark_mq.cli.sql import command

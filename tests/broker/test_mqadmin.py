@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from spark_mq import MessageStore
-from spark_mq.sharing.topic_queues import LAST, begin_offsets
+from spark_mq.sharing.shares import LAST, begin_offsets
 from tests.broker import harness
 from tests.support.stores import OWN_STORES, Fact, RealStore, stores_in
 

@@ -122,7 +122,7 @@ def test_dead_letters_arrive_once(served: Served, run: Run, tmp_path: Path) -> N
     assert not Path(journal).exists()
     assert counts(run("resend", served.address, *command[3:])) == {"found": 5, "would_send": 5}
     # Killed after a message was noted, and before it was sent.
-    killed(spark_mq(*command, "--apply"), "spark_mq.producer.resender:send_message:2:", tmp_path)
+    killed(spark_mq(*command, "--apply"), "spark_mq.producer.resend:send_message:2:", tmp_path)
     assert counts(run(*command, status=1)) == {"found": 5, "would_send": 3, "already_sent": 1, "uncertain": 1}
     assert len(stored(served, TOPIC)) == len(before) + 1
     assert counts(run(*command, "--apply", status=1)) == {"found": 5, "sent": 3, "already_sent": 1, "uncertain": 1}

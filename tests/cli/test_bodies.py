@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_mq.cli.output.bodies import beginning, body_text, body_value, is_json, pretty_json
+from spark_mq.cli.output.message_printer import beginning, body_text, body_value, is_json, pretty_json
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from spark_mq.cli.arguments import join_relative_times
-from spark_mq.cli.commands import _MODULES, commands_of, parser, parser_for
+from spark_mq.cli.main import _MODULES, commands_of, parser, parser_for
 from tests.support.stores import OWN_STORES, RealStore, stores_in
 
 HEAVY = ("numba", "pandas", "pyspark", "pyarrow.compute", "pyarrow.dataset", "pyarrow.parquet")

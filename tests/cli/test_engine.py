@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_mq.cli.commands import parser
 from spark_mq.cli.engine import find_engine
+from spark_mq.cli.main import parser
 from spark_mq.errors import OptionError
 
 

@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from spark_mq.cli import spark
-from spark_mq.cli.commands import parser
-from spark_mq.cli.main import missing_package
+from spark_mq.cli.main import missing_package, parser
 from spark_mq.cli.spark import delta_session_settings, joined_settings
 from spark_mq.errors import OptionError, SparkNotReachedError
 from spark_mq.testing import LogWriter

@@ -19,7 +19,7 @@ from spark_mq.cli.main import main
 from spark_mq.format.message_id import encode_offset_message_id
 from spark_mq.format.properties import parse_properties
 from spark_mq.format.record import Record, decode_record
-from spark_mq.producer import resender
+from spark_mq.producer import resend
 from spark_mq.producer.journal import Journal
 from spark_mq.remoting.codes import RequestCode, ResponseCode
 from spark_mq.remoting.command import RemotingCommand
@@ -188,7 +188,7 @@ def test_a_run_can_be_killed_at_any_step(
         if steps == 0:
             raise Killed
 
-    places: tuple[tuple[Any, str], ...] = ((Journal, "_write"), (resender, "send_message"), (os, "fsync"))
+    places: tuple[tuple[Any, str], ...] = ((Journal, "_write"), (resend, "send_message"), (os, "fsync"))
     for owner, name in places:
         monkeypatch.setattr(owner, name, killing(getattr(owner, name)))
     kills = 0

@@ -9,8 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_mq.errors import CorruptIndexError
-from spark_mq.format.index_file import ENTRY, HEADER_SIZE, SLOT, IndexHeader, IndexLayout, index_key_hash
-from spark_mq.format.index_query import IndexFile, query_offset
+from spark_mq.format.index_file import (
+    ENTRY,
+    HEADER_SIZE,
+    SLOT,
+    IndexFile,
+    IndexHeader,
+    IndexLayout,
+    index_key_hash,
+    query_offset,
+)
 from tests.support.index_model import PlainIndexService, PlainMessage
 from tests.support.index_stores import STORES, index_files, layout_of, read_files
 from tests.support.kernels import examples

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spark_mq.cli.output.json_lines import csv_text
-from spark_mq.cli.output.value_text import local_time
+from spark_mq.cli.output.value_text import csv_text, local_time
 from spark_mq.errors import OptionError
 from spark_mq.format.message_schema import MAX_TIMESTAMP_MILLIS, MIN_TIMESTAMP_MILLIS
 from spark_mq.format.timestamp import LEAST_PLAUSIBLE_MILLIS, check_epoch_millis, iso_text, parse_time

@@ -20,7 +20,7 @@ from spark_mq.format.timestamp import LEAST_PLAUSIBLE_MILLIS, epoch_millis
 from spark_mq.lifecycle.delayed import delayed_rows
 from spark_mq.lifecycle.life.life import Lives, MessageLife, life
 from spark_mq.lifecycle.life.life_store import LifeStore
-from spark_mq.lifecycle.life.message_consumers import ConsumerState
+from spark_mq.lifecycle.life.outcome import ConsumerState
 from spark_mq.lifecycle.life.pairing import copies_of
 from spark_mq.lifecycle.life.situation import SituationRules, situation
 from spark_mq.lifecycle.outcomes import State

@@ -9,8 +9,8 @@ import shlex
 import pytest
 
 from spark_mq.cli.arguments import place_stores_file
-from spark_mq.cli.commands import parser
 from spark_mq.cli.exit_status import statuses_table
+from spark_mq.cli.main import parser
 from spark_mq.tables.all_tables import COMMANDS as TABLE_COMMANDS
 from tests.support.pages import documented_options, documented_point_options, shell_lines
 from tests.support.stores import PROJECT

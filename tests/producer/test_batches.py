@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from spark_mq.errors import InvalidMessageError
 from spark_mq.format.properties import parse_properties
-from spark_mq.producer.batches import Request, SentMessages, by_queue, topics_of
+from spark_mq.producer.writer import Request, SentMessages, by_queue, topics_of
 
 
 def decode_properties(data: bytes) -> dict[str, str]:

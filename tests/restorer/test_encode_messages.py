@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_mq.archive.archive_tables import StoreIdentity
-from spark_mq.archive.file_source import READ_COLUMNS, message_rows
+from spark_mq.archive.streams import READ_COLUMNS, message_rows
 from spark_mq.errors import InvalidMessageError
 from spark_mq.format.message_row import message_row
 from spark_mq.format.message_schema import CORRUPT_RECORD, MESSAGE_SCHEMA

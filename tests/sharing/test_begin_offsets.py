@@ -12,7 +12,7 @@ import pytest
 from spark_mq import MessageStore
 from spark_mq.cli.main import main
 from spark_mq.errors import OptionError
-from spark_mq.sharing.topic_queues import FIRST, LAST, begin_offsets
+from spark_mq.sharing.shares import FIRST, LAST, begin_offsets
 from spark_mq.tables.config import BEGIN_OFFSETS
 from tests.support.stores import OWN_STORES, RealStore, stores_in
 

@@ -10,8 +10,7 @@ from spark_mq.format.index_file import IndexLayout
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.verifier import folders as new_file
-from spark_mq.verifier.folders import settled
-from spark_mq.verifier.index_folder import list_index
+from spark_mq.verifier.folders import list_index, settled
 
 FOLDER = "commitlog"
 NAMES = [f"{base:020d}" for base in (0, 1000)]

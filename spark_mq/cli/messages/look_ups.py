@@ -21,9 +21,8 @@ from spark_mq.cli.messages.shared import (
     why_nothing,
 )
 from spark_mq.cli.output import say
-from spark_mq.cli.output.json_lines import plain_rows
 from spark_mq.cli.output.message_printer import MessagePrinter
-from spark_mq.cli.output.value_text import visible
+from spark_mq.cli.output.value_text import plain_rows, visible
 from spark_mq.cli.several_stores import command_stores, is_of_several, opened_stores
 from spark_mq.errors import OptionError
 from spark_mq.format.dispatch import record_keys, record_tags_key, tags_key

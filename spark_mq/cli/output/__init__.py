@@ -1,7 +1,7 @@
 """What the commands print: rows and messages, for a person or for a program.
 
-`value_text` is of one value; `text_table` chooses columns, and it and `json_lines` are two forms of rows.
-`message_printer` and `bodies` print messages, `dataframe_output` the results of SQL, and `terminal` reports and trees.
+`value_text` is of one value, and of rows as lines of JSON; `text_table` chooses columns of a table.
+`message_printer` prints messages, `dataframe_output` the results of SQL, and `terminal` reports and trees.
 `metrics` writes figures for Prometheus.
 `visible` and `say` are what every command needs.
 """

@@ -13,9 +13,8 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql.functions import col, unix_micros
 from pyspark.sql.types import TimestampType
 
-from spark_mq.cli.output.json_lines import csv_text, print_json
 from spark_mq.cli.output.text_table import print_lines
-from spark_mq.cli.output.value_text import visible
+from spark_mq.cli.output.value_text import csv_text, print_json, visible
 from spark_mq.errors import OptionError
 from spark_mq.format.timestamp import EPOCH
 

@@ -1,18 +1,20 @@
-"""Messages on stdout: as a table, one field a line, as JSON lines, or only a body."""
+"""Messages on stdout: as a table, one field a line, as JSON lines, or only a body, in the form that `--body` names."""
 
 from __future__ import annotations
 
 import argparse
+import base64
+import codecs
+import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spark_mq.cli.output import bodies
-from spark_mq.cli.output.json_lines import print_json
 from spark_mq.cli.output.terminal import is_terminal, say, terminal_width
 from spark_mq.cli.output.text_table import TableStyle, TextTable, parse_columns, print_notes
-from spark_mq.cli.output.value_text import ELLIPSIS, print_fields, value_text, visible
+from spark_mq.cli.output.value_text import ELLIPSIS, bytes_text, print_fields, print_json, value_text, visible
 from spark_mq.errors import BodyError, OptionError, StorageError
 from spark_mq.format.message_schema import CORRUPT_RECORD, MESSAGE_SCHEMA
 from spark_mq.format.system_topic import is_system_topic
@@ -20,6 +22,134 @@ from spark_mq.store.config.named_stores import STORE_COLUMNS
 
 if TYPE_CHECKING:
     from spark_mq.lifecycle.life.situation import Situations
+
+
+TEXT, JSON, HEX, BASE64, RAW, NONE = "text", "json", "hex", "base64", "raw", "none"
+FORMS = (TEXT, JSON, HEX, BASE64, RAW, NONE)
+
+MAX_DUMP_BYTES = 512
+"""Bytes of a binary body that are shown if nobody asked for a form."""
+_DUMP_LINE = 16
+
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
+_INDENT = "  "
+
+
+def body_text(body: bytes, form: str, one_line: bool) -> str:
+    """The body as text."""
+    if form == HEX:
+        return body.hex()
+    if form == BASE64:
+        return base64.b64encode(body).decode("ascii")
+    if form == JSON and is_json(body):
+        text = body.decode("utf-8")
+        return "".join(_TOKEN.findall(text)) if one_line else pretty_json(text)
+    return bytes_text(body)
+
+
+def fitting_text(body: bytes) -> str:
+    """The body in the form that fits it: indented JSON, text, or of a binary body a dump of its first bytes."""
+    if is_binary(body) and len(body) <= _DUMP_LINE:
+        return f"{len(body)} bytes: {body.hex(' ')}"
+    if is_binary(body):
+        rest = len(body) - MAX_DUMP_BYTES
+        more = f"\n{ELLIPSIS} ({rest} more bytes; --body hex prints all {len(body)})" if rest > 0 else ""
+        return f"{len(body)} bytes\n{hex_dump(body[:MAX_DUMP_BYTES])}{more}"
+    text = body.decode("utf-8")
+    return pretty_json(text) if text[:1] in "{[" and is_json(body) else text
+
+
+def is_binary(body: bytes) -> bool:
+    """Whether the body is not text: not UTF-8, or with a zero byte."""
+    if b"\0" in body:
+        return True
+    try:
+        body.decode("utf-8")
+    except UnicodeDecodeError:
+        return True
+    return False
+
+
+def hex_dump(data: bytes) -> str:
+    r"""The bytes in hexadecimal digits, 16 in a line, after their position and before their characters."""
+    lines = []
+    for at in range(0, len(data), _DUMP_LINE):
+        line = data[at : at + _DUMP_LINE]
+        half = _DUMP_LINE // 2
+        digits = f"{line[:half].hex(' '):<{3 * half - 1}}  {line[half:].hex(' '):<{3 * half - 1}}"
+        shown = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in line)
+        lines.append(f"{at:08x}  {digits}  |{shown}|")
+    return "\n".join(lines)
+
+
+def body_value(body: bytes, form: str) -> object:
+    """The body as a value of a JSON line.
+
+    A body that is JSON is that value (`json`). Other text is a string. A body that is not UTF-8 is an object with the
+    body in Base64: `{"base64": "/w=="}`.
+    """
+    if form == HEX:
+        return body.hex()
+    if form == BASE64:
+        return body
+    if form == JSON and is_json(body):
+        return json.loads(body)
+    try:
+        return body.decode("utf-8")
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(body).decode("ascii")}
+
+
+def beginning(body: bytes, limit: int) -> str:
+    """The body as `bytes_text`; of a body of more than `limit` bytes, only the beginning, and an ellipsis."""
+    if len(body) <= limit:
+        return bytes_text(body)
+    try:
+        return codecs.getincrementaldecoder("utf-8")().decode(body[:limit]) + ELLIPSIS
+    except UnicodeDecodeError:
+        return f"{len(body)} bytes: {body[:limit].hex(' ')}{ELLIPSIS}"
+
+
+def is_json(body: bytes) -> bool:
+    """Whether the body is a JSON text in UTF-8, whose numbers a program can read."""
+    try:
+        json.loads(body.decode("utf-8"), parse_constant=_refuse, parse_float=_finite)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def pretty_json(text: str) -> str:
+    """A valid JSON text with one value a line. Only the space between its tokens changes."""
+    depth, pieces = 0, []
+    tokens = _TOKEN.findall(text)
+    for index, token in enumerate(tokens):
+        following = tokens[index + 1] if index + 1 < len(tokens) else ""
+        if token in ("{", "["):
+            depth += 1
+            is_empty = following in ("}", "]")
+            pieces.append(token if is_empty else f"{token}\n{_INDENT * depth}")
+        elif token in ("}", "]"):
+            depth -= 1
+            was_empty = index > 0 and tokens[index - 1] in ("{", "[")
+            pieces.append(token if was_empty else f"\n{_INDENT * depth}{token}")
+        elif token == ",":
+            pieces.append(f",\n{_INDENT * depth}")
+        else:
+            pieces.append(": " if token == ":" else token)
+    return "".join(pieces)
+
+
+def _refuse(constant: str) -> float:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if value in (float("inf"), float("-inf")):
+        raise ValueError(f"{text} has no JSON form again")
+    return value
+
 
 Row = Mapping[str, Any]
 
@@ -53,13 +183,13 @@ class MessagePrinter:
         known = (*STORE_COLUMNS, *ALL_COLUMNS) if is_several else ALL_COLUMNS
         self._columns = parse_columns(arguments.columns, known)
         self._check_forms()
-        is_table = as_table and not (self._full or self._json or self._form == bodies.RAW)
+        is_table = as_table and not (self._full or self._json or self._form == RAW)
         named = ("broker",) if is_several else ()
         if is_table:
             topic = getattr(arguments, "topic", None) or ""
             is_of_broker = is_system_topic(topic) or topic.startswith(("%RETRY%", "%DLQ%"))
             known = (*named, *TABLE_COLUMNS[:3], *(_OWN_TOPIC_COLUMNS if is_of_broker else ()), *TABLE_COLUMNS[3:])
-        hidden = "body" if self._form == bodies.NONE else None
+        hidden = "body" if self._form == NONE else None
         self._shown = self._columns or [name for name in known if name != hidden]
         style = TableStyle(
             (*named, *_IMPORTANCE),
@@ -75,11 +205,11 @@ class MessagePrinter:
         self._not_json = 0
 
     def _check_forms(self) -> None:
-        if self._columns is not None and self._form == bodies.NONE and "body" in self._columns:
+        if self._columns is not None and self._form == NONE and "body" in self._columns:
             raise OptionError("--columns names the body, and --body none leaves it out")
         if self._body_file == STDOUT and (self._json or self._columns is not None):
             raise OptionError("--body-file -: stdout gets the body alone; leave out --json and --columns")
-        if self._form == bodies.RAW and (self._json or self._columns is not None or self._full or self._body_file):
+        if self._form == RAW and (self._json or self._columns is not None or self._full or self._body_file):
             raise OptionError(
                 "--body raw: stdout gets the bodies alone; leave out --json, --columns, --full and --body-file"
             )
@@ -90,7 +220,7 @@ class MessagePrinter:
             self._table.write([row.get(name) for name in self._shown] for row in map(self._with_text, rows))
             return
         for row in rows:
-            if self._form == bodies.RAW:
+            if self._form == RAW:
                 _write_to_stdout(row, "--body raw", end=b"\n")
                 continue
             if self._body_file is not None:
@@ -98,7 +228,7 @@ class MessagePrinter:
             if self._body_file == STDOUT:
                 continue
             if self._json:
-                shown = self._with_body(row, lambda body: bodies.body_value(body, self._form or bodies.BASE64))
+                shown = self._with_body(row, lambda body: body_value(body, self._form or BASE64))
                 print_json([{name: shown.get(name) for name in self._shown}])
             else:
                 if self._count:
@@ -133,7 +263,7 @@ class MessagePrinter:
                 print(f"{name + ':':<20} {value_text(value)}")
             if self._body_file is not None:
                 print(f"{'Message Body Path:':<20} {visible(self._body_file)}")
-            if self._form != bodies.NONE:
+            if self._form != NONE:
                 print(f"{'Message Body:':<20} {self._shown_body(row)}")
 
     def _shown_body(self, row: Row) -> str:
@@ -141,22 +271,22 @@ class MessagePrinter:
         if body is None:
             return visible(f"none: {row[CORRUPT_RECORD]}")
         self._note_json(body)
-        if self._form is None and bodies.is_binary(body):
-            return visible(bodies.fitting_text(body), keep="\n")
-        text = bodies.fitting_text(body) if self._form is None else bodies.body_text(body, self._form, one_line=False)
+        if self._form is None and is_binary(body):
+            return visible(fitting_text(body), keep="\n")
+        text = fitting_text(body) if self._form is None else body_text(body, self._form, one_line=False)
         if self._form is None and not self._full and is_terminal() and len(text) > _MAX_BODY_CHARACTERS:
             rest = f"{ELLIPSIS} ({len(body)} bytes; --body text prints all of them)"
             return visible(text[:_MAX_BODY_CHARACTERS], keep="\n\t") + rest
-        is_laid_out = self._form == bodies.JSON or (self._form is None and text.startswith(("{", "[")))
+        is_laid_out = self._form == JSON or (self._form is None and text.startswith(("{", "[")))
         return ("\n" if is_laid_out and "\n" in text else "") + visible(text, keep="\n\t")
 
     def _with_text(self, row: Row) -> Row:
         width = terminal_width()
 
         def text(body: bytes) -> str:
-            if self._table is not None and width is not None and self._form in (None, bodies.TEXT):
-                return bodies.beginning(body, max(4 * width, 64))
-            return bodies.body_text(body, self._form or bodies.TEXT, one_line=True)
+            if self._table is not None and width is not None and self._form in (None, TEXT):
+                return beginning(body, max(4 * width, 64))
+            return body_text(body, self._form or TEXT, one_line=True)
 
         return self._with_body(row, text)
 
@@ -168,7 +298,7 @@ class MessagePrinter:
         return {**row, "body": form(body)}
 
     def _note_json(self, body: bytes) -> None:
-        self._not_json += self._form == bodies.JSON and not bodies.is_json(body)
+        self._not_json += self._form == JSON and not is_json(body)
 
 
 def _fields(row: Row) -> dict[str, object]:
@@ -228,7 +358,7 @@ def _write_to_stdout(row: Row, option: str, end: bytes = b"") -> None:
 
 def rows_of(records: Sequence[Any], situations: Situations) -> list[dict[str, Any]]:
     """The rows of records, with what they mean, for `MessagePrinter.print`."""
-    from spark_mq.cli.output.json_lines import plain_rows
+    from spark_mq.cli.output.value_text import plain_rows
     from spark_mq.format.message_row import message_row, message_table
 
     rows = plain_rows(message_table([message_row(record) for record in records]))

@@ -83,7 +83,7 @@ def print_answer(
     """Print a report as one JSON object, or as lines for a person; names ending in `timestamp` are times in JSON."""
     import json
 
-    from spark_mq.cli.output.json_lines import with_times
+    from spark_mq.cli.output.value_text import with_times
 
     found = fields() if as_json else lines()
     if isinstance(found, Mapping):

@@ -15,9 +15,17 @@ from decimal import Decimal
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from spark_mq.cli.output.json_lines import plain_rows, print_json
 from spark_mq.cli.output.terminal import say, terminal_width
-from spark_mq.cli.output.value_text import cut, display_width, pad, print_fields, value_text, visible
+from spark_mq.cli.output.value_text import (
+    cut,
+    display_width,
+    pad,
+    plain_rows,
+    print_fields,
+    print_json,
+    value_text,
+    visible,
+)
 from spark_mq.errors import OptionError, similar
 from spark_mq.format.amounts import size_text
 

@@ -22,7 +22,7 @@ Some modules have a twin in plain Python for single records. Tests compare the t
 | `java_string` | `java_text` |
 | `columns`, `fields` | `message_row`, `message_id` |
 | `batches`, `index_keys` | `dispatch`, `index_file.index_key_hash` |
-| `index_look_up` | `index_query` |
+| `index_look_up` | `index_file` |
 
 A module here may import what `spark_mq.format` may, and numba.
 """

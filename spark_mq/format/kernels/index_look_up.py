@@ -1,4 +1,4 @@
-"""Many keys looked up in an index file at once, as kernels; the twin for one key is `spark_mq.format.index_query`."""
+"""Many keys looked up in an index file at once, as kernels; the twin for one key is `spark_mq.format.index_file`."""
 
 from __future__ import annotations
 

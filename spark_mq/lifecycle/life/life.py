@@ -28,8 +28,15 @@ from spark_mq.lifecycle.life.event import (
     traced_steps,
 )
 from spark_mq.lifecycle.life.life_store import FoundMessages, LifeStore, MessageExpiry, life_store
-from spark_mq.lifecycle.life.message_consumers import ConsumerState, MessageConsumer, find_pops, pop_text
-from spark_mq.lifecycle.life.outcome import LifeSource, Outcome, Outcomes
+from spark_mq.lifecycle.life.outcome import (
+    ConsumerState,
+    LifeSource,
+    MessageConsumer,
+    Outcome,
+    Outcomes,
+    find_pops,
+    pop_text,
+)
 from spark_mq.lifecycle.life.pairing import RETRIES, Copy, copies_of, join_retries
 from spark_mq.lifecycle.life.situation import KEYS, ORIGIN_MESSAGE_ID, TAGS, UNIQUE_KEY, RecordKind
 from spark_mq.lifecycle.outcomes import State

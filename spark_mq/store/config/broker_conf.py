@@ -14,8 +14,7 @@ from spark_mq.errors import OptionError
 from spark_mq.format.bloom_filter import DEFAULT_ERROR_RATE, DEFAULT_EXPECTED_GROUPS, BloomFilter
 from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.format.consume_queue_ext import DEFAULT_FILE_SIZE as EXT_FILE_SIZE
-from spark_mq.format.index_file import IndexLayout
-from spark_mq.format.index_query import MAX_MSGS_NUM_BATCH
+from spark_mq.format.index_file import MAX_MSGS_NUM_BATCH, IndexLayout
 from spark_mq.io.location import Location
 
 _LINE_END = re.compile(r"\r\n|\n|\r")

@@ -27,8 +27,7 @@ from spark_mq.errors import (
 )
 from spark_mq.io.location import Location
 from spark_mq.io.rocksdb import REMEDY, can_read_rocksdb
-from spark_mq.store.config.config_database import config_database
-from spark_mq.store.config.config_file import load_config, read_config
+from spark_mq.store.config.config_file import config_database, load_config, read_config
 from spark_mq.store.config.store_paths import (
     APPEND_UNFINISHED,
     BATCH_CONSUME_QUEUE,

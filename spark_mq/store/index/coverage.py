@@ -14,8 +14,15 @@ from itertools import islice, pairwise, takewhile
 
 from spark_mq.errors import CorruptIndexError, CorruptLogError, OptionError, StoreChangedError
 from spark_mq.format.dispatch import record_keys
-from spark_mq.format.index_file import ENTRY_SIZE, HEADER_SIZE, IndexHeader, IndexLayout
-from spark_mq.format.index_query import Entry, IndexFile, check_pointers
+from spark_mq.format.index_file import (
+    ENTRY_SIZE,
+    HEADER_SIZE,
+    Entry,
+    IndexFile,
+    IndexHeader,
+    IndexLayout,
+    check_pointers,
+)
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.io.file_reader import FileReaders, read_together
 from spark_mq.io.location import Location

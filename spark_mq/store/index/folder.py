@@ -32,11 +32,11 @@ from spark_mq.format.index_file import (
     SLOT,
     SLOT_SIZE,
     Entries,
+    IndexFile,
     IndexHeader,
     IndexLayout,
     decode_header,
 )
-from spark_mq.format.index_query import IndexFile
 from spark_mq.format.timestamp import EPOCH
 from spark_mq.io.file_reader import FileReader, FileReaders
 from spark_mq.io.location import Location

@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterator
 from itertools import islice
 
-from spark_mq.format.index_query import QueryOffsetResult
+from spark_mq.format.index_file import QueryOffsetResult
 from spark_mq.io.location import Location
 from spark_mq.io.rocksdb import DEFAULT, RocksDatabase, can_read_rocksdb
 from spark_mq.store.config.broker_conf import BrokerConf

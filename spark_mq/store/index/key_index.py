@@ -9,7 +9,7 @@ of transaction type ROLLBACK, which are not in any index.
 If a file is not valid when it is opened (`coverage`) or during a look-up, `problems` names it, and its part of the log
 is read instead. A look-up cannot notice one kind of damage: if a slot, or the pointer of an entry, became zero or
 points to an older entry of the same slot, entries are skipped without a trace. `check` finds such damage, and reads
-whole files for it (`format.index_query`). An entry that a whole file lacks is found only by `spark-mq verify`.
+whole files for it (`format.index_file`). An entry that a whole file lacks is found only by `spark-mq verify`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Self
 
 from spark_mq.errors import CorruptIndexError, CorruptLogError
 from spark_mq.format.dispatch import record_keys, record_tags_key
-from spark_mq.format.index_file import IndexHeader
-from spark_mq.format.index_query import Entry, IndexFile, walk_slot
+from spark_mq.format.index_file import Entry, IndexFile, IndexHeader, walk_slot
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.record import HEAD_SIZE, Record, read_store_timestamp
 from spark_mq.format.timestamp import EARLIEST_MILLIS, LATEST_MILLIS

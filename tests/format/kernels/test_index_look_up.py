@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_mq.errors import CorruptIndexError
-from spark_mq.format.index_file import IndexHeader, IndexLayout, decode_header, index_key_hash
-from spark_mq.format.index_query import IndexFile, walk_slot
+from spark_mq.format.index_file import IndexFile, IndexHeader, IndexLayout, decode_header, index_key_hash, walk_slot
 from spark_mq.format.kernels.index_keys import hash_keys
 from spark_mq.format.kernels.index_look_up import find_entries
 from tests.support.index_stores import STORES, index_files, layout_of
