@@ -1,5 +1,7 @@
 """Each command of README.md and docs/ as it is printed, with folders of a store that is here, and what it answers.
 
+Blocks of Python and SQL run as they are printed, too, each page from its first block to its last.
+
 `spark-submit` and `spark-sql` have a Python that lacks the package: they find it in the zip. In the SQL shell there is
 no Python driver, so Spark itself has to find the format. One line of each kind runs as a process: a Spark that starts
 costs more than what it does here. The other lines run in this process, in the tests' own session.
@@ -18,15 +20,19 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
+import spark_mq
+from spark_mq.archive.writer import archive
 from spark_mq.cli.main import main
 from tests.cluster.conftest import STORE
 from tests.cluster.processes import Python
-from tests.support.pages import shell_lines
+from tests.support.pages import blocks, shell_lines
 from tests.support.stores import PROJECT, index_of, tree_of
 
 pytestmark = pytest.mark.cluster
@@ -36,6 +42,7 @@ NOT_RUN = re.compile(r"pip install|completion bash >|HOST|=/data/dev$|--help$|s3
 
 TOPIC = "OrderEvents"
 KEY = next(fact["uniqKey"] for fact in STORE.facts("msg") if fact["topic"] == TOPIC and fact["uniqKey"])
+MESSAGE_ID = next(fact["msgId"] for fact in STORE.facts("msg") if fact["uniqKey"] == KEY)
 PRINTED_QUERY = "SELECT topic, count(*) FROM messages GROUP BY topic"
 QUERIES = (
     PRINTED_QUERY,
@@ -52,6 +59,9 @@ PROCESSES = ("jobs/archive.py", "spark-sql ", "spark-mq sql .* --archive ", "--e
 
 SETTINGS = "--properties-file conf/delta-defaults.conf --load-spark-defaults"
 """Of every `spark-submit` for archives."""
+
+NEEDS_A_SERVER = re.compile(r"rocketmq://|s3://|\(live\)|live\}|sail_session")
+"""Blocks that need a server; each form is tested elsewhere."""
 
 WITH_SPARK = ("spark", "sql.command")
 """The modules of `spark_mq.cli` that start Spark."""
@@ -220,3 +230,55 @@ def assert_views(rows: list[list[str]], store: Path) -> None:
     assert ["units", str(sum(fact["sysFlag"] & 0xC in (0, 8) for fact in facts))] in rows
     assert ["segments", str(len(list((store / "commitlog").iterdir())))] in rows
     assert {"queues", "units", "segments", "topics", "offsets"} <= {row[0] for row in rows}
+
+
+def test_every_block_of_python_and_sql_runs_as_printed(
+    store: Path, delta: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = shutil.copytree(store, tmp_path / "store")
+    shutil.copy2(STORE.broker_conf, tmp_path / "broker.conf")
+    for name in ("a", "b", "broker-a"):
+        (tmp_path / name).symlink_to(store)
+    (tmp_path / "stores.json").write_text(json.dumps([{"name": "a", "path": str(copy)}]))
+    archive(delta, str(copy), str(tmp_path / "lake/messages"), broker="broker-a")
+    monkeypatch.chdir(tmp_path)
+    here = {
+        "/data/store": str(copy),
+        "/data/": f"{tmp_path}/",
+        "/lake/": f"{tmp_path}/lake/",
+        **{f"{quote}orders{quote}": f"{quote}{TOPIC}{quote}" for quote in "'\""},
+        **{f"{quote}order-42{quote}": f"{quote}{KEY}{quote}" for quote in "'\""},
+        "7F0000010B5F18B4AAC28F1B3B6D0000": KEY,
+        "7F00000100002A9F00000000000343EF": MESSAGE_ID,
+    }
+
+    def runs(block: str) -> bool:
+        return not NEEDS_A_SERVER.search(block)
+
+    def as_here(block: str) -> str:
+        for name, found in here.items():
+            block = block.replace(name, found)
+        return block
+
+    for page in dict.fromkeys(page for page, _ in blocks("python")):
+        names = names_of(delta.newSession(), tmp_path)
+        of_page = [block for other, block in blocks("python") if other == page]
+        for number, block in enumerate(of_page):
+            if runs(block):
+                exec(compile(as_here(block), f"{page.name}, block {number}", "exec"), names)
+                for query in names["spark"].streams.active:
+                    query.processAllAvailable()
+                    query.stop()
+    for query in (line for _, block in blocks("sql") if runs(block) for line in block.splitlines()):
+        names["spark"].sql(as_here(query)).collect()
+
+
+def names_of(spark: SparkSession, folder: Path) -> dict[str, Any]:
+    """What the blocks of a page use, and a reader has."""
+    spark_mq.register(spark)
+    messages = spark.read.format("rocketmq").load(str(folder / "store"))
+    orders = spark.createDataFrame([(KEY, 3, datetime.now(UTC))], "id STRING, amount INT, paid_at TIMESTAMP")
+    orders.createOrReplaceTempView("orders")
+    spark.range(2).selectExpr("'body' AS body", "id AS time").createOrReplaceTempView("events")
+    streams = {name: str(folder / "streams" / name) for name in ("checkpoint", "table")}
+    return {"spark": spark, "spark_mq": spark_mq, "orders": orders, "messages": messages, **streams}
