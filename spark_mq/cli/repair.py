@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _KERNELS = (
     "frames", "big_endian", "dispatch", "index_keys", "crc", "properties", "fields", "columns", "index_put",
+    "recovery",
 )  # fmt: skip
 """The modules of the kernels that a repair calls, in the order in which it needs them."""
 
@@ -201,7 +202,8 @@ def _boot_lines(store: str, conf: str | None, report: RepairReport) -> Iterator[
         else ("the next boot, if nothing is repaired:")
     )
     try:
-        lines = verdict(store_state(store, None, conf, with_forced=False))
+        is_checked = (report.after or report.before).shows_boots
+        lines = verdict(store_state(store, None, conf, with_forced=False, is_checked=is_checked))
     except UnsupportedStoreError as error:  # of a form whose start is not predicted
         lines = [f"not known: {error}"]
     yield from (f"  {line}" for line in lines)

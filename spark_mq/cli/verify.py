@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _KERNELS = (
     "frames", "big_endian", "dispatch", "index_keys", "crc", "properties", "fields", "columns", "index_put",
+    "recovery",
 )  # fmt: skip
 """The modules of the kernels that a check calls, in the order in which it needs them."""
 

@@ -128,6 +128,7 @@ def store_state(
     broker_conf: str | None = None,
     full: bool | None = None,
     with_forced: bool = True,
+    is_checked: bool = False,
 ) -> StoreState:
     """The state of the store at `path`. Nothing is changed, and Spark is not started.
 
@@ -136,6 +137,8 @@ def store_state(
             `config/` allows are considered.
         full: Whether the whole log is read, so that the boots are exact; by default, if it has up to `SMALL_LOG` bytes.
         with_forced: Whether the boots after a file `abort` is created are predicted, too.
+        is_checked: Whether a whole check has just shown that log, queues and index are as a broker wrote them
+            (`VerifyReport.shows_boots`). Then the boots are exact without a second read of the log.
     """
     conf = BrokerConf.of(broker_conf)
     with MessageStore(path, broker_version, broker_conf) as store:
@@ -153,10 +156,13 @@ def store_state(
         stops = (False, True) if stop.is_clean and with_forced else (not stop.is_clean,)
         starts = [(release, after_crash) for after_crash in stops for release in rules]
         boots = [next_boot(release, replace(facts, is_clean=not after_crash)) for release, after_crash in starts]
-        waits: list[str] = []
-        if log.end - log.start <= SMALL_LOG if full is None else full:
-            boots, waits = _exact_boots(store, conf, starts, boots, gone.count)
         folders = [queue.folder for queue in (store.queues if lacking is not None else {}).values()]
+        obstacles, waits = boot_obstacles(store.location, conf, folders, only), list[str]()
+        asks_more = conf.is_enabled("forceVerifyPropCRC") or facts.settings.enable_accelerated_recovery
+        if is_checked and lacking is not None and not obstacles and not asks_more:
+            boots = [replace(boot, is_full=True) for boot in boots]
+        elif log.end - log.start <= SMALL_LOG if full is None else full:
+            boots, waits = _exact_boots(store, conf, starts, boots, gone.count)
         queue_files = find_queue_file_size(conf, [(store.location / CONSUME_QUEUE, folders)])
         config = (
             ConfigSnapshot(info.base_name, (info.mtime_ns or 0) // NANOS_PER_MILLI)
@@ -174,7 +180,7 @@ def store_state(
             gone,
             index,
             tuple(config),
-            tuple(dict.fromkeys([*boot_obstacles(store.location, conf, folders, only), *waits])),
+            tuple(dict.fromkeys([*obstacles, *waits])),
             assumed_settings(store.location, conf, rules, log.file_size, queue_files),
             tuple(boots[: len(rules)]),
             tuple(boots[len(rules) :]),

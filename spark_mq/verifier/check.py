@@ -187,6 +187,7 @@ def check_store(
         index_entries=expected.count,
         seconds=round(time.monotonic() - started, 3),
         engine=runner.tasks.engine,
+        is_accepted=checked_log.is_accepted,
         sound_bytes=bounds.start - log_range.start,
         checked_timestamp=since.checked,
         whole_timestamp=since.whole,

@@ -54,13 +54,15 @@ _EXPECTED = {
 class CheckedLog:
     """The log, staged, and what is wrong with its records; without splits if it has no segment.
 
-    `named` are the queues that its messages name (`records.dispatched_queues`).
+    `named` are the queues that its messages name (`records.dispatched_queues`). `is_accepted` says that a recovery of
+    each version accepts all records whose CRCs are right (`are_all_accepted`).
     """
 
     staged: StagedLog
     summaries: tuple[Summary, ...] = ()
     named: frozenset[Queue] = frozenset()
     doubtful_tags: tuple[TagRun, ...] = ()
+    is_accepted: bool = True
 
     def bounds(self, log: CommitLog, is_clean: bool) -> LogBounds:
         """Start and end of the log, and its damaged and missing parts."""
@@ -102,11 +104,12 @@ class CheckedLog:
 
 @dataclass(frozen=True)
 class CheckedSplit:
-    """The result of one split: its row, its findings, and the queues that its messages name besides their own."""
+    """The result of one split: its row, its findings, and `named` and `is_accepted` of `CheckedLog`."""
 
     row: SplitRow
     summary: Summary
     named: frozenset[Queue]
+    is_accepted: bool = True
 
 
 def check_log(
@@ -154,7 +157,8 @@ def check_log(
     layout, versions = index.layout or IndexLayout(), find_broker_versions(request.store)
     tagged_log, tagged = decide_tags(whole_log, index.files, layout, versions, runner)
     named = frozenset[Queue]().union(*(split.named for split in checked))
-    return CheckedLog(tagged_log, tuple(split.summary for split in checked), named, tagged.doubtful)
+    is_accepted = all(split.is_accepted for split in checked)
+    return CheckedLog(tagged_log, tuple(split.summary for split in checked), named, tagged.doubtful, is_accepted)
 
 
 def check_split(
@@ -162,6 +166,8 @@ def check_split(
 ) -> CheckedSplit:
     """One split, staged and checked; `exact` says that it is the rest of a segment, read up to its live end."""
     from spark_mq.format.kernels.big_endian import read_i64
+    from spark_mq.format.kernels.properties import checked_pieces
+    from spark_mq.format.kernels.recovery import are_all_accepted
     from spark_mq.indexer.split_dispatch import dispatch_split
     from spark_mq.store.log.record_reader import RecordChunk
 
@@ -169,19 +175,22 @@ def check_split(
     follows_sound = segment + split.start == since.start
     newest = since.last_store_timestamp if follows_sound else None
     queues: set[Queue] = set()
+    is_accepted = True
     with FindingSink(found) as sink:
 
         def check(chunk: RecordChunk) -> None:
-            nonlocal newest
-            sink.add(record_findings(chunk.buffer, chunk.frames, name, segment, newest))
-            queues.update(dispatched_queues(chunk.buffer, chunk.frames))
+            nonlocal newest, is_accepted
+            dropped, has_inner = checked_pieces(chunk.buffer, chunk.frames)
+            sink.add(record_findings(chunk.buffer, chunk.frames, dropped, name, segment, newest))
+            queues.update(dispatched_queues(chunk.buffer, chunk.frames[has_inner]))
+            is_accepted = is_accepted and are_all_accepted(chunk.buffer, chunk.frames, has_inner)
             newest = int(read_i64(chunk.buffer, int(chunk.frames[-1].store_timestamp_at)))
 
         row = dispatch_split(split, targets, exact, check, NO_TIME if newest is None else newest)
         sink.add(_corrupt_findings(split.segment, row.corrupt))
     holes = joined(map(range_of, row.corrupt), _MAX_HOLES)
     few = tuple(replace(row.corrupt[0], commit_log_offset=one.start, length=one.size) for one in holes)
-    return CheckedSplit(replace(row, corrupt=few), sink.summary, frozenset(queues))
+    return CheckedSplit(replace(row, corrupt=few), sink.summary, frozenset(queues), is_accepted)
 
 
 def _corrupt_findings(segment: Segment, corrupt: Iterable[CorruptRange]) -> Iterator[pa.RecordBatch]:

@@ -16,14 +16,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_mq.format.array_types import Bytes, Flags
+from spark_mq.format.array_types import Bytes, Flags, Int32s
 from spark_mq.format.consume_queue import Queue
 from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.format.kernels.big_endian import int32s_at, int64s_at
 from spark_mq.format.kernels.columns import MessageColumns
 from spark_mq.format.kernels.crc import wrong_body_crcs, wrong_property_crcs
 from spark_mq.format.kernels.frames import Frames
-from spark_mq.format.kernels.properties import dropped_pieces
 from spark_mq.format.properties import INNER_MULTI_DISPATCH
 from spark_mq.format.record import BODY_CRC_AT, COMPRESSED_FLAG, COMPRESSION_TYPE_MASK, COMPRESSION_TYPE_SHIFT
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
@@ -64,9 +63,14 @@ def not_checked_queues(queues: Iterable[Queue]) -> Iterator[pa.RecordBatch]:
 
 
 def record_findings(
-    buffer: Bytes, frames: Frames, file: str, segment: int, newest: int | None = None
+    buffer: Bytes, frames: Frames, dropped: Int32s, file: str, segment: int, newest: int | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """What is wrong with records, in the order of the log; `newest` is the store time (ms) of the one before."""
+    """What is wrong with records, in the order of the log.
+
+    Args:
+        dropped: The number of pieces of each record's properties that a decoder drops (`checked_pieces`).
+        newest: The store time, in milliseconds, of the record before.
+    """
 
     def batch(code: str, which: Flags, expected: pa.Array | str, found: pa.Array | str) -> pa.RecordBatch:
         columns = MessageColumns(buffer, frames[which])
@@ -88,7 +92,6 @@ def record_findings(
     wrong = wrong_property_crcs(buffer, frames)
     if wrong.any():
         yield batch("RECORD_CRC", wrong, "the CRC in property __CRC32#", "a record with another")
-    dropped = dropped_pieces(buffer, frames)
     wrong = dropped > 0
     if wrong.any():
         found = text(dropped[wrong], " pieces without a name or without a separator")

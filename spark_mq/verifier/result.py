@@ -130,6 +130,8 @@ def read_findings(files: Iterable[Location], columns: Sequence[str] | None = Non
             yield from pq.ParquetFile(file, pre_buffer=False).iter_batches(columns=names)
 
 
+_NOT_READ_BY_BOOTS = frozenset({"ABORT", "OFFSET_BEFORE_MIN", "RECORD_TIME_BACK", "TOPIC_NOT_CONFIGURED"})
+"""Codes of findings that change nothing about what a boot does to log, queues and index, beyond the file `abort`."""
 _GRAVEST_FIRST = (Severity.ERROR, Severity.WARNING, Severity.NOTE)
 
 
@@ -155,7 +157,8 @@ class VerifyReport:
 
     `engine` is where the tasks ran: a key of `ENGINES`. With a journal, `sound_bytes` of the log were sound at the time
     `checked_timestamp`, and were not read again; all of the store was read at `whole_timestamp` (milliseconds). A
-    reason says why more was read than what is new. Of a sample, `sampled_bytes` of the log were read.
+    reason says why more was read than what is new. Of a sample, `sampled_bytes` of the log were read. `is_accepted`
+    says that the log was read, and that a recovery of each version accepts all its records whose CRCs are right.
     """
 
     store: str
@@ -171,6 +174,7 @@ class VerifyReport:
     seconds: float
     stages: dict[str, float] = field(default_factory=dict)
     engine: str = "local"
+    is_accepted: bool = False
     sound_bytes: int = 0
     sampled_bytes: int | None = None
     checked_timestamp: int | None = None
@@ -185,6 +189,11 @@ class VerifyReport:
     def is_sound(self) -> bool:
         """Whether there is neither a warning nor an error."""
         return not self.count(Severity.ERROR) and not self.count(Severity.WARNING)
+
+    @property
+    def shows_boots(self) -> bool:
+        """Whether a boot reads nothing in log, queues and index that is not as a broker wrote it, whatever version."""
+        return self.is_accepted and self.counts.keys() <= _NOT_READ_BY_BOOTS
 
     @property
     def verdict(self) -> str:

@@ -19,6 +19,8 @@ from spark_mq.cli.main import main
 from spark_mq.format.amounts import size_text
 from spark_mq.io.location import Location
 from spark_mq.store.store_lock import store_lock
+from spark_mq.store.store_state import store_state
+from spark_mq.store.verdict import verdict
 from tests.support.stores import OWN_STORES, RealStore, tree_of
 from tests.support.verified import Bench
 
@@ -198,3 +200,19 @@ def test_a_store_with_a_broker_is_not_changed(
         assert main(["repair", str(bench.path), "--cut-log-at", "524288", "--apply"]) == FAILED
     assert capsys.readouterr().err.count("is locked: a broker runs on this store") == 2
     assert files_of(bench.path) == before
+
+
+@pytest.mark.parametrize("name", ["killed-533", "lagging-533", "stale-49x"])
+def test_the_log_is_not_read_again_for_the_boot_after_a_repair(
+    name: str, unpacked: Unpack, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The check of the repair has shown what `state --full` reads the whole log for."""
+    packed = RealStore(name, OWN_STORES)
+    store = shutil.copytree(unpacked(packed), tmp_path / "store")
+    with mock.patch("spark_mq.store.recovery.next_recoveries") as read:
+        assert main(["repair", str(store), "--broker-conf", str(packed.broker_conf), "--quiet", "--apply"]) == FOUND
+    assert not read.called
+    said = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    boot = said[said.index("the next boot, with the store as it is now:") + 1 :]
+    assert boot == verdict(store_state(str(store), None, str(packed.broker_conf), full=True))
+    assert "loses nothing" in boot[-1]

@@ -281,6 +281,10 @@ def contradictions(truth: Truth, answers: Answers) -> Iterator[str]:
     plan = answers.plan
     if plan is not None and not plan.actions and ("the store is sound" in plan.verdict) != answers.is_sound:
         yield f"repair: {plan.verdict}, but verify: {answers.damage}"
+    if plan is not None and plan.before.shows_boots and state is not None and seen is not None and not state.obstacles:
+        exact = tuple(replace(boot, is_full=True) for boot in seen.boots)
+        if exact != state.boots:
+            yield f"verify shows what boots do, but: {exact} is not {state.boots}"
     boot = None if recovery is None else recovery.boot
     if recovery is not None and boot is not None and not boot.deletes_queues:
         ends = boot.completed + boot.lost + boot.shifted + boot.deleted + boot.cut_messages

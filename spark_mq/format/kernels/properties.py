@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spark_mq.format.array_types import Bytes, Int32s, Int64s, OutBytes, OutFlags, OutInt32s, OutInt64s
+from spark_mq.format.array_types import Bytes, Flags, Int32s, Int64s, OutBytes, OutFlags, OutInt32s, OutInt64s
 from spark_mq.format.kernels.big_endian import append_bytes, byte_at, index_in_eight, prefetch
 from spark_mq.format.kernels.frames import Frames
 from spark_mq.format.kernels.kernel import kernel
@@ -20,15 +20,19 @@ from spark_mq.format.properties import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 _AHEAD, _CACHE_LINE = 16, 64
 """Properties are at the end of a record, where no processor expects the next access: it is told 16 records before."""
 
+_INNER = np.frombuffer(b"INNER_", np.uint8)
 _SPACE, _MINUS, _PLUS, _ZERO = ord(" "), ord("-"), ord("+"), ord("0")
 
 
 @kernel
-def count_dropped_pieces(buffer: Bytes, frames: Frames, counts: OutInt32s) -> None:
-    """Write the number of pieces that are not a named value, for each record, to `counts`."""
+def check_pieces(buffer: Bytes, frames: Frames, dropped_counts: OutInt32s, has_inner: OutFlags) -> None:
+    """Write the number of pieces that are not a named value, and whether a name begins with INNER_, of each record."""
     for index in range(frames.size):
+        if index + _AHEAD < frames.size:
+            prefetch(buffer, frames[index + _AHEAD].properties_start)
+            prefetch(buffer, frames[index + _AHEAD].properties_start + _CACHE_LINE)
         frame = frames[index]
-        position, dropped = frame.properties_start, 0
+        position, dropped, inner = frame.properties_start, 0, False
         end = position + int(frame.properties_length)
         while position < end:
             piece = position
@@ -38,15 +42,21 @@ def count_dropped_pieces(buffer: Bytes, frames: Frames, counts: OutInt32s) -> No
                 name_end += 1
             if name_end == position or name_end == piece:  # noqa: SIM109 (a kernel)
                 dropped += 1
+            elif name_end - piece >= _INNER.size and same_bytes(buffer, piece, _INNER, 0, _INNER.size):
+                inner = True
             position += 1
-        counts[index] = dropped
+        dropped_counts[index], has_inner[index] = dropped, inner
 
 
-def dropped_pieces(buffer: Bytes, frames: Frames) -> Int32s:
-    """The number of pieces of each record's properties that a decoder drops although they are not empty values."""
-    counts = np.empty(frames.size, np.int32)
-    count_dropped_pieces(buffer, frames, counts)
-    return counts
+def checked_pieces(buffer: Bytes, frames: Frames) -> tuple[Int32s, Flags]:
+    """The pieces of each record's properties, in one pass.
+
+    Returns the number of those that a decoder drops although they are not empty values, and which records have a
+    property whose name begins with `INNER_`.
+    """
+    dropped, has_inner = np.empty(frames.size, np.int32), np.empty(frames.size, np.bool_)
+    check_pieces(buffer, frames, dropped, has_inner)
+    return dropped, has_inner
 
 
 @kernel

@@ -255,6 +255,20 @@ def check_records(buffer: Bytes, end: int, rules: int, frames: Frames) -> tuple[
         count += 1
 
 
+@kernel
+def are_all_accepted(buffer: Bytes, frames: Frames, has_inner: Flags) -> bool:
+    """Whether a recovery of each version accepts these records, whose lengths add up and whose body CRCs are right.
+
+    `has_inner` are those with properties `INNER_...`. The setting `forceVerifyPropCRC` is not considered.
+    """
+    for index in range(frames.size):
+        frame = frames[index]
+        is_v2 = frame.topic_start - frame.body_start - frame.body_length > 1
+        if is_v2 or not _are_numbers(buffer, frame, CHECKS_BATCH if has_inner[index] else 0):
+            return False
+    return True
+
+
 class PutResult(IntEnum):
     """What a queue does with a message that is dispatched (`ConsumeQueue.putMessagePositionInfo`@5.3.3, as in 4.9)."""
 

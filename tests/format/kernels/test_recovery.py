@@ -10,14 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_mq.format.array_types import Int32s, Int64s
-from spark_mq.format.kernels.frames import new_frames
+from spark_mq.format.kernels.frames import new_frames, scan_records
+from spark_mq.format.kernels.properties import checked_pieces
 from spark_mq.format.kernels.recovery import (
     ACCEPTS_V2,
+    CHECKS_BATCH,
     CHECKS_BODY_CRC,
     CHECKS_PROPERTY_CRC,
     CHECKS_SIZE_FIRST,
+    RULES_OF_VERSIONS,
     PutResult,
     RecordCheck,
+    are_all_accepted,
     check_records,
     find_units,
     put_keys_again,
@@ -25,7 +29,8 @@ from spark_mq.format.kernels.recovery import (
     queue_offset_bounds,
     within_queues,
 )
-from spark_mq.format.record import Record
+from spark_mq.format.record import MAGIC_V2, Record
+from spark_mq.format.system_topic import SCHEDULE_TOPIC
 from spark_mq.store.boot import BootFacts, next_boot, one_boot_group
 from spark_mq.store.lacking_messages import LackingMessage
 from tests.support.kernels import array
@@ -108,6 +113,29 @@ RECORD = Record(b"T", body=b"order", properties=b"TAGS\1a\2", commit_log_offset=
 def test_a_record_is_accepted_as_by_java(data: bytes, rules: int, result: tuple[int, RecordCheck]) -> None:
     """`CommitLog.checkMessageAndReturnSize`@4.9.7 and @5.3.3."""
     assert found(data, rules) == result
+
+
+@pytest.mark.parametrize(
+    ("record", "is_accepted"),
+    [
+        (Record(b"T", properties=b"INNER_NUM\x0132767\2INNER_BASE\1-7\2INNER_MULTI_DISPATCH\1a\2"), True),
+        (Record(b"T", properties=b"INNER_NUM\x0132768\2INNER_BASE\x010\2"), False),
+        (Record(b"T", properties=b"a\1b\2INNER_NUM\x017\2INNER_BASE\1x\2"), False),
+        (Record(SCHEDULE_TOPIC.encode(), properties=b"DELAY\x013\2"), True),
+        (Record(SCHEDULE_TOPIC.encode(), properties=b"DELAY\1x\2"), False),
+        (Record(b"T", properties=b"DELAY\1x\2"), True),
+        (Record(b"T" * 127), True),
+        (Record(b"T" * 128, magic=MAGIC_V2), False),
+    ],
+)
+def test_what_a_version_rejects_is_not_accepted_by_all(record: Record, is_accepted: bool) -> None:
+    """The twin is the recovery by the rules of each version: 4.9, 5.0, 5.1 and 5.3.2."""
+    data, frames = array(record.encode()), new_frames(1)
+    assert scan_records(data, 0, data.size, 0, data.size, frames)[0] == 1
+    versions = (0, CHECKS_BATCH, CHECKS_BATCH | ACCEPTS_V2, RULES_OF_VERSIONS)
+    counts = [check_records(data, data.size, rules, new_frames(2))[0] for rules in versions]
+    assert are_all_accepted(data, frames, checked_pieces(data, frames)[1]) == is_accepted
+    assert (min(counts) == 1) == is_accepted
 
 
 def test_a_buffer_that_ends_before_the_file_decides_nothing() -> None:
