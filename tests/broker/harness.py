@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import hashlib
 import json
 import os
@@ -87,6 +88,7 @@ class ServingError(HarnessError):
         self.report = report
 
 
+@functools.cache
 def missing() -> str | None:
     """Say in one line what the machine lacks for these programs, or nothing."""
     compiler = shutil.which("javac")

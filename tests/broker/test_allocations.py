@@ -9,8 +9,7 @@ import pytest
 from tests.broker import harness
 from tests.support.allocation_cases import NAMES, answer, random_cases, strategy_of
 
-LACKING = harness.missing()
-pytestmark = [pytest.mark.broker, pytest.mark.skipif(LACKING is not None, reason=LACKING or "")]
+pytestmark = pytest.mark.broker
 
 
 @pytest.mark.parametrize("version", harness.VERSIONS)

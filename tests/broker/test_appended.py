@@ -18,8 +18,7 @@ from tests.support.store_history import cut_log, record_ends, settings_of
 from tests.support.stores import OWN_STORES, RealStore, index_of, tree_of
 from tests.support.verified import check, grave
 
-LACKING = harness.missing()
-pytestmark = [pytest.mark.broker, pytest.mark.skipif(LACKING is not None, reason=LACKING or "")]
+pytestmark = pytest.mark.broker
 
 V5, V4 = harness.VERSIONS
 LOG_AND_QUEUES = ("commitlog", "consumequeue")

@@ -21,8 +21,7 @@ from spark_mq.store.log.segment_files import CorruptRange
 from tests.broker import harness
 from tests.support.soak import SOAKS
 
-LACKING = harness.missing()
-pytestmark = [pytest.mark.broker, pytest.mark.skipif(LACKING is not None, reason=LACKING or "")]
+pytestmark = pytest.mark.broker
 
 SEGMENT_SIZE = 1 << 20
 SETTINGS = {

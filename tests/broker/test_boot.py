@@ -26,8 +26,7 @@ from tests.support.boots import body_at, entries_of, flip, rows, some_message
 from tests.support.soak import cases
 from tests.support.stores import RealStore
 
-LACKING = harness.missing()
-pytestmark = [pytest.mark.broker, pytest.mark.skipif(LACKING is not None, reason=LACKING or "")]
+pytestmark = pytest.mark.broker
 
 NAME = "lagging-533"
 _UNIT = struct.Struct(">qiq")

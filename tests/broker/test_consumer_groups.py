@@ -13,8 +13,7 @@ from tests.broker import harness
 from tests.support.restored import message_batches, restore_here
 from tests.support.soak import cases
 
-LACKING = harness.missing()
-pytestmark = [pytest.mark.broker, pytest.mark.skipif(LACKING is not None, reason=LACKING or "")]
+pytestmark = pytest.mark.broker
 
 V5, V4 = harness.VERSIONS
 TOPIC, GROUP = "SequenceDemo", "GID_progress"

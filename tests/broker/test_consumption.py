@@ -34,8 +34,7 @@ from tests.support.soak import cases
 from tests.support.store_history import cut_log
 from tests.support.traces import as_java
 
-LACKING = harness.missing()
-pytestmark = [pytest.mark.broker, pytest.mark.skipif(LACKING is not None, reason=LACKING or "")]
+pytestmark = pytest.mark.broker
 
 SETTINGS = {
     "brokerName": "broker",

@@ -15,8 +15,7 @@ from spark_mq.lifecycle.delayed import delayed_rows
 from spark_mq.lifecycle.transactions import transaction_rows
 from tests.broker import harness
 
-LACKING = harness.missing()
-pytestmark = [pytest.mark.broker, pytest.mark.skipif(LACKING is not None, reason=LACKING or "")]
+pytestmark = pytest.mark.broker
 
 SETTINGS = {
     "autoCreateTopicEnable": "false",

@@ -14,8 +14,7 @@ from spark_mq.restorer.finish import write_empty_queues
 from tests.broker import harness
 from tests.support.stores import OWN_STORES, RealStore
 
-LACKING = harness.missing()
-pytestmark = [pytest.mark.broker, pytest.mark.skipif(LACKING is not None, reason=LACKING or "")]
+pytestmark = pytest.mark.broker
 
 V5, V4 = harness.VERSIONS
 TOPIC = "DirectTopic"

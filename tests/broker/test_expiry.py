@@ -25,8 +25,7 @@ from spark_mq.live import datasource as live
 from tests.broker import harness
 from tests.support.stores import RealStore
 
-LACKING = harness.missing()
-pytestmark = [pytest.mark.broker, pytest.mark.skipif(LACKING is not None, reason=LACKING or "")]
+pytestmark = pytest.mark.broker
 
 V5, V4 = harness.VERSIONS
 TREES = ("commitlog", "consumequeue", "index")

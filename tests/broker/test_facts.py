@@ -24,9 +24,6 @@ WORKLOADS = [name for name in NAMES if name.startswith("workload-")]
 MESSAGE_MAGICS = (0xDAA320A7, 0xDAA320AB)
 UNIT_BYTES = 20
 
-LACKING = harness.missing()
-needs_java = pytest.mark.skipif(LACKING is not None, reason=LACKING or "")
-
 
 def facts_of(name: str, kind: str) -> list[dict[str, Any]]:
     with gzip.open(harness.STORES / f"{name}.facts.jsonl.gz", "rt", encoding="utf-8") as lines:
@@ -162,7 +159,6 @@ def test_killed_has_messages_that_no_queue_knows(name: str, tmp_path: Path) -> N
     assert 0 < known < len(facts_of(name, "msg"))
 
 
-@needs_java
 @pytest.mark.broker
 @pytest.mark.parametrize("name", cases(WORKLOADS, [name for name in NAMES if not name.startswith("lagging-")]))
 def test_broker_serves_a_store_as_it_is(name: str, tmp_path: Path) -> None:
@@ -176,7 +172,6 @@ def test_broker_serves_a_store_as_it_is(name: str, tmp_path: Path) -> None:
     assert report["sent"] > 0
 
 
-@needs_java
 @pytest.mark.broker
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_changed_units_and_a_missing_queue_file_fail_the_check(name: str, tmp_path: Path) -> None:
@@ -198,7 +193,6 @@ def test_changed_units_and_a_missing_queue_file_fail_the_check(name: str, tmp_pa
     assert [text for text in problems if text.startswith("OrderEvents/2 goes from 0 to 0")]
 
 
-@needs_java
 @pytest.mark.broker
 def test_clean_boot_damages_a_lagging_queue(tmp_path: Path) -> None:
     """From 5.3.2 on a broker loses a message of a queue that lags without an abort file."""
@@ -207,7 +201,6 @@ def test_clean_boot_damages_a_lagging_queue(tmp_path: Path) -> None:
         harness.check_served(store, settings_of("lagging-533"))
 
 
-@needs_java
 @pytest.mark.broker
 @pytest.mark.parametrize("name", cases(["workload-533"], WORKLOADS))
 def test_broker_serves_what_the_java_store_rebuilt(name: str, tmp_path: Path) -> None:

@@ -31,8 +31,7 @@ from tests.support.rebuilt import rebuild_here
 from tests.support.soak import SOAKS
 from tests.support.stores import tree_of
 
-LACKING = harness.missing()
-pytestmark = [pytest.mark.broker, pytest.mark.skipif(LACKING is not None, reason=LACKING or "")]
+pytestmark = pytest.mark.broker
 
 
 @pytest.mark.parametrize("version", harness.VERSIONS)

@@ -27,8 +27,7 @@ from spark_mq.store.live_end import LiveEndFinder
 from tests.broker import harness
 from tests.support.delta_rows import delta_rows
 
-LACKING = harness.missing()
-pytestmark = [pytest.mark.broker, pytest.mark.skipif(LACKING is not None, reason=LACKING or "")]
+pytestmark = pytest.mark.broker
 
 SEGMENT_SIZE = 1 << 20
 SETTINGS = {

@@ -15,8 +15,7 @@ from tests.broker import harness
 from tests.support.rebuilt import rebuild_here
 from tests.support.stores import OWN_STORES, Fact, RealStore
 
-LACKING = harness.missing()
-pytestmark = [pytest.mark.broker, pytest.mark.skipif(LACKING is not None, reason=LACKING or "")]
+pytestmark = pytest.mark.broker
 
 
 def with_our_files(name: str, folder: Path) -> tuple[RealStore, Path]:

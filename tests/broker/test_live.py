@@ -61,8 +61,7 @@ from tests.broker import harness
 from tests.support.soak import cases
 from tests.support.stores import OWN_STORES, RealStore, stores_in
 
-LACKING = harness.missing()
-pytestmark = [pytest.mark.broker, pytest.mark.skipif(LACKING is not None, reason=LACKING or "")]
+pytestmark = pytest.mark.broker
 STORES = {"5.3.3": "workload-533", "4.9.7": "workload-49x", "5.5.0": "workload-533"}
 STORE_NAMES = ["cluster", "broker", "store"]
 DIRECT = "DirectTopic"

@@ -31,8 +31,7 @@ from spark_mq.remoting.codes import RequestCode
 from tests.broker import harness
 from tests.support.soak import SOAKS, cases
 
-LACKING = harness.missing()
-pytestmark = [pytest.mark.broker, pytest.mark.skipif(LACKING is not None, reason=LACKING or "")]
+pytestmark = pytest.mark.broker
 KILLS = 20 if SOAKS else 1
 TOPIC = "SequenceDemo"
 SETTINGS = {"mappedFileSizeCommitLog": "1048576", "mappedFileSizeConsumeQueue": "6000", "timerWheelEnable": "false"}

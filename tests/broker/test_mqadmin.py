@@ -16,8 +16,7 @@ from spark_mq.sharing.shares import LAST, begin_offsets
 from tests.broker import harness
 from tests.support.stores import OWN_STORES, Fact, RealStore, stores_in
 
-LACKING = harness.missing()
-pytestmark = [pytest.mark.broker, pytest.mark.skipif(LACKING is not None, reason=LACKING or "")]
+pytestmark = pytest.mark.broker
 NAMES = {"5.3.3": "workload-533", "4.9.7": "workload-49x"}
 TOPIC = "OrderEvents"
 DIRECT = "DirectTopic"

@@ -19,8 +19,7 @@ from tests.broker import harness
 from tests.support.soak import cases
 from tests.support.written import save
 
-LACKING = harness.missing()
-pytestmark = [pytest.mark.broker, pytest.mark.skipif(LACKING is not None, reason=LACKING or "")]
+pytestmark = pytest.mark.broker
 TOPIC, QUEUES = "OrderEvents", 4
 SETTINGS = {"timerWheelEnable": "false", "messageDelayLevel": "1s 2s"}
 

@@ -21,8 +21,7 @@ from tests.support.rebuilt import rebuild_here
 from tests.support.soak import cases
 from tests.support.stores import OWN_STORES, RealStore
 
-LACKING = harness.missing()
-pytestmark = [pytest.mark.broker, pytest.mark.skipif(LACKING is not None, reason=LACKING or "")]
+pytestmark = pytest.mark.broker
 
 V5, V4 = harness.VERSIONS
 

@@ -29,8 +29,7 @@ from tests.broker import harness
 from tests.support.commands import changed, random_command
 from tests.support.stores import OWN_STORES, RealStore
 
-LACKING = harness.missing()
-pytestmark = [pytest.mark.broker, pytest.mark.skipif(LACKING is not None, reason=LACKING or "")]
+pytestmark = pytest.mark.broker
 VERSIONS = ("4.9.7", "5.5.0")
 COMMANDS = 3000
 LAST_LANGUAGE = {"4.9.7": LanguageCode.RUST, "5.5.0": max(LanguageCode)}

@@ -20,8 +20,7 @@ from tests.support.repaired import repair_here
 from tests.support.stores import OWN_STORES, RealStore
 from tests.support.verified import Bench, check, grave
 
-LACKING = harness.missing()
-pytestmark = [pytest.mark.broker, pytest.mark.skipif(LACKING is not None, reason=LACKING or "")]
+pytestmark = pytest.mark.broker
 
 V5, V4 = harness.VERSIONS
 

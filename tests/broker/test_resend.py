@@ -25,8 +25,7 @@ from tests.support.paused_process import environment, killed, spark_mq
 from tests.support.soak import SOAKS, cases
 from tests.support.stores import OWN_STORES, stores_in
 
-LACKING = harness.missing()
-pytestmark = [pytest.mark.broker, pytest.mark.skipif(LACKING is not None, reason=LACKING or "")]
+pytestmark = pytest.mark.broker
 STORES = {"5.3.3": "workload-533", "4.9.7": "workload-49x", "5.5.0": "workload-533"}
 TOPIC, GROUP = "RetryDemo", "GID_failing"
 DEAD = f"%DLQ%{GROUP}"

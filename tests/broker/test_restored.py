@@ -30,8 +30,7 @@ from tests.support.stores import OWN_STORES, RealStore
 from tests.support.verified import check, grave
 from tests.support.written import CONF, rows, save
 
-LACKING = harness.missing()
-pytestmark = [pytest.mark.broker, pytest.mark.skipif(LACKING is not None, reason=LACKING or "")]
+pytestmark = pytest.mark.broker
 
 V5, V4 = harness.VERSIONS
 

@@ -24,8 +24,7 @@ from tests.broker import harness
 from tests.support.in_process import message_batches
 from tests.support.soak import SOAKS
 
-LACKING = harness.missing()
-pytestmark = [pytest.mark.broker, pytest.mark.skipif(LACKING is not None, reason=LACKING or "")]
+pytestmark = pytest.mark.broker
 
 SETTINGS = {
     "autoCreateTopicEnable": "false",

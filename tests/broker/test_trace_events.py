@@ -8,8 +8,7 @@ from spark_mq.lifecycle.traces import MESSAGE_TYPES, parse_trace_body
 from tests.broker import harness
 from tests.support.traces import VALID, as_java, hostile_bodies
 
-LACKING = harness.missing()
-pytestmark = [pytest.mark.broker, pytest.mark.skipif(LACKING is not None, reason=LACKING or "")]
+pytestmark = pytest.mark.broker
 
 
 @pytest.mark.parametrize("version", harness.VERSIONS)

@@ -12,8 +12,7 @@ from tests.broker import harness
 from tests.support.soak import SOAKS
 from tests.support.verified import check, grave
 
-LACKING = harness.missing()
-pytestmark = [pytest.mark.broker, pytest.mark.skipif(LACKING is not None, reason=LACKING or "")]
+pytestmark = pytest.mark.broker
 
 SETTINGS = {
     "autoCreateTopicEnable": "false",

@@ -18,8 +18,7 @@ from tests.support.restored import restore_here
 from tests.support.soak import SOAKS
 from tests.support.stores import OWN_STORES, RealStore, version_stores
 
-LACKING = harness.missing()
-pytestmark = [pytest.mark.broker, pytest.mark.skipif(LACKING is not None, reason=LACKING or "")]
+pytestmark = pytest.mark.broker
 
 OWN = RealStore("workload-550", OWN_STORES / "versions")
 
