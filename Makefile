@@ -8,6 +8,9 @@ BENCH_FOLDER ?= /tmp/spark-mq-bench
 TEST_PROCESSES ?= 2
 # Tests with brokers, clusters and servers wait for them most of the time.
 REST_PROCESSES ?= 4
+REST := broker or archive or cluster or notebook or shared or s3 or hdfs
+# To collect all files takes each process of a run 15 seconds: these have a test that REST selects.
+REST_FILES = $(sort $(shell grep -rlE 'pytest\.mark\.(broker|archive|cluster|notebook|s3|hdfs)|marked_stores' tests --include='test_*.py'))
 SHORT := not broker and not archive and not cluster and not notebook and not shared and not s3 and not hdfs
 # Per cent of the kernels' lines that their tests run: less is an error.
 KERNEL_COVERAGE ?= 80
@@ -71,7 +74,7 @@ coverage: install ## run the tests of `make test` once more, and say which lines
 test-rest: $(CLASSES) ## run all tests that `make test` leaves out, and write dist/notebooks/*.html
 	rm -rf $(PAGES)
 	SPARK_MQ_KEEP_OUTPUTS=$(PAGES) $(BIN)/python -m pytest -q -n $(REST_PROCESSES) --dist loadfile --no-loadscope-reorder --durations=40 --durations-min=4 \
-	-m 'broker or archive or cluster or notebook or shared or s3 or hdfs'
+	-m '$(REST)' $(REST_FILES)
 	$(TO_PAGES) $(PAGES)/*.ipynb
 
 test-broker: $(CLASSES) ## let real brokers serve the files that were built here (needs Maven)
