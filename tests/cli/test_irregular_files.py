@@ -19,10 +19,10 @@ from spark_mq.store.boot_obstacles import boot_obstacles
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.queue.folders import queue_folders
 from tests.support.repaired import repair_here
-from tests.support.stores import OWN_STORES, RealStore
+from tests.support.soak import SOAKS
+from tests.support.stores import WORKLOAD
 from tests.support.verified import check
 
-STORE = RealStore("workload-533", OWN_STORES)
 SECONDS = 20
 
 
@@ -57,7 +57,7 @@ FILES = ("first segment", "last segment", "queue file", "index file", "checkpoin
 
 @pytest.fixture(scope="module")
 def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return STORE.unpack(tmp_path_factory.mktemp("irregular"))
+    return WORKLOAD.unpack(tmp_path_factory.mktemp("irregular"))
 
 
 @pytest.fixture(autouse=True)
@@ -73,10 +73,12 @@ def limit() -> Iterator[None]:
     signal.signal(signal.SIGALRM, before)
 
 
-def places(store: Path, file: str) -> list[Path]:
+def places(store: Path, file: str, kind: int) -> list[Path]:
+    """Those of a file; of the config files, in a usual run, one in six for each kind."""
     segments, queue_files = sorted((store / "commitlog").iterdir()), sorted((store / "consumequeue").rglob("0" * 20))
     if file == "config":
-        return [path for path in sorted((store / "config").iterdir()) if path.suffix != ".bak"]
+        files = [path for path in sorted((store / "config").iterdir()) if path.suffix != ".bak"]
+        return files if SOAKS else files[kind :: len(KINDS)]
     found = {
         "first segment": segments[0],
         "last segment": segments[-1],
@@ -87,8 +89,8 @@ def places(store: Path, file: str) -> list[Path]:
 
 
 def doors(path: str) -> Iterator[list[str]]:
-    conf = ["--broker-conf", str(STORE.broker_conf)]
-    fact = next(fact for fact in STORE.facts("msg") if fact["topic"] == "OrderEvents")
+    conf = ["--broker-conf", str(WORKLOAD.broker_conf)]
+    fact = next(fact for fact in WORKLOAD.facts("msg") if fact["topic"] == "OrderEvents")
     topic, key = fact["topic"], fact["uniqKey"]
     yield ["state", path, *conf]
     yield ["recover", path, "--as", "5.3.3", *conf]
@@ -109,7 +111,7 @@ def doors(path: str) -> Iterator[list[str]]:
 def test_no_door_waits_or_fails_and_two_of_them_name_the_place(
     packed: Path, tmp_path: Path, file: str, kind: Callable[[Path], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for number, original in enumerate(places(packed, file)):
+    for number, original in enumerate(places(packed, file, KINDS.index(kind))):
         store = tmp_path / str(number)
         shutil.copytree(packed, store)
         place = store / original.relative_to(packed)
@@ -135,9 +137,9 @@ def test_checks_and_repairs_name_the_place(packed: Path, tmp_path: Path, kind: C
     place.unlink()
     kind(place)
     signal.alarm(60)
-    _, findings = check(store, STORE.broker_conf)
+    _, findings = check(store, WORKLOAD.broker_conf)
     assert [finding.file for finding in findings if finding.code == "NOT_A_FILE"] == ["config/consumerFilter.json"]
-    assert "NOT_A_FILE" in {one.code for one in repair_here(store, STORE.broker_conf).left}
+    assert "NOT_A_FILE" in {one.code for one in repair_here(store, WORKLOAD.broker_conf).left}
 
 
 @pytest.mark.parametrize(
@@ -155,11 +157,11 @@ def test_what_is_beside_no_queue_files_keeps_brokers_from_starting(
         place.mkdir()
     else:
         place.write_text("text")
-    path, conf = f"consumequeue/Lonely/0/{name}", BrokerConf.of(str(STORE.broker_conf))
+    path, conf = f"consumequeue/Lonely/0/{name}", BrokerConf.of(str(WORKLOAD.broker_conf))
     location = Location.resolve(str(store))
     folders = list(queue_folders(location / "consumequeue"))
     for version in ("4.9.7", "5.0.0", "5.1.0", "5.3.3"):
         obstacles = boot_obstacles(location, conf, folders, BrokerVersion.parse(version))
         assert [one.split(" ")[0] for one in obstacles] == ([] if version in starts else [path]), version
     code = "FOLDER_SUBFOLDER" if is_folder else "FOLDER_STRAY_FILE"
-    assert path in [finding.file for finding in check(store, STORE.broker_conf)[1] if finding.code == code]
+    assert path in [finding.file for finding in check(store, WORKLOAD.broker_conf)[1] if finding.code == code]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +22,7 @@ from spark_mq.format.record import (
     is_property_crc_wrong,
 )
 from tests.support.kernels import array, examples, frames_of
-from tests.support.stores import OWN_STORES, RealStore, segment_files, stores_in
+from tests.support.stores import OWN_STORES, RealStore, Unpack, segment_files, stores_in
 from tests.support.strategies import records
 
 STORES = stores_in(OWN_STORES)
@@ -64,9 +63,7 @@ def scanned(file: Path) -> tuple[bytes, Frames]:
 
 
 @pytest.mark.parametrize("store", [store for store in STORES if not store.name.startswith("stale-")], ids=str)
-def test_every_record_of_a_broker_has_the_crcs_that_it_says(
-    store: RealStore, unpacked: Callable[[RealStore], Path]
-) -> None:
+def test_every_record_of_a_broker_has_the_crcs_that_it_says(store: RealStore, unpacked: Unpack) -> None:
     for file in segment_files(unpacked(store)):
         data, frames = scanned(file)
         assert not wrong_body_crcs(array(data), frames).any()
@@ -74,7 +71,7 @@ def test_every_record_of_a_broker_has_the_crcs_that_it_says(
 
 
 def test_a_flipped_bit_anywhere_in_a_broker_s_record_shows_in_its_property_crc(
-    unpacked: Callable[[RealStore], Path],
+    unpacked: Unpack,
 ) -> None:
     """All of it but the last property's own name and separators: without them there is no CRC to compare with."""
     data, frames = scanned(segment_files(unpacked(CRC_STORE))[0])

@@ -1,12 +1,7 @@
 from __future__ import annotations
 
-import os
 import struct
-import subprocess
-import sys
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import get_type_hints
 
 import numpy as np
@@ -41,8 +36,8 @@ from spark_mq.format.record import (
     encode_blank,
     is_blank,
 )
-from tests.support.kernels import WITHOUT_JIT, array, examples, frames_of
-from tests.support.stores import PROJECT, RealStore, segment_files, usual_stores
+from tests.support.kernels import array, examples, frames_of
+from tests.support.stores import RealStore, Unpack, segment_files, usual_stores
 from tests.support.strategies import records
 
 BASE = 1 << 30
@@ -102,9 +97,7 @@ def flipped(data: bytes, changes: list[tuple[int, int]]) -> bytes:
 
 
 @pytest.mark.parametrize("store", usual_stores(), ids=str)
-def test_frames_of_real_segments_are_the_decoded_records(
-    store: RealStore, unpacked: Callable[[RealStore], Path]
-) -> None:
+def test_frames_of_real_segments_are_the_decoded_records(store: RealStore, unpacked: Unpack) -> None:
     facts = store.facts("msg")
     for file in segment_files(unpacked(store)):
         base, data = int(file.name), file.read_bytes()
@@ -130,7 +123,7 @@ def test_frames_of_real_segments_are_the_decoded_records(
 
 
 @pytest.mark.parametrize("store", usual_stores(), ids=str)
-def test_a_real_segment_ends_with_its_blank(store: RealStore, unpacked: Callable[[RealStore], Path]) -> None:
+def test_a_real_segment_ends_with_its_blank(store: RealStore, unpacked: Unpack) -> None:
     files = {int(file.name): file.read_bytes() for file in segment_files(unpacked(store))}
     for fact in store.facts("blank"):
         base = max(start for start in files if start <= fact["offset"])
@@ -301,16 +294,6 @@ def test_a_log_beyond_two_gib_is_scanned() -> None:
 def test_every_corrupt_finding_has_a_reason() -> None:
     corrupt = {found for found in ScanStatus if found.name.startswith("BAD_")} | {ScanStatus.ZEROS}
     assert set(CORRUPTION_REASONS) == corrupt
-
-
-@pytest.mark.skipif(WITHOUT_JIT, reason="this run is without compiled kernels already")
-def test_no_index_leaves_the_buffer() -> None:
-    """The hypothesis tests again, with kernels as Python, where an index behind the end is an error."""
-    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(PROJECT)}
-    names = "damaged_segment or cut_anywhere or any_bytes or cut_buffer or decoder_refuses or without_one"
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", names, __file__]
-    run = subprocess.run(command, env=environment, cwd=PROJECT, capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stdout
 
 
 def test_the_type_of_frames_has_the_fields_of_the_array() -> None:

@@ -1,9 +1,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +15,7 @@ from spark_mq.format.record import Record
 from tests.support.index_stores import STORES, plain_key_hash, puts_of
 from tests.support.java_strings import java_hash, mixed_bytes
 from tests.support.kernels import array, examples, frames_of, live_frames
-from tests.support.stores import RealStore
+from tests.support.stores import RealStore, Unpack
 
 pieces = st.one_of(
     st.sampled_from([b"\1", b"\2", b"KEYS\1", b"UNIQ_KEY\1", b"KEYS", b"a", b" ", b"  ", b"\xc3\xa9", b"TAGS\1x\2"]),
@@ -87,7 +85,7 @@ def test_entries_are_staged_and_tags_codes_found_in_the_same_pass(has_tags: bool
 
 
 @pytest.mark.parametrize("store", STORES, ids=str)
-def test_keys_are_those_that_java_sees(store: RealStore, unpacked: Callable[[RealStore], Path]) -> None:
+def test_keys_are_those_that_java_sees(store: RealStore, unpacked: Unpack) -> None:
     expected = [[key_hash for key_hash, _ in puts_of(fact)] for fact in store.facts("msg")]
     made: list[list[int]] = []
     for data, frames in live_frames(store, unpacked(store)):

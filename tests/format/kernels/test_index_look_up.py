@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -19,9 +17,8 @@ from spark_mq.format.kernels.index_look_up import find_entries
 from tests.support.index_stores import STORES, index_files, layout_of
 from tests.support.java_strings import mixed_bytes
 from tests.support.kernels import array, examples
-from tests.support.stores import OWN_STORES, RealStore
+from tests.support.stores import WORKLOAD, RealStore, Unpack
 
-WORKLOAD = RealStore("workload-533", OWN_STORES)
 NONE = 0x7FFFFFFF
 MOST = (1 << 63) - 1
 
@@ -66,7 +63,7 @@ def hashes_in(data: bytes, layout: IndexLayout) -> list[int]:
 
 
 @pytest.mark.parametrize("store", STORES, ids=str)
-def test_entries_of_a_brokers_file(store: RealStore, unpacked: Callable[[RealStore], Path]) -> None:
+def test_entries_of_a_brokers_file(store: RealStore, unpacked: Unpack) -> None:
     layout = layout_of(store)
     for file in index_files(unpacked(store)):
         data = file.read_bytes()
@@ -76,9 +73,7 @@ def test_entries_of_a_brokers_file(store: RealStore, unpacked: Callable[[RealSto
 
 @settings(max_examples=examples(300), deadline=None)
 @given(st.integers(0, 1 << 30), st.integers(1, 4))
-def test_damage_is_seen_as_by_the_look_up_of_one_key(
-    unpacked: Callable[[RealStore], Path], seed: int, bits: int
-) -> None:
+def test_damage_is_seen_as_by_the_look_up_of_one_key(unpacked: Unpack, seed: int, bits: int) -> None:
     chance, store = random.Random(seed), WORKLOAD
     layout = layout_of(store)
     data = bytearray(chance.choice(index_files(unpacked(store))).read_bytes())
@@ -102,7 +97,7 @@ def test_damage_is_seen_as_by_the_look_up_of_one_key(
     check(bytes(data), layout, [one for one in asked if one < 1 << 31])
 
 
-def test_more_entries_than_keys_have_room(unpacked: Callable[[RealStore], Path]) -> None:
+def test_more_entries_than_keys_have_room(unpacked: Unpack) -> None:
     """One hash with thousands of entries."""
     layout = IndexLayout(3, 5001)
     entries = b"".join(

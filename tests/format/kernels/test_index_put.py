@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +28,7 @@ from tests.support.index_stores import (
     untouched_index_count,
 )
 from tests.support.kernels import array, examples
-from tests.support.stores import RealStore, shared_store
+from tests.support.stores import RealStore, Unpack, shared_store
 
 SMALL = IndexLayout(3, 8)
 Puts = list[tuple[int, int, int]]
@@ -39,7 +38,6 @@ puts = st.lists(
     max_size=12,
 )
 layouts = st.builds(IndexLayout, st.integers(1, 5), st.integers(2, 9))
-Unpacked = Callable[[RealStore], Path]
 
 
 def named(*prefixes: str, tree: str | None = None) -> list[RealStore]:
@@ -65,27 +63,25 @@ def built(store: RealStore, messages: Messages, run_size: int = 100) -> list[byt
 
 @pytest.mark.parametrize("run_size", [1, 100, 1 << 40])
 @pytest.mark.parametrize("store", WHOLE, ids=str)
-def test_index_files_are_the_broker_s_own_byte_for_byte(store: RealStore, run_size: int, unpacked: Unpacked) -> None:
+def test_index_files_are_the_broker_s_own_byte_for_byte(store: RealStore, run_size: int, unpacked: Unpack) -> None:
     folder = unpacked(store)
     assert built(store, messages_of(folder), run_size) == read_files(index_files(folder))
 
 
 @pytest.mark.parametrize("store", named("", tree="rebuilt"), ids=str)
-def test_index_files_are_those_of_the_broker_s_own_rebuild(
-    store: RealStore, unpacked: Unpacked, tmp_path: Path
-) -> None:
+def test_index_files_are_those_of_the_broker_s_own_rebuild(store: RealStore, unpacked: Unpack, tmp_path: Path) -> None:
     rebuilt = index_files(store.unpack(tmp_path, "rebuilt"))
     assert built(store, messages_of(unpacked(store))) == read_files(rebuilt)
 
 
 @pytest.mark.parametrize("store", [store for store in STORES if str(store).startswith("own-stale")], ids=str)
-def test_the_index_of_a_shortened_log_is_that_of_its_live_messages(store: RealStore, unpacked: Unpacked) -> None:
+def test_the_index_of_a_shortened_log_is_that_of_its_live_messages(store: RealStore, unpacked: Unpack) -> None:
     folder = unpacked(store)
     assert built(store, messages_of(folder)) == read_files(index_files(folder))
 
 
 @pytest.mark.parametrize("store", shared_store("stale-533"), ids=str)
-def test_a_recovery_put_four_keys_twice(store: RealStore, unpacked: Unpacked) -> None:
+def test_a_recovery_put_four_keys_twice(store: RealStore, unpacked: Unpack) -> None:
     """It kept the first file, which is full, and dispatched from its last message on: the guard lets that one pass."""
     folder, layout = unpacked(store), layout_of(store)
     kept, second = index_files(folder)
@@ -100,7 +96,7 @@ def test_a_recovery_put_four_keys_twice(store: RealStore, unpacked: Unpacked) ->
 
 
 @pytest.mark.parametrize("store", named("abort", "killed"), ids=str)
-def test_the_last_file_of_a_killed_broker_lacks_the_last_entries(store: RealStore, unpacked: Unpacked) -> None:
+def test_the_last_file_of_a_killed_broker_lacks_the_last_entries(store: RealStore, unpacked: Unpack) -> None:
     folder, layout = unpacked(store), layout_of(store)
     *full, last = index_files(folder)
     messages = messages_of(folder)
@@ -119,7 +115,7 @@ def test_the_last_file_of_a_killed_broker_lacks_the_last_entries(store: RealStor
 
 @pytest.mark.parametrize("store", named("abort", "killed", tree="recovered"), ids=str)
 def test_a_recovery_keeps_full_files_and_makes_the_rest_anew(
-    store: RealStore, unpacked: Unpacked, tmp_path: Path
+    store: RealStore, unpacked: Unpack, tmp_path: Path
 ) -> None:
     """The keys of the message with which the kept files end are put again."""
     folder, layout = unpacked(store), layout_of(store)
@@ -134,7 +130,7 @@ def test_a_recovery_keeps_full_files_and_makes_the_rest_anew(
 
 @pytest.mark.parametrize("cut", [0.0, 0.01, 0.37, 0.5, 0.99])
 @pytest.mark.parametrize("store", named("workload", "edge"), ids=str)
-def test_files_are_continued_where_they_were_left(store: RealStore, cut: float, unpacked: Unpacked) -> None:
+def test_files_are_continued_where_they_were_left(store: RealStore, cut: float, unpacked: Unpack) -> None:
     folder, layout = unpacked(store), layout_of(store)
     messages = messages_of(folder)
     count = int(messages.commit_log_offset.size * cut)

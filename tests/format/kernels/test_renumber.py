@@ -1,9 +1,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +12,7 @@ from spark_mq.format.kernels.encode import renumber
 from spark_mq.format.properties import PROPERTY_CRC_SIZE
 from spark_mq.format.record import MAGIC_V2, Record, decode_record, has_property_crc
 from tests.support.kernels import examples, live_frames
-from tests.support.stores import RealStore, usual_stores
+from tests.support.stores import RealStore, Unpack, usual_stores
 from tests.support.strategies import records
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -67,7 +65,7 @@ def test_a_long_topic_hides_no_property_crc() -> None:
 
 
 @pytest.mark.parametrize("store", [store for store in usual_stores() if store.name.startswith("crc")], ids=str)
-def test_property_crcs_of_a_broker_come_back(store: RealStore, unpacked: Callable[[RealStore], Path]) -> None:
+def test_property_crcs_of_a_broker_come_back(store: RealStore, unpacked: Unpack) -> None:
     """Another offset changes the CRC; the broker's own offset brings the broker's bytes back."""
     sealed_records = 0
     for data, frames in live_frames(store, unpacked(store)):
