@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +24,7 @@ from spark_mq.store.store_lock import forget_everything
 from tests.support.class_archive import quick_spark_options
 from tests.support.kernels import examples
 from tests.support.soak import SOAKS
-from tests.support.stores import RealStore
+from tests.support.stores import WORKLOAD, RealStore, Unpack
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -85,7 +86,7 @@ def _no_memory() -> None:
 
 
 @pytest.fixture(scope="session")
-def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Callable[[RealStore], Path]:
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Unpack:
     """Gives the folder of an unpacked store. It is shared: no test may change it."""
     places: dict[RealStore, Path] = {}
 
@@ -95,6 +96,22 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Callable[[RealStore], 
         return places[store]
 
     return unpack
+
+
+@pytest.fixture(scope="session")
+def store(unpacked: Unpack) -> str:
+    """The folder of `WORKLOAD`, unpacked. It is shared: no test may change it."""
+    return str(unpacked(WORKLOAD))
+
+
+@pytest.fixture
+def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The machine's time zone is UTC."""
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import json
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -35,7 +35,7 @@ from spark_mq.store.config.named_stores import DEFAULT_CLUSTER
 from spark_mq.store.message_store import MessageStore
 from spark_mq.testing import LogWriter
 from tests.support.delta_rows import delta_rows
-from tests.support.stores import OWN_STORES, RealStore, segment_files, stores_in
+from tests.support.stores import OWN_STORES, RealStore, Unpack, segment_files, stores_in
 
 pytestmark = pytest.mark.archive
 
@@ -107,9 +107,7 @@ READ_ONLY = {"x": A, "y": B, "z": STORES["crc-533"]}
 
 
 @pytest.fixture(scope="module")
-def filled(
-    delta: SparkSession, unpacked: Callable[[RealStore], Path], tmp_path_factory: pytest.TempPathFactory
-) -> Archive:
+def filled(delta: SparkSession, unpacked: Unpack, tmp_path_factory: pytest.TempPathFactory) -> Archive:
     """Three stores archived at once, and one of them again; it is shared: no test may change it."""
     lake = Archive(delta, tmp_path_factory.mktemp("filled"))
     with ThreadPoolExecutor(len(READ_ONLY)) as threads:
@@ -274,7 +272,7 @@ def millis(row: dict[str, Any], name: str) -> int:
 
 
 @pytest.mark.parametrize("broker", READ_ONLY)
-def test_the_same_log_can_be_written_again(filled: Archive, broker: str, unpacked: Callable[[RealStore], Path]) -> None:
+def test_the_same_log_can_be_written_again(filled: Archive, broker: str, unpacked: Unpack) -> None:
     store = READ_ONLY[broker]
     folder = unpacked(store)
     (fact,) = store.facts("store")
@@ -297,9 +295,7 @@ def test_the_same_log_can_be_written_again(filled: Archive, broker: str, unpacke
         assert bytes(written.get(base, b"")[:live]) == file.read_bytes()[:live]
 
 
-def test_the_small_files_of_a_store_are_kept_for_each_run(
-    filled: Archive, unpacked: Callable[[RealStore], Path]
-) -> None:
+def test_the_small_files_of_a_store_are_kept_for_each_run(filled: Archive, unpacked: Unpack) -> None:
     folder = unpacked(A)
     runs: dict[Any, dict[str, bytes]] = {}
     for row in filled.rows("_snapshots", "x"):
@@ -316,7 +312,7 @@ def test_the_small_files_of_a_store_are_kept_for_each_run(
     assert [file["name"] for file in facts[0]["index"]["files"]] == sorted(path.name for path in folder.glob("index/*"))
 
 
-def test_an_archive_has_the_same_facts_as_the_store(filled: Archive, unpacked: Callable[[RealStore], Path]) -> None:
+def test_an_archive_has_the_same_facts_as_the_store(filled: Archive, unpacked: Unpack) -> None:
     tables = ArchiveTables.of(filled.table)
     chosen = choose_store(filled.spark, tables, None, "x", None)
     assert chosen.identity == StoreIdentity(DEFAULT_CLUSTER, "x", "s")
@@ -396,7 +392,7 @@ def test_look_ups_skip_files_once_they_are_clustered(filled: Archive, tmp_path: 
     assert query_message(spark, table, topic, "no such key").count() == 0
 
 
-def test_maintenance_is_a_dry_run_unless_told(lake: Archive, unpacked: Callable[[RealStore], Path]) -> None:
+def test_maintenance_is_a_dry_run_unless_told(lake: Archive, unpacked: Unpack) -> None:
     lake.run(unpacked(B))
     before = {path: path.stat().st_size for path in lake.folder.rglob("*") if path.is_file()}
     dry = maintain(lake.spark, lake.table, keep_days=-1, vacuum_hours=0)  # a dry run by default

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,11 @@ from spark_mq.archive.writer import archive
 from spark_mq.cli.main import main
 from tests.support.fake_server import serving
 from tests.support.hostile_cluster import HostileCluster
-from tests.support.stores import OWN_STORES, RealStore
+from tests.support.stores import WORKLOAD, Unpack
 
 pytestmark = pytest.mark.archive
 
-STORE = RealStore("workload-533", OWN_STORES)
-FACTS = STORE.facts("msg")
+FACTS = WORKLOAD.facts("msg")
 MESSAGES = FACTS[:: len(FACTS) // 12]
 KEYED = next(fact for fact in FACTS if fact["keys"])
 TOPICS = sorted({fact["topic"] for fact in FACTS})
@@ -41,9 +39,9 @@ NAMES = ("cluster", "broker", "store")
 
 
 @pytest.fixture(scope="module")
-def table(delta: SparkSession, unpacked: Callable[[RealStore], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def table(delta: SparkSession, unpacked: Unpack, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("lake") / "messages"
-    archive(delta, str(unpacked(STORE)), str(path), broker="broker-a")
+    archive(delta, str(unpacked(WORKLOAD)), str(path), broker="broker-a")
     return path
 
 
@@ -52,11 +50,9 @@ def rows(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, list
     return status, [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
-def test_each_door_answers_as_the_store(
-    table: Path, unpacked: Callable[[RealStore], Path], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_door_answers_as_the_store(table: Path, unpacked: Unpack, capsys: pytest.CaptureFixture[str]) -> None:
     for command, *rest in DOORS:
-        expected, found = (rows(capsys, command, str(path), *rest) for path in (unpacked(STORE), table))
+        expected, found = (rows(capsys, command, str(path), *rest) for path in (unpacked(WORKLOAD), table))
         assert found[0] == expected[0], (command, rest)
         assert all(row["broker"] == "broker-a" for row in found[1])
         named = [{name: value for name, value in row.items() if name not in NAMES} for row in found[1]]
@@ -79,7 +75,7 @@ def test_a_limit_and_what_has_no_meaning_are_said(table: Path, capsys: pytest.Ca
 
 
 def test_a_resend_finds_the_messages_of_the_store(
-    table: Path, unpacked: Callable[[RealStore], Path], capsys: pytest.CaptureFixture[str]
+    table: Path, unpacked: Unpack, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster = HostileCluster()
     with serving(cluster.answer) as cluster.address:
@@ -91,7 +87,7 @@ def test_a_resend_finds_the_messages_of_the_store(
         ):
             expected, found = (
                 rows(capsys, "resend", str(path), f"rocketmq://{cluster.address}", *words)
-                for path in (unpacked(STORE), table)
+                for path in (unpacked(WORKLOAD), table)
             )
             assert found == expected, words
             assert expected[1][0]["found"] > 0

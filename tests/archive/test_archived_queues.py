@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,9 +17,8 @@ from spark_mq.format.consume_queue import Queue
 from spark_mq.lifecycle.consumer_progress import QueueMessage, consumer_progress_rows
 from spark_mq.store.derived_facts import queue_facts
 from spark_mq.store.message_store import MessageStore
-from tests.support.stores import OWN_STORES, RealStore, stores_in
+from tests.support.stores import OWN_STORES, RealStore, Unpack, stores_in
 
-Unpack = Callable[[RealStore], Path]
 WORKLOADS = [store for store in stores_in(OWN_STORES) if store.name.startswith("workload")]
 AT = 1_795_300_000_000
 """A moment after all messages were stored."""

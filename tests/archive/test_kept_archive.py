@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from spark_mq import restore
 from spark_mq.archive.writer import archive
 from spark_mq.cli.exit_status import FOUND
 from spark_mq.cli.main import main
-from tests.support.stores import OWN_STORES, RealStore
+from tests.support.stores import OWN_STORES, RealStore, Unpack
 
 pytestmark = pytest.mark.archive
 STORE = RealStore("killed-49x", OWN_STORES)
@@ -31,7 +30,7 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(tmp_path / "archive")
 
 
-def test_the_log_comes_back(delta: SparkSession, table: str, unpacked: Callable[[RealStore], Path]) -> None:
+def test_the_log_comes_back(delta: SparkSession, table: str, unpacked: Unpack) -> None:
     new = Path(table).parent / "new"
     report = restore(delta, table, str(new), broker_conf=str(STORE.broker_conf), broker_version="4.9")
     assert (report.messages, report.gaps) == (810, 0)
@@ -42,9 +41,7 @@ def test_the_log_comes_back(delta: SparkSession, table: str, unpacked: Callable[
     assert log(new) == log(unpacked(STORE))
 
 
-def test_a_run_goes_on_where_the_archive_ends(
-    delta: SparkSession, table: str, unpacked: Callable[[RealStore], Path]
-) -> None:
+def test_a_run_goes_on_where_the_archive_ends(delta: SparkSession, table: str, unpacked: Unpack) -> None:
     """The store is in another folder than it was, and its messages are those that the archive has."""
     archive(delta, str(unpacked(STORE)), table, store_name="kept")
     assert delta.read.format("delta").load(table).count() == 810

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from spark_mq import restore
 from spark_mq.archive.writer import archive
 from spark_mq.errors import OptionError
 from tests.support.soak import SOAKS
-from tests.support.stores import OWN_STORES, RealStore, all_stores, index_of, tree_of
+from tests.support.stores import OWN_STORES, RealStore, Unpack, all_stores, index_of, tree_of
 from tests.support.verified import check, grave
 
 pytestmark = pytest.mark.archive
@@ -21,9 +20,7 @@ WHOLE, EXPIRED = RealStore("workload-49x", OWN_STORES), RealStore("deleted-533",
 SOUND = [store for store in all_stores() if store.name.startswith(("workload", "crc", "deleted", "visible", "edge"))]
 
 
-def assert_comes_back(
-    spark: SparkSession, packed: RealStore, table: str, unpacked: Callable[[RealStore], Path], folder: Path
-) -> None:
+def assert_comes_back(spark: SparkSession, packed: RealStore, table: str, unpacked: Unpack, folder: Path) -> None:
     """The archive gives the store's files again: those of the broker, or of its rebuild if segments had expired."""
     new, store = folder / str(packed), unpacked(packed)
     version = packed.broker_version
@@ -45,9 +42,7 @@ def assert_comes_back(
     assert grave(check(new, packed.broker_conf)[1]) == []
 
 
-def test_two_stores_of_an_archive_come_back(
-    delta: SparkSession, unpacked: Callable[[RealStore], Path], tmp_path: Path
-) -> None:
+def test_two_stores_of_an_archive_come_back(delta: SparkSession, unpacked: Unpack, tmp_path: Path) -> None:
     """One is whole. Of the other one, the first segments had expired, and with them all messages of two queues."""
     table = str(tmp_path / "messages")
     for packed in (WHOLE, EXPIRED):
@@ -59,7 +54,7 @@ def test_two_stores_of_an_archive_come_back(
 
 
 def test_an_upgraded_store_comes_back_without_its_version(
-    delta: SparkSession, unpacked: Callable[[RealStore], Path], tmp_path: Path
+    delta: SparkSession, unpacked: Unpack, tmp_path: Path
 ) -> None:
     """Which tags have index entries is in no message: the snapshots show it."""
     packed = RealStore("upgraded-550", OWN_STORES / "versions")
@@ -70,9 +65,7 @@ def test_an_upgraded_store_comes_back_without_its_version(
 
 @pytest.mark.skipif(not SOAKS, reason="a soak")
 @pytest.mark.parametrize("packed", SOUND, ids=str)
-def test_every_sound_store_comes_back(
-    delta: SparkSession, packed: RealStore, unpacked: Callable[[RealStore], Path], tmp_path: Path
-) -> None:
+def test_every_sound_store_comes_back(delta: SparkSession, packed: RealStore, unpacked: Unpack, tmp_path: Path) -> None:
     table = str(tmp_path / "messages")
     archive(delta, str(unpacked(packed)), table, broker=str(packed))
     assert_comes_back(delta, packed, table, unpacked, tmp_path)

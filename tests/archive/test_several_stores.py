@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,11 +12,10 @@ from pyspark.sql import SparkSession
 
 from spark_mq.cli.main import main
 from tests.support.delta_rows import delta_rows
-from tests.support.stores import OWN_STORES, RealStore, stores_in
+from tests.support.stores import OWN_STORES, Unpack, stores_in
 
 pytestmark = pytest.mark.archive
 
-Unpack = Callable[[RealStore], Path]
 STORES = {store.name: store for store in stores_in(OWN_STORES)}
 BROKERS = {"broker-new": STORES["workload-533"], "broker-old": STORES["workload-49x"]}
 

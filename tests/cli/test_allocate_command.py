@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from spark_mq.cli.main import main
-from tests.support.stores import OWN_STORES, RealStore, stores_in
+from tests.support.stores import WORKLOAD, Unpack
 
-Unpack = Callable[[RealStore], Path]
-WORKLOAD = next(store for store in stores_in(OWN_STORES) if store.name == "workload-533")
 TOPIC = "OrderEvents"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from spark_mq.cli.exit_status import FAILED, FOUND, NOT_UNDERSTOOD
 from spark_mq.cli.main import main
 from spark_mq.cli.progress_printer import FollowOutput
 from spark_mq.errors import SparkMqError
-from tests.support.stores import OWN_STORES, RealStore, stores_in
+from tests.support.stores import OWN_STORES, Unpack, stores_in
 
 STORE = stores_in(OWN_STORES)[0]
 
@@ -53,7 +53,7 @@ def test_a_wrong_argument_is_named(
     words: list[str],
     message: str,
     tmp_path: Path,
-    unpacked: Callable[[RealStore], Path],
+    unpacked: Unpack,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -76,7 +76,7 @@ def test_a_wrong_argument_is_named(
 
 
 def test_a_filesystem_that_spark_lacks_is_named(
-    unpacked: Callable[[RealStore], Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    unpacked: Unpack, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     error = 'org.apache.hadoop.fs.UnsupportedFileSystemException: No FileSystem for scheme "s3"'
 

@@ -8,15 +8,13 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
 
 import pytest
 
 from spark_mq.cli.arguments import join_relative_times
 from spark_mq.cli.main import _MODULES, commands_of, parser, parser_for
-from tests.support.stores import OWN_STORES, RealStore, stores_in
+from tests.support.stores import OWN_STORES, Unpack, stores_in
 
 HEAVY = ("numba", "pandas", "pyspark", "pyarrow.compute", "pyarrow.dataset", "pyarrow.parquet")
 
@@ -94,7 +92,7 @@ def imported_by(*arguments: str) -> set[str]:
     return set(done.stderr.split())
 
 
-def test_the_version_the_help_and_the_state_need_few_imports(unpacked: Callable[[RealStore], Path]) -> None:
+def test_the_version_the_help_and_the_state_need_few_imports(unpacked: Unpack) -> None:
     store = next(store for store in stores_in(OWN_STORES) if store.name == "workload-533")
     assert not {"pyarrow", "spark_mq.cli.state"} & imported_by("--version")
     assert not {*HEAVY, "spark_mq.store.message_store"} & imported_by("--help")

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from spark_mq.cli.main import main
 from spark_mq.format.system_topic import is_system_topic
 from spark_mq.tables.all_tables import TABLES
-from tests.support.stores import OWN_STORES, RealStore, stores_in
+from tests.support.stores import WORKLOAD
 
-WORKLOAD = next(store for store in stores_in(OWN_STORES) if store.name == "workload-533")
 NAMES = ("consumer_progress", "retries", "dead_letters", "duplicates", "hot_keys", "rates", "skew")
 SCHEMAS = {TABLES[name].command: TABLES[name].schema for name in NAMES}
-
-
-@pytest.fixture(scope="module")
-def store(unpacked: Callable[[RealStore], Path]) -> str:
-    return str(unpacked(WORKLOAD))
 
 
 @pytest.mark.parametrize("command", SCHEMAS)

@@ -7,7 +7,6 @@ import os
 import random
 import shutil
 import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,8 @@ from spark_mq.cli.main import main
 from spark_mq.store.store_lock import LOCK
 from tests.support.paused_process import paused, spark_mq
 from tests.support.soak import SOAKS
-from tests.support.stores import OWN_STORES, RealStore, stores_in, tree_of
+from tests.support.stores import WORKLOAD, Unpack, tree_of
 
-Unpack = Callable[[RealStore], Path]
-WORKLOAD = next(store for store in stores_in(OWN_STORES) if store.name == "workload-533")
 RULE = ("--min-offset", "524288")
 KILLS = 50 if SOAKS else 5
 MOMENTS = {

@@ -24,7 +24,7 @@ from tests.support.rebuilt import rebuild_here
 from tests.support.repaired import repair_here
 from tests.support.restored import restore_here, restored_plain
 from tests.support.rocksdb import write_database
-from tests.support.stores import OWN_STORES, SAME, SHARED_STORES, Fact, RealStore
+from tests.support.stores import OWN_STORES, SAME, SHARED_STORES, WORKLOAD, Fact, RealStore
 
 FOLDER = SHARED_STORES / "forms"
 OWN_FORMS = OWN_STORES / "forms"
@@ -36,7 +36,6 @@ TABLES = (
     *("segments", "queues", "topics", "lag", "subscription-groups", "consumer-filters", "delay-offsets", "checkpoint"),
     *("transactions", "delayed", "retries", "dead-letters", "traces", "consumer-progress", "duplicates", "retention"),
 )
-WORKLOAD = RealStore("workload-533", OWN_STORES)
 TOPIC = "OrderEvents"
 
 

@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,26 +14,14 @@ import pytest
 from spark_mq.cli.main import main
 from spark_mq.cli.output.terminal import Node, tree_lines
 from spark_mq.testing import LogWriter
-from tests.support.stores import OWN_STORES, Fact, RealStore, stores_in
+from tests.support.stores import OWN_STORES, Fact, Unpack, stores_in
+
+pytestmark = pytest.mark.usefixtures("utc")
 
 STORES = {store.name: store for store in stores_in(OWN_STORES)}
 WORKLOAD = STORES["workload-533"]
 HALF, SCHEDULE = "RMQ_SYS_TRANS_HALF_TOPIC", "SCHEDULE_TOPIC_XXXX"
 NO_CONF = ["--broker-conf", ""]
-
-
-@pytest.fixture(scope="module")
-def store(unpacked: Callable[[RealStore], Path]) -> str:
-    return str(unpacked(WORKLOAD))
-
-
-@pytest.fixture(autouse=True)
-def _utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
 
 
 def copies(topic: str, *also: str) -> list[Fact]:
@@ -139,9 +126,7 @@ def test_nothing_found_says_why(store: str, capsys: pytest.CaptureFixture[str]) 
     assert main(["life", "/no/such/store", "key", *NO_CONF]) == 1
 
 
-def test_several_stores_name_their_events(
-    store: str, unpacked: Callable[[RealStore], Path], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_several_stores_name_their_events(store: str, unpacked: Unpack, capsys: pytest.CaptureFixture[str]) -> None:
     other = str(unpacked(STORES["workload-49x"]))
     assert main(["life", store, other, "unique0", *NO_CONF]) == 0
     lines = capsys.readouterr().out.splitlines()

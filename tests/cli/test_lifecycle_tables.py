@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from spark_mq.cli.main import main
-from tests.support.stores import OWN_STORES, RealStore, stores_in
+from tests.support.stores import OWN_STORES, WORKLOAD, Unpack, stores_in
 
-Unpack = Callable[[RealStore], Path]
-WORKLOAD = next(store for store in stores_in(OWN_STORES) if store.name == "workload-533")
 CONF = ["--broker-conf", str(WORKLOAD.broker_conf)]
 
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from spark_mq.cli.main import main
 from spark_mq.cli.output.metrics import Metric, metrics_text
-from tests.support.stores import OWN_STORES, RealStore
+from tests.support.stores import WORKLOAD, Unpack
 
-WORKLOAD = RealStore("workload-533", OWN_STORES)
 LINE = re.compile(r'([a-z_]+)\{((?:[a-z_]+="(?:[^"\\\n]|\\[\\"n])*",?)*)\} (\S+)')
 """A sample of the text format (prometheus.io/docs/instrumenting/exposition_formats)."""
 LABEL = re.compile(r'([a-z_]+)="((?:[^"\\\n]|\\[\\"n])*)"')
@@ -59,7 +57,7 @@ def test_text_of_hostile_names_and_unknown_values() -> None:
     assert len(samples_in(text)) == 2
 
 
-def test_verify(unpacked: Callable[[RealStore], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify(unpacked: Unpack, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = Path(shutil.copytree(unpacked(WORKLOAD), tmp_path / "store"))
     shutil.rmtree(store / "consumequeue" / "OrderEvents")
     file = tmp_path / "out.prom"
@@ -79,7 +77,7 @@ def test_verify(unpacked: Callable[[RealStore], Path], tmp_path: Path, capsys: p
         assert (("verify_messages", label) in samples) == (check == "whole")
 
 
-def test_state(unpacked: Callable[[RealStore], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_state(unpacked: Unpack, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, (state,), samples = run(["state", str(unpacked(WORKLOAD))], tmp_path / "out.prom", capsys)
     assert status == 0
     assert samples["state_clean_stop", frozenset()] == 1
@@ -94,7 +92,7 @@ def test_state(unpacked: Callable[[RealStore], Path], tmp_path: Path, capsys: py
         assert samples["state_next_boot_lost_messages", frozenset({("versions", boot["rules"])})] == boot["lost"]
 
 
-def test_lag(unpacked: Callable[[RealStore], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lag(unpacked: Unpack, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, rows, samples = run(["lag", str(unpacked(WORKLOAD))], tmp_path / "out.prom", capsys)
     assert status == 0
     assert rows
@@ -104,9 +102,7 @@ def test_lag(unpacked: Callable[[RealStore], Path], tmp_path: Path, capsys: pyte
         assert samples["lag_unknown", labels] == (row["lag"] is None)
 
 
-def test_a_file_that_cannot_be_written(
-    unpacked: Callable[[RealStore], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_that_cannot_be_written(unpacked: Unpack, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").touch()
     assert main(["state", str(unpacked(WORKLOAD)), "--metrics", str(tmp_path / "file" / "out.prom")]) == 1
     assert "--metrics" in capsys.readouterr().err

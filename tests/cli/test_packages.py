@@ -8,7 +8,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ from spark_mq.cli.main import missing_package, parser
 from spark_mq.cli.spark import delta_session_settings, joined_settings
 from spark_mq.errors import OptionError, SparkNotReachedError
 from spark_mq.testing import LogWriter
-from tests.support.stores import OWN_STORES, PROJECT, RealStore, index_of, tree_of
+from tests.support.stores import OWN_STORES, PROJECT, RealStore, Unpack, index_of, tree_of
 
 STORE = RealStore("crc-533", OWN_STORES)
 TREES = ("commitlog", "consumequeue", "index")
@@ -62,9 +62,7 @@ def test_without_pyspark(command: list[str], tmp_path: Path) -> None:
     )
 
 
-def test_a_store_is_rescued_without_pyspark_and_without_java(
-    unpacked: Callable[[RealStore], Path], tmp_path: Path
-) -> None:
+def test_a_store_is_rescued_without_pyspark_and_without_java(unpacked: Unpack, tmp_path: Path) -> None:
     whole, store, new = unpacked(STORE), tmp_path / "store", tmp_path / "new"
     shutil.copytree(whole, store)
     conf = ["--broker-conf", str(STORE.broker_conf), "--quiet"]
@@ -89,7 +87,7 @@ def test_a_store_is_rescued_without_pyspark_and_without_java(
     assert (done.returncode, done.stderr) == (0, f"spark-mq: the page is {page}\n")
 
 
-def test_a_rebuild_imports_neither_pandas_nor_spark(unpacked: Callable[[RealStore], Path], tmp_path: Path) -> None:
+def test_a_rebuild_imports_neither_pandas_nor_spark(unpacked: Unpack, tmp_path: Path) -> None:
     code = (
         "import sys; from spark_mq.cli.entry import run; status = run(sys.argv[1:]); "
         "assert not {'pandas', 'pyspark'} & set(sys.modules); sys.exit(status)"

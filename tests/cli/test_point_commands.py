@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,24 +19,12 @@ import pytest
 from spark_mq import MessageStore
 from spark_mq.cli.main import main
 from spark_mq.testing import LogWriter
-from tests.support.stores import OWN_STORES, PROJECT, RealStore, stores_in, without_full_index_files
+from tests.support.stores import OWN_STORES, PROJECT, Unpack, stores_in, without_full_index_files
+
+pytestmark = pytest.mark.usefixtures("utc")
 
 STORES = {store.name: store for store in stores_in(OWN_STORES)}
 WORKLOAD, DELETED = STORES["workload-533"], STORES["deleted-533"]
-
-
-@pytest.fixture(scope="module")
-def store(unpacked: Callable[[RealStore], Path]) -> str:
-    return str(unpacked(WORKLOAD))
-
-
-@pytest.fixture(autouse=True)
-def _utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
 
 
 def messages(topic: str) -> list[dict[str, Any]]:
@@ -133,7 +120,7 @@ def test_an_id_of_another_broker_is_not_found(
     assert [row["offset_message_id"] for row in json_lines(capsys.readouterr().out)] == [fact["msgId"]]
 
 
-def test_an_expired_message_says_so(unpacked: Callable[[RealStore], Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_expired_message_says_so(unpacked: Unpack, capsys: pytest.CaptureFixture[str]) -> None:
     gone = "7F00000100002A9F0000000000000000"
     assert main(["query-by-id", str(unpacked(DELETED)), gone]) == 3
     assert "expired" in capsys.readouterr().err
@@ -240,7 +227,7 @@ def test_what_the_queues_do_not_cover_is_read_from_the_log(
 
 @pytest.mark.parametrize("name", ["killed-533", "killed-49x"])
 def test_messages_that_a_killed_broker_put_in_no_queue(
-    name: str, unpacked: Callable[[RealStore], Path], capsys: pytest.CaptureFixture[str]
+    name: str, unpacked: Unpack, capsys: pytest.CaptureFixture[str]
 ) -> None:
     killed = STORES[name]
     folder = str(unpacked(killed))
@@ -372,9 +359,7 @@ def test_a_reader_that_goes_away_is_no_error(store: str) -> None:
     assert (done.stdout.count("\n"), done.stderr) == (1, "")
 
 
-def test_a_point_command_imports_neither_numba_nor_pandas_nor_spark(
-    store: str, unpacked: Callable[[RealStore], Path]
-) -> None:
+def test_a_point_command_imports_neither_numba_nor_pandas_nor_spark(store: str, unpacked: Unpack) -> None:
     lagging = str(unpacked(next(store for store in stores_in(OWN_STORES) if store.name == "lagging-533")))
     code = (
         "import sys; from spark_mq.cli.main import main; status = main(sys.argv[1:]);"

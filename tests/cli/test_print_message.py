@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +21,9 @@ from spark_mq.cli.output.value_text import local_time_of
 from spark_mq.store.message_store import MessageStore
 from spark_mq.testing import LogWriter
 from tests.support.paused_process import environment, running
-from tests.support.stores import OWN_STORES, Fact, RealStore, stores_in
+from tests.support.stores import WORKLOAD, Fact, Unpack
 
-WORKLOAD = next(store for store in stores_in(OWN_STORES) if store.name == "workload-533")
 TOPIC = "OrderEvents"
-
-
-@pytest.fixture(scope="module")
-def store(unpacked: Callable[[RealStore], Path]) -> str:
-    return str(unpacked(WORKLOAD))
 
 
 @pytest.fixture(scope="module")
@@ -192,7 +185,7 @@ def test_a_time_is_the_reason_only_if_one_was_given(store: str) -> None:
 
 @pytest.mark.parametrize(("command", "status"), [("print-message", 0), ("verify", 1)])
 def test_a_reader_that_leaves_early_changes_no_status(
-    command: str, status: int, unpacked: Callable[[RealStore], Path], tmp_path: Path
+    command: str, status: int, unpacked: Unpack, tmp_path: Path
 ) -> None:
     store = Path(shutil.copytree(unpacked(WORKLOAD), tmp_path / "store"))
     shutil.rmtree(store / "consumequeue" / TOPIC)

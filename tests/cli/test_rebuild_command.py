@@ -31,9 +31,8 @@ from tests.support.paused_process import environment, killed, paused, spark_mq
 from tests.support.rebuilt import rebuild_here, rebuild_process
 from tests.support.soak import SOAKS
 from tests.support.store_history import cut_log, expire, grow_log, record_ends
-from tests.support.stores import OWN_STORES, RealStore, index_of, stores_in, tree_of
+from tests.support.stores import OWN_STORES, Unpack, index_of, stores_in, tree_of
 
-Unpack = Callable[[RealStore], Path]
 STORE = next((store for store in stores_in(OWN_STORES) if store.name.startswith("workload")), None)
 
 

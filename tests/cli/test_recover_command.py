@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,10 +11,9 @@ import pytest
 from spark_mq.cli.main import main
 from spark_mq.store.dispatch_log import RECOVERY_SCHEMA
 from spark_mq.testing import LogWriter
-from tests.support.stores import OWN_STORES, RealStore, stores_in
+from tests.support.stores import OWN_STORES, Unpack, stores_in
 
 STORES = {store.name: store for store in stores_in(OWN_STORES)}
-Unpack = Callable[[RealStore], Path]
 
 
 @pytest.mark.parametrize(

@@ -21,10 +21,8 @@ from spark_mq.io.location import Location
 from spark_mq.store.store_lock import store_lock
 from spark_mq.store.store_state import store_state
 from spark_mq.store.verdict import verdict
-from tests.support.stores import OWN_STORES, RealStore, tree_of
+from tests.support.stores import OWN_STORES, RealStore, Unpack, tree_of
 from tests.support.verified import Bench
-
-Unpack = Callable[[RealStore], Path]
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from spark_mq.remoting.command import RemotingCommand
 from tests.support.fake_server import response, serving
 from tests.support.hostile_cluster import COUNT, QUEUES, TOPIC, HostileCluster
 from tests.support.soak import cases
-from tests.support.stores import OWN_STORES, RealStore, stores_in
+from tests.support.stores import OWN_STORES, Unpack, stores_in
 
 DEAD = "%DLQ%GID_failing"
 
@@ -69,7 +69,7 @@ class Cluster(HostileCluster):
 
 
 @pytest.fixture(scope="module")
-def store(unpacked: Callable[[RealStore], Path]) -> Path:
+def store(unpacked: Unpack) -> Path:
     return unpacked(next(one for one in stores_in(OWN_STORES) if one.name == "workload-533"))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,7 @@ from spark_mq.cli.main import main
 from spark_mq.io.location import Location
 from spark_mq.job.tasks import ENGINES
 from spark_mq.store.store_lock import store_lock
-from tests.support.stores import OWN_STORES, RealStore, tree_of
-
-Unpack = Callable[[RealStore], Path]
+from tests.support.stores import OWN_STORES, RealStore, Unpack, tree_of
 
 CRC = RealStore("crc-533", OWN_STORES)
 

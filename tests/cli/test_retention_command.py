@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -13,10 +12,8 @@ import pytest
 
 from spark_mq.cli.main import main
 from spark_mq.store.disk_use import DiskPressure
-from tests.support.stores import OWN_STORES, RealStore, stores_in
+from tests.support.stores import WORKLOAD, Unpack
 
-Unpack = Callable[[RealStore], Path]
-WORKLOAD = next(store for store in stores_in(OWN_STORES) if store.name == "workload-533")
 LATER = ("--at", "2026-11-24T11:01:15.958Z")
 """The second segment expires at this moment, with 72 hours."""
 

@@ -16,11 +16,10 @@ from spark_mq.archive.writer import archive
 from spark_mq.cli.main import main
 from spark_mq.cli.sql import command
 from tests.support.store_history import cut_log, expire, grow_log, record_ends
-from tests.support.stores import OWN_STORES, RealStore
+from tests.support.stores import WORKLOAD
 
 pytestmark = pytest.mark.archive
 
-STORE = RealStore("workload-533", OWN_STORES)
 QUERY = """
     SELECT count(*) AS archived, (SELECT count(*) FROM prod.messages) AS stored,
         (SELECT count(DISTINCT old.keys.key) FROM old.keys WHERE topic = 'OrderEvents') AS keys,
@@ -49,7 +48,7 @@ def _in_this_session(delta: SparkSession, monkeypatch: pytest.MonkeyPatch) -> No
 def test_an_archive_needs_no_store(delta: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The store is often gone by the time that somebody asks."""
     table = tmp_path / "lake" / "messages"
-    archive(delta, str(STORE.unpack(tmp_path)), str(table))
+    archive(delta, str(WORKLOAD.unpack(tmp_path)), str(table))
     query = """
         SELECT count(*) AS alone, (SELECT count(*) FROM old.messages) AS qualified FROM messages;
         SELECT count(*) AS delayed FROM delayed;
@@ -58,7 +57,7 @@ def test_an_archive_needs_no_store(delta: SparkSession, tmp_path: Path, capsys: 
     """
     assert main(["sql", query, "--archive", f"old={table}", "--format", "json"]) == 0
     first, second, *rest = map(json.loads, capsys.readouterr().out.splitlines())
-    facts = STORE.facts("msg")
+    facts = WORKLOAD.facts("msg")
     assert first == {"alone": len(facts), "qualified": len(facts)}
     assert second["delayed"] > 0
     assert [one["col_name"] for one in rest if "col_name" in one][: len(SEGMENTS_SCHEMA)] == SEGMENTS_SCHEMA.names
@@ -71,7 +70,7 @@ def test_an_archive_needs_no_store(delta: SparkSession, tmp_path: Path, capsys: 
 def test_each_message_is_in_the_history_once(
     delta: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    whole, ends = STORE.unpack(tmp_path), record_ends(STORE)
+    whole, ends = WORKLOAD.unpack(tmp_path), record_ends(WORKLOAD)
     end = ends[len(ends) // 2]
     store = cut_log(whole, tmp_path / "store", end)
     table = tmp_path / "lake" / "messages"
@@ -80,8 +79,8 @@ def test_each_message_is_in_the_history_once(
     expire(store, 1)
     assert main(["sql", QUERY, "--store", f"prod={store}", "--archive", f"old={table}", "--format", "json"]) == 0
     first, meant, *tables = map(json.loads, capsys.readouterr().out.splitlines())
-    facts = STORE.facts("msg")
-    segment = STORE.facts("store")[0]["mappedFileSizeCommitLog"]
+    facts = WORKLOAD.facts("msg")
+    segment = WORKLOAD.facts("store")[0]["mappedFileSizeCommitLog"]
     archived = [fact for fact in facts if fact["offset"] < end]
     keys = {key for fact in archived if fact["topic"] == "OrderEvents" for key in (fact["keys"] or "").split()}
     keys |= {fact["uniqKey"] for fact in archived if fact["topic"] == "OrderEvents" and fact["uniqKey"]}
@@ -106,7 +105,7 @@ def test_each_message_is_in_the_history_once(
 def test_a_lost_end_and_a_gap_are_said(
     delta: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    whole, ends = STORE.unpack(tmp_path), record_ends(STORE)
+    whole, ends = WORKLOAD.unpack(tmp_path), record_ends(WORKLOAD)
     store, table = tmp_path / "store", tmp_path / "lake" / "messages"
     archived = len(ends) // 3
     cut_log(whole, store, ends[archived - 1])
@@ -123,6 +122,6 @@ def test_a_lost_end_and_a_gap_are_said(
     segments = sorted(int(file.name) for file in (store / "commitlog").iterdir())
     expire(store, len(segments) - 1)
     assert main([*query, "--format", "json"]) == 0
-    kept = sum(fact["offset"] >= segments[-1] for fact in STORE.facts("msg"))
+    kept = sum(fact["offset"] >= segments[-1] for fact in WORKLOAD.facts("msg"))
     assert json.loads(capsys.readouterr().out) == {"n": archived + kept}
     assert f"to commit log offset {end}, and the log of {store} begins at {segments[-1]}" in caplog.text

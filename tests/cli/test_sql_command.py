@@ -14,18 +14,15 @@ from pyspark.sql import SparkSession
 
 from spark_mq.cli.main import main
 from spark_mq.cli.sql import command
-from tests.support.stores import OWN_STORES, RealStore, stores_in
+from tests.support.stores import WORKLOAD, Unpack
 
-WORKLOAD = next(store for store in stores_in(OWN_STORES) if store.name == "workload-533")
 COUNT = """
     SELECT topic, count(*) AS messages FROM messages WHERE topic IN ('OrderEvents', 'PaymentLog') GROUP BY 1 ORDER BY 1
 """
 
 
 @pytest.fixture
-def sql(
-    spark: SparkSession, unpacked: Callable[[RealStore], Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Callable[..., int]:
+def sql(spark: SparkSession, unpacked: Unpack, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., int]:
     """Runs the command in the tests' own session."""
 
     @contextmanager
@@ -107,7 +104,7 @@ def test_a_store_that_is_not_there_is_named(
 
 def test_a_relative_path_is_that_of_the_command(
     sql: Callable[..., int],
-    unpacked: Callable[[RealStore], Path],
+    unpacked: Unpack,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -10,14 +10,13 @@ import pytest
 from spark_mq.cli.main import main
 from spark_mq.cli.sql import command
 from spark_mq.store.config.named_stores import STORE_COLUMNS
-from tests.support.stores import OWN_STORES, RealStore
+from tests.support.stores import WORKLOAD, Unpack
 
-WORKLOAD = RealStore("workload-533", OWN_STORES)
 CONF = f"brokerConf={WORKLOAD.broker_conf}"
 
 
 @pytest.fixture
-def sql(unpacked: Callable[[RealStore], Path], monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+def sql(unpacked: Unpack, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     def session(*_: object, **__: object) -> None:
         raise AssertionError("Spark was started")
 

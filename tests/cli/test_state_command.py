@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,9 @@ import pytest
 from spark_mq.cli.main import main
 from spark_mq.io.location import Location
 from spark_mq.store.store_lock import store_lock
-from tests.support.stores import OWN_STORES, RealStore, stores_in
+from tests.support.stores import OWN_STORES, Unpack, stores_in
 
 STORES = {store.name: store for store in stores_in(OWN_STORES)}
-Unpack = Callable[[RealStore], Path]
 
 
 def text_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[str, str]:

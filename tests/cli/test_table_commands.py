@@ -8,7 +8,6 @@ import os
 import pty
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +19,7 @@ from spark_mq.cli.tables import sums_of_lags
 from spark_mq.format.system_topic import is_system_topic
 from spark_mq.io.location import Location
 from tests.support.paused_process import environment, running
-from tests.support.stores import OWN_STORES, RealStore, stores_in
-
-WORKLOAD = next(store for store in stores_in(OWN_STORES) if store.name == "workload-533")
-
-
-@pytest.fixture(scope="module")
-def store(unpacked: Callable[[RealStore], Path]) -> str:
-    return str(unpacked(WORKLOAD))
+from tests.support.stores import WORKLOAD, Unpack
 
 
 def rows(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, Any]]:
@@ -153,7 +145,7 @@ def test_each_row_has_a_whole_unique_key_on_a_narrow_terminal(
 
 
 def test_the_problem_of_a_topic_names_few_queues(
-    unpacked: Callable[[RealStore], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    unpacked: Unpack, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     damaged = Path(shutil.copytree(unpacked(WORKLOAD), tmp_path / "store"))
     for file in damaged.glob("consumequeue/DirectTopic/*/*"):

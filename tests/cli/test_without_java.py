@@ -5,15 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from spark_mq.cli.exit_status import FAILED, FOUND, NOT_UNDERSTOOD
-from tests.support.stores import OWN_STORES, PROJECT, RealStore, stores_in
-
-STORE = next(store for store in stores_in(OWN_STORES) if store.name == "workload-533")
+from tests.support.stores import PROJECT, WORKLOAD, Unpack
 
 
 @pytest.mark.parametrize(
@@ -39,14 +36,12 @@ STORE = next(store for store in stores_in(OWN_STORES) if store.name == "workload
     ],
     ids=str,
 )
-def test_no_jvm_starts(
-    status: int, command: str, said: str, unpacked: Callable[[RealStore], Path], tmp_path: Path
-) -> None:
+def test_no_jvm_starts(status: int, command: str, said: str, unpacked: Unpack, tmp_path: Path) -> None:
     java, started = tmp_path / "jdk" / "bin" / "java", tmp_path / "started"
     java.parent.mkdir(parents=True)
     java.write_text(f"#!/bin/sh\ntouch {started}\nexit 1\n")
     java.chmod(0o755)
-    names = {"store": str(unpacked(STORE)), "tmp": str(tmp_path), "conf": str(STORE.broker_conf)}
+    names = {"store": str(unpacked(WORKLOAD)), "tmp": str(tmp_path), "conf": str(WORKLOAD.broker_conf)}
     words = [word.format(**names).replace("|", " ") for word in command.split()]
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("SPARK", "PYSPARK"))},
@@ -63,6 +58,6 @@ def test_no_jvm_starts(
     assert len(lines) == (status != FOUND) or lines[0].startswith("usage: ")
 
 
-def test_a_jvm_that_starts_is_seen(unpacked: Callable[[RealStore], Path], tmp_path: Path) -> None:
+def test_a_jvm_that_starts_is_seen(unpacked: Unpack, tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="True"):
         test_no_jvm_starts(FOUND, "sql SELECT|1 --store a={store}", "", unpacked, tmp_path)

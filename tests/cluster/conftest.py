@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from jobs.make_zip import make_zip
 from tests.cluster.processes import Python, python_without_the_package, run
-from tests.support.stores import OWN_STORES, RealStore
-
-STORE = RealStore("workload-533", OWN_STORES)
+from tests.support.stores import WORKLOAD, Unpack
 
 
 @pytest.fixture(scope="session")
-def store(unpacked: Callable[[RealStore], Path]) -> Path:
+def store(unpacked: Unpack) -> Path:
     """A store whose broker stopped cleanly: its queue files are what a rebuild gives."""
-    return unpacked(STORE)
+    return unpacked(WORKLOAD)
 
 
 @pytest.fixture(scope="session")

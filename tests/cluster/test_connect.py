@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.conftest import STORE
 from tests.cluster.processes import Python, run, running
-from tests.support.stores import PROJECT, index_of, tree_of
+from tests.support.stores import PROJECT, WORKLOAD, index_of, tree_of
 
 pytestmark = pytest.mark.cluster
 
@@ -44,14 +43,14 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def test_a_client_sends_the_package_reads_and_rebuilds(server: str, package: Path, store: Path, tmp_path: Path) -> None:
-    job = [str(PROJECT / "tests" / "cluster" / "connect_job.py"), str(package), str(store), str(STORE.broker_conf)]
+    job = [str(PROJECT / "tests" / "cluster" / "connect_job.py"), str(package), str(store), str(WORKLOAD.broker_conf)]
     done = run([sys.executable, *job, str(tmp_path / "out")], environment(SPARK_REMOTE=server), tmp_path)
     assert done.status == 0, done.errors[-3000:]
     found = json.loads(done.output)
     assert found["session"] == "pyspark.sql.connect.session"
-    assert found["topics"] == Counter(fact["topic"] for fact in STORE.facts("msg"))
+    assert found["topics"] == Counter(fact["topic"] for fact in WORKLOAD.facts("msg"))
     assert found["counted"].items() <= found["topics"].items()
-    assert found["messages"] == len(STORE.facts("msg"))
+    assert found["messages"] == len(WORKLOAD.facts("msg"))
     assert tree_of(tmp_path / "out" / "consumequeue") == tree_of(store / "consumequeue")
     assert index_of(tmp_path / "out") == index_of(store)
     assert found["setting"] == ["200", "200"]
@@ -61,7 +60,7 @@ def test_the_command_starts_a_server_of_its_own(store: Path, tmp_path: Path) -> 
     command = [sys.executable, "-m", "spark_mq.cli.main", "rebuild", str(store), "--output", str(tmp_path / "out")]
     # SPARK_TESTING lets Spark take any free port for the server, which is 15002 otherwise.
     settings = environment(SPARK_REMOTE="local[2]", SPARK_TESTING="yes", SPARK_LOCAL_IP="127.0.0.1")
-    done = run([*command, "--broker-conf", str(STORE.broker_conf)], settings, tmp_path)
+    done = run([*command, "--broker-conf", str(WORKLOAD.broker_conf)], settings, tmp_path)
     assert done.status == 0, done.errors[-3000:]
     assert tree_of(tmp_path / "out" / "consumequeue") == tree_of(store / "consumequeue")
     assert index_of(tmp_path / "out") == index_of(store)

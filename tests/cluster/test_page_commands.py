@@ -30,10 +30,9 @@ from pyspark.sql import SparkSession
 import spark_mq
 from spark_mq.archive.writer import archive
 from spark_mq.cli.main import main
-from tests.cluster.conftest import STORE
 from tests.cluster.processes import Python
 from tests.support.pages import blocks, shell_lines
-from tests.support.stores import PROJECT, index_of, tree_of
+from tests.support.stores import PROJECT, WORKLOAD, index_of, tree_of
 
 pytestmark = pytest.mark.cluster
 
@@ -41,8 +40,8 @@ NOT_RUN = re.compile(r"pip install|completion bash >|HOST|=/data/dev$|--help$|s3
 """Lines that change the machine, need a server or a terminal; each form is tested elsewhere."""
 
 TOPIC = "OrderEvents"
-KEY = next(fact["uniqKey"] for fact in STORE.facts("msg") if fact["topic"] == TOPIC and fact["uniqKey"])
-MESSAGE_ID = next(fact["msgId"] for fact in STORE.facts("msg") if fact["uniqKey"] == KEY)
+KEY = next(fact["uniqKey"] for fact in WORKLOAD.facts("msg") if fact["topic"] == TOPIC and fact["uniqKey"])
+MESSAGE_ID = next(fact["msgId"] for fact in WORKLOAD.facts("msg") if fact["uniqKey"] == KEY)
 PRINTED_QUERY = "SELECT topic, count(*) FROM messages GROUP BY topic"
 QUERIES = (
     PRINTED_QUERY,
@@ -198,7 +197,7 @@ def test_every_command_of_the_pages_runs_as_printed(
         (found,) = (said for line, said in answers.items() if all(part in line for part in parts))
         return found
 
-    facts = STORE.facts("msg")
+    facts = WORKLOAD.facts("msg")
     topics = Counter(fact["topic"] for fact in facts)
     answer("spark-mq rebuild", "--output /data/rebuilt")
     answer("spark-mq rebuild", "--queue-store rocksdb")
@@ -223,7 +222,7 @@ def rows_of(printed: str) -> list[list[str]]:
 
 def assert_views(rows: list[list[str]], store: Path) -> None:
     """What `QUERIES` answer is what the facts say."""
-    facts, queues = STORE.facts("msg"), STORE.facts("queue")
+    facts, queues = WORKLOAD.facts("msg"), WORKLOAD.facts("queue")
     topics = Counter(fact["topic"] for fact in facts)
     assert {topic: int(row[1]) for topic in topics for row in rows if row[0] == topic} == topics
     assert ["queues", str(len(queues)), str(sum(fact["max"] for fact in queues))] in rows
@@ -236,7 +235,7 @@ def test_every_block_of_python_and_sql_runs_as_printed(
     store: Path, delta: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = shutil.copytree(store, tmp_path / "store")
-    shutil.copy2(STORE.broker_conf, tmp_path / "broker.conf")
+    shutil.copy2(WORKLOAD.broker_conf, tmp_path / "broker.conf")
     for name in ("a", "b", "broker-a"):
         (tmp_path / name).symlink_to(store)
     (tmp_path / "stores.json").write_text(json.dumps([{"name": "a", "path": str(copy)}]))

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.conftest import STORE
 from tests.cluster.processes import Cluster, Done, Python, run, standalone_cluster
-from tests.support.stores import PROJECT, SAME, index_of, tree_of
+from tests.support.stores import PROJECT, SAME, WORKLOAD, index_of, tree_of
 
 pytestmark = pytest.mark.cluster
 
@@ -43,7 +42,7 @@ def submit(cluster: Cluster, package: Path, folder: Path, *job: str) -> Done:
 
 
 def rebuild(cluster: Cluster, package: Path, folder: Path, store: Path, output: Path) -> Done:
-    settings = ["--broker-conf", str(STORE.broker_conf), "--split-size", "64k"]
+    settings = ["--broker-conf", str(WORKLOAD.broker_conf), "--split-size", "64k"]
     job = [str(PROJECT / "jobs" / "rebuild.py"), str(store), "--output", str(output), *settings]
     return submit(cluster, package, folder, *job)
 
@@ -55,7 +54,7 @@ def test_every_executor_reads_with_the_package_from_the_zip(
     done = submit(cluster, package, tmp_path, *job)
     assert done.status == 0, done.errors[-3000:]
     found = json.loads((tmp_path / "found.json").read_text())
-    facts = STORE.facts("msg")
+    facts = WORKLOAD.facts("msg")
     assert found["topics"] == Counter(fact["topic"] for fact in facts)
     expected = [{name: fact[SAME[name]] for name in READ} for fact in facts]
     by_offset = sorted(found["messages"], key=lambda row: row["commit_log_offset"])

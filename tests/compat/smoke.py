@@ -27,17 +27,16 @@ from spark_mq.archive.delta import delta_settings
 from spark_mq.archive.writer import archive
 from spark_mq.cli.spark import spark_session
 from spark_mq.errors import UnsupportedSparkError
-from tests.support.stores import OWN_STORES, SAME, Fact, RealStore, tree_of
+from tests.support.stores import SAME, WORKLOAD, Fact, tree_of
 
 ROLLBACK = 0b1100
 """The transaction type, in a message's flags, that no index has (`MessageSysFlag`@5.3.3)."""
-STORE = RealStore("workload-533", OWN_STORES)
 
 
 def main() -> None:
     """Run every check; one that fails does not stop the others."""
     with tempfile.TemporaryDirectory() as folder, spark_session("spark-mq smoke test", delta_if_any) as spark:
-        store = STORE.unpack(Path(folder))
+        store = WORKLOAD.unpack(Path(folder))
         found = {name: outcome(check, spark, store) for name, check in CHECKS.items()}
         versions = {"spark": spark.version, "python": platform.python_version()}
         print(json.dumps(versions | found))
@@ -74,7 +73,7 @@ def offsets(frame: DataFrame) -> list[int]:
 
 def facts_by_offset() -> list[Fact]:
     """What Apache RocketMQ said of the store's messages."""
-    return sorted(STORE.facts("msg"), key=lambda fact: fact["offset"])
+    return sorted(WORKLOAD.facts("msg"), key=lambda fact: fact["offset"])
 
 
 def check_rows(spark: SparkSession, store: Path) -> None:
@@ -93,7 +92,7 @@ def check_columns(spark: SparkSession, store: Path) -> None:
     schema = "queue_offset BIGINT, store_timestamp_millis BIGINT, topic STRING, stored_body BINARY"
     frame = spark.read.format("rocketmq").schema(schema).load(str(store))
     found = {(*row[:3], len(row.stored_body)) for row in frame.collect()}
-    expect(found, {(f["queueOffset"], f["storeTimestamp"], f["topic"], f["bodyLenRaw"]) for f in STORE.facts("msg")})
+    expect(found, {(f["queueOffset"], f["storeTimestamp"], f["topic"], f["bodyLenRaw"]) for f in WORKLOAD.facts("msg")})
     try:
         spark.read.format("rocketmq").schema("topc STRING").load(str(store)).collect()
     except PySparkException as error:
@@ -122,7 +121,7 @@ def check_damage(spark: SparkSession, store: Path) -> None:
     facts = facts_by_offset()
     broken = facts[1]
     with tempfile.TemporaryDirectory() as folder:
-        damaged = STORE.unpack(Path(folder))
+        damaged = WORKLOAD.unpack(Path(folder))
         segment = min((damaged / "commitlog").iterdir())
         data = bytearray(segment.read_bytes())
         data[broken["offset"] - int(segment.name) + 4] ^= 0xFF
@@ -142,13 +141,13 @@ def check_damage(spark: SparkSession, store: Path) -> None:
 def check_rebuild(spark: SparkSession, store: Path) -> None:
     """Every queue file is the broker's own, byte for byte."""
     with tempfile.TemporaryDirectory() as output:
-        rebuild(spark, str(store), output, broker_conf=str(STORE.broker_conf), split_size=64 << 10)
+        rebuild(spark, str(store), output, broker_conf=str(WORKLOAD.broker_conf), split_size=64 << 10)
         expect(tree_of(Path(output) / "consumequeue") == tree_of(store / "consumequeue"), True)
 
 
 def check_look_ups(spark: SparkSession, store: Path) -> None:
     """A key by an option, in the table of keys, in SQL and by the function: each time the messages that have it."""
-    fact = next(fact for fact in STORE.facts("msg") if fact["keys"])
+    fact = next(fact for fact in WORKLOAD.facts("msg") if fact["keys"])
     topic, key = fact["topic"], fact["keys"].split()[0]
     found = [
         each
@@ -183,7 +182,7 @@ def check_archive(spark: SparkSession, store: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         table = f"{folder}/messages"
         rows = [archive(spark, str(store), table).rows for _ in range(2)]
-        expect(rows, [len(STORE.facts("msg")), 0])
+        expect(rows, [len(WORKLOAD.facts("msg")), 0])
         expect(offsets(spark.read.format("delta").load(table)), [fact["offset"] for fact in facts_by_offset()])
 
 

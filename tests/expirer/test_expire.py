@@ -6,7 +6,6 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,7 @@ from spark_mq.errors import OptionError, StorageError, StoreLockedError, StoreNo
 from spark_mq.expirer import PlannedFile
 from spark_mq.io.location import Location
 from spark_mq.store.store_lock import LOCK, store_lock
-from tests.support.stores import OWN_STORES, RealStore, stores_in, tree_of
-
-Unpack = Callable[[RealStore], Path]
-WORKLOAD = next(store for store in stores_in(OWN_STORES) if store.name == "workload-533")
+from tests.support.stores import WORKLOAD, Unpack, tree_of
 
 
 @pytest.fixture

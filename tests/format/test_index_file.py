@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import mmap
 import struct
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,7 +24,7 @@ from spark_mq.format.index_file import (
 from tests.support.index_stores import STORES, WHOLE, Put, index_files, layout_of, plain_key_hash, puts_of
 from tests.support.java_strings import java_hash, mixed_bytes
 from tests.support.kernels import examples
-from tests.support.stores import RealStore
+from tests.support.stores import RealStore, Unpack
 
 SMALL = IndexLayout(3, 5)
 int32, int64 = st.integers(-(1 << 31), (1 << 31) - 1), st.integers(-(1 << 63), (1 << 63) - 1)
@@ -33,15 +32,13 @@ headers = st.builds(IndexHeader, int64, int64, int64, int64, int32, int32)
 
 
 @pytest.mark.parametrize("store", STORES, ids=str)
-def test_a_broker_s_files_have_the_size_of_its_settings(
-    store: RealStore, unpacked: Callable[[RealStore], Path]
-) -> None:
+def test_a_broker_s_files_have_the_size_of_its_settings(store: RealStore, unpacked: Unpack) -> None:
     sizes = {file.stat().st_size for file in index_files(unpacked(store))}
     assert sizes == {layout_of(store).file_size}
 
 
 @pytest.mark.parametrize("store", WHOLE, ids=str)
-def test_the_entries_are_those_of_the_messages(store: RealStore, unpacked: Callable[[RealStore], Path]) -> None:
+def test_the_entries_are_those_of_the_messages(store: RealStore, unpacked: Unpack) -> None:
     read: list[Put] = []
     for file in index_files(unpacked(store)):
         entries = read_entries(file.read_bytes(), layout_of(store), str(file))
@@ -50,9 +47,7 @@ def test_the_entries_are_those_of_the_messages(store: RealStore, unpacked: Calla
 
 
 @pytest.mark.parametrize("store", WHOLE, ids=str)
-def test_entries_before_an_entry_are_older_ones_of_its_slot(
-    store: RealStore, unpacked: Callable[[RealStore], Path]
-) -> None:
+def test_entries_before_an_entry_are_older_ones_of_its_slot(store: RealStore, unpacked: Unpack) -> None:
     for file in index_files(unpacked(store)):
         newest: dict[int, int] = {}
         entries = read_entries(file.read_bytes(), layout_of(store), str(file))
@@ -63,9 +58,7 @@ def test_entries_before_an_entry_are_older_ones_of_its_slot(
 
 
 @pytest.mark.parametrize("store", WHOLE, ids=str)
-def test_the_end_of_the_newest_file_is_what_the_broker_reports(
-    store: RealStore, unpacked: Callable[[RealStore], Path]
-) -> None:
+def test_the_end_of_the_newest_file_is_what_the_broker_reports(store: RealStore, unpacked: Unpack) -> None:
     newest = index_files(unpacked(store))[-1]
     header = decode_header(newest.read_bytes(), layout_of(store), str(newest))
     reported = [fact for fact in store.facts("query") if fact["offsets"]]

@@ -22,7 +22,7 @@ from spark_mq.format.index_file import (
 from tests.support.index_model import PlainIndexService, PlainMessage
 from tests.support.index_stores import STORES, index_files, layout_of, read_files
 from tests.support.kernels import examples
-from tests.support.stores import RealStore, shared_store
+from tests.support.stores import RealStore, Unpack, shared_store
 
 SMALL = IndexLayout(4, 8)
 KEYS = [b"%d" % number for number in range(6)]
@@ -43,9 +43,7 @@ def tree_of_the_facts(store: RealStore) -> str:
 
 
 @pytest.mark.parametrize("store", STORES, ids=str)
-def test_queries_find_what_the_broker_finds(
-    store: RealStore, unpacked: Callable[[RealStore], Path], tmp_path: Path
-) -> None:
+def test_queries_find_what_the_broker_finds(store: RealStore, unpacked: Unpack, tmp_path: Path) -> None:
     """`DefaultMessageStore.queryMessage` sorts what was found, and leaves out what is no longer in the log."""
     tree = tree_of_the_facts(store)
     folder = store.unpack(tmp_path, tree) if tree else unpacked(store)
@@ -66,7 +64,7 @@ def test_queries_find_what_the_broker_finds(
 
 
 @pytest.mark.parametrize("store", shared_store("abort-533"), ids=str)
-def test_a_killed_broker_s_files_already_answer(store: RealStore, unpacked: Callable[[RealStore], Path]) -> None:
+def test_a_killed_broker_s_files_already_answer(store: RealStore, unpacked: Unpack) -> None:
     """No question to abort-533 asks for an entry that its last file lacks."""
     files = opened(read_files(index_files(unpacked(store))), layout_of(store))
     for fact in store.facts("query"):

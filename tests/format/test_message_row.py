@@ -1,9 +1,8 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -15,7 +14,7 @@ from spark_mq.format.message_row import Row, corrupt_row, host_text, message_row
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, MESSAGE_SCHEMA
 from spark_mq.format.record import Record, decode_record
 from tests.support.kernels import WITHOUT_JIT, array, examples, frames_of
-from tests.support.stores import OWN_STORES, RealStore, all_stores, segment_files, stores_in
+from tests.support.stores import OWN_STORES, RealStore, Unpack, all_stores, segment_files, stores_in
 from tests.support.strategies import records
 
 ALL_NAMES = list(ALL_MESSAGE_FIELDS)
@@ -63,9 +62,7 @@ def test_compressed_bodies_and_their_damage_too(body: bytes) -> None:
 
 
 @pytest.mark.parametrize("store", stores_in(OWN_STORES) if WITHOUT_JIT else all_stores(), ids=str)
-def test_rows_of_real_messages_are_what_the_kernels_make_of_them(
-    store: RealStore, unpacked: Callable[[RealStore], Path]
-) -> None:
+def test_rows_of_real_messages_are_what_the_kernels_make_of_them(store: RealStore, unpacked: Unpack) -> None:
     facts = store.facts("msg")
     for file in segment_files(unpacked(store)):
         base, data = int(file.name), file.read_bytes()

@@ -2,9 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -23,7 +21,7 @@ from spark_mq.format.record import (
     encode_blank,
 )
 from tests.support.kernels import examples
-from tests.support.stores import RealStore, all_stores, segment_files
+from tests.support.stores import RealStore, Unpack, all_stores, segment_files
 from tests.support.strategies import records
 
 V6_HOST = bytes.fromhex("20010db800000001000000000000000a00002a9f")
@@ -63,7 +61,7 @@ def test_the_hosts_sizes_set_the_ipv6_bits(born: int, store: int) -> None:
 
 
 @pytest.mark.parametrize("store", all_stores(), ids=str)
-def test_every_real_record_is_what_the_broker_says(store: RealStore, unpacked: Callable[[RealStore], Path]) -> None:
+def test_every_real_record_is_what_the_broker_says(store: RealStore, unpacked: Unpack) -> None:
     files = {int(file.name): file.read_bytes() for file in segment_files(unpacked(store))}
     for fact in store.facts("msg"):
         base = max(start for start in files if start <= fact["offset"])
@@ -79,7 +77,7 @@ def test_every_real_record_is_what_the_broker_says(store: RealStore, unpacked: C
 
 
 @pytest.mark.parametrize("store", all_stores(), ids=str)
-def test_a_computed_body_crc_is_the_brokers(store: RealStore, unpacked: Callable[[RealStore], Path]) -> None:
+def test_a_computed_body_crc_is_the_brokers(store: RealStore, unpacked: Unpack) -> None:
     files = {int(file.name): file.read_bytes() for file in segment_files(unpacked(store))}
     for fact in store.facts("msg"):
         base = max(start for start in files if start <= fact["offset"])
@@ -88,7 +86,7 @@ def test_a_computed_body_crc_is_the_brokers(store: RealStore, unpacked: Callable
 
 
 @pytest.mark.parametrize("store", all_stores(), ids=str)
-def test_a_blank_starts_as_the_brokers_does(store: RealStore, unpacked: Callable[[RealStore], Path]) -> None:
+def test_a_blank_starts_as_the_brokers_does(store: RealStore, unpacked: Unpack) -> None:
     files = {int(file.name): file.read_bytes() for file in segment_files(unpacked(store))}
     for fact in store.facts("blank"):
         base = max(start for start in files if start <= fact["offset"])

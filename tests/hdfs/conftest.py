@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.broker.harness import missing
 from tests.hdfs.cluster import HdfsCluster, running_cluster
-from tests.support.stores import RealStore
+from tests.support.stores import RealStore, Unpack
 
 
 @pytest.fixture(scope="session")
@@ -26,7 +25,7 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsCluster]:
 
 
 @pytest.fixture(scope="session")
-def on_hdfs(unpacked: Callable[[RealStore], Path], hdfs: HdfsCluster) -> Callable[[RealStore], tuple[str, str]]:
+def on_hdfs(unpacked: Unpack, hdfs: HdfsCluster) -> Callable[[RealStore], tuple[str, str]]:
     """A store on the local disk and on HDFS: its path and its URI."""
     uploaded: dict[RealStore, str] = {}
 

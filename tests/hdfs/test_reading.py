@@ -20,13 +20,12 @@ from spark_mq.tables.all_tables import TABLES
 from tests.hdfs.cluster import HdfsCluster
 from tests.support.both_places import Place, answer, questions
 from tests.support.in_process import read_rows
-from tests.support.stores import OWN_STORES, RealStore
+from tests.support.stores import OWN_STORES, WORKLOAD, RealStore
 from tests.support.verified import check
 
 pytestmark = pytest.mark.hdfs
 
 
-WORKLOAD = RealStore("workload-533", OWN_STORES)
 KILLED = RealStore("killed-49x", OWN_STORES)
 STORES = [WORKLOAD, KILLED, RealStore("filtered-533", OWN_STORES)]
 FACT = next(fact for fact in WORKLOAD.facts("msg")[100:] if fact.get("keys") and fact.get("uniqKey"))

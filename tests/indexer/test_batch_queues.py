@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,9 +18,8 @@ from spark_mq.testing import LogWriter
 from tests.support.java_strings import java_hash
 from tests.support.kernels import array, examples, frames_of
 from tests.support.rebuilt import rebuild_here
-from tests.support.stores import OWN_STORES, RealStore, tree_of
+from tests.support.stores import OWN_STORES, RealStore, Unpack, tree_of
 
-Unpack = Callable[[RealStore], Path]
 STORE = RealStore("fBatchcq533", OWN_STORES / "forms")
 CONF = str(STORE.broker_conf)
 TREE = "batchconsumequeue"

@@ -16,9 +16,8 @@ from spark_mq.indexer.report import RebuildReport
 from tests.support.index_stores import build_index, layout_of, messages_of, untouched_index_count
 from tests.support.rebuilt import rebuild_here
 from tests.support.store_history import settings_of
-from tests.support.stores import Fact, RealStore, index_of, marked_stores, tree_of, version_stores
+from tests.support.stores import Fact, RealStore, Unpack, index_of, marked_stores, tree_of, version_stores
 
-Unpack = Callable[[RealStore], Path]
 Rebuilt = Callable[[RealStore], tuple[Path, RebuildReport]]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +14,8 @@ from spark_mq.format.consume_queue import PRE_BLANK_SIZE, UNIT_DTYPE, is_live
 from tests.support.rebuilt import rebuild_here
 from tests.support.soak import cases
 from tests.support.store_history import cut_log, grow_log, identities, record_ends, settings_of
-from tests.support.stores import OWN_STORES, RealStore, all_stores, index_of, stores_in, tree_of
+from tests.support.stores import OWN_STORES, RealStore, Unpack, all_stores, index_of, stores_in, tree_of
 
-Unpack = Callable[[RealStore], Path]
 STORES = [*stores_in(OWN_STORES), *(s for s in all_stores() if str(s) in ("shared-edge-533", "shared-stale-533"))]
 
 GROWN = ("own-workload-49x", "own-killed-533")

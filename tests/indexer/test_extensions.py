@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +18,12 @@ from spark_mq.format.consume_queue_ext import offset_of
 from spark_mq.testing import LogWriter
 from tests.support.filtered_store import FILTERED, TOPIC, records_of
 from tests.support.rebuilt import rebuild_here
-from tests.support.stores import RealStore, tree_of
+from tests.support.stores import Unpack, tree_of
 from tests.support.verified import check, grave
 
 
 @pytest.fixture
-def store(unpacked: Callable[[RealStore], Path], tmp_path: Path) -> Path:
+def store(unpacked: Unpack, tmp_path: Path) -> Path:
     return Path(shutil.copytree(unpacked(FILTERED), tmp_path / "store"))
 
 

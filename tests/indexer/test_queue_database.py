@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,10 @@ from spark_mq.io.rocksdb import RocksDatabase
 from spark_mq.store.message_store import MessageStore
 from tests.support.rebuilt import rebuild_here
 from tests.support.rocksdb import ALL_IN_ROCKS, ROCKS
-from tests.support.stores import OWN_STORES, RealStore
+from tests.support.stores import OWN_STORES, WORKLOAD, RealStore, Unpack
 from tests.support.verified import check
 
-Unpack = Callable[[RealStore], Path]
 DELETED = RealStore("deleted-533", OWN_STORES)
-WORKLOAD = RealStore("workload-533", OWN_STORES)
 
 
 def records(database: Path, family: str) -> dict[bytes, bytes]:

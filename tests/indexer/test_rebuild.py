@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -31,9 +31,8 @@ from spark_mq.format.record import Record, encode_blank
 from spark_mq.indexer import queue_runs as runs
 from spark_mq.job.output_committer import OutputCommitter
 from tests.support.rebuilt import rebuild_here
-from tests.support.stores import RealStore, all_stores, tree_of
+from tests.support.stores import RealStore, Unpack, all_stores, tree_of
 
-Unpack = Callable[[RealStore], Path]
 rebuild = partial(rebuild_here, only="consumequeue")
 ZERO_UNIT = bytes(UNIT_SIZE)
 PRE_BLANK_UNIT = bytes(8) + (0x7FFFFFFF).to_bytes(4, "big") + bytes(8)

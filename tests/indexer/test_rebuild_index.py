@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -21,10 +20,8 @@ from spark_mq.testing import LogWriter
 from tests.support.index_model import PlainIndexFile
 from tests.support.index_stores import layout_of
 from tests.support.rebuilt import rebuild_here
-from tests.support.stores import OWN_STORES, RealStore, index_of, stores_in, tree_of
+from tests.support.stores import WORKLOAD, RealStore, Unpack, index_of, tree_of
 
-Unpack = Callable[[RealStore], Path]
-WORKLOAD = next(store for store in stores_in(OWN_STORES) if store.name == "workload-533")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -20,14 +20,12 @@ from spark_mq.job.output_committer import OutputCommitter
 from tests.support.rebuilt import rebuild_here
 from tests.support.soak import cases
 from tests.support.store_history import cut_log, expire, grow_log, identities, record_ends, settings_of
-from tests.support.stores import OWN_STORES, RealStore, stores_in, tree_of
+from tests.support.stores import OWN_STORES, WORKLOAD, Unpack, stores_in, tree_of
 
-Unpack = Callable[[RealStore], Path]
 Run = Callable[..., RebuildReport]
 CLEARED = cases((1, 30), range(1, 51))
 """The removals at which a job is killed while it clears its folder."""
 MOMENTS = ["dispatched", "written", "half-way in place"]
-WORKLOAD = next(store for store in stores_in(OWN_STORES) if store.name == "workload-533")
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -18,7 +17,7 @@ from spark_mq.indexer.queue_plan import PlannedQueue, QueuePlan
 from spark_mq.indexer.queue_runs import find_queues
 from spark_mq.indexer.staged_files import RUN_SCHEMA
 from tests.support.rebuilt import rebuild_here
-from tests.support.stores import OWN_STORES, RealStore, tree_of
+from tests.support.stores import WORKLOAD, Unpack, tree_of
 from tests.support.verified import check
 
 UNITS_PER_FILE = 10
@@ -91,21 +90,16 @@ def test_all_runs_of_a_file_go_to_one_task(rows: list[Run]) -> None:
     assert all(len(numbers) == 1 for numbers in tasks.values())
 
 
-STORE = RealStore("workload-533", OWN_STORES)
-
-
 @pytest.mark.parametrize("damaged", [False, True])
-def test_runs_that_are_sorted_in_files_give_the_same_files(
-    damaged: bool, unpacked: Callable[[RealStore], Path], tmp_path: Path
-) -> None:
+def test_runs_that_are_sorted_in_files_give_the_same_files(damaged: bool, unpacked: Unpack, tmp_path: Path) -> None:
     """Also where queue offsets do not follow each other, and where units of a later split come before earlier ones."""
-    store = Path(shutil.copytree(unpacked(STORE), tmp_path / "store"))
+    store = Path(shutil.copytree(unpacked(WORKLOAD), tmp_path / "store"))
     if damaged:
         segment = sorted((store / "commitlog").iterdir())[1]
         data = bytearray(segment.read_bytes())
         data[20_000:30_000] = bytes(10_000)
         segment.write_bytes(data)
-    options: dict[str, Any] = {"mode": "permissive", "split_size": 16 << 10, "broker_conf": str(STORE.broker_conf)}
+    options: dict[str, Any] = {"mode": "permissive", "split_size": 16 << 10, "broker_conf": str(WORKLOAD.broker_conf)}
     in_memory = rebuild_here(store, tmp_path / "memory", **options)
     with (
         mock.patch.object(queue_runs, "_MAX_RUNS_IN_DRIVER", 0),
@@ -116,7 +110,7 @@ def test_runs_that_are_sorted_in_files_give_the_same_files(
     assert (in_files.units, in_files.files, in_files.corrupt) == (in_memory.units, in_memory.files, in_memory.corrupt)
     if not damaged:
         assert tree_of(tmp_path / "files" / "consumequeue") == tree_of(store / "consumequeue")
-    expected = check(store, STORE.broker_conf, 16 << 10)
+    expected = check(store, WORKLOAD.broker_conf, 16 << 10)
     with mock.patch.object(queue_runs, "_MAX_RUNS_IN_DRIVER", 0):
-        found = check(store, STORE.broker_conf, 16 << 10)
+        found = check(store, WORKLOAD.broker_conf, 16 << 10)
     assert (found[0].counts, sorted(map(str, found[1]))) == (expected[0].counts, sorted(map(str, expected[1])))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
@@ -31,9 +30,8 @@ from spark_mq.store.log.segment_files import CorruptRange
 from spark_mq.tables.lifecycle import DELAYED
 from tests.support.removed_parts import remove_parts
 from tests.support.soak import SOAKS
-from tests.support.stores import OWN_STORES, Fact, RealStore, stores_in, version_stores
+from tests.support.stores import OWN_STORES, Fact, RealStore, Unpack, stores_in, version_stores
 
-Unpack = Callable[[RealStore], Path]
 Row = dict[str, Any]
 WORKLOADS = [store for store in stores_in(OWN_STORES) if store.name.startswith("workload")]
 SCHEDULE, TIMER = "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"

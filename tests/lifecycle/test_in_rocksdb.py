@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from spark_mq.cli.main import main
 from spark_mq.io.location import Location
 from spark_mq.io.rocksdb import RocksDatabase
 from tests.support.rocksdb import ALL_IN_ROCKS
-from tests.support.stores import SHARED_STORES, RealStore
+from tests.support.stores import SHARED_STORES, RealStore, Unpack
 
 STORES = [ALL_IN_ROCKS]
 if (SHARED_STORES / "forms" / "fTimerRocks550.tar.gz").is_file():
@@ -26,7 +26,7 @@ OPEN = ("WAITING", "OVERDUE")
 
 
 @pytest.fixture(params=STORES, ids=str)
-def store(request: pytest.FixtureRequest, unpacked: Callable[[RealStore], Path]) -> Path:
+def store(request: pytest.FixtureRequest, unpacked: Unpack) -> Path:
     return unpacked(request.param)
 
 

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import shutil
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -26,9 +26,8 @@ from spark_mq.lifecycle.life.situation import SituationRules, situation
 from spark_mq.lifecycle.outcomes import State
 from spark_mq.lifecycle.transactions import transaction_rows
 from spark_mq.testing import LogWriter
-from tests.support.stores import OWN_STORES, Fact, RealStore, stores_in
+from tests.support.stores import OWN_STORES, Fact, RealStore, Unpack, stores_in
 
-Unpack = Callable[[RealStore], Path]
 STORES = {store.name: store for store in stores_in(OWN_STORES)}
 WORKLOADS = [STORES["workload-533"], STORES["workload-49x"]]
 DELETED = STORES["deleted-533"]

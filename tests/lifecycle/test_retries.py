@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -33,9 +32,8 @@ from spark_mq.store.log.segment_files import CorruptRange
 from spark_mq.tables.all_tables import TABLES
 from tests.support.kernels import examples
 from tests.support.removed_parts import remove_parts
-from tests.support.stores import OWN_STORES, RealStore, stores_in, version_stores
+from tests.support.stores import OWN_STORES, RealStore, Unpack, stores_in, version_stores
 
-Unpack = Callable[[RealStore], Path]
 WORKLOADS = [store for store in stores_in(OWN_STORES) if store.name.startswith("workload")]
 CASES = examples(60)
 RETRIES = 2

@@ -12,9 +12,8 @@ import pytest
 from spark_mq import MessageStore
 from spark_mq.lifecycle import selected_messages
 from spark_mq.lifecycle.selected_messages import EVERYTHING, LogReadOnce, LogSource, Selection, TopicRule
-from tests.support.stores import OWN_STORES, Fact, RealStore, stores_in
+from tests.support.stores import OWN_STORES, Fact, RealStore, Unpack, stores_in
 
-Unpack = Callable[[RealStore], Path]
 STORES = [store for store in stores_in(OWN_STORES) if store.name.startswith(("workload", "stale"))]
 COLUMNS = ["commit_log_offset", "topic", "queue_id", "queue_offset", "body", "transaction_type"]
 PROPERTIES = ["REAL_TOPIC", "UNIQ_KEY", "no such property"]

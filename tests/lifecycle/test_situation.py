@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +12,7 @@ from spark_mq.format.properties import encode_properties
 from spark_mq.format.record import Record
 from spark_mq.lifecycle.life.situation import RecordKind, Situation, SituationRules, Situations, situation
 from spark_mq.lifecycle.retry_topic import ConsumerGroups
-from tests.support.stores import OWN_STORES, Fact, RealStore, stores_in
+from tests.support.stores import OWN_STORES, Fact, RealStore, Unpack, stores_in
 
 STORES = [store for store in stores_in(OWN_STORES) if store.name.startswith("workload")]
 KINDS = {
@@ -42,7 +39,7 @@ def real_place(fact: Fact) -> tuple[str, int | None]:
 
 
 @pytest.mark.parametrize("store", STORES, ids=str)
-def test_kind_and_real_place_of_every_record(store: RealStore, unpacked: Callable[[RealStore], Path]) -> None:
+def test_kind_and_real_place_of_every_record(store: RealStore, unpacked: Unpack) -> None:
     seen = set()
     with MessageStore(str(unpacked(store))) as opened:
         situations = Situations(opened, opened.broker_conf)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -28,9 +26,8 @@ from spark_mq.lifecycle.statistics import (
     value_ranges,
 )
 from spark_mq.tables.lifecycle import DUPLICATES, HOT_KEYS, RATES, SKEW
-from tests.support.stores import OWN_STORES, RealStore, stores_in
+from tests.support.stores import OWN_STORES, RealStore, Unpack, stores_in
 
-Unpack = Callable[[RealStore], Path]
 WORKLOADS = [store for store in stores_in(OWN_STORES) if store.name.startswith("workload")]
 each = pytest.mark.parametrize("packed", WORKLOADS, ids=str)
 PLAIN = ("OrderEvents", "PaymentLog", "user_activity", "SequenceDemo", "RetryDemo", "DelayDemo", "TransactionDemo")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -36,9 +35,8 @@ from tests.support.filtered_store import (
     stored_events,
     subscriptions,
 )
-from tests.support.stores import OWN_STORES, RealStore, stores_in
+from tests.support.stores import OWN_STORES, Unpack, stores_in
 
-Unpack = Callable[[RealStore], Path]
 STORES = {store.name: store for store in stores_in(OWN_STORES)}
 BY_TAG = {NotConsumed.FILTERED_BY_TAG_HASH, NotConsumed.FILTERED_BY_TAG}
 

@@ -6,7 +6,7 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -28,12 +28,11 @@ from tests.notebooks.run import (
     rows,
     text,
 )
-from tests.support.stores import OWN_STORES, PROJECT, Fact, RealStore, index_of, tree_of
+from tests.support.stores import PROJECT, WORKLOAD, Fact, Unpack, index_of, tree_of
 
 pytestmark = pytest.mark.notebook
 
 NAMES = sorted(file.stem for file in FOLDER.glob("*.ipynb"))
-STORE = RealStore("workload-533", OWN_STORES)
 KEEP_OUTPUTS = os.environ.get("SPARK_MQ_KEEP_OUTPUTS")
 TRANSACTION_TYPE = 0b1100
 TRANSACTION_COMMIT = 0b1000
@@ -53,7 +52,7 @@ def cell(name: str, cell_id: str) -> NotebookNode:
 
 
 def messages(topic: str | None = None) -> list[Fact]:
-    return [fact for fact in STORE.facts("msg") if topic in (None, fact["topic"])]
+    return [fact for fact in WORKLOAD.facts("msg") if topic in (None, fact["topic"])]
 
 
 def in_a_queue() -> list[Fact]:
@@ -110,7 +109,7 @@ def test_all_notebooks_choose_the_store_in_the_same_way(monkeypatch: pytest.Monk
         monkeypatch.setenv(variable, value)
     names: dict[str, object] = {}
     exec(source, names)
-    assert (names["STORE"], names["BROKER_CONF"]) == ("/data/store", "/data/broker.conf")
+    assert (names["WORKLOAD"], names["BROKER_CONF"]) == ("/data/store", "/data/broker.conf")
 
 
 def test_a_plot_without_data_counts_as_empty() -> None:
@@ -151,7 +150,7 @@ def test_first_look_counts_the_stores_messages() -> None:
 
 def test_first_look_shows_the_topics_that_the_queues_have() -> None:
     offered: Counter[str] = Counter()
-    for queue in STORE.facts("queue"):
+    for queue in WORKLOAD.facts("queue"):
         offered[queue["topic"]] += queue["max"] - queue["min"]
     shown = [(row[0], row[2]) for row in rows(cell("01_first_look", "topics"))]
     assert shown == counted(offered.elements(), 10)
@@ -184,7 +183,7 @@ def share(part: int, of: int) -> str:
 
 def test_first_look_says_which_topic_machine_and_second_have_the_most_messages() -> None:
     offered: Counter[str] = Counter()
-    for queue in STORE.facts("queue"):
+    for queue in WORKLOAD.facts("queue"):
         offered[queue["topic"]] += queue["max"] - queue["min"]
     topic, count = offered.most_common(1)[0]
     assert text(cell("01_first_look", "topics-plot")) == f"{topic} has {share(count, offered.total())} of all messages"
@@ -223,7 +222,7 @@ def test_first_look_says_how_large_messages_are() -> None:
 
 
 def test_first_look_shows_lags_to_the_queues_ends() -> None:
-    ends = {(fact["topic"], fact["queueId"]): fact["max"] for fact in STORE.facts("queue")}
+    ends = {(fact["topic"], fact["queueId"]): fact["max"] for fact in WORKLOAD.facts("queue")}
     shown = rows(cell("01_first_look", "lag"))
     assert shown
     for _, topic, queue_id, consumer_offset, max_offset, lag, _, _ in shown:
@@ -234,7 +233,7 @@ def test_first_look_shows_lags_to_the_queues_ends() -> None:
 
 
 def test_first_look_shows_segments_up_to_the_logs_end() -> None:
-    store = STORE.facts("store")[0]
+    store = WORKLOAD.facts("store")[0]
     shown = rows(cell("01_first_look", "segments"))
     assert [int(row[0]) for row in shown] == [
         *range(store["minPhyOffset"], store["maxPhyOffset"], store["mappedFileSizeCommitLog"])
@@ -321,13 +320,13 @@ def test_rebuild_reports_the_stores_counts() -> None:
     shown = dict(line.split() for line in text(cell("03_rebuild", "report")).splitlines())
     counts = {name: int(count.replace(",", "")) for name, count in shown.items()}
     assert counts["messages"] == len(messages())
-    assert counts["log_bytes"] == STORE.facts("store")[0]["maxPhyOffset"]
-    assert counts["queues"] == len(STORE.facts("queue"))
+    assert counts["log_bytes"] == WORKLOAD.facts("store")[0]["maxPhyOffset"]
+    assert counts["queues"] == len(WORKLOAD.facts("queue"))
     assert counts["units"] == len(in_a_queue())
 
 
-def test_rebuild_compares_every_file_of_the_broker(unpacked: Callable[[RealStore], Path]) -> None:
-    queue_files, index_files = len(tree_of(unpacked(STORE) / "consumequeue")), len(index_of(unpacked(STORE)))
+def test_rebuild_compares_every_file_of_the_broker(unpacked: Unpack) -> None:
+    queue_files, index_files = len(tree_of(unpacked(WORKLOAD) / "consumequeue")), len(index_of(unpacked(WORKLOAD)))
     same = [(str(queue_files), "0", "0", "0"), (str(index_files), "0", "0", "0")]
     assert rows(cell("03_rebuild", "compare")) == same
     title = f"All {queue_files + index_files} files are the same, byte for byte"
@@ -345,7 +344,7 @@ def test_rebuild_finds_no_difference_in_the_tables() -> None:
 
 def archived_to() -> int:
     """The end of the first three segments."""
-    return 3 * int(STORE.facts("store")[0]["mappedFileSizeCommitLog"])
+    return 3 * int(WORKLOAD.facts("store")[0]["mappedFileSizeCommitLog"])
 
 
 def test_history_has_each_message_once() -> None:

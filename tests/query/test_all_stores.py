@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
-from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from spark_mq import sql
 from spark_mq.query.catalog import Store, columns_of, is_of_several, options_of, with_all
 from spark_mq.query.sql import reads_of
-from tests.support.stores import OWN_STORES, RealStore, stores_in
+from tests.support.stores import OWN_STORES, Unpack, stores_in
 
-Unpack = Callable[[RealStore], Path]
 STORES = {store.name: store for store in stores_in(OWN_STORES)}
 NEW, OLD = STORES["workload-533"], STORES["workload-49x"]
 

@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from functools import reduce
 from operator import and_
@@ -38,9 +38,8 @@ from spark_mq.query.sql import reads_of
 from tests.query.message_queries import REAL, ROWS, SCHEMA, STORES, WORDS, column_of, rows
 from tests.query.random_queries import COLUMNS, random_query
 from tests.support.kernels import examples
-from tests.support.stores import OWN_STORES, PROJECT, RealStore
+from tests.support.stores import PROJECT, WORKLOAD
 
-WORKLOAD = RealStore("workload-533", OWN_STORES)
 ZONE = "America/New_York"
 
 
@@ -48,11 +47,6 @@ ZONE = "America/New_York"
 def _functions_of_connect(monkeypatch: pytest.MonkeyPatch) -> None:
     """`pyspark.sql.functions` makes columns of Spark Connect."""
     monkeypatch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")
-
-
-@pytest.fixture
-def store(unpacked: Callable[[RealStore], Path]) -> str:
-    return str(unpacked(WORKLOAD))
 
 
 @pytest.fixture

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial, reduce
 from operator import and_
-from pathlib import Path
 from random import Random
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -29,10 +28,7 @@ from spark_mq.query.store_reads import plan_reads
 from spark_mq.source.predicate import Value
 from tests.query.message_queries import REAL, ROWS, SCHEMA, STORES, WORDS, column_of, rows
 from tests.query.random_queries import COLUMNS, random_query
-from tests.support.stores import OWN_STORES, RealStore, stores_in
-
-Unpack = Callable[[RealStore], Path]
-STORE = next(store for store in stores_in(OWN_STORES) if store.name == "workload-533")
+from tests.support.stores import WORKLOAD, Unpack
 
 SETTINGS = {
     "spark.sql.adaptive.enabled": "false",
@@ -94,7 +90,7 @@ def test_pushdown_does_not_change_the_rows_of_any_query(spark: SparkSession, who
 @pytest.fixture(scope="module")
 def store(spark: SparkSession, unpacked: Unpack) -> str:
     """A real store, whose rows are in the session's views `all_messages` and `all_units` as well."""
-    path = str(unpacked(STORE))
+    path = str(unpacked(WORKLOAD))
     for view, table in (("all_messages", "messages"), ("all_units", "consume_queue")):
         frame = spark.read.format("rocketmq").option("table", table).load(path)
         spark.createDataFrame(frame.toArrow(), frame.schema).createOrReplaceTempView(view)
@@ -104,7 +100,7 @@ def store(spark: SparkSession, unpacked: Unpack) -> str:
 def test_a_real_store_gives_the_rows_of_a_whole_read(spark: SparkSession, store: str) -> None:
     views = rows(spark.sql("SHOW VIEWS"))
     for query in REAL:
-        stores = {"prod": {"path": store, "brokerConf": str(STORE.broker_conf)}}
+        stores = {"prod": {"path": store, "brokerConf": str(WORKLOAD.broker_conf)}}
         found = rows(sql(spark, query.format(m="prod.messages", u="prod.consume_queue"), stores=stores))
         assert found == rows(spark.sql(query.format(m="all_messages", u="all_units")))
         assert found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,10 +13,9 @@ from spark_mq.verifier.codes import CODES, Treatment
 from tests.support.damages import DAMAGES, Damage
 from tests.support.repaired import repair_here
 from tests.support.soak import SOAKS
-from tests.support.stores import OWN_STORES, RealStore, tree_of
+from tests.support.stores import OWN_STORES, RealStore, Unpack, tree_of
 from tests.support.verified import Bench, check, grave
 
-Unpack = Callable[[RealStore], Path]
 REPAIRED = [case for case in DAMAGES if CODES[case.code].treatment not in (Treatment.NOT_REPAIRED, Treatment.NOTHING)]
 OTHER_BYTES = {
     "the_last_record": "the message is lost, and so are its unit and its entries",

@@ -7,7 +7,6 @@ import random
 import shutil
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,10 +16,9 @@ from spark_mq.repairer.changes import undo_repair
 from tests.support.paused_process import paused
 from tests.support.repaired import repair_here
 from tests.support.soak import SOAKS
-from tests.support.stores import OWN_STORES, RealStore, tree_of
+from tests.support.stores import OWN_STORES, RealStore, Unpack, tree_of
 from tests.support.verified import Bench
 
-Unpack = Callable[[RealStore], Path]
 KILLS = 50 if SOAKS else 5
 MOMENTS = {
     "before a new file is written": ("spark_mq.io.publish:publish", "/.spark_mq/repair/", 3),

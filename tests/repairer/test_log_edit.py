@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,10 +10,9 @@ from spark_mq.errors import OptionError
 from spark_mq.repairer.changes import undo_repair
 from spark_mq.repairer.log_edit import blank_range, cut_log
 from tests.support.repaired import repair_here
-from tests.support.stores import OWN_STORES, RealStore, tree_of
+from tests.support.stores import OWN_STORES, RealStore, Unpack, tree_of
 from tests.support.verified import Bench, check, grave
 
-Unpack = Callable[[RealStore], Path]
 SEGMENT = 131072
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -21,10 +20,9 @@ from spark_mq.store.message_store import MessageStore
 from spark_mq.store.store_state import store_state
 from tests.support.index_damages import EditedIndexFile
 from tests.support.repaired import repair_here
-from tests.support.stores import OWN_STORES, RealStore, index_of, tree_of, usual_stores
+from tests.support.stores import OWN_STORES, RealStore, Unpack, index_of, tree_of, usual_stores
 from tests.support.verified import Bench, check, grave
 
-Unpack = Callable[[RealStore], Path]
 LAGGING = {"lagging-533": "rebuilt", "killed-533": "recovered", "killed-49x": "recovered"}
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from spark_mq.reporter.report import report
 from tests.support.browser import CHROMIUM, Page, browser_page
-from tests.support.stores import OWN_STORES, RealStore
+from tests.support.stores import WORKLOAD, Unpack
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium: apt-get install chromium")
-WORKLOAD = RealStore("workload-533", OWN_STORES)
 OVERFLOWING = """[...document.querySelectorAll("body *")]
     .filter(one => !one.closest(".scroll, .narrow, .wide, code, .hidden"))
     .filter(one => one.getBoundingClientRect().right > innerWidth + 1).map(one => one.outerHTML.slice(0, 80))"""
@@ -28,7 +27,7 @@ COLUMN = """[...document.querySelectorAll("#s0-retained tbody tr")].map(row => r
 
 
 @pytest.fixture(scope="module")
-def file(unpacked: Callable[[RealStore], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def file(unpacked: Unpack, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("page") / "report.html"
     report(str(unpacked(WORKLOAD)), str(path), broker_conf=str(WORKLOAD.broker_conf))
     return path

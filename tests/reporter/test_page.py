@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from spark_mq.verifier import verify
 from tests.support.index_stores import layout_of as index_layout_of
 from tests.support.rebuilt import rebuild_here
 from tests.support.soak import SOAKS, cases
-from tests.support.stores import OWN_STORES, RealStore
+from tests.support.stores import OWN_STORES, RealStore, Unpack
 
 WORKLOAD, KILLED = (RealStore(name, OWN_STORES) for name in ("workload-533", "killed-533"))
 NOW = 1_795_248_093_336
@@ -81,7 +80,7 @@ def test_texts_of_a_store_stay_texts(tmp_path: Path) -> None:
         assert not any(name.startswith("on") for name in attributes)
 
 
-def test_a_page_names_nothing_to_fetch(unpacked: Callable[[RealStore], Path]) -> None:
+def test_a_page_names_nothing_to_fetch(unpacked: Unpack) -> None:
     html = report(str(unpacked(WORKLOAD)), broker_conf=str(WORKLOAD.broker_conf)).html
     for _, attributes in Parsed(html).elements:
         for name in ("src", "href", "xlink:href"):
@@ -93,7 +92,7 @@ def test_a_page_names_nothing_to_fetch(unpacked: Callable[[RealStore], Path]) ->
     assert all(name in ids for name in re.findall(r'(?:href="|url\()#([^")]+)', html))
 
 
-def test_the_first_lines_say_what_is_the_matter(unpacked: Callable[[RealStore], Path]) -> None:
+def test_the_first_lines_say_what_is_the_matter(unpacked: Unpack) -> None:
     page = Parsed(report(str(unpacked(KILLED)), broker_conf=str(KILLED.broker_conf)).html)
     assert "Not stopped cleanly" in page.text
     assert "warning QUEUE_LAGS" in page.text
@@ -114,7 +113,7 @@ def test_a_damaged_store_that_starts_is_not_to_be_left_as_it_is(tmp_path: Path) 
     )
 
 
-def test_several_stores_are_side_by_side(unpacked: Callable[[RealStore], Path]) -> None:
+def test_several_stores_are_side_by_side(unpacked: Unpack) -> None:
     stores = [str(unpacked(store)) for store in (WORKLOAD, KILLED)]
     page = Parsed(report(stores).html)
     articles = [attributes["aria-label"] for tag, attributes in page.elements if tag == "article"]
@@ -137,7 +136,7 @@ def test_a_page_of_many_queues_is_small_and_names_the_rest(tmp_path: Path) -> No
     assert f"and {queues // 4 - 50:,} more: the query prints all." in Parsed(found.html).text
 
 
-def test_figures_of_each_run_are_kept_and_shown(unpacked: Callable[[RealStore], Path], tmp_path: Path) -> None:
+def test_figures_of_each_run_are_kept_and_shown(unpacked: Unpack, tmp_path: Path) -> None:
     store = str(unpacked(WORKLOAD))
     first = report(store, history=str(tmp_path), at=NOW + 10**9)
     assert "Over time" not in first.html
@@ -177,7 +176,7 @@ def test_another_line_is_an_error_and_the_file_stays(tmp_path: Path, line: str, 
 
 
 def test_the_command_writes_the_page_and_prints_the_state(
-    unpacked: Callable[[RealStore], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    unpacked: Unpack, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "store.html"
     assert main(["report", str(unpacked(WORKLOAD)), "--html", str(file), "--quiet"]) == 0
@@ -196,9 +195,7 @@ def test_a_path_that_is_not_a_store_is_an_error(tmp_path: Path, capsys: pytest.C
     assert not (tmp_path / "page.html").exists()
 
 
-def test_messages_are_read_once_and_checked_once(
-    unpacked: Callable[[RealStore], Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_messages_are_read_once_and_checked_once(unpacked: Unpack, monkeypatch: pytest.MonkeyPatch) -> None:
     done = []
 
     def note(owner: object, name: str) -> None:
@@ -219,7 +216,7 @@ def test_messages_are_read_once_and_checked_once(
 
 
 @pytest.mark.parametrize("count", cases((14, 15), (5, 14, 15, 60)))
-def test_a_page_of_many_stores_is_small(unpacked: Callable[[RealStore], Path], count: int) -> None:
+def test_a_page_of_many_stores_is_small(unpacked: Unpack, count: int) -> None:
     """Of 14 stores all plots are drawn, in one form: no page is larger. Of 15 none is drawn."""
     found = figures.store_figures(str(unpacked(WORKLOAD)), LocalTasks(2), NOW, str(WORKLOAD.broker_conf))
     html = html_page([found] * count)

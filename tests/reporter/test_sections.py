@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import json
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from spark_mq.job.tasks import LocalTasks
 from spark_mq.reporter.figures import StoreFigures, store_figures
 from spark_mq.reporter.report import report_of
 from spark_mq.reporter.sections import Section, sections
-from tests.support.stores import OWN_STORES, RealStore
+from tests.support.stores import OWN_STORES, RealStore, Unpack
 
 AT = 1_795_500_000_000
 STORES = [RealStore(name, OWN_STORES) for name in ("workload-533", "workload-49x", "killed-533", "deleted-533")]
@@ -30,7 +30,7 @@ TEXTS = ("meaning", "remedy", "first", "severity")
 
 
 @pytest.fixture(scope="module", params=STORES, ids=str)
-def figures(request: pytest.FixtureRequest, unpacked: Callable[[RealStore], Path]) -> StoreFigures:
+def figures(request: pytest.FixtureRequest, unpacked: Unpack) -> StoreFigures:
     store: RealStore = request.param
     return store_figures(str(unpacked(store)), LocalTasks(2), AT, str(store.broker_conf))
 
@@ -101,7 +101,7 @@ def test_the_check_gives_the_rows_of_damage(
     assert sum(figures.damage["count"].to_pylist()) == sum(found["counts"].values())
 
 
-def test_the_numbers_of_messages_are_those_of_the_facts(unpacked: Callable[[RealStore], Path]) -> None:
+def test_the_numbers_of_messages_are_those_of_the_facts(unpacked: Unpack) -> None:
     store = STORES[0]
     found = store_figures(str(unpacked(store)), LocalTasks(2), AT, str(store.broker_conf))
     own = [
@@ -123,7 +123,7 @@ def test_the_numbers_of_messages_are_those_of_the_facts(unpacked: Callable[[Real
     assert found.summary["dead_letters"] == sum(fact["topic"].startswith("%DLQ%") for fact in store.facts("msg"))
 
 
-def test_each_delivered_message_is_as_late_as_its_times_say(unpacked: Callable[[RealStore], Path]) -> None:
+def test_each_delivered_message_is_as_late_as_its_times_say(unpacked: Unpack) -> None:
     """The time at which a message of the timer, or of a level, was stored again, by the facts of a broker."""
     found = store_figures(str(unpacked(STORES[0])), LocalTasks(2), AT, str(STORES[0].broker_conf))
     (section,) = (section for section in sections(found, 50) if section.name == "delayed")

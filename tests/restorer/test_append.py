@@ -31,10 +31,8 @@ from tests.support.appended import TOPICS, append_here, segments_of
 from tests.support.index_stores import puts_of
 from tests.support.rebuilt import rebuild_here
 from tests.support.store_history import cut_log, identities, record_ends, settings_of
-from tests.support.stores import OWN_STORES, RealStore, index_of, tree_of
+from tests.support.stores import OWN_STORES, RealStore, Unpack, index_of, tree_of
 from tests.support.verified import check, grave
-
-Unpack = Callable[[RealStore], Path]
 
 WORKLOAD_4, WORKLOAD, CRC = (RealStore(name, OWN_STORES) for name in ("workload-49x", "workload-533", "crc-533"))
 TAGGED = RealStore("workload-550", OWN_STORES / "versions")

@@ -16,9 +16,7 @@ from spark_mq.restorer.append import appending
 from spark_mq.restorer.append_target import AppendTarget
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.store_lock import store_lock
-from tests.support.stores import OWN_STORES, RealStore, tree_of
-
-Unpack = Callable[[RealStore], Path]
+from tests.support.stores import OWN_STORES, RealStore, Unpack, tree_of
 
 CRC = RealStore("crc-533", OWN_STORES)
 CONF = BrokerConf.of(str(CRC.broker_conf))

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +20,7 @@ from spark_mq.restorer.finish import restored_checkpoint
 from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.config.config_file import parse_fastjson
 from spark_mq.store.config.offset_files import consumer_offsets_json, delay_offsets_json, fastjson_text
-from tests.support.stores import RealStore, usual_stores
+from tests.support.stores import RealStore, Unpack, usual_stores
 
 V4_9, V5 = BrokerVersions.parse("4.9"), BrokerVersions.parse("5")
 PRETTY = ("topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayOffset.json")
@@ -41,7 +39,7 @@ def with_numbers(value: object) -> object:
 
 
 @pytest.mark.parametrize("store", usual_stores(), ids=str)
-def test_files_of_real_brokers_stay_as_they_are(store: RealStore, unpacked: Callable[[RealStore], Path]) -> None:
+def test_files_of_real_brokers_stay_as_they_are(store: RealStore, unpacked: Unpack) -> None:
     config = unpacked(store) / "config"
     files = {name: (config / name).read_bytes() for name in PRETTY if (config / name).is_file()}
     for data in files.values():
@@ -62,7 +60,7 @@ def test_files_of_real_brokers_stay_as_they_are(store: RealStore, unpacked: Call
 
 
 @pytest.mark.parametrize("store", usual_stores(), ids=str)
-def test_each_file_of_a_store_has_a_rule(store: RealStore, unpacked: Callable[[RealStore], Path]) -> None:
+def test_each_file_of_a_store_has_a_rule(store: RealStore, unpacked: Unpack) -> None:
     folder = unpacked(store)
     for file in (path for path in folder.rglob("*") if path.is_file() and path.suffix != ".bak"):
         path = str(file.relative_to(folder))

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,7 +23,7 @@ from spark_mq.restorer.source_columns import EncodingRules
 from tests.support.in_process import message_batches
 from tests.support.kernels import examples
 from tests.support.message_rows import EXACT_COLUMNS, NO_CRC, batch_of, encoded_records, plain_record, sealed
-from tests.support.stores import RealStore, usual_stores
+from tests.support.stores import RealStore, Unpack, usual_stores
 from tests.support.strategies import records
 
 NOW = 1_700_000_000_000
@@ -59,7 +59,7 @@ def sound_batches(store: Path, names: list[str]) -> Iterator[pa.RecordBatch]:
 @pytest.mark.parametrize("is_archived", [False, True], ids=["store", "archive"])
 @pytest.mark.parametrize("store", STORES, ids=str)
 def test_every_message_of_a_store_gets_the_bytes_that_it_had(
-    store: RealStore, is_archived: bool, unpacked: Callable[[RealStore], Path]
+    store: RealStore, is_archived: bool, unpacked: Unpack
 ) -> None:
     folder = unpacked(store)
     log = segments(folder)
@@ -78,9 +78,7 @@ def test_every_message_of_a_store_gets_the_bytes_that_it_had(
 
 
 @pytest.mark.parametrize("store", STORES, ids=str)
-def test_default_columns_are_enough_for_what_a_reader_shows(
-    store: RealStore, unpacked: Callable[[RealStore], Path]
-) -> None:
+def test_default_columns_are_enough_for_what_a_reader_shows(store: RealStore, unpacked: Unpack) -> None:
     """All columns but those of stored bytes: the new records are read as the same rows, except their offsets."""
     changed = {"commit_log_offset", "queue_offset", "offset_message_id", "store_size", "prepared_transaction_offset"}
     for batch in sound_batches(unpacked(store), MESSAGE_SCHEMA.names):
@@ -106,9 +104,7 @@ def test_default_columns_are_enough_for_what_a_reader_shows(
 
 
 @pytest.mark.parametrize("store", [store for store in STORES if store.name.startswith("crc")], ids=str)
-def test_a_faithful_message_without_its_stored_bytes_is_exact_or_an_error(
-    store: RealStore, unpacked: Callable[[RealStore], Path]
-) -> None:
+def test_a_faithful_message_without_its_stored_bytes_is_exact_or_an_error(store: RealStore, unpacked: Unpack) -> None:
     log = segments(unpacked(store))
     exact = 0
     for batch in sound_batches(unpacked(store), MESSAGE_SCHEMA.names):

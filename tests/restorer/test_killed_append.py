@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,9 +14,7 @@ from tests.support.appended import append_here, segments_of
 from tests.support.paused_process import paused
 from tests.support.rebuilt import rebuild_here
 from tests.support.store_history import cut_log, record_ends, settings_of
-from tests.support.stores import OWN_STORES, RealStore, tree_of
-
-Unpack = Callable[[RealStore], Path]
+from tests.support.stores import OWN_STORES, RealStore, Unpack, tree_of
 
 CRC = RealStore("crc-533", OWN_STORES)
 LOG_END = record_ends(CRC)[-1]

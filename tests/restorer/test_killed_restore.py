@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,7 @@ from spark_mq.errors import OutputExistsError, OutputInUseError
 from tests.support.paused_process import paused
 from tests.support.restored import delivered, restore_here
 from tests.support.soak import cases
-from tests.support.stores import OWN_STORES, RealStore, tree_of
-
-Unpack = Callable[[RealStore], Path]
+from tests.support.stores import OWN_STORES, RealStore, Unpack, tree_of
 
 CRC, WORKLOAD = RealStore("crc-533", OWN_STORES), RealStore("workload-533", OWN_STORES)
 MODES: dict[str, dict[str, Any]] = {"faithful": {}, "compact": {"renumber": True}}

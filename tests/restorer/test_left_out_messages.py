@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,16 +12,14 @@ from spark_mq.restorer.source_columns import EncodingRules
 from spark_mq.testing import write_store
 from tests.support.in_process import message_batches
 from tests.support.message_rows import EXACT_COLUMNS, encoded_records
-from tests.support.stores import OWN_STORES, RealStore
-
-STORE = RealStore("workload-533", OWN_STORES)
+from tests.support.stores import WORKLOAD, Unpack
 
 
 def test_a_log_of_which_every_second_message_is_left_out_has_the_others_and_no_damage(
-    unpacked: Callable[[RealStore], Path], tmp_path: Path
+    unpacked: Unpack, tmp_path: Path
 ) -> None:
     """The records are written from rows; what is between them is filled, and blanks are those of the store."""
-    folder = unpacked(STORE)
+    folder = unpacked(WORKLOAD)
     batches = list(message_batches(EXACT_COLUMNS, path=str(folder)))
     rows = pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
     offsets, sizes = (rows.column(name).to_numpy() for name in ("commit_log_offset", "store_size"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -28,12 +27,9 @@ from spark_mq.io.location import Location
 from spark_mq.restorer import new_store as put_in_place
 from spark_mq.store.store_lock import store_lock
 from tests.support.in_process import read_rows
-from tests.support.stores import OWN_STORES, RealStore, index_of, tree_of
+from tests.support.stores import WORKLOAD, Unpack, index_of, tree_of
 from tests.support.verified import check, grave
 from tests.support.written import BORN, CONF, FIELDS, rows, save, writer_of
-
-Unpack = Callable[[RealStore], Path]
-WORKLOAD = RealStore("workload-533", OWN_STORES)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pyarrow import fs
 
 from tests.s3.proxy import Proxy
 from tests.s3.server import ACCESS_KEY, LAKE, SECRET_KEY, S3Server, missing, running_server
-from tests.support.stores import RealStore
+from tests.support.stores import RealStore, Unpack
 
 REGION = "eu-central-1"
 
@@ -71,9 +71,7 @@ def uploaded(s3_server: S3Server) -> Callable[[Path, str], str]:
 
 
 @pytest.fixture(scope="session")
-def on_s3(
-    unpacked: Callable[[RealStore], Path], uploaded: Callable[[Path, str], str]
-) -> Callable[[RealStore], tuple[str, str]]:
+def on_s3(unpacked: Unpack, uploaded: Callable[[Path, str], str]) -> Callable[[RealStore], tuple[str, str]]:
     """A store on the local disk and on S3: its path and its URI."""
 
     def place(store: RealStore) -> tuple[str, str]:

@@ -15,7 +15,7 @@ from spark_mq.cli.main import main
 from tests.s3.proxy import ERRORS, Fault, Proxy, every
 from tests.s3.server import ACCESS_KEY, LAKE, SECRET_KEY
 from tests.support.delta_rows import delta_rows
-from tests.support.stores import OWN_STORES, RealStore
+from tests.support.stores import WORKLOAD, RealStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.s3, pytest.mark.archive]
 
 Place = Callable[[RealStore], tuple[str, str]]
-WORKLOAD = RealStore("workload-533", OWN_STORES)
 SUFFIXES = ("", "_keys", "_segments", "_snapshots")
 _SECRET = re.compile(f"{ACCESS_KEY}|{SECRET_KEY}")
 _OF_THE_RUN = ("snapshot_timestamp",)

@@ -16,20 +16,19 @@ from spark_mq.source.options import parse_stream_options
 from spark_mq.verifier.finding import Finding
 from tests.s3.proxy import Fault, Proxy
 from tests.support.in_process import read_rows
-from tests.support.stores import OWN_STORES, RealStore
+from tests.support.stores import WORKLOAD, RealStore, Unpack
 from tests.support.verified import check
 
 pytestmark = pytest.mark.s3
 
 Place = Callable[[RealStore], tuple[str, str]]
 
-WORKLOAD = RealStore("workload-533", OWN_STORES)
 NAMES = ["commit_log_offset", "topic", "body", "_corrupt_record"]
 
 
 @pytest.fixture(scope="session")
 def damaged(
-    unpacked: Callable[[RealStore], Path],
+    unpacked: Unpack,
     uploaded: Callable[[Path, str], str],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> tuple[str, str]:

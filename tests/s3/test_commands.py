@@ -12,12 +12,11 @@ from spark_mq.store.disk_use import disk_use
 from tests.s3.proxy import Fault, Proxy
 from tests.s3.server import ACCESS_KEY, SECRET_KEY
 from tests.support.both_places import Place, answer, questions
-from tests.support.stores import OWN_STORES, RealStore
+from tests.support.stores import WORKLOAD
 
 pytestmark = pytest.mark.s3
 
 
-WORKLOAD = RealStore("workload-533", OWN_STORES)
 FACT = next(fact for fact in WORKLOAD.facts("msg")[100:] if fact.get("keys"))
 
 

@@ -23,14 +23,13 @@ from spark_mq.store.log.log_range import LogRange
 from spark_mq.tables.all_tables import TABLES
 from tests.s3.proxy import ERRORS, Fault, Proxy, every_20th
 from tests.support.in_process import read_rows
-from tests.support.stores import OWN_STORES, RealStore, shared_store, stores_in
+from tests.support.stores import OWN_STORES, WORKLOAD, RealStore, shared_store, stores_in
 
 pytestmark = pytest.mark.s3
 
 Place = Callable[[RealStore], tuple[str, str]]
 
 OWN = stores_in(OWN_STORES)
-WORKLOAD = RealStore("workload-533", OWN_STORES)
 LATENCY = 0.02
 TIMED = {"at": "2026-12-01T00:00:00Z"}
 """A moment for the tables whose rows depend on the time."""

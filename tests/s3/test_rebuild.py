@@ -16,12 +16,11 @@ from spark_mq.job.output_committer import WORK_FOLDER, OutputCommitter
 from tests.s3.proxy import ERRORS, Fault, Proxy, every_20th
 from tests.support.both_places import Place, rebuilt_trees
 from tests.support.rebuilt import rebuild_here
-from tests.support.stores import OWN_STORES, RealStore, tree_of
+from tests.support.stores import OWN_STORES, WORKLOAD, RealStore, tree_of
 
 pytestmark = pytest.mark.s3
 
 
-WORKLOAD = RealStore("workload-533", OWN_STORES)
 KILLED = RealStore("killed-49x", OWN_STORES)
 TREES = ("consumequeue", "index")
 _PER_FILE = 3

@@ -15,7 +15,7 @@ from spark_mq.repairer import repair
 from spark_mq.repairer.new_files import NewFiles
 from tests.s3.proxy import ERRORS, Fault, Proxy, every_20th
 from tests.support.repaired import repair_here
-from tests.support.stores import OWN_STORES, RealStore, tree_of
+from tests.support.stores import OWN_STORES, RealStore, Unpack, tree_of
 from tests.support.verified import Bench
 
 pytestmark = pytest.mark.s3
@@ -26,7 +26,7 @@ CONF = STALE.broker_conf
 
 @pytest.fixture(scope="module")
 def damaged(
-    unpacked: Callable[[RealStore], Path],
+    unpacked: Unpack,
     uploaded: Callable[[Path, str], str],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> tuple[Path, str]:

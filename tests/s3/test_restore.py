@@ -20,13 +20,12 @@ from spark_mq.store.message_store import MessageStore
 from spark_mq.store.store_lock import LOCK
 from tests.s3.proxy import ERRORS, Fault, Proxy, every_20th
 from tests.support.restored import restore_here
-from tests.support.stores import OWN_STORES, RealStore, tree_of
+from tests.support.stores import OWN_STORES, WORKLOAD, RealStore, tree_of
 from tests.support.verified import check
 
 pytestmark = pytest.mark.s3
 
 Place = Callable[[RealStore], tuple[str, str]]
-WORKLOAD = RealStore("workload-533", OWN_STORES)
 CRC = RealStore("crc-533", OWN_STORES)
 
 

@@ -14,7 +14,7 @@ from tests.s3.conftest import REGION
 from tests.s3.proxy import Proxy
 from tests.s3.server import ACCESS_KEY, SECRET_KEY
 from tests.support.delta_rows import delta_rows
-from tests.support.stores import OWN_STORES, RealStore, tree_of
+from tests.support.stores import OWN_STORES, WORKLOAD, RealStore, tree_of
 from tests.support.verified import check, grave
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.s3
 
 Place = Callable[[RealStore], tuple[str, str]]
-WORKLOAD = RealStore("workload-533", OWN_STORES)
 _SECRET = re.compile(f"{ACCESS_KEY}|{SECRET_KEY}")
 
 

@@ -27,7 +27,7 @@ from spark_mq.source.read_plan import AccessPath, ReadPlan
 from spark_mq.store.message_store import MessageStore
 from tests.support.in_process import read_rows
 from tests.support.kernels import examples
-from tests.support.stores import OWN_STORES, RealStore, stores_in
+from tests.support.stores import OWN_STORES, WORKLOAD, stores_in
 
 Row = dict[str, Any]
 Store = tuple[Path, Path]
@@ -35,7 +35,6 @@ Store = tuple[Path, Path]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 STORES = stores_in(OWN_STORES)
-WORKLOAD = RealStore("workload-533", OWN_STORES)
 COMPARISONS: dict[Operator, Callable[[Any, Any], bool]] = {
     Operator.LESS: operator.lt,
     Operator.LESS_OR_EQUAL: operator.le,

@@ -11,7 +11,6 @@ import contextlib
 import io
 import json
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -30,7 +29,7 @@ from tests.support.broken_trees import BrokenTrees
 from tests.support.in_process import read_rows
 from tests.support.index_stores import layout_of
 from tests.support.soak import SOAKS
-from tests.support.stores import Fact, RealStore, all_stores
+from tests.support.stores import Fact, RealStore, Unpack, all_stores
 
 CASES = 2000 if SOAKS else 60
 SINGLE_BITS = 648 if CASES >= 2000 else 54
@@ -38,7 +37,6 @@ QUESTIONS = 12
 ROLLBACK = 12
 IN_QUEUES = (0, 8)
 """Transaction types NONE and COMMIT."""
-Unpack = Callable[[RealStore], Path]
 
 
 def is_queued(fact: Fact) -> bool:

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tests.support.stores import OWN_STORES, RealStore
-
-STORE = RealStore("workload-533", OWN_STORES)
+from tests.support.stores import WORKLOAD, Unpack
 
 
-def test_a_view_of_a_store_works_and_a_table_names_the_view(
-    spark: SparkSession, unpacked: Callable[[RealStore], Path]
-) -> None:
-    options = f"USING rocketmq OPTIONS (path '{unpacked(STORE)}')"
+def test_a_view_of_a_store_works_and_a_table_names_the_view(spark: SparkSession, unpacked: Unpack) -> None:
+    options = f"USING rocketmq OPTIONS (path '{unpacked(WORKLOAD)}')"
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW store_messages {options}")
-    assert spark.table("store_messages").count() == len(STORE.facts("msg"))
+    assert spark.table("store_messages").count() == len(WORKLOAD.facts("msg"))
     with pytest.raises(PySparkException, match="use CREATE TEMPORARY VIEW"):
         spark.sql(f"CREATE TABLE store_table {options}")
     # With columns, Spark does not ask the data source before the table is read.
@@ -29,4 +22,4 @@ def test_a_view_of_a_store_works_and_a_table_names_the_view(
             spark.table("store_columns").collect()
     finally:
         spark.sql("DROP TABLE store_columns")
-    assert unpacked(STORE).is_dir()
+    assert unpacked(WORKLOAD).is_dir()

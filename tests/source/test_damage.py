@@ -6,7 +6,7 @@ import hashlib
 import re
 import shutil
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ from tests.support.corruption_model import (
     wrong_values,
 )
 from tests.support.kernels import examples
-from tests.support.stores import OWN_STORES, Fact, RealStore, stores_in
+from tests.support.stores import OWN_STORES, Fact, RealStore, Unpack, stores_in
 
 OWN = {store.name: store for store in stores_in(OWN_STORES)}
 WORKLOAD, CRC = OWN["workload-533"], OWN["crc-533"]
@@ -105,7 +105,7 @@ class Damaged:
         return self.path / "commitlog"
 
 
-def copied(store: RealStore, unpacked: Callable[[RealStore], Path], folder: Path) -> Damaged:
+def copied(store: RealStore, unpacked: Unpack, folder: Path) -> Damaged:
     shutil.copytree(unpacked(store) / "commitlog", folder / "commitlog")
     facts = {fact["offset"]: fact for fact in sorted(store.facts("msg"), key=lambda fact: int(fact["offset"]))}
     (fact,) = store.facts("store")
@@ -113,7 +113,7 @@ def copied(store: RealStore, unpacked: Callable[[RealStore], Path], folder: Path
 
 
 @pytest.fixture(scope="module")
-def damaged(unpacked: Callable[[RealStore], Path], tmp_path_factory: pytest.TempPathFactory) -> Damaged:
+def damaged(unpacked: Unpack, tmp_path_factory: pytest.TempPathFactory) -> Damaged:
     """Every framing field with every wrong value, in the messages of one store; and broken bodies of all codecs."""
     store = copied(WORKLOAD, unpacked, tmp_path_factory.mktemp("damaged"))
     damages = _damages(store)
@@ -234,7 +234,7 @@ def test_what_is_no_message_has_no_topic_and_no_time(damaged: Damaged, option: s
     assert [row["commit_log_offset"] for row in rows] == wanted
 
 
-def test_a_missing_segment_is_a_row_in_permissive_mode(unpacked: Callable[[RealStore], Path], tmp_path: Path) -> None:
+def test_a_missing_segment_is_a_row_in_permissive_mode(unpacked: Unpack, tmp_path: Path) -> None:
     store = copied(WORKLOAD, unpacked, tmp_path)
     (store.log / f"{store.segment_size:020d}").unlink()
     expected = expected_places(store.log)
@@ -291,18 +291,18 @@ def test_crcs_of_flipped_bits(crc_store: Damaged, flips: list[tuple[int, int]]) 
 
 
 @pytest.fixture(scope="module")
-def crc_store(unpacked: Callable[[RealStore], Path], tmp_path_factory: pytest.TempPathFactory) -> Damaged:
+def crc_store(unpacked: Unpack, tmp_path_factory: pytest.TempPathFactory) -> Damaged:
     return copied(CRC, unpacked, tmp_path_factory.mktemp("crc"))
 
 
 @pytest.mark.parametrize("store", list(OWN.values()), ids=str)
-def test_a_broker_s_store_has_right_crcs(store: RealStore, unpacked: Callable[[RealStore], Path]) -> None:
+def test_a_broker_s_store_has_right_crcs(store: RealStore, unpacked: Unpack) -> None:
     table = read(unpacked(store), PLACES, mode="FAILFAST", checkCrc="true")
     assert table.num_rows == len(store.facts("msg"))
     assert table["_corrupt_record"].null_count == table.num_rows
 
 
-def test_without_check_crc_bodies_are_given_as_they_are(unpacked: Callable[[RealStore], Path], tmp_path: Path) -> None:
+def test_without_check_crc_bodies_are_given_as_they_are(unpacked: Unpack, tmp_path: Path) -> None:
     store = copied(CRC, unpacked, tmp_path)
     offset = next(o for o, fact in store.facts.items() if fact["bodyLenRaw"] > 20 and not fact["sysFlag"] & COMPRESSED)
     sound = store.stored(offset)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from pyspark.sql.types import StructType
 
 from spark_mq import RocketMQDataSource, explain
-from tests.support.stores import OWN_STORES, RealStore, stores_in
-
-STORE = next(store for store in stores_in(OWN_STORES) if store.name == "workload-533")
+from tests.support.stores import WORKLOAD, Unpack
 
 
 @pytest.mark.parametrize(
@@ -27,20 +24,20 @@ STORE = next(store for store in stores_in(OWN_STORES) if store.name == "workload
     ],
     ids=str,
 )
-def test_the_reason_is_a_note(unpacked: Callable[[RealStore], Path], options: dict[str, str], reason: str) -> None:
-    lines = explain(str(unpacked(STORE)), **options).splitlines()
+def test_the_reason_is_a_note(unpacked: Unpack, options: dict[str, str], reason: str) -> None:
+    lines = explain(str(unpacked(WORKLOAD)), **options).splitlines()
     assert lines[0] == "path   whole log"
     assert [line for line in lines if line.startswith("note   why: ") and reason in line]
 
 
-def test_a_store_without_an_index_says_so(unpacked: Callable[[RealStore], Path], tmp_path: Path) -> None:
-    store = Path(shutil.copytree(unpacked(STORE), tmp_path / "store"))
+def test_a_store_without_an_index_says_so(unpacked: Unpack, tmp_path: Path) -> None:
+    store = Path(shutil.copytree(unpacked(WORKLOAD), tmp_path / "store"))
     shutil.rmtree(store / "index")
     assert "why: the store has no index file with entries" in explain(str(store), topic="OrderEvents", key="k")
 
 
-def test_an_access_path_needs_no_reason(unpacked: Callable[[RealStore], Path]) -> None:
-    assert "why" not in explain(str(unpacked(STORE)), topic="OrderEvents", queueId="0", startQueueOffset="5")
+def test_an_access_path_needs_no_reason(unpacked: Unpack) -> None:
+    assert "why" not in explain(str(unpacked(WORKLOAD)), topic="OrderEvents", queueId="0", startQueueOffset="5")
 
 
 @pytest.mark.parametrize(
@@ -56,7 +53,7 @@ def test_an_access_path_needs_no_reason(unpacked: Callable[[RealStore], Path]) -
     ids=str,
 )
 def test_a_read_that_pays_for_all_columns_or_the_whole_log_is_told_once(
-    unpacked: Callable[[RealStore], Path],
+    unpacked: Unpack,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     options: dict[str, str],
@@ -65,7 +62,7 @@ def test_a_read_that_pays_for_all_columns_or_the_whole_log_is_told_once(
 ) -> None:
     """From 1 GiB on; here from less."""
     monkeypatch.setattr("spark_mq.source.explain._MUCH", 100_000)
-    source = RocketMQDataSource({"path": str(unpacked(STORE)), **options})
+    source = RocketMQDataSource({"path": str(unpacked(WORKLOAD)), **options})
     source.reader(StructType(source.schema().fields[:columns])).partitions()
     assert len(caplog.messages) == bool(said)
     assert all(part in caplog.text for part in said), caplog.text

@@ -5,17 +5,13 @@ The expectation is made from the properties in the facts, which RocketMQ's class
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 
 from spark_mq.errors import FilterError, OptionError
 from spark_mq.source.options import parse_options, parse_stream_options
 from tests.support.in_process import read_rows
-from tests.support.stores import OWN_STORES, Fact, RealStore
+from tests.support.stores import WORKLOAD, Fact
 
-WORKLOAD = RealStore("workload-533", OWN_STORES)
 FILTER = "price BETWEEN 100 AND 800 AND region = 'eu' OR TAGS = 'paid' AND NOT (region IS NULL)"
 
 
@@ -24,11 +20,6 @@ def expected(fact: Fact) -> bool:
     price, region = properties.get("price"), properties.get("region")
     is_cheap = price is not None and 100 <= int(price) <= 800
     return (is_cheap and region == "eu") or (properties.get("TAGS") == "paid" and region is not None)
-
-
-@pytest.fixture(scope="module")
-def store(unpacked: Callable[[RealStore], Path]) -> str:
-    return str(unpacked(WORKLOAD))
 
 
 def test_rows(store: str) -> None:

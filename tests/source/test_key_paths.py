@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -33,14 +32,12 @@ from tests.support.broken_trees import BrokenTrees
 from tests.support.in_process import read_rows
 from tests.support.index_stores import index_files, layout_of
 from tests.support.soak import SOAKS
-from tests.support.stores import OWN_STORES, Fact, RealStore, stores_in
+from tests.support.stores import OWN_STORES, WORKLOAD, Fact, RealStore, Unpack, stores_in
 
 CASES = 600 if SOAKS else 40
 QUESTIONS = 8
 ROLLBACK = 12
 STORES = [store for store in stores_in(OWN_STORES) if store.facts("msg")]
-WORKLOAD = RealStore("workload-533", OWN_STORES)
-Unpack = Callable[[RealStore], Path]
 
 
 @pytest.fixture(autouse=True)

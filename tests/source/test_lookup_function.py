@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,13 +13,11 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from spark_mq import register
 from spark_mq.errors import OptionError
 from spark_mq.source.lookup_function import RocketMQLookup, look_up
-from tests.support.stores import OWN_STORES, Fact, RealStore
-
-WORKLOAD = RealStore("workload-533", OWN_STORES)
+from tests.support.stores import WORKLOAD, Fact, Unpack
 
 
 @pytest.fixture(scope="module")
-def store(spark: SparkSession, unpacked: Callable[[RealStore], Path]) -> str:
+def store(spark: SparkSession, unpacked: Unpack) -> str:
     register(spark)
     return str(unpacked(WORKLOAD))
 
@@ -150,14 +147,12 @@ class TestTimes:
         return sorted(indexed, key=lambda fact: -int(fact["offset"]))
 
     @staticmethod
-    def found(unpacked: Callable[[RealStore], Path], **arguments: Any) -> list[int]:
+    def found(unpacked: Unpack, **arguments: Any) -> list[int]:
         store, conf = str(unpacked(WORKLOAD)), str(WORKLOAD.broker_conf)
         rows = RocketMQLookup().eval(store, "DirectTopic", "shared", conf, **arguments)
         return [row[0] for row in rows]
 
-    def test_begin_and_end_are_included_in_every_form(
-        self, facts: list[Fact], unpacked: Callable[[RealStore], Path]
-    ) -> None:
+    def test_begin_and_end_are_included_in_every_form(self, facts: list[Fact], unpacked: Unpack) -> None:
         newest, oldest = facts[20]["storeTimestamp"], facts[60]["storeTimestamp"]
         expected = [fact["offset"] for fact in facts if oldest <= fact["storeTimestamp"] <= newest]
         assert 0 < len(expected) < len(facts)
@@ -190,9 +185,7 @@ class TestTimes:
         ],
         ids=str,
     )
-    def test_a_mistake_is_said(
-        self, arguments: dict[str, Any], message: str, unpacked: Callable[[RealStore], Path]
-    ) -> None:
+    def test_a_mistake_is_said(self, arguments: dict[str, Any], message: str, unpacked: Unpack) -> None:
         with pytest.raises(OptionError, match=message):
             self.found(unpacked, **arguments)
 

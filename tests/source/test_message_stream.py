@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,13 +24,12 @@ from spark_mq.store.live_end import LiveEndFinder
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.testing import LogWriter, write_store
 from tests.support.readers import by_hopping, offsets_of
-from tests.support.stores import RealStore, segment_files, usual_stores
+from tests.support.stores import RealStore, Unpack, segment_files, usual_stores
 
 NOW = 1_700_000_000_000
 SEGMENT_SIZE = 16 << 10
 NAMES = ["commit_log_offset", "store_size", "_corrupt_record"]
 Offset = Mapping[str, Any]
-Unpack = Callable[[RealStore], Path]
 
 needs_limits = pytest.mark.skipif(not HAS_READ_LIMITS, reason="Spark before 4.2 has no read limits")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import spark_partition_id
 
 from spark_mq.format.record import Record, encode_blank
-from tests.support.stores import OWN_STORES, PROJECT, SAME, Fact, RealStore, stores_in, usual_stores
-
-Unpack = Callable[[RealStore], Path]
+from tests.support.stores import OWN_STORES, PROJECT, SAME, WORKLOAD, Fact, RealStore, Unpack, stores_in, usual_stores
 
 TRANSACTION_TYPES = ("NONE", "PREPARED", "COMMIT", "ROLLBACK")
-WORKLOAD = RealStore("workload-533", OWN_STORES)
 SMALLEST = min(stores_in(OWN_STORES), key=lambda store: len(store.facts("msg")))
 
 

@@ -24,10 +24,8 @@ from spark_mq.store.metadata_tables import consumer_filters
 from spark_mq.store.retention import retention_rows
 from tests.support.filtered_store import FILTERED, TOPIC
 from tests.support.index_stores import index_files, layout_of
-from tests.support.stores import OWN_STORES, RealStore, stores_in, without_full_index_files
+from tests.support.stores import WORKLOAD, Unpack, without_full_index_files
 
-Unpack = Callable[[RealStore], Path]
-WORKLOAD = next(store for store in stores_in(OWN_STORES) if store.name == "workload-533")
 SMALL: dict[str, Callable[[MessageStore], pa.Table]] = {
     "segments": metadata_tables.segments,
     "queues": metadata_tables.queues,

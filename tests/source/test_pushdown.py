@@ -7,7 +7,7 @@ noticed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,9 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, EqualTo, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from tests.support.stores import OWN_STORES, RealStore
+from tests.support.stores import WORKLOAD, Unpack
 
-WORKLOAD = RealStore("workload-533", OWN_STORES)
 SWITCH = "spark.sql.python.filterPushdown.enabled"
 
 
@@ -62,7 +61,7 @@ def four(spark: SparkSession) -> DataFrame:
 
 
 @pytest.fixture
-def messages(spark: SparkSession, unpacked: Callable[[RealStore], Path]) -> DataFrame:
+def messages(spark: SparkSession, unpacked: Unpack) -> DataFrame:
     return spark.read.format("rocketmq").schema("queue_id INT, topic STRING").load(str(unpacked(WORKLOAD)))
 
 
@@ -117,9 +116,7 @@ def test_every_shape_of_a_query_of_messages_is_right(spark: SparkSession, messag
     cached.unpersist()
 
 
-def test_every_shape_of_a_query_of_a_stream_is_right(
-    spark: SparkSession, unpacked: Callable[[RealStore], Path], tmp_path: Path
-) -> None:
+def test_every_shape_of_a_query_of_a_stream_is_right(spark: SparkSession, unpacked: Unpack, tmp_path: Path) -> None:
     stream = spark.readStream.format("rocketmq").load(str(unpacked(WORKLOAD))).select("queue_id")
     both = stream.where("queue_id = 0").union(stream.where("queue_id = 1"))
     query = both.writeStream.format("memory").queryName("both_queues").trigger(availableNow=True)

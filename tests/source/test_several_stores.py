@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import pickle
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,9 +15,8 @@ from pyspark.sql import SparkSession
 from spark_mq.datasource import RocketMQDataSource
 from spark_mq.source.options import names_of
 from spark_mq.tables.all_tables import TABLES
-from tests.support.stores import OWN_STORES, RealStore, stores_in
+from tests.support.stores import OWN_STORES, Unpack, stores_in
 
-Unpack = Callable[[RealStore], Path]
 NEW, OLD = (next(one for one in stores_in(OWN_STORES) if one.name == name) for name in ("workload-533", "workload-49x"))
 BROKERS = {"broker-new": NEW, "broker-old": OLD}
 AT = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,8 @@ from spark_mq.source.several_stores_stream import SeveralOffset, SeveralStoresSt
 from spark_mq.source.store_choice import StoreChoice
 from spark_mq.testing import LogWriter
 from tests.support.growing_stores import NOW, Place, log_of, places, put
-from tests.support.stores import OWN_STORES, RealStore, segment_files, stores_in
+from tests.support.stores import OWN_STORES, Unpack, segment_files, stores_in
 
-Unpack = Callable[[RealStore], Path]
 NEW, OLD = (next(one for one in stores_in(OWN_STORES) if one.name == name) for name in ("workload-533", "workload-49x"))
 NAMES = ["store", "commit_log_offset"]
 A, B, C = ("c", "b", "a"), ("c", "b", "b"), ("c", "b", "c")

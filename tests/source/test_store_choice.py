@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import pickle
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,9 +20,8 @@ from spark_mq.source.schema import default_schema
 from spark_mq.source.several_stores import SeveralStoresReader
 from spark_mq.source.store_choice import StoreChoice
 from spark_mq.tables.all_tables import TABLES
-from tests.support.stores import OWN_STORES, RealStore, stores_in
+from tests.support.stores import OWN_STORES, Unpack, stores_in
 
-Unpack = Callable[[RealStore], Path]
 NEW, OLD = (next(one for one in stores_in(OWN_STORES) if one.name == name) for name in ("workload-533", "workload-49x"))
 A, B = '{"path": "/a", "broker": "a"}', '{"path": "/b", "broker": "b"}'
 

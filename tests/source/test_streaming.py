@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from spark_mq._compat import HAS_READ_LIMITS
 from spark_mq.testing import LogWriter
 from tests.support.growing_stores import NOW, log_of, put
-from tests.support.stores import OWN_STORES, RealStore, segment_files, stores_in
+from tests.support.stores import WORKLOAD, Unpack, segment_files
 
 SEGMENT_SIZE = 32 << 10
-STORE = next(store for store in stores_in(OWN_STORES) if store.name == "workload-533")
 
 
 class Table:
@@ -60,11 +58,9 @@ def end_offset(query: StreamingQuery) -> dict[str, int]:
 
 
 @pytest.mark.skipif(not HAS_READ_LIMITS, reason="Spark before 4.2 has no read limits")
-def test_a_broker_s_store_in_batches(
-    spark: SparkSession, unpacked: Callable[[RealStore], Path], tmp_path: Path
-) -> None:
-    facts = STORE.facts("msg")
-    table = Table(spark, unpacked(STORE), tmp_path)
+def test_a_broker_s_store_in_batches(spark: SparkSession, unpacked: Unpack, tmp_path: Path) -> None:
+    facts = WORKLOAD.facts("msg")
+    table = Table(spark, unpacked(WORKLOAD), tmp_path)
     query = table.run(maxMessagesPerTrigger=len(facts) // 4 + 1, splitSize="32k")
     assert [progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]][:3] == [
         len(facts) // 4 + 1

@@ -7,7 +7,7 @@ by their units.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from random import Random
@@ -24,12 +24,10 @@ from spark_mq.store.queue.unit_cover import ReadCost
 from tests.support.broken_trees import BrokenTrees
 from tests.support.index_stores import layout_of
 from tests.support.soak import SOAKS
-from tests.support.stores import OWN_STORES, Fact, RealStore, stores_in
+from tests.support.stores import OWN_STORES, WORKLOAD, Fact, RealStore, Unpack, stores_in
 
 CASES = 600 if SOAKS else 30
 STORES = [store for store in stores_in(OWN_STORES) if store.facts("msg")]
-WORKLOAD = RealStore("workload-533", OWN_STORES)
-Unpack = Callable[[RealStore], Path]
 
 
 @pytest.fixture(autouse=True)

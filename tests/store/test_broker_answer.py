@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,16 +13,13 @@ from spark_mq.errors import OptionError
 from spark_mq.format.broker_version import INDEX_TAGS, BrokerVersion
 from tests.support.index_stores import STORES
 from tests.support.java_strings import java_hash
-from tests.support.stores import OWN_STORES, RealStore, version_stores
+from tests.support.stores import OWN_STORES, WORKLOAD, RealStore, Unpack, version_stores
 
-WORKLOAD = RealStore("workload-533", OWN_STORES)
 FOREVER = (1 << 63) - 1
 
 
 @pytest.mark.parametrize("store", STORES, ids=str)
-def test_the_answers_are_those_of_the_broker(
-    store: RealStore, unpacked: Callable[[RealStore], Path], tmp_path: Path
-) -> None:
+def test_the_answers_are_those_of_the_broker(store: RealStore, unpacked: Unpack, tmp_path: Path) -> None:
     """Windows to the millisecond, small limits, keys with the hash of another, entries of expired messages."""
     folder = store.unpack_as_described(tmp_path) if store.has("recovered") else unpacked(store)
     asked = store.facts("query")
@@ -40,9 +36,7 @@ def words(store: Path, topic: str, key: str, *more: str) -> list[str]:
     return ["query-by-key", str(store), topic, key, "--broker-conf", str(WORKLOAD.broker_conf), "--json", *more]
 
 
-def test_the_command_prints_what_the_broker_answers(
-    unpacked: Callable[[RealStore], Path], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_prints_what_the_broker_answers(unpacked: Unpack, capsys: pytest.CaptureFixture[str]) -> None:
     """At most 64 messages; and of a key that no message has, those that have its hash."""
     folder = unpacked(WORKLOAD)
     keys = {(fact["topic"], fact["offset"]): (fact.get("keys") or "").split(" ") for fact in WORKLOAD.facts("msg")}
@@ -64,9 +58,7 @@ def test_the_command_prints_what_the_broker_answers(
     assert others
 
 
-def test_a_look_up_that_finds_nothing_says_why(
-    unpacked: Callable[[RealStore], Path], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_look_up_that_finds_nothing_says_why(unpacked: Unpack, capsys: pytest.CaptureFixture[str]) -> None:
     folder = unpacked(WORKLOAD)
     assert main([*words(folder, "OrderEvents", "no such key"), "--as-broker"]) == 3
     assert "a broker finds no message" in capsys.readouterr().err
@@ -74,13 +66,13 @@ def test_a_look_up_that_finds_nothing_says_why(
 
 @pytest.mark.parametrize("more", [["--filter", "a > 1"], ["--check-index"], ["--explain"]], ids=str)
 def test_what_a_broker_cannot_do_is_an_error(
-    more: list[str], unpacked: Callable[[RealStore], Path], capsys: pytest.CaptureFixture[str]
+    more: list[str], unpacked: Unpack, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*words(unpacked(WORKLOAD), "OrderEvents", "k"), "--as-broker", *more]) == 2
     assert f"leave out {more[0]}" in capsys.readouterr().err
 
 
-def test_the_limit_of_the_settings_counts(unpacked: Callable[[RealStore], Path], tmp_path: Path) -> None:
+def test_the_limit_of_the_settings_counts(unpacked: Unpack, tmp_path: Path) -> None:
     conf = tmp_path / "broker.conf"
     conf.write_text(WORKLOAD.broker_conf.read_text() + "\nmaxMsgsNumBatch=5\n")
     with MessageStore(str(unpacked(WORKLOAD)), broker_conf=str(conf)) as store:
@@ -91,9 +83,7 @@ TAGGED = RealStore("workload-550", OWN_STORES / "versions")
 
 
 @pytest.mark.parametrize("store", [TAGGED, *version_stores("p")], ids=str)
-def test_by_tags_a_broker_finds_the_messages_that_have_them(
-    store: RealStore, unpacked: Callable[[RealStore], Path]
-) -> None:
+def test_by_tags_a_broker_finds_the_messages_that_have_them(store: RealStore, unpacked: Unpack) -> None:
     """At most 64, the newest ones, and those of tags with the same hash; none before the index had tags."""
     facts = [fact for fact in store.facts("msg") if fact["tags"] and fact["sysFlag"] & 0xC != 0xC]
     has_tags = INDEX_TAGS.holds(BrokerVersion.parse(store.broker_version))
@@ -112,9 +102,7 @@ def test_by_tags_a_broker_finds_the_messages_that_have_them(
             assert found["commit_log_offset"].to_pylist() == offsets[-64:]
 
 
-def test_a_look_up_by_tags_is_one_of_a_broker(
-    unpacked: Callable[[RealStore], Path], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_look_up_by_tags_is_one_of_a_broker(unpacked: Unpack, capsys: pytest.CaptureFixture[str]) -> None:
     folder = unpacked(TAGGED)
     with MessageStore(str(folder), broker_conf=str(TAGGED.broker_conf)) as opened:
         expected = opened.query_message_as_broker("DirectTopic", "TagA", index_type="T")
@@ -128,7 +116,7 @@ def test_a_look_up_by_tags_is_one_of_a_broker(
     assert "add --as-broker" in capsys.readouterr().err
 
 
-def test_a_key_with_the_text_of_a_tags_key_reads_no_log(unpacked: Callable[[RealStore], Path]) -> None:
+def test_a_key_with_the_text_of_a_tags_key_reads_no_log(unpacked: Unpack) -> None:
     """Its entries are those of the tags: they are sound, and of messages that do not have the key."""
     folder = unpacked(TAGGED)
     fact = next(fact for fact in TAGGED.facts("msg") if fact["tags"] and fact["keys"])

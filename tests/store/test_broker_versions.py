@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from spark_mq.format.broker_version import BrokerVersion, BrokerVersions
 from spark_mq.format.index_file import IndexHeader
 from spark_mq.io.location import Location
 from spark_mq.store.broker_versions import find_broker_versions
-from tests.support.stores import OWN_STORES, RealStore, stores_in, version_stores
+from tests.support.stores import OWN_STORES, RealStore, Unpack, stores_in, version_stores
 
 
 def found(store: Path, given: str | None = None) -> BrokerVersions:
@@ -30,7 +29,7 @@ def test_the_version_of_a_real_store_is_among_those_that_its_files_show(store: R
 
 
 @pytest.mark.parametrize("store", stores_in(OWN_STORES), ids=str)
-def test_the_line_of_a_real_store_is_shown(store: RealStore, unpacked: Callable[[RealStore], Path]) -> None:
+def test_the_line_of_a_real_store_is_shown(store: RealStore, unpacked: Unpack) -> None:
     path = unpacked(store)
     versions = found(path)
     assert str(versions.first).startswith(store.broker_version)

@@ -20,7 +20,7 @@ from tests.support.corruption_model import Place, expected_places, framing_field
 from tests.support.kernels import WITHOUT_JIT, examples
 from tests.support.readers import Part, by_hopping, by_splits, limited_reads, split_sizes
 from tests.support.soak import cases
-from tests.support.stores import OWN_STORES, RealStore, segment_files, stores_in
+from tests.support.stores import OWN_STORES, RealStore, Unpack, segment_files, stores_in
 
 OWN = {store.name: store for store in stores_in(OWN_STORES)}
 STORES = [OWN[name] for name in ("crc-533",) if WITHOUT_JIT] or list(OWN.values())
@@ -102,7 +102,7 @@ def place_of(corrupt: CorruptRange) -> Place:
 
 
 @pytest.fixture
-def make(unpacked: Callable[[RealStore], Path], tmp_path: Path) -> Make:
+def make(unpacked: Unpack, tmp_path: Path) -> Make:
     def make_log(store: RealStore) -> Log:
         shutil.copytree(unpacked(store) / "commitlog", tmp_path / str(store) / "commitlog")
         return Log(store, tmp_path / str(store) / "commitlog")

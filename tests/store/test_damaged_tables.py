@@ -23,9 +23,8 @@ from spark_mq.cli.main import main
 from spark_mq.store import metadata_tables
 from spark_mq.testing import LogWriter
 from tests.support.kernels import examples
-from tests.support.stores import OWN_STORES, RealStore, all_stores, segment_files, stores_in
+from tests.support.stores import OWN_STORES, RealStore, Unpack, all_stores, segment_files, stores_in
 
-Unpack = Callable[[RealStore], Path]
 Described = Callable[[RealStore], MessageStore]
 Row = dict[str, Any]
 STORES = {store.name: store for store in stores_in(OWN_STORES)}

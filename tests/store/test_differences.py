@@ -9,7 +9,7 @@ import os
 import shutil
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 from functools import cached_property
@@ -23,9 +23,8 @@ from spark_mq.store.index.folder import index_file_names
 from spark_mq.store.store_state import store_state
 from tests.support.index_stores import STORES, WHOLE, index_files, layout_of, plain_key_hash, puts_of
 from tests.support.java_strings import java_hash
-from tests.support.stores import OWN_STORES, Fact, RealStore
+from tests.support.stores import OWN_STORES, Fact, RealStore, Unpack
 
-Unpack = Callable[[RealStore], Path]
 Entry = tuple[int, int, int, int]
 HEADER_SIZE, SLOT_SIZE, ENTRY_SIZE = 40, 4, 20
 HALF, SCHEDULE = "RMQ_SYS_TRANS_HALF_TOPIC", "SCHEDULE_TOPIC_XXXX"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -31,7 +30,7 @@ from tests.support.readers import (
     split_sizes,
     with_known_end,
 )
-from tests.support.stores import OWN_STORES, RealStore, all_stores, segment_files, stores_in
+from tests.support.stores import OWN_STORES, RealStore, Unpack, all_stores, segment_files, stores_in
 
 NOW = 1_700_000_000_000
 SEGMENT_SIZE = 64 << 10
@@ -56,7 +55,7 @@ def live_log(count: int = 40, queues: int = 3) -> LogWriter:
 
 
 @pytest.mark.parametrize("store", STORES, ids=str)
-def test_the_hop_ends_where_the_broker_s_log_ends(store: RealStore, unpacked: Callable[[RealStore], Path]) -> None:
+def test_the_hop_ends_where_the_broker_s_log_ends(store: RealStore, unpacked: Unpack) -> None:
     segment = CommitLog.open(Location.resolve(str(unpacked(store)))).segments[-1]
     with SegmentSource(segment) as source:
         reader = LiveReader(source)
@@ -84,7 +83,7 @@ def copy_of(path: Path, folder: Path, empty_segments: int) -> Location:
 @pytest.mark.parametrize("empty_segments", [0, 1, 2])
 @pytest.mark.parametrize("store", CLEAN, ids=str)
 def test_index_or_queues_tell_the_end_without_a_hop_over_the_segment(
-    store: RealStore, empty_segments: int, shows_it: str, unpacked: Callable[[RealStore], Path], tmp_path: Path
+    store: RealStore, empty_segments: int, shows_it: str, unpacked: Unpack, tmp_path: Path
 ) -> None:
     location = copy_of(unpacked(store), tmp_path, empty_segments)
     shutil.rmtree(tmp_path / "store" / ("consumequeue" if shows_it == "index" else "index"))
@@ -95,7 +94,7 @@ def test_index_or_queues_tell_the_end_without_a_hop_over_the_segment(
 
 @pytest.mark.parametrize("store", [store for store in CLEAN if store.name == "crc-533"], ids=str)
 def test_a_last_record_with_a_wrong_property_crc_does_not_count_however_the_end_is_found(
-    store: RealStore, unpacked: Callable[[RealStore], Path], tmp_path: Path
+    store: RealStore, unpacked: Unpack, tmp_path: Path
 ) -> None:
     location = copy_of(unpacked(store), tmp_path, 0)
     last = max(store.facts("msg"), key=lambda fact: int(fact["offset"]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from spark_mq.format.record import Record
 from spark_mq.store import message_selection
 from spark_mq.store.log import scan as backward_scan
 from spark_mq.store.message_selection import select_messages
-from tests.support.stores import OWN_STORES, RealStore, stores_in
+from tests.support.stores import OWN_STORES, RealStore, Unpack, stores_in
 
 STORES = {store.name: store for store in stores_in(OWN_STORES)}
 WORKLOAD = STORES["workload-533"]
@@ -46,7 +45,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.mark.parametrize("name", ["workload-533", "killed-533", "deleted-533", "stale-49x"])
-def test_the_newest_messages_come_first(name: str, way: str, unpacked: Callable[[RealStore], Path]) -> None:
+def test_the_newest_messages_come_first(name: str, way: str, unpacked: Unpack) -> None:
     real = STORES[name]
     sent = {(fact["topic"], fact["queueId"]) for fact in real.facts("msg") if fact["sysFlag"] & 12 in (0, 8)}
     topics = sorted({topic for topic, _ in sent})
@@ -67,9 +66,7 @@ def test_lost_queues_lose_no_message(lost: str, way: str, tmp_path: Path) -> Non
             assert found(store, "OrderEvents", queue_id) == expected(WORKLOAD, "OrderEvents", queue_id)
 
 
-def test_the_last_messages_need_a_small_part_of_the_log(
-    unpacked: Callable[[RealStore], Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_last_messages_need_a_small_part_of_the_log(unpacked: Unpack, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(message_selection, "_TAIL_SIZES", (60_000,))
     with MessageStore(str(unpacked(WORKLOAD))) as store:
         size = store.get_max_phy_offset() - store.get_min_phy_offset()

@@ -23,7 +23,6 @@ from spark_mq.store.queue.folders import queue_folders
 from spark_mq.tables.store_files import CONSUME_QUEUE
 from tests.support.stores import OWN_STORES, SHARED_STORES, RealStore, all_stores, stores_in
 
-Unpack = Callable[[RealStore], Path]
 STORES = {store.name: store for store in stores_in(OWN_STORES)}
 each_store = pytest.mark.parametrize("store", all_stores(), ids=str)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable
 from itertools import islice, product
 from pathlib import Path
 from typing import Any
@@ -26,12 +25,19 @@ from spark_mq.testing import LogWriter
 from tests.support.index_stores import index_files, layout_of
 from tests.support.kernels import examples
 from tests.support.rebuilt import rebuild_here
-from tests.support.stores import OWN_STORES, Fact, RealStore, all_stores, stores_in, without_full_index_files
+from tests.support.stores import (
+    OWN_STORES,
+    WORKLOAD,
+    Fact,
+    RealStore,
+    Unpack,
+    all_stores,
+    stores_in,
+    without_full_index_files,
+)
 
-Unpack = Callable[[RealStore], Path]
 each_store = pytest.mark.parametrize("store", all_stores(), ids=str)
 each_own_store = pytest.mark.parametrize("store", stores_in(OWN_STORES), ids=str)
-WORKLOAD = RealStore("workload-533", OWN_STORES)
 ROLLBACK = 12
 FOREVER = (1 << 63) - 1
 

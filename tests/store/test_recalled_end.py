@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,9 +11,7 @@ from spark_mq.store import store_lock as settled_files
 from spark_mq.store.live_end import LiveEndFinder
 from spark_mq.store.log.log_range import LiveEnd
 from spark_mq.store.message_store import MessageStore
-from tests.support.stores import OWN_STORES, RealStore
-
-Unpack = Callable[[RealStore], Path]
+from tests.support.stores import OWN_STORES, RealStore, Unpack
 
 
 @pytest.fixture

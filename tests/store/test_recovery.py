@@ -36,7 +36,6 @@ from tests.support.boots import (
     CLEAN,
     RECOVERED,
     STORES,
-    Unpack,
     body_at,
     entries_of,
     flip,
@@ -47,7 +46,7 @@ from tests.support.boots import (
 from tests.support.index_stores import index_files
 from tests.support.random_damages import QUEUE_AND_LOG_ENDS
 from tests.support.soak import SOAKS
-from tests.support.stores import RealStore, all_stores, version_stores
+from tests.support.stores import RealStore, Unpack, all_stores, version_stores
 
 VERSIONS = ("4.9.7", "5.3.1", "5.3.3")
 NOW = 1_700_000_000_000

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,11 +20,9 @@ from spark_mq.store.log.log_range import newest_record
 from spark_mq.store.retention import retention
 from spark_mq.tables.store_files import RETENTION
 from spark_mq.testing import LogWriter
-from tests.support.stores import OWN_STORES, RealStore, stores_in
+from tests.support.stores import OWN_STORES, WORKLOAD, RealStore, Unpack, stores_in
 
-Unpack = Callable[[RealStore], Path]
 STORES = [store for store in stores_in(OWN_STORES) if not store.name.startswith("killed")]
-WORKLOAD = next(store for store in STORES if store.name == "workload-533")
 HOUR = 3_600_000
 
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import shutil
 from collections import defaultdict
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from spark_mq import MessageStore
 from spark_mq.store.message_selection import find_unique_key, known_topics
-from tests.support.stores import OWN_STORES, RealStore, stores_in
-
-WORKLOAD = next(store for store in stores_in(OWN_STORES) if store.name == "workload-533")
+from tests.support.stores import WORKLOAD, Unpack
 
 
 def offsets_by_key() -> dict[str, list[int]]:
@@ -30,9 +27,7 @@ def found(store: MessageStore, key: str) -> list[int]:
 
 
 @pytest.mark.parametrize("index", ["whole", "half", "none"])
-def test_the_messages_of_all_topics_are_found(
-    index: str, unpacked: Callable[[RealStore], Path], tmp_path: Path
-) -> None:
+def test_the_messages_of_all_topics_are_found(index: str, unpacked: Unpack, tmp_path: Path) -> None:
     folder = unpacked(WORKLOAD)
     if index != "whole":
         folder = WORKLOAD.unpack(tmp_path)
@@ -48,7 +43,7 @@ def test_the_messages_of_all_topics_are_found(
         assert found(store, "7F0000010B5F18B4AAC28F1B3B6D0000") == []
 
 
-def test_a_key_of_keys_is_not_a_unique_key(unpacked: Callable[[RealStore], Path]) -> None:
+def test_a_key_of_keys_is_not_a_unique_key(unpacked: Unpack) -> None:
     key = next(fact["keys"] for fact in WORKLOAD.facts("msg") if fact["keys"]).split()[0]
     with MessageStore(str(unpacked(WORKLOAD)), broker_conf=str(WORKLOAD.broker_conf)) as store:
         assert found(store, key) == []

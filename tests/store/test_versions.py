@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,10 +12,9 @@ import pytest
 from spark_mq import MessageStore
 from spark_mq.errors import OptionError
 from tests.support.in_process import read_rows
-from tests.support.stores import SAME, RealStore, version_stores
+from tests.support.stores import SAME, RealStore, Unpack, version_stores
 from tests.support.verified import check, grave
 
-Unpack = Callable[[RealStore], Path]
 each_store = pytest.mark.parametrize("store", version_stores("p"))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ from spark_mq.store.recovery import Recovery
 from tests.support.index_stores import index_files, layout_of
 from tests.support.stores import OWN_STORES, RealStore, all_stores, stores_in
 
-Unpack = Callable[[RealStore], Path]
 STORES = {store.name: store for store in stores_in(OWN_STORES)}
 RECOVERED = [store for store in all_stores() if store.name.startswith(("killed", "abort"))]
 CLEAN = [store for store in all_stores() if not store.name.startswith(("killed", "abort", "lagging"))]

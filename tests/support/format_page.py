@@ -26,9 +26,8 @@ from spark_mq.format.broker_version import version_rules
 from spark_mq.format.record import Record, decode_record
 from spark_mq.store.config import checkpoint
 from tests.support.index_stores import index_files, layout_of
-from tests.support.stores import OWN_STORES, PROJECT, RealStore
+from tests.support.stores import OWN_STORES, PROJECT, WORKLOAD, RealStore
 
-WORKLOAD = RealStore("workload-533", OWN_STORES)
 PAGE = PROJECT / "docs" / "store-format.md"
 _MADE = re.compile(r"(<!-- made: ([\w ]+) -->\n).*?(<!-- end -->\n)", re.DOTALL)
 _TABLE = re.compile(r"^\|.+\n(?:^\|.+\n?)+", re.MULTILINE)

@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -100,6 +100,13 @@ class RealStore:
     def has(self, tree: str) -> bool:
         """Whether a tree made by a real rebuild or recovery is packed beside the store."""
         return (self.folder / f"{self.name}.{tree}.tar.gz").is_file()
+
+
+WORKLOAD = RealStore("workload-533", OWN_STORES)
+"""All that clients can send to a broker of 5.3.3, which then stopped cleanly."""
+
+Unpack = Callable[[RealStore], Path]
+"""The fixture `unpacked`: gives the folder of a store."""
 
 
 @cache

@@ -5,8 +5,10 @@ from __future__ import annotations
 import shutil
 import struct
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from spark_mq.format.record import Record, decode_record
 from spark_mq.io.location import Location
@@ -31,6 +33,19 @@ def check(
         findings = list(rows(read_findings(checked.files)))
     assert sum(checked.report.counts.values()) == len(findings)
     return checked.report, findings
+
+
+@dataclass(frozen=True)
+class Appending(TaskRunner):
+    """Runs checks; after the reading of the log, and before everything else, a broker appends."""
+
+    append: Callable[[], object] = list
+
+    def each(self, name: str, *arguments: Any, **named: Any) -> list[Any]:
+        results = super().each(name, *arguments, **named)
+        if name.startswith("check log"):
+            self.append()
+        return results
 
 
 def grave(findings: list[Finding]) -> list[Finding]:

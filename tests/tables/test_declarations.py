@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
 
 import pytest
 
@@ -16,9 +14,8 @@ from spark_mq.store.message_store import MessageStore
 from spark_mq.tables.all_tables import TABLES
 from spark_mq.tables.manual import filled, views
 from spark_mq.tables.table import Table
-from tests.support.stores import OWN_STORES, PROJECT, RealStore, stores_in
+from tests.support.stores import OWN_STORES, PROJECT, Unpack, stores_in
 
-Unpack = Callable[[RealStore], Path]
 COMMAND = "run python -m spark_mq.tables.manual"
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,10 +14,9 @@ from spark_mq.format.batch_consume_queue import BATCH_UNIT_SIZE
 from tests.support.rebuilt import rebuild_here
 from tests.support.repaired import repair_here
 from tests.support.soak import SOAKS
-from tests.support.stores import OWN_STORES, RealStore, tree_of
+from tests.support.stores import OWN_STORES, RealStore, Unpack, tree_of
 from tests.support.verified import check, grave
 
-Unpack = Callable[[RealStore], Path]
 STORE = RealStore("fBatchcq533", OWN_STORES / "forms")
 TREE = "batchconsumequeue"
 UNITS = 35

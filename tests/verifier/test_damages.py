@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from spark_mq.verifier.codes import CODES
 from tests.support.damages import DAMAGES, Damage
-from tests.support.stores import OWN_STORES, RealStore
+from tests.support.stores import OWN_STORES, RealStore, Unpack
 from tests.support.verified import Bench, check, grave
-
-Unpack = Callable[[RealStore], Path]
 
 
 @pytest.fixture(params=DAMAGES, ids=str)

@@ -3,39 +3,21 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Timer
-from typing import Any
 
 import pytest
 
 from spark_mq.io.location import Location
-from spark_mq.job.tasks import LocalTasks, TaskRunner
+from spark_mq.job.tasks import LocalTasks
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.store_lock import store_lock
 from spark_mq.verifier.check import check_store
 from spark_mq.verifier.codes import CODES, Severity
 from spark_mq.verifier.verify_request import VerifyRequest
-from tests.support.stores import OWN_STORES, RealStore
-from tests.support.verified import Bench
-
-Unpack = Callable[[RealStore], Path]
-
-
-@dataclass(frozen=True)
-class Appending(TaskRunner):
-    """Runs checks; between the reading of the log and everything else, a broker appends."""
-
-    append: Callable[[], object] = list
-
-    def each(self, name: str, *arguments: Any, **named: Any) -> list[Any]:
-        results = super().each(name, *arguments, **named)
-        if name.startswith("check log"):
-            self.append()
-        return results
+from tests.support.stores import OWN_STORES, RealStore, Unpack
+from tests.support.verified import Appending, Bench
 
 
 @pytest.mark.parametrize(("appends", "is_silent"), [(True, True), (False, False)])

@@ -10,7 +10,7 @@ import random
 import shutil
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -21,12 +21,10 @@ from tests.support.index_damages import EditedIndexFile, damage_index
 from tests.support.index_stores import plain_key_hash, puts_of
 from tests.support.repaired import repair_here
 from tests.support.soak import SOAKS
-from tests.support.stores import OWN_STORES, Fact, RealStore, index_of
+from tests.support.stores import WORKLOAD, Fact, Unpack, index_of
 from tests.support.verified import Bench, check, grave
 from tests.support.verify_oracle import Oracle
 
-Unpack = Callable[[RealStore], Path]
-WORKLOAD = RealStore("workload-533", OWN_STORES)
 TRIES = 200 if SOAKS else 24
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,10 +15,9 @@ from tests.support.rebuilt import rebuild_here
 from tests.support.repaired import repair_here
 from tests.support.restored import restore_here
 from tests.support.soak import SOAKS
-from tests.support.stores import OWN_STORES, RealStore
+from tests.support.stores import OWN_STORES, RealStore, Unpack
 from tests.support.verified import check, grave
 
-Unpack = Callable[[RealStore], Path]
 STORE = RealStore("fLmq533", OWN_STORES / "forms")
 LIGHT = ("%LMQ%a", "%LMQ%b", "%LMQ%c")
 TRIES = 500 if SOAKS else 40

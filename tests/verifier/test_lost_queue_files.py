@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.support.stores import OWN_STORES, RealStore
+from tests.support.stores import OWN_STORES, RealStore, Unpack
 from tests.support.verified import Bench, check
 
-Unpack = Callable[[RealStore], Path]
 QUEUE = ("user_activity", 0)
 UNITS = 100
 """Units of a queue file."""

@@ -27,10 +27,9 @@ from tests.support.damages import (
     properties_at,
     write_offset,
 )
-from tests.support.stores import OWN_STORES, RealStore
+from tests.support.stores import OWN_STORES, RealStore, Unpack
 from tests.support.verified import Bench, check, grave
 
-Unpack = Callable[[RealStore], Path]
 PRE_BLANK = struct.pack(">qiq", 0, 0x7FFFFFFF, 0)
 SEGMENT = 131072
 

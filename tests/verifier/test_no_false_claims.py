@@ -46,11 +46,10 @@ from tests.support.index_damages import EditedIndexFile, damage_index
 from tests.support.random_damages import QUEUE_AND_LOG_ENDS, damage_bytes
 from tests.support.repaired import repair_here
 from tests.support.soak import cases
-from tests.support.stores import OWN_STORES, RealStore, stores_in
+from tests.support.stores import OWN_STORES, RealStore, Unpack, stores_in
 from tests.support.verified import Bench, check, grave
 from tests.support.verify_oracle import Oracle
 
-Unpack = Callable[[RealStore], Path]
 Result = TypeVar("Result")
 VERSIONS = ("4.9.0", "4.9.7", "5.0.0", "5.1.0", "5.3.1", "5.3.3", "5.4.0", "5.5.1")
 STORES = [*stores_in(OWN_STORES), *stores_in(OWN_STORES / "versions")]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import struct
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,10 +12,8 @@ from spark_mq.errors import UnsupportedStoreError
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.testing import LogWriter
 from spark_mq.verifier.quick import quick_check
-from tests.support.stores import OWN_STORES, RealStore
+from tests.support.stores import OWN_STORES, RealStore, Unpack
 from tests.support.verified import Bench, check, grave
-
-Unpack = Callable[[RealStore], Path]
 
 
 @pytest.fixture

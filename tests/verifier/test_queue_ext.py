@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import struct
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -20,12 +19,12 @@ from spark_mq.store.config.consumer_filters import load_consumer_filters
 from tests.support.filter_cases import is_true_for
 from tests.support.filtered_store import FILTERED, TOPIC
 from tests.support.repaired import repair_here
-from tests.support.stores import RealStore, tree_of
+from tests.support.stores import Unpack, tree_of
 from tests.support.verified import check, grave
 
 
 @pytest.fixture
-def store(unpacked: Callable[[RealStore], Path], tmp_path: Path) -> Path:
+def store(unpacked: Unpack, tmp_path: Path) -> Path:
     return Path(shutil.copytree(unpacked(FILTERED), tmp_path / "store"))
 
 

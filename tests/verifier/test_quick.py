@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.verifier.quick import quick_check
-from tests.support.stores import RealStore, usual_stores
+from tests.support.stores import RealStore, Unpack, usual_stores
 
 
 @pytest.mark.parametrize("store", usual_stores(), ids=str)
-def test_a_store_without_its_index_is_not_sound(
-    store: RealStore, unpacked: Callable[[RealStore], Path], tmp_path: Path
-) -> None:
+def test_a_store_without_its_index_is_not_sound(store: RealStore, unpacked: Unpack, tmp_path: Path) -> None:
     folder, conf = tmp_path / "store", BrokerConf.of(str(store.broker_conf))
     shutil.copytree(unpacked(store), folder)
     _, before = quick_check(str(folder), conf)

@@ -10,20 +10,17 @@ import os
 import random
 import shutil
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.support.random_damages import FOLDERS, damage_bytes, files_of
 from tests.support.soak import SOAKS
-from tests.support.stores import OWN_STORES, RealStore
+from tests.support.stores import WORKLOAD, Unpack
 from tests.support.verified import check, grave
 from tests.support.verify_oracle import Oracle
 
-Unpack = Callable[[RealStore], Path]
 TRIES = 10_000 if SOAKS else 40
-STORE = RealStore("workload-533", OWN_STORES)
 
 
 class Copy:
@@ -54,18 +51,18 @@ class Copy:
 
 @pytest.fixture
 def copy(unpacked: Unpack, tmp_path: Path) -> Copy:
-    return Copy(unpacked(STORE), tmp_path / "store")
+    return Copy(unpacked(WORKLOAD), tmp_path / "store")
 
 
 def test_every_damage_is_found_or_cannot_be_seen(copy: Copy) -> None:
-    oracle, counts = Oracle(STORE, copy.original), Counter[str]()
+    oracle, counts = Oracle(WORKLOAD, copy.original), Counter[str]()
     assert oracle.visible_changes(copy.path) == []
-    _, before = check(copy.path, STORE.broker_conf)
+    _, before = check(copy.path, WORKLOAD.broker_conf)
     missed = []
     for seed in range(TRIES):
         done = damage_bytes(copy.path, random.Random(seed))
         visible = oracle.visible_changes(copy.path)
-        _, findings = check(copy.path, STORE.broker_conf)
+        _, findings = check(copy.path, WORKLOAD.broker_conf)
         found = grave([finding for finding in findings if finding not in before])
         if visible and not found:
             missed.append((seed, done, visible[:3]))
@@ -88,6 +85,6 @@ def test_findings_about_queues_are_exactly_the_units_that_differ(copy: Copy) -> 
         file.write_bytes(data)
         path = str(file.relative_to(copy.path))
         differ = {at for at in range(0, len(data), 20) if data[at : at + 20] != before[at : at + 20]}
-        _, findings = check(copy.path, STORE.broker_conf)
+        _, findings = check(copy.path, WORKLOAD.broker_conf)
         assert {(f.file, f.position) for f in grave(findings)} == {(path, at) for at in differ}, seed
         file.write_bytes(before)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,12 +11,9 @@ from spark_mq.cli.main import main
 from spark_mq.errors import OptionError
 from spark_mq.io.location import Location
 from spark_mq.verifier.sample import LogSample
-from tests.support.stores import OWN_STORES, RealStore
+from tests.support.stores import OWN_STORES, WORKLOAD, RealStore, Unpack
 from tests.support.verified import Bench
 
-Unpack = Callable[[RealStore], Path]
-
-WORKLOAD = RealStore("workload-533", OWN_STORES)
 PARTS = 3
 
 

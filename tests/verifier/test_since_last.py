@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,25 +20,11 @@ from spark_mq.verifier.result import VerifyReport, read_findings
 from spark_mq.verifier.verify_request import VerifyRequest
 from tests.support.rebuilt import rebuild_here
 from tests.support.store_history import cut_log, expire, grow_log, record_ends, settings_of
-from tests.support.stores import OWN_STORES, RealStore
-from tests.support.verified import grave
+from tests.support.stores import WORKLOAD, Unpack
+from tests.support.verified import Appending, grave
 
-PACKED = RealStore("workload-533", OWN_STORES)
 NEW_MESSAGES = 40
 TREES = ("consumequeue", "index")
-
-
-@dataclass(frozen=True)
-class Appending(TaskRunner):
-    """Runs checks; after the reading of the log, a broker appends."""
-
-    append: Callable[[], None] = lambda: None
-
-    def each(self, name: str, *arguments: Any, **named: Any) -> list[Any]:
-        results = super().each(name, *arguments, **named)
-        if name.startswith("check log"):
-            self.append()
-        return results
 
 
 @dataclass(frozen=True)
@@ -56,7 +41,7 @@ class History:
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir()
         journal = Location.resolve(str(self.journal)) if since else None
-        conf = BrokerConf.of(str(PACKED.broker_conf))
+        conf = BrokerConf.of(str(WORKLOAD.broker_conf))
         request = VerifyRequest(Location.resolve(str(self.path)), conf, since_last=journal)
         runner = TaskRunner(LocalTasks(1)) if append is None else Appending(LocalTasks(1), append=append)
         checked = check_store(request, Location.resolve(str(work)), runner)
@@ -67,7 +52,7 @@ class History:
         grow_log(self.whole, self.path, end)
         built = self.path.parent / "built"
         shutil.rmtree(built, ignore_errors=True)
-        rebuild_here(self.path, built, **settings_of(PACKED))
+        rebuild_here(self.path, built, **settings_of(WORKLOAD))
         for file in (file for tree in TREES for file in (built / tree).rglob("*") if file.is_file()):
             place, content = self.path / file.relative_to(built), file.read_bytes()
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -90,18 +75,18 @@ class History:
 
 
 @pytest.fixture
-def history(unpacked: Callable[[RealStore], Path], tmp_path: Path) -> History:
+def history(unpacked: Unpack, tmp_path: Path) -> History:
     """A store that lacks its last messages, is sound, and was checked."""
-    whole = unpacked(PACKED)
-    end = record_ends(PACKED)[-NEW_MESSAGES - 1]
+    whole = unpacked(WORKLOAD)
+    end = record_ends(WORKLOAD)[-NEW_MESSAGES - 1]
     store = cut_log(whole, tmp_path / "store", end)
     for file in (store / "config").glob("*Offset.json*"):
         file.unlink()
-    rebuild_here(store, **settings_of(PACKED))
+    rebuild_here(store, **settings_of(WORKLOAD))
     made = History(whole, store, tmp_path / "journal.json")
     report, findings = made.check()
     assert not grave(findings)
-    assert report.messages == len(record_ends(PACKED)) - NEW_MESSAGES
+    assert report.messages == len(record_ends(WORKLOAD)) - NEW_MESSAGES
     assert report.whole_reason == "there is no earlier sound check"
     return made
 
@@ -144,7 +129,7 @@ def last_units(history: History) -> tuple[Path, int]:
 
 def new_part_of(history: History, place: str) -> tuple[Path, int]:
     """A file, and the position of a byte in what is new of it."""
-    new = sorted(int(fact["offset"]) for fact in PACKED.facts("msg"))[-3]
+    new = sorted(int(fact["offset"]) for fact in WORKLOAD.facts("msg"))[-3]
     if place == "body CRC":
         segment = next(file for file in reversed(history.files("commitlog")) if int(file.name) <= new)
         return segment, new - int(segment.name) + 9
@@ -163,7 +148,7 @@ def new_part_of(history: History, place: str) -> tuple[Path, int]:
 
 
 def history_layout(file: Path) -> int:
-    settings = dict(line.split("=", 1) for line in PACKED.broker_conf.read_text().splitlines() if "=" in line)
+    settings = dict(line.split("=", 1) for line in WORKLOAD.broker_conf.read_text().splitlines() if "=" in line)
     return int(settings["maxHashSlotNum"])
 
 
@@ -176,7 +161,7 @@ def history_layout(file: Path) -> int:
 )
 def test_damage_in_what_is_new_is_found(place: str, messages: int, history: History) -> None:
     """The last index file was sound up to an entry, and only its end is read."""
-    history.grow(record_ends(PACKED)[messages - NEW_MESSAGES - 1])
+    history.grow(record_ends(WORKLOAD)[messages - NEW_MESSAGES - 1])
     assert json.loads(history.journal.read_bytes())["entries"][0] == history.files("index")[-1].name
     file, position = new_part_of(history, place)
     history.flip(file, position)
@@ -208,8 +193,8 @@ def test_a_log_that_was_cut_and_grew_again_is_read_from_its_segment(history: His
     """A broker lost the end of its log, and wrote other messages there."""
     segment = history.files("commitlog")[-1]
     content = bytearray(segment.read_bytes())
-    end = record_ends(PACKED)[-NEW_MESSAGES - 1] - int(segment.name)
-    start = record_ends(PACKED)[-NEW_MESSAGES - 6] - int(segment.name)
+    end = record_ends(WORKLOAD)[-NEW_MESSAGES - 1] - int(segment.name)
+    start = record_ends(WORKLOAD)[-NEW_MESSAGES - 6] - int(segment.name)
     content[start:end] = bytes(end - start)
     with segment.open("r+b") as file:
         file.write(content)
@@ -242,7 +227,7 @@ def test_what_a_broker_was_about_to_write_is_looked_at_again(history: History) -
 
 def test_rebuilt_queues_are_read_again(history: History) -> None:
     shutil.rmtree(history.path / "consumequeue")
-    rebuild_here(history.path, only="consumequeue", **settings_of(PACKED))
+    rebuild_here(history.path, only="consumequeue", **settings_of(WORKLOAD))
     report, findings = history.check()
     assert not grave(findings)
     assert report.sound_bytes == 0
@@ -303,9 +288,9 @@ def test_a_journal_of_something_else_leads_to_a_whole_check(
 
 def test_bytes_in_the_middle_of_a_growing_file_are_not_seen(history: History) -> None:
     """What the command says of it: only the edges of the sound part are looked at."""
-    segment, end = history.files("commitlog")[-1], record_ends(PACKED)[-NEW_MESSAGES - 1]
+    segment, end = history.files("commitlog")[-1], record_ends(WORKLOAD)[-NEW_MESSAGES - 1]
     base = int(segment.name)
-    offsets = sorted(int(fact["offset"]) for fact in PACKED.facts("msg") if fact["bodyLenRaw"] > 20)
+    offsets = sorted(int(fact["offset"]) for fact in WORKLOAD.facts("msg") if fact["bodyLenRaw"] > 20)
     inside, at_the_edge = (
         next(offset for offset in offsets if offset > base + first) for first in (4096, end - base - 4000)
     )

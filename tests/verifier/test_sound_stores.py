@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.support.stores import RealStore, usual_stores
+from tests.support.stores import RealStore, Unpack, usual_stores
 from tests.support.verified import check, grave
 
 EXPECTED = {
@@ -23,9 +22,7 @@ EXPECTED = {
 
 @pytest.mark.parametrize("split_size", [128 << 20, 4 << 10])
 @pytest.mark.parametrize("store", usual_stores(), ids=str)
-def test_only_what_the_readme_says_is_found(
-    store: RealStore, split_size: int, unpacked: Callable[[RealStore], Path]
-) -> None:
+def test_only_what_the_readme_says_is_found(store: RealStore, split_size: int, unpacked: Unpack) -> None:
     checked, findings = check(unpacked(store), store.broker_conf, split_size)
     found = Counter(finding.code for finding in grave(findings))
     if store.name.startswith("stale"):
@@ -54,9 +51,7 @@ def test_what_a_broker_recovered_is_sound(store: RealStore, tree: str, tmp_path:
 
 
 @pytest.mark.parametrize("store", [store for store in usual_stores() if store.name == "killed-533"], ids=str)
-def test_the_lag_of_a_killed_store_is_that_of_the_facts(
-    store: RealStore, unpacked: Callable[[RealStore], Path]
-) -> None:
+def test_the_lag_of_a_killed_store_is_that_of_the_facts(store: RealStore, unpacked: Unpack) -> None:
     """The facts are those after the recovery: they know where each queue ends."""
     ends = {(fact["topic"], fact["queueId"]): fact["max"] for fact in store.facts("queue")}
     _, findings = check(unpacked(store), store.broker_conf)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -13,10 +12,8 @@ from pyspark.sql import SparkSession
 import spark_mq
 from spark_mq.cli.main import main
 from spark_mq.cli.verify import report_lines
-from tests.support.stores import OWN_STORES, RealStore
+from tests.support.stores import OWN_STORES, RealStore, Unpack
 from tests.support.verified import Bench, check
-
-Unpack = Callable[[RealStore], Path]
 
 
 def test_tasks_find_what_one_process_finds(spark: SparkSession, unpacked: Unpack, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +18,10 @@ from spark_mq.store.config.consumer_filters import load_consumer_filters, parse_
 from spark_mq.store.metadata_tables import consumer_filters
 from tests.support.filter_cases import message_bit_map
 from tests.support.filtered_store import FILTERED, TAG_GROUP, TOPIC, filters_file, stored_events, subscriptions
-from tests.support.stores import RealStore
+from tests.support.stores import Unpack
 
 
-def test_the_filters_are_those_of_the_consumers(unpacked: Callable[[RealStore], Path]) -> None:
+def test_the_filters_are_those_of_the_consumers(unpacked: Unpack) -> None:
     path = unpacked(FILTERED)
     subscribed = subscriptions(stored_events())
     del subscribed[TAG_GROUP]  # no file has subscriptions to tags

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -16,12 +16,11 @@ from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.queue.folders import queue_folders
 from spark_mq.testing import LogWriter
 from tests.support.readers import by_hopping, offsets_of
-from tests.support.stores import OWN_STORES, RealStore, stores_in
+from tests.support.stores import OWN_STORES, RealStore, Unpack, stores_in
 
 SIZE = 4096
 DLEDGER = ["checkpoint", "currterm", "data/00000000000000000000", "data/00000000000000004096", "index/" + "0" * 20]
 ROCKSDB = ["000004.log", "000010.sst", "CURRENT", "IDENTITY", "LOCK", "MANIFEST-000005", "OPTIONS-000007"]
-Unpack = Callable[[RealStore], Path]
 
 
 def make_files(folder: Path, names: Iterable[str]) -> None:

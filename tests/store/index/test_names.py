@@ -1,9 +1,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from datetime import UTC, timedelta, timezone
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -13,7 +11,7 @@ from spark_mq.errors import OptionError
 from spark_mq.format.index_file import decode_header
 from spark_mq.store.index.folder import index_file_names, parse_time_zone, zone_of_names
 from tests.support.index_stores import layout_of
-from tests.support.stores import RealStore, all_stores
+from tests.support.stores import RealStore, Unpack, all_stores
 
 CHINA = timezone(timedelta(hours=8))
 
@@ -34,7 +32,7 @@ def test_names_rise_whatever_the_times(times: list[int], zone: timezone) -> None
 
 
 @pytest.mark.parametrize("store", all_stores(), ids=str)
-def test_the_names_of_a_broker_tell_its_zone(store: RealStore, unpacked: Callable[[RealStore], Path]) -> None:
+def test_the_names_of_a_broker_tell_its_zone(store: RealStore, unpacked: Unpack) -> None:
     """Brokers of these stores ran in UTC; their names shifted are those of brokers elsewhere."""
     files = [
         (path.name, decode_header(path.read_bytes(), layout_of(store), "").begin_timestamp)

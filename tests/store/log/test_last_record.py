@@ -17,14 +17,14 @@ from spark_mq.store.log.record_lookup import is_finished
 from spark_mq.testing import LogWriter, write_store
 from tests.support.kernels import WITHOUT_JIT, array
 from tests.support.readers import by_hopping, by_splits, offsets_of, parts_of, split_sizes
-from tests.support.stores import OWN_STORES, RealStore, segment_files, stores_in
+from tests.support.stores import OWN_STORES, RealStore, Unpack, segment_files, stores_in
 
 NOW = 1_700_000_000_000
 SEGMENT_SIZE = 64 << 10
 STORES = [store for store in stores_in(OWN_STORES) if not store.name.startswith("stale-")]
 
 
-def last_segment(store: RealStore, unpacked: Callable[[RealStore], Path]) -> tuple[int, bytes, list[int], int]:
+def last_segment(store: RealStore, unpacked: Unpack) -> tuple[int, bytes, list[int], int]:
     """Of a broker's last segment: base, bytes, the indices of its messages, the size of the last one."""
     facts = sorted(store.facts("msg"), key=lambda fact: int(fact["offset"]))
     file = max(file for file in segment_files(unpacked(store)) if int(file.name) <= facts[-1]["offset"])
@@ -42,7 +42,7 @@ def only_records(log: CommitLog) -> list[int]:
 
 @pytest.mark.parametrize("store", STORES, ids=str)
 def test_every_beginning_of_a_broker_s_last_record_is_no_record(
-    store: RealStore, unpacked: Callable[[RealStore], Path], tmp_path: Path
+    store: RealStore, unpacked: Unpack, tmp_path: Path
 ) -> None:
     base, data, starts, size = last_segment(store, unpacked)
     location = write_store(tmp_path, {base: data})
@@ -60,7 +60,7 @@ def test_every_beginning_of_a_broker_s_last_record_is_no_record(
 
 @pytest.mark.parametrize("store", STORES, ids=str)
 def test_a_hole_in_a_broker_s_last_record_makes_it_no_record(
-    store: RealStore, unpacked: Callable[[RealStore], Path], tmp_path: Path
+    store: RealStore, unpacked: Unpack, tmp_path: Path
 ) -> None:
     """Whoever copies in another order; a hole in the head can be seen only where there is a property CRC."""
     base, data, starts, _ = last_segment(store, unpacked)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -27,9 +26,8 @@ from spark_mq.store.log.segment_files import STRAY, list_segment_files
 from spark_mq.testing import LogWriter
 from tests.support.kernels import examples
 from tests.support.readers import by_hopping, by_splits, offsets_of
-from tests.support.stores import OWN_STORES, RealStore, segment_files, stores_in
+from tests.support.stores import OWN_STORES, RealStore, Unpack, segment_files, stores_in
 
-Unpack = Callable[[RealStore], Path]
 STORES = {store.name: store for store in stores_in(OWN_STORES)}
 WORKLOAD, DELETED = STORES["workload-533"], STORES["deleted-533"]
 SIZE = 4096

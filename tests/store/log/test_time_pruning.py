@@ -4,7 +4,7 @@ import random
 import struct
 import tempfile
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,7 @@ from spark_mq.store.log.split_reader import read_split
 from spark_mq.testing import LogWriter
 from tests.support.kernels import examples
 from tests.support.readers import by_hopping, offsets_of, small_windows, split_sizes
-from tests.support.stores import RealStore, usual_stores
+from tests.support.stores import RealStore, Unpack, usual_stores
 from tests.support.strategies import records
 
 NOW = 1_700_000_000_000
@@ -62,7 +62,7 @@ def windows(times: list[int], count: int, seed: int = 1) -> list[Window]:
 
 
 @pytest.mark.parametrize("store", usual_stores(), ids=str)
-def test_no_message_of_a_real_store_is_missed(store: RealStore, unpacked: Callable[[RealStore], Path]) -> None:
+def test_no_message_of_a_real_store_is_missed(store: RealStore, unpacked: Unpack) -> None:
     log = CommitLog.open(Location.resolve(str(unpacked(store))))
     times = {fact["offset"]: fact["storeTimestamp"] for fact in store.facts("msg")}
     with small_windows(12 << 10):

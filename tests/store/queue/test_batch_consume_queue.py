@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import struct
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,8 @@ from spark_mq.format.record import Record, decode_record
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue_store import GetMessageStatus
 from tests.support.rebuilt import rebuild_here
-from tests.support.stores import OWN_STORES, Fact, RealStore
+from tests.support.stores import OWN_STORES, Fact, RealStore, Unpack
 
-Unpack = Callable[[RealStore], Path]
 STORE = RealStore("fBatchcq533", OWN_STORES / "forms")
 TOPIC = "b1bcq"
 SEGMENT = 302765

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,8 @@ from spark_mq.store.queue.folders import queue_folders
 from spark_mq.tables.store_files import CONSUME_QUEUE
 from tests.support.filter_cases import message_bit_map
 from tests.support.filtered_store import FILTERED, TOPIC, properties_of, records_of, tags_code_of
-from tests.support.stores import RealStore
+from tests.support.stores import Unpack
 
-Unpack = Callable[[RealStore], Path]
 TWO_HOURS = 7_200_000
 
 

@@ -6,7 +6,7 @@ import pickle
 import random
 import shutil
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from spark_mq.store.queue.folders import QueueFolder, queue_folders
 from spark_mq.store.queue.queue_database import queue_tree
 from tests.support.rocksdb import ROCKS, key_of, write_database
 from tests.support.soak import SOAKS
-from tests.support.stores import RealStore
+from tests.support.stores import Unpack
 
 Written = dict[Queue, list[int]]
 """The queue offsets of each queue's units."""
@@ -147,7 +147,7 @@ def content_of(folder: Path) -> list[list[tuple[bytes, bytes]]]:
         database.close()
 
 
-def test_a_damaged_table_is_never_read_as_a_shorter_one(unpacked: Callable[[RealStore], Path], tmp_path: Path) -> None:
+def test_a_damaged_table_is_never_read_as_a_shorter_one(unpacked: Unpack, tmp_path: Path) -> None:
     """`rocksdict` ends an iteration at a damaged block without an error."""
     original, chosen = unpacked(ROCKS) / "consumequeue", random.Random(40)
     wanted, folder, harmless = content_of(original), tmp_path / "database", 0
