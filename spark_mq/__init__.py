@@ -12,6 +12,8 @@ is never changed, and no broker is needed.
 - `rebuild`: writes `consumequeue/` and `index/` from `commitlog/`, byte for byte as the broker does.
 - `verify`: checks everything in a store against its commit log; the result has findings, counts and a verdict.
 - `repair`: makes again from the log what is wrong with a store; `spark-mq repair --undo` puts the old files back.
+- `compare`: where the logs of two replicas differ, which of them is damaged there, and what only one has; no Spark.
+- `repair_from`: takes what is damaged in a store's log from a replica; a plan by default; no Spark.
 - `restore`: makes a store out of an archive, another store or a DataFrame, or appends messages to a stopped store.
 - `retention`: when each segment of a store expires, and what is deleted with it; no Spark.
 - `expire`: deletes old segments, queue files and index files as a broker does; a dry run by default; no Spark.
@@ -54,6 +56,8 @@ if TYPE_CHECKING:
     from spark_mq.indexer.rebuild import rebuild
     from spark_mq.lifecycle.life.life import life
     from spark_mq.lifecycle.why_not_consumed import why_not_consumed
+    from spark_mq.repairer.comparison import compare
+    from spark_mq.repairer.from_replica import repair_from
     from spark_mq.repairer.repair import repair
     from spark_mq.reporter.report import report
     from spark_mq.restorer.restore import restore
@@ -69,6 +73,7 @@ __all__ = [
     "MessageStore",
     "RocketMQDataSource",
     "SparkMqError",
+    "compare",
     "expire",
     "explain",
     "filters",
@@ -77,6 +82,7 @@ __all__ = [
     "rebuild",
     "register",
     "repair",
+    "repair_from",
     "report",
     "restore",
     "retention",
@@ -89,6 +95,7 @@ __all__ = [
 _MODULES = {
     "MessageStore": "spark_mq.store.message_store",
     "RocketMQDataSource": "spark_mq.datasource",
+    "compare": "spark_mq.repairer.comparison",
     "expire": "spark_mq.expirer",
     "explain": "spark_mq.source.explain",
     "life": "spark_mq.lifecycle.life.life",
@@ -96,6 +103,7 @@ _MODULES = {
     "register": "spark_mq.datasource",
     "rebuild": "spark_mq.indexer.rebuild",
     "repair": "spark_mq.repairer.repair",
+    "repair_from": "spark_mq.repairer.from_replica",
     "report": "spark_mq.reporter.report",
     "restore": "spark_mq.restorer.restore",
     "retention": "spark_mq.store.retention",

@@ -5,7 +5,7 @@ Read `entry` and `main` (the entry point, the names of commands, and how errors 
 - find: `messages`, `tables` (the commands of tables), `sql`, `archive`;
 - understand: `life` (also why-not-consumed), `retention` (also expire), `report`, `allocate`;
 - act on a running cluster: `reset_offset`, `consume_directly`, `resend`;
-- check and mend: `check`, `state`, `recover`, `verify`, `repair`, `rebuild`, `restore`;
+- check and mend: `check`, `state`, `recover`, `verify`, `compare`, `repair`, `rebuild`, `restore`;
 - of the program itself: `program`, `doctor`.
 
 What they share:

@@ -45,6 +45,10 @@ OF_COMMANDS: Mapping[str, Mapping[int, str]] = {
         UNSOUND: "not sound: findings from warning up",
         COULD_NOT_RUN: "could not run: an argument or its value is wrong, or a file cannot be read",
     },
+    "compare": {
+        FOUND: "the logs are the same wherever both have bytes",
+        DAMAGED: "they differ: the report names each part, and which log is damaged there",
+    },
     "repair": {
         FOUND: "nothing is wrong, or all of it is, or would be, repaired",
         DAMAGED: "something cannot be repaired from this store, or the check after the repair finds something",

@@ -49,7 +49,8 @@ _GROUPS: Mapping[str, Mapping[str, Mapping[str, str]]] = {
         "state": {"state": "how the broker stopped, what lags, what a boot does next"},
         "recover": {"recover": "exactly what the next boot does to the store"},
         "verify": {"verify": "check everything in a store against its commit log"},
-        "repair": {"repair": "repair queues, index, checkpoint, config from the log"},
+        "compare": {"compare": "where two replicas' logs differ, and which is damaged"},
+        "repair": {"repair": "repair files from the log, or the log from a replica"},
         "rebuild": {"rebuild": "rebuild consumequeue/ and index/ from commitlog/"},
     },
     "keep messages, and let them go": {
@@ -84,7 +85,7 @@ A module declares the arguments of its commands with `command.command`. The comm
 tables declare; the help only names them, and those of `program`.
 """
 _MODULES = {name: commands for modules in _GROUPS.values() for name, commands in modules.items()}
-_ONLY_NAMES = {"tables": "one row a line, of what the name says: ", "program": ""}
+_ONLY_NAMES = {"tables": "one row a line: ", "program": ""}
 _WIDTH = 80
 _USAGE = "spark-mq COMMAND [OPTION]... STORE ..."
 _END = "`spark-mq COMMAND --help` has an example, arguments and exit statuses."

@@ -1,18 +1,20 @@
-"""`spark-mq repair STORE`: what is wrong with a store is made again from its log; a plan first."""
+"""`spark-mq repair STORE`: a store is made again from its log, or its log from a replica; a plan first."""
 
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from spark_mq.cli.arguments import broker_conf_path, picked
 from spark_mq.cli.command import JOB, command
+from spark_mq.cli.compare import part_lines
 from spark_mq.cli.engine import find_engine, job_tasks
 from spark_mq.cli.exit_status import DAMAGED, FOUND
 from spark_mq.cli.output.terminal import print_answer
 from spark_mq.errors import OptionError, UnsupportedStoreError
-from spark_mq.format.amounts import size_text
+from spark_mq.format.amounts import counted, size_text
 from spark_mq.job.tasks import ENGINES
 from spark_mq.store.store_state import store_state
 from spark_mq.store.verdict import verdict
@@ -20,6 +22,7 @@ from spark_mq.verifier.codes import CODES
 
 if TYPE_CHECKING:
     from spark_mq.repairer.changes import Change
+    from spark_mq.repairer.from_replica import ReplicaRepair
     from spark_mq.repairer.plan import Action
     from spark_mq.repairer.report import RepairReport
 
@@ -42,6 +45,7 @@ _SHOWN = 20
     --apply
     | --dry-run              change nothing; print the plan (the default)
     --undo                   put back what the newest repair replaced
+    --from REPLICA           repair the log itself: take damaged records and lost segments from this replica's store
     --offsets                also set offsets of consumers and delay levels after the end of a queue to that end
     --cut-log-at OFFSET      end the log at this commit log offset: later records are taken out; a copy is kept
     --blank-range START:END  make these bytes of the log a blank, so that no boot cuts the log there; a copy is kept
@@ -52,12 +56,14 @@ _SHOWN = 20
     """,
     JOB,
     example="/data/store",
-    description="Check a store, and make again from its log what is wrong with it. A plan, without --apply.",
+    description="Check a store, and make again from its log what is wrong with it. With --from, repair the log itself, "
+    "from a replica. A plan, without --apply.",
     epilog="""
     Without --apply, nothing is changed: the plan is printed. The broker must not run: the command takes its file
     `lock`, and refuses if it has it. Sound files keep every byte. What is replaced is kept in
-    STORE/.spark_mq/backup-TIME until you remove it. Records of the log are never changed. --cut-log-at and
-    --blank-range take records out of the log, with a copy; run the command again after them.
+    STORE/.spark_mq/backup-TIME until you remove it. Records of the log are never changed, except with --from, which
+    takes from a replica what is damaged here and sound there, and nothing if the two logs differ where both are sound.
+    --cut-log-at and --blank-range take records out of the log, with a copy. Run the command again after these three.
     """,
     split_size="128m",
 )
@@ -65,13 +71,16 @@ def repair(arguments: argparse.Namespace) -> int:
     """Repair the store, or undo a repair, and print the report; returns the exit status."""
     if arguments.in_place and arguments.output is not None:
         raise OptionError("--in-place repairs the store itself, --output another folder: give one of them")
-    verbs = [arguments.undo, arguments.cut_log_at is not None, arguments.blank_range is not None]
+    replica = getattr(arguments, "from")
+    verbs = [arguments.undo, *(one is not None for one in (replica, arguments.cut_log_at, arguments.blank_range))]
     if sum(verbs) > 1:
-        raise OptionError("--undo, --cut-log-at and --blank-range are different commands: give one of them")
+        raise OptionError("--undo, --from, --cut-log-at and --blank-range are different commands: give one of them")
     if any(verbs) and arguments.output is not None:
-        raise OptionError("--undo, --cut-log-at and --blank-range change the store itself: leave out --output")
+        raise OptionError("--undo, --from, --cut-log-at and --blank-range change the store itself: leave out --output")
     if arguments.undo:
         return _undo(arguments)
+    if replica is not None:
+        return _repair_from(arguments, replica)
     if arguments.cut_log_at is not None or arguments.blank_range is not None:
         return _edit_log(arguments)
     conf = broker_conf_path(arguments.broker_conf, arguments.store)
@@ -134,6 +143,39 @@ def _edit_log(arguments: argparse.Namespace) -> int:
         ]
     print_answer(arguments.json, edit.to_json, lambda: [*_change_lines(edit.changes), *said])
     return FOUND
+
+
+def _repair_from(arguments: argparse.Namespace, replica: str) -> int:
+    from spark_mq.repairer.from_replica import repair_from
+
+    found = repair_from(arguments.store, replica, apply=arguments.apply)
+    print_answer(arguments.json, found.to_json, lambda: _replica_lines(found))
+    return FOUND if found.is_complete else DAMAGED
+
+
+def _replica_lines(found: ReplicaRepair) -> Iterator[str]:
+    yield f"repair of {found.before.store.store} from {found.before.replica.store}"
+    yield f"  comparison      {found.before.verdict}"
+    if found.changes:
+        yield ""
+        yield from _change_lines(found.changes)
+    for title, parts in (("take from the replica", found.taken), ("not repaired", found.left)):
+        for reason in dict.fromkeys(one.reason for one in parts):
+            yield from part_lines(title, [one.part for one in parts if one.reason == reason])
+            yield f"  why             {reason}"
+    for name, side in (("this store", found.before.store), ("the replica", found.before.replica)):
+        for only in side.only:
+            size, messages = size_text(only.stop - only.start), counted(only.messages, "message")
+            yield ""
+            yield f"only {name} has commit log offsets {only.start} to {only.stop}, {size}, {messages}: they stay there"
+    yield ""
+    if found.backup is not None:
+        yield f"backup            {found.backup} (--undo puts it back; remove it when you are sure)"
+        yield f"next              `spark-mq repair {shlex.quote(found.before.store.store)} --apply`: queues and index"
+    elif found.changes:
+        yield "--apply           makes these changes"
+        yield f"room              about {size_text(found.room_needed)}"
+    yield f"verdict: {found.verdict}"
 
 
 def _range(text: str) -> tuple[int, int]:

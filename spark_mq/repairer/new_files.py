@@ -13,7 +13,7 @@ from spark_mq.indexer.index_files import IndexFilePlan, IndexWriter
 from spark_mq.indexer.stage import StagedLog
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
-from spark_mq.io.publish import publish, published
+from spark_mq.io.publish import FileInParts, publish, published
 from spark_mq.job.tasks import TaskRunner
 from spark_mq.repairer.changes import Change, ChangeKind
 from spark_mq.repairer.plan import Action, RepairPlan
@@ -130,8 +130,13 @@ def _copy_cleared(segment: Location, copy: Location, change: Change) -> None:
     """A copy of a segment without the bytes after the live end."""
     size = segment.info().size
     with published(copy, size) as file, FileReader(segment) as source:
-        for start in range(0, change.start, _BLOCK):
-            file.write(start, source.read(start, min(_BLOCK, change.start - start)))
+        copy_bytes(source, file, 0, change.start)
+
+
+def copy_bytes(source: FileReader, target: FileInParts, start: int, stop: int) -> None:
+    """Copy a range of a file to the same position of another one."""
+    for position in range(start, stop, _BLOCK):
+        target.write(position, source.read(position, min(_BLOCK, stop - position)))
 
 
 def _clamped_checkpoint(checkpoint: Checkpoint, log: StagedLog, end: int, index_end: int) -> Checkpoint:

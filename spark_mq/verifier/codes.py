@@ -82,7 +82,8 @@ _EXT_AGAIN = (
     "`spark-mq rebuild` with the broker's settings (--broker-conf, enableConsumeQueueExt) makes `consumequeue` and "
     "`consumequeue_ext` again"
 )
-_REPLICA = "copy the segment from a replica; without one, the message is lost"
+_FROM = "`spark-mq repair STORE --from REPLICA` takes what is damaged from a replica"
+_REPLICA = f"{_FROM}; without one, the message is lost"
 _REFUSES = "the broker does not start: it reports that the length of the file does not match"
 _FINDS_LESS = "a query by key does not find the messages, or finds others; consumers are not affected"
 _SERVES = "the broker does not notice it, and serves the message as it is"
@@ -146,8 +147,7 @@ CODES = {
         "a recovery that reads these bytes ends the log before them: all later messages are lost; it takes a "
         "record that only states another commit log offset for a message. A broker that does not read them answers "
         "pulls of these messages with nothing, or with an error",
-        "before the next boot: copy the segment from a replica; `spark-mq rebuild --mode permissive` keeps the rest "
-        "reachable",
+        f"before the next boot: {_FROM}; `spark-mq rebuild --mode permissive` keeps the rest reachable",
     ),
     "LOG_STALE_TAIL": _warning(
         "After the live end of the log there are old records, whole and with the right offset.",
@@ -170,13 +170,13 @@ CODES = {
         "A segment does not end with its filler: from some offset on, it has neither records nor the filler.",
         f"{_DAMAGED_MEDIUM}; or the log ended here once, and the next segment is of another time",
         "a recovery that reads this segment ends the log here, and deletes the segments after it",
-        "before the next boot: copy the segment from a replica",
+        f"before the next boot: {_FROM}",
     ),
     "SEGMENT_SIZE": _error(
         "A segment has another size than mappedFileSizeCommitLog, or than the other segments.",
         "a copy was cut, or the setting was changed",
         _REFUSES,
-        "copy the segment again; if the setting was changed, change it back",
+        f"{_FROM}, or copy the segment again; if the setting was changed, change it back",
     ),
     "SEGMENT_EMPTY": _warning(
         "A file of commitlog/ has no bytes.",
@@ -193,7 +193,7 @@ CODES = {
         "No segment contains these bytes of the log.",
         "a file was removed or not copied",
         "the broker starts, and logs a warning; messages in the gap are lost, and pulls of them fail",
-        "copy the segment from a replica; `spark-mq rebuild --mode permissive` keeps the rest reachable",
+        f"{_FROM}; `spark-mq rebuild --mode permissive` keeps the rest reachable",
     ),
     "LOG_BEFORE_START": _note(
         "Queues or index files have messages that are before the first segment.",

@@ -37,6 +37,7 @@ from spark_mq.store.queue.folders import QueueFolder
 from spark_mq.store.queue.queue_database import QueueDatabase
 
 _INT32 = np.iinfo(np.int32)
+_UNITS_OF_A_READ = 1 << 12
 _BLOCK = 128
 """Units of which the last one is looked at first, to find the end of a file."""
 _BACK = 1024
@@ -200,6 +201,18 @@ class ConsumeQueue:
                 data = self._read(file, file_start - file.first, file_stop - file_start)
                 units[file_start - start : file_stop - start] = data
         return units
+
+    def units_at(self, queue_offsets: Int64s) -> Units:
+        """The units at these queue offsets, which can be any; a unit that was never written is zeros."""
+        found = np.zeros(queue_offsets.size, UNIT_DTYPE)
+        first = self.files[0].first if self.files else 0
+        is_written = (queue_offsets >= first) & (queue_offsets < self.written_end)
+        blocks = queue_offsets // _UNITS_OF_A_READ
+        for block in np.unique(blocks[is_written]).tolist():
+            here, start = is_written & (blocks == block), block * _UNITS_OF_A_READ
+            units = self.units(start, min(start + _UNITS_OF_A_READ, self.written_end))
+            found[here] = units[queue_offsets[here] - start]
+        return found
 
     def ranges(self, start: int, stop: int) -> Iterator[tuple[Location, int, int]]:
         """The bytes of these units: a file, the position of the first byte, and the position after the last one."""

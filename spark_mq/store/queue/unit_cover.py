@@ -40,8 +40,6 @@ from spark_mq.store.queue.consume_queue import ConsumeQueue, announce_units
 from spark_mq.store.queue.lookup import QueueCover
 from spark_mq.store.queue.unit_runs import UnitChain, UnitCursor, accounted, extents_of, in_order, own_stop
 
-_BLOCK = 1 << 12
-"""Units of one read."""
 _MOST_BYTES = 32 << 20
 """Bytes of messages without a unit that are looked at. If there are more, the whole log is scanned."""
 _MOST_WRONG = 1 << 10
@@ -158,16 +156,9 @@ def _dispatched(records: RecordLookup, part: LogRange) -> Iterator[Record]:
 
 def _led_elsewhere(queue: ConsumeQueue, queue_offsets: Int64s, places: Int64s) -> Iterator[tuple[int, int]]:
     """Offset and size of each unit at these queue offsets that leads to another place of the log."""
-    is_written = (queue_offsets >= (queue.files[0].first if queue.files else 0)) & (queue_offsets < queue.written_end)
-    queue_offsets, places = queue_offsets[is_written], places[is_written]
-    blocks = queue_offsets // _BLOCK
-    for block in np.unique(blocks).tolist():
-        first = block * _BLOCK
-        units = queue.units(first, min(first + _BLOCK, queue.written_end))
-        chosen = units[queue_offsets[blocks == block] - first]
-        is_wrong = is_live(chosen) & (chosen["commit_log_offset"] != places[blocks == block])
-        wrong = chosen[is_wrong]
-        yield from zip(wrong["commit_log_offset"].tolist(), wrong["store_size"].tolist(), strict=True)
+    units = queue.units_at(queue_offsets)
+    wrong = units[is_live(units) & (units["commit_log_offset"] != places)]
+    yield from zip(wrong["commit_log_offset"].tolist(), wrong["store_size"].tolist(), strict=True)
 
 
 @dataclass(frozen=True)
