@@ -38,6 +38,7 @@ from spark_mq.format.amounts import counted
 from spark_mq.format.array_types import Bytes, Flags, Int64s
 from spark_mq.format.kernels.columns import MessageColumns
 from spark_mq.format.kernels.frames import Frames
+from spark_mq.format.kernels.properties import checked_pieces
 from spark_mq.format.message_row import Row, message_row
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
@@ -461,5 +462,7 @@ def _unsound(buffer: Bytes, frames: Frames) -> Int64s:
     """The commit log offsets of records that are not sound by themselves."""
     if not frames.size:
         return np.zeros(0, np.int64)
-    batches = [batch for batch in record_findings(buffer, frames, "", 0) if batch["code"][0].as_py() not in _TIMES]
+    dropped, _ = checked_pieces(buffer, frames)
+    found = record_findings(buffer, frames, dropped, "", 0)
+    batches = [batch for batch in found if batch["code"][0].as_py() not in _TIMES]
     return np.concatenate([np.zeros(0, np.int64), *(batch["commit_log_offset"].to_numpy() for batch in batches)])
