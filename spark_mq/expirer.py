@@ -21,18 +21,21 @@ from datetime import datetime
 
 from spark_mq.errors import CorruptLogError, OptionError, StorageError, UnsupportedStoreError
 from spark_mq.format.amounts import counted, size_text
+from spark_mq.format.batch_consume_queue import BATCH_UNIT_SIZE
+from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.io.local import sync_folder
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.config_file import read_config
 from spark_mq.store.config.store_kind import Door, check_form
-from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX
+from spark_mq.store.config.store_paths import BATCH_CONSUME_QUEUE, COMMIT_LOG, CONSUME_QUEUE, INDEX
 from spark_mq.store.expiry import (
     MILLIS_PER_HOUR,
     LiveSegment,
     OldFile,
     count_before,
     count_expired,
+    expirable,
     expire_times,
     live_segments,
     max_offset,
@@ -44,7 +47,12 @@ from spark_mq.store.queue.folders import queue_folders
 from spark_mq.store.retention import UnreadMessages, moment_of, reserved_time, unread_before
 from spark_mq.store.store_lock import is_locked, store_lock
 
-_KINDS = {COMMIT_LOG: "segments", CONSUME_QUEUE: "queue files", INDEX: "index files"}
+_KINDS = {
+    COMMIT_LOG: "segments",
+    CONSUME_QUEUE: "queue files",
+    BATCH_CONSUME_QUEUE: "batch queue files",
+    INDEX: "index files",
+}
 _SHOWN = 10
 """Files of a kind that the text names."""
 
@@ -75,7 +83,7 @@ class ByTime:
 
 @dataclass(frozen=True)
 class PlannedFile:
-    """A file that is deleted, by its path in the store; `tree` is `commitlog`, `consumequeue` or `index`."""
+    """A file that is deleted, by its path in the store; `tree` is its first folder."""
 
     tree: str
     path: str
@@ -121,12 +129,12 @@ def plan_expiry(store: MessageStore, rule: ByOffset | ByTime) -> ExpirePlan:
     if isinstance(rule, ByOffset) and rule.min_offset > max(log_end, 0):
         raise OptionError(f"--min-offset {rule.min_offset} is after the end of the log, which is {max(log_end, 0)}")
     segments = live_segments(store)
-    count = rule.count(segments[:-1])
+    count = rule.count(expirable(segments))
     new_log_start = segments[count].file.base if segments else log_start
     found = old_files(store)
     problems = list(found.problems)
     old = [file for file in found.files if file.release_offset < new_log_start]
-    planned = [PlannedFile(COMMIT_LOG, f"{COMMIT_LOG}/{one.file.location.name}", one.size) for one in segments[:count]]
+    planned = [PlannedFile(COMMIT_LOG, one.file.path, one.size) for one in segments[:count]]
     planned += [PlannedFile(one.tree, one.path, one.size) for one in _deletable(old, new_log_start, problems)]
     unread, problem = read_config(lambda: tuple(unread_before(store, new_log_start)) if count else ())
     return ExpirePlan(
@@ -145,12 +153,13 @@ def _deletable(files: Sequence[OldFile], log_start: int, problems: list[str]) ->
     kept_queues: set[str] = set()
     for file in files:
         queue = file.path.rpartition("/")[0]
-        if file.tree == CONSUME_QUEUE and queue not in kept_queues:
-            largest = max_offset(file.location)
+        if file.tree != INDEX and queue not in kept_queues:
+            unit_size = BATCH_UNIT_SIZE if file.tree == BATCH_CONSUME_QUEUE else UNIT_SIZE
+            largest = max_offset(file.location, unit_size)
             if largest >= log_start:
                 problems.append(f"{file.path} has a unit of the message at commit log offset {largest}, out of order")
                 kept_queues.add(queue)
-        if file.tree != CONSUME_QUEUE or queue not in kept_queues:
+        if queue not in kept_queues:
             yield file
 
 
@@ -267,9 +276,11 @@ def expire(
     if not store.is_local:
         raise UnsupportedStoreError(f"{store} is not local: files are deleted only where a broker could lock the store")
     list_segment_files(store)  # a path that is not a store gets no lock file
-    check_form(store, Door.CHANGE)
+    if apply:
+        check_form(store, Door.CHANGE)
     with nullcontext() if not apply else store_lock(store, or_else=None):
-        list(queue_folders(store / CONSUME_QUEUE))  # nobody knows who has read a queue that cannot be listed
+        for tree in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE):
+            list(queue_folders(store / tree))  # nobody knows who has read a queue that cannot be listed
         with MessageStore(path) as opened:
             plan = plan_expiry(opened, rule)
         lines = list(unread_lines(plan.unread, plan.unread_problem))

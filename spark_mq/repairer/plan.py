@@ -23,8 +23,8 @@ from spark_mq.repairer.changes import Change, ChangeKind
 from spark_mq.repairer.index_gaps import IndexGap, find_gaps, plan_gap
 from spark_mq.repairer.queue_task import QueueFileName
 from spark_mq.store.config.broker_conf import NOTHING_TELLS, FileSetting
-from spark_mq.store.config.store_kind import Door, check_form, has_rocksdb_queues
-from spark_mq.store.config.store_paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, INDEX
+from spark_mq.store.config.store_kind import has_rocksdb_queues
+from spark_mq.store.config.store_paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, DLEDGER, INDEX
 from spark_mq.store.index.folder import check_layout_is_known, find_index_layout, index_files
 from spark_mq.store.log.segment_files import find_data_end
 from spark_mq.store.queue.folders import find_queue_file_size, listed, queue_folders
@@ -60,7 +60,6 @@ class RepairRequest:
     @classmethod
     def of(cls, check: VerifyRequest, output: str | None, **flags: bool) -> Self:
         """The request to repair what a check finds; `flags` are the other fields."""
-        check_form(check.store, Door.CHANGE)
         if output is None:
             if not check.store.is_local:
                 raise OptionError(f"{check.store} is not on a local filesystem: give --output with another folder")
@@ -359,6 +358,9 @@ def _plan_others(plan: RepairPlan, request: RepairRequest, damage: Damage, check
     for file in damage.treated(Treatment.ASIDE):
         plan.move_aside(file.file, file.codes)
     for file in damage.treated(Treatment.TAIL):
+        if file.file.startswith(DLEDGER):
+            plan.leave(file.codes, "files of a DLedger log are not changed; `spark-mq restore STORE NEW` leaves it out")
+            continue
         segment = store / file.file
         start = checked.bounds.end - int(segment.name)
         change = Change(ChangeKind.CLEAR, file.file, start, find_data_end(segment, segment.info().size))

@@ -8,17 +8,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+import numpy as np
+
 from spark_mq.errors import OptionError
 from spark_mq.format.consume_queue import Units, is_live
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.config.store_paths import COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX
+from spark_mq.store.config.store_paths import COMMIT_LOG, CONFIG, CONSUME_QUEUE, DLEDGER, INDEX
+from spark_mq.store.log.segment_files import booted_folder
 from spark_mq.store.message_store import MessageStore
 
 _UNITS = 1 << 18
 """Units of one read."""
 TREES = (COMMIT_LOG, CONSUME_QUEUE, INDEX, CONFIG)
 OTHER = "other"
+_OF_DLEDGER = 70, 85
+"""Percent of a disk above which DLedger deletes expired files at any hour, and any files (`DLedgerConfig`@0.3.1)."""
 _BLOCK_SIZE = 512
 """Bytes of a block of `st_blocks` (POSIX systems)."""
 
@@ -62,10 +67,13 @@ def disk_pressure(store: Location, conf: BrokerConf) -> DiskPressure | None:
     """The disk of the store's commit log now; None if the store is not local."""
     if not store.is_local:
         return None
-    max_used = _percent(conf, "diskMaxUsedSpaceRatio", 75, 10, 95)
-    forcibly = _percent(conf, "diskSpaceCleanForciblyRatio", 85, 30, 85)
+    folder, has_entries = booted_folder(store)
+    max_used, forcibly = _OF_DLEDGER
+    if not has_entries:
+        max_used = _percent(conf, "diskMaxUsedSpaceRatio", 75, 10, 95)
+        forcibly = _percent(conf, "diskSpaceCleanForciblyRatio", 85, 30, 85)
     is_forcible = conf.is_enabled("cleanFileForciblyEnable", default=True)
-    return DiskPressure(used_percent(os.statvfs((store / COMMIT_LOG).path)), max_used, forcibly, is_forcible)
+    return DiskPressure(used_percent(os.statvfs(folder.path)), max_used, forcibly, is_forcible)
 
 
 def used_percent(status: os.statvfs_result) -> int:
@@ -125,10 +133,15 @@ def _units_of_log(store: MessageStore, topic: str, queue_id: int) -> Iterator[Un
     queue, log_start = store.queues.get((topic, queue_id)), store.get_min_phy_offset()
     if queue is None:
         return
-    stop = store.get_max_offset_in_queue(topic, queue_id)
+    stop, before = store.get_max_offset_in_queue(topic, queue_id), -1
     for first in range(store.get_min_offset_in_queue(topic, queue_id), stop, _UNITS):
         units = queue.units(first, min(first + _UNITS, stop))
-        yield units[is_live(units) & (units["commit_log_offset"] >= log_start)]
+        units = units[is_live(units) & (units["commit_log_offset"] >= log_start)]
+        # The messages of an inner batch have one record.
+        offsets = units["commit_log_offset"].astype(np.int64)
+        units["store_size"][np.diff(offsets, prepend=before) == 0] = 0
+        before = offsets[-1] if offsets.size else before
+        yield units
 
 
 @dataclass(frozen=True)
@@ -147,11 +160,15 @@ class DiskUse:
 
 
 def disk_use(store: Location) -> tuple[DiskUse, ...]:
-    """The disk use of each tree of `TREES`, and of all other files. Files that vanish meanwhile are left out."""
+    """The disk use of each tree of `TREES`, and of all other files; a DLedger log counts as `commitlog`.
+
+    Files that vanish meanwhile are left out.
+    """
     counts = {tree: [0, 0, 0] for tree in (*TREES, OTHER)}
     files = ((path, size, 0) for path, size in store.files_below().items()) if not store.is_local else None
     for path, size, allocated in files or _local_files(store.path, ""):
         top, _, rest = path.partition("/")
+        top = COMMIT_LOG if top.startswith(DLEDGER) else top
         count = counts[top if rest and top in TREES else OTHER]
         count[:] = count[0] + 1, count[1] + size, count[2] + allocated
     return tuple(

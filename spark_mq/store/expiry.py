@@ -31,7 +31,9 @@ import pyarrow as pa
 
 from spark_mq.errors import OptionError, StoreChangedError, UnsupportedStoreError
 from spark_mq.format.arrow_array import table_of
+from spark_mq.format.batch_consume_queue import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE, UNIT, UNIT_DTYPE, UNIT_SIZE, is_live
+from spark_mq.format.dledger import HEAD_SIZE as ENTRY_HEAD_SIZE
 from spark_mq.format.record import HEAD_SIZE, read_store_timestamp
 from spark_mq.format.timestamp import EPOCH, NANOS_PER_MILLI, epoch_millis, micros
 from spark_mq.io.file_reader import FileReader
@@ -97,6 +99,15 @@ def live_segments(store: MessageStore) -> list[LiveSegment]:
     ]
 
 
+def expirable(segments: Sequence[LiveSegment]) -> Sequence[LiveSegment]:
+    """The segments that a broker deletes some time, of those with a live record: all except the newest one.
+
+    A broker deletes no segment of a DLedger log while there is one of an older plain log
+    (`DLedgerCommitLog.deleteExpiredFile`@5.3.3).
+    """
+    return [segment for segment in segments[:-1] if not segment.file.has_entries] or segments[:-1]
+
+
 def old_files(store: MessageStore) -> OldFiles:
     """The queue files, by queue, and after them the index files, each from the oldest on.
 
@@ -122,16 +133,16 @@ def _of_queue(queue: ConsumeQueue, log_end: int, problems: list[str]) -> list[Ol
     files = _without_stale(queue, log_end) if len(queue.folder.files) > 1 else ()
     found: list[OldFile] = []
     for info, following in pairwise(files):
-        path = queue_path(queue.topic, queue.queue_id, info.base_name)
-        if info.size % UNIT_SIZE or int(info.base_name) + info.size != int(following.base_name):
+        path = queue_path(queue.topic, queue.queue_id, info.base_name, queue.folder.tree)
+        if info.size % queue.folder.unit_size or int(info.base_name) + info.size != int(following.base_name):
             problems.append(f"{path} does not end at {following.base_name}, where the next file begins")
             break
         location = queue.folder.location / info.base_name
-        last = _last_offset(location, info.size)
+        last = _last_offset(location, info.size, queue.folder.unit_size)
         if last is None:
             problems.append(f"{path} does not end with a unit of a message, although a file follows it")
             break
-        found.append(OldFile(CONSUME_QUEUE, path, location, info.size, last))
+        found.append(OldFile(queue.folder.tree, path, location, info.size, last))
     offsets = release_offsets([file.release_offset for file in found])
     return [replace(file, release_offset=offset) for file, offset in zip(found, offsets, strict=True)]
 
@@ -150,30 +161,32 @@ def _without_stale(queue: ConsumeQueue, log_end: int) -> Sequence[QueueFileInfo]
     return files
 
 
-def _last_offset(file: Location, size: int) -> int | None:
+def _last_offset(file: Location, size: int, unit_size: int) -> int | None:
     """The commit log offset of a file's last unit; None if that is not a unit of a message.
 
     `spark-mq rebuild --mode permissive` leaves pre-blank units for messages that are lost, so the last unit can be one.
     """
-    offset, store_size, _ = _unit(file, size - UNIT_SIZE)
+    offset, store_size, _ = _unit(file, size - unit_size)
     if store_size == PRE_BLANK_SIZE and offset == 0:
-        return max_offset(file)
+        return max_offset(file, unit_size)
     return offset if offset >= 0 and store_size > 0 else None
 
 
 def _unit(file: Location, position: int) -> tuple[int, int, int]:
+    """The fields with which a unit begins, also one of a batch consume queue."""
     with FileReader(file) as reader:
         data = reader.read(position, UNIT_SIZE)
     offset, size, tags_code = UNIT.unpack(data.ljust(UNIT_SIZE, b"\0"))
     return offset, size, tags_code
 
 
-def max_offset(file: Location) -> int:
+def max_offset(file: Location, unit_size: int) -> int:
     """The largest commit log offset that a unit of a queue file points to; -1 if it has no unit of a message."""
     largest, position = -1, 0
+    dtype = BATCH_UNIT_DTYPE if unit_size == BATCH_UNIT_SIZE else UNIT_DTYPE
     with FileReader(file) as reader:
-        while data := reader.read(position, _READ // UNIT_SIZE * UNIT_SIZE):
-            units = np.frombuffer(data[: len(data) // UNIT_SIZE * UNIT_SIZE], UNIT_DTYPE)
+        while data := reader.read(position, _READ // unit_size * unit_size):
+            units = np.frombuffer(data[: len(data) // unit_size * unit_size], dtype)
             offsets = units["commit_log_offset"][is_live(units)]
             largest = max(largest, int(offsets.max()) if offsets.size else -1)
             position += len(data)
@@ -221,7 +234,7 @@ class SegmentRetention:
     @property
     def queue_files(self) -> int:
         """The number of queue files that go with it."""
-        return sum(file.tree == CONSUME_QUEUE for file in self.files)
+        return sum(file.tree != INDEX for file in self.files)
 
     @property
     def index_files(self) -> int:
@@ -240,7 +253,7 @@ def segment_retentions(
     """When each segment with live records expires, by offset."""
     live = live_segments(store)
     reserved = round(hours * MILLIS_PER_HOUR)
-    times = expire_times([segment.modification_timestamp for segment in live[:-1]], reserved)
+    times = expire_times([segment.modification_timestamp for segment in expirable(live)], reserved)
     expired = count_expired(times, at)
     bases = [segment.file.base for segment in live]
     by_segment: dict[int, list[OldFile]] = {}
@@ -249,6 +262,7 @@ def segment_retentions(
     rows = []
     for index, segment in enumerate(live):
         file, expire = segment.file, times[index] if index < len(times) else None
+        first = file.base + (ENTRY_HEAD_SIZE if file.has_entries else 0)
         last = newest_record(store.records, file, store.get_max_phy_offset())
         newest = None if last is None else last.store_timestamp
         rows.append(
@@ -257,7 +271,7 @@ def segment_retentions(
                 commit_log_offset=file.base,
                 end_offset=min(file.end_offset, store.get_max_phy_offset()),
                 file_size=segment.size,
-                first_store_timestamp=read_store_timestamp(store.records.read(file.base, HEAD_SIZE), file.base),
+                first_store_timestamp=read_store_timestamp(store.records.read(first, HEAD_SIZE), first),
                 last_store_timestamp=newest,
                 modification_timestamp=segment.modification_timestamp,
                 expire_timestamp=expire,

@@ -21,6 +21,7 @@ from spark_mq.io.location import Location
 from spark_mq.io.rocksdb import DEFAULT, RocksDatabase
 from spark_mq.store.index.folder import IndexFileInfo, index_files
 from spark_mq.store.log.record_lookup import RecordLookup
+from spark_mq.store.queue.batch_consume_queue import BatchConsumeQueue
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.folders import QueueFolder
 from spark_mq.tables.store_files import CONSUME_QUEUE, INDEX_ENTRIES, INDEX_FILES
@@ -154,7 +155,11 @@ def unit_batches(
     `filter_bit_map` is also NULL if the extension unit has no bit map.
     """
     with closing(FileReaders()) as readers:
-        queue = ConsumeQueue(share.folder, readers)
+        queue = (
+            BatchConsumeQueue(share.folder, readers, records.min_offset, log_end)
+            if share.folder.is_batch
+            else ConsumeQueue(share.folder, readers)
+        )
         max_offset = queue.max_offset(records, log_end)
         for file in queue.files[share.start_file : share.stop_file]:
             for first in range(file.first, file.first + file.count, _BATCH_UNITS):

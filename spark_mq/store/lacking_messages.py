@@ -3,7 +3,7 @@
 The first ones are found at the end of the log, to which no consume queue leads, from a read of at most `TAIL_SIZE`
 bytes. If no queue leads that far, `TAIL_SIZE` bytes are read from the end of the last message that a queue has.
 Messages that have no unit are skipped: those of transaction types PREPARED and ROLLBACK
-(`CommitLogDispatcherBuildConsumeQueue`@5.3.3), and those of batch consume queues.
+(`CommitLogDispatcherBuildConsumeQueue`@5.3.3), and inner batches of topics without batch consume queues.
 
 The others are gone: a log can be copied before its queues, or lose its end with a machine. Then units and index entries
 lead past its end. Units of messages that a recovery cut off do so, too: a recovery clears nothing. But it does not
@@ -23,7 +23,7 @@ from spark_mq.format.consume_queue import PRE_BLANK_SIZE
 from spark_mq.format.dispatch import offset_in_queue
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.record import INNER_BATCH_FLAG, Record
-from spark_mq.store.config.config_file import is_topic_name
+from spark_mq.store.config.store_kind import batch_topics
 from spark_mq.store.index.folder import index_files
 from spark_mq.store.log.log_range import LogRange, iterate_records
 from spark_mq.store.message_store import MessageStore
@@ -106,7 +106,7 @@ def leads_to_its_message(store: MessageStore, queue: ConsumeQueue, queue_offset:
     record = store.records.find(commit_log_offset, store_size)
     if record is None or record.size != store_size:
         return False
-    return offset_in_queue(record, queue.topic, queue.queue_id) == queue_offset
+    return offset_in_queue(record, queue.topic, queue.queue_id) == queue.record_offset(queue_offset)
 
 
 @dataclass(frozen=True)
@@ -148,8 +148,7 @@ def find_lacking_messages(store: MessageStore) -> LackingMessages:
     try:
         for record in iterate_records(store.records, checked):
             topic = decode_utf8(record.topic)
-            has_unit = record.is_in_queue and not record.sys_flag & INNER_BATCH_FLAG
-            if has_unit and not _is_in_queue(store, topic, record):
+            if record.is_in_queue and not _is_in_queue(store, topic, record):
                 at = record.queue_offset, record.commit_log_offset
                 lacking.append(LackingMessage(topic, record.queue_id, *at))
     except CorruptLogError:
@@ -184,5 +183,5 @@ def _tail_start(store: MessageStore, end: int) -> tuple[int, int, int | None]:
 def _is_in_queue(store: MessageStore, topic: str, record: Record) -> bool:
     files = store.queues.get((topic, record.queue_id))
     if files is None:
-        return is_topic_name(topic) and (store.location / "batchconsumequeue" / topic).is_directory
+        return bool(record.sys_flag & INNER_BATCH_FLAG) and topic not in batch_topics(store.location)
     return files.unit(record.queue_offset)[:2] == (record.commit_log_offset, record.size)

@@ -16,7 +16,8 @@ CONSUME_QUEUE = Table(
         "filters"
     ),
     about="""\
-All units of 20 bytes that were written have a row. state: LIVE; EXPIRED, the segment of the message is gone;
+All units of 20 bytes that were written have a row. Of a batch consume queue, each queue offset has a row, with the unit
+of its record: several messages can be in one record. state: LIVE; EXPIRED, the segment of the message is gone;
 PRE_BLANK, the unit is before the queue's first message; STALE, the unit is after the queue's end.
 
 With `enableConsumeQueueExt`, the tags code in a unit is ext_address, the address of an extension unit. Then

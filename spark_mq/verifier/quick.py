@@ -136,7 +136,8 @@ def _queue_edges(
         code = codes.get(state.name)
         if state.name == QueueStateName.AHEAD and (topic, queue_id) in states.gone:
             code = "QUEUE_UNIT_STALE"  # else an offset of a consumer is past the end: OFFSET_PAST_END
-        file = f"{CONSUME_QUEUE}/{topic}/{queue_id}"
+        queue = store.queues.get((topic, queue_id))
+        file = f"{CONSUME_QUEUE if queue is None else queue.folder.tree}/{topic}/{queue_id}"
         if state.name == QueueStateName.LOST and not is_configured(topic, topics):
             code = code if (store.location / file).entries() else "QUEUE_DELETED"
         if code is not None:

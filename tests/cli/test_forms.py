@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from spark_mq.cli.exit_status import FAILED
 from spark_mq.cli.main import main
 from spark_mq.errors import UnsupportedStoreError
 from spark_mq.indexer.report import RebuildReport
@@ -157,10 +158,10 @@ def test_what_makes_queue_files_does_so_as_a_broker_or_refuses(form: tuple[RealS
         "restore": lambda: restored_plain(path, tmp_path / "restored", store.broker_conf),
     }
     for name, make in makers.items():
-        if (store.name, name) in (("fDledger533", "repair"), ("fBatchcq533", "restore")):
+        if (store.name, name) == ("fBatchcq533", "restore"):
             with pytest.raises(UnsupportedStoreError):
                 make()
-            assert not (tmp_path / {"repair": "repaired", "restore": "restored"}.get(name, name)).exists()
+            assert not (tmp_path / "restored").exists()
             continue
         report = make()
         if isinstance(report, RepairReport):
@@ -201,11 +202,10 @@ def batched(tmp_path: Path) -> Path:
     return store
 
 
-def test_batch_queues_close_the_doors_that_need_queues(batched: Path, tmp_path: Path) -> None:
+def test_queue_files_of_a_topic_with_batch_queues_answer_nothing_about_it(batched: Path, tmp_path: Path) -> None:
     path = str(batched)
     with MessageStore(path) as store:
         closed: list[Callable[[], object]] = [
-            lambda: store.queues,
             lambda: store.get_message(TOPIC, 0, 0),
             lambda: store.get_min_offset_in_queue(TOPIC, 0, read_log=True),
             lambda: store.get_offset_in_queue_by_time(TOPIC, 0, 0),
@@ -221,8 +221,7 @@ def test_batch_queues_close_the_doors_that_need_queues(batched: Path, tmp_path: 
             assert store.get_max_offset_in_queue(fact["topic"], fact["queueId"]) == fact["max"]
         (fact, *_) = [fact for fact in WORKLOAD.facts("msg") if fact["topic"] == TOPIC]
         assert store.look_message_by_id(fact["msgId"]).num_rows == 1
-    for command in (["state", path], ["verify", path, "--quick"], ["queues", path], ["lag", path]):
-        assert main(command) in (1, 2)
+    assert main(["state", path]) == FAILED
 
 
 def test_answers_beside_compacted_copies_have_a_note(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -270,10 +270,8 @@ FORMS: tuple[Form, ...] = (
         "enableDLegerCommitLog",
         _dledger,
         refused={
-            Door.BOOT: "is a DLedger log: what a broker does with it at its start is not predicted here. `spark-mq "
-            "verify` names damage, and `spark-mq restore STORE NEW` makes a plain store of it",
-            Door.CHANGE: "is a DLedger log, whose files only its broker changes and deletes. `spark-mq restore STORE "
-            "NEW` makes a plain store of it",
+            Door.CHANGE: "is a DLedger log, whose files only its broker changes. `spark-mq restore STORE NEW` makes a "
+            "plain store of it",
         },
     ),
     Form(
@@ -282,8 +280,6 @@ FORMS: tuple[Form, ...] = (
         refused={
             Door.QUEUE: "has batch consume queues{topics}, in which a message can have several queue offsets: read the "
             "topic's messages without queue offsets, or look one up with `spark-mq query-by-offset`",
-            Door.QUEUES: "has batch consume queues{topics}, which are not considered here, so nothing certain can be "
-            "said about all queues; `spark-mq verify` without --quick checks them",
             Door.BOOT: "has batch consume queues{topics}, which are not considered here, so nothing certain can be "
             "said about what a broker does at its start",
             Door.WRITE: "has batch consume queues{topics}, into which no message is written here",

@@ -229,6 +229,12 @@ def _listed(folder: Location, entries: Sequence[fs.FileInfo]) -> SegmentFiles:
     return SegmentFiles(tuple(infos), tuple(sorted(stray, key=lambda one: one.commit_log_offset)), folder)
 
 
+def booted_folder(store: Location) -> tuple[Location, bool]:
+    """The folder of the files that a boot checks, and whether they have DLedger's entries."""
+    node = dledger_node(store)
+    return (store / COMMIT_LOG, False) if node is None else (node / DLEDGER_DATA, True)
+
+
 def is_segment_name(info: fs.FileInfo) -> bool:
     """Whether `info` is a file that has the name of a segment."""
     return info.type == fs.FileType.File and MAPPED_FILE_NAME.fullmatch(info.base_name) is not None

@@ -235,6 +235,10 @@ class ConsumeQueue:
             return 0, 0, 0
         return self._unit_of(self.files[index], queue_offset - self.files[index].first)
 
+    def record_offset(self, queue_offset: int) -> int:
+        """The queue offset that the record of a message has to state."""
+        return queue_offset
+
     @cached_property
     def ext(self) -> ConsumeQueueExt:
         """The extension units of the queue, which few brokers have."""

@@ -249,14 +249,16 @@ class ConsumeQueueStore:
 
     @cached_property
     def queues(self) -> dict[tuple[str, int], ConsumeQueue]:
-        """The consume queues, by topic and queue id.
+        """The consume queues, also batch consume queues, by topic and queue id.
 
         Raises:
             UnsupportedStoreError: The store has queues that are not in files, or not read.
         """
         check_form(self.location, Door.QUEUES)
         self._check_tree()
-        return self._found
+        folders = queue_folders(self.location / BATCH_CONSUME_QUEUE, skips_unreadable=True)
+        names = [(folder.topic, folder.queue_id) for folder in folders]
+        return self._found | {name: queue for name in names if (queue := self.find_batch_queue(*name)) is not None}
 
     def queue_notes(self, topic: str) -> list[str]:
         """What an answer by queue offsets of `topic` leaves out because of the store's form, a sentence each.
@@ -289,7 +291,7 @@ class ConsumeQueueStore:
 
     def _get_batches(self, queue: BatchConsumeQueue, name: Queue, offset: int, max_num: int) -> GetMessageResult:
         """Messages of a batch consume queue as a consumer gets them, by its units alone; see `get_message`."""
-        ends = queue.min_offset, queue.max_offset
+        ends = self._ends_of_units(*name)
         status = status_of(offset, *ends)
         if status != GetMessageStatus.FOUND:
             return GetMessageResult(status, next_begin_offset(status, offset, *ends), *ends, message_table([]))
@@ -313,6 +315,9 @@ class ConsumeQueueStore:
 
     def _with_units(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """One queue whose units are read; None if there is no such queue."""
+        batches = self.find_batch_queue(topic, queue_id)
+        if batches is not None:
+            return batches
         self.queue_notes(topic)
         return self.find_queue(topic, queue_id) if self._has_units else None
 
@@ -329,23 +334,24 @@ class ConsumeQueueStore:
         Nothing is proven about a queue without files.
         """
         name, log_start = (topic, queue_id), self.records.min_offset
-        return QueueCover(name, self.find_queue(*name), self.location, self.records, log_start, self.live_end)
+        return QueueCover(
+            name,
+            self.find_batch_queue(*name) or self.find_queue(*name),
+            self.location,
+            self.records,
+            log_start,
+            self.live_end,
+        )
 
     def _queue_ends(self, topic: str, queue_id: int, read_log: bool) -> tuple[int, int]:
         """The queue offset of the first message, and the one that the next message will get; 0, 0 for no queue."""
-        batches = None if read_log else self.find_batch_queue(topic, queue_id)
-        if batches is not None:
-            return batches.min_offset, batches.max_offset
-        self.queue_notes(topic)
         if not read_log:
             return self._ends_of_units(topic, queue_id)
+        self.queue_notes(topic)
         return read_ends(self.queue_cover(topic, queue_id), self._known_ends(topic, queue_id))
 
     def _max_offset(self, topic: str, queue_id: int) -> int:
         """The queue offset that the next message will get, as the units show it; 0 for no queue."""
-        batches = self.find_batch_queue(topic, queue_id)
-        if batches is not None:
-            return batches.max_offset
         queue = self._with_units(topic, queue_id)
         if queue is None:
             return 0

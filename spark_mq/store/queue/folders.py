@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_mq.errors import SparkMqError
-from spark_mq.format.batch_consume_queue import BATCH_FILE_SIZE
+from spark_mq.format.batch_consume_queue import BATCH_FILE_SIZE, BATCH_UNIT_SIZE
 from spark_mq.format.consume_queue import DEFAULT_FILE_SIZE, UNIT_DTYPE, UNIT_SIZE, Units
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
@@ -135,6 +135,21 @@ class QueueFolder:
     queue_id: int
     location: Location
     files: tuple[QueueFileInfo, ...]
+
+    @property
+    def tree(self) -> str:
+        """The folder of all queues of this kind, in the store."""
+        return self.location.parent.parent.name
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether it is a batch consume queue."""
+        return self.tree == BATCH_CONSUME_QUEUE
+
+    @property
+    def unit_size(self) -> int:
+        """Bytes of a unit in its files."""
+        return BATCH_UNIT_SIZE if self.is_batch else UNIT_SIZE
 
 
 def queue_path(topic: str, queue_id: int, name: str, tree: str = CONSUME_QUEUE) -> str:

@@ -281,9 +281,10 @@ class QueueCover:
         if commit_log_offset < self.log.start or commit_log_offset > self._proof_end - store_size:
             return None
         record = self._records.find(commit_log_offset, store_size)
-        if record is None or record.size != store_size:
+        if record is None or record.size != store_size or self._queue is None:
             return None
-        is_own = offset_in_queue(record, self.topic, self.queue_id) == queue_offset
+        stated = offset_in_queue(record, self.topic, self.queue_id)
+        is_own = stated is not None and stated == self._queue.record_offset(queue_offset)
         return ProvenUnit(queue_offset, record) if is_own else None
 
     def _can_be_proven(self, units: Units) -> npt.NDArray[np.bool_]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import struct
 from itertools import pairwise
@@ -11,11 +12,18 @@ from typing import Any
 import pytest
 
 from spark_mq.cli.main import main
+from spark_mq.expirer import expire
 from spark_mq.format.batch_consume_queue import BATCH_UNIT_SIZE
 from spark_mq.format.inner_batch import consumer_rows
 from spark_mq.format.record import Record, decode_record
+from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.disk_use import topic_bytes
+from spark_mq.store.file_tables import plan_queue_splits, unit_batches
 from spark_mq.store.message_store import MessageStore
+from spark_mq.store.metadata_tables import consumer_offsets, queues, topics
 from spark_mq.store.queue.consume_queue_store import GetMessageStatus
+from spark_mq.tables.store_files import CONSUME_QUEUE
+from spark_mq.verifier.quick import quick_check
 from tests.support.rebuilt import rebuild_here
 from tests.support.stores import OWN_STORES, Fact, RealStore, Unpack
 
@@ -150,3 +158,77 @@ def test_only_a_batch_to_be_unwrapped_has_several_messages() -> None:
     """`PullAPIWrapper.processPullResult`@5.3.3: both bits are needed."""
     for sys_flag in (0, 0x40, 0x80):
         assert len(consumer_rows(Record(b"T", body=frame(b"x", b"") * 2, sys_flag=sys_flag))) == 1
+
+
+def test_tables_about_all_queues_have_batch_queues(store: Path, facts: list[Fact]) -> None:
+    """By the records of the log, as the Java store read them, and offsets of a group that the test writes."""
+    read = len(facts) // 2
+    group = {"offsetTable": {f"{TOPIC}@group": {"0": 5, "1": 0}}}
+    (store / "config" / "consumerOffset.json").write_text(json.dumps(group))
+    with MessageStore(str(store)) as opened:
+        found = {row["queue_id"]: row for row in queues(opened, TOPIC).to_pylist()}
+        lags = {row["queue_id"]: row for row in consumer_offsets(opened, TOPIC).to_pylist()}
+        (topic,) = [row for row in topics(opened).to_pylist() if row["topic"] == TOPIC]
+        sizes = {one.topic: (one.messages, one.log_bytes) for one in topic_bytes(opened, facts[read]["offset"])}
+        units = {
+            (row["queue_id"], row["queue_offset"]): row["commit_log_offset"]
+            for shares in plan_queue_splits([opened.queues[TOPIC, queue_id].folder for queue_id in (0, 1)])
+            for share in shares
+            for batch in unit_batches(share, opened.records, opened.get_max_phy_offset(), CONSUME_QUEUE.schema.names)
+            for row in batch.to_pylist()
+            if row["state"] == "LIVE"
+        }
+    for queue_id in (0, 1):
+        own = [fact for fact in facts if fact["queueId"] == queue_id]
+        row, last = found[queue_id], own[-1]
+        assert (row["state"], row["min_offset"], row["max_offset"]) == ("CAUGHT_UP", 0, sum(map(count, own)))
+        ends = own[0]["offset"], last["offset"]
+        assert (row["first_commit_log_offset"], row["last_commit_log_offset"]) == ends
+        assert lags[queue_id]["lag"] == row["max_offset"] - (5 if queue_id == 0 else 0)
+    assert topic["message_count"] == sum(map(count, facts))
+    assert sizes[TOPIC] == (sum(map(count, facts)), sum(fact["size"] for fact in facts))
+    assert units == {
+        (fact["queueId"], fact["queueOffset"] + number): fact["offset"]
+        for fact in facts
+        for number in range(count(fact))
+    }
+
+
+def test_a_batch_queue_without_its_last_units_lags(store: Path, facts: list[Fact]) -> None:
+    own = [fact for fact in facts if fact["queueId"] == 0]
+    file = store / f"batchconsumequeue/{TOPIC}/0/{0:020d}"
+    with file.open("r+b") as opened:
+        opened.seek((len(own) - 2) * BATCH_UNIT_SIZE)
+        opened.write(bytes(2 * BATCH_UNIT_SIZE))
+    with MessageStore(str(store)) as read:
+        (row,) = [row for row in queues(read, TOPIC).to_pylist() if row["queue_id"] == 0]
+    assert (row["state"], row["max_offset"]) == ("BEHIND", own[-2]["queueOffset"])
+    assert row["problem"].startswith("it lacks at least 2 messages")
+    report = quick_check(str(store), BrokerConf.of(str(STORE.broker_conf)))[0]
+    assert report.counts["QUEUE_LAGS_CLEAN"] == 1
+
+
+def test_old_files_of_a_batch_queue_expire(store: Path, facts: list[Fact], tmp_path: Path) -> None:
+    """`MappedFileQueue.deleteExpiredFileByOffset`@5.3.3, with the size of a batch unit."""
+    conf = tmp_path / "broker.conf"
+    size = f"mapperFileSizeBatchConsumeQueue={7 * BATCH_UNIT_SIZE}\n"
+    conf.write_text(STORE.broker_conf.read_text() + size)
+    shutil.rmtree(store / "batchconsumequeue")
+    rebuild_here(store, tmp_path / "rebuilt", only="consumequeue", broker_conf=str(conf))
+    shutil.move(tmp_path / "rebuilt/batchconsumequeue", store / "batchconsumequeue")
+    expected = set()
+    for queue_id in (0, 1):
+        own = [fact["offset"] for fact in facts if fact["queueId"] == queue_id]
+        for number in range((len(own) - 1) // 7):
+            if own[7 * number + 6] < SEGMENT:
+                expected.add(f"batchconsumequeue/{TOPIC}/{queue_id}/{number * 7 * BATCH_UNIT_SIZE:020d}")
+    assert len(expected) > 4
+    report = expire(str(store), min_offset=SEGMENT, apply=True)
+    assert {file.path for file in report.files if file.tree == "batchconsumequeue"} == expected
+    assert "batch queue files" in report.to_text()
+    with MessageStore(str(store)) as opened:
+        for queue_id in (0, 1):
+            live = [fact for fact in facts if fact["queueId"] == queue_id and fact["offset"] >= SEGMENT]
+            assert opened.get_min_offset_in_queue(TOPIC, queue_id) == live[0]["queueOffset"]
+            rows = opened.get_message(TOPIC, queue_id, live[0]["queueOffset"], 1000)
+            assert rows.num_rows == sum(map(count, live))
