@@ -19,7 +19,7 @@ from spark_mq.io.location import Location
 from spark_mq.store.broker_versions import find_broker_versions
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.store_state import store_state
-from spark_mq.store.verdict import messages
+from spark_mq.store.verdict import messages, whole_without_abort
 from spark_mq.verifier.codes import Severity
 
 if TYPE_CHECKING:
@@ -138,9 +138,10 @@ def _of_boot(state: StoreState, boot: Boot) -> Iterator[Fact]:
         yield Fact(sure, text, "for good, once it has started")
     lost, shifted = _by_topic(boot, "lost"), _by_topic(boot, "shifted")
     if lost:
-        yield Fact(
-            sure, f"lost for all consumers: {messages(boot.lost)} ({_topics(lost)})", f"until {repair} their units"
-        )
+        until = f"until {repair} their units"
+        if boot.queues_cut_at is not None:
+            until = "for good, once new messages have their queue offsets; not if the file abort is deleted before"
+        yield Fact(sure, f"lost for all consumers: {messages(boot.lost)} ({_topics(lost)})", until)
     if shifted:
         text = f"put at a wrong queue offset: {messages(boot.shifted)} ({_topics(shifted)})"
         yield Fact(sure, text, "for good, once it has started")
@@ -222,6 +223,8 @@ def _next(state: StoreState, boot: Boot, answer: str) -> str:
         return "start the broker" + ("" if state.last_stop.is_clean else ", and keep the file abort")
     if state.gone.count or boot.cut_bytes or boot.damaged_bytes:
         return f"look for a copy of the last segments; `spark-mq verify {store}` names all damage"
+    if boot.queues_cut_at is not None:
+        return whole_without_abort(state.store)
     if boot.deleted_index_files and not (boot.lost or boot.shifted or boot.revived):
         return f"`spark-mq rebuild {store} --only index --replace`, whose checkpoint lets the boot keep the index"
     if boot.lost or boot.shifted or boot.unindexed is not None or boot.revived:

@@ -192,6 +192,12 @@ SIZE_IS_CHECKED_FIRST = _since(
     "a record that is larger than the rest of its segment ends the log",
     "CommitLog.checkMessageAndReturnSize@5.3.2",
 )
+DLEDGER_DISPATCHES_AFTER_CRASH = _since(
+    "5.2.0",
+    "after an unclean stop, a boot on a DLedger log dispatches its messages, and then cuts the queues where the log "
+    "would end if entries had no heads",
+    "DLedgerCommitLog.dledgerRecoverAbnormally@5.2.0",
+)
 BATCH_PROPERTIES_ARE_CHECKED = _since(
     "5.0.0", "INNER_NUM and INNER_BASE must be numbers", "CommitLog.checkMessageAndReturnSize@5.0.0"
 )

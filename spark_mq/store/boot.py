@@ -23,7 +23,8 @@ After any other stop, all dispatch the log again from a segment that the checkpo
 by the offset up to which queues were flushed (`logicsPhysicalOffset`) since 5.5.0. Since 5.4.0, both are at most ten
 segments. Records of format V2 end the log for brokers before 5.1.0.
 
-Not modelled: controller mode and `duplicationEnable`, which dispatch only up to a confirmed offset; DLedger; RocksDB.
+Not modelled: controller mode and `duplicationEnable`, which dispatch only up to a confirmed offset; RocksDB. A boot on
+a DLedger log is modelled in `recovery` only.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from spark_mq.errors import OptionError
 from spark_mq.format.broker_version import (
     DISPATCHES_AFTER_QUEUE_END,
     DISPATCHES_AT_CLEAN_BOOT,
+    DLEDGER_DISPATCHES_AFTER_CRASH,
     INDEX_TAGS,
     MESSAGE_VERSION_2,
     PROPERTY_CRC,
@@ -100,19 +102,20 @@ def last_stop(store: MessageStore) -> LastStop:
     return LastStop(is_clean, started, is_locked(store.location))
 
 
-def boot_groups(versions: BrokerVersions) -> tuple[BrokerVersions, ...]:
-    """The versions in groups, in order: those of one group boot in the same way."""
+def boot_groups(versions: BrokerVersions, has_entries: bool = False) -> tuple[BrokerVersions, ...]:
+    """The versions in groups, in order: those of one group boot in the same way, on a plain or on a DLedger log."""
+    rules = (*BOOT_RULES, DLEDGER_DISPATCHES_AFTER_CRASH) if has_entries else BOOT_RULES
 
     def rules_of(version: BrokerVersion) -> tuple[bool, ...]:
-        return tuple(rule.holds(version) for rule in BOOT_RULES)
+        return tuple(rule.holds(version) for rule in rules)
 
     groups = [list(group) for _, group in groupby(versions.releases, rules_of)]
     return tuple(BrokerVersions(group[0], group[-1], versions.evidence) for group in groups)
 
 
-def one_boot_group(version: str) -> BrokerVersions:
+def one_boot_group(version: str, has_entries: bool = False) -> BrokerVersions:
     """The versions that a person names with `--as`, which must boot in the same way."""
-    groups = boot_groups(BrokerVersions.parse(version, "--as"))
+    groups = boot_groups(BrokerVersions.parse(version, "--as"), has_entries)
     if len(groups) > 1:
         raise OptionError(f"brokers of {version} recover by different rules: give a version such as 5.3.1 or 5.3.3")
     return groups[0]
@@ -258,6 +261,8 @@ class Boot:
         unindexed: The part of the log whose messages lack index entries after the boot; None if there is none.
         deleted: The number of messages without a unit whose topic was deleted, as far as files show.
         damaged_bytes: Bytes of the log before its live end that are not records, or that no segment has.
+        queues_cut_at: The commit log offset from which on queues lose the units that they have, although the log goes
+            on (`DLEDGER_DISPATCHES_AFTER_CRASH`); None if they do not.
         is_full: Whether the whole log was read, and each record that the broker checks (`recovery`). Otherwise the
             numbers are what the end of the log shows: at least that many.
         is_index_known: Whether the index files could be read; else `unindexed` is None without a meaning.
@@ -278,6 +283,7 @@ class Boot:
     gone: int = 0
     deleted: int = 0
     damaged_bytes: int = 0
+    queues_cut_at: int | None = None
     is_full: bool = False
     is_index_known: bool = True
 

@@ -80,11 +80,17 @@ class DispatchLog:
         self._dispatched: list[DispatchRequests] = []
         self._results: list[Int32s] = []
 
-    def dispatch(self, read: DispatchRequests, part: LogRange, reason: str, since: int = ANYWHERE) -> None:
-        """Dispatch the messages that were read and state an offset from `since` on; `part` is where they are."""
+    def dispatch(
+        self, read: DispatchRequests, part: LogRange, reason: str, since: int = ANYWHERE, cut_at: int = NOWHERE
+    ) -> None:
+        """Dispatch the messages that were read and state an offset from `since` on; `part` is where they are.
+
+        Args:
+            cut_at: The commit log offset from which on queues do not keep their units.
+        """
         is_dispatched = read.commit_log_offset >= since
         self._read.append(read)
-        self._results.append(self._queues.put(read, is_dispatched))
+        self._results.append(self._queues.put(read, is_dispatched & (read.commit_log_offset < cut_at)))
         dispatched = read if is_dispatched.all() else read.take(is_dispatched)
         self._dispatched.append(dispatched)
         if part.size > 0:

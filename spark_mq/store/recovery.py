@@ -1,8 +1,9 @@
 """What a broker would do to a store at its next start, exactly: a dry run over the records that it would check.
 
 The steps are those of `DefaultMessageStore.load` and `start`, 4.9.0 to 5.5.1. `boot` predicts the same from a few
-facts, and has the rules that both share. Not modelled, as there: controller mode, `duplicationEnable`, DLedger and
-RocksDB; nor batch consume queues and `enableMultiDispatch`. The broker is a master.
+facts, and has the rules that both share. Not modelled, as there: controller mode, `duplicationEnable` and RocksDB; nor
+batch consume queues and `enableMultiDispatch`. The broker is a master; on a DLedger log it is the only node of its
+group, or the leader.
 
 The rest of the log is read, too: its messages that have no unit do not get one by the start (`dispatch_requests`).
 """
@@ -21,6 +22,7 @@ from spark_mq.format.broker_version import (
     BATCH_PROPERTIES_ARE_CHECKED,
     DISPATCHES_AFTER_QUEUE_END,
     DISPATCHES_AT_CLEAN_BOOT,
+    DLEDGER_DISPATCHES_AFTER_CRASH,
     EMPTY_LAST_FILE_IS_DELETED,
     FOLDERS_ARE_SKIPPED,
     INDEX_TAGS,
@@ -33,6 +35,7 @@ from spark_mq.format.broker_version import (
     BrokerVersions,
 )
 from spark_mq.format.consume_queue import UNIT_SIZE
+from spark_mq.format.dledger import HEAD_SIZE as ENTRY_HEAD_SIZE
 from spark_mq.format.kernels import recovery as kernels
 from spark_mq.format.kernels.recovery import RecordCheck
 from spark_mq.format.record import HEAD_SIZE
@@ -54,7 +57,7 @@ from spark_mq.store.boot import (
 from spark_mq.store.boot_obstacles import boot_obstacles
 from spark_mq.store.config.broker_conf import BrokerConf, FileSetting
 from spark_mq.store.config.checkpoint import Checkpoint
-from spark_mq.store.config.store_kind import Door, check_form
+from spark_mq.store.config.store_kind import Door, check_form, dledger_node
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX
 from spark_mq.store.dispatch_log import DispatchLog, RecoveryRows
 from spark_mq.store.dispatch_requests import (
@@ -69,9 +72,10 @@ from spark_mq.store.dispatch_requests import (
 from spark_mq.store.file_states import IndexState, LastIndexed, index_state, last_indexed
 from spark_mq.store.index.folder import index_files
 from spark_mq.store.lacking_messages import find_gone_messages
+from spark_mq.store.log.dledger_log import RecoveredEntries, recover_entries
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.recovery_walk import END_REASONS, DispatchWalk, accepts_record
-from spark_mq.store.log.segment_files import SegmentFile, find_data_end, is_segment_name, usual_size
+from spark_mq.store.log.segment_files import SegmentFile, booted_folder, find_data_end, is_segment_name, usual_size
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.folders import (
     NO_FILE,
@@ -84,6 +88,8 @@ from spark_mq.store.queue.folders import (
     recover_queue,
     truncate_queue,
 )
+
+_CHECKED = "while the log is checked"
 
 
 @dataclass(frozen=True)
@@ -127,6 +133,8 @@ def next_recovery(path: str, broker_version: str, broker_conf: str | None = None
     """
     release, conf = one_boot_group(broker_version), BrokerConf.of(broker_conf)
     with MessageStore(path, broker_version, broker_conf) as store:
+        if store.records.has_entries:
+            release = one_boot_group(broker_version, has_entries=True)
         gone = find_gone_messages(store).count
         return next_recoveries(store, [(release, not last_stop(store).is_clean)], conf, gone)[0]
 
@@ -137,7 +145,8 @@ def next_recoveries(
     """The same for several starts. What several of them read is read once."""
     stopped = _StoppedStore(store, conf, gone)
     # The last starts dispatch most: what they read is enough for the others.
-    found = [_Start(stopped, release, after_crash).run() for release, after_crash in reversed(starts)]
+    start = _Start if stopped.node is None else _DLedgerStart
+    found = [start(stopped, release, after_crash).run() for release, after_crash in reversed(starts)]
     return found[::-1]
 
 
@@ -150,7 +159,9 @@ class _StoppedStore:
         self.settings = BootSettings.of(conf)
         self.last_stop = last_stop(store)
         self.checkpoint = Checkpoint.load(store.location)
-        self.segments = [info for info in (store.location / COMMIT_LOG).entries() if is_segment_name(info)]
+        self.node = dledger_node(store.location)
+        self.log_folder, self.has_entries = booted_folder(store.location)
+        self.segments = [info for info in self.log_folder.entries() if is_segment_name(info)]
         self.folders = list(queue_folders(store.location / CONSUME_QUEUE, with_empty=True))
         # A broker that does not delete an empty last file does not start.
         self.numbers = QueueNumbers([_without_empty_file(folder) for folder in self.folders], store.files)
@@ -217,15 +228,16 @@ class _Start:
 
     def _log_files(self) -> list[SegmentFile]:
         """The files of the log that the broker maps; an empty last one is deleted by some versions."""
-        folder, infos = self._location / COMMIT_LOG, list(self._stopped.segments)
-        if infos and infos[-1].size == 0 and EMPTY_LAST_FILE_IS_DELETED.holds(self._version):
+        folder, infos, has_entries = self._stopped.log_folder, list(self._stopped.segments), self._stopped.has_entries
+        if infos and infos[-1].size == 0 and not has_entries and EMPTY_LAST_FILE_IS_DELETED.holds(self._version):
             name = infos.pop().base_name
             offset = _offset(name)
             self._rows.add(
                 "delete", "segment", "it is empty", file=f"{COMMIT_LOG}/{name}", commit_log_offset=offset, bytes=0
             )
         size = self._conf.commit_log_file_size or usual_size(infos)
-        return [SegmentFile(folder / info.base_name, int(info.base_name), size) for info in infos]
+        bases = [int(info.base_name) for info in infos]
+        return [SegmentFile(folder / f"{base:020d}", base, size, has_entries=has_entries) for base in bases]
 
     def _queue_folders(self) -> list[QueueFolder]:
         folders = []
@@ -270,8 +282,13 @@ class _Start:
         return replace(facts, heads=newest_heads(heads, lambda head: matches_recovery(head, facts, self._release)))
 
     def _head(self, file: SegmentFile) -> SegmentHead:
-        data = self._store.files.read(file.location, 0, HEAD_SIZE)
-        is_whole = not self._release.decide(RECOVERS_FROM_TENTH_FILE) or accepts_record(file, self._record_rules())
+        start = ENTRY_HEAD_SIZE if file.has_entries else 0
+        data = self._store.files.read(file.location, start, HEAD_SIZE)
+        is_whole = (
+            file.has_entries
+            or not self._release.decide(RECOVERS_FROM_TENTH_FILE)
+            or accepts_record(file, self._record_rules())
+        )
         return SegmentHead.of(file.base, data, is_whole=is_whole)
 
     def _without_log(self, queues: Sequence[RecoveredQueue]) -> Recovery:
@@ -284,37 +301,55 @@ class _Start:
     # -- recover, start -----------------------------------------------------------------------------------------------
 
     def _with_log(self, files: Sequence[SegmentFile], queues: StartingQueues, facts: BootFacts) -> Recovery:
-        rules, add = self._release, self._rows.add
-        start = recovery_start(rules, facts)
+        add, start = self._rows.add, recovery_start(self._release, facts)
         first = facts.segments.index(start)
         if self._accelerates and self._checkpoint.physic_msg_timestamp > 0 >= self._checkpoint.logics_physical_offset:
             return self._refused("enableAcceleratedRecovery is true, but the checkpoint has no logicsPhysicalOffset")
         # The first byte that is checked is the segment's, or the one after what queues have.
         position = max(self._checkpoint.logics_physical_offset - start, 0) if self._accelerates else 0
-        name, begin = f"{COMMIT_LOG}/{files[first].location.name}", start + position
-        add("start", "segment", self._why_there(facts), file=name, position=position, commit_log_offset=begin)
+        begin, place = start + position, {"file": files[first].path, "position": position}
+        add("start", "segment", self._why_there(facts), **place, commit_log_offset=begin)
         checks_offsets = self._settings.check_commit_log_offset_on_recover and self._recovers_from_flushed
         since = self._dispatched_from(facts.queue_end)
         checked, end = self._stopped.log.read(files[first:], self._record_rules(), position, since, checks_offsets)
         log_end, end_reason, count = end.commit_log_offset, END_REASONS[end.found], int(checked.position.size)
         size = int(checked.store_size.sum(dtype=np.int64))
         add("check", "log", commit_log_offset=begin, bytes=size, count=count)
-        name = f"{COMMIT_LOG}/{end.file.location.name}"
-        add("end", "log", end_reason, file=name, position=end.position, commit_log_offset=log_end)
-        old_from = NOWHERE if self._stop.is_running else max(self._live_end, files[0].base)
-        revived = self._revive(checked, old_from)
+        add("end", "log", end_reason, file=end.file.path, position=end.position, commit_log_offset=log_end)
+        revived = self._revive(checked, self._old_from(files))
 
         log = DispatchLog(queues, self._rows)
-        log.dispatch(checked, LogRange(max(since, start), log_end), "while the log is checked", since)
+        log.dispatch(checked, LogRange(max(since, start), log_end), _CHECKED, since)
         cut_bytes = 0 if end.found == RecordCheck.BLANK else max(self._live_end - log_end, 0)
         kept = self._truncate_log(files, log_end, cut_bytes)
         # Since 5.4.0 the end of the queues is that after the dispatch.
-        queue_end = queues.highest if rules.decide(RECOVERS_FROM_TENTH_FILE) else facts.queue_end
+        queue_end = queues.highest if self._release.decide(RECOVERS_FROM_TENTH_FILE) else facts.queue_end
         if queue_end >= log_end:
             self._truncate_queues(queues, log, log_end)
 
         stuck = self._dispatch_rest(kept, queues, log, log_end)
-        facts = replace(facts, log_end=log_end)
+        ends = {"log_end": log_end, "end_reason": end_reason, "checked": count}
+        harm = {"cut_bytes": cut_bytes, "revived": revived}
+        return self._finish(files, queues, log, replace(facts, log_end=log_end), start, stuck, harm, ends)
+
+    def _old_from(self, files: Sequence[SegmentFile]) -> int:
+        """The commit log offset from which on records are old, not live."""
+        return NOWHERE if self._stop.is_running else max(self._live_end, files[0].base)
+
+    def _finish(
+        self,
+        files: Sequence[SegmentFile],
+        queues: StartingQueues,
+        log: DispatchLog,
+        facts: BootFacts,
+        start: int,
+        stuck: int | None,
+        harm: Mapping[str, Any],
+        ends: Mapping[str, Any],
+    ) -> Recovery:
+        """What is lost, and the index, after everything was dispatched; `harm` and `ends` are fields of the result."""
+        rules, log_end, add = self._release, facts.log_end, self._rows.add
+        old_from = min(self._old_from(files), log_end)  # DLedger cuts its log before the messages are dispatched
         lacking = self._stopped.scan.before(queues, log_end)
         outcomes, deleted_messages = log.outcomes(lacking, old_from)
         deleted, doubled, unindexed = self._index(facts, log)
@@ -328,9 +363,8 @@ class _Start:
             unindexed,
             outcomes,
             deletes_queues=False,
-            cut_bytes=cut_bytes,
-            cut_messages=self._stopped.scan.count_after(log_end) if cut_bytes else 0,
-            revived=revived,
+            cut_messages=self._stopped.scan.count_after(log_end) if harm["cut_bytes"] else 0,
+            **harm,
             gone=self._lose_gone(self._live_end),
             deleted=deleted_messages,
             damaged_bytes=self._lose_damaged(log_end),
@@ -344,8 +378,7 @@ class _Start:
                 "the end of the queues on before it starts",
             )
             add("refuse", "store", obstacles[0], commit_log_offset=stuck)
-        ends = {"log_end": log_end, "end_reason": end_reason, "checked": count, "max_offsets": queues.max_offsets()}
-        return self._result(obstacles=obstacles, boot=boot, **ends)
+        return self._result(obstacles=obstacles, boot=boot, max_offsets=queues.max_offsets(), **ends)
 
     def _why_there(self, facts: BootFacts) -> str:
         rules = self._release
@@ -415,7 +448,7 @@ class _Start:
         """`MappedFileQueue.truncateDirtyFiles`; returns the files that are kept."""
         kept = []
         for file in files:
-            name, position = f"{COMMIT_LOG}/{file.location.name}", log_end - file.base
+            name, position = file.path, log_end - file.base
             if position < 0:
                 is_empty = find_data_end(file.location, file.size) == 0
                 reason = "created in advance, without a record" if is_empty else "after the end of the log"
@@ -429,7 +462,13 @@ class _Start:
                 self._rows.add("truncate", "segment", reason, **place, bytes=dropped)
         return kept
 
-    def _truncate_queues(self, queues: StartingQueues, log: DispatchLog, log_end: int) -> None:
+    def _truncate_queues(
+        self,
+        queues: StartingQueues,
+        log: DispatchLog,
+        log_end: int,
+        reason: str = "units of messages after the end of the log",
+    ) -> None:
         """Cut the queues at the end of the log."""
         before = list(queues.on_disk)
         for number, after in queues.truncate(log_end, self._stopped.truncated).items():
@@ -440,13 +479,13 @@ class _Start:
             first = _offset(queue.files[0].base_name) if queue.files else 0
             stop = first if after.end == NO_FILE else after.end
             units = (queue.end - stop) // UNIT_SIZE
-            action, reason = "truncate", "units of messages after the end of the log"
+            action, why = "truncate", reason
             if units > 0:
                 log.cut(number)
             else:
-                action, reason = "add", "its last file is empty, and the broker counts the first unit of a file"
+                action, why = "add", "its last file is empty, and the broker counts the first unit of a file"
             place = {"topic": topic, "queue_id": queue_id, "queue_offset": min(stop, queue.end) // UNIT_SIZE}
-            self._rows.add(action, "queue", reason, **place, bytes=abs(units) * UNIT_SIZE, count=abs(units))
+            self._rows.add(action, "queue", why, **place, bytes=abs(units) * UNIT_SIZE, count=abs(units))
 
     def _dispatch_rest(
         self, kept: Sequence[SegmentFile], queues: StartingQueues, log: DispatchLog, log_end: int
@@ -504,6 +543,85 @@ class _Start:
         rows = self._rows.to_table()
         done = (str(self._location), self._release, self._stop, rows, self._assumed)
         return Recovery(*done, live_end=self._live_end, **found)
+
+
+class _DLedgerStart(_Start):
+    """A start on a DLedger log (`DLedgerCommitLog.recoverNormally` and `recoverAbnormally`@5.3.3).
+
+    DLedger itself finds the end of the log. After an unclean stop, since 5.2.0, messages are dispatched from the
+    segment on that the times of the checkpoint select. Then the queues are cut where the sum of the records' sizes
+    ends: the broker forgets the heads of the entries in the last file. So the last units of queues are lost. When the
+    group has a leader, the messages after the committed entry of DLedger's checkpoint are dispatched again.
+    """
+
+    def _record_rules(self) -> int:
+        return super()._record_rules() | kernels.HAS_HEADS
+
+    def _with_log(self, files: Sequence[SegmentFile], queues: StartingQueues, facts: BootFacts) -> Recovery:
+        assert self._stopped.node is not None
+        add, found = self._rows.add, recover_entries(self._stopped.node, files)
+        last = next(file for file in reversed(files) if file.base <= max(found.end - 1, files[0].base))
+        if files[-1].base - found.end > files[-1].size:
+            return self._refused(
+                f"DLedger accepts entries up to commit log offset {found.end:,} only, and does not cut off more than a "
+                f"whole file: {found.reason}. `spark-mq restore STORE NEW` makes a plain store of all entries"
+            )
+        first = next(file for file in files if file.base == found.start)
+        reason = "the third-last one, or the last one before it whose first entry DLedger's index has"
+        add("start", "segment", reason, file=first.path, position=0, commit_log_offset=first.base)
+        size = found.end - first.base
+        add("check", "log", "entries, by their indexes and terms", bytes=size, count=found.count)
+        place = {"file": last.path, "position": found.end - last.base, "commit_log_offset": found.end}
+        add("end", "log", found.reason, **place)
+        if found.index_from is not None:
+            reason = f"DLedger writes its own index again, from entry {found.index_from:,} on"
+            add("complete", "DLedger index", reason)
+        cut_bytes = max(self._live_end - found.end, 0)
+        kept = self._truncate_log(files, found.end, cut_bytes)
+        log, cut_at = DispatchLog(queues, self._rows), found.end
+        dispatches = bool(self._release.decide(DLEDGER_DISPATCHES_AFTER_CRASH)) and not self._stop.is_clean
+        if dispatches:
+            cut_at = self._dispatch_checked(kept, queues, facts, log, found.end)
+        is_cut = facts.queue_end >= cut_at
+        if is_cut:
+            early = f"units from commit log offset {cut_at:,} on: the broker leaves out the heads of entries in its sum"
+            self._truncate_queues(queues, log, cut_at, *([early] if dispatches else []))
+        stuck = self._dispatch_committed(kept, queues, log, found)
+        ends = {"log_end": found.end, "end_reason": found.reason, "checked": found.count}
+        facts = replace(facts, log_end=found.end)
+        harm = {"cut_bytes": cut_bytes, "queues_cut_at": cut_at if is_cut and cut_at < found.end else None}
+        return self._finish(files, queues, log, facts, first.base, stuck, harm, ends)
+
+    def _dispatch_checked(
+        self, files: Sequence[SegmentFile], queues: StartingQueues, facts: BootFacts, log: DispatchLog, log_end: int
+    ) -> int:
+        """Dispatch from a segment on; returns the offset at which the queues are cut then."""
+        matching = (head.base for head in facts.heads if matches_recovery(head, facts, self._release))
+        start = next(matching, files[0].base)
+        first = facts.segments.index(start)
+        checked, end = self._stopped.log.read(files[first:], self._record_rules(), 0, ANYWHERE, checks_offsets=False)
+        if end.commit_log_offset < log_end:
+            reason = f"{END_REASONS[end.found]}: no later message is dispatched while the log is checked"
+            place = {"file": end.file.path, "position": end.position, "commit_log_offset": end.commit_log_offset}
+            self._rows.add("end", "log", reason, **place)
+        in_last = checked.position >= end.file.base
+        cut_at = end.file.base + int(checked.store_size[in_last].sum(dtype=np.int64))
+        is_cut = facts.queue_end >= cut_at
+        part = LogRange(start, end.commit_log_offset)
+        log.dispatch(checked, part, _CHECKED, cut_at=cut_at if is_cut else NOWHERE)
+        return cut_at
+
+    def _dispatch_committed(
+        self, files: Sequence[SegmentFile], queues: StartingQueues, log: DispatchLog, found: RecoveredEntries
+    ) -> int | None:
+        offset = max(found.committed, files[0].base)
+        reason = "from the end of the entries on that DLedger knows as committed"
+        if self._release.decide(DISPATCHES_AT_CLEAN_BOOT) or self._settings.recheck_reput_offset_from_cq:
+            offset, reason = max(queues.highest, files[0].base), "from the end of the queues on"
+        is_4_9 = bool(self._release.decide(DISPATCHES_AT_CLEAN_BOOT))
+        walk = DispatchWalk(files, found.end, self._record_rules(), checks_end=not is_4_9)
+        log.dispatch(self._stopped.numbers.requests(walk.read(offset)), LogRange(offset, found.end), reason)
+        return walk.stuck_at
 
 
 def _offset(name: str) -> int:

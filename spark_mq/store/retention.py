@@ -19,7 +19,6 @@ from spark_mq.format.consume_queue import PRE_BLANK_SIZE
 from spark_mq.format.timestamp import NANOS_PER_MILLI, check_epoch_millis, epoch_millis, micros
 from spark_mq.store.config.broker_conf import BrokerConf, Sourced
 from spark_mq.store.config.config_file import ConsumerOffset, load_consumer_offsets, read_config
-from spark_mq.store.config.store_kind import Door, check_form
 from spark_mq.store.disk_use import DiskPressure, TopicBytes, disk_pressure, topic_bytes
 from spark_mq.store.expiry import (
     MILLIS_PER_HOUR,
@@ -231,9 +230,8 @@ def retention(
         ...     print(segment.file, segment.freed_bytes)
     """
     with MessageStore(path, broker_conf=broker_conf) as store:
-        check_form(store.location, Door.CHANGE)
         moment, conf = moment_of(at), store.broker_conf
-        hours = reserved_time(reserved_hours, conf)
+        hours = reserved_time(reserved_hours, conf, store.records.has_entries)
         when, when_source, zone_source = delete_when(store, conf)
         segments, left_over, problems = expiring_segments(store, hours.value, moment, when)
         unread, problem = read_config(lambda: unread_losses(store, segments))
@@ -270,9 +268,8 @@ def expiring_segments(
 
 def retention_rows(store: MessageStore, reserved_hours: float | None = None, at: int | None = None) -> pa.Table:
     """The rows of table `retention`. Arguments and errors are those of `retention`."""
-    check_form(store.location, Door.CHANGE)
     when, _, _ = delete_when(store, store.broker_conf)
-    hours = reserved_time(reserved_hours, store.broker_conf).value
+    hours = reserved_time(reserved_hours, store.broker_conf, store.records.has_entries).value
     segments, _, _ = expiring_segments(store, hours, moment_of(at), when)
     return retention_table(segments)
 
@@ -290,17 +287,20 @@ def moment_of(at: int | datetime | None) -> int:
     return check_epoch_millis("at", at)
 
 
-def reserved_time(given: float | None, conf: BrokerConf) -> Sourced[float]:
-    """The hours for which a segment is kept: as given, as the broker's settings say, or 72."""
+def reserved_time(given: float | None, conf: BrokerConf, has_entries: bool = False) -> Sourced[float]:
+    """The hours for which a segment is kept: as given, as the broker's settings say, or 72.
+
+    A segment of a DLedger log is kept for an hour more than the settings say (`DLedgerCommitLog.refreshConfig`@5.3.3).
+    """
     if given is not None:
         return Sourced(_hours(given, f"reserved hours {given}"), "--reserved-hours")
     text = conf.settings.get("fileReservedTime")
     if text is None:
-        return Sourced(DEFAULT_RESERVED_HOURS, conf.source_of_defaults)
+        return Sourced(DEFAULT_RESERVED_HOURS + has_entries, conf.source_of_defaults)
     what = f"{conf.source}: fileReservedTime={text!r}"
     if not re.fullmatch(r"[+-]?[0-9]{1,10}", text.strip()):
         raise OptionError(f"{what} is not a number of hours")
-    return Sourced(_hours(float(text), what), conf.source)
+    return Sourced(_hours(float(text), what) + has_entries, conf.source)
 
 
 def _hours(value: float, what: str) -> float:

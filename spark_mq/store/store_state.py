@@ -37,7 +37,7 @@ from spark_mq.store.boot_obstacles import CONFIG_FILES, boot_obstacles
 from spark_mq.store.config.broker_conf import BrokerConf, FileSetting
 from spark_mq.store.config.checkpoint import Checkpoint, checkpoint_problem
 from spark_mq.store.config.store_kind import Door, check_form, has_rocksdb_queues
-from spark_mq.store.config.store_paths import COMMIT_LOG, CONFIG, CONSUME_QUEUE
+from spark_mq.store.config.store_paths import CONFIG, CONSUME_QUEUE
 from spark_mq.store.disk_use import DiskUse, disk_use
 from spark_mq.store.file_states import IndexState, index_state, last_indexed
 from spark_mq.store.lacking_messages import (
@@ -48,7 +48,7 @@ from spark_mq.store.lacking_messages import (
     find_lacking_messages,
 )
 from spark_mq.store.log.log_range import LogRange, between
-from spark_mq.store.log.segment_files import is_segment_name, usual_size
+from spark_mq.store.log.segment_files import booted_folder, is_segment_name, usual_size
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.folders import find_queue_file_size, recover_queue
 
@@ -136,6 +136,7 @@ def store_state(
         broker_version: The version of the broker that starts next, such as `5.3.3`; by default, all versions that
             `config/` allows are considered.
         full: Whether the whole log is read, so that the boots are exact; by default, if it has up to `SMALL_LOG` bytes.
+            A DLedger log is always read.
         with_forced: Whether the boots after a file `abort` is created are predicted, too.
         is_checked: Whether a whole check has just shown that log, queues and index are as a broker wrote them
             (`VerifyReport.shows_boots`). Then the boots are exact without a second read of the log.
@@ -145,7 +146,7 @@ def store_state(
         has_queues = not has_rocksdb_queues(store.location)
         if has_queues:
             check_form(store.location, Door.BOOT)
-        rules = boot_groups(store.broker_versions)
+        rules = boot_groups(store.broker_versions, store.records.has_entries)
         checkpoint = Checkpoint.load(store.location)
         lacking = find_lacking_messages(store) if has_queues else None
         index = index_state(store) if BootSettings.of(conf).message_index_enable else None
@@ -159,9 +160,12 @@ def store_state(
         folders = [queue.folder for queue in (store.queues if lacking is not None else {}).values()]
         obstacles, waits = boot_obstacles(store.location, conf, folders, only), list[str]()
         asks_more = conf.is_enabled("forceVerifyPropCRC") or facts.settings.enable_accelerated_recovery
+        is_read = log.end - log.start <= SMALL_LOG if full is None else full
+        if store.records.has_entries:  # a few facts do not tell what DLedger does
+            is_checked, is_read = False, True
         if is_checked and lacking is not None and not obstacles and not asks_more:
             boots = [replace(boot, is_full=True) for boot in boots]
-        elif log.end - log.start <= SMALL_LOG if full is None else full:
+        elif is_read:
             boots, waits = _exact_boots(store, conf, starts, boots, gone.count)
         queue_files = find_queue_file_size(conf, [(store.location / CONSUME_QUEUE, folders)])
         config = (
@@ -212,7 +216,8 @@ def _exact_boots(
 
 
 def _log_state(store: MessageStore, lacking: LackingMessages | None, stop: LastStop) -> LogState:
-    infos = [info for info in (store.location / COMMIT_LOG).entries() if is_segment_name(info)]
+    folder, _ = booted_folder(store.location)
+    infos = [info for info in folder.entries() if is_segment_name(info)]
     start, end = store.get_min_phy_offset(), store.get_max_phy_offset()
     last = max((segment.base for segment in store.records.segments if segment.base <= end), default=None)
     name = None if last is None else f"{last:020d}"

@@ -148,7 +148,12 @@ def remedies(state: StoreState) -> list[str]:
     cutting = [boot for boot in state.boots if boot.cut_bytes]
     if cutting:
         said.append(_of_cuts(state, cutting))
-    losing = [boot for boot in state.boots if boot.lost or boot.shifted]
+    losing = [boot for boot in state.boots if (boot.lost or boot.shifted) and boot.queues_cut_at is None]
+    if any(boot.queues_cut_at is not None for boot in state.boots):
+        said.append(
+            f"Do not start a broker while the file abort is there: it cuts units off queues that are whole. First "
+            f"{whole_without_abort(state.store)}."
+        )
     if losing:
         said += _of_losses(state, losing)
     elif any(boot.deletes_queues for boot in state.boots) and state.queue_count:
@@ -164,6 +169,14 @@ def remedies(state: StoreState) -> list[str]:
     if len({(boot.cut_bytes, boot.lost, boot.shifted, boot.unindexed) for boot in state.boots}) > 1:
         said.append("The versions differ: --broker-version V prints only the one that starts next.")
     return said
+
+
+def whole_without_abort(store: str) -> str:
+    """What to do before a boot on a DLedger log that would cut off units (`Boot.queues_cut_at`)."""
+    return (
+        f"`spark-mq repair {shlex.quote(store)} --apply`, which adds the units that queues lack; then delete the file "
+        f"{shlex.quote(f'{store}/abort')}"
+    )
 
 
 def _nothing(state: StoreState) -> str:

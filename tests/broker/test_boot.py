@@ -22,6 +22,7 @@ from spark_mq.format.record import COMMIT_LOG_OFFSET_AT, MAGIC_V1, QUEUE_OFFSET_
 from spark_mq.store.recovery import next_recovery
 from spark_mq.store.store_state import store_state
 from tests.broker import harness
+from tests.support import dledger
 from tests.support.boots import body_at, entries_of, flip, rows, some_message
 from tests.support.soak import cases
 from tests.support.stores import RealStore
@@ -186,3 +187,25 @@ def test_a_lost_topic_stays_as_lost_as_was_said(version: str, is_clean: bool, tm
         for _, size, _ in _UNIT.iter_unpack(file.read_bytes())
     )
     assert state.lost == total - units > 0
+
+
+def test_a_boot_of_dledger_after_a_crash_cuts_the_queues_as_predicted(tmp_path: Path) -> None:
+    """The broker's own answers, because units that it cuts off stay in the files."""
+    path, settings = (
+        dledger.STORE.unpack(tmp_path),
+        dict(line.split("=", 1) for line in dledger.CONF.read_text().splitlines() if "=" in line),
+    )
+    (path / "abort").touch()
+    entry = dledger.heads(path)[-20]
+    dledger.overwrite(path, entry[0] + 148, b"\xff\xfe\x00\x01")  # the CRC of the body is wrong then
+    recovery = next_recovery(str(path), "5.3.3", str(dledger.CONF))
+    assert recovery.boot is not None
+    with harness.Broker("5.3.3", path, settings) as broker:
+        found = harness.mqadmin(broker, ["topicStatus", "-t", "b1_Main"])
+    ends = {int(line.split()[1]): int(line.split()[3]) for line in found.splitlines() if line.startswith("broker")}
+    assert (
+        ends == {queue_id: recovery.max_offsets["b1_Main", queue_id] for queue_id in range(3)} == {0: 50, 1: 49, 2: 50}
+    )
+    assert {(one.topic, one.queue_id): one.lost for one in recovery.boot.queues if one.topic == "b1_Main"} == {
+        ("b1_Main", 1): 1
+    }

@@ -16,6 +16,8 @@ import numpy as np
 
 from spark_mq.format.array_types import Bytes, Flags, Int32s, Int64s, OutFlags, OutInt32s, OutInt64s
 from spark_mq.format.consume_queue import UNIT_SIZE
+from spark_mq.format.dledger import BLANK_MAGIC as ENTRY_BLANK_MAGIC
+from spark_mq.format.dledger import HEAD_SIZE as ENTRY_HEAD_SIZE
 from spark_mq.format.kernels.big_endian import byte_at, read_i16, read_i32, read_i64
 from spark_mq.format.kernels.crc import crc32, stored_property_crc
 from spark_mq.format.kernels.frames import Frame, Frames
@@ -51,6 +53,8 @@ CHECKS_BATCH = 16
 """The properties of an inner batch must be numbers (5.0.0)."""
 SKIPS_BODY = 32
 """The body is not read, as when a broker dispatches messages (`ReputMessageService.doReput`)."""
+HAS_HEADS = 64
+"""The head of a DLedger entry is before each record (`DLedgerCommitLog.checkMessageAndReturnSize`@5.3.3)."""
 RULES_OF_VERSIONS = ACCEPTS_V2 | CHECKS_SIZE_FIRST | CHECKS_BATCH
 """The rules that the version decides, whatever the settings are; the newest one has all of them."""
 
@@ -248,10 +252,17 @@ def check_records(buffer: Bytes, end: int, rules: int, frames: Frames) -> tuple[
     while True:
         if count == frames.size:
             return count, position, FULL
-        found = check_record(buffer, position, end, rules, frames[count])
+        start = position
+        if rules & HAS_HEADS and buffer.size - position >= BLANK_SIZE:
+            if read_i32(buffer, position) == ENTRY_BLANK_MAGIC:
+                return count, position, BLANK
+            magic = read_i32(buffer, position + MAGIC_AT)  # of an entry it is the size
+            if magic != MAGIC_BLANK and magic != MAGIC_V1 and magic != MAGIC_V2:
+                start += ENTRY_HEAD_SIZE
+        found = check_record(buffer, start, end, rules, frames[count])
         if found != RECORD:
             return count, position, found
-        position += int(frames[count].store_size)
+        position = start + int(frames[count].store_size)
         count += 1
 
 

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from struct import Struct
 
 import numpy as np
 import numpy.typing as npt
 
-from spark_mq.format.array_types import Int64s, OutInt64s
-from spark_mq.format.dledger import HEAD, HEAD_SIZE, is_head
+from spark_mq.format.array_types import Flags, Int64s, OutInt64s
+from spark_mq.format.dledger import BLANK_MAGIC, HEAD, HEAD_SIZE, MAGIC_NORMAL, MAX_ENTRY_SIZE, is_head
 from spark_mq.format.kernels.entries import FIELDS, find_entry, scan_entries
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
@@ -26,6 +27,8 @@ from spark_mq.store.log.segment_files import SegmentFile, find_data_end, is_segm
 _CHUNK = 4 << 20
 _UNIT_DTYPE = np.dtype([("magic", ">i4"), ("offset", ">i8"), ("size", ">i4"), ("index", ">i8"), ("term", ">i8")])
 _LOOK = 1024
+_FILES_BACK = 3
+_BLANK = Struct(">i")
 _UNIT_SIZE = _UNIT_DTYPE.itemsize
 """Bytes of a unit of DLedger's index (`DLedgerEntryCoder.encodeIndex`@dledger-0.3.1)."""
 
@@ -142,6 +145,92 @@ def _committed_position(segment: SegmentFile) -> int:
         head = file.read(position, HEAD_SIZE)
     stated = HEAD.unpack(head)[1:5] if is_head(head, int(unit["offset"])) else ()
     return position if stated == tuple(int(unit[name]) for name in ("size", "index", "term", "offset")) else 0
+
+
+@dataclass(frozen=True)
+class RecoveredEntries:
+    """What DLedger finds when it starts (`DLedgerMmapFileStore.recover`@dledger-0.3.1).
+
+    Attributes:
+        start: The first offset of the file from which on it checks the entries.
+        end: The offset after the last entry that it accepts: there it cuts the log.
+        count: The number of entries that it accepts.
+        reason: Why the log ends there.
+        committed: The offset after the last entry that is known as committed; -1 if none is.
+        index_from: The first entry of which DLedger writes the index again; None if its index has all of them.
+    """
+
+    start: int
+    end: int
+    count: int
+    reason: str
+    committed: int
+    index_from: int | None
+
+
+def recover_entries(node: Location, files: Sequence[SegmentFile]) -> RecoveredEntries:
+    """What DLedger finds when it starts with these files, of which there must be one at least."""
+    first = next((at for at in range(max(len(files) - _FILES_BACK, 0), -1, -1) if _is_indexed(node, files[at])), 0)
+    wanted, committed, index_from = _stated(node, "committedIndex"), -1, None
+    index, term, count = -1, -1, 0
+    for file in files[first:]:
+        end = file.base
+        for entries in read_entries(file, find_data_end(file.location, file.size)):
+            follows = (np.diff(entries.index, prepend=index) == 1) & (np.diff(entries.term, prepend=term) >= 0)
+            follows[0] |= index < 0
+            follows &= entries.magic == MAGIC_NORMAL
+            kept = entries.take(0 if entries.offset[0] != end else _leading(follows))
+            if not kept.offset.size:
+                break
+            if index_from is None:
+                units = index_units(node, int(kept.index[0]), int(kept.index[-1]) + 1)
+                differs = np.flatnonzero(_differ(units, kept))
+                index_from = int(kept.index[differs[0]]) if differs.size else None
+            at = min(wanted, int(kept.index[-1])) - int(kept.index[0])
+            if at >= 0:
+                committed = int(kept.offset[at] + kept.size[at])
+            index, term, end, count = int(kept.index[-1]), int(kept.term[-1]), kept.end, count + kept.offset.size
+            if kept.offset.size < entries.offset.size:
+                break
+        if not _has_blank(file, end):
+            found = "nothing was written there" if _is_unwritten(file, end) else "what is there is not the next entry"
+            return RecoveredEntries(files[first].base, end, count, found, committed, index_from)
+        end = file.end_offset
+    reason = "the blank that ends the last file is there, and no file follows"
+    return RecoveredEntries(files[first].base, end, count, reason, committed, index_from)
+
+
+def _is_indexed(node: Location, file: SegmentFile) -> bool:
+    """Whether the first entry of a file is sound, and DLedger's index has it."""
+    for entries in read_entries(file, min(file.size, MAX_ENTRY_SIZE)):
+        entry = entries.take(1)
+        units = index_units(node, int(entry.index[0]), int(entry.index[0]) + 1)
+        return int(entry.offset[0]) == file.base and not _differ(units, entry).any()
+    return False
+
+
+def _differ(units: npt.NDArray[np.void], entries: Entries) -> Flags:
+    """Which units are not those of the entries."""
+    differs: Flags = np.zeros(units.size, np.bool_)
+    for name, values in vars(entries).items():
+        differs |= units[name] != values
+    return differs
+
+
+def _leading(values: Flags) -> int:
+    """The number of true values before the first false one."""
+    return int(values.size if values.all() else values.argmin())
+
+
+def _has_blank(file: SegmentFile, end: int) -> bool:
+    with FileReader(file.location) as reader:
+        head = reader.read(end - file.base, _BLANK.size)
+    return len(head) == _BLANK.size and _BLANK.unpack(head) == (BLANK_MAGIC,)
+
+
+def _is_unwritten(file: SegmentFile, end: int) -> bool:
+    with FileReader(file.location) as reader:
+        return not any(reader.read(end - file.base, HEAD_SIZE))
 
 
 def lost_entries(node: Location, segments: Sequence[SegmentFile]) -> tuple[int, int] | None:

@@ -89,7 +89,8 @@ class _Reader:
     def length_at(self, position: int) -> tuple[int, int]:
         """The size that the record at `position` states, and the sum of its lengths, if that is another number."""
         buffer, frame, _ = self._first(position)
-        return int(read_i32(buffer, 0)), int(frame.properties_start) + int(frame.properties_length)
+        start = int(frame.position)  # after the head of a DLedger entry, which the sum contains, too
+        return start + int(read_i32(buffer, start)), int(frame.properties_start) + int(frame.properties_length)
 
     def accepts(self, position: int) -> bool:
         """Whether there is a record at `position` that is accepted."""
