@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from spark_mq import MessageStore
+    from tests.support.verified import Bench
 
 
 os.environ.setdefault("JDK_JAVA_OPTIONS", quick_spark_options())
@@ -102,6 +103,14 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Unpack:
 def store(unpacked: Unpack) -> str:
     """The folder of `WORKLOAD`, unpacked. It is shared: no test may change it."""
     return str(unpacked(WORKLOAD))
+
+
+@pytest.fixture
+def bench(unpacked: Unpack, tmp_path: Path) -> Bench:
+    """A copy of `WORKLOAD`, whose bytes a test changes."""
+    from tests.support.verified import Bench
+
+    return Bench.of(unpacked(WORKLOAD), WORKLOAD.name, tmp_path)
 
 
 @pytest.fixture

@@ -35,11 +35,10 @@ from spark_mq.store.config.named_stores import DEFAULT_CLUSTER
 from spark_mq.store.message_store import MessageStore
 from spark_mq.testing import LogWriter
 from tests.support.delta_rows import delta_rows
-from tests.support.stores import OWN_STORES, RealStore, Unpack, segment_files, stores_in
+from tests.support.stores import STORES, RealStore, Unpack, segment_files
 
 pytestmark = pytest.mark.archive
 
-STORES = {store.name: store for store in stores_in(OWN_STORES)}
 A, B = STORES["workload-533"], STORES["workload-49x"]
 
 

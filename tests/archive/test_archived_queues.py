@@ -17,9 +17,8 @@ from spark_mq.format.consume_queue import Queue
 from spark_mq.lifecycle.consumer_progress import QueueMessage, consumer_progress_rows
 from spark_mq.store.derived_facts import queue_facts
 from spark_mq.store.message_store import MessageStore
-from tests.support.stores import OWN_STORES, RealStore, Unpack, stores_in
+from tests.support.stores import WORKLOADS, RealStore, Unpack
 
-WORKLOADS = [store for store in stores_in(OWN_STORES) if store.name.startswith("workload")]
 AT = 1_795_300_000_000
 """A moment after all messages were stored."""
 

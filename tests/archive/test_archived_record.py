@@ -10,9 +10,8 @@ from spark_mq.archive.archived_messages import ARCHIVED_COLUMNS, record_of
 from spark_mq.format.message_row import message_row
 from spark_mq.format.record import BORN_HOST_V6_FLAG, COMPRESSED_FLAG, Record
 from spark_mq.store.message_store import MessageStore
-from tests.support.stores import OWN_STORES, RealStore, stores_in
+from tests.support.stores import WORKLOADS, RealStore
 
-WORKLOADS = [store for store in stores_in(OWN_STORES) if store.name.startswith("workload")]
 V4_IN_V6 = bytes(10) + b"\xff\xff" + bytes((10, 0, 0, 1)) + bytes((0, 0, 42, 159))
 
 

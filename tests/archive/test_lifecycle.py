@@ -38,12 +38,11 @@ from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.log.segment_files import CorruptRange
 from spark_mq.store.message_store import MessageStore
 from tests.support.store_history import expire
-from tests.support.stores import OWN_STORES, Unpack, stores_in
+from tests.support.stores import STORES, Unpack
 
 pytestmark = pytest.mark.archive
 
 Tables = dict[str, pa.Table]
-STORES = {store.name: store for store in stores_in(OWN_STORES)}
 ARCHIVED = {"a": STORES["workload-533"], "b": STORES["workload-49x"]}
 EXPIRED = "b"
 """The broker whose first segments expired after they were archived."""

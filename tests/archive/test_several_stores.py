@@ -12,11 +12,10 @@ from pyspark.sql import SparkSession
 
 from spark_mq.cli.main import main
 from tests.support.delta_rows import delta_rows
-from tests.support.stores import OWN_STORES, Unpack, stores_in
+from tests.support.stores import STORES, Unpack
 
 pytestmark = pytest.mark.archive
 
-STORES = {store.name: store for store in stores_in(OWN_STORES)}
 BROKERS = {"broker-new": STORES["workload-533"], "broker-old": STORES["workload-49x"]}
 
 

@@ -11,17 +11,16 @@ from spark_mq import compare, repair_from
 from spark_mq.repairer.comparison import Comparison, PartState
 from tests.broker import harness
 from tests.support.replicas import log_of
-from tests.support.stores import OWN_STORES, RealStore
+from tests.support.stores import WORKLOAD
 from tests.support.verified import check, grave
 
 LACKING = harness.missing()
 pytestmark = [pytest.mark.broker, pytest.mark.skipif(LACKING is not None, reason=LACKING or "")]
-PACKED = RealStore("workload-533", OWN_STORES)
 SECONDS = 30.0
 
 
 def settings_of(**more: str) -> dict[str, str]:
-    conf = dict(line.split("=", 1) for line in PACKED.broker_conf.read_text().split())
+    conf = dict(line.split("=", 1) for line in WORKLOAD.broker_conf.read_text().split())
     return conf | more
 
 
@@ -36,8 +35,8 @@ def when(store: Path, replica: Path, is_reached: str) -> Comparison:
 
 def test_a_master_and_its_slave(tmp_path: Path) -> None:
     """Both run while they are compared. The slave has the master's bytes; alone, it parts from it as a master."""
-    master = PACKED.unpack(tmp_path / "master")
-    slave = PACKED.unpack(tmp_path / "slave")
+    master = WORKLOAD.unpack(tmp_path / "master")
+    slave = WORKLOAD.unpack(tmp_path / "slave")
     start = compare(str(master), str(slave)).store.end
     with harness.Broker("5.3.3", master, settings_of(brokerRole="SYNC_MASTER")) as first:
         as_slave = settings_of(brokerRole="SLAVE", brokerId="1", namesrvAddr=first.name_server)
@@ -58,7 +57,7 @@ def test_a_master_and_its_slave(tmp_path: Path) -> None:
     (slave / "commitlog" / lost).unlink()
     assert repair_from(str(slave), str(master), apply=True).is_complete
     assert log_of(slave) == wanted
-    _, findings = check(slave, PACKED.broker_conf)
+    _, findings = check(slave, WORKLOAD.broker_conf)
     assert grave(findings) == []
 
     # Without its master, it is started as one.

@@ -12,8 +12,8 @@ import pytest
 from spark_mq.cli.main import main
 from spark_mq.io.location import Location
 from spark_mq.store.store_lock import store_lock
-from tests.support.boots import CLEAN, STORES
-from tests.support.stores import OWN_STORES, RealStore, Unpack
+from tests.support.boots import CLEAN
+from tests.support.stores import OWN_STORES, STORES, RealStore, Unpack
 
 
 def answer_of(capsys: pytest.CaptureFixture[str], folder: Path, store: RealStore, *more: str) -> tuple[int, Any]:

@@ -14,12 +14,10 @@ import pytest
 from spark_mq.cli.main import main
 from spark_mq.cli.output.terminal import Node, tree_lines
 from spark_mq.testing import LogWriter
-from tests.support.stores import OWN_STORES, Fact, Unpack, stores_in
+from tests.support.stores import STORES, WORKLOAD, Fact, Unpack
 
 pytestmark = pytest.mark.usefixtures("utc")
 
-STORES = {store.name: store for store in stores_in(OWN_STORES)}
-WORKLOAD = STORES["workload-533"]
 HALF, SCHEDULE = "RMQ_SYS_TRANS_HALF_TOPIC", "SCHEDULE_TOPIC_XXXX"
 NO_CONF = ["--broker-conf", ""]
 

@@ -16,15 +16,13 @@ from typing import Any
 
 import pytest
 
-from spark_mq import MessageStore
 from spark_mq.cli.main import main
 from spark_mq.testing import LogWriter
-from tests.support.stores import OWN_STORES, PROJECT, Unpack, stores_in, without_full_index_files
+from tests.support.stores import OWN_STORES, PROJECT, STORES, WORKLOAD, Unpack, stores_in, without_full_index_files
 
 pytestmark = pytest.mark.usefixtures("utc")
 
-STORES = {store.name: store for store in stores_in(OWN_STORES)}
-WORKLOAD, DELETED = STORES["workload-533"], STORES["deleted-533"]
+DELETED = STORES["deleted-533"]
 
 
 def messages(topic: str) -> list[dict[str, Any]]:
@@ -223,28 +221,6 @@ def test_what_the_queues_do_not_cover_is_read_from_the_log(
         assert main(["query-by-offset", str(folder), "OrderEvents", "2", str(fact["queueOffset"]), "--json"]) == 0
         assert [row["commit_log_offset"] for row in json_lines(capsys.readouterr().out)] == [fact["offset"]]
     assert main(["query-by-offset", str(folder), "OrderEvents", "2", str(in_queue[-1]["queueOffset"] + 1)]) == 3
-
-
-@pytest.mark.parametrize("name", ["killed-533", "killed-49x"])
-def test_messages_that_a_killed_broker_put_in_no_queue(
-    name: str, unpacked: Unpack, capsys: pytest.CaptureFixture[str]
-) -> None:
-    killed = STORES[name]
-    folder = str(unpacked(killed))
-    facts = [fact for fact in killed.facts("msg") if fact["sysFlag"] & 12 in (0, 8)]
-    with MessageStore(folder) as opened:
-        in_no_queue = [
-            fact
-            for fact in facts
-            if fact["queueOffset"] >= opened.get_max_offset_in_queue(fact["topic"], fact["queueId"])
-        ]
-    assert in_no_queue
-    for fact in in_no_queue[:5]:
-        topic, queue_id = fact["topic"], str(fact["queueId"])
-        expected = [one["offset"] for one in facts if (one["topic"], str(one["queueId"])) == (topic, queue_id)]
-        assert printed(capsys, folder, topic, "--queue-id", queue_id, "--limit", "0") == sorted(expected)
-        assert main(["query-by-offset", folder, topic, queue_id, str(fact["queueOffset"]), "--json"]) == 0
-        assert [row["commit_log_offset"] for row in json_lines(capsys.readouterr().out)] == [fact["offset"]]
 
 
 @pytest.mark.parametrize("queue", [[], ["--queue-id", "2"]])

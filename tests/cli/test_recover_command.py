@@ -11,9 +11,7 @@ import pytest
 from spark_mq.cli.main import main
 from spark_mq.store.dispatch_log import RECOVERY_SCHEMA
 from spark_mq.testing import LogWriter
-from tests.support.stores import OWN_STORES, Unpack, stores_in
-
-STORES = {store.name: store for store in stores_in(OWN_STORES)}
+from tests.support.stores import STORES, Unpack
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,9 @@ import pytest
 from spark_mq.cli.arguments import place_stores_file
 from spark_mq.cli.main import main
 from spark_mq.cli.tables import sums_of_topics
-from tests.support.stores import OWN_STORES, Unpack, stores_in
+from tests.support.stores import STORES, Unpack
 
 Run = Callable[..., list[dict[str, Any]]]
-STORES = {store.name: store for store in stores_in(OWN_STORES)}
 BROKERS = {"broker-new": STORES["workload-533"], "broker-old": STORES["workload-49x"]}
 TOPIC = "OrderEvents"
 

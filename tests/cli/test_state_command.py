@@ -13,9 +13,7 @@ import pytest
 from spark_mq.cli.main import main
 from spark_mq.io.location import Location
 from spark_mq.store.store_lock import store_lock
-from tests.support.stores import OWN_STORES, Unpack, stores_in
-
-STORES = {store.name: store for store in stores_in(OWN_STORES)}
+from tests.support.stores import STORES, Unpack
 
 
 def text_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[str, str]:

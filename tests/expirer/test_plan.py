@@ -17,9 +17,8 @@ from spark_mq import MessageStore
 from spark_mq.errors import CorruptLogError, OptionError, UnsupportedStoreError
 from spark_mq.expirer import ByOffset, ByTime, ExpirePlan, plan_expiry
 from spark_mq.store.expiry import old_files
-from tests.support.stores import OWN_STORES, Unpack, stores_in
+from tests.support.stores import STORES, Unpack
 
-STORES = {store.name: store for store in stores_in(OWN_STORES)}
 NAMES = ("workload-533", "workload-49x", "deleted-533")
 UNIT = struct.Struct(">qiq")
 HEADER = struct.Struct(">qqqqii")

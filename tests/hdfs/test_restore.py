@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -11,12 +10,12 @@ import pytest
 
 from spark_mq.cli.main import main
 from tests.hdfs.cluster import HdfsCluster
+from tests.support.both_places import Place
 from tests.support.restored import restore_here
 from tests.support.stores import OWN_STORES, RealStore, tree_of
 
 pytestmark = pytest.mark.hdfs
 
-Place = Callable[[RealStore], tuple[str, str]]
 
 DELETED = RealStore("deleted-533", OWN_STORES)
 """A store with files in timerlog, which are copied as they are."""

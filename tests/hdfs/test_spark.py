@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +9,7 @@ from pyspark.sql.functions import spark_partition_id
 
 from spark_mq import rebuild, register
 from tests.hdfs.cluster import HdfsCluster
+from tests.support.both_places import Place
 from tests.support.rebuilt import rebuild_here
 from tests.support.stores import OWN_STORES, RealStore, tree_of
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.hdfs
 
-Place = Callable[[RealStore], tuple[str, str]]
 
 KILLED = RealStore("killed-49x", OWN_STORES)
 FACTS = {fact["offset"]: fact["topic"] for fact in KILLED.facts("msg")}

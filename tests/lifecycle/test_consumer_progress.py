@@ -18,9 +18,8 @@ from spark_mq.lifecycle.consumer_progress import consumer_progress_rows
 from spark_mq.tables.lifecycle import CONSUMER_PROGRESS
 from tests.support.kernels import examples
 from tests.support.removed_parts import remove_parts
-from tests.support.stores import OWN_STORES, RealStore, Unpack, stores_in
+from tests.support.stores import STORES, RealStore, Unpack
 
-STORES = {store.name: store for store in stores_in(OWN_STORES)}
 WORKLOADS = [STORES["workload-533"], STORES["workload-49x"]]
 AT = 1_900_000_000_000
 CASES = examples(60)

@@ -30,10 +30,9 @@ from spark_mq.store.log.segment_files import CorruptRange
 from spark_mq.tables.lifecycle import DELAYED
 from tests.support.removed_parts import remove_parts
 from tests.support.soak import SOAKS
-from tests.support.stores import OWN_STORES, Fact, RealStore, Unpack, stores_in, version_stores
+from tests.support.stores import OWN_STORES, WORKLOADS, Fact, RealStore, Unpack, stores_in, version_stores
 
 Row = dict[str, Any]
-WORKLOADS = [store for store in stores_in(OWN_STORES) if store.name.startswith("workload")]
 SCHEDULE, TIMER = "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"
 HOUR = 3_600_000
 MILLIS = {1: 1_000, 2: 5_000, 18: 2 * HOUR}

@@ -26,9 +26,8 @@ from spark_mq.lifecycle.life.situation import SituationRules, situation
 from spark_mq.lifecycle.outcomes import State
 from spark_mq.lifecycle.transactions import transaction_rows
 from spark_mq.testing import LogWriter
-from tests.support.stores import OWN_STORES, Fact, RealStore, Unpack, stores_in
+from tests.support.stores import STORES, Fact, RealStore, Unpack
 
-STORES = {store.name: store for store in stores_in(OWN_STORES)}
 WORKLOADS = [STORES["workload-533"], STORES["workload-49x"]]
 DELETED = STORES["deleted-533"]
 HALF, DISCARDED = "RMQ_SYS_TRANS_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"

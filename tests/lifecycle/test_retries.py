@@ -32,9 +32,8 @@ from spark_mq.store.log.segment_files import CorruptRange
 from spark_mq.tables.all_tables import TABLES
 from tests.support.kernels import examples
 from tests.support.removed_parts import remove_parts
-from tests.support.stores import OWN_STORES, RealStore, Unpack, stores_in, version_stores
+from tests.support.stores import WORKLOADS, RealStore, Unpack, version_stores
 
-WORKLOADS = [store for store in stores_in(OWN_STORES) if store.name.startswith("workload")]
 CASES = examples(60)
 RETRIES = 2
 """`RetryWorkload.RETRIES`: the third time, the message is a dead letter."""

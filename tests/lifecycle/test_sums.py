@@ -26,9 +26,8 @@ from spark_mq.lifecycle.statistics import (
     value_ranges,
 )
 from spark_mq.tables.lifecycle import DUPLICATES, HOT_KEYS, RATES, SKEW
-from tests.support.stores import OWN_STORES, RealStore, Unpack, stores_in
+from tests.support.stores import WORKLOADS, RealStore, Unpack
 
-WORKLOADS = [store for store in stores_in(OWN_STORES) if store.name.startswith("workload")]
 each = pytest.mark.parametrize("packed", WORKLOADS, ids=str)
 PLAIN = ("OrderEvents", "PaymentLog", "user_activity", "SequenceDemo", "RetryDemo", "DelayDemo", "TransactionDemo")
 

@@ -29,10 +29,9 @@ from spark_mq.store.log.segment_files import CorruptRange
 from spark_mq.tables.lifecycle import TRANSACTIONS
 from tests.support.removed_parts import remove_parts
 from tests.support.soak import SOAKS
-from tests.support.stores import OWN_STORES, Fact, RealStore, Unpack, stores_in, version_stores
+from tests.support.stores import OWN_STORES, WORKLOADS, Fact, RealStore, Unpack, stores_in, version_stores
 
 Rows = dict[str, dict[str, Any]]
-WORKLOADS = [store for store in stores_in(OWN_STORES) if store.name.startswith("workload")]
 HALF, OP, DISCARDS = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"
 DISCARDED_COUNT = 4
 """`TransactionWorkload.PER_FATE`: the first undecided transactions are given up, and the last are left half."""

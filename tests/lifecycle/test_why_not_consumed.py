@@ -35,9 +35,8 @@ from tests.support.filtered_store import (
     stored_events,
     subscriptions,
 )
-from tests.support.stores import OWN_STORES, Unpack, stores_in
+from tests.support.stores import STORES, Unpack
 
-STORES = {store.name: store for store in stores_in(OWN_STORES)}
 BY_TAG = {NotConsumed.FILTERED_BY_TAG_HASH, NotConsumed.FILTERED_BY_TAG}
 
 

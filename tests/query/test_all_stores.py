@@ -10,9 +10,8 @@ from pyspark.sql import SparkSession
 from spark_mq import sql
 from spark_mq.query.catalog import Store, columns_of, is_of_several, options_of, with_all
 from spark_mq.query.sql import reads_of
-from tests.support.stores import OWN_STORES, Unpack, stores_in
+from tests.support.stores import STORES, Unpack
 
-STORES = {store.name: store for store in stores_in(OWN_STORES)}
 NEW, OLD = STORES["workload-533"], STORES["workload-49x"]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,10 +19,9 @@ from spark_mq.repairer.log_edit import cut_log
 from tests.support.damages import body_at, flip
 from tests.support.local_objects import local_objects
 from tests.support.replicas import blank_after_last_record, live_end, log_of, messages_from, part_at, rewritten
-from tests.support.stores import OWN_STORES, RealStore, usual_stores
+from tests.support.stores import OWN_STORES, RealStore, Unpack, usual_stores
 from tests.support.verified import Bench
 
-Unpack = Callable[[RealStore], Path]
 SEGMENT = 131072
 STORE, REPLICA, BOTH, DIFFERENT = PartState
 

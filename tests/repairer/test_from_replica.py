@@ -6,7 +6,6 @@ import json
 import os
 import random
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,23 +24,21 @@ from tests.support.random_damages import damage_bytes
 from tests.support.repaired import repair_here
 from tests.support.replicas import live_end, log_of, messages_from, part_at, rewritten
 from tests.support.soak import SOAKS
-from tests.support.stores import OWN_STORES, RealStore, tree_of
+from tests.support.stores import WORKLOAD, Unpack, tree_of
 from tests.support.verified import Bench, check, grave
 
-Unpack = Callable[[RealStore], Path]
-PACKED = RealStore("workload-533", OWN_STORES)
 SEGMENT = 131072
 CASES = 500 if SOAKS else 60
 
 
 @pytest.fixture
 def replica(unpacked: Unpack) -> Path:
-    return unpacked(PACKED)
+    return unpacked(WORKLOAD)
 
 
 @pytest.fixture
 def store(replica: Path, tmp_path: Path) -> Bench:
-    return Bench.of(replica, PACKED.name, tmp_path)
+    return Bench.of(replica, WORKLOAD.name, tmp_path)
 
 
 def damaged(store: Bench) -> list[int]:
@@ -82,7 +79,7 @@ def test_a_plan_a_repair_and_an_undo(store: Bench, replica: Path, capsys: pytest
     assert "units of this store lead to 1 of 1" in text
     assert files_of(store.path) == files_of(replica)
     assert (store.path / f"commitlog/{0:020d}").stat().st_mtime_ns // 10**6 == times // 10**6
-    _, findings = check(store.path, PACKED.broker_conf)
+    _, findings = check(store.path, WORKLOAD.broker_conf)
     assert grave(findings) == []
     assert main(words) == FOUND
     assert "verdict: nothing to take from the replica\n" in capsys.readouterr().out
@@ -130,7 +127,7 @@ def test_nothing_is_taken_from_a_log_that_differs_where_both_are_sound(store: Be
 
 def test_a_log_that_parted_gives_nothing(store: Bench, replica: Path, tmp_path: Path) -> None:
     """Both were masters: the records after that point are other ones, also where this log is damaged."""
-    other = Bench.of(replica, PACKED.name, tmp_path / "other")
+    other = Bench.of(replica, WORKLOAD.name, tmp_path / "other")
     cut, damaged_offset = (int(messages_from(store, SEGMENT)[number]["offset"]) for number in (9, 11))
     part_at(other, cut)
     flip(store, damaged_offset, 5)
@@ -156,12 +153,12 @@ def test_units_that_lead_elsewhere_contradict_a_record(is_whole_segment: bool, s
     store.write(file, position, bytes(20))  # a queue that lags contradicts nothing
     assert repair_from(str(store.path), str(replica), apply=True).is_complete
     assert log_of(store.path) == log_of(replica)
-    repair_here(store.path, PACKED.broker_conf, apply=True)
+    repair_here(store.path, WORKLOAD.broker_conf, apply=True)
     assert files_of(store.path) == files_of(replica)
 
 
 def test_a_replica_that_is_damaged_there_gives_what_it_can(store: Bench, replica: Path, tmp_path: Path) -> None:
-    other = Bench.of(replica, PACKED.name, tmp_path / "other")
+    other = Bench.of(replica, WORKLOAD.name, tmp_path / "other")
     offsets = damaged(store)
     flip(other, offsets[0], 4)
     (other.path / "commitlog" / f"{SEGMENT:020d}").unlink()

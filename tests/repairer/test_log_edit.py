@@ -10,15 +10,10 @@ from spark_mq.errors import OptionError
 from spark_mq.repairer.changes import undo_repair
 from spark_mq.repairer.log_edit import blank_range, cut_log
 from tests.support.repaired import repair_here
-from tests.support.stores import OWN_STORES, RealStore, Unpack, tree_of
+from tests.support.stores import tree_of
 from tests.support.verified import Bench, check, grave
 
 SEGMENT = 131072
-
-
-@pytest.fixture
-def bench(unpacked: Unpack, tmp_path: Path) -> Bench:
-    return Bench.of(unpacked(RealStore("workload-533", OWN_STORES)), "workload-533", tmp_path)
 
 
 def offsets(bench: Bench) -> list[int]:

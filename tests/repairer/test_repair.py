@@ -26,11 +26,6 @@ from tests.support.verified import Bench, check, grave
 LAGGING = {"lagging-533": "rebuilt", "killed-533": "recovered", "killed-49x": "recovered"}
 
 
-@pytest.fixture
-def bench(unpacked: Unpack, tmp_path: Path) -> Bench:
-    return Bench.of(unpacked(RealStore("workload-533", OWN_STORES)), "workload-533", tmp_path)
-
-
 def files_of(store: Path) -> dict[str, bytes]:
     return {name: data for name, data in tree_of(store).items() if not name.startswith((".spark_mq", "lock"))}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,8 +13,9 @@ from pyarrow import fs
 from spark_mq.cli.main import main
 from tests.s3.proxy import ERRORS, Fault, Proxy, every
 from tests.s3.server import ACCESS_KEY, LAKE, SECRET_KEY
+from tests.support.both_places import Place
 from tests.support.delta_rows import delta_rows
-from tests.support.stores import WORKLOAD, RealStore
+from tests.support.stores import WORKLOAD
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.s3, pytest.mark.archive]
 
-Place = Callable[[RealStore], tuple[str, str]]
 SUFFIXES = ("", "_keys", "_segments", "_snapshots")
 _SECRET = re.compile(f"{ACCESS_KEY}|{SECRET_KEY}")
 _OF_THE_RUN = ("snapshot_timestamp",)

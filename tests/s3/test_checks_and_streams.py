@@ -15,13 +15,13 @@ from spark_mq.source.message_stream import MessagesStreamReader
 from spark_mq.source.options import parse_stream_options
 from spark_mq.verifier.finding import Finding
 from tests.s3.proxy import Fault, Proxy
+from tests.support.both_places import Place
 from tests.support.in_process import read_rows
-from tests.support.stores import WORKLOAD, RealStore, Unpack
+from tests.support.stores import WORKLOAD, Unpack
 from tests.support.verified import check
 
 pytestmark = pytest.mark.s3
 
-Place = Callable[[RealStore], tuple[str, str]]
 
 NAMES = ["commit_log_offset", "topic", "body", "_corrupt_record"]
 

@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
@@ -17,12 +16,12 @@ from spark_mq.errors import MissingPackageError, StorageError
 from spark_mq.io import object_store
 from tests.s3.proxy import Proxy
 from tests.s3.server import ACCESS_KEY, SECRET_KEY
+from tests.support.both_places import Place
 from tests.support.in_process import read_rows
 from tests.support.stores import OWN_STORES, RealStore
 
 pytestmark = pytest.mark.s3
 
-Place = Callable[[RealStore], tuple[str, str]]
 
 STALE = RealStore("stale-533", OWN_STORES)
 FACT = next(fact for fact in STALE.facts("msg")[10:] if fact.get("keys"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +21,12 @@ from spark_mq.io.remote_file import READ_SIZE
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.tables.all_tables import TABLES
 from tests.s3.proxy import ERRORS, Fault, Proxy, every_20th
+from tests.support.both_places import Place
 from tests.support.in_process import read_rows
 from tests.support.stores import OWN_STORES, WORKLOAD, RealStore, shared_store, stores_in
 
 pytestmark = pytest.mark.s3
 
-Place = Callable[[RealStore], tuple[str, str]]
 
 OWN = stores_in(OWN_STORES)
 LATENCY = 0.02

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -19,13 +18,13 @@ from spark_mq.store.config.store_paths import COMMIT_LOG, RESTORE_UNFINISHED
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.store_lock import LOCK
 from tests.s3.proxy import ERRORS, Fault, Proxy, every_20th
+from tests.support.both_places import Place
 from tests.support.restored import restore_here
 from tests.support.stores import OWN_STORES, WORKLOAD, RealStore, tree_of
 from tests.support.verified import check
 
 pytestmark = pytest.mark.s3
 
-Place = Callable[[RealStore], tuple[str, str]]
 CRC = RealStore("crc-533", OWN_STORES)
 
 

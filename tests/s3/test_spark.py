@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +12,7 @@ from spark_mq.source.explain import explain
 from tests.s3.conftest import REGION
 from tests.s3.proxy import Proxy
 from tests.s3.server import ACCESS_KEY, SECRET_KEY
+from tests.support.both_places import Place
 from tests.support.delta_rows import delta_rows
 from tests.support.stores import OWN_STORES, WORKLOAD, RealStore, tree_of
 from tests.support.verified import check, grave
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.s3
 
-Place = Callable[[RealStore], tuple[str, str]]
 _SECRET = re.compile(f"{ACCESS_KEY}|{SECRET_KEY}")
 
 

@@ -13,10 +13,9 @@ from spark_mq.cli.main import main
 from spark_mq.errors import OptionError
 from spark_mq.sharing.shares import FIRST, LAST, begin_offsets
 from spark_mq.tables.config import BEGIN_OFFSETS
-from tests.support.stores import OWN_STORES, RealStore, Unpack, stores_in
+from tests.support.stores import STORES, WORKLOAD, RealStore, Unpack
 
-STORES = {store.name: store for store in stores_in(OWN_STORES)}
-WORKLOAD, DELETED = STORES["workload-533"], STORES["deleted-533"]
+DELETED = STORES["deleted-533"]
 RETRY = "%RETRY%GID_failing"
 
 

@@ -29,24 +29,17 @@ from tests.support.broken_trees import BrokenTrees
 from tests.support.in_process import read_rows
 from tests.support.index_stores import layout_of
 from tests.support.soak import SOAKS
-from tests.support.stores import Fact, RealStore, Unpack, all_stores
+from tests.support.stores import Fact, RealStore, Unpack, all_stores, index_keys
 
 CASES = 2000 if SOAKS else 60
 SINGLE_BITS = 648 if CASES >= 2000 else 54
 QUESTIONS = 12
-ROLLBACK = 12
 IN_QUEUES = (0, 8)
 """Transaction types NONE and COMMIT."""
 
 
 def is_queued(fact: Fact) -> bool:
     return fact["sysFlag"] & 12 in IN_QUEUES
-
-
-def keys_of(fact: Fact) -> set[str]:
-    if fact["sysFlag"] & ROLLBACK == ROLLBACK:
-        return set()
-    return {key for key in [*(fact.get("keys") or "").split(" "), fact.get("uniqKey")] if key}
 
 
 @cache
@@ -162,10 +155,10 @@ class Questions:
 
     def options_of_key(self) -> None:
         fact = self.one()
-        if self.checks_index or not keys_of(fact):  # the data source does not read all index files first
+        if self.checks_index or not index_keys(fact):  # the data source does not read all index files first
             return
-        key = self.random.choice(sorted(keys_of(fact)))
-        expected = [one for one in self.facts if one["topic"] == fact["topic"] and key in keys_of(one)]
+        key = self.random.choice(sorted(index_keys(fact)))
+        expected = [one for one in self.facts if one["topic"] == fact["topic"] and key in index_keys(one)]
         options = {"topic": fact["topic"], "key": key}
         if self.random.random() < 0.4:
             begin = fact["storeTimestamp"] + self.random.choice([0, 0, 1, -5, 100_000])
@@ -226,9 +219,9 @@ class Questions:
 
     def messages_of_key(self) -> None:
         fact = self.one()
-        if not keys_of(fact):
+        if not index_keys(fact):
             return
-        topic, key = fact["topic"], self.random.choice(sorted(keys_of(fact)))
+        topic, key = fact["topic"], self.random.choice(sorted(index_keys(fact)))
         window: dict[str, int] = {}
         if self.random.random() < 0.5:
             window["begin"] = fact["storeTimestamp"] + self.random.choice([0, -3, 100_000, -100_000])
@@ -238,7 +231,7 @@ class Questions:
             one["offset"]
             for one in reversed(self.facts)
             if one["topic"] == topic
-            and key in keys_of(one)
+            and key in index_keys(one)
             and window.get("begin", 0) <= one["storeTimestamp"] <= window.get("end", 1 << 62)
         ]
         found = self.opened.query_message(topic, key, **window)

@@ -32,11 +32,10 @@ from tests.support.broken_trees import BrokenTrees
 from tests.support.in_process import read_rows
 from tests.support.index_stores import index_files, layout_of
 from tests.support.soak import SOAKS
-from tests.support.stores import OWN_STORES, WORKLOAD, Fact, RealStore, Unpack, stores_in
+from tests.support.stores import OWN_STORES, WORKLOAD, Fact, RealStore, Unpack, index_keys, stores_in
 
 CASES = 600 if SOAKS else 40
 QUESTIONS = 8
-ROLLBACK = 12
 STORES = [store for store in stores_in(OWN_STORES) if store.facts("msg")]
 
 
@@ -54,12 +53,6 @@ def prices(monkeypatch: pytest.MonkeyPatch) -> None:
 @cache
 def facts_of(store: RealStore) -> list[Fact]:
     return sorted(store.facts("msg"), key=lambda fact: int(fact["offset"]))
-
-
-def keys_of(fact: Fact) -> set[str]:
-    if fact["sysFlag"] & ROLLBACK == ROLLBACK:
-        return set()
-    return {key for key in [*(fact.get("keys") or "").split(" "), fact.get("uniqKey")] if key}
 
 
 def options_of(store: RealStore, folder: Path, **options: str) -> dict[str, str]:
@@ -91,12 +84,12 @@ def is_in(fact: Fact, begin: int | None, end: int | None) -> bool:
 def ask(store: RealStore, folder: Path, random: Random, checks_index: bool) -> Counter[AccessPath]:
     """Ask for keys that messages have, in several ways; returns the paths of the reads."""
     facts, paths = facts_of(store), Counter[AccessPath]()
-    keyed = [fact for fact in facts if keys_of(fact)]
+    keyed = [fact for fact in facts if index_keys(fact)]
     with MessageStore(str(folder), broker_conf=str(store.broker_conf), check_index=checks_index) as opened:
         for _ in range(QUESTIONS):
             fact = random.choice(keyed)
-            key, (begin, end) = random.choice(sorted(keys_of(fact))), window(facts, fact, random)
-            having = [one for one in facts if key in keys_of(one) and is_in(one, begin, end)]
+            key, (begin, end) = random.choice(sorted(index_keys(fact))), window(facts, fact, random)
+            having = [one for one in facts if key in index_keys(one) and is_in(one, begin, end)]
             of_topic = [one["offset"] for one in having if one["topic"] == fact["topic"]]
             found = opened.query_message(fact["topic"], key, begin=begin, end=end)
             assert found["commit_log_offset"].to_pylist() == of_topic[::-1], (fact["topic"], key, begin, end)
@@ -151,8 +144,8 @@ def test_what_is_in_no_queue_or_index_is_found(lost: str, tmp_path: Path) -> Non
     else:
         shutil.rmtree(folder / "index")
     for fact in facts[:: len(facts) // 5]:
-        key = min(keys_of(fact))
-        expected = [one["offset"] for one in facts_of(WORKLOAD) if key in keys_of(one)]
+        key = min(index_keys(fact))
+        expected = [one["offset"] for one in facts_of(WORKLOAD) if key in index_keys(one)]
         assert fact["offset"] in expected
         assert offsets(read_rows(**options_of(WORKLOAD, folder, key=key))) == expected
         if lost == "topic":
@@ -165,7 +158,7 @@ def test_what_is_in_no_queue_or_index_is_found(lost: str, tmp_path: Path) -> Non
 def test_a_header_with_another_time_leaves_nothing_out(begin_timestamp: int | str, tmp_path: Path) -> None:
     """Headers only say which files to open first. These names say nothing."""
     folder, facts = WORKLOAD.unpack(tmp_path), facts_of(WORKLOAD)
-    keyed = [fact for fact in facts if keys_of(fact)]
+    keyed = [fact for fact in facts if index_keys(fact)]
     ends = {"begin of the log": facts[0]["storeTimestamp"], "end of the log": facts[-1]["storeTimestamp"]}
     stored = int(ends.get(str(begin_timestamp), begin_timestamp)).to_bytes(8, "big")
     for number, file in enumerate(index_files(folder)):
@@ -175,7 +168,7 @@ def test_a_header_with_another_time_leaves_nothing_out(begin_timestamp: int | st
         file.write_bytes(stored + sound[8:])
         with MessageStore(str(folder), broker_conf=str(WORKLOAD.broker_conf)) as store:
             for fact in keyed[:: len(keyed) // 15]:
-                key, time = min(keys_of(fact)), fact["storeTimestamp"]
+                key, time = min(index_keys(fact)), fact["storeTimestamp"]
                 for begin, end in ((time, time), (time, None), (None, time)):
                     found = store.query_message(fact["topic"], key, begin=begin, end=end)
                     assert fact["offset"] in found["commit_log_offset"].to_pylist(), (file.name, fact)
@@ -205,7 +198,7 @@ def test_a_time_range_opens_the_index_files_of_its_time(unpacked: Unpack, monkey
     facts = facts_of(WORKLOAD)
     opened = OpenedFiles(monkeypatch)
     for fact in (facts[5], facts[len(facts) // 2], facts[-5]):
-        key, time = min(keys_of(fact), default=""), fact["storeTimestamp"]
+        key, time = min(index_keys(fact), default=""), fact["storeTimestamp"]
         with MessageStore(str(folder), broker_conf=str(WORKLOAD.broker_conf)) as store:
             opened.names.clear()
             found = store.query_message(fact["topic"], key, begin=time, end=time)
@@ -236,7 +229,7 @@ class TestCheckedFiles:
     @pytest.fixture
     @staticmethod
     def fact() -> Fact:
-        return max((fact for fact in facts_of(WORKLOAD) if keys_of(fact)), key=lambda fact: len(keys_of(fact)))
+        return max((fact for fact in facts_of(WORKLOAD) if index_keys(fact)), key=lambda fact: len(index_keys(fact)))
 
     def test_a_task_reads_slots_and_entries_only(
         self, fact: Fact, unpacked: Unpack, monkeypatch: pytest.MonkeyPatch
@@ -260,7 +253,7 @@ class TestCheckedFiles:
     @pytest.mark.parametrize("change", ["lost", "garbage", "zeros", "other"])
     def test_a_file_that_changed_meanwhile_loses_no_row(self, change: str, fact: Fact, tmp_path: Path) -> None:
         folder = WORKLOAD.unpack(tmp_path)
-        key = min(keys_of(fact))
+        key = min(index_keys(fact))
         reader, partitions = self.partitions(folder, topic=fact["topic"], key=key)
         files = index_files(folder)
         for file in files:
@@ -274,6 +267,6 @@ class TestCheckedFiles:
             else:
                 file.write_bytes(files[0].read_bytes())
         expected = [
-            one["offset"] for one in facts_of(WORKLOAD) if one["topic"] == fact["topic"] and key in keys_of(one)
+            one["offset"] for one in facts_of(WORKLOAD) if one["topic"] == fact["topic"] and key in index_keys(one)
         ]
         assert offsets(self.rows(reader, partitions)) == expected

@@ -26,9 +26,9 @@ from spark_mq.store.lacking_messages import LackingMessage
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.recovery import next_recovery
 from spark_mq.store.store_state import StoreState, store_state
-from tests.support.boots import CLEAN, RECOVERED, STORES, entries_of, units_of
+from tests.support.boots import CLEAN, RECOVERED, entries_of, units_of
 from tests.support.index_stores import index_files
-from tests.support.stores import OWN_STORES, RealStore, Unpack
+from tests.support.stores import OWN_STORES, STORES, RealStore, Unpack
 
 GROUPS = V4_9, V5_0, V5_1, V5_3_2, V5_4, V5_5 = boot_groups(ALL_VERSIONS)
 OF_5 = [V5_0, V5_1, V5_3_2, V5_4, V5_5]

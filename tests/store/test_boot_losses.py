@@ -21,10 +21,9 @@ from spark_mq.store.store_state import store_state
 from spark_mq.store.verdict import verdict as state_verdict
 from spark_mq.verifier.quick import quick_check
 from tests.support.boot_oracle import Log, OracleMessage, messages_of, never_consumed, units_of
-from tests.support.boots import STORES
 from tests.support.random_damages import QUEUE_AND_LOG_ENDS
 from tests.support.soak import SOAKS
-from tests.support.stores import RealStore, Unpack
+from tests.support.stores import STORES, RealStore, Unpack
 
 VERSIONS = ("4.9.0", "4.9.7", "5.0.0", "5.1.0", "5.3.1", "5.3.3", "5.4.0", "5.5.1")
 NAMES = ("workload-533", "workload-49x", "killed-533", "killed-49x", "crc-533", "lagging-533")

@@ -23,11 +23,10 @@ from spark_mq.cli.main import main
 from spark_mq.store import metadata_tables
 from spark_mq.testing import LogWriter
 from tests.support.kernels import examples
-from tests.support.stores import OWN_STORES, RealStore, Unpack, all_stores, segment_files, stores_in
+from tests.support.stores import STORES, RealStore, Unpack, all_stores, segment_files
 
 Described = Callable[[RealStore], MessageStore]
 Row = dict[str, Any]
-STORES = {store.name: store for store in stores_in(OWN_STORES)}
 WORKLOAD, KILLED = STORES["workload-533"], STORES["killed-533"]
 TABLES = {
     "segments": metadata_tables.segments,

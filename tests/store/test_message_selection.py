@@ -12,10 +12,7 @@ from spark_mq.format.record import Record
 from spark_mq.store import message_selection
 from spark_mq.store.log import scan as backward_scan
 from spark_mq.store.message_selection import select_messages
-from tests.support.stores import OWN_STORES, RealStore, Unpack, stores_in
-
-STORES = {store.name: store for store in stores_in(OWN_STORES)}
-WORKLOAD = STORES["workload-533"]
+from tests.support.stores import STORES, WORKLOAD, RealStore, Unpack
 
 
 def found(store: MessageStore, topic: str, queue_id: int | None, count: int | None = None) -> list[int]:

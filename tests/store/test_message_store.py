@@ -34,11 +34,9 @@ from spark_mq.store import metadata_tables
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.queue.consume_queue_store import GetMessageStatus
 from spark_mq.testing import LogWriter
-from tests.support.stores import OWN_STORES, Fact, RealStore, Unpack, all_stores, stores_in
+from tests.support.stores import OWN_STORES, STORES, WORKLOAD, Fact, RealStore, Unpack, all_stores
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-STORES = {store.name: store for store in stores_in(OWN_STORES)}
-WORKLOAD = STORES["workload-533"]
 
 
 Described = Callable[[RealStore], MessageStore]

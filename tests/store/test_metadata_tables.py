@@ -21,9 +21,8 @@ from spark_mq.store import metadata_tables
 from spark_mq.store.file_tables import plan_queue_splits, unit_batches
 from spark_mq.store.queue.folders import queue_folders
 from spark_mq.tables.store_files import CONSUME_QUEUE
-from tests.support.stores import OWN_STORES, SHARED_STORES, RealStore, all_stores, stores_in
+from tests.support.stores import OWN_STORES, SHARED_STORES, STORES, RealStore, all_stores
 
-STORES = {store.name: store for store in stores_in(OWN_STORES)}
 each_store = pytest.mark.parametrize("store", all_stores(), ids=str)
 
 

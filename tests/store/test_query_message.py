@@ -32,6 +32,7 @@ from tests.support.stores import (
     RealStore,
     Unpack,
     all_stores,
+    index_keys,
     stores_in,
     without_full_index_files,
 )
@@ -46,18 +47,11 @@ def offsets(table: pa.Table) -> list[int]:
     return list(table.column("commit_log_offset").to_pylist())
 
 
-def keys_of(fact: Fact) -> set[str]:
-    """What one can look for: pieces of KEYS between spaces, and the unique key."""
-    if fact["sysFlag"] & ROLLBACK == ROLLBACK:
-        return set()
-    return {key for key in [*(fact.get("keys") or "").split(" "), fact.get("uniqKey")] if key}
-
-
 def by_key(store: RealStore) -> dict[tuple[str, str], list[Fact]]:
     """All messages of each topic and key, newest first."""
     found: dict[tuple[str, str], list[Fact]] = {}
     for fact in sorted(store.facts("msg"), key=lambda fact: -int(fact["offset"])):
-        for key in keys_of(fact):
+        for key in index_keys(fact):
             found.setdefault((fact["topic"], key), []).append(fact)
     return found
 
@@ -146,7 +140,7 @@ def test_the_newest_not_later_than_a_time(unpacked: Unpack) -> None:
 
 @each_own_store
 def test_unique_keys_and_message_ids(store: RealStore, unpacked: Unpack) -> None:
-    facts = [fact for fact in store.facts("msg") if fact.get("uniqKey") and keys_of(fact)]
+    facts = [fact for fact in store.facts("msg") if fact.get("uniqKey") and index_keys(fact)]
     counted = Counter((fact["topic"], fact["uniqKey"]) for fact in facts)
     with opened(store, unpacked(store)) as found:
         for fact in facts[::7]:
@@ -158,7 +152,7 @@ def test_unique_keys_and_message_ids(store: RealStore, unpacked: Unpack) -> None
 
 
 def test_a_key_of_keys_is_no_unique_key(unpacked: Unpack) -> None:
-    fact = next(fact for fact in WORKLOAD.facts("msg") if fact.get("keys") and keys_of(fact))
+    fact = next(fact for fact in WORKLOAD.facts("msg") if fact.get("keys") and index_keys(fact))
     key = fact["keys"].split(" ")[0]
     with opened(WORKLOAD, unpacked(WORKLOAD)) as found:
         assert offsets(found.query_message(fact["topic"], key)) != []

@@ -32,21 +32,11 @@ from spark_mq.store.message_store import MessageStore
 from spark_mq.store.recovery import Recovery, next_recoveries, next_recovery
 from spark_mq.store.store_state import store_state
 from spark_mq.testing import LogWriter
-from tests.support.boots import (
-    CLEAN,
-    RECOVERED,
-    STORES,
-    body_at,
-    entries_of,
-    flip,
-    rows,
-    some_message,
-    units_of,
-)
+from tests.support.boots import CLEAN, RECOVERED, body_at, entries_of, flip, rows, some_message, units_of
 from tests.support.index_stores import index_files
 from tests.support.random_damages import QUEUE_AND_LOG_ENDS
 from tests.support.soak import SOAKS
-from tests.support.stores import RealStore, Unpack, all_stores, version_stores
+from tests.support.stores import STORES, RealStore, Unpack, all_stores, version_stores
 
 VERSIONS = ("4.9.7", "5.3.1", "5.3.3")
 NOW = 1_700_000_000_000

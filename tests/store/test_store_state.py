@@ -21,9 +21,8 @@ from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.store_lock import store_lock
 from spark_mq.store.store_state import StaleTail, StoreState, store_state
 from spark_mq.testing import LogWriter
-from tests.support.stores import OWN_STORES, Unpack, stores_in
+from tests.support.stores import STORES, Unpack
 
-STORES = {store.name: store for store in stores_in(OWN_STORES)}
 NOW = 1_700_000_000_000
 
 

@@ -10,9 +10,8 @@ from typing import Any
 
 from spark_mq.store.recovery import Recovery
 from tests.support.index_stores import index_files, layout_of
-from tests.support.stores import OWN_STORES, RealStore, all_stores, stores_in
+from tests.support.stores import RealStore, all_stores
 
-STORES = {store.name: store for store in stores_in(OWN_STORES)}
 RECOVERED = [store for store in all_stores() if store.name.startswith(("killed", "abort"))]
 CLEAN = [store for store in all_stores() if not store.name.startswith(("killed", "abort", "lagging"))]
 _UNIT = struct.Struct(">qiq")

@@ -125,6 +125,13 @@ def stores_in(folder: Path) -> list[RealStore]:
     return [RealStore(path.name.removesuffix(suffix), folder) for path in sorted(folder.glob(f"*{suffix}"))]
 
 
+STORES = {store.name: store for store in stores_in(OWN_STORES)}
+"""The project's own stores, by name."""
+
+WORKLOADS = [store for name, store in STORES.items() if name.startswith("workload")]
+"""Of each major version, a store of all that clients can send."""
+
+
 def all_stores() -> list[RealStore]:
     """The project's own stores, and the shared ones where they are."""
     return stores_in(OWN_STORES) + stores_in(SHARED_STORES)
@@ -160,6 +167,13 @@ def version_stores(*beginnings: str) -> list[ParameterSet]:
     ]
     absent = [pytest.param(None, marks=pytest.mark.skip(reason=f"{folder} has no such stores"))]
     return [pytest.param(store, id=store.name) for store in named] or absent
+
+
+def index_keys(fact: Fact) -> set[str]:
+    """What the index has of a message: pieces of KEYS between spaces, and the unique key; none of type ROLLBACK."""
+    if fact["sysFlag"] & 0xC == 0xC:
+        return set()
+    return {key for key in [*(fact.get("keys") or "").split(" "), fact.get("uniqKey")] if key}
 
 
 def without_full_index_files(store: Path, folder: Path) -> Path:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from hypothesis import strategies as st
 
 from spark_mq.errors import CorruptLogError
+from spark_mq.format.consume_queue import PRE_BLANK_SIZE
 from spark_mq.format.record import (
     HOST_V4_SIZE,
     HOST_V6_SIZE,
@@ -107,3 +108,11 @@ def plausible_frames(segment: bytes, base: int) -> dict[int, int]:
                 decode_record(segment, position, base + position)
                 frames[position] = position + size
     return frames
+
+
+_sizes = st.one_of(st.integers(1, 9), st.sampled_from([0, -1, PRE_BLANK_SIZE, PRE_BLANK_SIZE - 1]))
+_places = st.integers(-5, 60) | st.just((1 << 63) - 1)
+_units = st.tuples(_places, _sizes, st.integers(-3, 3))
+_sound_units = st.tuples(st.integers(10, 40), st.integers(1, 9), st.integers(-3, 3))
+unit_blocks = st.lists(_units, max_size=9) | st.lists(_sound_units, max_size=9)
+"""Units of a queue of a log of 60 bytes: offset, size and tags code."""

@@ -14,23 +14,16 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-import pytest
-
 from spark_mq import MessageStore
 from tests.support.index_damages import EditedIndexFile, damage_index
 from tests.support.index_stores import plain_key_hash, puts_of
 from tests.support.repaired import repair_here
 from tests.support.soak import SOAKS
-from tests.support.stores import WORKLOAD, Fact, Unpack, index_of
+from tests.support.stores import WORKLOAD, Fact, index_of
 from tests.support.verified import Bench, check, grave
 from tests.support.verify_oracle import Oracle
 
 TRIES = 200 if SOAKS else 24
-
-
-@pytest.fixture
-def bench(unpacked: Unpack, tmp_path: Path) -> Bench:
-    return Bench.of(unpacked(WORKLOAD), WORKLOAD.name, tmp_path)
 
 
 def edited(bench: Bench, number: int) -> EditedIndexFile:

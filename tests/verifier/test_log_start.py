@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
 from spark_mq.format.timestamp import iso_text
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.verifier.quick import quick_check
-from tests.support.stores import WORKLOAD, Unpack
 from tests.support.verified import Bench, check, grave
 
 HAS_NO_UNIT = (4, 12)
-
-
-@pytest.fixture
-def bench(unpacked: Unpack, tmp_path: Path) -> Bench:
-    return Bench.of(unpacked(WORKLOAD), WORKLOAD.name, tmp_path)
 
 
 def test_a_missing_first_segment_is_a_note_with_what_is_left_of_it(bench: Bench) -> None:

@@ -12,13 +12,7 @@ from spark_mq.errors import UnsupportedStoreError
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.testing import LogWriter
 from spark_mq.verifier.quick import quick_check
-from tests.support.stores import OWN_STORES, RealStore, Unpack
 from tests.support.verified import Bench, check, grave
-
-
-@pytest.fixture
-def bench(unpacked: Unpack, tmp_path: Path) -> Bench:
-    return Bench.of(unpacked(RealStore("workload-533", OWN_STORES)), "workload-533", tmp_path)
 
 
 def notes(bench: Bench) -> list[str | None]:

@@ -11,7 +11,7 @@ from spark_mq.cli.main import main
 from spark_mq.errors import OptionError
 from spark_mq.io.location import Location
 from spark_mq.verifier.sample import LogSample
-from tests.support.stores import OWN_STORES, WORKLOAD, RealStore, Unpack
+from tests.support.stores import OWN_STORES, RealStore, Unpack
 from tests.support.verified import Bench
 
 PARTS = 3
@@ -25,11 +25,6 @@ def sampled(
     status = main(["verify", str(bench.path), "--sample", sample, "--json", "--quiet", *conf, *words])
     report = json.loads(capsys.readouterr().out)
     return status, report["counts"], report
-
-
-@pytest.fixture
-def bench(unpacked: Unpack, tmp_path: Path) -> Bench:
-    return Bench.of(unpacked(WORKLOAD), "workload-533", tmp_path)
 
 
 def test_all_parts_are_the_whole_log(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:

@@ -26,10 +26,9 @@ from spark_mq.store.log.segment_files import STRAY, list_segment_files
 from spark_mq.testing import LogWriter
 from tests.support.kernels import examples
 from tests.support.readers import by_hopping, by_splits, offsets_of
-from tests.support.stores import OWN_STORES, RealStore, Unpack, segment_files, stores_in
+from tests.support.stores import STORES, WORKLOAD, RealStore, Unpack, segment_files
 
-STORES = {store.name: store for store in stores_in(OWN_STORES)}
-WORKLOAD, DELETED = STORES["workload-533"], STORES["deleted-533"]
+DELETED = STORES["deleted-533"]
 SIZE = 4096
 NAMES = ["commit_log_offset", "store_size", "topic", "_corrupt_record"]
 MAX_STORE_SIZE = (1 << 31) - 1

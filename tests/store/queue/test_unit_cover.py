@@ -9,17 +9,12 @@ from hypothesis import strategies as st
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE, UNIT_DTYPE
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.queue.unit_cover import FoundUnits
+from tests.support.strategies import unit_blocks
 
 Unit = tuple[int, int, int]
 
-sizes = st.one_of(st.integers(1, 9), st.sampled_from([0, -1, PRE_BLANK_SIZE, PRE_BLANK_SIZE - 1]))
-places = st.integers(-5, 60) | st.just((1 << 63) - 1)
-units = st.tuples(places, sizes, st.integers(-3, 3))
-sound_units = st.tuples(st.integers(10, 40), st.integers(1, 9), st.integers(-3, 3))
-blocks = st.lists(units, max_size=9) | st.lists(sound_units, max_size=9)
 
-
-@given(st.lists(blocks, max_size=3), st.lists(st.integers(0, 60), unique=True, max_size=8))
+@given(st.lists(unit_blocks, max_size=3), st.lists(st.integers(0, 60), unique=True, max_size=8))
 def test_units_in_ranges_are_those_that_start_there(queues: list[list[Unit]], bounds: list[int]) -> None:
     places = sorted(bounds)
     ranges = [LogRange(start, stop) for start, stop in zip(places[::2], places[1::2], strict=False)]

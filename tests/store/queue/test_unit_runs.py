@@ -16,14 +16,9 @@ from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.queue import unit_runs
 from spark_mq.store.queue.unit_runs import Chain, UnitChain, extents_of, in_order, live_extents
 from tests.support.kernels import examples
+from tests.support.strategies import unit_blocks
 
 Unit = tuple[int, int, int]
-
-sizes = st.one_of(st.integers(1, 9), st.sampled_from([0, -1, PRE_BLANK_SIZE, PRE_BLANK_SIZE - 1]))
-places = st.integers(-5, 60) | st.just((1 << 63) - 1)
-units = st.tuples(places, sizes, st.integers(-3, 3))
-sound_units = st.tuples(st.integers(10, 40), st.integers(1, 9), st.integers(-3, 3))
-blocks = st.lists(units, max_size=9) | st.lists(sound_units, max_size=9)
 
 
 def is_extent(unit: Unit, within: LogRange) -> bool:
@@ -31,7 +26,7 @@ def is_extent(unit: Unit, within: LogRange) -> bool:
     return 0 < size != PRE_BLANK_SIZE and within.start <= offset and offset + size <= within.stop
 
 
-@given(blocks, st.integers(0, 20), st.integers(20, 60))
+@given(unit_blocks, st.integers(0, 20), st.integers(20, 60))
 def test_covered_log_are_the_units_of_whole_messages_in_the_range(block: list[Unit], start: int, stop: int) -> None:
     within = LogRange(start, stop)
     found = live_extents(np.array(block, UNIT_DTYPE), within)
@@ -39,7 +34,7 @@ def test_covered_log_are_the_units_of_whole_messages_in_the_range(block: list[Un
     assert list(zip(*(column.tolist() for column in found), strict=True)) == expected
 
 
-@given(st.lists(blocks, max_size=3))
+@given(st.lists(unit_blocks, max_size=3))
 def test_covered_log_of_several_queues_are_in_order_without_those_of_one_place(queues: list[list[Unit]]) -> None:
     within = LogRange(0, 50)
     found = extents_of([np.array(block, UNIT_DTYPE) for block in queues], within)
