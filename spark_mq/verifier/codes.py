@@ -108,9 +108,10 @@ CODES = {
         _REPLICA,
     ),
     "RECORD_PROPERTIES": _warning(
-        "A part of the properties has no name, or no separator between name and value.",
+        "A part of the properties has no name, no separator between name and value, or bytes that are not UTF-8.",
         _DAMAGED_MEDIUM,
-        "the broker and its clients ignore the part: a tag, a key or another property can be missing",
+        "the broker and its clients ignore a part without name or separator: a tag, a key or another property can be "
+        "missing; they replace bytes that are not UTF-8 by U+FFFD",
         _REPLICA,
     ),
     "RECORD_SYS_FLAG": _warning(

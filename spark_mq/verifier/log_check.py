@@ -180,8 +180,8 @@ def check_split(
 
         def check(chunk: RecordChunk) -> None:
             nonlocal newest, is_accepted
-            dropped, has_inner = checked_pieces(chunk.buffer, chunk.frames)
-            sink.add(record_findings(chunk.buffer, chunk.frames, dropped, name, segment, newest))
+            wrong_pieces, has_inner = checked_pieces(chunk.buffer, chunk.frames)
+            sink.add(record_findings(chunk.buffer, chunk.frames, wrong_pieces, name, segment, newest))
             queues.update(dispatched_queues(chunk.buffer, chunk.frames[has_inner]))
             is_accepted = is_accepted and are_all_accepted(chunk.buffer, chunk.frames, has_inner)
             newest = int(read_i64(chunk.buffer, int(chunk.frames[-1].store_timestamp_at)))

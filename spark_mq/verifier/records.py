@@ -63,12 +63,12 @@ def not_checked_queues(queues: Iterable[Queue]) -> Iterator[pa.RecordBatch]:
 
 
 def record_findings(
-    buffer: Bytes, frames: Frames, dropped: Int32s, file: str, segment: int, newest: int | None = None
+    buffer: Bytes, frames: Frames, wrong_pieces: Int32s, file: str, segment: int, newest: int | None = None
 ) -> Iterator[pa.RecordBatch]:
     """What is wrong with records, in the order of the log.
 
     Args:
-        dropped: The number of pieces of each record's properties that a decoder drops (`checked_pieces`).
+        wrong_pieces: How many pieces of each record's properties are not a named value in UTF-8 (`checked_pieces`).
         newest: The store time, in milliseconds, of the record before.
     """
 
@@ -92,9 +92,9 @@ def record_findings(
     wrong = wrong_property_crcs(buffer, frames)
     if wrong.any():
         yield batch("RECORD_CRC", wrong, "the CRC in property __CRC32#", "a record with another")
-    wrong = dropped > 0
+    wrong = wrong_pieces > 0
     if wrong.any():
-        found = text(dropped[wrong], " pieces without a name or without a separator")
+        found = text(wrong_pieces[wrong], " pieces without a name, without a separator, or not in UTF-8")
         yield batch("RECORD_PROPERTIES", wrong, "properties of the form name=value", found)
     wrong = frames.sys_flag & ~KNOWN_FLAGS != 0
     if wrong.any():

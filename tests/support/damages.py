@@ -137,6 +137,13 @@ def a_property_without_a_separator(bench: Bench) -> Place:
     return change(bench, offset, properties_at(bench, offset) + at, b" ")
 
 
+@damage("RECORD_PROPERTIES")
+def a_property_that_is_not_utf8(bench: Bench) -> Place:
+    offset = ordinary(bench)
+    at = bench.record(offset).properties.index(b"WAIT\1true") + len("WAIT\1t")
+    return change(bench, offset, properties_at(bench, offset) + at, b"\xf2")
+
+
 @damage("RECORD_SYS_FLAG")
 def an_unknown_flag(bench: Bench) -> Place:
     return flip(bench, ordinary(bench), 38, 4)

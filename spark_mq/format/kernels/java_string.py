@@ -13,11 +13,13 @@ from __future__ import annotations
 import numpy as np
 
 from spark_mq.format.array_types import Bytes, Int32s, Int64s, OutBytes, OutInt32s, OutInt64s
-from spark_mq.format.kernels.big_endian import byte_at
+from spark_mq.format.kernels.big_endian import byte_at, read_i64
 from spark_mq.format.kernels.kernel import kernel
 from spark_mq.format.pieces import Pieces, arrays_of
 
 _REPLACEMENT = 0xFFFD
+_HIGH_BITS = 0x8080808080808080 - (1 << 64)
+"""The highest bit of each of eight bytes, which ASCII does not have."""
 
 
 @kernel
@@ -77,6 +79,22 @@ def _four_bytes(buffer: Bytes, position: int, left: int, b1: int) -> tuple[int, 
         | (byte_at(buffer, position + 3) & 0x3F)
     )
     return code_point, position + 4
+
+
+@kernel
+def is_utf8(buffer: Bytes, start: int, end: int) -> bool:
+    """Whether Java decodes the bytes without a replacement."""
+    position = start if start > 0 else 0  # an index that cannot be negative saves a test for each byte
+    while position < end:
+        if end - position >= 8 and read_i64(buffer, position) & _HIGH_BITS == 0:
+            position += 8
+            continue
+        at = position
+        code_point, position = next_code_point(buffer, at, end)
+        # U+FFFD is also a character that a producer can send: EF BF BD.
+        if code_point == _REPLACEMENT and (position - at < 3 or buffer[at] != 0xEF):
+            return False
+    return True
 
 
 @kernel

@@ -4,7 +4,8 @@ A piece of text is a start (an index in `buffer`) and a length in bytes. Length 
 
 A piece of the properties, up to a separator 0x02, is `name 0x01 value`. The decoder ignores any other piece
 (`MessageDecoder.string2messageProperties`@5.3.3). An empty value and a missing last separator are usual, because
-producers send them. A piece without 0x01, or without a name, comes from no client.
+producers send them. A piece without 0x01, without a name, or not in UTF-8 comes from no client: a broker writes the
+bytes of a Java string.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 from spark_mq.format.array_types import Bytes, Flags, Int32s, Int64s, OutBytes, OutFlags, OutInt32s, OutInt64s
 from spark_mq.format.kernels.big_endian import append_bytes, byte_at, index_in_eight, prefetch
 from spark_mq.format.kernels.frames import Frames
+from spark_mq.format.kernels.java_string import is_utf8
 from spark_mq.format.kernels.kernel import kernel
 from spark_mq.format.properties import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 
@@ -25,38 +27,40 @@ _SPACE, _MINUS, _PLUS, _ZERO = ord(" "), ord("-"), ord("+"), ord("0")
 
 
 @kernel
-def check_pieces(buffer: Bytes, frames: Frames, dropped_counts: OutInt32s, has_inner: OutFlags) -> None:
-    """Write the number of pieces that are not a named value, and whether a name begins with INNER_, of each record."""
+def check_pieces(buffer: Bytes, frames: Frames, wrong_counts: OutInt32s, has_inner: OutFlags) -> None:
+    """Write how many pieces are not a named value in UTF-8, and whether a name begins with INNER_, of each record."""
     for index in range(frames.size):
         if index + _AHEAD < frames.size:
             prefetch(buffer, frames[index + _AHEAD].properties_start)
             prefetch(buffer, frames[index + _AHEAD].properties_start + _CACHE_LINE)
         frame = frames[index]
-        position, dropped, inner = frame.properties_start, 0, False
+        position, wrong, inner = frame.properties_start, 0, False
         end = position + int(frame.properties_length)
+        is_text = is_utf8(buffer, position, end)
         while position < end:
             piece = position
             position = skip_value(buffer, position, end)
             name_end = piece
             while name_end < position and buffer[name_end] != NAME_VALUE_SEPARATOR:
                 name_end += 1
-            if name_end == position or name_end == piece:  # noqa: SIM109 (a kernel)
-                dropped += 1
+            is_named = piece < name_end < position
+            if not is_named or not (is_text or is_utf8(buffer, piece, position)):
+                wrong += 1
             elif name_end - piece >= _INNER.size and same_bytes(buffer, piece, _INNER, 0, _INNER.size):
                 inner = True
             position += 1
-        dropped_counts[index], has_inner[index] = dropped, inner
+        wrong_counts[index], has_inner[index] = wrong, inner
 
 
 def checked_pieces(buffer: Bytes, frames: Frames) -> tuple[Int32s, Flags]:
     """The pieces of each record's properties, in one pass.
 
-    Returns the number of those that a decoder drops although they are not empty values, and which records have a
-    property whose name begins with `INNER_`.
+    Returns the number of those that are not a named value in UTF-8, and which records have a property whose name
+    begins with `INNER_`.
     """
-    dropped, has_inner = np.empty(frames.size, np.int32), np.empty(frames.size, np.bool_)
-    check_pieces(buffer, frames, dropped, has_inner)
-    return dropped, has_inner
+    wrong, has_inner = np.empty(frames.size, np.int32), np.empty(frames.size, np.bool_)
+    check_pieces(buffer, frames, wrong, has_inner)
+    return wrong, has_inner
 
 
 @kernel

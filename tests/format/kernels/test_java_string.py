@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from spark_mq.format import java_text
 from spark_mq.format.java_text import decode_utf8
-from spark_mq.format.kernels.java_string import extend_hash, hash_code, repair_utf8
+from spark_mq.format.kernels.java_string import extend_hash, hash_code, is_utf8, repair_utf8
 from tests.support.java_strings import java_hash, mixed_bytes
 from tests.support.kernels import array, examples
 
@@ -114,6 +114,13 @@ def test_the_hash_of_a_text_that_goes_on(first: str, second: str, between: str) 
 @given(mixed_bytes, st.binary(max_size=4), st.binary(max_size=4))
 def test_the_hash_of_a_range_knows_nothing_of_its_surroundings(data: bytes, before: bytes, after: bytes) -> None:
     assert hash_code(array(before + data + after), len(before), len(data)) == hash_of(data)
+
+
+@settings(max_examples=examples(300))
+@given(mixed_bytes | st.text(max_size=9).map(str.encode) | st.just("\ufffd".encode()))
+def test_bytes_are_utf8_if_nothing_is_replaced(data: bytes) -> None:
+    is_valid = decode_utf8(data).encode() == data
+    assert is_utf8(array(b"\xff" + data + b"\x80"), 1, 1 + len(data)) == is_valid
 
 
 @given(st.text())
