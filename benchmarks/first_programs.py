@@ -48,16 +48,17 @@ def dispatch(store: Path, output: Path) -> None:
     from spark_mq.format.index_file import ENTRY_SIZE, IndexLayout
     from spark_mq.format.kernels.index_put import new_index_head, put_keys
     from spark_mq.format.system_topic import DEFAULT_DELAY_LEVELS
-    from spark_mq.indexer.rebuild_plan import DispatchTargets
+    from spark_mq.indexer.rebuild_plan import DispatchSettings, DispatchTargets
     from spark_mq.indexer.split_dispatch import dispatch_split
     from spark_mq.io.location import Location
     from spark_mq.store.log.commit_log import CommitLog, plan_splits
 
     staged = Location.resolve(str(output))
     output.mkdir(parents=True)
+    settings = DispatchSettings(2000, DEFAULT_DELAY_LEVELS)
     with measured():
         for split in plan_splits(CommitLog.open(Location.resolve(str(store))), 1 << 30):
-            dispatch_split(split, DispatchTargets(staged, 2000, True, DEFAULT_DELAY_LEVELS), True)
+            dispatch_split(split, DispatchTargets(staged, settings, has_queues=True, has_index=True), True)
         layout = IndexLayout(100, 200)
         put_keys(new_index_head(layout), layout, np.zeros(50 * ENTRY_SIZE, np.uint8))
 

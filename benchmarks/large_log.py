@@ -111,7 +111,9 @@ def main() -> None:
     index_files = -(-entries // (IndexLayout().index_num - 1))
     queue_files = messages * UNIT_SIZE // DEFAULT_FILE_SIZE + arguments.queues
     rows, row_cost = measured(lambda: rows_of(splits, per_split, entries // len(splits), runs_per_split))
-    settings = StagingSettings("1", "/data/store", ("consumequeue", "index"), DEFAULT_FILE_SIZE, "1s", replace=False)
+    settings = StagingSettings(
+        DEFAULT_FILE_SIZE, "1s", version="1", store="/data/store", trees=("consumequeue", "index"), replace=False
+    )
     staged = [StagedSegment(number * _SEGMENT_SIZE, _SEGMENT_SIZE, 1) for number in range(segments)]
     manifest = Manifest(settings).with_staged(staged, rows)
     content, manifest_cost = measured(lambda: manifest.to_json())

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING
 
 from spark_mq import __version__
 from spark_mq.format.index_file import IndexLayout
-from spark_mq.format.system_topic import DEFAULT_DELAY_LEVELS
 from spark_mq.indexer.forecast import file_settings, no_room_error, room_needed
 from spark_mq.indexer.manifest import Manifest
 from spark_mq.indexer.output_folder import is_store_folder
@@ -252,16 +251,16 @@ class _Rebuild:
         else:
             committer.setup(request.replace)
         settings = StagingSettings(
-            __version__,
-            str(request.store),
-            committer.names,
             find_queue_file_size(request.broker_conf, listed(queue_trees)).value,
-            request.broker_conf.message_delay_level or DEFAULT_DELAY_LEVELS,
-            request.replace,
+            request.broker_conf.message_delay_level,
             self._index_tags(left),
             has_light_queues(request.store, request.broker_conf),
             tuple(sorted(batch_topics(request.store))) if request.selection.has_batches else (),
             request.selection.in_rocksdb,
+            version=__version__,
+            store=str(request.store),
+            trees=committer.names,
+            replace=request.replace,
         )
         if left is not None and left.settings.stage_the_same_as(settings):
             committer.remove_staged(left.unlisted(committer.folder))

@@ -71,27 +71,35 @@ class Selection:
 
 
 @dataclass(frozen=True)
-class DispatchTargets:
-    """What the records of a split are dispatched to.
+class DispatchSettings:
+    """The settings of a broker on which queue units and index entries of records depend.
 
-    `queue_file_size` is 0 if no units are staged; `index_tags` says whether tags have index entries, and is None if
-    that is decided after the log is staged. `has_light_queues` says whether light message queues get units, too,
-    `batch_topics` which topics have batch consume queues, and `has_times` whether units have store times.
+    `index_tags` says whether tags have index entries, and is None if that is decided after the log is staged.
+    `has_light_queues` says whether light message queues get units, too, and `batch_topics` which topics have batch
+    consume queues. With `in_rocksdb`, units have store times.
     """
 
-    folder: Location
     queue_file_size: int
-    has_index: bool
     delay_levels: str
     index_tags: bool | None = False
     has_light_queues: bool = False
     batch_topics: tuple[str, ...] = ()
-    has_times: bool = False
+    in_rocksdb: bool = False
 
 
 @dataclass(frozen=True)
-class StagingSettings:
-    """Everything on which staged files depend, except the log; the last fields are those of `DispatchTargets`.
+class DispatchTargets:
+    """What the records of a split are dispatched to: units of queues, entries of the index, both, or nothing."""
+
+    folder: Location
+    settings: DispatchSettings
+    has_queues: bool
+    has_index: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class StagingSettings(DispatchSettings):
+    """Everything on which staged files depend, except the log.
 
     They do not depend on `replace`: whether the job replaces existing trees.
     """
@@ -99,13 +107,7 @@ class StagingSettings:
     version: str
     store: str
     trees: tuple[str, ...]
-    queue_file_size: int
-    delay_levels: str
     replace: bool
-    index_tags: bool | None = False
-    has_light_queues: bool = False
-    batch_topics: tuple[str, ...] = ()
-    in_rocksdb: bool = False
 
     def stage_the_same_as(self, other: StagingSettings) -> bool:
         """Whether staged files would be the same with the other settings."""

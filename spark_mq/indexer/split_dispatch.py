@@ -91,7 +91,7 @@ def dispatch_split(
 class _Dispatched:
     def __init__(self, split: Split, targets: DispatchTargets, entries: StagedEntriesWriter | None) -> None:
         self._split, self._targets, self._entries = split, targets, entries
-        self._delay_millis = parse_delay_levels(targets.delay_levels)
+        self._delay_millis = parse_delay_levels(targets.settings.delay_levels)
         self.row = SplitRow(split.segment.base, split.start, split.stop)
         self._corrupt: list[CorruptRange] = []
         self._units: list[DispatchedUnits] = []
@@ -112,7 +112,7 @@ class _Dispatched:
             self.row.messages += part.frames.size
             self.row.inner_batches += int(is_inner_batch(part.frames).sum())
             tags_codes = None if self._entries is None else self._add_entries(self._entries, part)
-            if self._targets.queue_file_size:
+            if self._targets.has_queues:
                 self._add_units(part, tags_codes)
         self._corrupt.sort(key=lambda corrupt: corrupt.commit_log_offset)
 
@@ -128,7 +128,7 @@ class _Dispatched:
     def _add_entries(self, writer: StagedEntriesWriter, part: RecordChunk) -> Int64s:
         """Stage the index entries of a chunk; returns the tags code of each message, which is found on the way."""
         frames, tags_codes = part.frames, np.empty(part.frames.size, np.int64)
-        keys = index_keys(part.buffer, frames, self._targets.index_tags, tags_codes)
+        keys = index_keys(part.buffer, frames, self._targets.settings.index_tags, tags_codes)
         with_entries = np.flatnonzero(keys.entry_count)
         if with_entries.size:
             self.row.trailing_messages = int(frames.size - 1 - with_entries[-1])
@@ -139,7 +139,7 @@ class _Dispatched:
 
     def _add_units(self, part: RecordChunk, tags_codes: Int64s | None) -> None:
         frames, with_unit = part.frames, has_unit(part.frames)
-        if self._targets.batch_topics:
+        if self._targets.settings.batch_topics:
             with_unit &= ~self._add_batches(part, tags_codes)
         if not with_unit.all():
             frames, tags_codes = frames[with_unit], None if tags_codes is None else tags_codes[with_unit]
@@ -147,7 +147,7 @@ class _Dispatched:
         if units.commit_log_offset.size:
             self._follow_units(int(units.commit_log_offset[-1]))
         self._units.append(self._possible(units))
-        if self._targets.has_light_queues:
+        if self._targets.settings.has_light_queues:
             self._units.append(light_units(part.buffer, frames, units, self._queues))
         if len(self._units) >= _MAX_PARTS:
             self._units = [DispatchedUnits.concatenate(self._units)]
@@ -157,7 +157,7 @@ class _Dispatched:
 
     def _add_batches(self, part: RecordChunk, tags_codes: Int64s | None) -> Flags:
         """Add the units of batch consume queues; returns which messages have topics of such queues."""
-        numbers, topics = self._queues.numbers(part.buffer, part.frames), self._targets.batch_topics
+        numbers, topics = self._queues.numbers(part.buffer, part.frames), self._targets.settings.batch_topics
         for number in range(len(self._is_batch), self._queues.count):
             self._is_batch.append(decode_utf8(self._queues.topic(number)) in topics)
         is_of_topic: Flags = np.array(self._is_batch, np.bool_)[numbers]
@@ -221,7 +221,7 @@ class _Dispatched:
         if not any(units.queue_number.size for units in self._units):
             return None
         units = grouped(self._units, self._queues.count)
-        file_number = units.queue_offset // (self._targets.queue_file_size // UNIT_SIZE)
+        file_number = units.queue_offset // (self._targets.settings.queue_file_size // UNIT_SIZE)
         starts = _run_starts(units, file_number)
         stops = np.append(starts[1:], units.queue_number.size)
         queue_number = units.queue_number[starts]
@@ -240,7 +240,7 @@ class _Dispatched:
 
     def _staged_form(self, grouped_units: GroupedUnits) -> Units:
         units = grouped_units.units
-        if not self._targets.has_times:
+        if not self._targets.settings.in_rocksdb:
             return units
         with_times = np.empty(units.size, DATABASE_UNIT_DTYPE)
         for name in UNIT_DTYPE.names or ():

@@ -160,11 +160,9 @@ def stage_range(context: JobContext, plan: RebuildPlan, part: OffsetRange) -> St
 
 def _targets(context: JobContext, plan: RebuildPlan) -> DispatchTargets:
     """Where splits are staged: in a folder of the job's folder, which is made here."""
-    folder, settings, selection = context.committer.folder / STAGED, plan.settings, plan.selection
+    folder = context.committer.folder / STAGED
     folder.make_folder()
-    queue_file_size = settings.queue_file_size if selection.has_queues else 0
-    shared = settings.delay_levels, settings.index_tags, settings.has_light_queues, settings.batch_topics
-    return DispatchTargets(folder, queue_file_size, selection.has_index, *shared, settings.in_rocksdb)
+    return DispatchTargets(folder, plan.settings, plan.selection.has_queues, plan.selection.has_index)
 
 
 def _stage(

@@ -32,7 +32,7 @@ import pyarrow.compute as pc
 
 from spark_mq.format.array_types import Flags, Int64s
 from spark_mq.format.arrow_array import timestamps
-from spark_mq.format.system_topic import DEFAULT_DELAY_LEVELS, SCHEDULE_TOPIC, TIMER_TOPIC, delay_level_millis
+from spark_mq.format.system_topic import SCHEDULE_TOPIC, TIMER_TOPIC, delay_level_millis
 from spark_mq.io.location import Location
 from spark_mq.lifecycle.message_arrays import (
     Groups,
@@ -150,7 +150,7 @@ def delayed_rows(store: MessageStore | LogSource, at: int | None = None, conf: B
 
 def due_by_level(queue_id: Int64s, stored: Int64s, conf: BrokerConf) -> Int64s:
     """When messages of SCHEDULE_TOPIC_XXXX are due by the settings `messageDelayLevel`, in milliseconds."""
-    delays = np.array(delay_level_millis(conf.message_delay_level or DEFAULT_DELAY_LEVELS), np.int64)
+    delays = np.array(delay_level_millis(conf.message_delay_level), np.int64)
     due: Int64s = stored + delays[np.clip(queue_id, 0, delays.size - 1)]
     return due
 

@@ -19,7 +19,6 @@ from spark_mq.format.dispatch import record_keys
 from spark_mq.format.java_text import decode_utf8, hash_code
 from spark_mq.format.record import Record
 from spark_mq.format.system_topic import (
-    DEFAULT_DELAY_LEVELS,
     HALF_TOPIC,
     REVIVE_PREFIX,
     SCHEDULE_TOPIC,
@@ -89,7 +88,7 @@ class BrokerLife(LifeStore):
         """The broker's settings."""
         conf = BrokerConf(broker_config(self._broker.client, self._broker.address), "the broker's settings")
         try:
-            delay_level_millis(conf.message_delay_level or DEFAULT_DELAY_LEVELS)
+            delay_level_millis(conf.message_delay_level)
         except OptionError as error:
             what = f"{self._broker.address}: the answer to GET_BROKER_CONFIG"
             raise ProtocolError(f"{what}: {shown(str(error))}") from error

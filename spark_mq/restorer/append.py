@@ -42,7 +42,6 @@ from typing import Any, Self
 from spark_mq import __version__
 from spark_mq.errors import CorruptLogError, NoRoomError, SparkMqError, StorageError, UnfinishedAppendError
 from spark_mq.format.consume_queue import UNIT_SIZE
-from spark_mq.format.system_topic import DEFAULT_DELAY_LEVELS
 from spark_mq.format.timestamp import NANOS_PER_MILLI
 from spark_mq.indexer.rebuild_plan import RebuildPlan, Selection, StagingSettings
 from spark_mq.indexer.trees import WrittenTrees, extend_trees, rebuilt_checkpoint
@@ -286,14 +285,14 @@ class Append:
             time_zone=None,
             selection=Selection(has_index=target.has_index),
             settings=StagingSettings(
-                __version__,
-                str(target.store),
-                trees,
                 target.queue_file_size,
-                target.conf.message_delay_level or DEFAULT_DELAY_LEVELS,
+                target.conf.message_delay_level,
+                target.index_tags,
+                has_light_queues(target.store, target.conf),
+                version=__version__,
+                store=str(target.store),
+                trees=trees,
                 replace=False,
-                index_tags=target.index_tags,
-                has_light_queues=has_light_queues(target.store, target.conf),
             ),
             split_size=split_size,
             is_permissive=False,

@@ -22,7 +22,7 @@ from spark_mq.format.broker_version import INDEX_TAGS, MESSAGE_VERSION_2, Broker
 from spark_mq.format.consume_queue import Queue
 from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.format.message_id import parse_host
-from spark_mq.format.system_topic import DEFAULT_DELAY_LEVELS, delay_level_millis
+from spark_mq.format.system_topic import delay_level_millis
 from spark_mq.io.location import Location
 from spark_mq.job.progress import Progress, StageProgress
 from spark_mq.job.shared_storage import SharedStorageCheck
@@ -113,7 +113,7 @@ class StoreJob:
         request = self.request
         topics = (load_config(request.store, "topics.json", topic_rows) if request.append else None) or {}
         counts = {name: topic["write_queue_nums"] for name, topic in topics.items()}
-        levels = delay_level_millis(request.broker_conf.message_delay_level or DEFAULT_DELAY_LEVELS)
+        levels = delay_level_millis(request.broker_conf.message_delay_level)
         return StoreQueues(request.queue_selector, len(levels), counts)
 
     def stage(self, stage: Stage, folder: Location, progress: Progress) -> list[Chunk]:

@@ -14,8 +14,7 @@ import pyarrow as pa
 from spark_mq.format.broker_version import INDEX_TAGS
 from spark_mq.format.consume_queue import Queue
 from spark_mq.format.index_file import IndexLayout
-from spark_mq.format.system_topic import DEFAULT_DELAY_LEVELS
-from spark_mq.indexer.rebuild_plan import DispatchTargets
+from spark_mq.indexer.rebuild_plan import DispatchSettings, DispatchTargets
 from spark_mq.indexer.stage import StagedLog, misaligned_segments
 from spark_mq.indexer.staged_files import SplitRow
 from spark_mq.indexer.tag_entries import TagRun, decide_tags
@@ -126,11 +125,14 @@ def check_log(
     staged.make_folder()
     if not log.segments:
         return CheckedLog(StagedLog(staged, (), 0, 0, ()))
-    levels = request.conf.message_delay_level or DEFAULT_DELAY_LEVELS
-    # Which tags have entries can be seen only after all of the log is staged.
-    has_light = has_light_queues(request.store, request.conf)
-    batched = tuple(sorted(batch_topics(request.store)))
-    targets = DispatchTargets(staged, queue_file_size, True, levels, None, has_light, batched)
+    settings = DispatchSettings(
+        queue_file_size,
+        request.conf.message_delay_level,
+        None,  # which tags have entries can be seen only after all of the log is staged
+        has_light_queues(request.store, request.conf),
+        tuple(sorted(batch_topics(request.store))),
+    )
+    targets = DispatchTargets(staged, settings, has_queues=queue_file_size > 0, has_index=True)
 
     def check(name: str, splits: Sequence[Split], exact: bool) -> list[CheckedSplit]:
         work = partial(check_split, targets=targets, exact=exact, found=found, since=since)

@@ -11,8 +11,7 @@ from typing import Self
 import pyarrow as pa
 
 from spark_mq.errors import OptionError
-from spark_mq.format.system_topic import DEFAULT_DELAY_LEVELS
-from spark_mq.indexer.rebuild_plan import DispatchTargets
+from spark_mq.indexer.rebuild_plan import DispatchSettings, DispatchTargets
 from spark_mq.io.location import Location
 from spark_mq.job.tasks import TaskRunner
 from spark_mq.source.options import parse_size
@@ -83,8 +82,8 @@ def check_sample(
     report, found = quick_check(str(request.store), request.conf)
     splits = sample.splits(request.store, request.split_size)
     size = sum(split.stop - split.start for split in splits)
-    levels = request.conf.message_delay_level or DEFAULT_DELAY_LEVELS
-    targets = DispatchTargets(work, 0, False, levels)
+    settings = DispatchSettings(0, request.conf.message_delay_level)
+    targets = DispatchTargets(work, settings, has_queues=False, has_index=False)
     checked = runner.each("check sample", "splits", splits, partial(_check, targets=targets, found=work), size)
     summary = Summary.of(one.summary for one in checked)
     # Both checks can see the same damage.

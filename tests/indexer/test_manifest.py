@@ -19,7 +19,9 @@ from spark_mq.store.log.segment_files import CorruptRange
 from spark_mq.testing import LogWriter
 
 SIZE = 100
-SETTINGS = StagingSettings("1", "/store", ("consumequeue", "index"), 6_000_000, "1s 5s", replace=False)
+SETTINGS = StagingSettings(
+    6_000_000, "1s 5s", version="1", store="/store", trees=("consumequeue", "index"), replace=False
+)
 
 Version = tuple[int, int]
 """A segment's number, and how often it was changed."""

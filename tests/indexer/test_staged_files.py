@@ -24,7 +24,9 @@ from spark_mq.io.location import Location
 from spark_mq.job.output_committer import WORK_FOLDER, OutputCommitter
 from tests.support.stores import tree_of
 
-SETTINGS = StagingSettings("1", "/store", ("consumequeue", "index"), 6_000_000, "1s 5s", replace=False)
+SETTINGS = StagingSettings(
+    6_000_000, "1s 5s", version="1", store="/store", trees=("consumequeue", "index"), replace=False
+)
 
 
 @pytest.fixture

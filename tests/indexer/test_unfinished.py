@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_mq.indexer.rebuild_plan import DispatchTargets
+from spark_mq.indexer.rebuild_plan import DispatchSettings, DispatchTargets
 from spark_mq.indexer.split_dispatch import dispatch_split
 from spark_mq.indexer.stage import misaligned_segments
 from spark_mq.indexer.staged_files import SplitRow
@@ -18,7 +18,7 @@ SEGMENT_SIZE = 64 << 10
 
 
 def split_rows(splits: list[Split], exact: bool, folder: Path) -> list[SplitRow]:
-    targets = DispatchTargets(Location.resolve(str(folder)), 6_000_000, False, "1s")
+    targets = DispatchTargets(Location.resolve(str(folder)), DispatchSettings(6_000_000, "1s"), True, False)
     return [dispatch_split(split, targets, exact) for split in splits]
 
 

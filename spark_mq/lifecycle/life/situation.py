@@ -133,7 +133,7 @@ class Situations:
             return SituationRules()
         conf = self._conf or store.broker_conf
         return SituationRules(
-            delay_level_millis(conf.message_delay_level or DEFAULT_DELAY_LEVELS),
+            delay_level_millis(conf.message_delay_level),
             consumer_groups(store.location),
             frozenset(store.known_topics()),
             retry_max_times(store.location),

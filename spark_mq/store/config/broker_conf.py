@@ -15,6 +15,7 @@ from spark_mq.format.bloom_filter import DEFAULT_ERROR_RATE, DEFAULT_EXPECTED_GR
 from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.format.consume_queue_ext import DEFAULT_FILE_SIZE as EXT_FILE_SIZE
 from spark_mq.format.index_file import MAX_MSGS_NUM_BATCH, IndexLayout
+from spark_mq.format.system_topic import DEFAULT_DELAY_LEVELS
 from spark_mq.io.location import Location
 
 _LINE_END = re.compile(r"\r\n|\n|\r")
@@ -181,9 +182,9 @@ class BrokerConf:
         return self._positive_integer("maxRocksDBIndexQueryDays") or 7
 
     @property
-    def message_delay_level(self) -> str | None:
-        """The delays of the delay levels, `messageDelayLevel`, as text such as `1s 5s 10s`; None if not set."""
-        return self.settings.get("messageDelayLevel")
+    def message_delay_level(self) -> str:
+        """The delays of the delay levels, `messageDelayLevel`, as text such as `1s 5s 10s`, or the default."""
+        return self.settings.get("messageDelayLevel") or DEFAULT_DELAY_LEVELS
 
     def is_enabled(self, name: str, default: bool = False) -> bool:
         """Whether a boolean setting is `true`; `default` if it is not set."""

@@ -46,7 +46,7 @@ def queue_units(store: RealStore, folder: Path, topic: str, queue_id: int, low: 
 
 def dispatched(store: RealStore, folder: Path) -> dict[tuple[str, int], dict[int, Unit]]:
     """The units that this package makes of a store's messages, by queue and queue offset."""
-    levels = BrokerConf.load(Location.resolve(str(store.broker_conf))).message_delay_level or DEFAULT_DELAY_LEVELS
+    levels = BrokerConf.load(Location.resolve(str(store.broker_conf))).message_delay_level
     queues = QueueTable()
     result: dict[tuple[str, int], dict[int, Unit]] = {}
     for data, frames in live_frames(store, folder):

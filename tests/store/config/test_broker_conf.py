@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from spark_mq.errors import OptionError
+from spark_mq.format.system_topic import DEFAULT_DELAY_LEVELS
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
 from tests.support.stores import RealStore, all_stores
@@ -50,7 +51,8 @@ def test_a_size_that_is_no_positive_number_is_refused(text: str, tmp_path: Path)
 
 def test_settings_that_are_not_there_are_none(tmp_path: Path) -> None:
     conf = load(tmp_path, b"")
-    assert (conf.consume_queue_file_size, conf.message_delay_level, conf.is_enabled("x")) == (None, None, False)
+    assert (conf.consume_queue_file_size, conf.is_enabled("x")) == (None, False)
+    assert conf.message_delay_level == DEFAULT_DELAY_LEVELS
 
 
 @pytest.mark.parametrize(
