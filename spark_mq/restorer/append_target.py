@@ -23,13 +23,13 @@ from spark_mq.io.location import Location
 from spark_mq.store.boot_obstacles import boot_obstacles
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.store_kind import Door, check_form
-from spark_mq.store.config.store_paths import ABORT, COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX, is_rocksdb
+from spark_mq.store.config.store_paths import ABORT, COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX, is_rocksdb, mapped_files
 from spark_mq.store.file_states import queue_states
 from spark_mq.store.index.folder import IndexFileInfo, index_end, index_files, index_layout
 from spark_mq.store.lacking_messages import find_lacking_messages
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.log_range import newest_record
-from spark_mq.store.log.segment_files import DEFAULT_SEGMENT_SIZE, is_segment_name, usual_size
+from spark_mq.store.log.segment_files import DEFAULT_SEGMENT_SIZE, usual_size
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.folders import find_queue_file_size, listed
 
@@ -68,7 +68,7 @@ class AppendTarget:
             self.stale_queues = tuple(name for name in queues if queues[name].written_end > self.next_offsets[name])
             self.has_index = conf.is_enabled("messageIndexEnable", default=True)
             self.index_tags = self.has_index and _check_index(opened, index_layout(store, conf), self.log_end)
-        segments = [info for info in (store / COMMIT_LOG).entries() if is_segment_name(info)]
+        segments = mapped_files((store / COMMIT_LOG).entries())
         self.segment_size = conf.commit_log_file_size or usual_size(segments) or DEFAULT_SEGMENT_SIZE
         self.queue_file_size = find_queue_file_size(conf, listed([store / CONSUME_QUEUE])).value
 

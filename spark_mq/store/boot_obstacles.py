@@ -14,8 +14,16 @@ from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.checkpoint import CHECKPOINT
 from spark_mq.store.config.config_file import load_config
-from spark_mq.store.config.store_paths import ABORT, COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX, MAPPED_FILE_NAME
-from spark_mq.store.log.segment_files import MAX_OFFSET, is_segment_name, usual_size
+from spark_mq.store.config.store_paths import (
+    ABORT,
+    COMMIT_LOG,
+    CONFIG,
+    CONSUME_QUEUE,
+    INDEX,
+    MAPPED_FILE_NAME,
+    mapped_files,
+)
+from spark_mq.store.log.segment_files import MAX_OFFSET, usual_size
 from spark_mq.store.queue.folders import QueueFolder, existing_file_size, queue_folders, queue_path
 from spark_mq.store.store_lock import LOCK
 
@@ -91,7 +99,7 @@ def boot_obstacles(
 
 def _of_log(store: Location, conf: BrokerConf, release: BrokerVersion | None) -> Iterator[str]:
     entries = (store / COMMIT_LOG).entries()
-    segments = [info for info in entries if is_segment_name(info)]
+    segments = mapped_files(entries)
     size = conf.commit_log_file_size or usual_size(segments)
     yield from _foreign(COMMIT_LOG, entries, "segment", release)
     for info in segments:

@@ -23,9 +23,9 @@ from spark_mq.format.record import FRAME, MAGIC_BLANK
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.store.config.store_kind import topics_with_attribute
-from spark_mq.store.config.store_paths import COMPACTION
+from spark_mq.store.config.store_paths import COMPACTION, mapped_files
 from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, CommitLog, Segment, Split, plan_splits
-from spark_mq.store.log.segment_files import CorruptRange, find_data_end, is_segment_name
+from spark_mq.store.log.segment_files import CorruptRange, find_data_end
 from spark_mq.store.message_store import MessageStore
 from spark_mq.tables.store_files import COMPACTED_MESSAGES
 
@@ -82,7 +82,7 @@ class _Copy:
         from spark_mq.store.log.split_reader import read_split
 
         found = [_EMPTY]
-        for info in filter(is_segment_name, self._log.entries()):
+        for info in mapped_files(self._log.entries()):
             data_end = find_data_end(self._log / info.base_name, info.size)
             segment = Segment(self._log / info.base_name, int(info.base_name), info.size, data_end, is_last=False)
             for part in read_split(Split(segment, 0, data_end)):
@@ -100,7 +100,7 @@ class _Copy:
         return messages.set_column(messages.schema.get_field_index("problem"), "problem", self._problems(messages))
 
     def _problems(self, messages: pa.Table) -> pa.Array:
-        files = [self._queue / info.base_name for info in filter(is_segment_name, self._queue.entries())]
+        files = [self._queue / info.base_name for info in mapped_files(self._queue.entries())]
         parts = [
             np.frombuffer(data[: len(data) - len(data) % BATCH_UNIT_SIZE], BATCH_UNIT_DTYPE)
             for data in map(Location.read_bytes, files)

@@ -42,6 +42,7 @@ from spark_mq.format.record import BLANK_SIZE, MAGIC_AT, MAGIC_BLANK, MAX_BLANK_
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.config_file import configured_topics, consumed_offsets
 from spark_mq.store.config.store_kind import log_folders
+from spark_mq.store.config.store_paths import mapped_files
 from spark_mq.store.index.coverage import IndexedRange
 from spark_mq.store.index.folder import IndexFileInfo, index_end, index_files, index_layout
 from spark_mq.store.lacking_messages import (
@@ -52,7 +53,7 @@ from spark_mq.store.lacking_messages import (
 )
 from spark_mq.store.log.log_range import LogRange, iterate_records
 from spark_mq.store.log.record_lookup import NoRecord
-from spark_mq.store.log.segment_files import STRAY, is_segment_name, usual_size
+from spark_mq.store.log.segment_files import STRAY, usual_size
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 
@@ -205,8 +206,7 @@ def segment_states(store: MessageStore) -> list[SegmentState]:
     infos = {
         f"{folder}/{info.base_name}": info
         for folder in log_folders(store.location)
-        for info in (store.location / folder).entries()
-        if is_segment_name(info)
+        for info in mapped_files((store.location / folder).entries())
     }
     stray = {file.file.removeprefix(f"{store.location}/"): file.reason for file in store.records.stray}
     usual = usual_size([info for path, info in infos.items() if path not in stray])

@@ -58,7 +58,7 @@ from spark_mq.store.boot_obstacles import boot_obstacles
 from spark_mq.store.config.broker_conf import BrokerConf, FileSetting
 from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.config.store_kind import Door, check_form, dledger_node
-from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX
+from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX, mapped_files
 from spark_mq.store.dispatch_log import DispatchLog, RecoveryRows
 from spark_mq.store.dispatch_requests import (
     ANYWHERE,
@@ -75,7 +75,7 @@ from spark_mq.store.lacking_messages import find_gone_messages
 from spark_mq.store.log.dledger_log import RecoveredEntries, recover_entries
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.recovery_walk import END_REASONS, DispatchWalk, accepts_record
-from spark_mq.store.log.segment_files import SegmentFile, booted_folder, find_data_end, is_segment_name, usual_size
+from spark_mq.store.log.segment_files import SegmentFile, booted_folder, find_data_end, usual_size
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.folders import (
     NO_FILE,
@@ -161,7 +161,7 @@ class _StoppedStore:
         self.checkpoint = Checkpoint.load(store.location)
         self.node = dledger_node(store.location)
         self.log_folder, self.has_entries = booted_folder(store.location)
-        self.segments = [info for info in self.log_folder.entries() if is_segment_name(info)]
+        self.segments = mapped_files(self.log_folder.entries())
         self.folders = list(queue_folders(store.location / CONSUME_QUEUE, with_empty=True))
         # A broker that does not delete an empty last file does not start.
         self.numbers = QueueNumbers([_without_empty_file(folder) for folder in self.folders], store.files)

@@ -37,7 +37,7 @@ from spark_mq.store.boot_obstacles import CONFIG_FILES, boot_obstacles
 from spark_mq.store.config.broker_conf import BrokerConf, FileSetting
 from spark_mq.store.config.checkpoint import Checkpoint, checkpoint_problem
 from spark_mq.store.config.store_kind import Door, check_form, has_rocksdb_queues
-from spark_mq.store.config.store_paths import CONFIG, CONSUME_QUEUE
+from spark_mq.store.config.store_paths import CONFIG, CONSUME_QUEUE, mapped_files
 from spark_mq.store.disk_use import DiskUse, disk_use
 from spark_mq.store.file_states import IndexState, index_state, last_indexed
 from spark_mq.store.lacking_messages import (
@@ -48,7 +48,7 @@ from spark_mq.store.lacking_messages import (
     find_lacking_messages,
 )
 from spark_mq.store.log.log_range import LogRange, between
-from spark_mq.store.log.segment_files import booted_folder, is_segment_name, usual_size
+from spark_mq.store.log.segment_files import booted_folder, usual_size
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.folders import find_queue_file_size, recover_queue
 
@@ -217,7 +217,7 @@ def _exact_boots(
 
 def _log_state(store: MessageStore, lacking: LackingMessages | None, stop: LastStop) -> LogState:
     folder, _ = booted_folder(store.location)
-    infos = [info for info in folder.entries() if is_segment_name(info)]
+    infos = mapped_files(folder.entries())
     start, end = store.get_min_phy_offset(), store.get_max_phy_offset()
     last = max((segment.base for segment in store.records.segments if segment.base <= end), default=None)
     name = None if last is None else f"{last:020d}"

@@ -18,10 +18,10 @@ from spark_mq.io.location import Location
 from spark_mq.store.boot_obstacles import irregular_files
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.store_kind import Door, check_form, log_folders
-from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
+from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX, mapped_files
 from spark_mq.store.index.folder import IndexFileInfo, index_files, index_layout, layout_of_full_file
 from spark_mq.store.log.commit_log import CommitLog
-from spark_mq.store.log.segment_files import is_segment_name, usual_size
+from spark_mq.store.log.segment_files import usual_size
 from spark_mq.store.queue.folders import queue_folders
 from spark_mq.store.store_lock import is_locked
 from spark_mq.verifier.finding import findings
@@ -98,12 +98,12 @@ def _mapped_files(store: Location, folder: str) -> tuple[list[fs.FileInfo], list
 
     A folder whose name begins with a dot is skipped: this package's own work folder, or one of the filesystem.
     """
-    files, foreign = [], []
-    for info in (store / folder).entries():
+    entries = (store / folder).entries()
+    files, foreign = mapped_files(entries), []
+    names = {info.base_name for info in files}
+    for info in (info for info in entries if info.base_name not in names):
         path = f"{folder}/{info.base_name}"
-        if is_segment_name(info):
-            files.append(info)
-        elif info.type == fs.FileType.File:
+        if info.type == fs.FileType.File:
             found = f"a file of {info.size} bytes"
             foreign.append(findings("FOLDER_STRAY_FILE", path, "only files whose names are 20 digits", found))
         elif info.type == fs.FileType.Directory and not info.base_name.startswith("."):

@@ -22,7 +22,7 @@ from spark_mq.lifecycle.life.life import Lives, MessageLife, life
 from spark_mq.lifecycle.life.life_store import LifeStore
 from spark_mq.lifecycle.life.outcome import ConsumerState
 from spark_mq.lifecycle.life.pairing import copies_of
-from spark_mq.lifecycle.life.situation import SituationRules, situation
+from spark_mq.lifecycle.life.situation import Situations
 from spark_mq.lifecycle.outcomes import State
 from spark_mq.lifecycle.transactions import transaction_rows
 from spark_mq.testing import LogWriter
@@ -329,7 +329,7 @@ def test_a_retry_is_paired_with_the_delay_of_its_own_attempt() -> None:
         Record(SCHEDULE.encode(), 0, 1, 200, properties=properties, reconsume_times=2),
         Record(RETRY.encode(), 0, 0, 300, properties=properties, reconsume_times=2),
     ]
-    first, second, got = copies_of([(record, situation(record, SituationRules())) for record in records], "")
+    first, second, got = copies_of([(record, Situations(None).of(record)) for record in records], "")
     assert got.parent is second
     assert (first.after, got.event.kind.value) == ([], "DELIVERED")
 

@@ -10,7 +10,7 @@ from spark_mq import MessageStore
 from spark_mq.format.amounts import duration_text
 from spark_mq.format.properties import encode_properties
 from spark_mq.format.record import Record
-from spark_mq.lifecycle.life.situation import RecordKind, Situation, SituationRules, Situations, situation
+from spark_mq.lifecycle.life.situation import RecordKind, Situation, SituationRules, Situations
 from spark_mq.lifecycle.retry_topic import ConsumerGroups
 from tests.support.stores import OWN_STORES, Fact, RealStore, Unpack, stores_in
 
@@ -26,6 +26,12 @@ KINDS = {
 }
 TYPES = {0: RecordKind.NORMAL, 4: RecordKind.PREPARED, 8: RecordKind.COMMIT, 12: RecordKind.ROLLBACK}
 RULES = SituationRules(groups=ConsumerGroups(frozenset({"billing"}), are_all=True), retry_max_times={"billing": 16})
+
+
+def situation(record: Record, rules: SituationRules) -> Situation:
+    situations = Situations(None)
+    situations.rules = rules
+    return situations.of(record)
 
 
 def real_place(fact: Fact) -> tuple[str, int | None]:

@@ -100,11 +100,6 @@ class Situation:
     due: int | None = None
 
 
-def situation(record: Record, rules: SituationRules, due: int | None = None) -> Situation:
-    """What a record means; `due` is when a delayed message is due, None if only the settings tell that."""
-    return _Reading(record, lambda: rules, TRACE_TOPIC, due).situation()
-
-
 class Situations:
     """What records of one store mean. The rules are asked for when the first retry or delayed message is.
 

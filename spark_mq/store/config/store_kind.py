@@ -36,10 +36,10 @@ from spark_mq.store.config.store_paths import (
     CONSUME_QUEUE,
     DLEDGER,
     DLEDGER_DATA,
-    MAPPED_FILE_NAME,
     RESTORE_UNFINISHED,
     ROCKSDB_STORE,
     is_rocksdb,
+    mapped_files,
 )
 
 DELTA_LOG = "_delta_log"
@@ -178,7 +178,7 @@ def _has_queue_files(store: Location) -> bool:
 def _topics_with_files(tree: Location) -> Iterator[str]:
     """The topics that have a mapped file in a folder of queues."""
     for topic in _folders(tree):
-        if any(_mapped_files((tree / topic / queue).entries()) for queue in _folders(tree / topic)):
+        if any(mapped_files((tree / topic / queue).entries()) for queue in _folders(tree / topic)):
             yield topic
 
 
@@ -189,7 +189,7 @@ def _folders(folder: Location) -> list[str]:
 def dledger_node(store: Location) -> Location | None:
     """The folder of the DLedger node that has the log of `store`; None if the log is a plain one."""
     names = [name for name in _folders(store) if name.startswith(DLEDGER)]
-    nodes = [store / name for name in names if _mapped_files((store / name / DLEDGER_DATA).entries())]
+    nodes = [store / name for name in names if mapped_files((store / name / DLEDGER_DATA).entries())]
     if len(nodes) > 1:
         raise UnsupportedStoreError(
             f"{store} has the logs of several DLedger nodes, {' and '.join(node.name for node in nodes)}: give a "
@@ -369,7 +369,7 @@ def check_log(store: Location) -> list[fs.FileInfo]:
             f"{location / RESTORE_UNFINISHED}: the files of a restore are being put in place, or the restore was "
             "interrupted. If no `spark-mq restore` to this store runs, run it again: it starts from the beginning"
         )
-    files = _mapped_files(entries)
+    files = mapped_files(entries)
     others = [info.base_name for info in entries if not info.base_name.startswith(".")]
     if others and not files:
         raise StoreNotFoundError(
@@ -393,7 +393,7 @@ def _no_log_error(store: Location) -> SparkMqError:
     above = [store, store.parent] if store.name == DLEDGER_DATA else [store]
     if above[-1].name.startswith(DLEDGER):
         return StoreNotFoundError(f"{store} is a part of a DLedger log: give the folder {above[-1].parent}")
-    if _mapped_files(store.entries()):
+    if mapped_files(store.entries()):
         return StoreNotFoundError(
             f"{store} is itself a folder of segments, like commitlog/: give the folder that contains commitlog/ "
             "(storePathRootDir); if the log is in another folder, link it there under that name"
@@ -414,10 +414,6 @@ def _check_one_of_several(location: Location, files: list[fs.FileInfo]) -> None:
             "folders, each contains a part of the log. Link the segments of all of them into the commitlog/ of one "
             "folder"
         )
-
-
-def _mapped_files(entries: list[fs.FileInfo]) -> list[fs.FileInfo]:
-    return [info for info in entries if info.type == fs.FileType.File and MAPPED_FILE_NAME.fullmatch(info.base_name)]
 
 
 def refuse_rocksdb(consume_queue: Location) -> None:

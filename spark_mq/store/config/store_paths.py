@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+
+from pyarrow import fs
 
 from spark_mq.io.location import Location
 
@@ -51,3 +54,8 @@ def is_rocksdb(folder: Location) -> bool:
     """Whether the folder contains a RocksDB database, by the names of its files."""
     names = [info.base_name for info in folder.entries()] if folder.is_directory else []
     return "CURRENT" in names and any(name.startswith("MANIFEST-") for name in names)
+
+
+def mapped_files(entries: Iterable[fs.FileInfo]) -> list[fs.FileInfo]:
+    """Those entries of a folder that are files with the name of a mapped file."""
+    return [info for info in entries if info.type == fs.FileType.File and MAPPED_FILE_NAME.fullmatch(info.base_name)]

@@ -21,8 +21,8 @@ from spark_mq.format.dledger import BLANK_MAGIC, HEAD, HEAD_SIZE, MAGIC_NORMAL, 
 from spark_mq.format.kernels.entries import FIELDS, find_entry, scan_entries
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
-from spark_mq.store.config.store_paths import DLEDGER_INDEX
-from spark_mq.store.log.segment_files import SegmentFile, find_data_end, is_segment_name
+from spark_mq.store.config.store_paths import DLEDGER_INDEX, mapped_files
+from spark_mq.store.log.segment_files import SegmentFile, find_data_end
 
 _CHUNK = 4 << 20
 _UNIT_DTYPE = np.dtype([("magic", ">i4"), ("offset", ">i8"), ("size", ">i4"), ("index", ">i8"), ("term", ">i8")])
@@ -101,9 +101,7 @@ def live_entries(segment: SegmentFile, start: int = 0) -> Iterator[Entries]:
 def index_units(node: Location, first: int, stop: int) -> npt.NDArray[np.void]:
     """The units of entries from index `first` to `stop` in the index of a node; zeros for those that no file has."""
     units = np.zeros(stop - first, _UNIT_DTYPE)
-    for info in (node / DLEDGER_INDEX).entries():
-        if not is_segment_name(info):
-            continue
+    for info in mapped_files((node / DLEDGER_INDEX).entries()):
         base = int(info.base_name) // _UNIT_SIZE
         start, end = max(first, base), min(stop, base + info.size // _UNIT_SIZE)
         if start < end:

@@ -31,7 +31,7 @@ from spark_mq.io.local import open_regular
 from spark_mq.io.location import Location
 from spark_mq.io.remote_file import READ_SIZE
 from spark_mq.store.config.store_kind import check_log, dledger_node
-from spark_mq.store.config.store_paths import COMMIT_LOG, DLEDGER_DATA, MAPPED_FILE_NAME
+from spark_mq.store.config.store_paths import COMMIT_LOG, DLEDGER_DATA, mapped_files
 
 MISSING = "MISSING"
 """The code of a range that no segment contains. Other codes are names of `format.kernels.frames.ScanStatus`."""
@@ -208,7 +208,7 @@ def list_segment_files(store: Location) -> SegmentFiles:
 
 
 def _listed(folder: Location, entries: Sequence[fs.FileInfo]) -> SegmentFiles:
-    infos = [info for info in entries if is_segment_name(info) and info.size > 0]
+    infos = [info for info in mapped_files(entries) if info.size > 0]
     stray = [
         CorruptRange(
             str(folder / info.base_name),
@@ -233,11 +233,6 @@ def booted_folder(store: Location) -> tuple[Location, bool]:
     """The folder of the files that a boot checks, and whether they have DLedger's entries."""
     node = dledger_node(store)
     return (store / COMMIT_LOG, False) if node is None else (node / DLEDGER_DATA, True)
-
-
-def is_segment_name(info: fs.FileInfo) -> bool:
-    """Whether `info` is a file that has the name of a segment."""
-    return info.type == fs.FileType.File and MAPPED_FILE_NAME.fullmatch(info.base_name) is not None
 
 
 def usual_size(infos: Sequence[fs.FileInfo]) -> int:
