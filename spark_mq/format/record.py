@@ -49,7 +49,14 @@ from dataclasses import dataclass
 
 from spark_mq.errors import CorruptLogError
 from spark_mq.format.dledger import BLANK_MAGIC
-from spark_mq.format.properties import CRC_PROPERTY, NAME_VALUE_SEPARATOR, PROPERTY_CRC_SIZE, PROPERTY_SEPARATOR
+from spark_mq.format.java_text import decode_utf8
+from spark_mq.format.properties import (
+    CRC_PROPERTY,
+    NAME_VALUE_SEPARATOR,
+    PROPERTY_CRC_SIZE,
+    PROPERTY_SEPARATOR,
+    parse_properties,
+)
 
 COMPRESSED_FLAG = 0x1
 TRANSACTION_TYPE_MASK = 0xC
@@ -183,6 +190,11 @@ class Record:
     def transaction_type(self) -> int:
         """The transaction type in `sys_flag`; 0 if the message is not of a transaction."""
         return self.sys_flag & TRANSACTION_TYPE_MASK
+
+    @property
+    def text_properties(self) -> dict[str, str]:
+        """The names and values of the properties as text, as Java decodes them."""
+        return {decode_utf8(name): decode_utf8(value) for name, value in parse_properties(self.properties).items()}
 
     @property
     def is_in_queue(self) -> bool:

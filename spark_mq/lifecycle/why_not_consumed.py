@@ -28,7 +28,7 @@ from spark_mq.format.java_text import hash_code
 from spark_mq.format.message_id import encode_offset_message_id
 from spark_mq.format.record import Record
 from spark_mq.format.system_topic import RETRY_PREFIX
-from spark_mq.lifecycle.life.event import Event, EventKind, text_properties, time_text
+from spark_mq.lifecycle.life.event import Event, EventKind, time_text
 from spark_mq.lifecycle.life.life import life
 from spark_mq.lifecycle.life.life_store import LifeStore, life_store
 from spark_mq.lifecycle.life.outcome import ConsumerOffsets, before_text, find_pops, pop_text
@@ -255,7 +255,7 @@ class _Question:
         record = self.store.find_in_queue(self.topic, self.queue_id, self.queue_offset)
         if isinstance(record, NoRecord):
             return self._without_message(record)
-        properties = text_properties(record)
+        properties = record.text_properties
         self.of_message = {
             "commit_log_offset": record.commit_log_offset,
             "unique_key": properties.get(UNIQUE_KEY),

@@ -26,7 +26,6 @@ from spark_mq.format.system_topic import (
     delay_level_millis,
 )
 from spark_mq.io.location import Location
-from spark_mq.lifecycle.life.event import text_properties
 from spark_mq.lifecycle.life.life_store import (
     MAX_FOLLOWING,
     Cut,
@@ -119,7 +118,7 @@ class BrokerLife(LifeStore):
 
     def _in_own_queue(self, waiting: Record, found: Iterable[Record]) -> Iterator[Record | Cut]:
         """The messages with the unique key of a waiting one that came into the queue to which it belongs."""
-        properties = text_properties(waiting)
+        properties = waiting.text_properties
         topic, queue_id = properties.get("REAL_TOPIC", ""), properties.get("REAL_QID", "")
         unique_key = properties.get("UNIQ_KEY")
         is_there = any(
@@ -128,7 +127,7 @@ class BrokerLife(LifeStore):
         if is_there or unique_key is None or not queue_id.isascii() or not queue_id.isdigit():
             return
         for part in self.messages_after(topic, int(queue_id), waiting.commit_log_offset):
-            if isinstance(part, Cut) or text_properties(part).get("UNIQ_KEY") == unique_key:
+            if isinstance(part, Cut) or part.text_properties.get("UNIQ_KEY") == unique_key:
                 yield part
 
     def known_topics(self) -> Iterable[str]:
@@ -154,7 +153,7 @@ class BrokerLife(LifeStore):
         return found or NoRecord(f"broker {self._broker.address} does not hand out a message at this offset")
 
     def filter_facts(self, record: Record) -> tuple[int | None, ExtUnit | None]:
-        tags = text_properties(record).get("TAGS")
+        tags = record.text_properties.get("TAGS")
         return hash_code(tags or ""), None  # `MessageExtBrokerInner.tagsString2tagsCode`@5.3.3
 
     def consumer_filters(self) -> Sequence[ConsumerFilter]:

@@ -19,7 +19,6 @@ from spark_mq import MessageStore
 from spark_mq.cli.main import main
 from spark_mq.format.message_id import encode_offset_message_id
 from spark_mq.format.record import Record
-from spark_mq.lifecycle.life.event import text_properties
 from tests.broker import harness
 from tests.support.paused_process import environment, killed, spark_mq
 from tests.support.soak import SOAKS, cases
@@ -104,7 +103,7 @@ def test_a_consumer_consumes_a_message_directly(served: Served, run: Run) -> Non
 
 def origins_of(messages: list[Record]) -> list[dict[str, str]]:
     """The properties of messages that were sent again."""
-    found = [text_properties(message) for message in messages]
+    found = [message.text_properties for message in messages]
     return [properties for properties in found if "RESENT_FROM_TOPIC" in properties]
 
 
@@ -138,7 +137,7 @@ def test_dead_letters_arrive_once(served: Served, run: Run, tmp_path: Path) -> N
     assert len({one["uniqKey"] for one in consumed}) == len(consumed)
     for one in resent:
         got, origin = one["properties"], dead[one["properties"]["RESENT_FROM_MESSAGE_ID"]]
-        had = text_properties(origin)
+        had = origin.text_properties
         assert one["body"].encode() == origin.body
         assert (got["RESENT_FROM_TOPIC"], got["RESENT_FROM_UNIQUE_KEY"]) == (DEAD, had["UNIQ_KEY"])
         for name in ("TAGS", "KEYS", "price", "region"):

@@ -15,7 +15,7 @@ from spark_mq.format.message_id import unique_key_time
 from spark_mq.format.properties import TAGS, parse_properties
 from spark_mq.format.record import Record
 from spark_mq.format.timestamp import EARLIEST_MILLIS, LATEST_MILLIS
-from spark_mq.lifecycle.life.event import body_of, text_properties
+from spark_mq.lifecycle.life.event import body_of
 from spark_mq.store.log.segment_files import CorruptRange
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class MessageFilter:
         if self.key is not None and self.key not in record_keys(record):
             return False
         if self.properties or self.condition is not None:
-            stored = text_properties(record)
+            stored = record.text_properties
             if any(stored.get(name) != value for name, value in self.properties):
                 return False
             if self.condition is not None:

@@ -13,7 +13,6 @@ from spark_mq.format.amounts import duration_text
 from spark_mq.format.compression import decompress_or_reason
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.message_id import encode_offset_message_id
-from spark_mq.format.properties import parse_properties
 from spark_mq.format.record import COMPRESSED_FLAG, Record
 from spark_mq.format.timestamp import iso_text
 
@@ -24,11 +23,6 @@ if TYPE_CHECKING:
 def time_text(millis: int) -> str:
     """A time as ISO 8601 in UTC, without milliseconds if they are 0."""
     return iso_text(millis).replace(".000Z", "Z")
-
-
-def text_properties(record: Record) -> dict[str, str]:
-    """The names and values of a record's properties as text, as Java decodes them."""
-    return {decode_utf8(name): decode_utf8(value) for name, value in parse_properties(record.properties).items()}
 
 
 def body_of(record: Record) -> bytes | None:

@@ -23,7 +23,6 @@ from spark_mq.lifecycle.life.event import (
     Step,
     TracedStep,
     numbered,
-    text_properties,
     time_text,
     traced_steps,
 )
@@ -373,7 +372,7 @@ def _resolved(sources: Sequence[LifeSource], key_or_id: str, any_host: bool) -> 
     for source in sources:
         record = source.store.find_record_by_id(key_or_id, any_host)
         if isinstance(record, Record):
-            return text_properties(record).get(UNIQUE_KEY) or record, record
+            return record.text_properties.get(UNIQUE_KEY) or record, record
     return key_or_id, None
 
 
@@ -385,7 +384,7 @@ def _messages(source: LifeSource, found: FoundMessages, key: str | Record) -> di
         if source.situations.of(record).kind is RecordKind.TRACE:
             traces += traced_steps(record, source.name)
             continue
-        name = text_properties(record).get(UNIQUE_KEY, (source.name, record.commit_log_offset))
+        name = record.text_properties.get(UNIQUE_KEY, (source.name, record.commit_log_offset))
         messages.setdefault(name, FoundMessage(source, [], [])).records.append(record)
     for traced in traces:
         if traced.unique_key in messages or traced.unique_key == key or key in traced.keys:

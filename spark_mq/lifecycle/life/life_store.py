@@ -18,7 +18,7 @@ from spark_mq.format.consume_queue_ext import ExtUnit
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.record import Record
 from spark_mq.format.system_topic import REVIVE_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
-from spark_mq.lifecycle.life.event import text_properties, time_text
+from spark_mq.lifecycle.life.event import time_text
 from spark_mq.lifecycle.outcomes import DeliveryProgress
 from spark_mq.lifecycle.popped_messages import unread_pops
 from spark_mq.store.config.broker_conf import BrokerConf
@@ -147,7 +147,7 @@ class LifeStore:
                 has_more |= len(of_topic) == MAX_MESSAGES
             seen.update(topics)
             # Those to which the messages belong.
-            of_found = [text_properties(record) for record in found.values()]
+            of_found = [record.text_properties for record in found.values()]
             named = {properties.get(name) for properties in of_found for name in ("REAL_TOPIC", "RETRY_TOPIC")}
             topics = sorted(topic for topic in named - seen if topic is not None)
         damage += self.store.index.look_up_problems

@@ -18,7 +18,7 @@ from spark_mq.format.properties import TAGS, parse_properties
 from spark_mq.format.record import Record
 from spark_mq.format.system_topic import HALF_TOPIC, OP_TOPIC, REVIVE_PREFIX, TIMER_TOPIC
 from spark_mq.io.location import Location
-from spark_mq.lifecycle.life.event import EventKind, Step, body_of, record_event, text_properties, time_text
+from spark_mq.lifecycle.life.event import EventKind, Step, body_of, record_event, time_text
 from spark_mq.lifecycle.life.life_store import Cut, LifeStore
 from spark_mq.lifecycle.life.pairing import Copy, cancels, next_half, place_text
 from spark_mq.lifecycle.life.situation import RecordKind, Situations
@@ -341,7 +341,7 @@ class Outcomes:
         for message in self._store.messages_after(TIMER_TOPIC, timer.record.queue_id, timer.record.commit_log_offset):
             if isinstance(message, Cut):
                 cut = cut or message.reason
-            elif cancels(text_properties(message), timer):
+            elif cancels(message.text_properties, timer):
                 text = f"a note cancels the timer: {place_text(message)}"
                 return self._step(EventKind.CANCELLED, message, text, timer), None
         return None, cut

@@ -20,7 +20,7 @@ from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.message_row import host_text
 from spark_mq.format.record import TRANSACTION_COMMIT_TYPE, Record
 from spark_mq.format.system_topic import RETRY_PREFIX
-from spark_mq.lifecycle.life.event import EventKind, Step, record_event, text_properties
+from spark_mq.lifecycle.life.event import EventKind, Step, record_event
 from spark_mq.lifecycle.life.situation import (
     ORIGIN_MESSAGE_ID,
     TIMER_DELETE,
@@ -109,7 +109,7 @@ def copies_of(records: Sequence[tuple[Record, Situation]], store: str) -> list[C
             check=situation.check,
             due_timestamp=situation.due,
         )
-        copy = Copy(event, record=record, situation=situation, properties=text_properties(record))
+        copy = Copy(event, record=record, situation=situation, properties=record.text_properties)
         if situation.kind in _NO_DELIVERY or not _as_delivery(copy, copies):
             _PAIRING.get(situation.kind, _as_other)(copy, copies)
         copies.append(copy)

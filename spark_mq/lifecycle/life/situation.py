@@ -34,7 +34,7 @@ from spark_mq.format.system_topic import (
     TRACE_TOPIC,
     delay_level_millis,
 )
-from spark_mq.lifecycle.life.event import body_of, text_properties, time_text
+from spark_mq.lifecycle.life.event import body_of, time_text
 from spark_mq.lifecycle.retry_topic import (
     DLQ_PREFIX,
     ConsumerGroups,
@@ -151,7 +151,7 @@ class _Reading:
         self._record, self._due = record, due
         self._rules, self._trace_topic = rules, trace_topic
         self._topic = decode_utf8(record.topic)
-        self._properties = text_properties(record)
+        self._properties = record.text_properties
 
     def situation(self) -> Situation:
         topic = self._topic
