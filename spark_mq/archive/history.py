@@ -37,8 +37,7 @@ from spark_mq.io.location import Location
 from spark_mq.live.cluster import LiveBroker, live_brokers, message_at
 from spark_mq.live.look_ups import at_commit_log_offset
 from spark_mq.live.options import is_live, parse_live_options
-from spark_mq.query.catalog import is_of_several
-from spark_mq.query.store_reads import StoreRead
+from spark_mq.query.catalog import StoreRead, is_of_several
 from spark_mq.remoting.client import RemotingClient
 from spark_mq.remoting.codes import ResponseCode
 from spark_mq.remoting.pull import QueueRange

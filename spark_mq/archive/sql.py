@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_mq.archive.archive_tables import IDENTITY, KEYS, MESSAGES, SEGMENTS, SNAPSHOTS, ArchiveTables
-from spark_mq.query.catalog import Store, table_columns
+from spark_mq.query.catalog import Store, StoreRead, table_columns
 from spark_mq.query.sql import Arguments, run_statement
-from spark_mq.query.store_reads import StoreRead
 from spark_mq.query.table_names import NamedTables, may_read_of
 from spark_mq.tables.all_tables import TABLES
 

@@ -65,8 +65,10 @@ _GROUPS: Mapping[str, Mapping[str, Mapping[str, str]]] = {
         },
     },
     "act on a running cluster (a plan, until --apply)": {
-        "reset_offset": {"reset-offset": "set a consumer group's offsets"},
-        "consume_directly": {"consume-directly": "let a connected consumer consume one message now"},
+        "consumers": {
+            "reset-offset": "set a consumer group's offsets",
+            "consume-directly": "let a connected consumer consume one message now",
+        },
         "resend": {"resend": "send stored messages again, such as dead letters"},
     },
     "SQL, and spark-mq itself": {

@@ -164,8 +164,7 @@ def _verify_sample(arguments: argparse.Namespace, conf: str | None) -> VerifyRep
     from spark_mq.io.publish import discard_folder
     from spark_mq.job.progress import Progress
     from spark_mq.verifier.result import write_findings
-    from spark_mq.verifier.sample import LogSample, check_sample
-    from spark_mq.verifier.verify import task_runner, work_folder
+    from spark_mq.verifier.verify import LogSample, check_sample, task_runner, work_folder
     from spark_mq.verifier.verify_request import VerifyRequest
 
     sample, started = LogSample.parse(arguments.sample), time.monotonic()

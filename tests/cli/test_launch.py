@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkRuntimeError
 
-from spark_mq.cli.launch import _Errors, other_lines, start_jvm
+from spark_mq.cli.spark import _Errors, other_lines, start_jvm
 from spark_mq.errors import OptionError, PackagesNotFetchedError
 
 RESOLVED = """\

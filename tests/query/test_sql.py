@@ -21,10 +21,9 @@ from pyspark.sql.functions import col, lit
 from spark_mq import sql
 from spark_mq.errors import OptionError
 from spark_mq.query import local_constants
-from spark_mq.query.catalog import Store, table_columns
+from spark_mq.query.catalog import Store, plan_reads, table_columns
 from spark_mq.query.plan import plan_references
 from spark_mq.query.sql import reads_of
-from spark_mq.query.store_reads import plan_reads
 from spark_mq.source.predicate import Value
 from tests.query.message_queries import REAL, ROWS, SCHEMA, STORES, WORDS, column_of, rows
 from tests.query.random_queries import COLUMNS, random_query

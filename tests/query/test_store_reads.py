@@ -9,9 +9,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from spark_mq.query import local_constants
-from spark_mq.query.catalog import table_columns
+from spark_mq.query.catalog import StoreRead, plan_reads, table_columns
 from spark_mq.query.plan import plan_references
-from spark_mq.query.store_reads import StoreRead, plan_reads
 
 STORES = {"prod": "/data/store"}
 EVALUATE = partial(local_constants.evaluate, zone=ZoneInfo("America/New_York"))

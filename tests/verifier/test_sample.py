@@ -10,7 +10,7 @@ import pytest
 from spark_mq.cli.main import main
 from spark_mq.errors import OptionError
 from spark_mq.io.location import Location
-from spark_mq.verifier.sample import LogSample
+from spark_mq.verifier.verify import LogSample
 from tests.support.stores import OWN_STORES, RealStore, Unpack
 from tests.support.verified import Bench
 

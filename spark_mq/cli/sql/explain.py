@@ -17,10 +17,9 @@ from spark_mq.io.location import Location
 from spark_mq.io.s3 import shown
 from spark_mq.live.options import is_live
 from spark_mq.query import local_constants
-from spark_mq.query.catalog import Store
+from spark_mq.query.catalog import Store, StoreRead, plan_reads
 from spark_mq.query.conditions import UNIQUE_KEY, may_be_rolled_back
 from spark_mq.query.plan import QueryPlan
-from spark_mq.query.store_reads import StoreRead, plan_reads
 from spark_mq.source.explain import explain
 from spark_mq.source.options import parse_options
 from spark_mq.source.store_choice import StoreChoice
