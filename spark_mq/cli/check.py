@@ -132,7 +132,7 @@ def _of_boot(state: StoreState, boot: Boot) -> Iterator[Fact]:
     sure = _CERTAIN if boot.is_full else _AT_LEAST
     repair = f"`spark-mq repair {shlex.quote(state.store)} --apply` adds"
     if not boot.is_full and not boot.deletes_queues:
-        yield Fact(_NOT_KNOWN, "what the boot loses: it does not start, or has queues in RocksDB")
+        yield Fact(_NOT_KNOWN, "what the boot loses: it does not start")
     if boot.cut_bytes:
         text = f"cut off the log: {messages(boot.cut_messages)}, {size_text(boot.cut_bytes)}"
         yield Fact(sure, text, "for good, once it has started")

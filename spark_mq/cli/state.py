@@ -76,8 +76,8 @@ def metrics_of(state: StoreState) -> Iterator[Metric]:
     yield metric("obstacles", "reasons for which a broker does not start", len(state.obstacles))
     yield metric("log_start", "commit log offset of the first message", state.log.start)
     yield metric("log_end", "commit log offset after the last message", state.log.end)
-    lacks = None if lacking is None else len(lacking.messages)
-    yield metric("queue_lacking_messages", "messages without a unit in their queue, at least", lacks)
+    meaning = "messages without a unit in their queue, at least"
+    yield metric("queue_lacking_messages", meaning, len(lacking.messages))
     lacks = None if index is None else len(index.lacking)
     yield metric("index_lacking_messages", "messages with keys and without index entries, at least", lacks)
     for boot in state.boots:
@@ -144,13 +144,11 @@ def _log(state: StoreState) -> Iterator[str]:
 
 
 def _lag(state: StoreState) -> Iterator[str]:
-    lacking = state.lacking
-    if lacking is None:
-        yield _row("queues", "in RocksDB: verify checks them, and what a boot does with them is not predicted")
-    elif not lacking.messages and not state.queue_count:
-        yield _row("queues", "no queue has files")
+    lacking, files = state.lacking, "units" if state.has_rocksdb_queues else "files"
+    if not lacking.messages and not state.queue_count:
+        yield _row("queues", f"no queue has {files}")
     elif not lacking.messages:
-        yield _row("queues", f"{state.queue_count:,} have files; each message at the end of the log has its unit")
+        yield _row("queues", f"{state.queue_count:,} have {files}; each message at the end of the log has its unit")
     else:
         least = "" if lacking.is_complete else "at least "
         counts = Counter((message.topic, message.queue_id) for message in lacking.messages)
@@ -158,7 +156,7 @@ def _lag(state: StoreState) -> Iterator[str]:
         (topic, queue_id), most = max(counts.items(), key=lambda item: item[1])
         size = size_text(lacking.log_end - first.commit_log_offset)
         lagging = f"{len(counts):,} queue{'s lack' if len(counts) > 1 else ' lacks'}"
-        known = "" if not state.queue_count else f" ({state.queue_count:,} have files)"
+        known = "" if not state.queue_count else f" ({state.queue_count:,} have {files})"
         yield _row("queues", f"{lagging} {least}{messages(len(lacking.messages))}, in {size} of log{known}")
         yield _row("furthest", f"{topic}/{queue_id} lacks {least}{messages(most)}")
         yield _row("first", f"{first.topic}/{first.queue_id}, commit log offset {first.commit_log_offset:,}")
@@ -213,7 +211,8 @@ def _boots(state: StoreState) -> Iterator[list[str]]:
 def _boot(state: StoreState, boot: Boot) -> Iterator[str]:
     start = boot.recovers_from or 0
     checked = size_text(max(state.log.end - start, 0))
-    yield _row("starts at", f"segment {start:020d} ({_why_there(boot)}); checks {checked}")
+    why = "by the queues in RocksDB" if state.has_rocksdb_queues and not boot.is_clean else _why_there(boot)
+    yield _row("starts at", f"segment {start:020d} ({why}); checks {checked}")
     for part in boot.dispatched:
         yield _row("dispatches", f"commit log offsets {_range(part)} again")
     if not boot.dispatched:
@@ -279,9 +278,9 @@ def state_fields(state: StoreState) -> dict[str, Any]:
         "log": asdict(state.log),
         "queues": {
             "count": state.queue_count,
-            "lacking_messages": None if lacking is None else len(lacking.messages),
-            "is_complete": None if lacking is None else lacking.is_complete,
-            "dispatched_to": None if lacking is None else lacking.dispatched_to,
+            "lacking_messages": len(lacking.messages),
+            "is_complete": lacking.is_complete,
+            "dispatched_to": lacking.dispatched_to,
         },
         "gone_messages": state.gone.count,
         "index": None

@@ -13,7 +13,8 @@ Read in this order:
    tables), `compaction` (what consumers of compacted topics get), `broker_versions`, `derived_facts` (what an archive
    keeps of a store);
 7. the next boot of a broker: `boot_obstacles` (why it does not start), `boot` (from a few facts, by version),
-   `recovery` (record by record, with `dispatch_requests` and `dispatch_log`), `lacking_messages` (what it loses),
+   `recovery` (record by record, with `dispatch_requests`, `starting_database` for queues in RocksDB, and
+   `dispatch_log`), `lacking_messages` (what it loses),
    `store_state` (all of that for an operator), and `verdict` (the answer in sentences, and what to do);
 8. what a broker deletes: `expiry` (which files are old), `retention` (what and who loses by it), `disk_use`.
 

@@ -23,8 +23,12 @@ After any other stop, all dispatch the log again from a segment that the checkpo
 by the offset up to which queues were flushed (`logicsPhysicalOffset`) since 5.5.0. Since 5.4.0, both are at most ten
 segments. Records of format V2 end the log for brokers before 5.1.0.
 
-Not modelled: controller mode and `duplicationEnable`, which dispatch only up to a confirmed offset; RocksDB. A boot on
-a DLedger log is modelled in `recovery` only.
+Queues in RocksDB have other rules (`starting_database`): a message gets its unit at its queue offset, or none. After a
+crash, too, the check begins with the last segment whose first record is in the dispatched part. 5.4.0 and later also
+ask the index and the transactions in RocksDB, if they are enabled (`CommitLogDispatchStore`@5.5.0).
+
+Not modelled: controller mode and `duplicationEnable`, which dispatch only up to a confirmed offset. A boot on a DLedger
+log is modelled in `recovery` only.
 """
 
 from __future__ import annotations
@@ -37,7 +41,7 @@ from typing import Self
 
 from pyarrow import fs
 
-from spark_mq.errors import OptionError
+from spark_mq.errors import OptionError, UnsupportedStoreError
 from spark_mq.format.broker_version import (
     DISPATCHES_AFTER_QUEUE_END,
     DISPATCHES_AT_CLEAN_BOOT,
@@ -54,15 +58,19 @@ from spark_mq.format.broker_version import (
 from spark_mq.format.record import COMMIT_LOG_OFFSET_AT, MAGIC_AT, MAGIC_V1, MAGIC_V2, store_timestamp_of
 from spark_mq.format.timestamp import NANOS_PER_MILLI
 from spark_mq.io.location import Location
+from spark_mq.io.rocksdb import DEFAULT, RocksDatabase
 from spark_mq.store.config.broker_conf import BrokerConf, FileSetting, Sourced
 from spark_mq.store.config.checkpoint import Checkpoint
+from spark_mq.store.config.store_kind import Door, check_form, message_database
 from spark_mq.store.config.store_paths import ABORT
 from spark_mq.store.file_states import IndexState, LastIndexed, kept_files
 from spark_mq.store.index.folder import find_index_layout
+from spark_mq.store.index.index_database import last_offset
 from spark_mq.store.lacking_messages import LackingMessage
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.segment_files import DEFAULT_SEGMENT_SIZE
 from spark_mq.store.message_store import MessageStore
+from spark_mq.store.queue.queue_database import QueueDatabase
 from spark_mq.store.store_lock import is_locked
 
 BOOT_RULES = (
@@ -74,6 +82,7 @@ BOOT_RULES = (
     RECOVERS_FROM_FLUSHED_QUEUES,
 )
 """The rules on which a boot depends, whatever the settings are."""
+_IN_ROCKSDB = "defaultRocksDB"
 _FILES_BACK = 3
 """A clean boot of 4.9, and of 5.0.0 to 5.3.1, begins with the third-last file."""
 _MOST_FILES = 10
@@ -111,6 +120,48 @@ def boot_groups(versions: BrokerVersions, has_entries: bool = False) -> tuple[Br
 
     groups = [list(group) for _, group in groupby(versions.releases, rules_of)]
     return tuple(BrokerVersions(group[0], group[-1], versions.evidence) for group in groups)
+
+
+def check_boot(store: MessageStore, conf: BrokerConf) -> QueueDatabase | None:
+    """Check that a boot of the store can be predicted; the database of its queues, if they are in RocksDB.
+
+    Raises:
+        UnsupportedStoreError: The store has a form, or its broker a setting, whose rules are not known here.
+    """
+    check_form(store.location, Door.BOOT)
+    _ = store.queues  # an error if RocksDB does not open the database
+    database = store.queue_database
+    if database is None:
+        return None
+    if store.records.has_entries:
+        raise UnsupportedStoreError(
+            f"{database.folder} is a RocksDB database of queues beside a DLedger log: what a broker does with both at "
+            "its start is not predicted"
+        )
+    if conf.settings.get("storeType", _IN_ROCKSDB if not conf.is_given else "default") != _IN_ROCKSDB:
+        raise UnsupportedStoreError(
+            f"{database.folder} is a RocksDB database of queues, which a broker reads with storeType={_IN_ROCKSDB}. "
+            f"{conf.source} says otherwise: give the settings of this broker (--broker-conf)"
+        )
+    for setting in filter(conf.is_enabled, ("recheckReputOffsetFromCq", "enableAcceleratedRecovery")):
+        raise UnsupportedStoreError(
+            f"{database.folder} is a RocksDB database of queues: what a broker does with it at its start is not "
+            f"predicted with {setting}=true, as in {conf.source}"
+        )
+    return database
+
+
+def are_rules_known(rules: BrokerVersions, database: QueueDatabase | None) -> bool:
+    """Whether boots of the versions can be predicted: those with queues in RocksDB only from 5.3.2 on."""
+    return database is None or rules.decide(DISPATCHES_AFTER_QUEUE_END) is True
+
+
+def unknown_rules(store: MessageStore) -> UnsupportedStoreError:
+    """The error for a store with queues in RocksDB, and a broker before 5.3.2."""
+    return UnsupportedStoreError(
+        f"{store.tree} is a RocksDB database of queues: what a broker does with it at its start is predicted for 5.3.2 "
+        "and later"
+    )
 
 
 def one_boot_group(version: str, has_entries: bool = False) -> BrokerVersions:
@@ -165,7 +216,7 @@ class BootSettings:
 
 
 def assumed_settings(
-    store: Location, conf: BrokerConf, rules: Sequence[BrokerVersions], segment_size: int, queue_files: Sourced[int]
+    store: MessageStore, conf: BrokerConf, rules: Sequence[BrokerVersions], segment_size: int, queue_files: Sourced[int]
 ) -> tuple[FileSetting, ...]:
     """The settings on which a boot depends, and others that are not considered.
 
@@ -176,7 +227,7 @@ def assumed_settings(
     if size is None:
         size, source = segment_size, "most segments" if segment_size else conf.source_of_defaults
     try:
-        layout = find_index_layout(store, conf)
+        layout = find_index_layout(store.location, conf)
         text = f"{layout.value.hash_slot_num:,} slots and {layout.value.index_num:,} entries each"
         index_files = FileSetting("index files", text, layout.source)
     except OptionError as error:
@@ -186,13 +237,45 @@ def assumed_settings(
         switches["recheckReputOffsetFromCq"] = False
     if PROPERTY_CRC.holds(rules[-1].last):
         switches["forceVerifyPropCRC"] = False
+    queues = FileSetting("queue files", f"{queue_files.value:,} bytes each", queue_files.source)
+    if store.queue_database is not None:
+        queues = FileSetting("storeType", _IN_ROCKSDB, f"the database {store.tree.name}/")
     return (
         FileSetting("segments", f"{size or DEFAULT_SEGMENT_SIZE:,} bytes each", source),
-        FileSetting("queue files", f"{queue_files.value:,} bytes each", queue_files.source),
+        queues,
         index_files,
         FileSetting("rules", f"of a broker of {versions_text(rules)}", rules[0].evidence),
         *conf.switches(switches, ("enableControllerMode", "duplicationEnable", "enableMultiDispatch")),
     )
+
+
+@dataclass(frozen=True)
+class LastInDatabase:
+    """The commit log offsets of the last messages in the database of a broker; None of what is not enabled.
+
+    Attributes:
+        indexed: That of the last message with index records (`IndexRocksDBStore`@5.4.0, `indexRocksDBEnable`).
+        transaction: That of the last half message (`TransMessageRocksDBStore`@5.5.0, `transRocksDBEnable`).
+    """
+
+    indexed: int | None = None
+    transaction: int | None = None
+
+    @classmethod
+    def of(cls, store: Location, conf: BrokerConf) -> Self:
+        """Those of a store, whose broker has these settings."""
+        families = "indexRocksDBEnable", "transRocksDBEnable"
+        if not any(map(conf.is_enabled, families)):
+            return cls()
+        folder = message_database(store)
+        database = None if folder is None else RocksDatabase(folder)
+        found = [0 if database is None else last_offset(database, family) for family in (DEFAULT, "trans")]
+        return cls(*(last if conf.is_enabled(name) else None for name, last in zip(families, found, strict=True)))
+
+    def asked_by(self, rules: BrokerVersions) -> list[int]:
+        """The offsets that a version asks for, from 5.4.0 on."""
+        transaction = self.transaction if rules.decide(RECOVERS_FROM_FLUSHED_QUEUES) else None
+        return [last for last in (self.indexed, transaction) if last is not None]
 
 
 @dataclass(frozen=True)
@@ -204,7 +287,8 @@ class BootFacts:
         segments: The first offset of each file of `commitlog/`, in order; also of files created in advance.
         heads: The beginnings of the newest segments, the newest first, down to one with which the recovery begins.
         queue_end: The largest offset after a message that a queue's last unit points to, whether live or not
-            (`ConsumeQueueStore.getMaxPhyOffsetInConsumeQueue`@5.3.3); -1 without queues.
+            (`ConsumeQueueStore.getMaxPhyOffsetInConsumeQueue`@5.3.3); -1 without queues. Of queues in RocksDB, it is
+            that of the table of ends; 0 without one.
         live_queue_end: The same of units of live messages.
         next_queue_offsets: The queue offset after the end of each queue that lacks messages and has files.
         revived: The number of old records after the live end that the broker takes for live ones.
@@ -228,11 +312,18 @@ class BootFacts:
     revived: int = 0
     missing_bytes: int = 0
     read_from: int = 0
+    has_rocksdb_queues: bool = False
+    last_in_database: LastInDatabase = field(default_factory=LastInDatabase)
 
     @property
     def is_index_known(self) -> bool:
         """Whether the index files can be read: the files or the broker's settings tell their slots and entries."""
         return self.index is None or self.index.unknown_layout is None
+
+    def dispatched_since(self, rules: BrokerVersions) -> int:
+        """The commit log offset from which on a clean boot dispatches (`DefaultMessageStore.recover`@5.5.0)."""
+        others = self.last_in_database.asked_by(rules) if rules.decide(RECOVERS_FROM_FLUSHED_QUEUES) else ()
+        return min([self.queue_end, *(last for last in others if last > 0)]) + 1
 
 
 @dataclass(frozen=True)
@@ -346,7 +437,11 @@ def matches_recovery(head: SegmentHead, facts: BootFacts, rules: BrokerVersions)
     the end of the queues. Since 5.5.0 it is compared with the checkpoint's `logicsPhysicalOffset` after an unclean one.
     """
     magics = (MAGIC_V1, MAGIC_V2) if rules.decide(MESSAGE_VERSION_2) else (MAGIC_V1,)
-    if head.magic not in magics or head.store_timestamp == 0:
+    if head.magic not in magics:
+        return False
+    if facts.has_rocksdb_queues and not rules.decide(RECOVERS_FROM_TENTH_FILE):
+        return head.commit_log_offset <= facts.queue_end
+    if head.store_timestamp == 0:
         return False
     checkpoint, time = facts.checkpoint, head.store_timestamp
     is_safe = facts.settings.message_index_enable and facts.settings.message_index_safe
@@ -354,9 +449,9 @@ def matches_recovery(head: SegmentHead, facts: BootFacts, rules: BrokerVersions)
         return False
     if not rules.decide(RECOVERS_FROM_TENTH_FILE):
         return time <= checkpoint.min_timestamp
-    if not head.is_whole:
+    if not head.is_whole or any(head.commit_log_offset > last for last in facts.last_in_database.asked_by(rules)):
         return False
-    if facts.is_clean:
+    if facts.is_clean or facts.has_rocksdb_queues:
         return head.commit_log_offset <= facts.queue_end
     if not rules.decide(RECOVERS_FROM_FLUSHED_QUEUES):
         return time <= checkpoint.min_timestamp
@@ -400,7 +495,7 @@ def _dispatched(rules: BrokerVersions, facts: BootFacts, recovers_from: int) -> 
         return [since_queue_end]
     if not rules.decide(DISPATCHES_AFTER_QUEUE_END):
         return [since_queue_end] if facts.settings.recheck_reput_offset_from_cq else []
-    after = LogRange(max(facts.queue_end + 1, recovers_from), facts.log_end)
+    after = LogRange(max(facts.dispatched_since(rules), recovers_from), facts.log_end)
     # With the setting, messages after the queues' new end are dispatched. It is the log's end if one was appended.
     is_last = not any(message.commit_log_offset in after for message in facts.lacking)
     return [since_queue_end if facts.settings.recheck_reput_offset_from_cq and is_last else after]
@@ -416,14 +511,20 @@ def _queues(facts: BootFacts, dispatched: Sequence[LogRange]) -> tuple[QueueOutc
         end = facts.next_queue_offsets.get(queue)
         if end is not None and not is_all_known:
             end = max(end, messages[0].queue_offset)  # the messages before it can be completed, too
-        outcomes.append(_outcome(queue, messages, end, dispatched))
+        by_offset = facts.has_rocksdb_queues
+        outcomes.append(_outcome(queue, messages, end, dispatched, by_offset=by_offset))
     return tuple(outcomes)
 
 
 def _outcome(
-    queue: tuple[str, int], messages: Sequence[LackingMessage], end: int | None, dispatched: Sequence[LogRange]
+    queue: tuple[str, int],
+    messages: Sequence[LackingMessage],
+    end: int | None,
+    dispatched: Sequence[LogRange],
+    *,
+    by_offset: bool,
 ) -> QueueOutcome:
-    """The outcome of a queue whose next queue offset is `end`; None if it has no files.
+    """The outcome of a queue whose next queue offset is `end`; None if it has no files. In RocksDB, it is `by_offset`.
 
     `ConsumeQueue.putMessagePositionInfo`@5.3.3, as in 4.9: a queue offset before the end is ignored; a queue without
     files begins with the first message, whatever its queue offset.
@@ -432,9 +533,9 @@ def _outcome(
     lost = []
     for message in messages:
         is_dispatched = any(message.commit_log_offset in part for part in dispatched)
-        if not is_dispatched or (end is not None and message.queue_offset < end):
+        if not is_dispatched or (end is not None and message.queue_offset < end and not by_offset):
             lost.append(message.commit_log_offset)
-        elif end is None or message.queue_offset == end:
+        elif by_offset or end is None or message.queue_offset == end:
             completed, end = completed + 1, message.queue_offset + 1
         else:
             shifted, end = shifted + 1, end + 1

@@ -38,8 +38,8 @@ RECOVERY_SCHEMA = pa.schema(
 | start, check, end | begins with a segment; checks records; ends the log at a position |
 | revive | takes old records after the live end for live ones |
 | truncate | cuts off the end of a segment or of a queue |
-| delete | deletes a segment, a queue file or an index file |
-| add | counts a unit of zeros, which no message has |
+| delete | deletes a segment, a queue file, an index file or the database of the queues |
+| add | counts a unit that no message of the log has |
 | dispatch, ignore | dispatches messages again; ignores those of them that their queues have |
 | complete, shift, lose | gives messages their unit, a unit at a wrong queue offset, or none |
 | double | puts units or index entries a second time |

@@ -72,7 +72,7 @@ class LackingScan:
 
     def before(self, queues: StartingQueues, stop: int) -> dict[Queue, WithoutUnit]:
         """The messages before commit log offset `stop` without a unit in `queues`, by queue."""
-        bounds = tuple(map(queues.bounds, range(len(queues.on_disk))))
+        bounds = queues.bounds()
         if bounds not in self._known:
             self._known[bounds] = self._scan(queues)
         found = {}
@@ -386,17 +386,17 @@ class StartingQueues:
         ends = zip(self.names, self.end.tolist(), strict=False)
         return {name: end // UNIT_SIZE for name, end in ends if end != NO_FILE}
 
-    def bounds(self, number: int) -> tuple[int, int]:
-        """The queue offsets of the first unit, and after the last one, of a queue on disk before anything is added."""
-        queue = self.on_disk[number]
-        first = int(queue.folder.files[0].base_name) // UNIT_SIZE if queue.folder.files else 0
-        return first, queue.end // UNIT_SIZE
+    def bounds(self) -> tuple[tuple[int, int], ...]:
+        """The queue offsets of the first unit, and after the last one, of each queue before anything is added."""
+        files = (queue.folder.files for queue in self.on_disk)
+        firsts = (int(of_queue[0].base_name) // UNIT_SIZE if of_queue else 0 for of_queue in files)
+        return tuple((first, queue.end // UNIT_SIZE) for first, queue in zip(firsts, self.on_disk, strict=True))
 
     def are_there(self, requests: DispatchRequests) -> Flags:
         """Which messages have a unit at their queue offset before anything is dispatched."""
         first, stop = np.zeros((2, len(self.names)), np.int64)
-        for number in range(len(self.on_disk)):
-            first[number], stop[number] = self.bounds(number)
+        for number, bounds in enumerate(self.bounds()):
+            first[number], stop[number] = bounds
         found, chosen = np.empty(requests.queue.size, np.bool_), requests.is_led_to & requests.has_unit
         within_queues(requests.queue, requests.queue_offset, chosen, first, stop, found)
         return found

@@ -143,7 +143,7 @@ class MessageStore(ConsumeQueueStore):
         """The ids of the topic's queues that have files, ascending; empty if the queues are in RocksDB."""
         if "_found" in vars(self):  # all queues are listed already
             return sorted(queue_id for name, queue_id in self._found if name == topic)
-        return sorted({folder.queue_id for folder in folders_of_topic(self._tree, topic)})
+        return sorted({folder.queue_id for folder in folders_of_topic(self.tree, topic)})
 
     @property
     def queue_names(self) -> list[tuple[str, int]]:

@@ -1,9 +1,9 @@
 """What a broker would do to a store at its next start, exactly: a dry run over the records that it would check.
 
 The steps are those of `DefaultMessageStore.load` and `start`, 4.9.0 to 5.5.1. `boot` predicts the same from a few
-facts, and has the rules that both share. Not modelled, as there: controller mode, `duplicationEnable` and RocksDB; nor
-batch consume queues and `enableMultiDispatch`. The broker is a master; on a DLedger log it is the only node of its
-group, or the leader.
+facts, and has the rules that both share. Not modelled, as there: controller mode and `duplicationEnable`; nor batch
+consume queues and `enableMultiDispatch`. The broker is a master; on a DLedger log it is the only node of its group, or
+the leader.
 
 The rest of the log is read, too: its messages that have no unit do not get one by the start (`dispatch_requests`).
 """
@@ -43,9 +43,12 @@ from spark_mq.store.boot import (
     Boot,
     BootFacts,
     BootSettings,
+    LastInDatabase,
     LastStop,
     SegmentHead,
+    are_rules_known,
     assumed_settings,
+    check_boot,
     index_outcome,
     last_stop,
     matches_recovery,
@@ -53,11 +56,12 @@ from spark_mq.store.boot import (
     next_boot,
     one_boot_group,
     recovery_start,
+    unknown_rules,
 )
 from spark_mq.store.boot_obstacles import boot_obstacles
 from spark_mq.store.config.broker_conf import BrokerConf, FileSetting
 from spark_mq.store.config.checkpoint import Checkpoint
-from spark_mq.store.config.store_kind import Door, check_form, dledger_node
+from spark_mq.store.config.store_kind import dledger_node
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX, mapped_files
 from spark_mq.store.dispatch_log import DispatchLog, RecoveryRows
 from spark_mq.store.dispatch_requests import (
@@ -88,6 +92,7 @@ from spark_mq.store.queue.folders import (
     recover_queue,
     truncate_queue,
 )
+from spark_mq.store.starting_database import StartingDatabase
 
 _CHECKED = "while the log is checked"
 
@@ -154,15 +159,16 @@ class _StoppedStore:
     """What all starts read of a store."""
 
     def __init__(self, store: MessageStore, conf: BrokerConf, gone: int) -> None:
-        check_form(store.location, Door.BOOT)
+        self.database = check_boot(store, conf)
         self.store, self.conf, self.gone = store, conf, gone
         self.settings = BootSettings.of(conf)
         self.last_stop = last_stop(store)
         self.checkpoint = Checkpoint.load(store.location)
+        self.last_in_database = LastInDatabase.of(store.location, conf)
         self.node = dledger_node(store.location)
         self.log_folder, self.has_entries = booted_folder(store.location)
         self.segments = mapped_files(self.log_folder.entries())
-        self.folders = list(queue_folders(store.location / CONSUME_QUEUE, with_empty=True))
+        self.folders = list(queue_folders(store.tree, with_empty=True))
         # A broker that does not delete an empty last file does not start.
         self.numbers = QueueNumbers([_without_empty_file(folder) for folder in self.folders], store.files)
         self.log = CheckedLog(self.numbers)
@@ -185,7 +191,8 @@ class _StoppedStore:
         """The obstacles of a version, which finds the queue files of `folders`."""
         rules = EMPTY_LAST_FILE_IS_DELETED.holds(version), FOLDERS_ARE_SKIPPED.holds(version)
         if rules not in self._obstacles:
-            self._obstacles[rules] = boot_obstacles(self.store.location, self.conf, folders, version)
+            files = folders if self.database is None else []
+            self._obstacles[rules] = boot_obstacles(self.store.location, self.conf, files, version)
         return self._obstacles[rules]
 
 
@@ -209,19 +216,25 @@ class _Start:
 
     def run(self) -> Recovery:
         """Each step in its order."""
-        files, folders = self._log_files(), self._queue_folders()
+        files, folders, database = self._log_files(), self._queue_folders(), self._stopped.database
+        if not are_rules_known(self._release, database):
+            raise unknown_rules(self._store)
         queue_files = find_queue_file_size(self._conf, [(self._location / CONSUME_QUEUE, folders)])
         size = files[0].size if files else 0
-        self._assumed = assumed_settings(self._location, self._conf, [self._release], size, queue_files)
+        self._assumed = assumed_settings(self._store, self._conf, [self._release], size, queue_files)
         obstacles = self._stopped.obstacles(folders, self._version)
         if obstacles:
             self._rows = RecoveryRows()  # nothing is changed
             return self._refused(*obstacles)
         self._live_end = self._store.get_max_phy_offset()
-        recovered = [self._recover(folder, queue_files.value) for folder in folders]
+        recovered = [self._recover(folder, queue_files.value) for folder in folders] if database is None else []
         if not files:
             return self._without_log(recovered)
-        queues = StartingQueues(recovered, self._stopped.numbers, queue_files.value)
+        queues = (
+            StartingQueues(recovered, self._stopped.numbers, queue_files.value)
+            if database is None
+            else StartingDatabase(database, self._stopped.numbers, files[0].base)
+        )
         return self._with_log(files, queues, self._facts(files, queues.highest))
 
     # -- load ---------------------------------------------------------------------------------------------------------
@@ -275,6 +288,8 @@ class _Start:
             index=self._stopped.index,
             last_indexed=self._stopped.last_indexed,
             settings=self._settings,
+            has_rocksdb_queues=self._stopped.database is not None,
+            last_in_database=self._stopped.last_in_database,
         )
         if self._stop.is_clean and not self._release.decide(RECOVERS_FROM_TENTH_FILE):
             return facts
@@ -295,6 +310,8 @@ class _Start:
         for queue in queues:
             for info in queue.files:
                 self._delete_queue_file(queue.folder, info, "the log has no segment")
+        if self._stopped.database is not None:
+            self._rows.add("delete", "database", "the log has no segment", file=self._stopped.database.folder.name)
         facts = BootFacts(self._stop.is_clean, -1, -1, (), checkpoint=self._checkpoint, gone=self._lose_gone(-1))
         return self._result(boot=replace(next_boot(self._release, facts), is_full=True))
 
@@ -310,7 +327,7 @@ class _Start:
         begin, place = start + position, {"file": files[first].path, "position": position}
         add("start", "segment", self._why_there(facts), **place, commit_log_offset=begin)
         checks_offsets = self._settings.check_commit_log_offset_on_recover and self._recovers_from_flushed
-        since = self._dispatched_from(facts.queue_end)
+        since = self._dispatched_from(facts)
         checked, end = self._stopped.log.read(files[first:], self._record_rules(), position, since, checks_offsets)
         log_end, end_reason, count = end.commit_log_offset, END_REASONS[end.found], int(checked.position.size)
         size = int(checked.store_size.sum(dtype=np.int64))
@@ -324,7 +341,9 @@ class _Start:
         kept = self._truncate_log(files, log_end, cut_bytes)
         # Since 5.4.0 the end of the queues is that after the dispatch.
         queue_end = queues.highest if self._release.decide(RECOVERS_FROM_TENTH_FILE) else facts.queue_end
-        if queue_end >= log_end:
+        if isinstance(queues, StartingDatabase):
+            self._correct_ends(queues, log_end)
+        elif queue_end >= log_end:
             self._truncate_queues(queues, log, log_end)
 
         stuck = self._dispatch_rest(kept, queues, log, log_end)
@@ -384,12 +403,13 @@ class _Start:
         rules = self._release
         if not self._stop.is_clean:
             by_offset = rules.decide(RECOVERS_FROM_FLUSHED_QUEUES) and self._checkpoint.logics_physical_offset > 0
-            by = "offset" if by_offset else "times"
+            by = "the checkpoint's offset" if by_offset else "the checkpoint's times"
+            by = "the part that the queues in RocksDB have" if facts.has_rocksdb_queues else by
             if any(matches_recovery(head, facts, rules) for head in facts.heads):
-                return f"the newest one whose first record is not after the checkpoint's {by}"
+                return f"the newest one whose first record is not after {by}"
             if rules.decide(RECOVERS_FROM_TENTH_FILE) and len(facts.heads) >= self._settings.commit_log_recover_max_num:
                 return f"commitLogRecoverMaxNum={self._settings.commit_log_recover_max_num} files"
-            return f"the first one: no segment begins with a record that is not after the checkpoint's {by}"
+            return f"the first one: no segment begins with a record that is not after {by}"
         if rules.decide(DISPATCHES_AFTER_QUEUE_END):
             return "after a clean stop, the last one that begins at or before the end of the queues"
         return "after a clean stop, the third-last one"
@@ -438,11 +458,12 @@ class _Start:
             self._rows.add("revive", "log", reason, commit_log_offset=first, bytes=size, count=count)
         return count
 
-    def _dispatched_from(self, queue_end: int) -> int:
+    def _dispatched_from(self, facts: BootFacts) -> int:
         """The commit log offset that a record must at least state to be dispatched while it is checked."""
         if not self._stop.is_clean:
             return ANYWHERE
-        return queue_end + 1 if self._release.decide(DISPATCHES_AFTER_QUEUE_END) else NOWHERE
+        is_some = self._release.decide(DISPATCHES_AFTER_QUEUE_END)
+        return facts.dispatched_since(self._release) if is_some else NOWHERE
 
     def _truncate_log(self, files: Sequence[SegmentFile], log_end: int, cut_bytes: int) -> list[SegmentFile]:
         """`MappedFileQueue.truncateDirtyFiles`; returns the files that are kept."""
@@ -486,6 +507,21 @@ class _Start:
                 action, why = "add", "its last file is empty, and the broker counts the first unit of a file"
             place = {"topic": topic, "queue_id": queue_id, "queue_offset": min(stop, queue.end) // UNIT_SIZE}
             self._rows.add(action, "queue", why, **place, bytes=abs(units) * UNIT_SIZE, count=abs(units))
+
+    def _correct_ends(self, queues: StartingDatabase, log_end: int) -> None:
+        """Correct the table of ends of queues in RocksDB, if the log ends before the dispatched part."""
+        for (topic, queue_id), before, after in queues.correct_ends(log_end):
+            reason = "it ended after the end of the log"
+            if queues.leads_before((topic, queue_id), after[1] + 1, log_end):
+                reason += (
+                    ". The search for its new end stops early, at the first message after the end of the log: new "
+                )
+                reason += "messages take the queue offsets of old ones"
+            place = {"topic": topic, "queue_id": queue_id, "queue_offset": after[1] + 1}
+            self._rows.add("truncate", "queue", reason, **place, count=before[1] - after[1])
+        for (topic, queue_id), end in queues.ends_from(log_end):
+            reason = "it still ends after the end of the log: the queue offset of its next message"
+            self._rows.add("add", "queue", reason, topic=topic, queue_id=queue_id, queue_offset=end[1] + 1)
 
     def _dispatch_rest(
         self, kept: Sequence[SegmentFile], queues: StartingQueues, log: DispatchLog, log_end: int

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 from pyarrow import fs
 
-from spark_mq.errors import UnsupportedStoreError
 from spark_mq.format.broker_version import (
     ALL_VERSIONS,
     BrokerVersions,
@@ -24,19 +23,22 @@ from spark_mq.store.boot import (
     Boot,
     BootFacts,
     BootSettings,
+    LastInDatabase,
     LastStop,
     SegmentHead,
+    are_rules_known,
     assumed_settings,
     boot_groups,
+    check_boot,
     last_stop,
     matches_recovery,
     newest_heads,
     next_boot,
+    unknown_rules,
 )
 from spark_mq.store.boot_obstacles import CONFIG_FILES, boot_obstacles
 from spark_mq.store.config.broker_conf import BrokerConf, FileSetting
 from spark_mq.store.config.checkpoint import Checkpoint, checkpoint_problem
-from spark_mq.store.config.store_kind import Door, check_form, has_rocksdb_queues
 from spark_mq.store.config.store_paths import CONFIG, CONSUME_QUEUE, mapped_files
 from spark_mq.store.disk_use import DiskUse, disk_use
 from spark_mq.store.file_states import IndexState, index_state, last_indexed
@@ -99,10 +101,12 @@ class StoreState:
     """The state of a store.
 
     Attributes:
-        lacking: The messages at the end of the log that queues lack; None if the queues are in RocksDB.
+        lacking: The messages at the end of the log that queues lack.
         index: The index; None if the broker writes none (`messageIndexEnable=false`).
         boots: What the next boot does, for each possible version.
         forced_boots: The same if a file `abort` is created before it; empty if there is one, or if nobody asked.
+        has_rocksdb_queues: Whether the queues are in RocksDB.
+        unpredicted: The possible versions whose next boot is not predicted, because the queues are in RocksDB.
     """
 
     store: str
@@ -111,7 +115,7 @@ class StoreState:
     checkpoint_problem: str | None
     log: LogState
     queue_count: int
-    lacking: LackingMessages | None
+    lacking: LackingMessages
     gone: GoneMessages
     index: IndexState | None
     config: tuple[ConfigSnapshot, ...]
@@ -120,6 +124,8 @@ class StoreState:
     boots: tuple[Boot, ...]
     forced_boots: tuple[Boot, ...]
     disk: tuple[DiskUse, ...]
+    has_rocksdb_queues: bool = False
+    unpredicted: tuple[BrokerVersions, ...] = ()
 
 
 def store_state(
@@ -143,12 +149,13 @@ def store_state(
     """
     conf = BrokerConf.of(broker_conf)
     with MessageStore(path, broker_version, broker_conf) as store:
-        has_queues = not has_rocksdb_queues(store.location)
-        if has_queues:
-            check_form(store.location, Door.BOOT)
-        rules = boot_groups(store.broker_versions, store.records.has_entries)
+        database = check_boot(store, conf)
+        groups = boot_groups(store.broker_versions, store.records.has_entries)
+        rules = [group for group in groups if are_rules_known(group, database)]
+        if not rules:
+            raise unknown_rules(store)
         checkpoint = Checkpoint.load(store.location)
-        lacking = find_lacking_messages(store) if has_queues else None
+        lacking = find_lacking_messages(store)
         index = index_state(store) if BootSettings.of(conf).message_index_enable else None
         stop, only = last_stop(store), rules[0].last if len(rules) == 1 and rules[0].first == rules[0].last else None
         log = _log_state(store, lacking, stop)
@@ -157,13 +164,13 @@ def store_state(
         stops = (False, True) if stop.is_clean and with_forced else (not stop.is_clean,)
         starts = [(release, after_crash) for after_crash in stops for release in rules]
         boots = [next_boot(release, replace(facts, is_clean=not after_crash)) for release, after_crash in starts]
-        folders = [queue.folder for queue in (store.queues if lacking is not None else {}).values()]
+        folders = [] if database is not None else [queue.folder for queue in store.queues.values()]
         obstacles, waits = boot_obstacles(store.location, conf, folders, only), list[str]()
         asks_more = conf.is_enabled("forceVerifyPropCRC") or facts.settings.enable_accelerated_recovery
         is_read = log.end - log.start <= SMALL_LOG if full is None else full
         if store.records.has_entries:  # a few facts do not tell what DLedger does
             is_checked, is_read = False, True
-        if is_checked and lacking is not None and not obstacles and not asks_more:
+        if is_checked and database is None and not obstacles and not asks_more:
             boots = [replace(boot, is_full=True) for boot in boots]
         elif is_read:
             boots, waits = _exact_boots(store, conf, starts, boots, gone.count)
@@ -179,16 +186,18 @@ def store_state(
             checkpoint,
             checkpoint_problem(store.location),
             log,
-            len(folders),
+            len(store.queues),
             lacking,
             gone,
             index,
             tuple(config),
             tuple(dict.fromkeys([*obstacles, *waits])),
-            assumed_settings(store.location, conf, rules, log.file_size, queue_files),
+            assumed_settings(store, conf, rules, log.file_size, queue_files),
             tuple(boots[: len(rules)]),
             tuple(boots[len(rules) :]),
             disk_use(store.location),
+            database is not None,
+            tuple(group for group in groups if group not in rules),
         )
 
 
@@ -199,13 +208,10 @@ def _exact_boots(
     seen: Sequence[Boot],
     gone: int,
 ) -> tuple[list[Boot], list[str]]:
-    """The boots with the whole log read, and why some never end. `seen` are given for those that cannot be said."""
+    """The boots with the whole log read, and why some never end. `seen` are given for those that do not start."""
     from spark_mq.store.recovery import next_recoveries  # the kernels take half a second
 
-    try:
-        recoveries = next_recoveries(store, starts, conf, gone)
-    except UnsupportedStoreError:
-        return list(seen), []
+    recoveries = next_recoveries(store, starts, conf, gone)
     waits = [
         f"{recovery.release}: {obstacle}"
         for recovery in recoveries
@@ -215,13 +221,13 @@ def _exact_boots(
     return [recovery.boot or boot for recovery, boot in zip(recoveries, seen, strict=True)], waits
 
 
-def _log_state(store: MessageStore, lacking: LackingMessages | None, stop: LastStop) -> LogState:
+def _log_state(store: MessageStore, lacking: LackingMessages, stop: LastStop) -> LogState:
     folder, _ = booted_folder(store.location)
     infos = mapped_files(folder.entries())
     start, end = store.get_min_phy_offset(), store.get_max_phy_offset()
     last = max((segment.base for segment in store.records.segments if segment.base <= end), default=None)
     name = None if last is None else f"{last:020d}"
-    dispatched = None if lacking is None else lacking.last_dispatched
+    dispatched = lacking.last_dispatched
     newest = None if dispatched is None else store.records.store_timestamp(dispatched)
     parts = [(segment.base, segment.end_offset) for segment in store.records.segments]
     gaps = tuple(between(parts, start, end))
@@ -248,13 +254,17 @@ def _boot_facts(
     conf: BrokerConf,
     log: LogState,
     checkpoint: Checkpoint,
-    lacking: LackingMessages | None,
+    lacking: LackingMessages,
     index: IndexState | None,
     gone: int,
 ) -> BootFacts:
-    queues = {} if lacking is None else store.queues
-    ends = [queue.unit(queue.written_end - 1)[:2] for queue in queues.values()]
-    messages = _with_known_end(store, conf, () if lacking is None else lacking.messages)
+    queues, database = store.queues, store.queue_database
+    if database is None:
+        ends = [queue.unit(queue.written_end - 1)[:2] for queue in queues.values()]
+        queue_end = max((at + size for at, size in ends if size > 0), default=-1)
+        messages = _with_known_end(store, conf, lacking.messages)
+    else:
+        queue_end, messages = database.offset_table().checkpoint or 0, lacking.messages
     names = {(message.topic, message.queue_id) for message in messages} & queues.keys()
     facts = BootFacts(
         True,
@@ -262,8 +272,8 @@ def _boot_facts(
         log.end if log.stale_tail is None else log.stale_tail.stop,
         tuple(segment.base for segment in store.records.segments),
         checkpoint=checkpoint,
-        queue_end=max((at + size for at, size in ends if size > 0), default=-1),
-        live_queue_end=-1 if lacking is None or not queues else lacking.dispatched_to,
+        queue_end=queue_end,
+        live_queue_end=lacking.dispatched_to if queues else -1,
         lacking=messages,
         next_queue_offsets={name: store.get_max_offset_in_queue(*name) for name in names},
         index=index,
@@ -272,7 +282,9 @@ def _boot_facts(
         gone=gone,
         revived=0 if log.stale_tail is None else log.stale_tail.count,
         missing_bytes=sum(gap.size for gap in log.gaps),
-        read_from=0 if lacking is None else lacking.checked.start,
+        read_from=lacking.checked.start,
+        has_rocksdb_queues=database is not None,
+        last_in_database=LastInDatabase.of(store.location, conf),
     )
     heads = (SegmentHead.of(one.base, store.records.read(one.base, HEAD_SIZE)) for one in store.records.segments[::-1])
     either = [replace(facts, is_clean=is_clean) for is_clean in (True, False)]

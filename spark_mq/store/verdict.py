@@ -73,16 +73,16 @@ def next_boots(state: StoreState) -> Iterator[str]:
     for text, names in by_text.items():
         if_crashed = "If the broker crashes now, the" if state.last_stop.is_running else "The"
         yield f"{if_crashed} next boot of {versions_text(names)} {text}."
+    if state.unpredicted:
+        yield f"What a boot of {versions_text(state.unpredicted)} does with queues in RocksDB is not predicted."
 
 
 def boot_text(state: StoreState, boot: Boot) -> str:
     """What a boot does, as the predicate of a sentence."""
     if boot.deletes_queues:
-        has_queues = state.queue_count or state.lacking is None
-        return "finds no segment, and deletes all consume queues" if has_queues else "finds an empty log"
+        return "finds no segment, and deletes all consume queues" if state.queue_count else "finds an empty log"
     said = [f"starts at segment {boot.recovers_from:020d}", *(losses(boot) or [_no_loss(state, boot)])]
-    known = "" if state.lacking is not None else "; what it does with queues in RocksDB is not predicted"
-    return f"{joined(said)}{known}{unknown_index(boot)}"
+    return f"{joined(said)}{unknown_index(boot)}"
 
 
 def unknown_index(boot: Boot) -> str:
@@ -117,8 +117,6 @@ def losses(boot: Boot) -> list[str]:
 def _no_loss(state: StoreState, boot: Boot) -> str:
     if boot.is_full:
         return f"loses {no_more(boot)}"
-    if state.lacking is None:
-        return "is not known to lose messages"
     if state.obstacles:
         return "what it loses is not known before it can start"
     path = shlex.quote(state.store)
@@ -182,8 +180,6 @@ def whole_without_abort(store: str) -> str:
 def _nothing(state: StoreState) -> str:
     if state.last_stop.is_running:
         return "Nothing. After the broker has stopped, ask again."
-    if state.lacking is None:
-        return f"`spark-mq verify {shlex.quote(state.store)}` compares the queues in RocksDB with the log."
     if not all(boot.is_full for boot in state.boots):
         return f"Before a broker starts: `spark-mq check {shlex.quote(state.store)}`, which reads the whole log."
     if any(boot.damaged_bytes for boot in state.boots):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_mq.errors import SparkMqError, StoreNotFoundError
+from spark_mq.errors import SparkMqError, StoreNotFoundError, UnsupportedStoreError
 from spark_mq.format.broker_version import ALL_VERSIONS
 from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.io.location import Location
@@ -149,14 +149,14 @@ def test_a_checkpoint_that_is_gone_makes_a_recovery_begin_at_the_first_segment(t
     assert "no file checkpoint" in (state.checkpoint_problem or "")
 
 
-def test_queues_in_rocksdb_are_not_examined(tmp_path: Path) -> None:
+def test_a_database_of_queues_that_does_not_open_is_an_error(tmp_path: Path) -> None:
     folder = STORES["lagging-533"].unpack(tmp_path)
     shutil.rmtree(folder / "consumequeue")
     (folder / "consumequeue").mkdir()
     (folder / "consumequeue" / "CURRENT").write_text("MANIFEST-000001\n")
     (folder / "consumequeue" / "MANIFEST-000001").touch()
-    state = state_of(folder)
-    assert (state.lacking, state.queue_count) == (None, 0)
+    with pytest.raises(UnsupportedStoreError, match=r"consumequeue: RocksDB does not open this database"):
+        state_of(folder)
 
 
 @pytest.mark.parametrize("seed", range(15))

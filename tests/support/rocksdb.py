@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from rocksdict import Options, Rdict
 
@@ -29,3 +30,19 @@ def write_database(folder: Path, families: Mapping[str, Mapping[bytes, bytes]]) 
         for key, value in values.items():
             family[key] = value
     database.close()
+
+
+def next_offsets(database: Path) -> dict[tuple[str, int], int]:
+    """The queue offset after the last message of each queue, by the table of ends (`max`) of a database of queues."""
+    opened = Rdict(
+        str(database), Options(raw_mode=True), {"default": Options(raw_mode=True), "offset": Options(raw_mode=True)}
+    )
+    family: Any = opened.get_column_family("offset")
+    found: dict[tuple[str, int], int] = {}
+    for key, value in family.items():
+        (length,) = struct.unpack_from(">i", key)
+        if len(value) == 16 and key[length + 6 : length + 9] == b"max":
+            (queue_id,) = struct.unpack(">i", key[-4:])
+            found[key[5 : length + 5].decode(), queue_id] = struct.unpack(">qq", value)[1] + 1
+    opened.close()
+    return found

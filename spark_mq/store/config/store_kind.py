@@ -287,16 +287,8 @@ FORMS: tuple[Form, ...] = (
     ),
     Form(
         "storeType=defaultRocksDB",
-        _rocksdb_queues,
-        refused={
-            Door.BOOT: "is a RocksDB database: what a broker does with it at its start is not predicted here. "
-            "`spark-mq rebuild` builds queue files from the commit log, with another --output"
-        },
-    ),
-    Form(
-        "storeType=defaultRocksDB",
         _unreadable_queues,
-        refused=dict.fromkeys((Door.UNITS, Door.QUEUES), f"is a RocksDB database: {REMEDY}"),
+        refused=dict.fromkeys((Door.UNITS, Door.QUEUES, Door.BOOT), f"is a RocksDB database: {REMEDY}"),
         noted={Door.FILES: f"is a RocksDB database, which is not checked: {REMEDY}"},
     ),
     Form(

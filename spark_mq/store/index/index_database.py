@@ -72,11 +72,11 @@ def query_database(
     return QueryOffsetResult(found, _number(database, _LAST_TIME), last_offset(database))
 
 
-def last_offset(database: RocksDatabase) -> int:
-    """The commit log offset of the last message whose records are all there; 0 if it is not known."""
-    return _number(database, _LAST_OFFSET)
+def last_offset(database: RocksDatabase, family: str = DEFAULT) -> int:
+    """The commit log offset of the last message whose records are all in a column family; 0 if it is not known."""
+    return _number(database, _LAST_OFFSET, family)
 
 
-def _number(database: RocksDatabase, name: bytes) -> int:
-    values = [value for _, value in database.items(DEFAULT, name, name + b"\0")]
+def _number(database: RocksDatabase, name: bytes, family: str = DEFAULT) -> int:
+    values = [value for _, value in database.items(family, name, name + b"\0")]
     return int(_INT64.unpack(values[0])[0]) if values and len(values[0]) == _INT64.size else 0

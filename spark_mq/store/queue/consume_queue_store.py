@@ -28,7 +28,7 @@ from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.folders import queue_folder, queue_folders
 from spark_mq.store.queue.lookup import ProvenUnit, QueueCover, UncoveredOffsets
 from spark_mq.store.queue.offset_by_time import BoundaryType, QueueTimes, nearest_in_log, offset_in_log
-from spark_mq.store.queue.queue_database import queue_tree
+from spark_mq.store.queue.queue_database import QueueDatabase, queue_tree
 
 _BATCH_UNITS = 1024
 
@@ -216,7 +216,7 @@ class ConsumeQueueStore:
         self._batches: dict[Queue, BatchConsumeQueue | None] = {}
 
     @cached_property
-    def _tree(self) -> Location:
+    def tree(self) -> Location:
         """The folder of the queue files; or the database of the queues, as such a folder, if RocksDB opens it."""
         try:
             return queue_tree(self.location)
@@ -224,9 +224,14 @@ class ConsumeQueueStore:
             self._tree_error = error  # the log has the messages, too
             return self.location / CONSUME_QUEUE
 
+    @property
+    def queue_database(self) -> QueueDatabase | None:
+        """The database of the queues, if they are in RocksDB, and RocksDB opens it."""
+        return self.tree.storage if isinstance(self.tree.storage, QueueDatabase) else None
+
     def _check_tree(self) -> None:
         """Raise `UnsupportedStoreError` if RocksDB does not open the database of the queues."""
-        if self._tree and self._tree_error is not None:
+        if self.tree and self._tree_error is not None:
             raise UnsupportedStoreError(
                 f"{self._tree_error}. `spark-mq rebuild` builds queue files from the commit log, with another --output"
             )
@@ -234,7 +239,7 @@ class ConsumeQueueStore:
     @cached_property
     def _found(self) -> dict[tuple[str, int], ConsumeQueue]:
         """The queues that have files, or are in RocksDB."""
-        folders = queue_folders(self._tree, skips_unreadable=True)
+        folders = queue_folders(self.tree, skips_unreadable=True)
         return {(folder.topic, folder.queue_id): ConsumeQueue(folder, self.files) for folder in folders}
 
     def find_queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
@@ -243,7 +248,7 @@ class ConsumeQueueStore:
             return self._found.get((topic, queue_id))
         name = topic, queue_id
         if name not in self._single:
-            folder = queue_folder(self._tree, topic, queue_id)
+            folder = queue_folder(self.tree, topic, queue_id)
             self._single[name] = None if folder is None else ConsumeQueue(folder, self.files)
         return self._single[name]
 

@@ -240,6 +240,14 @@ class QueueDatabase(NetworkStorage):
                 table = OffsetTable(table.minimum, table.maximum, _INT64.unpack(value)[0])
         return table
 
+    def commit_log_offset(self, queue: Queue, queue_offset: int) -> int | None:
+        """The commit log offset of the unit of a queue at a queue offset; None if there is no unit."""
+        found = self._queues.get(queue[0], {}).get(str(queue[1]))
+        if found is None or not found.first <= queue_offset < found.stop:
+            return None
+        unit = self.units(found, queue_offset, queue_offset + 1)[0]
+        return int(unit["commit_log_offset"]) if unit["store_size"] else None
+
     def units(self, queue: _Queue, start: int, stop: int) -> Units:
         """The units from queue offset `start` to `stop` (not included); zeros where there is none."""
         units = np.zeros(max(stop - start, 0), UNIT_DTYPE)

@@ -1,0 +1,170 @@
+"""What a boot does to queues in RocksDB: completed, lost, corrected ends. The judge is `test_rocksdb_boot.py`.
+
+Expectations follow from the facts of the store's broker, and from a plain look at all units.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+
+from spark_mq.errors import UnsupportedStoreError
+from spark_mq.io.file_reader import FileReaders
+from spark_mq.io.location import Location
+from spark_mq.io.rocksdb import RocksDatabase
+from spark_mq.store.dispatch_requests import QueueNumbers
+from spark_mq.store.queue.folders import queue_folders
+from spark_mq.store.queue.queue_database import QueueDatabase, database_tree
+from spark_mq.store.recovery import Recovery, next_recovery
+from spark_mq.store.starting_database import StartingDatabase
+from spark_mq.store.store_state import store_state
+from tests.support.boots import rows
+from tests.support.rocksdb import ROCKS, key_of, write_database
+
+Queue = tuple[str, int]
+CHECKPOINT = ("CHECKPOINT_TOPIC", 0)
+
+
+def end_key(queue: Queue) -> bytes:
+    """`RocksDBConsumeQueueOffsetTable.buildOffsetKeyByteBuffer`@5.3.3, of an entry `max`."""
+    name = queue[0].encode()
+    return struct.pack(">i", len(name)) + b"\1" + name + b"\1max\1" + struct.pack(">i", queue[1])
+
+
+def database_of(folder: Path, units: dict[Queue, dict[int, int]], dispatched_to: int) -> None:
+    """A database with units (queue offset, commit log offset), whose ends are those of the last ones."""
+    ends = {queue: max(of_queue.items()) for queue, of_queue in units.items() if of_queue}
+    table = {end_key(queue): struct.pack(">qq", offset, queue_offset) for queue, (queue_offset, offset) in ends.items()}
+    values = {
+        key_of(*queue, queue_offset): struct.pack(">qiqq", offset, 100, 0, 0)
+        for queue, of_queue in units.items()
+        for queue_offset, offset in of_queue.items()
+    }
+    table[end_key(CHECKPOINT)] = struct.pack(">q", dispatched_to)
+    write_database(folder, {"default": values, "offset": table})
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return ROCKS.unpack(tmp_path)
+
+
+def recover(store: Path, version: str = "5.5.0") -> Recovery:
+    recovery = next_recovery(str(store), version, str(ROCKS.broker_conf))
+    (boot,) = store_state(str(store), version, str(ROCKS.broker_conf), with_forced=False).boots
+    assert recovery.boot == boot
+    return recovery
+
+
+def maxima() -> dict[Queue, int]:
+    return {(fact["topic"], fact["queueId"]): fact["max"] for fact in ROCKS.facts("queue") if fact["max"]}
+
+
+def lose_units(store: Path, start: int) -> int:
+    """Make the database as a crash leaves it that loses the units of messages from `start` on; returns how many."""
+    folder = store / "consumequeue"
+    database = RocksDatabase(Location.resolve(str(folder)))
+    units = dict(database.items("default"))
+    database.close()
+    kept = {key: value for key, value in units.items() if struct.unpack_from(">q", value)[0] < start}
+    ends: dict[bytes, bytes] = {}
+    for key, value in sorted(kept.items()):  # the last one of a queue remains
+        name, queue_offset = key[: -8 - 1 - 4 - 1], key[-8:]
+        ends[name + b"\1max\1" + key[-13:-9]] = value[:8] + queue_offset
+    ends[end_key(CHECKPOINT)] = struct.pack(">q", start)
+    shutil.rmtree(folder)
+    write_database(folder, {"default": kept, "offset": ends})
+    return len(units) - len(kept)
+
+
+def in_queues() -> list[int]:
+    """The commit log offsets of messages that have a unit: not those of transaction types PREPARED and ROLLBACK."""
+    return sorted(fact["offset"] for fact in ROCKS.facts("msg") if fact["sysFlag"] & 0xC in (0, 8))
+
+
+@pytest.mark.parametrize("version", ["5.3.3", "5.5.0"])
+def test_a_sound_store_loses_nothing(store: Path, version: str) -> None:
+    recovery = recover(store, version)
+    assert recovery.is_harmless
+    assert {queue: end for queue, end in recovery.max_offsets.items() if end} == maxima()
+    state = store_state(str(store), version, str(ROCKS.broker_conf))
+    assert not state.lacking.messages
+    assert [boot.is_full and boot.loses_nothing for boot in state.forced_boots] == [True]
+
+
+@pytest.mark.parametrize("version", ["5.3.3", "5.5.0"])
+@pytest.mark.parametrize("place", [0.3, 0.7])
+def test_units_that_a_crash_lost_come_back_after_it_and_one_is_lost_without_abort(
+    store: Path, version: str, place: float
+) -> None:
+    offsets = in_queues()
+    start = offsets[int(len(offsets) * place)]
+    lacking = lose_units(store, start)
+    assert lacking == sum(offset >= start for offset in offsets)
+    clean = recover(store, version)
+    assert clean.boot is not None
+    assert (clean.boot.lost, clean.boot.completed, clean.boot.shifted) == (1, lacking - 1, 0)
+    assert [row["commit_log_offset"] for row in rows(clean, "lose")] == [start]
+    (store / "abort").touch()
+    crashed = recover(store, version)
+    assert crashed.boot is not None
+    assert (crashed.boot.completed, crashed.is_harmless) == (lacking, True)
+    assert {queue: end for queue, end in crashed.max_offsets.items() if end} == maxima()
+    quick = store_state(str(store), version, str(ROCKS.broker_conf), full=False).boots[0]
+    assert (quick.recovers_from, quick.lost) == (crashed.boot.recovers_from, 0)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_ends_after_the_end_of_the_log_are_those_of_the_last_unit_before_it(seed: int, tmp_path: Path) -> None:
+    """But not if a unit leads to the end of the log, and not if no message of the queue is before it."""
+    chance = random.Random(seed)
+    units: dict[Queue, dict[int, int]] = {}
+    first = {("Topic", queue_id): chance.choice([0, 0, 7]) for queue_id in range(5)}
+    for offset in range(0, 20_000, 100):
+        queue = "Topic", chance.randrange(5)
+        of_queue = units.setdefault(queue, {})
+        of_queue[first[queue] + len(of_queue)] = offset
+    database_of(tmp_path / "database", units, 20_000)
+    log_end = chance.randrange(3_000, 20_000, 100)
+    tree = database_tree(Location.resolve(str(tmp_path / "database")))
+    assert isinstance(tree.storage, QueueDatabase)
+    queues = StartingDatabase(tree.storage, QueueNumbers(list(queue_folders(tree)), FileReaders()), 0)
+    assert queues.highest == 20_000
+    changed = {queue: (before, after) for queue, before, after in queues.correct_ends(log_end)}
+    for queue, of_queue in units.items():
+        before = [queue_offset for queue_offset, offset in of_queue.items() if offset < log_end]
+        if max(of_queue.values()) < log_end or not before:
+            assert queue not in changed
+        elif log_end in of_queue.values():
+            assert changed[queue][1][1] in before  # too early, or not
+        else:
+            assert changed[queue] == ((max(of_queue.values()), max(of_queue)), (of_queue[max(before)], max(before)))
+            assert queues.max_offsets()[queue] == max(before) + 1
+    assert (queues.highest, list(queues.correct_ends(log_end))) == (log_end, [])
+
+
+def test_what_is_not_predicted_is_said(store: Path, tmp_path: Path) -> None:
+    conf = tmp_path / "broker.conf"
+    for settings, message in (
+        ("storeType=default", "says otherwise"),
+        ("", "says otherwise"),
+        ("storeType=defaultRocksDB\nrecheckReputOffsetFromCq=true", "not predicted with recheckReputOffsetFromCq=true"),
+        ("storeType=defaultRocksDB\nenableAcceleratedRecovery=true", "not predicted with enableAcceleratedRecovery"),
+    ):
+        conf.write_text(f"{settings}\nmappedFileSizeCommitLog=1000\n")
+        with pytest.raises(UnsupportedStoreError, match=message):
+            next_recovery(str(store), "5.5.0", str(conf))
+        with pytest.raises(UnsupportedStoreError, match=message):
+            store_state(str(store), "5.5.0", str(conf))
+    for version in ("5.2.0", "5.3.1"):
+        with pytest.raises(UnsupportedStoreError, match=r"predicted for 5\.3\.2 and later"):
+            next_recovery(str(store), version)
+        with pytest.raises(UnsupportedStoreError, match=r"predicted for 5\.3\.2 and later"):
+            store_state(str(store), version)
+    state = store_state(str(store), "5.3", str(ROCKS.broker_conf))
+    assert [str(versions) for versions in state.unpredicted] == ["5.3.0 to 5.3.1"]
+    assert [str(boot.rules) for boot in state.boots] == ["5.3.2 to 5.3.3"]
