@@ -137,6 +137,11 @@ site: install ## write dist/site, the site of all pages; a warning or a broken l
 	$(BIN)/python docs/build_site.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --config-file build/mkdocs.yml
 
+audit: ## look for known weaknesses of the packages in constraints.txt (needs the database of PyPI)
+	rm -rf build/audit && $(PYTHON) -m venv build/audit
+	build/audit/bin/pip install --quiet pip-audit
+	build/audit/bin/pip-audit --strict --disable-pip --no-deps --requirement constraints.txt
+
 bench: install ## measure on a generated store of BENCH_SIZE (1GiB)
 	$(BIN)/python -m benchmarks.run --size $(BENCH_SIZE) --folder $(BENCH_FOLDER)
 	$(BIN)/python -m benchmarks.scans --size $(BENCH_SIZE) --folder $(BENCH_FOLDER)
@@ -161,4 +166,4 @@ soak: install ## run the long forms of some tests, and measure the memory of ful
 clean: ## remove .venv and the files that the commands above created
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
 
-.PHONY: help install constraints java prepare demo test test-rest test-kernels test-stores test-archive test-broker test-s3 test-hdfs test-cluster notebooks compat compat-brokers stores zip lint dist site bench soak clean
+.PHONY: help install constraints java prepare demo test test-rest test-kernels test-stores test-archive test-broker test-s3 test-hdfs test-cluster notebooks compat compat-brokers stores zip lint dist site bench audit soak clean
