@@ -189,40 +189,6 @@ def test_messages_of_a_topic_in_the_order_of_the_log(store: str, capsys: pytest.
     assert printed(capsys, store, "No such topic") == []
 
 
-def without_queues(folder: Path, kind: str) -> None:
-    """Lose consume queues of the workload store: one of OrderEvents, the newest units of all its queues, or all."""
-    queues = folder / "consumequeue"
-    if kind == "one":
-        shutil.rmtree(queues / "OrderEvents" / "2")
-    elif kind == "all":
-        shutil.rmtree(queues)
-    else:
-        for file in (queues / "OrderEvents").glob("*/*"):
-            data = file.read_bytes()
-            written = sum(any(data[at : at + 20]) for at in range(0, len(data), 20))
-            file.write_bytes(data[: 20 * (written - 2)].ljust(len(data), b"\0"))
-
-
-@pytest.mark.parametrize("kind", ["one", "newest", "all"])
-def test_what_the_queues_do_not_cover_is_read_from_the_log(
-    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = WORKLOAD.unpack(tmp_path)
-    without_queues(folder, kind)
-    facts = messages("OrderEvents")
-    in_queue = [fact for fact in facts if fact["queueId"] == 2]
-    assert printed(capsys, str(folder), "OrderEvents", "--limit", "0") == [fact["offset"] for fact in facts]
-    of_queue = [fact["offset"] for fact in in_queue]
-    assert printed(capsys, str(folder), "OrderEvents", "--queue-id", "2", "--limit", "0") == of_queue
-    begin = in_queue[-3]["storeTimestamp"]
-    since = [fact["offset"] for fact in in_queue if fact["storeTimestamp"] >= begin]
-    assert printed(capsys, str(folder), "OrderEvents", "--queue-id", "2", "--begin", str(begin)) == since
-    for fact in (in_queue[0], in_queue[-1]):
-        assert main(["query-by-offset", str(folder), "OrderEvents", "2", str(fact["queueOffset"]), "--json"]) == 0
-        assert [row["commit_log_offset"] for row in json_lines(capsys.readouterr().out)] == [fact["offset"]]
-    assert main(["query-by-offset", str(folder), "OrderEvents", "2", str(in_queue[-1]["queueOffset"] + 1)]) == 3
-
-
 @pytest.mark.parametrize("queue", [[], ["--queue-id", "2"]])
 def test_damage_in_the_log_is_named(queue: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = WORKLOAD.unpack(tmp_path)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 import struct
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,10 +19,9 @@ from spark_mq.store.retention import retention
 from tests.support.boots import rows
 from tests.support.dledger import CONF, STORE, heads, overwrite
 from tests.support.repaired import repair_here
-from tests.support.stores import RealStore
+from tests.support.stores import Unpack
 from tests.support.verified import check, grave
 
-Unpack = Callable[[RealStore], Path]
 LOG_END = 403_297
 DELAYED = [("b1-delay", 0, 400_682, 1), ("b1-delay", 1, 401_235, 2)]
 """The messages whose units a real boot cut off after a crash."""

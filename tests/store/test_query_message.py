@@ -103,31 +103,6 @@ def test_the_questions_that_a_broker_was_asked(store: RealStore, unpacked: Unpac
             assert offsets(answer) == messages[: fact["maxNum"]], fact
 
 
-@each_own_store
-def test_without_index_files_the_log_is_read(store: RealStore, unpacked: Unpack, tmp_path: Path) -> None:
-    folder = shutil.copytree(unpacked(store), tmp_path / "store")
-    shutil.rmtree(folder / "index")
-    with opened(store, folder) as found:
-        for key, facts in islice(by_key(store).items(), 0, None, 20):
-            assert offsets(found.query_message(*key)) == expected(facts)
-            moment = facts[0]["storeTimestamp"]
-            assert offsets(found.query_message(*key, begin=moment, end=moment)) == expected(facts, moment, moment)
-
-
-@pytest.mark.parametrize("lost", ["first", "middle", "last", "all but the last"])
-def test_what_lost_index_files_knew_is_found(lost: str, unpacked: Unpack, tmp_path: Path) -> None:
-    folder = shutil.copytree(unpacked(WORKLOAD), tmp_path / "store")
-    files = index_files(folder)
-    assert len(files) > 3
-    gone = {"first": files[:1], "middle": files[2:3], "last": files[-1:], "all but the last": files[:-1]}[lost]
-    for file in gone:
-        file.unlink()
-    with opened(WORKLOAD, folder) as found:
-        for key, facts in islice(by_key(WORKLOAD).items(), 0, None, 9):
-            assert offsets(found.query_message(*key)) == expected(facts)
-        assert found.index.problems == []
-
-
 def test_the_newest_not_later_than_a_time(unpacked: Unpack) -> None:
     with opened(WORKLOAD, unpacked(WORKLOAD)) as found:
         key, facts = max(by_key(WORKLOAD).items(), key=lambda item: len(item[1]))
