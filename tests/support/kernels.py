@@ -20,8 +20,8 @@ WITHOUT_JIT = os.environ.get("NUMBA_DISABLE_JIT") == "1"
 
 
 def examples(number: int) -> int:
-    """How many examples to try: in a soak `number`, else a third of it, and a tenth if kernels run as Python."""
-    return number if SOAKS else max(number // (10 if WITHOUT_JIT else 3), 3)
+    """How many examples to try: in a soak `number`, else a fifth of it, and a tenth if kernels run as Python."""
+    return number if SOAKS else max(number // (10 if WITHOUT_JIT else 5), 3)
 
 
 def array(data: bytes) -> Bytes:
