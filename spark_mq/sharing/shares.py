@@ -116,7 +116,7 @@ def _problems(store: MessageStore, topic: str | None, queues: Sequence[Queue]) -
             for record in scan(store.location, store.records, part, InQueue(name)):
                 if isinstance(record, Record):
                     found[name, record.queue_id] += 1
-    lost = "the queue is LOST: it has no files, but the log has {:,} messages of it"
+    lost = "the queue is LOST: it has no files that can be read, but the log has {:,} messages of it"
     return problems | {queue: lost.format(found[queue]) for queue in without if found[queue]}
 
 

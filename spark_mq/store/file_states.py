@@ -360,7 +360,7 @@ def _state(
     if files is None:
         said = [f"the log has at least {counted(len(lacking), 'message')} of it"] if lacking else []
         said += [f"a consumer group has consumed it up to queue offset {consumed}"] if consumed else []
-        return QueueState(QueueStateName.LOST, f"it has no files, but {' and '.join(said)}")
+        return QueueState(QueueStateName.LOST, f"it has no files that can be read, but {' and '.join(said)}")
     max_offset = store.get_max_offset_in_queue(*queue)
     damage = list(_damage(store, files))
     if lacking and min(lacking) < max_offset:

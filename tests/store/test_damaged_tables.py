@@ -84,7 +84,7 @@ def test_a_lost_queue_is_a_row_and_its_lag_is_not_known(unpacked: Unpack, tmp_pa
         shutil.rmtree(folder / "consumequeue" / topic / str(number))
         row = queue_rows(folder)[topic, number]
         assert (row["state"], row["file_count"], row["min_offset"], row["max_offset"]) == ("LOST", 0, None, None)
-        assert "it has no files, but" in row["problem"]
+        assert "it has no files that can be read, but" in row["problem"]
         for lag in rows_of(folder, "lag"):
             is_lost = (lag["topic"], lag["queue_id"]) == (topic, number)
             assert (lag["lag"] is None) == (lag["problem"] is not None) == is_lost
