@@ -58,6 +58,26 @@ CREATE OR REPLACE TEMPORARY VIEW index_entries
 USING rocketmq
 OPTIONS (path '${store}', table 'index_entries');
 
+CREATE OR REPLACE TEMPORARY VIEW tiered_messages
+USING rocketmq
+OPTIONS (path '${store}', table 'tiered_messages');
+
+CREATE OR REPLACE TEMPORARY VIEW tiered_queues
+USING rocketmq
+OPTIONS (path '${store}', table 'tiered_queues');
+
+CREATE OR REPLACE TEMPORARY VIEW tiered_segments
+USING rocketmq
+OPTIONS (path '${store}', table 'tiered_segments');
+
+CREATE OR REPLACE TEMPORARY VIEW tiered_units
+USING rocketmq
+OPTIONS (path '${store}', table 'tiered_units');
+
+CREATE OR REPLACE TEMPORARY VIEW tiered_index_entries
+USING rocketmq
+OPTIONS (path '${store}', table 'tiered_index_entries');
+
 CREATE OR REPLACE TEMPORARY VIEW topics
 USING rocketmq
 OPTIONS (path '${store}', table 'topics');

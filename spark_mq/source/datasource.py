@@ -11,6 +11,7 @@ from spark_mq.source.schema import column_names, columns_of_one_store, default_s
 from spark_mq.source.store_choice import StoreChoice
 from spark_mq.tables.messages import MESSAGES, MESSAGES_BY_KEY
 from spark_mq.tables.store_files import CONSUME_QUEUE, INDEX_ENTRIES
+from spark_mq.tables.tiered import TIERED_MESSAGES
 
 
 class StoreReads(DataSource):
@@ -48,10 +49,14 @@ class StoreReads(DataSource):
 
 def _reader(options: ReadOptions, names: list[str]) -> DataSourceReader:
     """The batch reader of a table of one store. Most workers plan reads of messages, and need no other reader."""
-    if options.table == MESSAGES.name:
+    if options.table == MESSAGES.name and options.tiered_storage is None:
         return MessagesReader(options, names)
     if options.table == MESSAGES_BY_KEY.name:
         return MessagesByKeyReader(options, names)
+    if options.table in (MESSAGES.name, TIERED_MESSAGES.name):
+        from spark_mq.source.tiered_messages import TieredMessagesReader
+
+        return TieredMessagesReader(options, names)
     from spark_mq.source.table_readers import ConsumeQueueReader, IndexEntriesReader, TableReader
 
     of_parts = {CONSUME_QUEUE.name: ConsumeQueueReader, INDEX_ENTRIES.name: IndexEntriesReader}

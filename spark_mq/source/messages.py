@@ -69,7 +69,7 @@ MAX_BATCH_ROWS = 16384
 _MAX_LOOK_UP_ROWS = 256
 _MAX_LOOK_UP_BYTES = 4 << 20
 """The largest number of body bytes of looked-up messages in a batch."""
-_MAX_STORE_SIZE = (1 << 31) - 1
+MAX_STORE_SIZE = (1 << 31) - 1
 """The largest value of a column of type INT."""
 
 _LOG = logging.getLogger(__name__)
@@ -326,7 +326,7 @@ def _row_of_damage(corrupt: CorruptRange) -> Row:
     """
     if corrupt.code == STRAY:
         return corrupt_row(None, None, f"{STRAY}: {corrupt.describe()}")
-    if corrupt.length <= _MAX_STORE_SIZE:
+    if corrupt.length <= MAX_STORE_SIZE:
         return corrupt_row(corrupt.commit_log_offset, corrupt.length, str(corrupt))
     stop = corrupt.commit_log_offset + corrupt.length
     reason = f"{corrupt}: {corrupt.length} bytes, up to commit log offset {stop}"

@@ -106,6 +106,7 @@ class ReadOptions:
     at: int | None = None
     most_keys: int | None = None
     from_where: str | int | None = None
+    tiered_storage: str | None = None
 
 
 @dataclass(frozen=True)
@@ -264,6 +265,7 @@ def _read_options(given: Mapping[str, str], table: str) -> ReadOptions:
         at=parse_optional_timestamp("at", given),
         most_keys=most_keys,
         from_where=_parse_from_where(given),
+        tiered_storage=given.get("tieredStorage"),
     )
 
 
@@ -271,6 +273,8 @@ def _parse_split_by(given: Mapping[str, str], predicate: Predicate) -> bool:
     by_queue = parse_choice("splitBy", given.get("splitBy", "log").lower(), ("log", "queue")) == "queue"
     if by_queue and predicate.topics is None:
         raise OptionError("option splitBy=queue needs a topic: give option topic")
+    if by_queue and "tieredStorage" in given:
+        raise OptionError("option splitBy=queue reads only the store: give no tieredStorage, or sort the rows")
     return by_queue
 
 

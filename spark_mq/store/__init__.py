@@ -10,7 +10,8 @@ Read in this order:
 5. `message_store`: `MessageStore`, the look-ups that users call, with `message_selection` (messages of a topic,
    oldest or newest first, and a message of an unknown topic) and `many_keys` (many keys looked up at once);
 6. what is there: `file_states` (of segments, queues and index files), `metadata_tables` and `file_tables` (rows of
-   tables), `compaction` (what consumers of compacted topics get), `broker_versions`, `derived_facts` (what an archive
+   tables), `compaction` (what consumers of compacted topics get), `tiered_storage` (what a broker
+   uploaded), `broker_versions`, `derived_facts` (what an archive
    keeps of a store);
 7. the next boot of a broker: `boot_obstacles` (why it does not start), `boot` (from a few facts, by version),
    `recovery` (record by record, with `dispatch_requests`, `starting_database` for queues in RocksDB, and

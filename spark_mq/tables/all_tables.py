@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from spark_mq.tables import config, lifecycle, messages, store_files
+from spark_mq.tables import config, lifecycle, messages, store_files, tiered
 from spark_mq.tables.table import Table
 
 TABLES: Mapping[str, Table] = {
     table.name: table
-    for module in (messages, store_files, config, lifecycle)
+    for module in (messages, store_files, tiered, config, lifecycle)
     for table in vars(module).values()
     if isinstance(table, Table)
 }

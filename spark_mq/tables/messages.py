@@ -85,6 +85,14 @@ _OPTIONS = (
     ),
 )
 
+TIERED_STORAGE = Option(
+    "tieredStorage",
+    "the folder of tiered storage, tieredStoreFilePath of a broker with TieredMessageStore. In `messages`, the "
+    "messages that only tiered storage has are rows, too, so each queue offset is there once: if both have it, the row "
+    "is the store's. Such rows have no commit_log_offset and no offset_message_id: they are not in the commit log",
+    "DIR",
+)
+
 MESSAGES = Table(
     "messages",
     summary="the messages of the commit log",
@@ -123,7 +131,7 @@ still be writing it.
         Column("stored_body", "BINARY", "the body as it is stored, perhaps compressed", is_extra=True),
         Column("encoded_body", "BINARY", "the stored body if body differs from it", is_extra=True),
     ),
-    options=(*_OPTIONS,),
+    options=(*_OPTIONS, TIERED_STORAGE),
     example="""\
 >>> spark.read.format("rocketmq").option("topic", "OrderEvents").load(store).show()
 +-----------------------+--------+------------+----+----------------------+

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -53,6 +54,18 @@ FILTER_SETTINGS: Final = {
     "flushConsumerOffsetInterval": "1000",
     "mappedFileSizeConsumeQueueExt": "2000",
 }
+TIERED_SETTINGS: Final = {
+    **SMALL_SETTINGS,
+    "mappedFileSizeCommitLog": "32768",
+    "messageStorePlugIn": "org.apache.rocketmq.tieredstore.TieredMessageStore",
+    "tieredBackendServiceProvider": "org.apache.rocketmq.tieredstore.provider.PosixFileSegment",
+    "tieredStoreCommitLogMaxSize": "8192",
+    "tieredStoreConsumeQueueMaxSize": "400",
+    "tieredStoreGroupCommit": "false",
+    "tieredStoreIndexFileMaxHashSlotNum": "20",
+    "tieredStoreIndexFileMaxIndexNum": "300",
+    "flushConsumerOffsetInterval": "1000",
+}
 
 _UNIT: Final = struct.Struct(">qiq")
 _DERIVED: Final = ("consumequeue", "index", "checkpoint")
@@ -91,6 +104,8 @@ class StoreMaker:
         recipes["crc-533"] = partial(self._crc, "crc-533", harness.VERSIONS[0])
         recipes["workload-550"] = partial(self.few_of_each, "workload-550", "5.5.0")
         recipes["upgraded-550"] = partial(self._upgraded, "upgraded-550", ("4.9.7", "5.3.3", "5.5.0", "5.3.3", "5.5.0"))
+        recipes["tiered-533"] = partial(self._tiered, "tiered-533", "5.3.3")
+        recipes["tiered-550"] = partial(self._tiered, "tiered-550", "5.5.0")
         recipes["filtered-533"] = partial(self._filtered, "filtered-533", harness.VERSIONS[0])
         return recipes
 
@@ -240,6 +255,54 @@ class StoreMaker:
         self._pack(name, store)
         self._pack(rebuilt.name, rebuilt, QUEUE_TREES)
 
+    def _tiered(self, name: str, version: str) -> None:
+        """A store with tiered storage in `tiered`: some messages are only there, some only in the log, some in both.
+
+        One queue lost its last units in tiered storage, so that its messages were uploaded twice; another one lost its
+        first file of messages, as after its time is over. Facts: what consumers of all messages, and `mqadmin`, got.
+        """
+        store = self._scratch / name
+        settings = settings_of(
+            version, TIERED_SETTINGS, {**TIMER_SETTINGS, "tieredStoreFilePath": str(store / "tiered")}
+        )
+        with harness.Broker(version, store, settings) as broker:
+            harness.send(broker, "mixed", seed=40, count=20)
+            harness.send(broker, "sequence", seed=41, count=240, body=60)
+            _await_uploads(store)
+        flat = next((store / "tiered").glob("*/broker"))
+        last = max((flat / "SequenceDemo/1/CONSUME_QUEUE").iterdir(), key=lambda file: file.name[8:])
+        os.truncate(last, last.stat().st_size - 3 * _UNIT.size)
+        with harness.Broker(version, store, settings) as broker:
+            harness.send(broker, "sequence", seed=41, first=240, count=30, body=60)
+            _await_uploads(store)
+        _expire_first(store, flat / "SequenceDemo/2/COMMIT_LOG")
+        for segment in sorted((store / "commitlog").iterdir())[:5]:
+            segment.unlink()
+        with harness.Broker(version, store, {**settings, "tieredStoreGroupCommit": "true"}) as broker:
+            harness.send(broker, "sequence", seed=41, first=270, count=15, body=60)
+        self._write_conf(name, {**settings, "tieredStoreFilePath": "tiered"})
+        facts = self._served(store, settings, version)
+        lines = "".join(f"{json.dumps(fact, ensure_ascii=False)}\n" for fact in facts)
+        (self._folder(name) / f"{name}.facts.jsonl.gz").write_bytes(gzip.compress(lines.encode(), 9, mtime=0))
+        self._pack(name, store)
+
+    def _served(self, store: Path, settings: dict[str, str], version: str) -> Iterator[dict[str, Any]]:
+        """What clients of a broker on a copy of a store get: offsets of queues, messages, and messages by key."""
+        copy = harness.copy_store(store, self._scratch / f"{store.name}.served")
+        settings = {**settings, "tieredStoreFilePath": str(copy / "tiered")}
+        topics = sorted({path.name for path in (copy / "tiered").glob("*/broker/*") if path.name != "rmq_sys_INDEX"})
+        with harness.Broker(version, copy, settings) as broker:
+            for topic in topics:
+                words = harness.mqadmin(broker, ["topicStatus", "-t", topic]).split("\n")
+                for row in (line.split() for line in words if line.startswith("broker")):
+                    yield {"t": "queue", "topic": topic, "queueId": int(row[1]), "min": int(row[2]), "max": int(row[3])}
+                for message in harness.consume(broker, "GID_all", topic, 10_000):
+                    yield {"t": "consumed", **message}
+            for number in (5, 100, 200, 260):
+                answer = harness.mqadmin(broker, ["queryMsgByKey", "-t", "SequenceDemo", "-k", f"s{number}"])
+                rows = [line.split()[:3] for line in answer.split("\n")[1:] if line.strip()]
+                yield {"t": "query", "topic": "SequenceDemo", "key": f"s{number}", "found": rows}
+
     def _pack_rebuilt(self, name: str, store: Path, settings: dict[str, str], version: str) -> None:
         """Pack what the Java store makes of the log and the configuration alone."""
         rebuilt = self._scratch / f"{name}.rebuilt"
@@ -259,7 +322,9 @@ class StoreMaker:
         print(f"  {summary(facts)}")
 
     def _folder(self, name: str) -> Path:
-        """Stores of versions that only some tests read have a folder of their own."""
+        """Stores of versions, and of other forms, that only some tests read have folders of their own."""
+        if name.startswith("tiered"):
+            return self._target / "forms"
         return self._target / "versions" if name.endswith("-550") else self._target
 
     def _write_conf(self, name: str, settings: dict[str, str]) -> None:
@@ -301,6 +366,33 @@ def flip_body_byte(store: Path, number: int) -> None:
     with segment.open("r+b") as file:
         file.seek(offset - int(segment.name) + body)
         file.write(bytes([record[body] ^ 1]))
+
+
+def _await_uploads(store: Path) -> None:
+    """Wait until tiered storage has had nothing new for three rounds of uploads, at most five minutes."""
+
+    def uploaded() -> int:
+        return sum(file.stat().st_size for file in (store / "tiered").rglob("*") if file.is_file())
+
+    size, idle = -1, 0
+    for _ in range(30):
+        time.sleep(10)
+        idle = idle + 1 if size == uploaded() else 0
+        size = uploaded()
+        if size and idle >= 6:
+            return
+    raise harness.HarnessError(f"uploads to {store / 'tiered'} do not end")
+
+
+def _expire_first(store: Path, folder: Path) -> None:
+    """Delete the first file of a queue's messages in tiered storage, as `FlatAppendFile.destroyExpiredFile` does."""
+    first = min(folder.iterdir(), key=lambda file: file.name[8:])
+    first.unlink()
+    metadata = store / "config" / "tieredStoreMetadata.json"
+    content = json.loads(re.sub(r"([{,]\s*)(\d+):", r'\1"\2":', metadata.read_text()))
+    queue = "/".join(folder.parts[-4:-1])
+    del content["commitLogFileSegmentTable"][queue][str(int(first.name[8:]))]
+    metadata.write_text(json.dumps(content, separators=(",", ":")))
 
 
 def _log_bytes(store: Path) -> int:

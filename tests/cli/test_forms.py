@@ -30,7 +30,7 @@ from tests.support.stores import OWN_STORES, SAME, SHARED_STORES, WORKLOAD, Fact
 FOLDER = SHARED_STORES / "forms"
 OWN_FORMS = OWN_STORES / "forms"
 NAMES = sorted(
-    {path.name.removesuffix(".tar.gz") for folder in (FOLDER, OWN_FORMS) for path in folder.glob("*.tar.gz")}
+    {path.name.removesuffix(".tar.gz") for folder in (FOLDER, OWN_FORMS) for path in folder.glob("f*.tar.gz")}
 )
 OFFSETS_BY_TIME = (("offsetByTime", "LOWER"), ("offsetByTimeUpper", "UPPER"))
 TABLES = (

@@ -328,7 +328,7 @@ FORMS: tuple[Form, ...] = (
         _tiered,
         noted={
             Door.QUEUE: "says that messages are in tiered storage, which is not read here: a broker can also have "
-            "messages from before the log's start"
+            "messages from before the log's start. Table messages with option tieredStorage has them, too"
         },
     ),
     Form(

@@ -25,6 +25,10 @@ final class Settings {
         return new Settings(properties);
     }
 
+    Properties properties() {
+        return properties;
+    }
+
     MessageStoreConfig storeConfig(Path store, int haListenPort) {
         MessageStoreConfig config = new MessageStoreConfig();
         // A test store must not expire because it is old or because the disk of the machine is nearly full.

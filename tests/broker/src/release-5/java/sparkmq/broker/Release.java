@@ -52,6 +52,14 @@ final class Release {
 
     static BrokerController broker(Settings settings, BrokerConfig brokerConfig, MessageStoreConfig storeConfig,
         int port) throws ReflectiveOperationException {
+        BrokerController broker = newBroker(settings, brokerConfig, storeConfig, port);
+        // A plug-in of the message store takes its settings from there.
+        broker.getConfiguration().registerConfig(settings.properties());
+        return broker;
+    }
+
+    private static BrokerController newBroker(Settings settings, BrokerConfig brokerConfig,
+        MessageStoreConfig storeConfig, int port) throws ReflectiveOperationException {
         NettyServerConfig serverConfig = serverConfig(port);
         NettyClientConfig clientConfig = new NettyClientConfig();
         Class<?> authClass;

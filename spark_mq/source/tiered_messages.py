@@ -1,0 +1,138 @@
+"""The records of tiered storage: rows of table `tiered_messages`, and those rows of `messages` that no store has.
+
+A broker answers a pull from its store if the store has the queue offset, else from tiered storage
+(`TieredMessageStore.fetchFromCurrentStore`@5.3.3 with NOT_IN_DISK, the default level). So of a message that both have,
+the row is the store's. What a store has is said by its consume queues.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import InputPartition
+
+from spark_mq.format.message_row import corrupt_row
+from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS
+from spark_mq.io.s3 import shown
+from spark_mq.source.messages import MAX_STORE_SIZE, MessagesReader, frozen_modules
+from spark_mq.source.options import Mode, ReadOptions
+from spark_mq.source.row_filter import keeps_corrupt_range
+from spark_mq.store.log.commit_log import Split
+from spark_mq.store.log.segment_files import CorruptRange
+from spark_mq.store.message_store import MessageStore
+from spark_mq.store.tiered_storage import TieredQueue, find_storage, stored_offsets
+from spark_mq.tables.messages import MESSAGES
+from spark_mq.tables.tiered import TIERED_MESSAGES
+
+if TYPE_CHECKING:
+    from spark_mq.format.kernels.columns import MessageColumns
+
+_LOG = logging.getLogger(__name__)
+_STATE = "state"
+_COLD, _HOT, _NO_UNIT = "COLD", "HOT", "NO_UNIT"
+_OF_LOG = frozenset(("commit_log_offset", "offset_message_id"))
+"""The columns that say where the commit log has a message."""
+
+
+@dataclass
+class TieredPartition(InputPartition):
+    """A split of the log of a queue in tiered storage, and the queue offsets that the store has."""
+
+    split: Split
+    queue: TieredQueue
+    stored: range
+
+
+def _tiered_partitions(options: ReadOptions, store: MessageStore) -> list[TieredPartition]:
+    """The partitions of the records of all queues, or of those that the predicate names."""
+    predicate, storage = options.predicate, find_storage(store, options.tiered_storage)
+    if storage is None or predicate.is_empty:
+        return []
+    if options.table == MESSAGES.name and not predicate.offsets.is_all:
+        return []  # their rows have no offset
+    queues = [
+        queue
+        for queue in storage.queues()
+        if (predicate.topics is None or queue.topic in predicate.topics)
+        and (predicate.queue_ids is None or queue.queue_id in predicate.queue_ids)
+    ]
+    return [
+        TieredPartition(Split(file, start, min(start + options.split_size, file.size)), queue, stored)
+        for queue in queues
+        for stored in [stored_offsets(store, queue)]
+        for file in queue.log
+        for start in range(0, file.size, options.split_size)
+    ]
+
+
+class TieredMessagesReader(MessagesReader):
+    """The reader of records of tiered storage; of table `messages`, of those that the store lacks, and of its log."""
+
+    _partition: TieredPartition
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """One partition for each split of tiered storage, and then those of the log for table `messages`."""
+        options = self._options
+        with MessageStore(options.path, broker_conf=options.broker_conf) as store:
+            found = _tiered_partitions(options, store)
+        size = sum(partition.split.stop - partition.split.start for partition in found)
+        _LOG.info("%s: %s bytes of tiered storage", shown(options.path), f"{size:,}")
+        return [*found, *(super().partitions() if self._is_of_messages else ())]
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        """The rows of one partition. Spark calls this method with None if there is no partition."""
+        if isinstance(partition, TieredPartition):
+            reader = copy(self)
+            reader._partition = partition
+            with frozen_modules():
+                yield from reader._read_split(partition.split)
+        elif self._is_of_messages:
+            yield from MessagesReader(self._options, self._columns).read(partition)
+
+    def batch(self, messages: MessageColumns) -> pa.RecordBatch:
+        """The rows of matching messages."""
+        state = self._states(messages)
+        rows = self._rows(messages, state)
+        return rows.filter(pc.equal(state, _COLD)) if self._is_of_messages else rows
+
+    def fields(self) -> list[pa.Field]:
+        """The columns that the query reads."""
+        return [ALL_MESSAGE_FIELDS.get(name) or TIERED_MESSAGES.schema.field(name) for name in self._columns]
+
+    @property
+    def _is_of_messages(self) -> bool:
+        return self._options.table == MESSAGES.name
+
+    def _rows(self, messages: MessageColumns, state: pa.Array) -> pa.RecordBatch:
+        own = {_STATE: state}
+        if self._is_of_messages:
+            own |= {name: pa.nulls(len(state), ALL_MESSAGE_FIELDS[name].type) for name in _OF_LOG}
+        read = messages.record_batch([name for name in self._columns if name not in own])
+        arrays = [own[name] if name in own else read.column(name) for name in self._columns]
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(self.fields()))
+
+    def _states(self, messages: MessageColumns) -> pa.Array:
+        queue, stored = self._partition.queue, self._partition.stored
+        offsets = messages.column("queue_offset").to_numpy()
+        units = queue.units(offsets)
+        has_unit = units["commit_log_offset"] == messages.column("commit_log_offset").to_numpy()
+        has_unit &= (units["store_size"] == messages.frames.store_size) & (offsets >= queue.min_offset)
+        is_stored = (offsets >= stored.start) & (offsets < stored.stop)
+        return pa.array(np.where(has_unit, np.where(is_stored, _HOT, _COLD), _NO_UNIT), pa.string())
+
+    def _corrupt_rows(self, damage: Sequence[CorruptRange]) -> Iterator[pa.RecordBatch]:
+        """As those of a log; `_corrupt_record` also names the file."""
+        self._fail_on_damage(damage[0])
+        rows = []
+        for one in damage if self._options.mode != Mode.DROPMALFORMED else ():
+            offset = None if self._is_of_messages else one.commit_log_offset
+            if keeps_corrupt_range(self._options.predicate, offset):
+                rows.append(corrupt_row(offset, min(one.length, MAX_STORE_SIZE), f"{one.code}: {one.describe()}"))
+        yield from self._batches(rows)
