@@ -50,6 +50,7 @@ _NOT_SEEN = (
                         parts; X%% or a size, such as 5%% or 20g, for so much of it at random
     --since-last FILE   read only what is new or has changed since the last sound check, which FILE describes; the first
                         check reads everything, and each sound check rewrites FILE
+    --tiered-storage DIR  also check tiered storage, the broker's tieredStoreFilePath; always all of it
     --metrics FILE
     --explain CODE      explain a code of a finding; without STORE
     --broker-conf FILE  the broker's settings file, for file sizes, slots and entries, and delay levels
@@ -96,6 +97,8 @@ def _verify(arguments: argparse.Namespace) -> int:
         raise OptionError("verify needs a STORE, or --explain CODE")
     if sum((arguments.quick, arguments.sample is not None, arguments.since_last is not None)) > 1:
         raise OptionError("--quick, --sample and --since-last are different checks: give one of them")
+    if arguments.tiered_storage is not None and (arguments.quick or arguments.sample is not None):
+        raise OptionError("--tiered-storage is read whole: give it without --quick and --sample")
     conf = broker_conf_path(arguments.broker_conf, arguments.store)
     if arguments.quick:
         from spark_mq.verifier.quick import quick_check
@@ -146,8 +149,10 @@ def _verify_log(arguments: argparse.Namespace, conf: str | None) -> VerifyReport
     from spark_mq.verifier.verify_request import VerifyRequest
 
     # A path that is not a store is found before a JVM starts.
-    request = VerifyRequest.of(arguments.store, conf, arguments.scratch, arguments.split_size, arguments.since_last)
-    engine = find_engine(arguments, [arguments.store, arguments.scratch])
+    request = VerifyRequest.of(
+        arguments.store, conf, arguments.scratch, arguments.split_size, arguments.since_last, arguments.tiered_storage
+    )
+    engine = find_engine(arguments, [arguments.store, arguments.scratch, arguments.tiered_storage])
     with job_tasks("verify", arguments, engine, _KERNELS) as (tasks, progress):
         from spark_mq.verifier.verify import verify_with
 
@@ -196,6 +201,8 @@ def report_lines(report: VerifyReport, report_file: str | None = None) -> Iterat
         yield f"  log             {report.messages:,} messages in {size_text(report.log_bytes)}"
         yield f"  queues          {report.queues:,} with {report.units:,} messages"
         yield f"  index           {report.index_files:,} files; the log has {report.index_entries:,} entries"
+    if report.tiered_queues is not None:
+        yield f"  tiered storage  {report.tiered_queues:,} queues, and their index"
     if report.sound_bytes and report.checked_timestamp is not None and report.whole_timestamp is not None:
         yield f"  not read        {size_text(report.sound_bytes)} of the log, and the queues and index of its messages,"
         yield f"    sound         at {local_time_of(report.checked_timestamp)}; everything was read at"

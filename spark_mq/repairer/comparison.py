@@ -53,13 +53,12 @@ from spark_mq.store.log.record_reader import RecordChunk, RecordReader
 from spark_mq.store.log.segment_files import segment_files, usual_size
 from spark_mq.store.log.split_reader import next_boundary, read_chunks
 from spark_mq.store.store_lock import is_locked
-from spark_mq.verifier.records import record_findings
+from spark_mq.verifier.records import TIME_CODES, record_findings
 
 _BLOCK = 4 << 20
 _NEAR = 64
 """Bytes between two differences that are joined: fewer than any record has, so each cell between them differs, too."""
 _THREADS = 4
-_TIMES = ("RECORD_TIME_BACK", "RECORD_TIME_FAR_BACK")
 _NAMES = ("commit_log_offset", "store_size", "topic", "queue_id", "queue_offset", "offset_message_id", "unique_key")
 
 
@@ -464,5 +463,5 @@ def _unsound(buffer: Bytes, frames: Frames) -> Int64s:
         return np.zeros(0, np.int64)
     dropped, _ = checked_pieces(buffer, frames)
     found = record_findings(buffer, frames, dropped, "", 0)
-    batches = [batch for batch in found if batch["code"][0].as_py() not in _TIMES]
+    batches = [batch for batch in found if batch["code"][0].as_py() not in TIME_CODES]
     return np.concatenate([np.zeros(0, np.int64), *(batch["commit_log_offset"].to_numpy() for batch in batches)])

@@ -46,6 +46,7 @@ from spark_mq.verifier.queue_ext import extension_checks
 from spark_mq.verifier.queue_task import FilesWithoutMessages, QueueFiles
 from spark_mq.verifier.records import not_checked_queues
 from spark_mq.verifier.result import FindingSink, Summary, VerifyReport
+from spark_mq.verifier.tiered import check_tiered
 from spark_mq.verifier.verify_request import VerifyRequest
 
 FINDINGS, STAGED = "findings", "staged"
@@ -158,6 +159,11 @@ def check_store(
                     summaries += of_runs(runner, "check queues", runs, plan.assignment(), of_queues)
             summaries += of_checks.result()
 
+    if request.tiered is not None:
+        summaries += check_tiered(
+            request.tiered, work, runner, found, has_extensions=has_extensions, is_running=is_locked(store) is not False
+        )
+
     # Everything else, against queues and log
     of_batches = batch_queue_offsets(batches)
     offsets = {**since.with_earlier(_offsets_of_queues(queues, folders, dispatched, bounds.end)), **of_batches}
@@ -192,6 +198,7 @@ def check_store(
         checked_timestamp=since.checked,
         whole_timestamp=since.whole,
         whole_reason=since.reason,
+        tiered_queues=None if request.tiered is None else len(request.tiered.queues()),
     )
     if request.since_last is not None and report.is_sound and log.segments:
         start, times = min(bounds.end, summary.later), (last_time, newest)

@@ -85,6 +85,7 @@ _EXT_AGAIN = (
 _FROM = "`spark-mq repair STORE --from REPLICA` takes what is damaged from a replica"
 _REPLICA = f"{_FROM}; without one, the message is lost"
 _REFUSES = "the broker does not start: it reports that the length of the file does not match"
+_COPY_TIERED = "copy the file, or the metadata, from a backup; messages that the store has, too, are not lost"
 _FINDS_LESS = "a query by key does not find the messages, or finds others; consumers are not affected"
 _SERVES = "the broker does not notice it, and serves the message as it is"
 
@@ -599,6 +600,51 @@ CODES = {
         "topics.json was lost or is of another store; or the topic was deleted, and its files were not yet",
         "pulls answer TOPIC_NOT_EXIST; from 5.x on, the broker can delete the queues of such a topic",
         "create the topic with mqadmin updateTopic",
+    ),
+    # tiered storage
+    "TIERED_FILE": _error(
+        "A file of tiered storage and its metadata differ, or it does not begin where the file before it ends.",
+        "a file was removed, cut or copied in part; or `config/tieredStoreMetadata.json` is of another time",
+        "the broker makes a missing file anew, without bytes, and answers pulls of its messages with nothing; it does "
+        "not read a file that the metadata do not list",
+        _COPY_TIERED,
+    ),
+    "TIERED_CORRUPT": _error(
+        "Bytes of a queue's log in tiered storage are not a record.",
+        f"{_DAMAGED_MEDIUM}; or the broker was killed in the middle of an upload",
+        "pulls of these messages get nothing, or other bytes",
+        _COPY_TIERED,
+    ),
+    "TIERED_RECORD": _error(
+        "A record in the log of a queue in tiered storage is of another queue.",
+        _DAMAGED_MEDIUM,
+        _SERVES,
+        _COPY_TIERED,
+    ),
+    "TIERED_UNIT": _error(
+        "A unit in tiered storage leads to no record with its queue offset, or has the wrong tags code.",
+        _DAMAGED_MEDIUM,
+        "consumers do not get the message, or get other bytes, or a tag filter leaves it out",
+        _COPY_TIERED,
+    ),
+    "TIERED_NO_UNIT": _note(
+        "No unit leads to a record in tiered storage.",
+        "the broker was killed between the upload of records and of units, and uploaded the messages again; or the "
+        "units are in a file that was deleted",
+        "consumers get the message once, by its unit",
+        "nothing",
+    ),
+    "TIERED_TIMES": _warning(
+        "The metadata have other store times for a file of tiered storage than its records.",
+        f"{_DAMAGED_MEDIUM}; or the broker was killed before it wrote them",
+        "a search by time can miss messages, and the file is deleted at another time",
+        "nothing",
+    ),
+    "TIERED_INDEX": _warning(
+        "An index file of tiered storage differs from its metadata, or an entry leads to no record with its key.",
+        _DAMAGED_MEDIUM,
+        _FINDS_LESS,
+        _COPY_TIERED,
     ),
 }
 """All codes by their names, in the order of the page: the log, queues, the index, the rest."""

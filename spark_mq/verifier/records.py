@@ -33,6 +33,8 @@ NOT_COMPARABLE = ("QUEUE_NO_MESSAGE", "QUEUE_PRE_BLANK", "QUEUE_UNIT_EXTRA")
 KNOWN_FLAGS = 0x7FF
 """All bits of sysFlag that a broker knows (`MessageSysFlag`@5.3.3)."""
 
+TIME_CODES = ("RECORD_TIME_BACK", "RECORD_TIME_FAR_BACK")
+"""Findings that are about a record and the one before it."""
 FAR_BACK_MILLIS = 60_000
 """A range of times relies on the broker's clock never having been set back by more than that."""
 

@@ -159,6 +159,7 @@ class VerifyReport:
     `checked_timestamp`, and were not read again; all of the store was read at `whole_timestamp` (milliseconds). A
     reason says why more was read than what is new. Of a sample, `sampled_bytes` of the log were read. `is_accepted`
     says that the log was read, and that a recovery of each version accepts all its records whose CRCs are right.
+    `tiered_queues` is the number of queues in tiered storage; None if it was not checked.
     """
 
     store: str
@@ -180,6 +181,7 @@ class VerifyReport:
     checked_timestamp: int | None = None
     whole_timestamp: int | None = None
     whole_reason: str = ""
+    tiered_queues: int | None = None
 
     def count(self, severity: Severity) -> int:
         """The number of findings of a severity."""

@@ -113,6 +113,7 @@ def verify(
     scratch: str | None = None,
     split_size: int = DEFAULT_SPLIT_SIZE,
     since_last: str | None = None,
+    tiered_storage: str | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> VerifyResult:
     """Check everything in a store against its commit log, which is read once. Nothing in the store is changed.
@@ -128,6 +129,7 @@ def verify(
         split_size: Bytes of the log for a task.
         since_last: The file of a journal: only what is new or has changed since the last sound check is read, and a
             sound check rewrites the file. Without the file, everything is read.
+        tiered_storage: The folder of tiered storage (tieredStoreFilePath), of which all is checked, too.
         progress: Gets a line of progress every few seconds.
 
     Returns:
@@ -147,7 +149,7 @@ def verify(
     >>> print(result.verdict)
     >>> result.findings.where("severity = 'error'").show()
     """
-    request = VerifyRequest.of(store, broker_conf, scratch, split_size, since_last)
+    request = VerifyRequest.of(store, broker_conf, scratch, split_size, since_last, tiered_storage)
     on_progress = None if progress is None else lambda stage: progress(str(stage))
     with job_session(spark) as session:
         result = verify_with(SparkTasks(session), request, on_progress)

@@ -9,6 +9,7 @@ from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.store_kind import Door, check_form
 from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, CommitLog
+from spark_mq.store.tiered_storage import TieredStorage
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class VerifyRequest:
     scratch: Location | None = None
     split_size: int = DEFAULT_SPLIT_SIZE
     since_last: Location | None = None
+    tiered: TieredStorage | None = None
 
     @classmethod
     def of(
@@ -29,10 +31,12 @@ class VerifyRequest:
         scratch: str | None = None,
         split_size: int = DEFAULT_SPLIT_SIZE,
         since_last: str | None = None,
+        tiered_storage: str | None = None,
     ) -> Self:
         """The request with these arguments."""
         location = Location.resolve(store)
         CommitLog.open(location)
         check_form(location, Door.FILES)
         folder, journal = (None if path is None else Location.resolve(path) for path in (scratch, since_last))
-        return cls(location, BrokerConf.of(broker_conf), folder, split_size, journal)
+        tiered = None if tiered_storage is None else TieredStorage.of(location, tiered_storage)
+        return cls(location, BrokerConf.of(broker_conf), folder, split_size, journal, tiered)

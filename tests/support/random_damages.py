@@ -13,10 +13,10 @@ _UNIT = struct.Struct(">qiq")
 
 
 def files_of(store: Path, folder: str) -> list[Path]:
-    """The files of a part of a store; a queue file before its neighbours of the same queue."""
-    if folder == "checkpoint":
-        return [store / "checkpoint"]
-    return sorted(path for path in (store / folder).rglob("*") if path.is_file())
+    """The files of a part of a store that have bytes; a queue file before its neighbours of the same queue."""
+    part = store / folder
+    files = [part] if part.is_file() else sorted(path for path in part.rglob("*") if path.is_file())
+    return [path for path in files if path.stat().st_size]
 
 
 def damage_bytes(store: Path, chance: random.Random, folders: tuple[str, ...] = FOLDERS) -> str:

@@ -14,6 +14,7 @@ from spark_mq.format.record import Record, decode_record
 from spark_mq.io.location import Location
 from spark_mq.job.tasks import LocalTasks, TaskRunner
 from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.tiered_storage import TieredStorage
 from spark_mq.verifier.check import check_store
 from spark_mq.verifier.finding import Finding, rows
 from spark_mq.verifier.result import VerifyReport, read_findings
@@ -22,13 +23,15 @@ from tests.support.stores import OWN_STORES, Fact, RealStore
 
 
 def check(
-    store: Path | str, conf: Path | str | None, split_size: int = 128 << 20
+    store: Path | str, conf: Path | str | None, split_size: int = 128 << 20, tiered: Path | None = None
 ) -> tuple[VerifyReport, list[Finding]]:
     """The report of a check, and all findings."""
     with tempfile.TemporaryDirectory() as folder:
         work = Location.resolve(folder)
         settings = BrokerConf.of(None if conf is None else str(conf))
-        request = VerifyRequest(Location.resolve(str(store)), settings, split_size=split_size)
+        location = Location.resolve(str(store))
+        storage = None if tiered is None else TieredStorage.of(location, str(tiered))
+        request = VerifyRequest(location, settings, split_size=split_size, tiered=storage)
         checked = check_store(request, work, TaskRunner(LocalTasks(1)))
         findings = list(rows(read_findings(checked.files)))
     assert sum(checked.report.counts.values()) == len(findings)
