@@ -64,6 +64,7 @@ class ManyKeys:
         hashes = hash_keys(topics, keys)
         self._order = np.argsort(hashes)
         self._hashes = hashes[self._order]
+        self._distinct, self._firsts, self._counts = np.unique(self._hashes, return_index=True, return_counts=True)
         self.topics, self.keys = (values.take(pa.array(self._order)) for values in (topics, keys))
         self._found: list[tuple[Int64s, Int64s]] = []
 
@@ -72,8 +73,7 @@ class ManyKeys:
 
         With each batch come the numbers of the pairs of its rows.
         """
-        hashes = np.unique(self._hashes)
-        hashes = hashes[np.argsort(hashes % self.index.layout.hash_slot_num)]
+        hashes = self._distinct[np.argsort(self._distinct % self.index.layout.hash_slot_num)]
         is_doubtful = np.zeros(hashes.size, np.bool_)
         parts = self.index.parts
         entries = [self._entries(part, hashes, is_doubtful) for part in parts if isinstance(part, IndexedRange)]
@@ -159,9 +159,10 @@ class ManyKeys:
             hashes = hash_keys(topics, keys.key)
             number = np.flatnonzero(is_in((keys.message + first) << 32 | hashes, asked))
             first += messages.frames.size
-            place, stop = (np.searchsorted(self._hashes, hashes[number], side) for side in ("left", "right"))
-            pairs = stop - place  # of the same hash
-            number, pair = np.repeat(number, pairs), np.repeat(stop - pairs.cumsum(), pairs) + np.arange(pairs.sum())
+            same = np.searchsorted(self._distinct, hashes[number])
+            pairs = self._counts[same]
+            starts = self._firsts[same] + pairs - pairs.cumsum()
+            number, pair = np.repeat(number, pairs), np.repeat(starts, pairs) + np.arange(pairs.sum())
             is_same = np.ones(number.size, np.bool_)
             for stored, of_pairs in ((topics, self.topics), (keys.key, self.keys)):
                 is_same &= np.asarray(pc.equal(stored.take(pa.array(number)), of_pairs.take(pa.array(pair))))
