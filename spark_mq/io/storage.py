@@ -103,6 +103,8 @@ class Storage(ABC):
 class NetworkStorage(Storage):
     """A home of files that is reached over a network."""
 
+    block: ClassVar[int] = 256 << 10
+    """The bytes around those of a short read that are also got, because over a network that takes as long."""
     what_to_check: ClassVar[str]
     """What a person checks if the storage cannot be reached."""
     what_denies: ClassVar[str]

@@ -164,6 +164,7 @@ class QueueDatabase(NetworkStorage):
 
     folder: Location
     file_size: int = DEFAULT_FILE_SIZE
+    block = 8 << 10  # 400 units: each takes time, and the end of a log needs the last one of each queue
     what_to_check = "the files of the database"
     what_denies = "the rights of its files"
 

@@ -7,8 +7,9 @@ import random
 import shutil
 import struct
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,12 +19,14 @@ from hypothesis import strategies as st
 from spark_mq.cli.exit_status import FOUND
 from spark_mq.cli.main import main
 from spark_mq.errors import StorageError, UnsupportedStoreError
-from spark_mq.format.consume_queue import DEFAULT_FILE_SIZE, PRE_BLANK_SIZE, UNIT_DTYPE, Queue
+from spark_mq.format.consume_queue import DEFAULT_FILE_SIZE, PRE_BLANK_SIZE, UNIT_DTYPE, Queue, Units
+from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.io.rocksdb import RocksDatabase
 from spark_mq.store.message_store import MessageStore
+from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.folders import QueueFolder, queue_folders
-from spark_mq.store.queue.queue_database import queue_tree
+from spark_mq.store.queue.queue_database import QueueDatabase, queue_tree
 from tests.support.rocksdb import ROCKS, key_of, write_database
 from tests.support.soak import SOAKS
 from tests.support.stores import Unpack
@@ -69,6 +72,20 @@ def test_files_have_the_units_of_the_database(tmp_path_factory: pytest.TempPathF
             is_before = offset < offsets[0]
             absent = (0, PRE_BLANK_SIZE, 0) if is_before else (0, 0, 0)
             assert unit == ((1000 + offset, 100, -offset) if offset in offsets else absent), (name, offset)
+
+
+def test_one_unit_is_read_with_few_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, units = list[int](), QueueDatabase.units
+
+    def counted(database: QueueDatabase, queue: Any, start: int, stop: int) -> Units:
+        asked.append(stop - start)
+        return units(database, queue, start, stop)
+
+    monkeypatch.setattr(QueueDatabase, "units", counted)
+    (folder,) = queue_folders(queue_tree(write(tmp_path / "s", {("a", 0): list(range(9_000))})))
+    with closing(FileReaders()) as readers:
+        assert ConsumeQueue(folder, readers).unit(8_000) == (9000, 100, -8000)
+    assert 0 < max(asked) <= 8192 // 20 + 2
 
 
 def test_a_queue_that_begins_late_has_no_file_before(tmp_path: Path) -> None:
