@@ -35,7 +35,10 @@ if TYPE_CHECKING:
 _COPIED = ("topic", "queue_id", "queue_offset", "tags", "store_timestamp", "store_size", "commit_log_offset", "body")
 _KEY = ["topic", "queue_id", "key"]
 _PLACE = ["topic", "queue_id", "queue_offset"]
-_NO_UNIT, _WRONG_UNIT = "no unit", "its unit leads to another place"
+_NO_UNIT, _WRONG_UNIT, _NO_RECORD = "no unit", "its unit leads to another place", "a unit leads to no record"
+_OTHER_UNIT, _MISPLACED_UNIT = "its unit has other values", "its unit is not in the order of queue offsets"
+UNIT_PROBLEMS = (_NO_UNIT, _WRONG_UNIT, _NO_RECORD, _OTHER_UNIT, _MISPLACED_UNIT)
+"""The texts of column `problem` that are about units; all others are about records."""
 _MOST_ROWS = 8192
 _MOST_BYTES = (1 << 31) - 1
 """What column `store_size`, and the size of a blank, can hold."""
@@ -44,6 +47,8 @@ _SCHEMA = pa.schema(
         *(ALL_MESSAGE_FIELDS[name] for name in _COPIED),
         ("key", pa.string()),
         ("is_empty", pa.bool_()),
+        ("digest", pa.int64()),
+        ("unit", pa.binary(BATCH_UNIT_SIZE)),
         ("problem", pa.string()),
     ]
 )
@@ -97,7 +102,20 @@ class _Copy:
                         store_size=np.array([min(part.length, _MOST_BYTES)]),
                     )
         messages = pa.concat_tables(found)
-        return messages.set_column(messages.schema.get_field_index("problem"), "problem", self._problems(messages))
+        problems = pc.coalesce(self._record_problems(messages), self._problems(messages))
+        columns = dict(zip(messages.schema.names, messages.columns, strict=True)) | {"problem": problems}
+        own = dict(zip(("topic", "queue_id"), map(pa.scalar, self._name), strict=True))  # a record can say another one
+        columns |= {name: pa.repeat(value, messages.num_rows) for name, value in own.items()}
+        return pa.table(columns).cast(_SCHEMA)
+
+    def _record_problems(self, messages: pa.Table) -> pa.Array:
+        """What is wrong with the records themselves; `problem` says whether the CRC of the body is wrong."""
+        offsets = messages["queue_offset"].to_numpy()
+        is_later = offsets > np.maximum.accumulate(np.append(-1, offsets))[:-1]
+        is_own = pc.and_(pc.equal(messages["topic"], self._name[0]), pc.equal(messages["queue_id"], self._name[1]))
+        order = pc.if_else(pa.array(is_later), None, "its queue offset is not after that of the record before it")
+        found = pc.if_else(is_own, order, "it is a message of another queue")
+        return pc.coalesce(messages["problem"], found)
 
     def _problems(self, messages: pa.Table) -> pa.Array:
         files = [self._queue / info.base_name for info in mapped_files(self._queue.entries())]
@@ -107,13 +125,15 @@ class _Copy:
         ]
         units = np.concatenate([np.empty(0, BATCH_UNIT_DTYPE), *parts])
         units = units[is_written(units)]
-        units = units[np.argsort(units["queue_offset"], kind="stable")]
+        order = np.argsort(units["queue_offset"], kind="stable")
+        is_in_order = np.append(order == np.arange(order.size), False)
+        units = units[order]
         wanted = [messages[name].to_numpy() for name in ("queue_offset", "commit_log_offset", "store_size")]
         lone = units[~np.isin(units["queue_offset"], wanted[0])]
         if lone.size:
             self._add(
                 "NO_RECORD",
-                "a unit leads to no record",
+                _NO_RECORD,
                 lone["queue_offset"],
                 lone["commit_log_offset"],
                 lone["store_size"],
@@ -122,7 +142,11 @@ class _Copy:
         own = np.append(units, np.full(1, -1).astype(BATCH_UNIT_DTYPE))[at]
         is_own, leads = own["queue_offset"] == wanted[0], own["commit_log_offset"] == wanted[1]
         leads &= own["store_size"] == wanted[2]
-        problems = pa.array(np.where(is_own, np.where(leads, "", _WRONG_UNIT), _NO_UNIT), pa.string())
+        stated = messages["unit"].combine_chunks().buffers()[1]
+        wanted_units = np.frombuffer(stated or b"", BATCH_UNIT_DTYPE, messages.num_rows)
+        cases = [~is_own, ~leads, own != wanted_units, ~is_in_order[at]]
+        found = np.select(cases, [_NO_UNIT, _WRONG_UNIT, _OTHER_UNIT, _MISPLACED_UNIT], "")
+        problems = pa.array(found, pa.string())
         return pc.if_else(pc.equal(problems, ""), None, problems)
 
     def _add(
@@ -173,13 +197,25 @@ def _sent(store: MessageStore, topics: Sequence[str]) -> pa.Table:
 def _columns(buffer: Bytes, frames: Frames, *, with_body: bool) -> pa.Table:
     """The messages of a chunk. `is_empty` says that a message has no body, and `key` is NULL if it has no keys."""
     from spark_mq.format.kernels.batches import message_batches
+    from spark_mq.format.kernels.crc import digests, wrong_body_crcs
+    from spark_mq.format.kernels.dispatch import batch_units
 
     tables = [_EMPTY]
+    numbers, units = digests(buffer, frames), batch_units(buffer, frames) if with_body else None
+    wrong = wrong_body_crcs(buffer, frames) if with_body else np.zeros(frames.size, np.bool_)
+    first = 0
     for messages in message_batches(buffer, frames, ["body"] if with_body else [], _MOST_ROWS):
         columns = {name: messages.column(name) for name in _COPIED if with_body or name != "body"}
         key = pc.map_lookup(messages.column("properties"), pa.scalar("KEYS"), "first")
         columns["key"] = pc.if_else(pc.equal(key, ""), None, key)
         columns["is_empty"] = pa.array(messages.frames.body_length == 0)
+        part = slice(first, first + messages.frames.size)
+        first = part.stop
+        columns["digest"] = pa.array(numbers[part])
+        columns["problem"] = pc.if_else(pa.array(wrong[part]), "its body has another CRC", pa.scalar(None, pa.string()))
+        if units is not None:
+            unit = pa.binary(BATCH_UNIT_SIZE)
+            columns["unit"] = pa.Array.from_buffers(unit, part.stop - part.start, [None, pa.py_buffer(units[part])])
         empty = pa.nulls(messages.frames.size)
         tables.append(pa.table([columns.get(one.name, empty).cast(one.type) for one in _SCHEMA], schema=_SCHEMA))
     return pa.concat_tables(tables)
@@ -191,7 +227,11 @@ def _with_states(copied: pa.Table, sent: pa.Table) -> pa.Table:
     newest = places.filter(places["key"].is_valid()).group_by(_KEY).aggregate([("queue_offset", "max")])
     missing = sent.join(copied.select(_PLACE), _PLACE, join_type="left anti").join(newest, _KEY)
     copied = copied.rename_columns({"commit_log_offset": "offset_in_copy"}).join(newest, _KEY)
-    copied = copied.join(sent.select([*_PLACE, "commit_log_offset"]), _PLACE)
+    of_log = sent.select([*_PLACE, "commit_log_offset", "digest"]).rename_columns({"digest": "digest_of_log"})
+    copied = copied.join(of_log, _PLACE)
+    differs = pc.fill_null(pc.not_equal(copied["digest"], copied["digest_of_log"]), False)
+    problem = pc.if_else(differs, "the log has another record", copied["problem"])
+    copied = copied.set_column(copied.schema.get_field_index("problem"), "problem", problem)
     is_newest = pc.equal(missing["queue_offset"], missing["queue_offset_max"])
     is_kept = pc.and_(pc.fill_null(is_newest, False), pc.invert(missing["is_empty"]))
     no_key = pc.is_null(missing["key"])

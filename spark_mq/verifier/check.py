@@ -26,13 +26,14 @@ from spark_mq.io.location import Location
 from spark_mq.job.tasks import TaskRunner
 from spark_mq.store.config.config_file import is_topic_name
 from spark_mq.store.config.store_kind import dledger_node
-from spark_mq.store.config.store_paths import CONSUME_QUEUE_EXT, INDEX
+from spark_mq.store.config.store_paths import COMPACTION, CONSUME_QUEUE_EXT, INDEX
 from spark_mq.store.index.index_database import index_database
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.folders import QueueFolder, find_batch_file_size
 from spark_mq.store.store_lock import is_locked
 from spark_mq.verifier.batch_queue import BatchQueueCheck, batch_queue_checks, batch_queue_offsets
+from spark_mq.verifier.compaction import compaction_findings
 from spark_mq.verifier.dledger import end_findings, entry_findings
 from spark_mq.verifier.finding import findings
 from spark_mq.verifier.folders import IndexFolder
@@ -140,6 +141,7 @@ def check_store(
             *index_file_checks(index, work / _ENTRIES, staged.folder, bounds, live, since),
             *(check for _, others in trees for check in others.checks()),
             *_entry_checks(store, log),
+            *([partial(compaction_findings, store, live)] if (store / COMPACTION).is_directory else ()),
             *([partial(index_database_findings, *of_index, expected, bounds)] if of_index else ()),
             *(extension_checks(store, folders, dispatched, bounds) if has_extensions else ()),
             *batches,

@@ -426,7 +426,7 @@ CODES = {
     ),
     "NOT_CHECKED": _note(
         "A part of the store is of a kind that is not checked.",
-        "other queues of INNER_MULTI_DISPATCH than light message queues, compacted copies, RocksDB, or index entries "
+        "other queues of INNER_MULTI_DISPATCH than light message queues, RocksDB, or index entries "
         "for the tags of a few messages that an older broker can have dispatched",
         "nothing",
         "nothing",
@@ -561,6 +561,30 @@ CODES = {
         "them it cuts nothing, and if none is that of the master it never follows; with some damage, it does not start",
         "`spark-mq compare STORE REPLICA` says what both logs have; start the replica without a store, so that it "
         "copies all from its master, or copy the log and this file together",
+    ),
+    "COMPACTION_RECORD": _error(
+        "A record in the copy of a compacted topic is damaged, is of another queue, or differs from that of the log.",
+        _DAMAGED_MEDIUM,
+        "with enableCompaction, consumers of the topic get this record, or none of the later ones of its file",
+        "copy the folder compaction/ from a replica; `spark-mq compacted-messages` names the messages",
+    ),
+    "COMPACTION_UNIT": _error(
+        "A unit of the copy of a compacted topic is missing, leads to no record, or has other values than its record.",
+        f"{_DAMAGED_MEDIUM}; or a crash between a record and its unit",
+        "with enableCompaction, consumers of the topic do not get the message, or get another one",
+        "copy the folder compaction/ from a replica; `spark-mq compacted-messages` names the messages",
+    ),
+    "COMPACTION_MISSING": _warning(
+        "The newest message of a key is in the log, and not in the copy of its compacted topic.",
+        "the copy lost its end in a crash; or a broker without enableCompaction stored the message",
+        "with enableCompaction, consumers of the topic get an older message of the key, or none",
+        "`spark-mq resend` sends the message again; or copy the folder compaction/ from a replica",
+    ),
+    "COMPACTION_POSITION": _warning(
+        "compaction/position-checkpoint cannot be read, or names a position after the end of a copy.",
+        "a crash while the broker wrote it, or a copy that lost its end",
+        "the next compactions leave out the files before the position",
+        "delete the file while the broker is stopped: the next compaction begins at the start of the copy",
     ),
     "CONFIG_BROKEN": _error(
         "A file of config/ cannot be read, nor can its .bak.",

@@ -31,7 +31,7 @@ _SECONDS, _LOOK_SECONDS = 1.0, 0.01
 
 def form_findings(store: Location) -> Iterator[pa.RecordBatch]:
     """What is of a form that is not checked, and what is not a file although a broker opens it as one."""
-    for note in check_form(store, Door.FILES):
+    for note in check_form(store, Door.CHECK):
         yield findings("NOT_CHECKED", note.path, found=f"{note.text} ({note.setting})")
     for path, kind in irregular_files(store):
         yield findings("NOT_A_FILE", path, "a file", kind)

@@ -36,7 +36,7 @@ class VerifyRequest:
         """The request with these arguments."""
         location = Location.resolve(store)
         CommitLog.open(location)
-        check_form(location, Door.FILES)
+        check_form(location, Door.CHECK)
         folder, journal = (None if path is None else Location.resolve(path) for path in (scratch, since_last))
         tiered = None if tiered_storage is None else TieredStorage.of(location, tiered_storage)
         return cls(location, BrokerConf.of(broker_conf), folder, split_size, journal, tiered)

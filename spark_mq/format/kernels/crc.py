@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from spark_mq.format.array_types import Bytes, Int32s, OutBytes, OutFlags
+from spark_mq.format.array_types import Bytes, Int32s, Int64s, OutBytes, OutFlags, OutInt64s
 from spark_mq.format.kernels.big_endian import byte_at, read_i16, read_i32, read_i64
 from spark_mq.format.kernels.frames import Frames
 from spark_mq.format.kernels.kernel import kernel
@@ -32,6 +32,7 @@ from spark_mq.format.record import (
     BODY_CRC_AT,
     BORN_HOST_AT,
     BORN_HOST_V6_FLAG,
+    COMMIT_LOG_OFFSET_AT,
     HOST_V4_SIZE,
     HOST_V6_SIZE,
     MAGIC_AT,
@@ -157,6 +158,21 @@ def renew_property_crc(buffer: OutBytes, start: int) -> bool:
         return False
     write_property_crc(buffer, start, size)
     return True
+
+
+@kernel
+def _digests(buffer: Bytes, position: Int64s, size: Int32s, found: OutInt64s) -> None:
+    for index in range(position.size):
+        start, after = position[index], position[index] + COMMIT_LOG_OFFSET_AT + 8
+        before = crc32(buffer, start, COMMIT_LOG_OFFSET_AT)
+        found[index] = before << 31 ^ crc32(buffer, after, size[index] - COMMIT_LOG_OFFSET_AT - 8)
+
+
+def digests(buffer: Bytes, frames: Frames) -> Int64s:
+    """A number of each record that two records share if only their commit log offsets differ, and hardly otherwise."""
+    found = np.empty(frames.size, np.int64)
+    _digests(buffer, frames.position, frames.store_size, found)
+    return found
 
 
 @kernel

@@ -163,7 +163,9 @@ def parse_fastjson(text: str) -> object:
     return content
 
 
-def load_config(store: Location, name: str, decode: Callable[[dict[str, Any]], Content]) -> Content | None:
+def load_config(
+    store: Location, name: str, decode: Callable[[dict[str, Any]], Content], folder_name: str = CONFIG
+) -> Content | None:
     """The decoded content of `config/NAME`, or of its `.bak` if that file is missing, empty or unreadable.
 
     The order of the two files is that of `ConfigManager.load`@5.3.3. If the broker keeps the content in RocksDB, that
@@ -171,10 +173,11 @@ def load_config(store: Location, name: str, decode: Callable[[dict[str, Any]], C
 
     Args:
         decode: Converts the JSON object; an error that it raises makes the file unreadable.
+        folder_name: Another folder of the store that has the file.
 
     None if both files are missing or empty.
     """
-    folder = store / CONFIG
+    folder = store / folder_name
     database = config_database(store, name)
     if database is not None and not can_read_rocksdb():
         raise UnsupportedStoreError(f"{database} is a RocksDB database: {REMEDY}")

@@ -57,7 +57,8 @@ class Door(Enum):
     UNITS = "read the units of one queue"
     QUEUES = "say something about all queues"
     BOOT = "say something about the next start of the broker"
-    FILES = "check, make, continue or delete queue files"
+    CHECK = "check files against the log"
+    FILES = "make, continue or delete queue files"
     WRITE = "write messages, and queue files for them"
     CHANGE = "change the files of the store"
 
@@ -265,6 +266,7 @@ def topics_with_attribute(store: Location, name: str, value: str) -> frozenset[s
     return read_config(lambda: load_config(store, "topics.json", with_attribute))[0] or frozenset()
 
 
+_OF_FILES = Door.CHECK, Door.FILES
 FORMS: tuple[Form, ...] = (
     Form(
         "enableDLegerCommitLog",
@@ -289,7 +291,7 @@ FORMS: tuple[Form, ...] = (
         "storeType=defaultRocksDB",
         _unreadable_queues,
         refused=dict.fromkeys((Door.UNITS, Door.QUEUES, Door.BOOT), f"is a RocksDB database: {REMEDY}"),
-        noted={Door.FILES: f"is a RocksDB database, which is not checked: {REMEDY}"},
+        noted=dict.fromkeys(_OF_FILES, f"is a RocksDB database, which is not checked: {REMEDY}"),
     ),
     Form(
         "rocksdbCQDoubleWriteEnable, or a change of storeType",
@@ -302,15 +304,16 @@ FORMS: tuple[Form, ...] = (
     Form(
         "rocksdbCQDoubleWriteEnable, or a change of storeType",
         _unreadable_double,
-        noted={Door.FILES: f"is a RocksDB database beside the queue files, which is not checked: {REMEDY}"},
+        noted=dict.fromkeys(_OF_FILES, f"is a RocksDB database beside the queue files, which is not checked: {REMEDY}"),
     ),
     Form(
         "storeType=defaultRocksDB, configManagerVersion=v2 or useSingleRocksDBForAllConfigs",
         _unreadable_config,
-        noted={
-            Door.FILES: "is a RocksDB database, which is not read: consumers' offsets are not compared with queues. To "
-            f"read it, {REMEDY}"
-        },
+        noted=dict.fromkeys(
+            _OF_FILES,
+            "is a RocksDB database, which is not read: consumers' offsets are not compared with queues. To "
+            f"read it, {REMEDY}",
+        ),
     ),
     Form(
         "cleanup.policy=COMPACTION",
@@ -319,8 +322,7 @@ FORMS: tuple[Form, ...] = (
             Door.QUEUE: "has the compacted copies{topics}: with enableCompaction a broker answers from them, without "
             "the messages that were compacted away. This answer is that of the queue in consumequeue/; "
             "`spark-mq compacted-messages` has what the broker answers",
-            Door.FILES: "has the compacted copies{topics}, which are not made here; `spark-mq compacted-messages` "
-            "compares them with the log",
+            Door.FILES: "has the compacted copies{topics}, which are not made here",
         },
     ),
     Form(
@@ -334,10 +336,11 @@ FORMS: tuple[Form, ...] = (
     Form(
         "indexRocksDBEnable, timerRocksDBEnable or transRocksDBEnable",
         _message_database,
-        noted={
-            Door.FILES: "is a RocksDB database of index records, timers or transactions: index records are checked "
-            "with the whole log, and nothing in it is made"
-        },
+        noted=dict.fromkeys(
+            _OF_FILES,
+            "is a RocksDB database of index records, timers or transactions: index records are checked "
+            "with the whole log, and nothing in it is made",
+        ),
     ),
 )
 """The forms that are not plain, each with the doors at which it makes a difference."""
