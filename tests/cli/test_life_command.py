@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -129,17 +127,6 @@ def test_several_stores_name_their_events(store: str, unpacked: Unpack, capsys: 
     assert main(["life", store, other, "unique0", *NO_CONF]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert {path for path in (store, other) for line in lines if f"[{path}] sent by" in line} == {store, other}
-
-
-def test_it_imports_neither_numba_nor_pandas_nor_spark(store: str) -> None:
-    code = (
-        "import sys; from spark_mq.cli.main import main; status = main(sys.argv[1:]);"
-        "assert not {'numba', 'pandas', 'pyspark', 'pyarrow.compute'} & set(sys.modules); sys.exit(status)"
-    )
-    for facts in (copies(HALF), copies(SCHEDULE)):
-        arguments = ["life", store, facts[0]["uniqKey"], "--broker-conf", str(WORKLOAD.broker_conf)]
-        done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
-        assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_terminal_obeys_no_key_group_or_topic(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
