@@ -46,6 +46,24 @@ SMALL_SETTINGS: Final = {
     "messageIndexEnable": "true",
 }
 NO_TIMERS: Final = {"timerWheelEnable": "false"}
+IN_ROCKSDB: Final = {
+    "flushConsumerOffsetInterval": "1000",
+    "mappedFileSizeCommitLog": "262144",
+    "mappedFileSizeConsumeQueue": "2000",
+    "mappedFileSizeTimerLog": "262144",
+    "maxHashSlotNum": "100",
+    "maxIndexNum": "500",
+    "storeType": "defaultRocksDB",
+    "transactionCheckInterval": "3000",
+    "transactionTimeOut": "1500",
+}
+ALL_IN_ROCKSDB: Final = {
+    **IN_ROCKSDB,
+    "indexFileReadEnable": "false",
+    "indexRocksDBEnable": "true",
+    "timerRocksDBEnable": "true",
+    "transRocksDBEnable": "true",
+}
 FILTER_SETTINGS: Final = {
     **SMALL_SETTINGS,
     "enableCalcFilterBitMap": "true",
@@ -70,6 +88,8 @@ TIERED_SETTINGS: Final = {
 _UNIT: Final = struct.Struct(">qiq")
 _DERIVED: Final = ("consumequeue", "index", "checkpoint")
 QUEUE_TREES: Final = ("consumequeue", "consumequeue_ext")
+_AFTER_TIMERS: Final = 8.0
+"""Seconds in which a broker delivers timers and delays, and asks about transactions."""
 _UNPACKED: Final = ("lock", "abort.bak", "timerwheel")
 """Not packed: files that a broker makes anew, and that no one reads."""
 
@@ -107,6 +127,9 @@ class StoreMaker:
         recipes["tiered-533"] = partial(self._tiered, "tiered-533", "5.3.3")
         recipes["tiered-550"] = partial(self._tiered, "tiered-550", "5.5.0")
         recipes["filtered-533"] = partial(self._filtered, "filtered-533", harness.VERSIONS[0])
+        small = {**IN_ROCKSDB, "mappedFileSizeCommitLog": "131072"}
+        recipes["fRocks550"] = partial(self._in_rocksdb, "fRocks550", "5.5.0", small)
+        recipes["fAllRocks550"] = partial(self._in_rocksdb, "fAllRocks550", "5.5.0", ALL_IN_ROCKSDB)
         return recipes
 
     def _workload(self, name: str, version: str) -> None:
@@ -223,6 +246,17 @@ class StoreMaker:
         self.describe(name, store, settings, version)
         self._pack(name, store)
 
+    def _in_rocksdb(self, name: str, version: str, settings: dict[str, str]) -> None:
+        """Everything that clients send, a few times, with queues and settings in RocksDB."""
+        store = self._scratch / name
+        with harness.Broker(version, store, settings) as broker:
+            harness.send(broker, "mixed", seed=77, count=60)
+            time.sleep(_AFTER_TIMERS)
+        self.describe(name, store, settings, version)
+        how = f"{version} {name} mixed 77 60 {';'.join(f'{key}={settings[key]}' for key in sorted(settings))}\n"
+        (self._folder(name) / f"{name}.how").write_text(how, encoding="utf-8")
+        self._pack(name, store)
+
     def _upgraded(self, name: str, versions: tuple[str, ...]) -> None:
         """One store that brokers of several versions had, one after the other; facts: of the last one."""
         store = self._scratch / name
@@ -323,7 +357,7 @@ class StoreMaker:
 
     def _folder(self, name: str) -> Path:
         """Stores of versions, and of other forms, that only some tests read have folders of their own."""
-        if name.startswith("tiered"):
+        if name.startswith(("tiered", "fRocks", "fAllRocks")):
             return self._target / "forms"
         return self._target / "versions" if name.endswith("-550") else self._target
 
@@ -426,7 +460,8 @@ def main() -> int:
     if lacking is not None:
         print(lacking, file=sys.stderr)
         return 1
-    (harness.STORES / "versions").mkdir(parents=True, exist_ok=True)
+    for folder in ("versions", "forms"):
+        (harness.STORES / folder).mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="stores-") as scratch:
         recipes = StoreMaker(Path(scratch), harness.STORES).recipes()
         names = sys.argv[1:] or list(recipes)

@@ -95,7 +95,7 @@ def test_files_of_a_database_and_a_database_of_files(unpacked: Unpack, tmp_path:
     [
         ({"queue_store": "rock"}, "--queue-store 'rock' is none of files, rocksdb"),
         ({"queue_store": "rocksdb", "only": "index"}, "--queue-store has no effect on the index"),
-        ({"queue_store": "rocksdb", "topic": "b1_Main"}, "leave out --topic"),
+        ({"queue_store": "rocksdb", "topic": "PaymentLog"}, "leave out --topic"),
         ({"queue_store": "rocksdb", "resume": True}, "is a database, which is not continued"),
     ],
     ids=str,

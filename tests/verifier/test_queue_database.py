@@ -15,7 +15,13 @@ from tests.support.repaired import repair_here
 from tests.support.rocksdb import ROCKS, key_of
 from tests.support.verified import check
 
-TOPIC, QUEUE = "b1_Main", 1
+TOPIC, QUEUE = "PaymentLog", 1
+LAST, AT = next(
+    (fact["max"] - 1, fact["lastPhy"])
+    for fact in ROCKS.facts("queue")
+    if (fact["topic"], fact["queueId"]) == (TOPIC, QUEUE)
+)
+"""Queue offset and commit log offset of the queue's last message."""
 Change = Callable[[Rdict], None]
 
 
@@ -51,8 +57,8 @@ def test_a_sound_database(tmp_path: Path) -> None:
     [
         (_put(3, 4258, 99), "QUEUE_UNIT_WRONG"),
         (_delete(3), "QUEUE_UNIT_MISSING"),
-        (_delete(46), "QUEUE_LAGS_CLEAN QUEUE_OFFSET_TABLE"),
-        (_put(47, 10**12, 99), "QUEUE_UNIT_STALE"),
+        (_delete(LAST), "QUEUE_LAGS_CLEAN QUEUE_OFFSET_TABLE"),
+        (_put(LAST + 1, 10**12, 99), "QUEUE_UNIT_STALE"),
     ],
     ids=["wrong", "missing", "last", "later"],
 )
@@ -90,9 +96,9 @@ def _put_checkpoint(value: int) -> Change:
 @pytest.mark.parametrize(
     ("change", "found"),
     [
-        (_put_end(b"max", 523867, 45), "max: queue offset 45, at commit log offset 523867"),
-        (_put_end(b"max", 523866, 46), "max: queue offset 46, at commit log offset 523866"),
-        (_put_end(b"min", 523867, 46), "min: queue offset 46, at commit log offset 523867"),
+        (_put_end(b"max", AT, LAST - 1), f"max: queue offset {LAST - 1}, at commit log offset {AT}"),
+        (_put_end(b"max", AT - 1, LAST), f"max: queue offset {LAST}, at commit log offset {AT - 1}"),
+        (_put_end(b"min", AT, LAST), f"min: queue offset {LAST}, at commit log offset {AT}"),
         (_put_checkpoint(10**9), "checkpoint 1000000000"),
     ],
     ids=["queue offset", "commit log offset", "min", "checkpoint"],

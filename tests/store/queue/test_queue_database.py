@@ -143,7 +143,7 @@ def test_a_database_that_does_not_open_hides_no_message(tmp_path: Path, capsys: 
     store = ROCKS.unpack(tmp_path)
     for file in (store / "consumequeue").glob("MANIFEST-*"):
         file.write_bytes(file.read_bytes()[:20])
-    fact = next(fact for fact in ROCKS.facts("msg") if fact["uniqKey"] and fact["topic"] == "b1_Main")
+    fact = next(fact for fact in ROCKS.facts("msg") if fact["uniqKey"] and fact["topic"] == "PaymentLog")
     queue = fact["topic"], fact["queueId"]
     with MessageStore(str(store), broker_conf=str(ROCKS.broker_conf)) as opened:
         found = opened.get_message_result(*queue, fact["queueOffset"], 1, read_log=True).messages
