@@ -149,19 +149,23 @@ def _plan(store: Location, replica: Location, *, has_lock: bool) -> ReplicaRepai
         return ReplicaRepair(compared, (), tuple(sorted(left, key=_place)), (), 0)
     with MessageStore(str(store)) as opened:
         checks = [(part, *_check_units(opened.queues, replica, part)) for part in damaged]
-    whole = {info.base_name for info in segment_files(store) if info.size == compared.segment_size}
-    lacking = {part.file for part, wrong, _ in checks if wrong and Path(part.file).name not in whole}
+    left += [
+        TakenPart(part, f"{wrong} of its messages have units here that lead elsewhere: they are not those of this log")
+        for part, wrong, _ in checks
+        if wrong
+    ]
+    whole = _segments(store, compared.segment_size)
+    lacking = {one.part.file for one in left} - whole
     taken = []
-    for part, wrong, leading in checks:
-        if wrong:
-            why = f"{wrong} of its messages have units here that lead elsewhere: they are not those of this log"
-            left.append(TakenPart(part, why))
-        elif part.file in lacking:
-            left.append(TakenPart(part, "the file is only made again if all that it lacks can be taken"))
+    for part, _, leading in (check for check in checks if not check[1]):
+        if part.file in lacking:
+            left.append(TakenPart(part, "the segment is only made again if all that it lacks can be taken"))
         else:
             why = "its records are sound, and fit between those of this log"
             taken.append(TakenPart(part, f"{why}; units of this store lead to {leading} of {part.records}"))
-    files = {one.part.file for one in taken} | (_cut_files(store, replica, compared.segment_size) - lacking)
+    # A broker does not start with a segment that was cut, even if no record is lost.
+    cut = {f"{COMMIT_LOG}/{info.base_name}" for info in segment_files(store)} - whole
+    files = {one.part.file for one in taken} | (cut & _segments(replica, compared.segment_size)) - lacking
     changes = tuple(
         Change(ChangeKind.REPLACE if (store / file).is_file else ChangeKind.CREATE, file) for file in sorted(files)
     )
@@ -173,12 +177,9 @@ def _place(one: TakenPart) -> int:
     return one.part.start
 
 
-def _cut_files(store: Location, replica: Location, size: int) -> set[str]:
-    """The segments that are shorter than others, and that the replica has whole: a broker does not start with them."""
-    whole = {info.base_name for info in segment_files(replica) if info.size == size}
-    return {
-        f"{COMMIT_LOG}/{one.base_name}" for one in segment_files(store) if one.size < size and one.base_name in whole
-    }
+def _segments(store: Location, size: int) -> set[str]:
+    """The segments of a size, as paths in the store."""
+    return {f"{COMMIT_LOG}/{info.base_name}" for info in segment_files(store) if info.size == size}
 
 
 def _check_units(queues: Mapping[Queue, ConsumeQueue], replica: Location, part: Part) -> tuple[int, int]:

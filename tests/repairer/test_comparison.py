@@ -139,9 +139,9 @@ def test_damage_of_each_kind(pair: tuple[Bench, Bench]) -> None:
     flip(store, both, 4)
     flip(replica, both, body_at(replica, both))
     flip(store, final, 6)  # the log seems to end before it
-    filler, at = blank_after_last_record(store, 1)
+    filler, at = blank_after_last_record(store, 0)
     store.write(filler, at + 8, b"old bytes")
-    head, start = blank_after_last_record(store, 0)
+    head, start = blank_after_last_record(store, 1)
     store.flip(head, start + 5)
     (store.path / "commitlog" / f"{2 * SEGMENT:020d}").unlink()
     third = replica.path / "commitlog" / f"{3 * SEGMENT:020d}"
@@ -153,14 +153,22 @@ def test_damage_of_each_kind(pair: tuple[Bench, Bench]) -> None:
     assert [part for part in parts(found) if part[0] != whole[0].start] == [
         (*record_range(store, crc), STORE),
         (*record_range(store, magic), REPLICA),
-        (start, SEGMENT, STORE),
         (*record_range(replica, both), BOTH),
+        (SEGMENT + start, 2 * SEGMENT, STORE),
         (2 * SEGMENT, 3 * SEGMENT, STORE),
         (final, last, STORE),
     ]
     assert [part.records for part in found.parts if part.start == 2 * SEGMENT] == [
         sum(2 * SEGMENT <= fact["offset"] < 3 * SEGMENT for fact in store.messages)
     ]
+
+
+def test_a_lost_segment_that_is_damaged_in_the_other_log(pair: tuple[Bench, Bench]) -> None:
+    """Its other records are sound, and nothing says that the logs part."""
+    store, replica = pair
+    (store.path / "commitlog" / f"{SEGMENT:020d}").unlink()
+    flip(replica, an_offset(replica, 1), 5)
+    assert parts(compared(pair)) == [(SEGMENT, 2 * SEGMENT, BOTH)]
 
 
 def test_a_segment_that_neither_has(pair: tuple[Bench, Bench]) -> None:

@@ -170,6 +170,30 @@ def test_a_replica_that_is_damaged_there_gives_what_it_can(store: Bench, replica
     assert [log_of(store.path)[name] for name in names] == [log_of(replica)[name] for name in names]
 
 
+def test_a_cut_segment_is_only_made_again_whole(store: Bench, replica: Path, tmp_path: Path) -> None:
+    """Zeros in the place of what is damaged in both would hide that the segment lacks something."""
+    other = Bench.of(replica, WORKLOAD.name, tmp_path / "other")
+    first, second = (int(messages_from(store, SEGMENT)[number]["offset"]) for number in (3, 60))
+    flip(store, first, 5)
+    os.truncate(store.path / "commitlog" / f"{SEGMENT:020d}", second - SEGMENT)
+    flip(other, second, 5)
+    before = files_of(store.path)
+    found = repair_from(str(store.path), str(other.path), apply=True)
+    assert [(one.part.start, one.reason[:27]) for one in found.left] == [
+        (first, "the segment is only made ag"),
+        (second, "the replica is damaged here"),
+    ]
+    assert files_of(store.path) == before
+
+
+def test_a_segment_that_was_cut_after_its_records(store: Bench, replica: Path) -> None:
+    """No record is lost, and no broker starts."""
+    os.truncate(store.path / "commitlog" / f"{4 * SEGMENT:020d}", SEGMENT - 100)
+    found = repair_from(str(store.path), str(replica), apply=True)
+    assert (found.taken, [change.kind for change in found.changes]) == ((), ["replace"])
+    assert log_of(store.path) == log_of(replica)
+
+
 def test_the_end_of_a_log_is_only_taken_where_it_is_damaged(store: Bench, replica: Path) -> None:
     """A slave that lags is not damaged: its master sends the rest."""
     last = max(int(fact["offset"]) for fact in store.messages)

@@ -58,5 +58,5 @@ def blank_after_last_record(bench: Bench, segment: int) -> tuple[str, int]:
     last = max(int(fact["offset"]) for fact in bench.messages if fact["offset"] < (segment + 1) * size)
     file, at = bench.segment(last)
     at += bench.record(last).size
-    assert struct.unpack(">i", bench.read(file, at + 4, 4)) == (-875286124,)
+    assert struct.unpack(">ii", bench.read(file, at, 8)) == (size - at, -875286124)
     return file, at
