@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
+    DataSource,
     DataSourceReader,
     DataSourceStreamReader,
     DataSourceStreamWriter,
@@ -17,16 +18,21 @@ from spark_mq._compat import register_source
 from spark_mq.errors import OptionError
 from spark_mq.live import datasource as live
 from spark_mq.live.options import is_live
-from spark_mq.source.datasource import StoreReads
 from spark_mq.source.lookup_function import register_lookup
-from spark_mq.source.options import parse_write_options
+from spark_mq.source.messages import MessagesByKeyReader, MessagesReader
+from spark_mq.source.options import ReadOptions, parse_options, parse_stream_options, parse_write_options
+from spark_mq.source.schema import column_names, columns_of_one_store, default_schema, names_store
+from spark_mq.source.store_choice import StoreChoice
 from spark_mq.tables.manual import manual
+from spark_mq.tables.messages import MESSAGES, MESSAGES_BY_KEY
+from spark_mq.tables.store_files import CONSUME_QUEUE, INDEX_ENTRIES
+from spark_mq.tables.tiered import TIERED_MESSAGES
 
 if TYPE_CHECKING:
     from spark_mq.producer.writer import TopicWriter
 
 
-class RocketMQDataSource(StoreReads):
+class RocketMQDataSource(DataSource):
     """The data source `rocketmq`; `manual` makes its docstring from the declarations of the tables."""
 
     @classmethod
@@ -36,15 +42,38 @@ class RocketMQDataSource(StoreReads):
 
     def schema(self) -> StructType:
         """The default columns of the table. Raises `OptionError` for invalid options."""
-        return live.schema(self.options) if is_live(self.options) else super().schema()
+        if is_live(self.options):
+            return live.schema(self.options)
+        choice = StoreChoice.of(self.options)
+        return default_schema(choice.table(), choice.is_of_several)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """The batch reader of the table. Raises `OptionError` for invalid options or unknown columns."""
-        return live.reader(self.options, schema) if is_live(self.options) else super().reader(schema)
+        if is_live(self.options):
+            return live.reader(self.options, schema)
+        choice = StoreChoice.of(self.options)
+        names = column_names(choice.table(), schema)
+        if not choice.is_of_several and not names_store(names):
+            return _reader(parse_options(self.options), names)
+        from spark_mq.source.several_stores import SeveralStoresReader
+
+        inner = columns_of_one_store(choice.table(), names)
+        readers = [(store, _reader(parse_options(options), inner)) for store, options in choice.each()]
+        return SeveralStoresReader(readers, names, choice.skips_unreadable)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """The stream reader of table `messages`. Raises the same errors as `reader`."""
-        return live.stream_reader(self.options, schema) if is_live(self.options) else super().streamReader(schema)
+        if is_live(self.options):
+            return live.stream_reader(self.options, schema)
+        choice = StoreChoice.of(self.options)
+        names = column_names(MESSAGES.name, schema)
+        if choice.is_of_several or names_store(names):
+            from spark_mq.source.several_stores_stream import SeveralStoresStreamReader
+
+            return SeveralStoresStreamReader.of(choice, names)
+        from spark_mq.source.message_stream import MessagesStreamReader
+
+        return MessagesStreamReader(parse_stream_options(self.options), names)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """The writer of a DataFrame.
@@ -78,6 +107,22 @@ class RocketMQDataSource(StoreReads):
 
 
 RocketMQDataSource.__doc__ = manual()
+
+
+def _reader(options: ReadOptions, names: list[str]) -> DataSourceReader:
+    """The batch reader of a table of one store. Most workers plan reads of messages, and need no other reader."""
+    if options.table == MESSAGES.name and options.tiered_storage is None:
+        return MessagesReader(options, names)
+    if options.table == MESSAGES_BY_KEY.name:
+        return MessagesByKeyReader(options, names)
+    if options.table in (MESSAGES.name, TIERED_MESSAGES.name):
+        from spark_mq.source.tiered_messages import TieredMessagesReader
+
+        return TieredMessagesReader(options, names)
+    from spark_mq.source.table_readers import ConsumeQueueReader, IndexEntriesReader, TableReader
+
+    of_parts = {CONSUME_QUEUE.name: ConsumeQueueReader, INDEX_ENTRIES.name: IndexEntriesReader}
+    return of_parts.get(options.table, TableReader)(options, names)
 
 
 def register(spark: SparkSession) -> None:

@@ -23,7 +23,7 @@ from spark_mq.errors import OptionError, StorageError, UnsupportedStoreError
 from spark_mq.format.message_id import V4_MAPPED, decode_offset_message_id, parse_host
 from spark_mq.format.message_row import host_text
 from spark_mq.format.message_schema import RECORD_COLUMNS
-from spark_mq.format.properties import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
+from spark_mq.format.properties import encode_properties
 from spark_mq.format.record import (
     BORN_HOST_V6_FLAG,
     COMPRESSED_FLAG,
@@ -59,13 +59,14 @@ def record_of(row: Mapping[str, Any]) -> Record:
     """
     sys_flag, stored = row["sys_flag"], row["stored_body"]
     topic = row["topic"].encode("utf-8")
+    properties = {name.encode(): value.encode() for name, value in row["properties"] or ()}
     return Record(
         topic=topic,
         queue_id=row["queue_id"],
         queue_offset=row["queue_offset"],
         commit_log_offset=row["commit_log_offset"],
         body=(row["body"] or b"") if stored is None else stored,
-        properties=row["properties_bytes"] or _properties(row["properties"]),
+        properties=row["properties_bytes"] or encode_properties(properties),
         flag=row["flag"],
         sys_flag=sys_flag & ~COMPRESSED_FLAG if stored is None else sys_flag,
         born_timestamp=row["born_timestamp_millis"],
@@ -83,12 +84,6 @@ def _host(text: str, is_v6: int) -> bytes:
     """The stored bytes of a host; Java prints an IPv4 address in an IPv6 field as an IPv4 address."""
     host = parse_host(text, any_port=True)
     return V4_MAPPED + host if is_v6 and len(host) == HOST_V4_SIZE else host
-
-
-def _properties(properties: list[tuple[str, str]] | None) -> bytes:
-    name_end, value_end = bytes((NAME_VALUE_SEPARATOR,)), bytes((PROPERTY_SEPARATOR,))
-    pairs = ((name.encode(), value.encode()) for name, value in properties or ())
-    return b"".join(name + name_end + value + value_end for name, value in pairs)
 
 
 class ArchivedMessages:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import monotonic, sleep
 from types import TracebackType
 from typing import Self, TypeVar
@@ -21,7 +21,7 @@ from typing import Self, TypeVar
 from spark_mq.errors import OptionError, ProtocolError, RefusedError, RemotingError
 from spark_mq.remoting.access import Credentials, Tls, needed_right
 from spark_mq.remoting.codes import RequestCode, ResponseCode
-from spark_mq.remoting.command import ONE_WAY_FLAG, RemotingCommand, SerializeType, checked_length, decode, encode
+from spark_mq.remoting.command import RemotingCommand, SerializeType, checked_length, decode, encode
 from spark_mq.tables.table import LIVE_SCHEME
 
 _BUFFER_SIZE = 256 << 10
@@ -98,12 +98,6 @@ class Connection:
         else:
             self._send_bytes(frame)
         return response
-
-    def send_one_way(self, command: RemotingCommand) -> None:
-        """Send a request that has no response."""
-        if self._error is not None:
-            raise self._error
-        self._send_bytes(encode(replace(command, flag=command.flag | ONE_WAY_FLAG), next(self._opaques)))
 
     def close(self, error: RemotingError | None = None) -> None:
         """Close the connection; requests without a response fail with `error`."""

@@ -35,7 +35,6 @@ VERSION = 479
 """The version that a command claims: the ordinal of `MQVersion.V5_3_3`."""
 
 RESPONSE_FLAG = 1
-ONE_WAY_FLAG = 2
 
 _LENGTH = struct.Struct(">i")
 _LENGTHS = struct.Struct(">iI")
@@ -64,7 +63,7 @@ class RemotingCommand:
         ext_fields: The fields of the request or response. Java's null is left out.
         body: The body; Java's null is empty.
         opaque: The number by which a response finds its request.
-        flag: `RESPONSE_FLAG`, `ONE_WAY_FLAG`.
+        flag: `RESPONSE_FLAG`; 2 for a request without a response.
         remark: A text for people, in most cases why a request failed.
         language: The sender's language; None for a code that Java 5.5 does not know.
         version: The sender's version, an ordinal of `MQVersion`.
@@ -85,11 +84,6 @@ class RemotingCommand:
     def is_response(self) -> bool:
         """Whether this is a response."""
         return bool(self.flag & RESPONSE_FLAG)
-
-    @property
-    def is_one_way(self) -> bool:
-        """Whether this is a request without a response."""
-        return bool(self.flag & ONE_WAY_FLAG)
 
 
 def encode(command: RemotingCommand, opaque: int | None = None) -> bytes:

@@ -151,15 +151,6 @@ def broker_config(client: RemotingClient, broker: str) -> dict[str, str]:
         raise ProtocolError(f"{broker}: the answer to {code.name} cannot be read: {error}") from error
 
 
-def broker_runtime_info(client: RemotingClient, broker: str) -> dict[str, str]:
-    """Figures of a broker by name, such as `brokerVersionDesc` and `msgPutTotalTodayNow`."""
-    code = RequestCode.GET_BROKER_RUNTIME_INFO
-    response = client.request(broker, code)
-    return read_content(
-        broker, response, code, lambda content: {str(key): str(one) for key, one in content["table"].items()}
-    )
-
-
 def log_offsets(client: RemotingClient, broker: str) -> tuple[int, int]:
     """The commit log offsets at which a broker's log starts and ends."""
     code = RequestCode.GET_BROKER_RUNTIME_INFO

@@ -2,8 +2,8 @@
 
 Read in this order:
 
-1. `datasource` (which reader a read gets; `spark_mq.tables` has the tables, options and columns), `options`,
-   `schema`;
+1. `options` and `schema` (`spark_mq.tables` has the tables, options and columns; `spark_mq.datasource` decides which
+   reader a read gets);
 2. `predicate` (what options and arguments of commands ask for);
 3. `planner` (the access path of a `read_plan`), with `topic_plan` and `time_window`; `explain`;
 4. the readers: `messages`, with `row_filter` and `topic_messages`; `table_readers`, `tiered_messages`;

@@ -29,7 +29,7 @@ from spark_mq.archive.streams import source_schema
 from spark_mq.archive.writer import archive
 from spark_mq.cli.main import main
 from spark_mq.cli.sql import command
-from spark_mq.datasource import register
+from spark_mq.datasource import RocketMQDataSource, register
 from spark_mq.errors import LogCutError, OptionError, RemotingError
 from spark_mq.format.system_topic import is_system_topic
 from spark_mq.lifecycle.life.life import Lives, life
@@ -53,7 +53,6 @@ from spark_mq.remoting.requests import (
     max_offset,
     min_offset,
 )
-from spark_mq.source.datasource import StoreReads
 from spark_mq.source.predicate import Condition, Operator, decode_conditions, encode_conditions
 from spark_mq.store.config.config_file import load_consumer_offsets
 from spark_mq.tables.store_files import QUEUES
@@ -94,7 +93,7 @@ class Served:
     def stored(self, **options: str) -> pa.Table:
         """The rows of the same read of the store's files."""
         given = {"path": str(self.path)} | options
-        reads = StoreReads(given)
+        reads = RocketMQDataSource(given)
         reader = reads.reader(reads.schema())
         batches = [batch for one in reader.partitions() for batch in reader.read(one)]
         return ordered(pa.Table.from_batches(batches, None if batches else arrow_schema(reads.schema())))
@@ -147,7 +146,7 @@ def test_an_archive_gets_the_bytes_of_the_store(served: Served) -> None:
 
     given = {"topic": "OrderEvents"}
     found = rows_of(live.reader, given | {"path": served.address})
-    stored = rows_of(lambda given, schema: StoreReads(given).reader(schema), given | {"path": str(served.path)})
+    stored = rows_of(lambda given, schema: RocketMQDataSource(given).reader(schema), given | {"path": str(served.path)})
     assert found.num_rows > 50
     assert found.equals(stored)
 
@@ -267,7 +266,7 @@ def test_a_query_starts_where_the_archive_ends(served: Served) -> None:
 
 def archived(store: Path, identity: StoreIdentity, last: int, topic: str) -> ArchivedEnd:
     """The end of an archive that has the messages of a topic of a store up to the offset `last`."""
-    reads = StoreReads({"path": str(store), "topic": topic, "endOffset": str(last)})
+    reads = RocketMQDataSource({"path": str(store), "topic": topic, "endOffset": str(last)})
     reader = reads.reader(reads.schema())
     rows = pa.Table.from_batches([batch for one in reader.partitions() for batch in reader.read(one)])
     with MessageStore(str(store)) as opened:

@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from spark_mq.datasource import RocketMQDataSource
 from spark_mq.errors import InvalidMessageError, OptionError
 from spark_mq.format.java_text import hash_code
 from spark_mq.producer.options import parse_topic_write_options
 from spark_mq.producer.writer import topic_writer
-from spark_mq.source.datasource import StoreReads
 from tests.broker import harness
 from tests.support.soak import cases
 from tests.support.written import save
@@ -38,7 +38,7 @@ def write(broker: harness.Broker, rows: pa.RecordBatch, **options: str) -> int:
 
 
 def stored(store: Path, topic: str) -> list[dict[str, Any]]:
-    reads = StoreReads({"path": str(store), "topic": topic})
+    reads = RocketMQDataSource({"path": str(store), "topic": topic})
     reader: Any = reads.reader(reads.schema())
     rows = [row for one in reader.partitions() for batch in reader.read(one) for row in batch.to_pylist()]
     return sorted(rows, key=lambda row: row["commit_log_offset"])

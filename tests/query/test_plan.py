@@ -407,5 +407,5 @@ def test_planning_needs_no_spark_and_nothing_else_needs_the_parser() -> None:
         )
 
     assert not loaded("spark_mq.query.plan", "pyspark")
-    assert not loaded("spark_mq.source.datasource", "sqlglot")
+    assert not loaded("spark_mq.datasource", "sqlglot")
     assert not loaded("spark_mq.cli.main", "sqlglot")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from spark_mq.errors import OptionError, ProtocolError
 from spark_mq.remoting import RemotingCommand, decode, decode_frames, encode
 from spark_mq.remoting.codes import LanguageCode, RequestCode
-from spark_mq.remoting.command import MAX_FRAME_SIZE, ONE_WAY_FLAG, RESPONSE_FLAG, SerializeType
+from spark_mq.remoting.command import MAX_FRAME_SIZE, RESPONSE_FLAG, SerializeType
 
 INTEGERS = st.integers(-(1 << 31), (1 << 31) - 1)
 SHORTS = st.integers(-(1 << 15), (1 << 15) - 1)
@@ -105,5 +105,3 @@ def test_a_command_longer_than_a_frame_is_refused() -> None:
 def test_flags_are_those_of_java() -> None:
     command = RemotingCommand(0, flag=RESPONSE_FLAG)
     assert command.is_response
-    assert not command.is_one_way
-    assert replace(command, flag=ONE_WAY_FLAG).is_one_way
