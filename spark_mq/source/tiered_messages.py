@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.datasource import InputPartition
 
 from spark_mq.format.message_row import corrupt_row
@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _STATE = "state"
-_COLD, _HOT, _NO_UNIT = "COLD", "HOT", "NO_UNIT"
+_COLD, _HOT, _NO_UNIT = range(3)
+_STATES = pa.array(["COLD", "HOT", "NO_UNIT"])
+Int8s = npt.NDArray[np.int8]
 _OF_LOG = frozenset(("commit_log_offset", "offset_message_id"))
 """The columns that say where the commit log has a message."""
 
@@ -98,9 +100,18 @@ class TieredMessagesReader(MessagesReader):
 
     def batch(self, messages: MessageColumns) -> pa.RecordBatch:
         """The rows of matching messages."""
-        state = self._states(messages)
-        rows = self._rows(messages, state)
-        return rows.filter(pc.equal(state, _COLD)) if self._is_of_messages else rows
+        own: dict[str, pa.Array] = {}
+        if self._is_of_messages:
+            own = {name: pa.nulls(messages.frames.size, ALL_MESSAGE_FIELDS[name].type) for name in _OF_LOG}
+        elif _STATE in self._columns:
+            own[_STATE] = pa.DictionaryArray.from_arrays(self._states(messages), _STATES).cast(pa.string())
+        read = messages.record_batch([name for name in self._columns if name not in own])
+        arrays = [own[name] if name in own else read.column(name) for name in self._columns]
+        rows = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(self.fields()))
+        if self._is_of_messages:
+            is_cold = self._states(messages) == _COLD
+            rows = rows if is_cold.all() else rows.filter(pa.array(is_cold))
+        return rows
 
     def fields(self) -> list[pa.Field]:
         """The columns that the query reads."""
@@ -110,22 +121,16 @@ class TieredMessagesReader(MessagesReader):
     def _is_of_messages(self) -> bool:
         return self._options.table == MESSAGES.name
 
-    def _rows(self, messages: MessageColumns, state: pa.Array) -> pa.RecordBatch:
-        own = {_STATE: state}
-        if self._is_of_messages:
-            own |= {name: pa.nulls(len(state), ALL_MESSAGE_FIELDS[name].type) for name in _OF_LOG}
-        read = messages.record_batch([name for name in self._columns if name not in own])
-        arrays = [own[name] if name in own else read.column(name) for name in self._columns]
-        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(self.fields()))
-
-    def _states(self, messages: MessageColumns) -> pa.Array:
+    def _states(self, messages: MessageColumns) -> Int8s:
+        """The index of each message's state."""
         queue, stored = self._partition.queue, self._partition.stored
         offsets = messages.column("queue_offset").to_numpy()
         units = queue.units(offsets)
         has_unit = units["commit_log_offset"] == messages.column("commit_log_offset").to_numpy()
         has_unit &= (units["store_size"] == messages.frames.store_size) & (offsets >= queue.min_offset)
         is_stored = (offsets >= stored.start) & (offsets < stored.stop)
-        return pa.array(np.where(has_unit, np.where(is_stored, _HOT, _COLD), _NO_UNIT), pa.string())
+        states: Int8s = np.where(has_unit, np.where(is_stored, _HOT, _COLD), _NO_UNIT).astype(np.int8)
+        return states
 
     def _corrupt_rows(self, damage: Sequence[CorruptRange]) -> Iterator[pa.RecordBatch]:
         """As those of a log; `_corrupt_record` also names the file."""

@@ -63,7 +63,7 @@ _STATUS = ("NEW", "SEALED", "DELETED")
 _OF_ENTRY = ("key_hash", "topic_id", "queue_id", "commit_log_offset", "store_size")
 _LOG = logging.getLogger(__name__)
 _BLOCK = 1 << 16
-"""Units that are read together."""
+"""The most units that are read together."""
 
 
 class SegmentMetadata(NamedTuple):
@@ -168,22 +168,30 @@ class TieredQueue:
     def units(self, queue_offsets: Int64s) -> Units:
         """The unit of each of the queue offsets; zeros for those that no file has."""
         found: Units = np.zeros(queue_offsets.size, UNIT_DTYPE)
-        blocks, is_written = queue_offsets // _BLOCK, np.isin(queue_offsets, self.written)
-        for block in np.unique(blocks[is_written]).tolist():
-            some = is_written & (blocks == block)
-            found[some] = self._block(block * _BLOCK * UNIT_SIZE)[queue_offsets[some] % _BLOCK]
+        bounds = np.array([(-(-file.base // UNIT_SIZE), file.end_offset // UNIT_SIZE) for file in self.files])
+        if not bounds.size:
+            return found
+        starts, stops = bounds.T
+        file = np.searchsorted(starts, queue_offsets, "right") - 1
+        is_written = (file >= 0) & (queue_offsets < stops[file])
+        if is_written.any():
+            first, last = (int(end(queue_offsets[is_written])) for end in (np.min, np.max))
+            blocks = (queue_offsets - first) // _BLOCK
+            for block in np.unique(blocks[is_written]).tolist():
+                some, start = is_written & (blocks == block), first + block * _BLOCK
+                found[some] = self._read(start, min(start + _BLOCK, last + 1))[queue_offsets[some] - start]
         return found
 
-    def _block(self, start: int) -> Units:
-        """The units of a block, which begins at a byte of the queue."""
-        found: Units = np.zeros(_BLOCK, UNIT_DTYPE)
-        memory = found.view(np.uint8)
+    def _read(self, start: int, stop: int) -> Units:
+        """The units from a queue offset on, before another one; zeros for those that no file has."""
+        found: Units = np.zeros(stop - start, UNIT_DTYPE)
+        memory, base = found.view(np.uint8), start * UNIT_SIZE
         for file in self.files:
-            first, stop = max(start, file.base), min(start + memory.size, file.end_offset)
-            if first < stop:
+            first, last = max(base, file.base), min(stop * UNIT_SIZE, file.end_offset)
+            if first < last:
                 with FileReader(file.location) as reader:
-                    data = reader.read(first - file.base, stop - first)
-                memory[first - start : stop - start] = np.frombuffer(data, np.uint8)
+                    data = reader.read(first - file.base, last - first)
+                memory[first - base : last - base] = np.frombuffer(data, np.uint8)
         return found
 
 
@@ -200,7 +208,7 @@ class TieredStorage:
 
         Raises `OptionError` if it is not, or the store has no metadata, and `ConfigError` if they cannot be read.
         """
-        metadata, folder = load_config(store, METADATA, _decode), Location.resolve(root)
+        metadata, folder = load_config(store, METADATA, _decode), Location.resolve(root).snapshot()
         if metadata is None:
             raise OptionError(f"{store} has no config/{METADATA}: its broker has no tiered storage")
         brokers = {segment.broker for segment in metadata.segments}

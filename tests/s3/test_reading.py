@@ -94,6 +94,14 @@ def test_every_table_of_one_store_has_its_rows(table: str, on_s3: Place, s3: Pro
     assert rows_of(remote, table, **conf) == rows_of(local, table, **conf)
 
 
+@pytest.mark.parametrize("table", ["messages", *(table for table in TABLES if table.startswith("tiered_"))])
+def test_tiered_storage_has_the_rows_of_the_local_disk(table: str, on_s3: Place, s3: Proxy) -> None:
+    local, remote = on_s3(RealStore("tiered-550", OWN_STORES / "forms"))
+    rows = rows_of(remote, table, tieredStorage=f"{remote}/tiered")
+    assert rows == rows_of(local, table, tieredStorage=f"{local}/tiered")
+    assert rows
+
+
 def test_splits_by_queue_and_small_splits_have_the_rows_of_one_scan(on_s3: Place, s3: Proxy) -> None:
     local, remote = on_s3(WORKLOAD)
     assert rows_of(remote, "messages", splitSize="20k") == rows_of(local, "messages")

@@ -36,7 +36,7 @@ TABLES = ("tiered_messages", "tiered_units", "tiered_queues", "tiered_segments",
 NOT_SEEN = {
     *("flag", "sys_flag", "born_timestamp", "born_host", "store_host", "offset_message_id", "reconsume_times"),
     *("prepared_transaction_offset", "properties", "store_timestamp"),
-    *("status", "create_timestamp", "begin_timestamp", "end_timestamp", "reserve_hours"),
+    *("status", "create_timestamp", "begin_timestamp", "end_timestamp", "reserve_hours", "size"),
 }
 """Columns with fields that have no second copy, as docs/verify.md says."""
 
