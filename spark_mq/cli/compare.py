@@ -13,7 +13,7 @@ from spark_mq.cli.output.terminal import print_answer
 from spark_mq.format.amounts import counted, size_text
 
 if TYPE_CHECKING:
-    from spark_mq.repairer.comparison import Comparison, Part, Side
+    from spark_mq.repairer.comparison import Comparison, Part
 
 _SHOWN = 20
 """Parts, and topics, that are printed of each kind."""
@@ -55,8 +55,7 @@ def _lines(found: Comparison) -> Iterator[str]:
         yield f"  epochs          a slave cuts its log at {found.consistent_offset} before it follows the other one"
     for state in PartState:
         yield from part_lines(str(state), found.of(state))
-    for name, side in (("STORE", found.store), ("REPLICA", found.replica)):
-        yield from _only_lines(name, side)
+    yield from only_lines(found)
     yield ""
     if found.of(PartState.STORE_DAMAGED):
         store, replica = shlex.quote(found.store.store), shlex.quote(found.replica.store)
@@ -75,8 +74,9 @@ def part_lines(title: str, parts: list[Part]) -> Iterator[str]:
             yield f"  more            {len(parts) - _SHOWN:,}; --json prints all of them"
 
 
-def _only_lines(name: str, side: Side) -> Iterator[str]:
-    for only in side.only:
+def only_lines(found: Comparison) -> Iterator[str]:
+    """The lines about what only one of two logs has."""
+    for name, only in [("STORE", one) for one in found.store.only] + [("REPLICA", one) for one in found.replica.only]:
         yield ""
         size, messages = size_text(only.stop - only.start), counted(only.messages, "message")
         yield f"only in {name}: commit log offsets {only.start} to {only.stop}, {size}, {messages}"

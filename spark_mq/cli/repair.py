@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from spark_mq.cli.arguments import broker_conf_path, picked
 from spark_mq.cli.command import JOB, command
-from spark_mq.cli.compare import part_lines
+from spark_mq.cli.compare import only_lines, part_lines
 from spark_mq.cli.engine import find_engine, job_tasks
 from spark_mq.cli.exit_status import DAMAGED, FOUND
 from spark_mq.cli.output.terminal import print_answer
 from spark_mq.errors import OptionError, UnsupportedStoreError
-from spark_mq.format.amounts import counted, size_text
+from spark_mq.format.amounts import size_text
 from spark_mq.job.tasks import ENGINES
 from spark_mq.store.store_state import store_state
 from spark_mq.store.verdict import verdict
@@ -163,11 +163,7 @@ def _replica_lines(found: ReplicaRepair) -> Iterator[str]:
         for reason in dict.fromkeys(one.reason for one in parts):
             yield from part_lines(title, [one.part for one in parts if one.reason == reason])
             yield f"  why             {reason}"
-    for name, side in (("this store", found.before.store), ("the replica", found.before.replica)):
-        for only in side.only:
-            size, messages = size_text(only.stop - only.start), counted(only.messages, "message")
-            yield ""
-            yield f"only {name} has commit log offsets {only.start} to {only.stop}, {size}, {messages}: they stay there"
+    yield from only_lines(found.before)
     yield ""
     if found.backup is not None:
         yield f"backup            {found.backup} (--undo puts it back; remove it when you are sure)"

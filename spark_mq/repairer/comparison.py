@@ -72,6 +72,7 @@ class PartState(StrEnum):
 
 
 _STATES = tuple(PartState)
+_STORE, _REPLICA, _BOTH, _DIFFERENT = range(len(_STATES))
 
 
 @dataclass(frozen=True)
@@ -227,7 +228,7 @@ def compare_logs(store: Location, replica: Location, *, has_lock: bool = False) 
         one.side(other, stop),
         other.side(one, stop),
         one.size,
-        max((pair.stop if stop is None else stop) - pair.start, 0),
+        pair.common_bytes(pair.stop if stop is None else stop),
         tuple(parts),
         has_parted,
         consistent_offset(epochs[0].epochs, one.end, epochs[1].epochs, other.end),
@@ -329,6 +330,12 @@ class _Pair:
         stop = min(longer.end, shorter.written)
         return stop if stop == shorter.end else next_boundary(longer.location, stop, longer.end)
 
+    def common_bytes(self, stop: int) -> int:
+        """The bytes before an offset that both logs have."""
+        bases = [base for base in self.one.segments.keys() & self.other.segments.keys() if self.start <= base < stop]
+        ends = (base + min(self.one.segments[base].size, self.other.segments[base].size) for base in bases)
+        return sum(min(end, stop) - base for base, end in zip(bases, ends, strict=True))
+
     def compare(self) -> tuple[list[Part], bool]:
         """The parts that differ, and whether the logs part at the first different one."""
         bases = sorted({*self.one.segments, *self.other.segments})
@@ -371,18 +378,15 @@ class _Pair:
         differs = _cells_of(cells, differences)
         damaged = [_cells_of(cells, walk.damage) for walk in walks]
         sound = [_cells_of(cells, walk.records) for walk in walks]
-        is_damaged = [damaged[number] & ~sound[number] for number in (0, 1)]
-        states = np.full(differs.size, _STATES.index(PartState.DIFFERENT))
-        states[(is_damaged[0] & damaged[1]) | (is_damaged[1] & damaged[0])] = _STATES.index(PartState.BOTH_DAMAGED)
-        states[is_damaged[0] & ~damaged[1]] = _STATES.index(PartState.STORE_DAMAGED)
-        states[is_damaged[1] & ~damaged[0]] = _STATES.index(PartState.REPLICA_DAMAGED)
+        here, there = (damaged[number] & ~sound[number] for number in (0, 1))
+        both = (here & damaged[1]) | (there & damaged[0])
+        states = np.select([both, here, there], [_BOTH, _STORE, _REPLICA], _DIFFERENT)
         is_filler = ~(damaged[0] | damaged[1] | sound[0] | sound[1])
         chosen = np.flatnonzero(differs & ~is_filler)
-        of_shorter = PartState.STORE_DAMAGED if is_shorter else PartState.REPLICA_DAMAGED
-        if (states[chosen[cells[chosen] >= end]] != _STATES.index(of_shorter)).any():
+        if (states[chosen[cells[chosen] >= end]] != (_STORE if is_shorter else _REPLICA)).any():
             # After its end, the shorter log has old records, which are not of this log.
             chosen = chosen[cells[chosen] < end]
-        is_different = states[chosen] == _STATES.index(PartState.DIFFERENT)
+        is_different = states[chosen] == _DIFFERENT
         has_parted = bool(is_different.any()) and bool(is_different[-1]) and chosen[-1] == differs.size - 1
         if has_parted:
             chosen = chosen[: np.argmax(is_different) + 1]

@@ -168,7 +168,9 @@ def test_a_lost_segment_that_is_damaged_in_the_other_log(pair: tuple[Bench, Benc
     store, replica = pair
     (store.path / "commitlog" / f"{SEGMENT:020d}").unlink()
     flip(replica, an_offset(replica, 1), 5)
-    assert parts(compared(pair)) == [(SEGMENT, 2 * SEGMENT, BOTH)]
+    found = compared(pair)
+    assert parts(found) == [(SEGMENT, 2 * SEGMENT, BOTH)]
+    assert found.compared_bytes == live_end(store) - SEGMENT
 
 
 def test_a_segment_that_neither_has(pair: tuple[Bench, Bench]) -> None:
