@@ -151,7 +151,7 @@ def test_rows_are_those_that_the_model_expects(damaged: Damaged) -> None:
     assert places(read(damaged.path)) == expected
 
 
-@pytest.mark.parametrize("split_size", ["1k", "3000", "20k", "1m"])
+@pytest.mark.parametrize("split_size", ["1k", "20k"])
 def test_rows_are_the_same_for_every_size_of_splits(damaged: Damaged, split_size: str) -> None:
     assert places(read(damaged.path, ["queue_id", *PLACES], splitSize=split_size)) == expected_places(damaged.log)
 

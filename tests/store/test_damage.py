@@ -131,7 +131,7 @@ def field_damages(log: Log, messages: list[tuple[int, int]]) -> Iterator[dict[in
             yield dict(of_message[index] for of_message in values.values() if index < len(of_message))
 
 
-@pytest.mark.parametrize("store", cases(SOME_STORES, STORES), ids=str)
+@pytest.mark.parametrize("store", cases([WORKLOAD, OWN["stale-533"]], list(OWN.values())), ids=str)
 def test_wrong_framing_at_both_ends_and_in_the_middle_of_segments(store: RealStore, make: Make) -> None:
     log = make(store)
     sizes = split_sizes(log.open())

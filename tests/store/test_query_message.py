@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
+from functools import cache
 from itertools import islice, product
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from tests.support.stores import (
     Unpack,
     all_stores,
     index_keys,
+    messages_by_key,
     stores_in,
     without_full_index_files,
 )
@@ -47,13 +49,9 @@ def offsets(table: pa.Table) -> list[int]:
     return list(table.column("commit_log_offset").to_pylist())
 
 
+@cache
 def by_key(store: RealStore) -> dict[tuple[str, str], list[Fact]]:
-    """All messages of each topic and key, newest first."""
-    found: dict[tuple[str, str], list[Fact]] = {}
-    for fact in sorted(store.facts("msg"), key=lambda fact: -int(fact["offset"])):
-        for key in index_keys(fact):
-            found.setdefault((fact["topic"], key), []).append(fact)
-    return found
+    return messages_by_key(store.facts("msg"))
 
 
 def hash_of(topic: str, key: str) -> int:

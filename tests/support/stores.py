@@ -176,6 +176,15 @@ def index_keys(fact: Fact) -> set[str]:
     return {key for key in [*(fact.get("keys") or "").split(" "), fact.get("uniqKey")] if key}
 
 
+def messages_by_key(facts: list[Fact]) -> dict[tuple[str, str], list[Fact]]:
+    """The messages that the index has of each topic and key, newest first."""
+    found: dict[tuple[str, str], list[Fact]] = {}
+    for fact in sorted(facts, key=lambda fact: -int(fact["offset"])):
+        for key in index_keys(fact):
+            found.setdefault((fact["topic"], key), []).append(fact)
+    return found
+
+
 def without_full_index_files(store: Path, folder: Path) -> Path:
     """A copy of a store in `folder`, with only its last index file, which does not show its slots and entries."""
     copy = Path(shutil.copytree(store, folder / store.name))

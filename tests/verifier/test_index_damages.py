@@ -19,11 +19,11 @@ from tests.support.index_damages import EditedIndexFile, damage_index
 from tests.support.index_stores import plain_key_hash, puts_of
 from tests.support.repaired import repair_here
 from tests.support.soak import SOAKS
-from tests.support.stores import WORKLOAD, Fact, index_of
+from tests.support.stores import WORKLOAD, Fact, index_of, messages_by_key
 from tests.support.verified import Bench, check, grave
 from tests.support.verify_oracle import Oracle
 
-TRIES = 200 if SOAKS else 24
+TRIES = 200 if SOAKS else 16
 
 
 def edited(bench: Bench, number: int) -> EditedIndexFile:
@@ -31,21 +31,13 @@ def edited(bench: Bench, number: int) -> EditedIndexFile:
     return EditedIndexFile(bench.path / bench.index_file(number), bench.setting("maxHashSlotNum"), times)
 
 
-def by_key(messages: list[Fact]) -> dict[tuple[str, str], list[Fact]]:
-    """The messages with each key, newest first."""
-    found: dict[tuple[str, str], list[Fact]] = {}
-    for fact in sorted(messages, key=lambda fact: -int(fact["offset"])):
-        keys = {key for key in [*(fact["keys"] or "").split(" "), fact["uniqKey"]] if key}
-        for key in keys if fact["sysFlag"] & 12 != 12 else ():
-            found.setdefault((fact["topic"], key), []).append(fact)
-    return found
-
-
 def swaps_within_a_key(bench: Bench) -> Iterator[tuple[int, int, int, tuple[str, str]]]:
     """File, two entries, and a key: the newer of two messages of the key comes to a place before the older one."""
     from spark_mq.format.index_file import index_key_hash
 
-    hashes = {index_key_hash(topic.encode(), key.encode()): (topic, key) for topic, key in by_key(bench.messages)}
+    hashes = {
+        index_key_hash(topic.encode(), key.encode()): (topic, key) for topic, key in messages_by_key(bench.messages)
+    }
     for number in range(len(list((bench.path / "index").iterdir()))):
         places: dict[int, list[int]] = {}
         for at, (key_hash, *_) in enumerate(edited(bench, number).entries):
@@ -59,7 +51,7 @@ def test_entries_that_change_places_are_found_and_lose_no_message(bench: Bench) 
     """Also with a time, and if the first message that the chain gives is not the newest one."""
     cases = list(islice(swaps_within_a_key(bench), 0, None, 7))
     assert len(cases) > 5
-    expected = by_key(bench.messages)
+    expected = messages_by_key(bench.messages)
     for number, one, other, key in cases:
         file = edited(bench, number)
         before = file.path.read_bytes()
@@ -90,7 +82,7 @@ def test_no_damage_of_an_index_is_passed_over(bench: Bench) -> None:
     """
     files = sorted((bench.path / "index").iterdir())
     before = {file: file.read_bytes() for file in files}
-    oracle, expected = Oracle(WORKLOAD, bench.path.parent / "original"), by_key(bench.messages)
+    oracle, expected = Oracle(WORKLOAD, bench.path.parent / "original"), messages_by_key(bench.messages)
     shutil.copytree(bench.path, oracle.original)
     keys = list(expected)
     missed: list[object] = []
@@ -138,7 +130,7 @@ def _is_lacking(bench: Bench, facts: list[Fact], done: list[str]) -> bool:
 def _keys_of_changed_slots(bench: Bench, before: dict[Path, bytes]) -> set[tuple[str, str]]:
     """The keys whose chains a damage changed."""
     by_hash: dict[int, set[tuple[str, str]]] = {}
-    for topic, key in by_key(bench.messages):
+    for topic, key in messages_by_key(bench.messages):
         by_hash.setdefault(plain_key_hash(topic, key), set()).add((topic, key))
     slot_num, entries_at = bench.setting("maxHashSlotNum"), bench.entry(0)
     found: set[tuple[str, str]] = set()
