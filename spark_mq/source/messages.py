@@ -43,6 +43,7 @@ from spark_mq.store.queue.unit_cover import cost_of
 
 if TYPE_CHECKING:
     from spark_mq.format.kernels.columns import MessageColumns
+    from spark_mq.format.kernels.inner_batches import InnerMessages
     from spark_mq.store.log.record_reader import RecordChunk, Records
 
 try:
@@ -147,7 +148,10 @@ class MessagesReader(DataSourceReader):
         """One partition for each split that can contain a matching message, for each look-up, and for each gap."""
         options = self._options
         with MessageStore(options.path, broker_conf=options.broker_conf, recalls_end=True) as store:
-            read = plan_messages(options, store)
+            planned = options
+            if options.unwrap_batches:  # units, index entries and offsets are those of records
+                planned = replace(options, predicate=options.predicate.of_batches)
+            read = plan_messages(planned, store)
             for topic in sorted(options.predicate.topics or ()):
                 reason = store.why_no_topic(topic)
                 if reason is not None:
@@ -221,6 +225,32 @@ class MessagesReader(DataSourceReader):
 
     def _matching(self, part: Records, file: Location) -> Iterator[pa.RecordBatch]:
         """Batches of the matching messages of a chunk, which is of the segment `file`."""
+        if self._options.unwrap_batches:
+            from spark_mq.format.kernels.inner_batches import inner_messages, is_inner_batch
+            from spark_mq.store.log.record_reader import Records
+
+            is_batch = is_inner_batch(part.frames)
+            if is_batch.any():
+                found, is_left = inner_messages(part.buffer, part.frames[is_batch])
+                is_batch[is_batch] = ~is_left
+                part = Records(part.buffer, part.frames[~is_batch])
+                for inner in found:
+                    yield from self._of_batches(inner, file)
+        yield from self._of_records(part, file)
+
+    def _of_batches(self, inner: InnerMessages, file: Location) -> Iterator[pa.RecordBatch]:
+        """Batches of matching messages of inner batches; `store_size` is that of the record in the log."""
+        from spark_mq.format.kernels.columns import MessageColumns
+
+        matching = filter_frames(self._options.predicate, MessageColumns(inner.buffer, inner.frames))
+        for first in range(0, matching.size, MAX_BATCH_ROWS):
+            frames = matching[first : first + MAX_BATCH_ROWS]
+            batch = self.batch(MessageColumns(inner.buffer, frames))
+            at = batch.schema.get_field_index("store_size")
+            yield batch if at < 0 else batch.set_column(at, batch.schema[at], pa.array(inner.batch_sizes(frames)))
+
+    def _of_records(self, part: Records, file: Location) -> Iterator[pa.RecordBatch]:
+        """Batches of the matching messages of records, one for each."""
         from spark_mq.format.kernels.batches import BODY_COLUMNS, message_batches
         from spark_mq.format.kernels.columns import MessageColumns
 

@@ -100,6 +100,7 @@ class ReadOptions:
     split_by_queue: bool = False
     mode: Mode = Mode.PERMISSIVE
     check_crc: bool = False
+    unwrap_batches: bool = False
     broker_version: str | None = None
     broker_conf: str | None = None
     reserved_hours: float | None = None
@@ -257,6 +258,7 @@ def _read_options(given: Mapping[str, str], table: str) -> ReadOptions:
         split_by_queue=_parse_split_by(given, predicate),
         mode=Mode(parse_choice("mode", given.get("mode", "PERMISSIVE").upper(), tuple(Mode))),
         check_crc=parse_boolean("checkCrc", given),
+        unwrap_batches=_parse_unwrap(given),
         broker_version=given.get("brokerVersion"),
         broker_conf=given.get("brokerConf"),
         reserved_hours=_parse_optional(
@@ -267,6 +269,14 @@ def _read_options(given: Mapping[str, str], table: str) -> ReadOptions:
         from_where=_parse_from_where(given),
         tiered_storage=given.get("tieredStorage"),
     )
+
+
+def _parse_unwrap(given: Mapping[str, str]) -> bool:
+    unwraps = parse_boolean("unwrapBatches", given)
+    for other in ("splitBy", "tieredStorage"):
+        if unwraps and other in given:
+            raise OptionError(f"option unwrapBatches does not work with option {other}: leave one of them out")
+    return unwraps
 
 
 def _parse_split_by(given: Mapping[str, str], predicate: Predicate) -> bool:

@@ -180,6 +180,12 @@ class Predicate:
     store_timestamp: IntegerSet = ALL
     filters: tuple[Expression, ...] = ()
 
+    @property
+    def of_batches(self) -> Predicate:
+        """The conditions that a record meets if one of its messages meets all of them."""
+        kept = Predicate(self.topics, self.queue_ids, transaction_types=self.transaction_types)
+        return replace(kept, commit_log_offset=self.commit_log_offset, store_timestamp=self.store_timestamp)
+
     def __and__(self, other: Self) -> Self:
         names = (field.name for field in fields(self))
         return replace(self, **{name: _both(getattr(self, name), getattr(other, name)) for name in names})

@@ -592,7 +592,7 @@ class MessageStore(ConsumeQueueStore):
 
         None also if queues are not in files.
         """
-        if self.queue_ids(topic):
+        if self.queue_ids(topic) or topic in self._batch_topics:
             return None
         try:
             topics = {name for name, _ in self.queues}

@@ -85,6 +85,14 @@ _OPTIONS = (
     ),
 )
 
+UNWRAP_BATCHES = Option(
+    "unwrapBatches",
+    "`true` gives a row for each message of an inner batch, as a consumer gets them; `false` by default: a row for the "
+    "record. A topic with `queue.type=BatchCQ` has such records. A message has a queue offset, body, body_crc, flag "
+    "and properties of its own; commit_log_offset, offset_message_id and store_size are those of the record. A body "
+    "that is not a batch, or has a wrong CRC, stays the one row of its record. Look-ups by key or offset read the log",
+)
+
 TIERED_STORAGE = Option(
     "tieredStorage",
     "the folder of tiered storage, tieredStoreFilePath of a broker with TieredMessageStore. In `messages`, the "
@@ -131,7 +139,7 @@ still be writing it.
         Column("stored_body", "BINARY", "the body as it is stored, perhaps compressed", is_extra=True),
         Column("encoded_body", "BINARY", "the stored body if body differs from it", is_extra=True),
     ),
-    options=(*_OPTIONS, TIERED_STORAGE),
+    options=(*_OPTIONS, UNWRAP_BATCHES, TIERED_STORAGE),
     example="""\
 >>> spark.read.format("rocketmq").option("topic", "OrderEvents").load(store).show()
 +-----------------------+--------+------------+----+----------------------+

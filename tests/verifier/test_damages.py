@@ -33,7 +33,9 @@ def test_the_catalogue_has_every_code_from_warning_up() -> None:
     others = {"INDEX_ENTRY_STALE", "INDEX_NO_MESSAGE", "QUEUE_OFFSET_TWICE", "TOPIC_NAME"}
     of_dledger = {"DLEDGER_ENTRY", "DLEDGER_INDEX", "DLEDGER_LOST"}
     of_copies = {"COMPACTION_MISSING", "COMPACTION_POSITION", "COMPACTION_RECORD", "COMPACTION_UNIT"}
-    elsewhere = others | with_extensions | of_databases | of_dledger | of_copies
+    tiered = ("CORRUPT", "FILE", "INDEX", "RECORD", "TIMES", "UNIT")
+    of_tiered = {f"TIERED_{name}" for name in tiered}
+    elsewhere = others | with_extensions | of_databases | of_dledger | of_copies | of_tiered
     grave_codes = {name for name, code in CODES.items() if code.severity != "note"}
     assert grave_codes - {entry.code for entry in DAMAGES} == elsewhere
     assert len(DAMAGES) >= 50

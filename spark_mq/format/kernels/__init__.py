@@ -10,7 +10,7 @@ first, then `frames` (where the parts of each record are), `entries` (the heads 
 `resync` (the first record of a split), `properties`, `java_string`, `crc`. Then what is built from frames: `columns`
 with `fields` and `gather` (Arrow columns, decompressed bodies), `batches` (of limited size), `dispatch` (consume queue
 units), `index_keys`, `index_put` and `index_look_up` (index entries and files), `recovery` (the checks of a broker that
-starts). `encode` and `property_writer` make records.
+starts). `encode` and `property_writer` make records, and `inner_batches` those of the messages in a batch.
 
 Some modules have a twin in plain Python for single records. Tests compare the two, so change both:
 
@@ -23,6 +23,7 @@ Some modules have a twin in plain Python for single records. Tests compare the t
 | `columns`, `fields` | `message_row`, `message_id` |
 | `batches`, `index_keys` | `dispatch`, `index_file.index_key_hash` |
 | `index_look_up` | `index_file` |
+| `inner_batches` | `inner_batch` |
 
 A module here may import what `spark_mq.format` may, and numba.
 """

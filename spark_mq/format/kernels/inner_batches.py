@@ -1,0 +1,152 @@
+"""The messages of inner batches as records of their own, as kernels.
+
+`spark_mq.format.inner_batch` describes the body of such a record, and is the twin for one record. A message becomes a
+record with everything of the record of its batch, except its queue offset, flag, body, body CRC and properties, and
+without the bits of a batch and of a compressed body. So what reads records reads these messages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from spark_mq.format.array_types import Bytes, Flags, Int32s, OutBytes, OutInt32s
+from spark_mq.format.inner_batch import NEED_UNWRAP_FLAG
+from spark_mq.format.kernels.batches import message_batches
+from spark_mq.format.kernels.big_endian import copy_bytes, read_i16, read_i32, read_i64, write_i32, write_i64
+from spark_mq.format.kernels.crc import CRC_MASK, crc32, wrong_body_crcs
+from spark_mq.format.kernels.frames import Frames, new_frames
+from spark_mq.format.kernels.kernel import kernel
+from spark_mq.format.record import BODY_CRC_AT, COMPRESSED_FLAG, FLAG_AT, INNER_BATCH_FLAG, QUEUE_OFFSET_AT, SYS_FLAG_AT
+
+_BATCH = INNER_BATCH_FLAG | NEED_UNWRAP_FLAG
+_CLEARED = ~(_BATCH | COMPRESSED_FLAG)
+_HEAD_SIZE = 20
+"""Bytes before the body of a message in a batch: its size, two numbers that are not used, flag, length of the body."""
+_FLAG_AT, _BODY_LENGTH_AT = 12, 16
+_MOST_RECORDS = 1024
+
+
+@dataclass(frozen=True)
+class InnerMessages:
+    """Messages of inner batches; `batch_size` has the bytes of the record of each one's batch."""
+
+    buffer: Bytes
+    frames: Frames
+    batch_size: Int32s
+
+    def batch_sizes(self, frames: Frames) -> Int32s:
+        """`batch_size` of some of the messages."""
+        return self.batch_size[np.searchsorted(self.frames.position, frames.position)]
+
+
+def is_inner_batch(frames: Frames) -> Flags:
+    """Which records have several messages, that a consumer gets one by one (`PullAPIWrapper`@5.3.3)."""
+    found: Flags = frames.sys_flag & _BATCH == _BATCH
+    return found
+
+
+def inner_messages(buffer: Bytes, frames: Frames) -> tuple[list[InnerMessages], Flags]:
+    """The messages of inner batches, and which of the records are not a batch that can be read."""
+    is_left, parts, first = wrong_body_crcs(buffer, frames), list[InnerMessages](), 0
+    for messages in message_batches(buffer, frames, ["body"], _MOST_RECORDS):
+        batch, bodies = messages.frames, messages.column("body")
+        _, offsets, content = bodies.buffers()
+        starts = np.frombuffer(offsets, np.int32, bodies.offset + len(bodies) + 1)[bodies.offset :]
+        data = np.frombuffer(content or b"", np.uint8)
+        counts, part = np.zeros(batch.size, np.int32), slice(first, first + batch.size)
+        first = part.stop
+        size = _measure(batch, data, starts, is_left[part] | ~bodies.is_valid().to_numpy(zero_copy_only=False), counts)
+        is_left[part] = counts < 0
+        out, found = np.zeros(size, np.uint8), new_frames(int(counts[counts > 0].sum()))
+        batch_size = np.empty(found.size, np.int32)
+        _write(buffer, batch, data, starts, counts, out, found, batch_size)
+        parts.append(InnerMessages(out, found, batch_size))
+    return parts, is_left
+
+
+@kernel
+def _after(data: Bytes, position: int, end: int) -> int:
+    """The position after the message of a batch at `position`; -1 if no message of a batch is there."""
+    if end - position < _HEAD_SIZE + 2:
+        return -1
+    body_length = read_i32(data, position + _BODY_LENGTH_AT)
+    if body_length < 0 or body_length > end - position - _HEAD_SIZE - 2:
+        return -1
+    properties_length = read_i16(data, position + _HEAD_SIZE + body_length)
+    after = position + _HEAD_SIZE + body_length + 2 + properties_length
+    if properties_length < 0 or after > end or read_i32(data, position) != after - position:
+        return -1
+    return after
+
+
+@kernel
+def _measure(frames: Frames, data: Bytes, starts: Int32s, is_wrong: Flags, counts: OutInt32s) -> int:
+    """Write the number of messages of each batch, or -1, to `counts`; returns the bytes of all records."""
+    total = 0
+    for index in range(frames.size):
+        position, end, size = int(starts[index]), int(starts[index + 1]), 0
+        frame = frames[index]
+        # What a record has besides the body and properties of a message: its fields, its topic, two lengths.
+        own = frame.properties_start - frame.position - frame.body_length
+        while position >= 0 and position < end and not is_wrong[index]:
+            after = _after(data, position, end)
+            size += own + after - position - _HEAD_SIZE - 2
+            counts[index] += 1
+            position = after
+        if position < 0 or is_wrong[index]:
+            counts[index] = -1
+        else:
+            total += size
+    return total
+
+
+@kernel
+def _write(
+    buffer: Bytes,
+    frames: Frames,
+    data: Bytes,
+    starts: Int32s,
+    counts: Int32s,
+    out: OutBytes,
+    found: Frames,
+    batch_size: OutInt32s,
+) -> None:
+    """Write the records of all messages to `out`, their frames to `found`."""
+    at = row = 0
+    for index in range(frames.size):
+        frame, position = frames[index], int(starts[index])
+        start, head = int(frame.position), int(frame.body_start - frame.position)
+        topic_part = int(frame.properties_start - frame.body_start - frame.body_length) - 2
+        sys_flag = int(frame.sys_flag) & _CLEARED
+        for number in range(counts[index]):
+            body_length = read_i32(data, position + _BODY_LENGTH_AT)
+            properties_at = position + _HEAD_SIZE + body_length
+            properties_length = read_i16(data, properties_at)
+            copy_bytes(out, at, buffer, start, head)
+            copy_bytes(out, at + head, data, position + _HEAD_SIZE, body_length)
+            topic_at = at + head + body_length
+            copy_bytes(out, topic_at, buffer, int(frame.body_start) + int(frame.body_length), topic_part)
+            copy_bytes(out, topic_at + topic_part, data, properties_at, 2 + properties_length)
+            size = head + body_length + topic_part + 2 + properties_length
+            write_i32(out, at, size)
+            write_i32(out, at + BODY_CRC_AT, crc32(out, at + head, body_length) & CRC_MASK)
+            write_i32(out, at + FLAG_AT, read_i32(data, position + _FLAG_AT))
+            write_i64(out, at + QUEUE_OFFSET_AT, read_i64(buffer, start + QUEUE_OFFSET_AT) + number)
+            write_i32(out, at + SYS_FLAG_AT, sys_flag)
+            write_i32(out, at + head - 4, body_length)
+            message = found[row]
+            message.position, message.store_size, message.sys_flag = at, size, sys_flag
+            message.store_timestamp_at = at + frame.store_timestamp_at - start
+            message.store_host_at = at + frame.store_host_at - start
+            message.after_hosts_at = at + frame.after_hosts_at - start
+            message.body_start, message.body_length = at + head, body_length
+            message.topic_start = topic_at + topic_part - frame.topic_length
+            message.topic_length = frame.topic_length
+            message.properties_start = topic_at + topic_part + 2
+            message.properties_length = properties_length
+            batch_size[row] = frame.store_size
+            position = properties_at + 2 + properties_length
+            at += size
+            row += 1
