@@ -11,7 +11,7 @@ Read `entry` and `main` (the entry point, the names of commands, and how errors 
 What they share:
 
 - What a person types: `command` (how a command and its arguments are declared), `arguments` (their values),
-  `several_stores`, `archive_source`, `running_cluster`.
+  `several_stores`, `archive_source`.
 - What a person sees: `output` (rows and messages) and `progress_printer`.
 - `engine` decides where a job runs: in this process, or on Spark. `spark` starts the Spark session of a
   command. `interrupt` handles Ctrl-C, and `exit_status` has the exit statuses.

@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spark_mq.cli.archive_source import check_archive_folders, check_is_archive, check_name
-from spark_mq.cli.arguments import broker_conf_path, picked
+from spark_mq.cli.arguments import OR_CLUSTER, broker_conf_path, is_cluster, picked, refuse_client_conf
 from spark_mq.cli.command import SPARK, command
 from spark_mq.cli.output.terminal import print_answer
 from spark_mq.cli.progress_printer import FollowOutput
-from spark_mq.cli.running_cluster import OR_CLUSTER, is_cluster, refuse_client_conf
 from spark_mq.cli.several_stores import CommandStore, read_each, stores_of_file
 from spark_mq.cli.spark import delta_session, given_settings, is_launched
 from spark_mq.errors import OptionError

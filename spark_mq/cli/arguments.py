@@ -1,4 +1,4 @@
-"""The values of arguments: times, numbers, pairs, and the file of the broker's settings."""
+"""The values of arguments: times, numbers, pairs, the file of the broker's settings, a running cluster as STORE."""
 
 from __future__ import annotations
 
@@ -10,11 +10,16 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spark_mq.cli.output import visible
 from spark_mq.errors import OptionError
 from spark_mq.format.java_text import decode_utf8
+from spark_mq.tables.table import LIVE_SCHEME
+
+if TYPE_CHECKING:
+    from spark_mq.live.options import LiveOptions
+
 
 _AGO = re.compile(r"-([0-9]{1,9})\s?([smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -218,3 +223,31 @@ def place_stores_file(words: Sequence[str]) -> list[str]:
         if word.startswith("--stores="):
             return [words[0], word.removeprefix("--stores="), *words[1:]]
     return list(words)
+
+
+OR_CLUSTER = f", or a running cluster: {LIVE_SCHEME}NAME_SERVER:9876"
+"""The help of STORE goes on with this if the command also asks a running cluster."""
+
+
+def is_cluster(source: object) -> bool:
+    """Whether the value of STORE is the address of a running cluster."""
+    return str(source).startswith(LIVE_SCHEME)
+
+
+def cluster_options(client_conf: str | None, address: str, **options: object) -> LiveOptions:
+    """How a cluster is read: the options of a file (`--client-conf`), and those of `options` that are not None.
+
+    Raises:
+        OptionError: An option is unknown, has an invalid value, or has no effect.
+    """
+    from spark_mq.live.options import parse_live_options
+    from spark_mq.store.config.broker_conf import BrokerConf
+
+    given = {name: str(value) for name, value in options.items() if value is not None}
+    return parse_live_options(BrokerConf.of(client_conf).settings | given | {"path": address})
+
+
+def refuse_client_conf(arguments: argparse.Namespace) -> None:
+    """Raise `OptionError` if `--client-conf` is given, and no running cluster is."""
+    if getattr(arguments, "client_conf", None) is not None:
+        raise OptionError(f"--client-conf has only an effect on a running cluster, {LIVE_SCHEME}NAME_SERVER:9876")

@@ -11,7 +11,7 @@ from functools import cache
 from inspect import cleandoc
 from typing import Any
 
-from spark_mq.cli.arguments import CHECKED_LATE, PARSERS, pair
+from spark_mq.cli.arguments import CHECKED_LATE, PARSERS, is_cluster, pair
 from spark_mq.cli.exit_status import statuses_text
 from spark_mq.errors import OptionError, similar
 
@@ -145,8 +145,6 @@ class Command:
         if hasattr(arguments, "client_conf"):
             return
         for given in (getattr(arguments, name) for name in ("store", "source") if hasattr(arguments, name)):
-            from spark_mq.cli.running_cluster import is_cluster
-
             for source in given if isinstance(given, list) else [given]:
                 if is_cluster(source):
                     raise OptionError(

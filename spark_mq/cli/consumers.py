@@ -12,13 +12,12 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from spark_mq.cli.arguments import parse_moment
+from spark_mq.cli.arguments import cluster_options, parse_moment
 from spark_mq.cli.command import command
 from spark_mq.cli.exit_status import FAILED, FOUND, NOT_FOUND
 from spark_mq.cli.output import say
 from spark_mq.cli.output.text_table import print_lines
 from spark_mq.cli.output.value_text import print_fields, print_json
-from spark_mq.cli.running_cluster import cluster_options
 from spark_mq.errors import OptionError, first_names, similar
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.properties import UNIQUE_KEY, parse_properties

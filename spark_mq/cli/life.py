@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from spark_mq.cli.archive_source import STORE_OF_ARCHIVE, archived_store, is_named_archive, refuse_archive_options
-from spark_mq.cli.arguments import ROWS, broker_conf_path
+from spark_mq.cli.arguments import OR_CLUSTER, ROWS, broker_conf_path, cluster_options, is_cluster, refuse_client_conf
 from spark_mq.cli.command import command
 from spark_mq.cli.exit_status import FOUND, NOT_FOUND
 from spark_mq.cli.messages.message_filter import why_no_key_or_id
@@ -16,7 +16,6 @@ from spark_mq.cli.messages.shared import print_index_problems, refuse_any_host
 from spark_mq.cli.output import say
 from spark_mq.cli.output.terminal import Node, print_tree
 from spark_mq.cli.output.value_text import local_time_of, print_json, with_times
-from spark_mq.cli.running_cluster import OR_CLUSTER, cluster_options, is_cluster, refuse_client_conf
 from spark_mq.cli.several_stores import opened_stores
 from spark_mq.errors import OptionError
 from spark_mq.format.amounts import counted

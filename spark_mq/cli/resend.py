@@ -11,14 +11,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from spark_mq.cli.arguments import lines_of
+from spark_mq.cli.arguments import cluster_options, is_cluster, lines_of
 from spark_mq.cli.command import command
 from spark_mq.cli.exit_status import FAILED, FOUND, NOT_FOUND
 from spark_mq.cli.messages.shared import filter_of, why_nothing
 from spark_mq.cli.output import say
 from spark_mq.cli.output.text_table import print_lines
 from spark_mq.cli.output.value_text import print_json
-from spark_mq.cli.running_cluster import cluster_options, is_cluster
 from spark_mq.errors import OptionError
 from spark_mq.format.message_id import normalize_offset_message_id
 from spark_mq.format.record import Record

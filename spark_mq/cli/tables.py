@@ -9,14 +9,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from spark_mq.cli.archive_source import ARCHIVE_EPILOG, STORE_OF_ARCHIVE, archived_store, is_archive
-from spark_mq.cli.arguments import picked, whole
+from spark_mq.cli.arguments import OR_CLUSTER, cluster_options, is_cluster, picked, refuse_client_conf, whole
 from spark_mq.cli.command import STORES, Command
 from spark_mq.cli.exit_status import FOUND, NOT_FOUND
 from spark_mq.cli.output import say
 from spark_mq.cli.output.metrics import Metric, write_metrics
 from spark_mq.cli.output.terminal import terminal_width
 from spark_mq.cli.output.text_table import RowPrinter, TableStyle, TextTable
-from spark_mq.cli.running_cluster import OR_CLUSTER, cluster_options, is_cluster, refuse_client_conf
 from spark_mq.cli.several_stores import answers, is_of_several
 from spark_mq.errors import OptionError, first_names, similar
 from spark_mq.format.system_topic import is_system_topic

@@ -10,13 +10,13 @@ from functools import wraps
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Protocol
 
+from spark_mq.cli.arguments import OR_CLUSTER, cluster_options, is_cluster, refuse_client_conf
 from spark_mq.cli.command import Run
 from spark_mq.cli.exit_status import FOUND, NOT_FOUND
 from spark_mq.cli.messages.message_filter import MessageFilter, asked_tags
 from spark_mq.cli.output import say
 from spark_mq.cli.output.message_printer import MessagePrinter, rows_of
 from spark_mq.cli.output.value_text import local_time_of
-from spark_mq.cli.running_cluster import OR_CLUSTER, cluster_options, is_cluster, refuse_client_conf
 from spark_mq.errors import OptionError
 from spark_mq.io.s3 import shown
 from spark_mq.store.config.named_stores import STORE_COLUMNS, NamedRecord
