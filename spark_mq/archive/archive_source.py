@@ -45,6 +45,12 @@ _PART_BITS = 28
 
 _LONG_RANGE = re.compile(r": \d+ bytes, up to commit log offset (\d+)$")
 """The end of the text about a range that is too long for column `store_size` (`source.messages`)."""
+_MAX_STORE_SIZE = (1 << 31) - 1
+_REAL_TOPIC = "REAL_TOPIC"
+_MAX_TOPICS = 1_000
+"""Real topics that a condition names; with more of them, the messages of all topics are looked at."""
+_BATCH_ROWS = 1 << 16
+_WRONG_BODY_CRC = "BODY_CRC: the CRC of the stored body is not the body CRC of the record"
 
 
 @dataclass(frozen=True)
@@ -102,9 +108,6 @@ def log_cover(messages: DataFrame, segments: DataFrame, stored: Column, name: st
         for first, stop, count in ranges
     ]
     return LogCover(LogRange(start, end), (*damage, *missing), max(newest, 0))
-
-
-_MAX_STORE_SIZE = (1 << 31) - 1
 
 
 def _part() -> Column:
@@ -179,13 +182,6 @@ def _corrupt_ranges(rows: DataFrame, name: str) -> Iterator[CorruptRange]:
         if length is None:
             length = int(long_range[1]) - offset if long_range else 0
         yield CorruptRange(name, offset, length, code, reason)
-
-
-_REAL_TOPIC = "REAL_TOPIC"
-_MAX_TOPICS = 1_000
-"""Real topics that a condition names; with more of them, the messages of all topics are looked at."""
-_BATCH_ROWS = 1 << 16
-_WRONG_BODY_CRC = "BODY_CRC: the CRC of the stored body is not the body CRC of the record"
 
 
 class ArchiveSource(LogSource):

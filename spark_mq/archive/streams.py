@@ -76,6 +76,7 @@ STARTS = "archiveStarts"
 """The option with the offsets at which a new stream of a broker starts, by topic and queue id: a JSON object."""
 PLACE = "archivePlace"
 """The option with the folders of both tables, and the names of the store in each row: a JSON array."""
+_FIRST_LIMIT = 10
 
 
 def message_rows(messages: pa.RecordBatch, identity: StoreIdentity) -> pa.RecordBatch:
@@ -238,9 +239,6 @@ class BrokerFilesReader(FilesReader, LiveMessagesStreamReader):
 
     def _start(self, broker: LiveBroker, queue: QueueRange) -> int:
         return self._starts.get(queue.topic, {}).get(str(queue.queue_id), queue.start)
-
-
-_FIRST_LIMIT = 10
 
 
 class AppendedRows:

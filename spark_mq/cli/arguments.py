@@ -38,6 +38,8 @@ _EXAMPLES = {
     "--archive": "old=/lake/messages",
     "--option": "mode=FAILFAST",
 }
+OR_CLUSTER = f", or a running cluster: {LIVE_SCHEME}NAME_SERVER:9876"
+"""The help of STORE goes on with this if the command also asks a running cluster."""
 
 
 def parse_moment(name: str, text: str, now: datetime) -> int:
@@ -223,10 +225,6 @@ def place_stores_file(words: Sequence[str]) -> list[str]:
         if word.startswith("--stores="):
             return [words[0], word.removeprefix("--stores="), *words[1:]]
     return list(words)
-
-
-OR_CLUSTER = f", or a running cluster: {LIVE_SCHEME}NAME_SERVER:9876"
-"""The help of STORE goes on with this if the command also asks a running cluster."""
 
 
 def is_cluster(source: object) -> bool:

@@ -31,6 +31,16 @@ from spark_mq.tables.live import ROUTE
 
 _CONSUMED = ("CR_SUCCESS", "CR_COMMIT")
 """What a consumer answers that consumed the message (`CMResult`)."""
+_RESET_COLUMNS = (
+    "broker",
+    "topic",
+    "queue_id",
+    "min_offset",
+    "max_offset",
+    "consumer_offset",
+    "reset_offset",
+    "skipped",
+)
 
 
 @command(
@@ -127,18 +137,6 @@ def _print(arguments: argparse.Namespace, fields: Mapping[str, Any]) -> None:
         print_json([{"applied": arguments.apply, **fields}])
     else:
         print_fields([fields], list(fields))
-
-
-_RESET_COLUMNS = (
-    "broker",
-    "topic",
-    "queue_id",
-    "min_offset",
-    "max_offset",
-    "consumer_offset",
-    "reset_offset",
-    "skipped",
-)
 
 
 @command(

@@ -91,6 +91,16 @@ _ONLY_NAMES = {"tables": "one row a line: ", "program": ""}
 _WIDTH = 80
 _USAGE = "spark-mq COMMAND [OPTION]... STORE ..."
 _END = "`spark-mq COMMAND --help` has an example, arguments and exit statuses."
+_EXTRAS = {
+    **dict.fromkeys(("pyspark", "py4j"), "spark"),
+    "delta": "delta",
+    **dict.fromkeys(("jinja2", "markupsafe", "matplotlib", "PIL"), "report"),
+    "pysail": "sail",
+    **dict.fromkeys(("grpc", "grpcio", "grpc_status", "googleapis-common-protos", "google", "zstandard"), "connect"),
+}
+"""The extra of `spark-mq` that installs a package, by the name of the package."""
+_PYSPARK_LACKS = re.compile(r"\[PACKAGE_NOT_INSTALLED\] (\S+)")
+"""The text with which PySpark names a missing package: it does not set `ImportError.name`."""
 
 
 def commands_of(module: str) -> Mapping[str, str]:
@@ -153,19 +163,6 @@ def parser_for(arguments: Sequence[str]) -> CommandParser:
     if not found and first in commands_of("tables"):
         found = ["tables"]
     return parser(found) if found else parser(with_arguments=False)
-
-
-_EXTRAS = {
-    **dict.fromkeys(("pyspark", "py4j"), "spark"),
-    "delta": "delta",
-    **dict.fromkeys(("jinja2", "markupsafe", "matplotlib", "PIL"), "report"),
-    "pysail": "sail",
-    **dict.fromkeys(("grpc", "grpcio", "grpc_status", "googleapis-common-protos", "google", "zstandard"), "connect"),
-}
-"""The extra of `spark-mq` that installs a package, by the name of the package."""
-
-_PYSPARK_LACKS = re.compile(r"\[PACKAGE_NOT_INSTALLED\] (\S+)")
-"""The text with which PySpark names a missing package: it does not set `ImportError.name`."""
 
 
 def missing_package(error: ImportError) -> MissingPackageError | None:

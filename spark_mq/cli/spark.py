@@ -49,6 +49,24 @@ _SECONDS_TO_REACH_A_SERVER = 20.0
 _PACKAGES = "spark.jars.packages"
 _LISTS = (_PACKAGES, "spark.jars.excludes")
 """Settings whose values are lists, which add up."""
+_STDERR = 2
+_CHUNK = 64 << 10
+_FIRST_LINE = ":: loading settings ::"
+_LAST_LINE = re.compile(r"\s*\d+ artifacts copied, \d+ already retrieved")
+_DOWNLOAD = re.compile(r"^downloading ", re.MULTILINE)
+_OF_JAVA = re.compile(
+    "WARNING: Using incubator modules:|NOTE: Picked up JDK_JAVA_OPTIONS:|Picked up JAVA_TOOL_OPTIONS:"
+)
+"""How lines begin that Java prints of its own accord, once for each JVM: spark-submit starts two."""
+_START_ERROR = re.compile(r'^Exception in thread "main" (?:[\w.$]+: )?(.*)', re.MULTILINE)
+_SERVER_ERROR = re.compile(r"Server access error at url \S+ \((.*?)\)\s*$", re.MULTILINE)
+_FAILED = re.compile(r"unresolved dependency|download failed")
+_NOT_COORDINATES = "Maven Coordinates must be in the form"
+HINT = (
+    "Check the coordinates, and that Maven Central can be reached. For a mirror, give --spark-conf "
+    "spark.jars.repositories=URL; for a proxy, set JDK_JAVA_OPTIONS='-Dhttps.proxyHost=HOST -Dhttps.proxyPort=PORT'; "
+    "without a network, give the jars themselves: --spark-conf spark.jars=FILE,..."
+)
 
 
 def delta_session_settings(given: Mapping[str, str], *tables: str) -> dict[str, str]:
@@ -260,26 +278,6 @@ def _own_settings() -> dict[str, str]:
 def is_launched() -> bool:
     """Whether the session is set up elsewhere: by spark-submit, or on a Spark Connect server."""
     return is_on_server() or "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
-
-
-_STDERR = 2
-_CHUNK = 64 << 10
-_FIRST_LINE = ":: loading settings ::"
-_LAST_LINE = re.compile(r"\s*\d+ artifacts copied, \d+ already retrieved")
-_DOWNLOAD = re.compile(r"^downloading ", re.MULTILINE)
-_OF_JAVA = re.compile(
-    "WARNING: Using incubator modules:|NOTE: Picked up JDK_JAVA_OPTIONS:|Picked up JAVA_TOOL_OPTIONS:"
-)
-"""How lines begin that Java prints of its own accord, once for each JVM: spark-submit starts two."""
-_START_ERROR = re.compile(r'^Exception in thread "main" (?:[\w.$]+: )?(.*)', re.MULTILINE)
-_SERVER_ERROR = re.compile(r"Server access error at url \S+ \((.*?)\)\s*$", re.MULTILINE)
-_FAILED = re.compile(r"unresolved dependency|download failed")
-_NOT_COORDINATES = "Maven Coordinates must be in the form"
-HINT = (
-    "Check the coordinates, and that Maven Central can be reached. For a mirror, give --spark-conf "
-    "spark.jars.repositories=URL; for a proxy, set JDK_JAVA_OPTIONS='-Dhttps.proxyHost=HOST -Dhttps.proxyPort=PORT'; "
-    "without a network, give the jars themselves: --spark-conf spark.jars=FILE,..."
-)
 
 
 def start_jvm(packages: str) -> None:

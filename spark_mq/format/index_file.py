@@ -89,6 +89,10 @@ FileBytes = bytes | memoryview | mmap | npt.NDArray[np.uint8]
 
 _MAX_FILE_SIZE = (1 << 31) - 1
 """`IndexFile.fileTotalSize`@5.3.3 is a Java int."""
+_BATCH = 1 << 20
+"""Slots or entries that are read together."""
+MAX_MSGS_NUM_BATCH = 64
+"""The largest number of offsets that a query returns (`MessageStoreConfig.maxMsgsNumBatch`@5.3.3)."""
 
 
 @dataclass(frozen=True)
@@ -320,12 +324,6 @@ def index_key_hash(topic: bytes, key: bytes) -> int:
     """
     value = abs(hash_code(f"{decode_utf8(topic)}#{decode_utf8(key)}"))
     return 0 if value == 1 << 31 else value
-
-
-_BATCH = 1 << 20
-"""Slots or entries that are read together."""
-MAX_MSGS_NUM_BATCH = 64
-"""The largest number of offsets that a query returns (`MessageStoreConfig.maxMsgsNumBatch`@5.3.3)."""
 
 
 def check_pointers(file: IndexFile, header: IndexHeader) -> None:

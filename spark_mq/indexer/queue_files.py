@@ -50,6 +50,7 @@ from spark_mq.store.queue.queue_database import (
 _MAX_RANGES_SHOWN = 10
 _TABLES = "tables"
 """The folder, in the job's folder, of tables that become a RocksDB database."""
+_OFFSET_SIZE = 8
 
 
 def unit_findings(plan: QueuePlan, written: Sequence[WrittenQueueFile]) -> Iterator[CorruptRange]:
@@ -236,9 +237,6 @@ def missing_offset(staged: StagedLog) -> int:
     bases = sorted({split.segment for split in staged.splits})[:2]
     has_units = any(split.units for split in staged.splits if split.segment in bases)
     return 0 if has_units or len(bases) < 2 else bases[1]
-
-
-_OFFSET_SIZE = 8
 
 
 @dataclass(frozen=True)

@@ -78,6 +78,17 @@ RECORDS = Selection(RETRY_RULE, RETRY_COLUMNS, RETRY_PROPERTIES)
 """The copies of returned messages, and other messages of their topics."""
 _ID = "^([0-9A-Fa-f]{32}|[0-9A-Fa-f]{56})$"
 _OFFSET_DIGITS = 16
+NOTES = Selection(
+    TopicRule(names=frozenset({TIMER_TOPIC}), prefixes=(REVIVE_PREFIX,), tags=NOTE_TAGS),
+    ("commit_log_offset", "topic", "tags", "body", "_corrupt_record", *SOUND_COLUMNS),
+    ("REAL_TOPIC",),
+    check_crc=True,
+)
+STATES = ("UNKNOWN", "OVERDUE", "WAITING", "READY", "POPPED", "DEAD", "CONSUMED", "RETRIED")
+"""The states of an attempt. The final state of a message is the first of these that one of its attempts has."""
+_UNKNOWN = "UNKNOWN"
+_UNREAD = "a later part of the log cannot be read"
+_OLD_OFFSETS = f"it was stored after the moment from which config/{CONSUMER_OFFSETS} is"
 
 
 def selected_copies(source: LogSource) -> SelectedMessages:
@@ -169,14 +180,6 @@ def number_of_attempts(copies: pa.Table, chains: Int64s, rows: Int64s) -> Int64s
     return np.searchsorted(places, chains[rows] * (chains.size + 1) + rows, side="left") - begin
 
 
-NOTES = Selection(
-    TopicRule(names=frozenset({TIMER_TOPIC}), prefixes=(REVIVE_PREFIX,), tags=NOTE_TAGS),
-    ("commit_log_offset", "topic", "tags", "body", "_corrupt_record", *SOUND_COLUMNS),
-    ("REAL_TOPIC",),
-    check_crc=True,
-)
-
-
 def popped_messages(source: LogSource, topics: Iterable[str]) -> PoppedMessages:
     """The pops of the messages of some topics, by one read of the log."""
     (found,) = source.selections_of(NOTES)
@@ -207,11 +210,6 @@ def _candidates(messages: pa.Table, topics: frozenset[str]) -> Iterable[tuple[in
     found = messages.filter(is_one)
     columns = (found[name].to_pylist() for name in ("commit_log_offset", "tags", "body"))
     return zip(*columns, strict=True)
-
-
-STATES = ("UNKNOWN", "OVERDUE", "WAITING", "READY", "POPPED", "DEAD", "CONSUMED", "RETRIED")
-"""The states of an attempt. The final state of a message is the first of these that one of its attempts has."""
-_UNKNOWN = "UNKNOWN"
 
 
 @dataclass(frozen=True)
@@ -465,7 +463,3 @@ def _popped(copies: pa.Table, delivered: Int64s, passed: Flags, facts: RetryFact
     ]
     unread = f"a later note about popped messages cannot be read: commit log offset {end}"
     return [(is_before, _UNKNOWN, unread), (is_popped, "POPPED", None)]
-
-
-_UNREAD = "a later part of the log cannot be read"
-_OLD_OFFSETS = f"it was stored after the moment from which config/{CONSUMER_OFFSETS} is"

@@ -69,6 +69,9 @@ _LEFT_OUT = frozenset(
 _TRANSIENT = b"__RMQ.TRANSIENT."
 _CRC_MASK = 0x7FFFFFFF
 _KEY_SIZE = 16
+_ATTEMPTS = 5
+_FOUND = 32
+"""Messages with one unique key for which a broker is asked; keys are new, so that it has one at most."""
 
 
 @dataclass(frozen=True)
@@ -184,11 +187,6 @@ def new_unique_key() -> str:
     random[4] |= 0x80  # a process id of 0 would make an offset message id of it
     random[10:14] = int(since.total_seconds() * 1000).to_bytes(4, "big")
     return random.hex().upper()
-
-
-_ATTEMPTS = 5
-_FOUND = 32
-"""Messages with one unique key for which a broker is asked; keys are new, so that it has one at most."""
 
 
 @dataclass

@@ -39,6 +39,17 @@ from spark_mq.restorer.source_columns import OWN_COLUMNS, EncodingRules
 _ALONE = [DELAY_TIME_LEVEL, *TIMER_PROPERTIES]
 """Properties of messages that wait: a broker accepts no batch with one."""
 _TRANSACTION = b"TRAN_MSG"
+READ_COLUMNS = ("topic", "body", "tags", "keys", "unique_key", "properties", "flag", "queue_id", *OWN_COLUMNS)
+"""The columns that a write takes."""
+_ATTEMPTS = 5
+_AT_ONCE = 8
+"""Queues to which a task sends at the same time; to each one request after the other."""
+_AGAIN = (
+    *(ResponseCode.SYSTEM_ERROR, ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE),
+    *(ResponseCode.NO_PERMISSION, ResponseCode.TOPIC_NOT_EXIST, ResponseCode.NOT_IN_CURRENT_UNIT),
+    *(ResponseCode.FLOW_CONTROL, ResponseCode.GO_AWAY),
+)
+"""Answers after which a producer tries another queue (`DefaultMQProducer.retryResponseCodes`@5.3.3)."""
 
 
 @dataclass(frozen=True)
@@ -143,20 +154,6 @@ def by_queue(numbers: Int64s, rows: Int64s) -> Sequence[tuple[int, Int64s]]:
     order = np.argsort(numbers, kind="stable")
     starts = np.flatnonzero(np.r_[True, np.diff(numbers[order]) != 0])
     return [(int(numbers[part[0]]), rows[part]) for part in np.split(order, starts[1:])] if rows.size else []
-
-
-READ_COLUMNS = ("topic", "body", "tags", "keys", "unique_key", "properties", "flag", "queue_id", *OWN_COLUMNS)
-"""The columns that a write takes."""
-
-_ATTEMPTS = 5
-_AT_ONCE = 8
-"""Queues to which a task sends at the same time; to each one request after the other."""
-_AGAIN = (
-    *(ResponseCode.SYSTEM_ERROR, ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE),
-    *(ResponseCode.NO_PERMISSION, ResponseCode.TOPIC_NOT_EXIST, ResponseCode.NOT_IN_CURRENT_UNIT),
-    *(ResponseCode.FLOW_CONTROL, ResponseCode.GO_AWAY),
-)
-"""Answers after which a producer tries another queue (`DefaultMQProducer.retryResponseCodes`@5.3.3)."""
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,18 @@ from spark_mq.tables.all_tables import TABLES
 
 _ARGS_AFTER_ALIAS = frozenset(("this", "db", "joins", "laterals", "pivots"))
 """Args of a table that follow its table alias in Spark's grammar; others are between its name and the alias."""
+_Edit = tuple[int, int, str]
+"""The start and the stop (exclusive) of a part of the text, and what takes its place."""
+_IMPLICIT = (exp.Pivot, exp.MatchRecognize)
+"""Nodes that use columns without naming them."""
+_STAR_ARGS = frozenset(("with_", "expressions", "from_", "joins", "laterals", "where", "hint", "limit"))
+"""Args of a SELECT whose rows do not depend on its projections: no DISTINCT, GROUP BY ALL, ORDER BY ALL."""
+_FILTER_ARGS = frozenset(("with_", "expressions", "hint", "from_", "joins", "laterals", "where"))
+"""Args of a SELECT that returns one row for each row of its FROM clause that passes WHERE."""
+_SELECT_ARGS = _FILTER_ARGS | frozenset(
+    ("distinct", "group", "having", "windows", "distribute", "sort", "cluster", "order", "limit", "offset")
+)
+"""The same args and those that are evaluated after WHERE, so that they do not change which rows WHERE selects."""
 
 
 @dataclass(frozen=True)
@@ -91,10 +103,6 @@ class QueryPlan:
     def text(self) -> str:
         """The query that Spark runs if there is no reference: `spark.sql` then formats nothing."""
         return self.template.replace("{{", "{").replace("}}", "}")
-
-
-_Edit = tuple[int, int, str]
-"""The start and the stop (exclusive) of a part of the text, and what takes its place."""
 
 
 def plan_references(
@@ -278,18 +286,6 @@ def _edited(text: str, edits: list[_Edit]) -> str:
 def _escaped(text: str) -> str:
     """The text with its braces doubled, because `spark.sql` formats its query."""
     return text.replace("{", "{{").replace("}", "}}")
-
-
-_IMPLICIT = (exp.Pivot, exp.MatchRecognize)
-"""Nodes that use columns without naming them."""
-_STAR_ARGS = frozenset(("with_", "expressions", "from_", "joins", "laterals", "where", "hint", "limit"))
-"""Args of a SELECT whose rows do not depend on its projections: no DISTINCT, GROUP BY ALL, ORDER BY ALL."""
-_FILTER_ARGS = frozenset(("with_", "expressions", "hint", "from_", "joins", "laterals", "where"))
-"""Args of a SELECT that returns one row for each row of its FROM clause that passes WHERE."""
-_SELECT_ARGS = _FILTER_ARGS | frozenset(
-    ("distinct", "group", "having", "windows", "distribute", "sort", "cluster", "order", "limit", "offset")
-)
-"""The same args and those that are evaluated after WHERE, so that they do not change which rows WHERE selects."""
 
 
 def used_names(select: exp.Expr | None, tables: ResolvedTables) -> frozenset[str] | None:

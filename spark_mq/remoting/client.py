@@ -26,6 +26,21 @@ from spark_mq.tables.table import LIVE_SCHEME
 
 _BUFFER_SIZE = 256 << 10
 _NOT_YET = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+PULL_GROUP = "TOOLS_CONSUMER"
+"""A consumer group that every broker has, and that no consumer uses (`MixAll.TOOLS_CONSUMER_GROUP`)."""
+_ATTEMPTS = 4
+_FIRST_PAUSE, _MAX_PAUSE = 0.1, 2.0
+"""Seconds before a request is sent again, less a random part; twice as many before each further time."""
+BUSY = (ResponseCode.SYSTEM_BUSY, ResponseCode.FLOW_CONTROL, ResponseCode.GO_AWAY)
+"""Answers after which the same request can succeed."""
+_ANSWERED: dict[tuple[str, ...], str] = {}
+"""The name server that answered last, by all of a cluster: this process asks it first."""
+_TOGETHER = 64
+"""Requests of one kind that are sent together."""
+_MAX_SHOWN = 1000
+_NO_ACCESS = "no permission to access"
+"""In the remark of a broker with ACL 2.0, which names the topic or group, and not the right."""
+_T = TypeVar("_T")
 
 
 def parse_address(address: str) -> tuple[str, int]:
@@ -187,24 +202,6 @@ class Connection:
         poll = select.poll()
         poll.register(self._socket, event)
         return bool(poll.poll(None if seconds is None else seconds * 1000))
-
-
-PULL_GROUP = "TOOLS_CONSUMER"
-"""A consumer group that every broker has, and that no consumer uses (`MixAll.TOOLS_CONSUMER_GROUP`)."""
-
-_ATTEMPTS = 4
-_FIRST_PAUSE, _MAX_PAUSE = 0.1, 2.0
-"""Seconds before a request is sent again, less a random part; twice as many before each further time."""
-BUSY = (ResponseCode.SYSTEM_BUSY, ResponseCode.FLOW_CONTROL, ResponseCode.GO_AWAY)
-"""Answers after which the same request can succeed."""
-_ANSWERED: dict[tuple[str, ...], str] = {}
-"""The name server that answered last, by all of a cluster: this process asks it first."""
-_TOGETHER = 64
-"""Requests of one kind that are sent together."""
-_MAX_SHOWN = 1000
-_NO_ACCESS = "no permission to access"
-"""In the remark of a broker with ACL 2.0, which names the topic or group, and not the right."""
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,8 @@ _READABLE = 1 << 2
 """The bit of `perm` that lets consumers read a topic (`PermName.PERM_READ`@5.3.3)."""
 _MOST_QUEUES = 1 << 20
 """More queues than any topic has: a larger `readQueueNums` is damage."""
+MEASURES = ("queues", "messages", "log_bytes", "lag")
+"""What shares are measured by."""
 
 
 def begin_offsets(
@@ -190,10 +192,6 @@ def _lags(store: MessageStore, topic: str, consumer_group: str) -> dict[int, tup
     if not rows:
         raise OptionError(f"group {consumer_group} has no offset in topic {topic}: `spark-mq lag` lists the groups")
     return {row["queue_id"]: (row["lag"], row["problem"]) for row in rows}
-
-
-MEASURES = ("queues", "messages", "log_bytes", "lag")
-"""What shares are measured by."""
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,9 @@ _WRITTEN_TOGETHER = 1 << 16
 """Findings that are written together: each write is a row group, of which a file keeps a description in memory."""
 _JOINED = 256
 """Waiting batches that are joined into one: a batch of one finding takes kilobytes."""
+_NOT_READ_BY_BOOTS = frozenset({"ABORT", "OFFSET_BEFORE_MIN", "RECORD_TIME_BACK", "TOPIC_NOT_CONFIGURED"})
+"""Codes of findings that change nothing about what a boot does to log, queues and index, beyond the file `abort`."""
+_GRAVEST_FIRST = (Severity.ERROR, Severity.WARNING, Severity.NOTE)
 
 
 @dataclass
@@ -128,11 +131,6 @@ def read_findings(files: Iterable[Location], columns: Sequence[str] | None = Non
         with location.open_input() as file:
             names = None if columns is None else list(columns)
             yield from pq.ParquetFile(file, pre_buffer=False).iter_batches(columns=names)
-
-
-_NOT_READ_BY_BOOTS = frozenset({"ABORT", "OFFSET_BEFORE_MIN", "RECORD_TIME_BACK", "TOPIC_NOT_CONFIGURED"})
-"""Codes of findings that change nothing about what a boot does to log, queues and index, beyond the file `abort`."""
-_GRAVEST_FIRST = (Severity.ERROR, Severity.WARNING, Severity.NOTE)
 
 
 def write_findings(path: str, batches: Iterable[pa.RecordBatch]) -> None:

@@ -41,6 +41,11 @@ if TYPE_CHECKING:
 
 
 _PREFIX = "spark-mq-verify-"
+_PART = re.compile(r"([0-9]{1,4})/([0-9]{1,4})")
+_SHARE = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,6})?)%")
+_LEAST_SPLIT = 64 << 10
+_SPLITS_OF_PART = 4
+_SPLITS = 256
 
 
 class VerifyResult:
@@ -192,13 +197,6 @@ def task_runner(tasks: Tasks, request: VerifyRequest, work: Location, progress: 
     """Runs the parts of a job, which write into `work`, as these tasks; in this process if the log is empty."""
     log = CommitLog.open(request.store)
     return TaskRunner(tasks.checked(SharedStorageCheck.record(log, work)) if log.segments else LocalTasks(), progress)
-
-
-_PART = re.compile(r"([0-9]{1,4})/([0-9]{1,4})")
-_SHARE = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,6})?)%")
-_LEAST_SPLIT = 64 << 10
-_SPLITS_OF_PART = 4
-_SPLITS = 256
 
 
 @dataclass(frozen=True)

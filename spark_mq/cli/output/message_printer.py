@@ -33,6 +33,22 @@ _DUMP_LINE = 16
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 _INDENT = "  "
+Row = Mapping[str, Any]
+STDOUT = "-"
+"""The value of `--body-file` that stands for stdout."""
+SITUATION_COLUMNS = ("real_topic", "real_queue_id", "kind", "situation")
+"""What a message means (`spark_mq.lifecycle.life.situation`); these columns follow those of table `messages`."""
+ALL_COLUMNS = (*MESSAGE_SCHEMA.names, *SITUATION_COLUMNS)
+TABLE_COLUMNS = ("store_timestamp", "queue_id", "queue_offset", "tags", "keys", "offset_message_id", "body")
+"""The columns of a table of messages, without `--columns`."""
+_OWN_TOPIC_COLUMNS = ("real_topic", "real_queue_id", "situation")
+"""Columns that a table has besides, if the topic is one in which a broker stores messages of others."""
+_IMPORTANCE = (
+    *("store_timestamp", "queue_id", "queue_offset", "situation", "real_topic", "keys", "tags", "body"),
+    *("offset_message_id", "real_queue_id"),
+)
+_MAX_BODY_CHARACTERS = 2000
+"""Characters of a body on a terminal, if nobody asked for all of them."""
 
 
 def body_text(body: bytes, form: str, one_line: bool) -> str:
@@ -149,27 +165,6 @@ def _finite(text: str) -> float:
     if value in (float("inf"), float("-inf")):
         raise ValueError(f"{text} has no JSON form again")
     return value
-
-
-Row = Mapping[str, Any]
-
-STDOUT = "-"
-"""The value of `--body-file` that stands for stdout."""
-
-SITUATION_COLUMNS = ("real_topic", "real_queue_id", "kind", "situation")
-"""What a message means (`spark_mq.lifecycle.life.situation`); these columns follow those of table `messages`."""
-ALL_COLUMNS = (*MESSAGE_SCHEMA.names, *SITUATION_COLUMNS)
-
-TABLE_COLUMNS = ("store_timestamp", "queue_id", "queue_offset", "tags", "keys", "offset_message_id", "body")
-"""The columns of a table of messages, without `--columns`."""
-_OWN_TOPIC_COLUMNS = ("real_topic", "real_queue_id", "situation")
-"""Columns that a table has besides, if the topic is one in which a broker stores messages of others."""
-_IMPORTANCE = (
-    *("store_timestamp", "queue_id", "queue_offset", "situation", "real_topic", "keys", "tags", "body"),
-    *("offset_message_id", "real_queue_id"),
-)
-_MAX_BODY_CHARACTERS = 2000
-"""Characters of a body on a terminal, if nobody asked for all of them."""
 
 
 class MessagePrinter:

@@ -24,6 +24,8 @@ ELLIPSIS = "…"
 _JAMO_VOWELS_AND_FINALS = range(0x1160, 0x1200)
 """Parts of a Hangul syllable that are drawn into the character before them."""
 NULL_TEXT = "-"
+Row = Mapping[str, Any]
+"""The values of a row by the names of its columns."""
 
 
 def print_fields(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> None:
@@ -124,10 +126,6 @@ def visible(text: str, keep: str = "") -> str:
         else character.encode("unicode_escape").decode("ascii")
         for character in text
     )
-
-
-Row = Mapping[str, Any]
-"""The values of a row by the names of its columns."""
 
 
 def print_json(rows: Iterable[Row]) -> None:

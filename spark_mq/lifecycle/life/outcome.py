@@ -48,6 +48,9 @@ from spark_mq.lifecycle.retry_topic import consumer_offsets
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.config_file import CONSUMER_OFFSETS, DELAY_OFFSETS, read_config
 
+_OPS_AFTER_COMMIT = 1_000
+"""Op messages after a commit among which its own is searched for: it follows soon (`transactionOpBatchInterval`)."""
+
 
 def find_pops(store: LifeStore, positions: Mapping[Position, int]) -> tuple[PoppedMessages, tuple[str, ...]]:
     """The pops of some messages, and why notes about pops can be missing, as texts for a person."""
@@ -165,10 +168,6 @@ class ConsumerOffsets:
     def offset(self, consumer_group: str, topic: str, queue_id: int) -> int | None:
         """The offset of one group in one queue; None if there is none."""
         return self._offsets.get((consumer_group, topic, queue_id))
-
-
-_OPS_AFTER_COMMIT = 1_000
-"""Op messages after a commit among which its own is searched for: it follows soon (`transactionOpBatchInterval`)."""
 
 
 class Outcome(NamedTuple):

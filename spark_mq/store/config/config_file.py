@@ -53,6 +53,15 @@ _UNREADABLE = (ValueError, TypeError, AttributeError, KeyError, OverflowError, R
 """What values of another form raise."""
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _UNQUOTED_KEY = re.compile(r"([{,]\s*)(-?\d+)(\s*:)")
+Parse = Callable[[str], object]
+_SINGLE, _SECOND_VERSION = "metadata", "rdb"
+_DATA = struct.Struct(">bhb")
+"""The first bytes of a key of `rdb`: `TablePrefix.TABLE`, the table, `RecordPrefix.DATA`."""
+_SHORT, _INT, _LONG = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
+_VERSION = struct.Struct(">qqq")
+_NO_VERSION = {"stateVersion": 0, "timestamp": 0, "counter": 0}
+"""What a data version has, in the order in which `rdb` has it, and of a table that was never written."""
+_JSON = b"\x01"
 
 
 def check_topic_name(topic: str) -> str:
@@ -237,9 +246,6 @@ def as_integer(value: object, bits: int) -> int:
     return number
 
 
-Parse = Callable[[str], object]
-
-
 @dataclass(frozen=True)
 class _Table:
     """A file of `config/`: its key in JSON, its own folder, its column family in `metadata`, its table in `rdb`."""
@@ -256,14 +262,6 @@ CONFIG_TABLES = {
     "subscriptionGroup.json": _Table("subscriptionGroupTable", "subscriptionGroups", "subscriptionGroup", 4),
 }
 """The files that can be in a database, by name."""
-_SINGLE, _SECOND_VERSION = "metadata", "rdb"
-_DATA = struct.Struct(">bhb")
-"""The first bytes of a key of `rdb`: `TablePrefix.TABLE`, the table, `RecordPrefix.DATA`."""
-_SHORT, _INT, _LONG = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
-_VERSION = struct.Struct(">qqq")
-_NO_VERSION = {"stateVersion": 0, "timestamp": 0, "counter": 0}
-"""What a data version has, in the order in which `rdb` has it, and of a table that was never written."""
-_JSON = b"\x01"
 
 
 def config_database(store: Location, name: str) -> Location | None:
