@@ -34,6 +34,8 @@ from spark_mq.store.config.named_stores import STORE_COLUMNS
 
 IDENTITY = STORE_COLUMNS
 """The first columns of each table: the names of a store in the archive."""
+POSITION = (*IDENTITY, "commit_log_offset")
+"""The columns that say which message of the archive a row is of."""
 _IDENTITY = [(name, pa.string()) for name in IDENTITY]
 
 MESSAGES_SCHEMA = pa.schema(

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from spark_mq.archive.archive_tables import IDENTITY, ArchiveTable, ArchiveTables
+from spark_mq.archive.archive_tables import IDENTITY, POSITION, ArchiveTable, ArchiveTables
 from spark_mq.errors import OptionError, StorageError, UnsupportedStoreError
 from spark_mq.format.message_id import V4_MAPPED, decode_offset_message_id, parse_host
 from spark_mq.format.message_row import host_text
@@ -45,7 +45,6 @@ ARCHIVED_COLUMNS = (*RECORD_COLUMNS, "body", "properties")
 """The columns that `record_of` needs. An archive that an older spark-mq wrote lacks some of them: they are NULL."""
 
 _MAX_V1_TOPIC = 127
-_POSITION = (*IDENTITY, "commit_log_offset")
 _TIMES = ("born_timestamp", "store_timestamp")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _AT_ONCE = 500
@@ -175,11 +174,11 @@ class ArchivedMessages:
 
     def _positions(self, rows: ds.Dataset, condition: ds.Expression) -> pa.Table:
         is_message = ds.field("topic").is_valid()  # the row of a corrupt range has no topic
-        found = rows.to_table([*_POSITION, "store_timestamp", "topic"], filter=condition & is_message)
+        found = rows.to_table([*POSITION, "store_timestamp", "topic"], filter=condition & is_message)
         # A message can have one text as a key in KEYS and as its unique key.
         found = found.group_by([*found.schema.names]).aggregate([])
         is_one_log = found.select(IDENTITY).group_by([*IDENTITY]).aggregate([]).num_rows == 1
-        order = _POSITION if is_one_log else ("store_timestamp", *_POSITION)
+        order = POSITION if is_one_log else ("store_timestamp", *POSITION)
         return found.sort_by([(name, "ascending") for name in order])
 
     def _messages(self, positions: pa.Table) -> Iterator[NamedRecord]:
@@ -187,11 +186,11 @@ class ArchivedMessages:
             part = positions.slice(start, _AT_ONCE)
             condition = ds.field("topic").isin(pc.unique(part["topic"]))
             condition &= ds.field("commit_log_offset").isin(part["commit_log_offset"])
-            columns = dict.fromkeys((*_POSITION, *ARCHIVED_COLUMNS, *_TIMES))
+            columns = dict.fromkeys((*POSITION, *ARCHIVED_COLUMNS, *_TIMES))
             read = [name for name in columns if name in self._rows.schema.names]
             rows = self._rows.to_table(read, filter=condition).to_pylist()
-            by_position = {tuple(row[name] for name in _POSITION): row for row in rows}
-            for place in part.select(_POSITION).to_pylist():
+            by_position = {tuple(row[name] for name in POSITION): row for row in rows}
+            for place in part.select(POSITION).to_pylist():
                 row = by_position.get(tuple(place.values()))
                 if row is not None:
                     yield _message(row)

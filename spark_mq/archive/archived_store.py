@@ -37,12 +37,10 @@ from spark_mq.store.config.config_file import configured_topics
 from spark_mq.store.log.record_lookup import NoRecord
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.retention import moment_of
-from spark_mq.tables.all_tables import TABLES
+from spark_mq.tables.all_tables import ARCHIVED_TABLES, TABLES
 
 _PAGE = 1_000
 """Messages of a queue that one query reads."""
-TABLE_NAMES = tuple(table.name for table in TABLES.values() if table.archived_rows)
-"""The names of the tables of what messages mean."""
 
 
 class ArchivedLife(LifeStore):
@@ -298,9 +296,11 @@ class ArchivedStore:
         Returns:
             A table with the columns of the store's table.
         """
-        if table not in TABLE_NAMES:
-            known = ", ".join(TABLE_NAMES)
-            raise OptionError(f"{table!r} is not a table of what messages mean: {known}{similar(table, TABLE_NAMES)}")
+        if table not in ARCHIVED_TABLES:
+            known = ", ".join(ARCHIVED_TABLES)
+            raise OptionError(
+                f"{table!r} is not a table of what messages mean: {known}{similar(table, ARCHIVED_TABLES)}"
+            )
         given = {"topic": topic, "consumer_group": consumer_group, "at": at, "most_keys": most_keys}
         arguments = [option.argument for option in TABLES[table].row_options]
         for name, value in given.items():

@@ -7,9 +7,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_mq.archive.archive_tables import IDENTITY, ArchiveTables, StoreIdentity
-
-_POSITION = (*IDENTITY, "commit_log_offset")
+from spark_mq.archive.archive_tables import POSITION, ArchiveTables, StoreIdentity
 
 
 def query_message(spark: SparkSession, table: str, topic: str, key: str, max_num: int = 1000) -> DataFrame:
@@ -28,7 +26,7 @@ def query_message(spark: SparkSession, table: str, topic: str, key: str, max_num
     tables = ArchiveTables.of(table, checkpoint="").connected(spark)
     key_rows = tables.keys.read(spark).where((F.col("topic") == topic) & (F.col("key") == key))
     # A message has a key at most twice: in KEYS, and as its unique key.
-    newest = key_rows.orderBy(F.col("store_timestamp").desc()).select(*_POSITION, "store_timestamp").limit(2 * max_num)
+    newest = key_rows.orderBy(F.col("store_timestamp").desc()).select(*POSITION, "store_timestamp").limit(2 * max_num)
     rows = list(dict.fromkeys(newest.collect()))[:max_num]
     messages = tables.messages.read(spark)
     if not rows:

@@ -10,13 +10,11 @@ from spark_mq.archive.archive_tables import IDENTITY, KEYS, MESSAGES, SEGMENTS, 
 from spark_mq.query.catalog import Store, StoreRead, table_columns
 from spark_mq.query.sql import Arguments, run_statement
 from spark_mq.query.table_names import NamedTables, may_read_of
-from spark_mq.tables.all_tables import TABLES
+from spark_mq.tables.all_tables import ARCHIVED_TABLES
 
 _LAYOUTS = {"messages": MESSAGES, "keys": KEYS, "segments": SEGMENTS, "snapshots": SNAPSHOTS}
 VIEWS = "`spark_mq_"
 """How the names of views of what archived messages mean begin, as SQL text."""
-MEANINGS = tuple(table.name for table in TABLES.values() if table.archived_rows)
-"""The names of the tables of what archived messages mean."""
 
 
 class Archives:
@@ -43,7 +41,7 @@ class Archives:
         for name, archive in self.archives.items():
             ArchiveTables.of(archive, checkpoint="").connected(spark)
             owners = [name.lower(), *([""] if self._is_alone else [])]
-            read = {table for owner in owners for table in may_read_of(statement, owner, MEANINGS)}
+            read = {table for owner in owners for table in may_read_of(statement, owner, ARCHIVED_TABLES)}
             for table in sorted(read):
                 from spark_mq.archive.archived_store import create_view
 
@@ -61,7 +59,7 @@ class Archives:
 
 def archive_columns(table: str) -> list[str]:
     """The columns of a table of an archive."""
-    if table in MEANINGS:
+    if table in ARCHIVED_TABLES:
         return [*IDENTITY, *table_columns(table).default]
     return list(_LAYOUTS[table].schema.names)
 
@@ -70,7 +68,7 @@ def _sql_names(name: str, table: str) -> dict[str, str]:
     tables = ArchiveTables.of(table, checkpoint="")
     return {
         **{each: getattr(tables, each).sql_name for each in _LAYOUTS},
-        **{table: _view_name(name, table) for table in MEANINGS},
+        **{table: _view_name(name, table) for table in ARCHIVED_TABLES},
     }
 
 

@@ -11,7 +11,7 @@ from spark_mq.cli.exit_status import DAMAGED, FOUND
 from spark_mq.cli.output.terminal import print_answer
 from spark_mq.errors import OptionError
 
-_KERNELS = ("frames", "big_endian", "dispatch", "index_keys", "index_put")
+KERNELS = ("frames", "big_endian", "dispatch", "index_keys", "index_put")
 """The modules of the kernels that a rebuild calls, in the order in which it needs them."""
 
 
@@ -79,7 +79,7 @@ def rebuild(arguments: argparse.Namespace) -> int:
         return f"; --resume continues with what is in {work}" if work.is_directory else ""
 
     before = f"{plan.log_text()}; needs {plan.room_text()}"
-    with job_tasks("rebuild", arguments, engine, _KERNELS, hint=hint, before=before) as (tasks, progress):
+    with job_tasks("rebuild", arguments, engine, KERNELS, hint=hint, before=before) as (tasks, progress):
         from spark_mq.indexer.rebuild import rebuild_with
 
         report = rebuild_with(tasks, request, progress)

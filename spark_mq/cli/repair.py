@@ -13,6 +13,7 @@ from spark_mq.cli.compare import only_lines, part_lines
 from spark_mq.cli.engine import find_engine, job_tasks
 from spark_mq.cli.exit_status import DAMAGED, FOUND
 from spark_mq.cli.output.terminal import print_answer
+from spark_mq.cli.verify import KERNELS
 from spark_mq.errors import OptionError, UnsupportedStoreError
 from spark_mq.format.amounts import size_text
 from spark_mq.job.tasks import ENGINES
@@ -26,11 +27,6 @@ if TYPE_CHECKING:
     from spark_mq.repairer.plan import Action
     from spark_mq.repairer.report import RepairReport
 
-_KERNELS = (
-    "frames", "big_endian", "dispatch", "index_keys", "crc", "properties", "fields", "columns", "index_put",
-    "recovery",
-)  # fmt: skip
-"""The modules of the kernels that a repair calls, in the order in which it needs them."""
 
 _SHOWN = 20
 """Files of a plan that are printed for each kind of change."""
@@ -102,7 +98,7 @@ def _repair(arguments: argparse.Namespace, conf: str | None) -> RepairReport:
         **picked(arguments, "apply", "offsets", "assume_defaults"),
     )
     engine = find_engine(arguments, [arguments.store, arguments.output, arguments.scratch])
-    with job_tasks("repair", arguments, engine, _KERNELS) as (tasks, progress):
+    with job_tasks("repair", arguments, engine, KERNELS) as (tasks, progress):
         from spark_mq.repairer.repair import repair_with
 
         return repair_with(tasks, request, progress)

@@ -15,7 +15,7 @@ from spark_mq.cli.spark import given_settings
 from spark_mq.errors import OptionError
 from spark_mq.job.tasks import SparkTasks
 
-_KERNELS = ("encode", "gather", "frames", "big_endian", "dispatch", "index_keys", "index_put")
+KERNELS = ("encode", "gather", "frames", "big_endian", "dispatch", "index_keys", "index_put")
 """The modules of the kernels that a restore calls, in the order in which it needs them."""
 
 
@@ -79,7 +79,7 @@ def restore(arguments: argparse.Namespace) -> int:
     # Only Spark reads Delta tables, and evaluates conditions.
     only_spark = "--where" if arguments.where else "" if is_store(arguments.source) else "an archive"
     engine = find_engine(arguments, [arguments.source, arguments.store, arguments.offset_map], only_spark)
-    with job_tasks("restore", arguments, engine, _KERNELS, lambda: settings) as (tasks, progress):
+    with job_tasks("restore", arguments, engine, KERNELS, lambda: settings) as (tasks, progress):
         from spark_mq.restorer.restore import restore_with
 
         if isinstance(tasks, SparkTasks):

@@ -15,7 +15,7 @@ from spark_mq.cli.exit_status import FOUND, NOT_FOUND
 from spark_mq.cli.output import say
 from spark_mq.cli.output.metrics import Metric, write_metrics
 from spark_mq.cli.output.terminal import terminal_width
-from spark_mq.cli.output.text_table import RowPrinter, TableStyle, TextTable
+from spark_mq.cli.output.text_table import RowPrinter, Rows, TableStyle, TextTable
 from spark_mq.cli.several_stores import answers, is_of_several
 from spark_mq.errors import OptionError, first_names, similar
 from spark_mq.format.system_topic import is_system_topic
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from spark_mq.store.message_store import MessageStore
     from spark_mq.tables.table import Table
 
-_Rows = Sequence[Mapping[str, Any]]
 
 _OWN_TOPICS = ("queues", "topics", "consumer_offsets")
 """The tables whose rows of the broker's own topics are printed only with `--all`."""
@@ -133,7 +132,7 @@ def _print_table(table: Table, arguments: argparse.Namespace) -> int:
     return FOUND if shown else NOT_FOUND
 
 
-def metrics_of_lags(rows: _Rows, store: str) -> Iterator[Metric]:
+def metrics_of_lags(rows: Rows, store: str) -> Iterator[Metric]:
     """The figures of rows of `lag`; a lag that is not known has none."""
     for row in rows:
         names = ("cluster", "broker", "store", "consumer_group", "topic", "queue_id")
@@ -194,7 +193,7 @@ def _print_cut(found: pa.Table, store: str) -> None:
         )
 
 
-def _print_rows(table: Table, arguments: argparse.Namespace, printer: RowPrinter, rows: _Rows) -> None:
+def _print_rows(table: Table, arguments: argparse.Namespace, printer: RowPrinter, rows: Rows) -> None:
     is_several = _is_of_several(arguments)
     sums: tuple[Sequence[str], Sequence[Sequence[Any]]] | None = None
     if table.name == "consumer_offsets":
@@ -215,7 +214,7 @@ def _print_rows(table: Table, arguments: argparse.Namespace, printer: RowPrinter
     printer.print(rows, style, print_sums if printer.columns is None else None)
 
 
-def sums_of_topics(rows: _Rows) -> list[tuple[str, int, int, int | None]]:
+def sums_of_topics(rows: Rows) -> list[tuple[str, int, int, int | None]]:
     """A line for each topic of several stores, by name."""
     topics: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
@@ -228,7 +227,7 @@ def sums_of_topics(rows: _Rows) -> list[tuple[str, int, int, int | None]]:
     return lines
 
 
-def sums_of_lags(rows: _Rows, *names: str) -> list[tuple[Any, ...]]:
+def sums_of_lags(rows: Rows, *names: str) -> list[tuple[Any, ...]]:
     """A line for all rows that have the same values in columns `names`, by these values."""
     lags: dict[tuple[Any, ...], list[int | None]] = {}
     for row in rows:
@@ -257,7 +256,7 @@ def _why_no_row(table: Table, chosen: Mapping[str, Any], store: MessageStore) ->
     return ""
 
 
-def _print_problems(table: Table, arguments: argparse.Namespace, rows: _Rows) -> None:
+def _print_problems(table: Table, arguments: argparse.Namespace, rows: Rows) -> None:
     """Print one line on stderr, if rows have a problem, or what they say is not known."""
     unknown = [row for row in rows if row.get("reason") is not None]
     if unknown:

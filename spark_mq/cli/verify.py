@@ -25,11 +25,11 @@ from spark_mq.verifier.codes import CODES, Severity
 if TYPE_CHECKING:
     from spark_mq.verifier.result import VerifyReport
 
-_KERNELS = (
+KERNELS = (
     "frames", "big_endian", "dispatch", "index_keys", "crc", "properties", "fields", "columns", "index_put",
     "recovery",
 )  # fmt: skip
-"""The modules of the kernels that a check calls, in the order in which it needs them."""
+"""The modules of the kernels that a check, or a repair, calls, in the order in which it needs them."""
 
 
 _NOT_SEEN = (
@@ -153,7 +153,7 @@ def _verify_log(arguments: argparse.Namespace, conf: str | None) -> VerifyReport
         arguments.store, conf, arguments.scratch, arguments.split_size, arguments.since_last, arguments.tiered_storage
     )
     engine = find_engine(arguments, [arguments.store, arguments.scratch, arguments.tiered_storage])
-    with job_tasks("verify", arguments, engine, _KERNELS) as (tasks, progress):
+    with job_tasks("verify", arguments, engine, KERNELS) as (tasks, progress):
         from spark_mq.verifier.verify import verify_with
 
         result = verify_with(tasks, request, progress)
@@ -175,7 +175,7 @@ def _verify_sample(arguments: argparse.Namespace, conf: str | None) -> VerifyRep
     sample, started = LogSample.parse(arguments.sample), time.monotonic()
     request = VerifyRequest.of(arguments.store, conf, arguments.scratch, arguments.split_size)
     engine = find_engine(arguments, [arguments.store, arguments.scratch])
-    with job_tasks("verify", arguments, engine, _KERNELS) as (tasks, progress):
+    with job_tasks("verify", arguments, engine, KERNELS) as (tasks, progress):
         work = work_folder(request.scratch)
         try:
             runner = task_runner(tasks, request, work, Progress(work / "progress", progress))

@@ -26,7 +26,8 @@ LONG_RANGE = (-(1 << 63), (1 << 63) - 1)
 _MOST_DIGITS = 19
 """The digits of the largest Long. Python refuses to read some thousand digits."""
 _DOUBLE = re.compile(DOUBLE)
-_SPACE = "".join(map(chr, range(0x21)))
+SPACE = "".join(map(chr, range(0x21)))
+"""What `String.trim` removes."""
 
 
 @cache
@@ -54,7 +55,7 @@ def parse_double(text: str) -> float | None:
     """The number in the text, as `Double.valueOf` reads it; None if Java refuses it."""
     if not _DOUBLE.fullmatch(text):
         return None
-    body = text.strip(_SPACE)
+    body = text.strip(SPACE)
     if "x" in body or "X" in body:
         try:
             return float.fromhex(body.rstrip("fFdD") if body[-1] in "fFdD" else body)

@@ -15,10 +15,9 @@ from dataclasses import dataclass
 
 from spark_mq.errors import FilterError, OptionError
 from spark_mq.filters import expression as sql
-from spark_mq.filters.java_number import INT_RANGE, LONG_RANGE, compare_numbers
+from spark_mq.filters.java_number import INT_RANGE, LONG_RANGE, SPACE, compare_numbers
 from spark_mq.format.broker_version import SQL92_SEARCH, BrokerVersion
 
-_SPACE = "".join(map(chr, range(0x21)))
 """What `String.trim` removes."""
 END, STRING, FLOAT, DECIMAL, NAME, SYMBOL = "end", "string", "float", "decimal", "name", "symbol"
 _SKIPPED = re.compile(r"(?:[ \t\n\r\f]|--[^\n\r]*(?:\r\n|\n|\r)|/\*[^*]*\*(?:\*|[^*/][^*]*\*)*/)+")
@@ -53,7 +52,7 @@ def parse_tags(text: str | None) -> frozenset[str] | None:
     pieces = text.split("||")
     if not any(pieces):
         raise refusal(text, 0, "it names no tag: give one, or several as 'a || b', or * for all messages")
-    return frozenset(filter(None, (piece.strip(_SPACE) for piece in pieces)))
+    return frozenset(filter(None, (piece.strip(SPACE) for piece in pieces)))
 
 
 @dataclass(frozen=True)

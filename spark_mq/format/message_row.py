@@ -15,7 +15,7 @@ import pyarrow as pa
 from spark_mq.format.arrow_array import table_of
 from spark_mq.format.compression import decompress_or_reason
 from spark_mq.format.java_text import decode_utf8
-from spark_mq.format.message_id import encode_offset_message_id
+from spark_mq.format.message_id import V4_MAPPED, encode_offset_message_id
 from spark_mq.format.message_schema import CORRUPT_RECORD, MESSAGE_SCHEMA
 from spark_mq.format.properties import KEYS, TAGS, UNIQUE_KEY, parse_properties
 from spark_mq.format.record import COMPRESSED_FLAG, TRANSACTION_TYPE_NAMES, Record
@@ -27,7 +27,6 @@ Row = dict[str, Any]
 _PORT = struct.Struct(">i")
 _IPV6_GROUPS = struct.Struct(">8H")
 _IPV4_SIZE = 4
-_IPV4_MAPPED = bytes(10) + b"\xff\xff"
 
 
 def message_row(record: Record) -> Row:
@@ -95,8 +94,8 @@ def host_text(host: bytes) -> str:
     """
     (port,) = _PORT.unpack(host[-_PORT.size :])
     address = host[: -_PORT.size]
-    if address.startswith(_IPV4_MAPPED):
-        address = address[len(_IPV4_MAPPED) :]
+    if address.startswith(V4_MAPPED):
+        address = address[len(V4_MAPPED) :]
     if len(address) == _IPV4_SIZE:
         return f"{'.'.join(map(str, address))}:{port}"
     groups = _IPV6_GROUPS.unpack(address)

@@ -25,7 +25,7 @@ from spark_mq.errors import RefusedError
 from spark_mq.format.dispatch import record_keys
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.message_id import encode_offset_message_id, has_plausible_port, is_offset_message_id
-from spark_mq.format.properties import CRC_PROPERTY, UNIQUE_KEY, encode_properties, parse_properties
+from spark_mq.format.properties import CRC_PROPERTY, SHARDING_KEY, UNIQUE_KEY, encode_properties, parse_properties
 from spark_mq.format.record import COMPRESSED_FLAG, COMPRESSION_TYPE_MASK, INNER_BATCH_FLAG, Record
 from spark_mq.format.system_topic import RETRY_PREFIX, is_system_topic
 from spark_mq.lifecycle.retry_topic import DLQ_PREFIX
@@ -44,7 +44,6 @@ FROM_TOPIC, FROM_MESSAGE_ID, FROM_UNIQUE_KEY = "RESENT_FROM_TOPIC", "RESENT_FROM
 
 They are not among RocketMQ's own names (`MessageConst.STRING_HASH_SET`@5.3.3), so filters and clients can use them.
 """
-_SHARDING_KEY = b"__SHARDINGKEY"
 _LEFT_OUT = frozenset(
     name.encode()
     for name in (
@@ -120,7 +119,7 @@ def resend_of(record: Record, to_topic: str | None = None) -> Resend | str:
     key = stored.get(UNIQUE_KEY)
     origin = {FROM_TOPIC: record.topic, FROM_MESSAGE_ID: own_id.encode(), FROM_UNIQUE_KEY: key}
     kept = {name: value for name, value in stored.items() if name not in _LEFT_OUT and not name.startswith(_TRANSIENT)}
-    sharding_key = stored.get(_SHARDING_KEY)
+    sharding_key = stored.get(SHARDING_KEY)
     return Resend(
         f"{topic} {_origin_id(topic, stored) or own_id}",
         topic,

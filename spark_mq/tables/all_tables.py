@@ -16,3 +16,5 @@ TABLES: Mapping[str, Table] = {
 
 COMMANDS: Mapping[str, Table] = {table.command: table for table in TABLES.values() if table.command}
 """The tables that a command prints, by its name."""
+ARCHIVED_TABLES = tuple(table.name for table in TABLES.values() if table.archived_rows)
+"""The names of the tables of what messages mean, which an archive has, too."""

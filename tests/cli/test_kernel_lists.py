@@ -11,5 +11,5 @@ import pytest
 @pytest.mark.parametrize("command", ["rebuild", "repair", "restore", "verify"])
 def test_a_command_names_modules_of_kernels_that_exist(command: str) -> None:
     """A name that is wrong ends the compilation before its first kernel, in each run again."""
-    names = import_module(f"spark_mq.cli.{command}")._KERNELS
+    names = import_module(f"spark_mq.cli.{command}").KERNELS
     assert [name for name in names if find_spec(f"spark_mq.format.kernels.{name}") is None] == []

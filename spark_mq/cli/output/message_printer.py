@@ -8,13 +8,13 @@ import codecs
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spark_mq.cli.output.terminal import is_terminal, say, terminal_width
 from spark_mq.cli.output.text_table import TableStyle, TextTable, parse_columns, print_notes
-from spark_mq.cli.output.value_text import ELLIPSIS, bytes_text, print_fields, print_json, value_text, visible
+from spark_mq.cli.output.value_text import ELLIPSIS, Row, bytes_text, print_fields, print_json, value_text, visible
 from spark_mq.errors import BodyError, OptionError, StorageError
 from spark_mq.format.message_schema import CORRUPT_RECORD, MESSAGE_SCHEMA
 from spark_mq.format.system_topic import is_system_topic
@@ -33,7 +33,6 @@ _DUMP_LINE = 16
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 _INDENT = "  "
-Row = Mapping[str, Any]
 STDOUT = "-"
 """The value of `--body-file` that stands for stdout."""
 SITUATION_COLUMNS = ("real_topic", "real_queue_id", "kind", "situation")

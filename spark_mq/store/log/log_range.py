@@ -25,8 +25,6 @@ from spark_mq.format.record import (
     COMMIT_LOG_OFFSET_AT,
     HEADER_SIZE,
     MAGIC_AT,
-    MAGIC_V1,
-    MAGIC_V2,
     MAX_BLANK_SIZE,
     MAX_RECORD_SIZE,
     MIN_RECORD_SIZE,
@@ -34,12 +32,11 @@ from spark_mq.format.record import (
     is_blank,
 )
 from spark_mq.store.log.record_lookup import RecordLookup
-from spark_mq.store.log.segment_files import CorruptRange, SegmentFile
+from spark_mq.store.log.segment_files import MAGICS, CorruptRange, SegmentFile
 
 _FIRST_LOOK = 16 << 10
 _LOOK_FACTOR = 16
 _MAX_LOOK = MAX_RECORD_SIZE + MAX_BLANK_SIZE
-_MAGICS = tuple(magic.to_bytes(4, "big", signed=True) for magic in (MAGIC_V1, MAGIC_V2))
 UNDISPATCHED = 256 << 10
 """Bytes at the end of a log in which messages may have no units yet. A broker dispatches a message in milliseconds."""
 
@@ -117,12 +114,12 @@ def newest_record(records: RecordLookup, segment: SegmentFile, log_end: int) -> 
 def _headers(data: bytes, commit_log_offset: int) -> Iterator[int]:
     """The positions of headers of records that store their own commit log offset, the last one first."""
     stop = len(data)
-    while (at := max(data.rfind(magic, MAGIC_AT, stop) for magic in _MAGICS)) >= 0:
+    while (at := max(data.rfind(magic, MAGIC_AT, stop) for magic in MAGICS)) >= 0:
         position = at - MAGIC_AT
         own = data[position + COMMIT_LOG_OFFSET_AT : position + COMMIT_LOG_OFFSET_AT + 8]
         if own == (commit_log_offset + position).to_bytes(8, "big"):
             yield position
-        stop = at + len(_MAGICS[0]) - 1
+        stop = at + len(MAGICS[0]) - 1
 
 
 def _last_record_at(records: RecordLookup, commit_log_offset: int, end: int) -> Record | None:

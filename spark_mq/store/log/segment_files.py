@@ -53,7 +53,8 @@ _MAX_LOOKS = 256
 _looks: dict[tuple[str, int, int | None], bool] = {}
 """Results of `_confirms_name`, by path, size and time of the last change: a stream lists the files repeatedly."""
 
-_MAGICS = tuple(magic.to_bytes(4, "big", signed=True) for magic in (MAGIC_V1, MAGIC_V2))
+MAGICS = tuple(magic.to_bytes(4, "big", signed=True) for magic in (MAGIC_V1, MAGIC_V2))
+"""How the magic of a record is stored."""
 
 
 @dataclass(frozen=True)
@@ -341,7 +342,7 @@ def _has_record_of_its_own(file: Location, size: int) -> bool:
 def _starts(block: bytes) -> list[int]:
     """The positions in the block at which a record may start."""
     starts = []
-    for magic in _MAGICS:
+    for magic in MAGICS:
         at = block.find(magic, MAGIC_AT)
         while at >= 0:
             starts.append(at - MAGIC_AT)
