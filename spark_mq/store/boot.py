@@ -237,6 +237,9 @@ def assumed_settings(
         switches["recheckReputOffsetFromCq"] = False
     if PROPERTY_CRC.holds(rules[-1].last):
         switches["forceVerifyPropCRC"] = False
+    not_considered = ["enableControllerMode", "duplicationEnable", "enableMultiDispatch"]
+    if rules[-1].decide(RECOVERS_FROM_TENTH_FILE):  # then both kinds of queues decide (`CombineConsumeQueueStore`)
+        not_considered.append("rocksdbCQDoubleWriteEnable")
     queues = FileSetting("queue files", f"{queue_files.value:,} bytes each", queue_files.source)
     if store.queue_database is not None:
         queues = FileSetting("storeType", _IN_ROCKSDB, f"the database {store.tree.name}/")
@@ -245,7 +248,7 @@ def assumed_settings(
         queues,
         index_files,
         FileSetting("rules", f"of a broker of {versions_text(rules)}", rules[0].evidence),
-        *conf.switches(switches, ("enableControllerMode", "duplicationEnable", "enableMultiDispatch")),
+        *conf.switches(switches, not_considered),
     )
 
 

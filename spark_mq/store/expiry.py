@@ -29,7 +29,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 import pyarrow as pa
 
-from spark_mq.errors import OptionError, StoreChangedError, UnsupportedStoreError
+from spark_mq.errors import OptionError, StoreChangedError
 from spark_mq.format.arrow_array import table_of
 from spark_mq.format.batch_consume_queue import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE, UNIT, UNIT_DTYPE, UNIT_SIZE, is_live
@@ -39,7 +39,7 @@ from spark_mq.format.timestamp import EPOCH, NANOS_PER_MILLI, epoch_millis, micr
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.store.config.store_kind import has_rocksdb_queues
-from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
+from spark_mq.store.config.store_paths import INDEX
 from spark_mq.store.index.folder import index_files
 from spark_mq.store.log.log_range import newest_record
 from spark_mq.store.log.segment_files import SegmentFile
@@ -114,18 +114,16 @@ def old_files(store: MessageStore) -> OldFiles:
     A file is left out, with all files after it, if its last unit or its header is damaged: it cannot be known which
     messages it has.
     """
-    if has_rocksdb_queues(store.location):
-        raise UnsupportedStoreError(
-            f"{store.location / CONSUME_QUEUE} is a RocksDB database (storeType=defaultRocksDB): only its broker "
-            "removes old units from it"
-        )
     problems: list[str] = []
     files: list[OldFile] = []
-    for queue in store.queues.values():
-        try:
-            files += _of_queue(queue, store.get_max_phy_offset(), problems)
-        except StoreChangedError:  # a broker is deleting files of this queue
-            continue
+    if has_rocksdb_queues(store.location):
+        problems.append("the queues are in a RocksDB database, from which a broker that runs removes old units itself")
+    else:
+        for queue in store.queues.values():
+            try:
+                files += _of_queue(queue, store.get_max_phy_offset(), problems)
+            except StoreChangedError:  # a broker is deleting files of this queue
+                continue
     return OldFiles((*files, *_of_index(store, problems)), tuple(problems))
 
 

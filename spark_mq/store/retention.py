@@ -14,7 +14,7 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from spark_mq.errors import OptionError, UnsupportedStoreError
+from spark_mq.errors import OptionError
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE
 from spark_mq.format.timestamp import NANOS_PER_MILLI, check_epoch_millis, epoch_millis, micros
 from spark_mq.store.config.broker_conf import BrokerConf, Sourced
@@ -24,7 +24,6 @@ from spark_mq.store.expiry import (
     MILLIS_PER_HOUR,
     DeleteWhen,
     OldFile,
-    OldFiles,
     SegmentRetention,
     old_files,
     retention_table,
@@ -257,10 +256,7 @@ def expiring_segments(
     store: MessageStore, hours: float, at: int, when: DeleteWhen
 ) -> tuple[tuple[SegmentRetention, ...], tuple[OldFile, ...], tuple[str, ...]]:
     """The segments, the files that only have messages before the log, and problems, as in `Retention`."""
-    try:
-        found = old_files(store)
-    except UnsupportedStoreError as error:
-        found = OldFiles((), (str(error),))
+    found = old_files(store)
     problems = (*(stray.describe() for stray in store.records.stray), *found.problems)
     left_over = tuple(file for file in found.files if file.release_offset < store.get_min_phy_offset())
     return tuple(segment_retentions(store, hours, at, when, found.files)), left_over, problems

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from spark_mq.expirer import expire
 from spark_mq.store.recovery import Recovery, next_recovery
 from spark_mq.store.store_state import store_state
 from tests.broker import harness
@@ -78,8 +79,13 @@ def test_a_boot_does_to_queues_in_rocksdb_what_was_said(version: str, tmp_path: 
         == {(TOPIC, 0): 80, (TOPIC, 1): 80, (TOPIC, 2): 80, ("LastQueue", 0): 5}
     )
 
+    if version == "5.5.0":
+        expired = harness.copy_store(base, tmp_path / "expired")
+        assert expire(str(expired), min_offset=65_536, apply=True, even_if_unread=True).new_log_start == 65_536
+        report = harness.check_served(expired, conf_of(expired), index=True, version=version)
+        assert report["problemCount"] == 0
     offsets = [offset for offset, _ in log_records(base)]
-    few = [(42, False), (152, True)] if version == "5.3.3" else [(42, False)]
+    few = [(42, False)] if version == "5.3.3" else [(152, True)]
     for number, has_abort in cases(few, [(n, abort) for n in (3, 42, 43, 100, 152, 170) for abort in (False, True)]):
         copy = harness.copy_store(base, tmp_path / f"cut-{number}-{has_abort}")
         cut(copy, offsets[number])

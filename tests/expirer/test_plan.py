@@ -14,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_mq import MessageStore
-from spark_mq.errors import CorruptLogError, OptionError, UnsupportedStoreError
-from spark_mq.expirer import ByOffset, ByTime, ExpirePlan, plan_expiry
+from spark_mq.errors import CorruptLogError, OptionError
+from spark_mq.expirer import ByOffset, ByTime, ExpirePlan, expire, plan_expiry
 from spark_mq.store.expiry import old_files
+from tests.support.rocksdb import ROCKS
 from tests.support.stores import STORES, Unpack
 
 NAMES = ("workload-533", "workload-49x", "deleted-533")
@@ -224,13 +225,24 @@ def test_a_log_with_a_file_that_is_not_a_segment(workload: Path) -> None:
         plan_of(workload)
 
 
-def test_queues_in_rocksdb(workload: Path) -> None:
-    shutil.rmtree(workload / "consumequeue")
-    (workload / "consumequeue").mkdir()
-    (workload / "consumequeue" / "CURRENT").touch()
-    (workload / "consumequeue" / "MANIFEST-000004").touch()
-    with pytest.raises(UnsupportedStoreError, match="RocksDB"):
-        plan_of(workload)
+def test_queues_in_rocksdb_stay_and_begin_later(tmp_path: Path) -> None:
+    """A broker deletes units from the database itself, and finds the first one of the log when it is asked."""
+    store, start = ROCKS.unpack(tmp_path), 131_072
+    before = {file.name: file.read_bytes() for file in (store / "consumequeue").iterdir()}
+    *old, _ = sorted((store / "index").iterdir())
+    index = [f"index/{file.name}" for file in old if HEADER.unpack(file.read_bytes()[:40])[3] < start]
+    report = expire(str(store), min_offset=start, apply=True, even_if_unread=True)
+    assert [file.path for file in report.files] == [f"commitlog/{0:020d}", *index]
+    assert [problem for problem in report.problems if "RocksDB database" in problem]
+    assert {file.name: file.read_bytes() for file in (store / "consumequeue").iterdir()} == before
+    first: dict[tuple[str, int], int] = {}
+    for fact in ROCKS.facts("msg"):
+        if fact["offset"] >= start and fact["sysFlag"] & 0xC in (0, 8):
+            first.setdefault((fact["topic"], fact["queueId"]), fact["queueOffset"])
+    with MessageStore(str(store), broker_conf=str(ROCKS.broker_conf)) as opened:
+        for fact in ROCKS.facts("queue"):
+            queue = fact["topic"], fact["queueId"]
+            assert opened.get_min_offset_in_queue(*queue) == first.get(queue, fact["max"]), queue
 
 
 def test_an_offset_after_the_end(workload: Path) -> None:

@@ -159,6 +159,16 @@ def test_a_database_of_queues_that_does_not_open_is_an_error(tmp_path: Path) -> 
         state_of(folder)
 
 
+@pytest.mark.parametrize(("version", "count"), [("5.3.3", 0), ("5.5.0", 1)])
+def test_queues_of_two_kinds_are_not_considered_since_5_4_0(version: str, count: int, tmp_path: Path) -> None:
+    """`CombineConsumeQueueStore`@5.5.0: the database beside the files decides, too, where the check begins."""
+    conf = tmp_path / "broker.conf"
+    conf.write_text(STORES["lagging-533"].broker_conf.read_text() + "\nrocksdbCQDoubleWriteEnable=true\n")
+    state = store_state(str(STORES["lagging-533"].unpack(tmp_path)), version, str(conf))
+    found = [one for one in state.settings if one.name == "rocksdbCQDoubleWriteEnable"]
+    assert [one.value for one in found] == ["true, which is not considered here"] * count
+
+
 @pytest.mark.parametrize("seed", range(15))
 def test_no_damage_raises_an_unknown_error(seed: int, tmp_path: Path) -> None:
     """Of each store three files are cut, emptied, overwritten, or replaced by a folder."""
