@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from spark_mq.format.arrow_array import table_of
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE, Queue
+from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.format.message_row import Row
 from spark_mq.format.system_topic import RETRY_PREFIX, is_system_topic
 from spark_mq.format.timestamp import micros
@@ -232,6 +233,8 @@ class _Reader:
         if not self._has_offsets:
             found.reasons.append(f"config/{CONSUMER_OFFSETS} does not exist")
         queue_count = (self._read_queues or {}).get(topic)
+        if topic.startswith(LIGHT_PREFIX):
+            queue_count = 1  # no file configures it (`LmqTopicConfigManager`@5.3.3)
         if queue_count is None and self._read_queues is not None and is_system_topic(topic):
             # 4.9 does not configure the topic of op messages.
             queue_count = 1 + max(self._queue_ids.get(topic, ()), default=-1)

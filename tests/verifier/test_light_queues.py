@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from spark_mq.io.location import Location
+from spark_mq.lifecycle.consumer_progress import consumer_progress_rows
 from spark_mq.store.config.config_file import load_consumer_offsets
+from spark_mq.store.message_store import MessageStore
 from tests.support.rebuilt import rebuild_here
 from tests.support.repaired import repair_here
 from tests.support.restored import restore_here
@@ -125,3 +127,14 @@ def test_offsets_of_consumers_are_in_the_file_of_light_queues(store: Path) -> No
     content["lmqOffsetTable"] = {"%LMQ%a@%LMQ%sensors": 79}
     (store / "config/lmqConsumerOffset.json").write_text(json.dumps(content))
     assert codes(store) == {("OFFSET_PAST_END", "%LMQ%a")}
+
+
+def test_the_progress_of_a_group_of_a_light_queue_is_known(store: Path) -> None:
+    """The unread messages are those that the Java store has after the offset."""
+    (end,) = [fact["max"] for fact in STORE.facts("queue") if fact["topic"] == "%LMQ%a"]
+    content = {"offsetTable": {}, "lmqOffsetTable": {"%LMQ%a@%LMQ%sensors": 70}}
+    (store / "config/lmqConsumerOffset.json").write_text(json.dumps(content))
+    with MessageStore(str(store)) as opened:
+        (row,) = consumer_progress_rows(opened, topic="%LMQ%a").to_pylist()
+    assert (row["consumer_group"], row["state"], row["lag"]) == ("%LMQ%sensors", "LAGGING", end - 70)
+    assert row["queue_count"] == 1
