@@ -19,6 +19,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -112,7 +113,7 @@ def _queue_of(path: str) -> tuple[str, str, int]:
 class TieredSegment:
     """A file of tiered storage: what the metadata say of it, and the file; None if one of them is not there.
 
-    `is_last` says that the metadata list no later file of its type and queue.
+    `is_last` says that the metadata list no later file of its type and queue, and `before` is the file before it.
     """
 
     topic: str
@@ -122,15 +123,23 @@ class TieredSegment:
     listed: SegmentMetadata | None
     file: Segment | None
     is_last: bool
+    before: Segment | None = None
 
     @property
     def problem(self) -> str | None:
-        """How file and metadata differ. At its start a broker takes the size of the last file from the file."""
+        """How it differs from the metadata, and from the end of the file before it.
+
+        At its start a broker takes the size of the last file from the file.
+        """
         if self.file is None:
             is_empty = self.listed is not None and self.listed.size == 0
             return None if is_empty else "the metadata list the file, and it is not there"
         if self.listed is None:
             return "the metadata do not list the file" if self.file.size else None
+        if self.before is not None and self.before.end_offset != self.base:
+            return f"the file before it ends at {self.before.end_offset}"
+        if self.type == TYPES.index(CONSUME_QUEUE) and (self.file.size % UNIT_SIZE or self.base % UNIT_SIZE):
+            return f"units have {UNIT_SIZE} bytes, and the file does not begin or end with a whole one"
         size, found = self.listed.size, self.file.size
         grows = self.is_last and self.type != TYPES.index(INDEX)
         return f"the metadata say {size} bytes" if found < size or (found != size and not grows) else None
@@ -258,8 +267,9 @@ class TieredStorage:
             for file in self.files(f"{topic}/{queue_id}", name)
         }
         lasts = {key[:3]: key for key in sorted(listed)}
+        before = {after: there[key] for key, after in pairwise(sorted(there)) if key[:3] == after[:3]}
         return [
-            TieredSegment(*key, listed.get(key), there.get(key), key >= lasts.get(key[:3], key))
+            TieredSegment(*key, listed.get(key), there.get(key), key >= lasts.get(key[:3], key), before.get(key))
             for key in sorted(listed.keys() | there.keys())
         ]
 

@@ -67,7 +67,7 @@ TIERED_SEGMENTS = Table(
     about="""\
 size, status and times are those of `config/tieredStoreMetadata.json`; times are store times of messages. A broker
 appends to the last file of a queue, whose size the metadata can have later. `spark-mq verify --tiered-storage` reads
-the files; problem only compares sizes.
+the files; problem only compares names and sizes.
 """,
     columns=(
         Column("topic", "STRING", "the topic; rmq_sys_INDEX for index files"),
@@ -81,7 +81,7 @@ the files; problem only compares sizes.
         Column("begin_timestamp", "TIMESTAMP", "the store time of the first message"),
         Column("end_timestamp", "TIMESTAMP", "the latest store time"),
         Column("create_timestamp", "TIMESTAMP", "the time at which the file was created"),
-        Column("problem", "STRING", "how file and metadata differ, else NULL"),
+        Column("problem", "STRING", "how file and metadata differ, or file and the file before it, else NULL"),
     ),
     options=(TIERED_STORAGE, TOPIC),
     rows="spark_mq.store.tiered_storage.tiered_segments",

@@ -91,7 +91,6 @@ def check_tiered(
                 path, name = _path(one.topic, one.queue_id, TYPES[one.type], one.base), (one.topic, one.queue_id)
                 size = "no file" if one.file is None else f"{one.file.size} bytes"
                 sink.add([findings("TIERED_FILE", path, one.problem, size, queue=name)])
-        sink.add(finding for queue in queues for finding in _place_findings(queue))
     staged = runner.each("check tiered index", "files", index, partial(_stage, known=owners, work=work, found=found))
     listed = {(one.topic, one.queue_id, one.base): one for one in segments if one.type == TYPES.index(COMMIT_LOG)}
     logs = [(queue, owner, _logs(queue, listed)) for queue, owner in zip(queues, owners, strict=True)]
@@ -111,20 +110,6 @@ def _owner(topic_id: Any, queue_id: Any) -> Any:
 
 def _path(topic: str, queue_id: int, kind: str, base: int) -> str:
     return f"tiered storage: {topic}/{queue_id}/{kind}/{file_name(base)}"
-
-
-def _place_findings(queue: TieredQueue) -> Iterator[pa.RecordBatch]:
-    """Files of a queue that do not begin where the one before ends, or do not have whole units."""
-    name = queue.topic, queue.queue_id
-    for kind, files in zip(TYPES, (queue.log, queue.files), strict=False):
-        for before, after in pairwise(files):
-            if before.end_offset != after.base:
-                path, begin = _path(*name, kind, after.base), f"a file that begins at {before.end_offset}"
-                yield findings("TIERED_FILE", path, begin, f"a file that begins at {after.base}", queue=name)
-    for file in queue.files:
-        if file.size % UNIT_SIZE or file.base % UNIT_SIZE:
-            path = _path(*name, CONSUME_QUEUE, file.base)
-            yield findings("TIERED_FILE", path, "whole units of 20 bytes", f"{file.size} bytes", queue=name)
 
 
 def _stage(one: TieredSegment, known: Sequence[int], work: Location, found: Location) -> _StagedEntries:

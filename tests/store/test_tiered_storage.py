@@ -209,6 +209,25 @@ def test_a_queue_that_the_store_lacks_is_only_in_tiered_storage(copy: Path) -> N
     assert {row["state"] for row in after} == {"COLD", "NO_UNIT"}
 
 
+def test_what_the_end_of_a_queue_lost_is_in_tiered_storage(copy: Path) -> None:
+    (file,) = (copy / "consumequeue" / TOPIC / "0").iterdir()
+    units = file.read_bytes()
+    file.write_bytes(units[: 20 * 80] + bytes(len(units) - 20 * 80))
+    states = {row["queue_offset"]: row["state"] for row in tiered(copy, topic=TOPIC, queueId="0")}
+    assert {states[offset] for offset in range(80, 90)} == {"COLD"}
+    assert states[79] == "HOT"
+
+
+def test_a_message_before_the_smallest_offset_is_not_offered(copy: Path) -> None:
+    """The smallest offset is that of the first record, also if it is damaged (`FlatMessageFile`)."""
+    file = queue_files(copy, f"{TOPIC}/0")[0]
+    data = bytearray(file.read_bytes())
+    data[27] = 7
+    file.write_bytes(data)
+    states = [(row["queue_offset"], row["state"]) for row in tiered(copy, topic=TOPIC, queueId="0")]
+    assert states[:8] == [(7, "NO_UNIT"), *((offset, "NO_UNIT") for offset in range(1, 7)), (7, "COLD")]
+
+
 def test_a_file_that_differs_from_the_metadata_has_a_problem(copy: Path) -> None:
     cut, lost, grown = (queue_files(copy, f"{TOPIC}/{queue}") for queue in range(3))
     cut[0].write_bytes(cut[0].read_bytes()[:-1])
@@ -218,8 +237,10 @@ def test_a_file_that_differs_from_the_metadata_has_a_problem(copy: Path) -> None
     shutil.copy(lost[0], lost[0].with_name("cfcd208400000000000000000001"))  # no broker gives this name
     found = {row["file"]: row["problem"] for row in tiered(copy, "tiered_segments") if row["problem"] is not None}
     assert found[cut[0].name].startswith("the metadata say ")
+    assert found[cut[1].name] == f"the file before it ends at {cut[0].stat().st_size}"
     assert found[lost[1].name] == "the metadata list the file, and it is not there"
-    assert len(found) == 2
+    assert found[lost[2].name] == f"the file before it ends at {int(lost[1].name[8:])}"
+    assert len(found) == 4
 
 
 def test_a_damaged_index_file_is_an_error(copy: Path) -> None:
