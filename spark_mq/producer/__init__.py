@@ -2,6 +2,6 @@
 
 - `options`: the options of a write
 - `message_queues`: the queues to which messages can be sent, and which brokers are left out for a time
-- `resend`: stored messages that are sent again, by a `journal` no one twice
+- `resend`: stored messages that are sent again, by a journal no one twice
 - `writer`: what `df.write` and `writeStream` do
 """

@@ -19,8 +19,18 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_mq.errors import OptionError
-from spark_mq.query.catalog import Store, StoreRead, plan_reads, plan_whole_reads, several_of, table_columns, with_all
-from spark_mq.query.catalog_statement import CatalogAnswer, answer_statement, with_spark_names
+from spark_mq.query.catalog import (
+    CatalogAnswer,
+    Store,
+    StoreRead,
+    answer_statement,
+    plan_reads,
+    plan_whole_reads,
+    several_of,
+    table_columns,
+    with_all,
+    with_spark_names,
+)
 from spark_mq.query.comparisons import Comparator
 from spark_mq.query.conditions import TIMESTAMP, Constant, Constants, TypedComparison, constants_of
 from spark_mq.query.plan import QueryPlan, plan_references

@@ -6,8 +6,7 @@ import re
 from collections.abc import Mapping
 
 from spark_mq.errors import OptionError
-from spark_mq.query.catalog import Store, several_of, table_columns
-from spark_mq.query.catalog_statement import CatalogAnswer, answer_statement, described_table
+from spark_mq.query.catalog import CatalogAnswer, Store, answer_statement, described_table, several_of, table_columns
 from spark_mq.query.lexer import certain_syntax_error, first_word, without_comments
 from spark_mq.query.plan import QueryPlan, plan_references
 from spark_mq.query.statement import parse_statement

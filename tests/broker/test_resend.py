@@ -151,7 +151,7 @@ def test_a_message_that_was_sent_before_a_kill_is_found(served: Served, run: Run
     command = ["resend", str(served.store), served.address, "--dead-letters", GROUP, "--journal", journal]
     command += ["--to-topic", "PaymentLog"]
     # Killed after the broker stored a message, and before that was noted; the line was then cut.
-    killed(spark_mq(*command, "--apply"), "spark_mq.producer.journal:Journal.note_sent:3:", tmp_path)
+    killed(spark_mq(*command, "--apply"), "spark_mq.producer.resend:Journal.note_sent:3:", tmp_path)
     with open(journal, "a") as file:
         file.write('{"sent": "%DLQ%')
     assert len(origins_of(stored(served, "PaymentLog"))) == 3

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_mq.errors import OptionError
-from spark_mq.query.catalog import Store
-from spark_mq.query.catalog_statement import CatalogAnswer, answer_statement, with_spark_names
+from spark_mq.query.catalog import CatalogAnswer, Store, answer_statement, with_spark_names
 from spark_mq.source.schema import full_schema
 from spark_mq.tables.all_tables import TABLES
 
