@@ -217,7 +217,7 @@ def report_lines(report: RepairReport) -> Iterator[str]:
     if report.output is not None and report.is_applied:
         yield f"output            {report.output}: copy its files over those of the store"
     if report.after is not None:
-        yield f"check             {report.after.verdict}; records were read before the repair, which changes none"
+        yield f"check             {report.after.verdict}; records, and what was sound and is kept, were read before"
     if report.actions and not report.is_applied:
         yield "--apply           makes these changes"
         free = "" if report.room_free is None else f"; {size_text(report.room_free)} are free"

@@ -142,10 +142,11 @@ def repair_store(request: RepairRequest, work: Location, runner: Callable[[Locat
         actions, backup = _apply(request, plan, checked, runner)
         after = None
         if request.output is None:
-            # Everything is checked again except the records, which a repair never changes.
+            # Neither records nor files that were sound and are kept are read again: the lock is held since the check.
+            doubtful = {file for _, file, _, _ in damage.counts} | {action.change.file for action in actions}
             folder = work / AFTER
             folder.make_folder()
-            after = check_store(request.check, folder, runner(folder), checked.log, has_lock=True).report
+            after = check_store(request.check, folder, runner(folder), checked.log, doubtful, has_lock=True).report
     return replace(report, is_applied=True, actions=actions, backup=backup, after=after)
 
 

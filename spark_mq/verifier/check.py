@@ -83,14 +83,16 @@ def check_store(
     work: Location,
     runner: TaskRunner,
     checked_log: CheckedLog | None = None,
+    doubtful: Collection[str] | None = None,
     *,
     has_lock: bool = False,
 ) -> CheckedStore:
     """Check a whole store; the folder `work`, which is empty, gets staged files and findings.
 
-    A `checked_log` is that of an earlier check, since which no record has changed. If this job has the store's lock, no
-    broker runs, and the check does not wait for one. With a journal (`request.since_last`), what was sound and has not
-    changed is not read again, and a sound check writes the journal.
+    A `checked_log` is that of an earlier check, since which no record has changed; `doubtful` are then the files with
+    its findings, and those that changed. The index, and each queue, is read again only if it has one of them. If this
+    job has the store's lock, no broker runs, and the check does not wait for one. With a journal
+    (`request.since_last`), what was sound and has not changed is not read again, and a sound check writes the journal.
     """
     started = time.monotonic()
     store, conf = request.store, request.conf
@@ -110,6 +112,11 @@ def check_store(
     staged, summaries = checked_log.staged, list(checked_log.summaries)
     bounds, expected = checked_log.bounds(log, not listed.state.has_abort), checked_log.expected_entries()
     dispatched = checked_log.named & {(folder.topic, folder.queue_id) for folder in folders}
+
+    folders_again = {path for file in doubtful or () for path in (file, file.rpartition("/")[0])}
+
+    def is_read(folder: str) -> bool:
+        return doubtful is None or folder in folders_again
 
     # Files against the log
     queues: dict[Queue, StagedQueue] = {}
@@ -138,7 +145,7 @@ def check_store(
         of_index = () if database is None else (store, database)
         checks: list[Check] = [
             partial(log_end_findings, live.last, live.end, live.has_grown),
-            *index_file_checks(index, work / _ENTRIES, staged.folder, bounds, live, since),
+            *(index_file_checks(index, work / _ENTRIES, staged.folder, bounds, live, since) if is_read(INDEX) else ()),
             *(check for _, others in trees for check in others.checks()),
             *_entry_checks(store, log),
             *([partial(compaction_findings, store, live)] if (store / COMPACTION).is_directory else ()),
@@ -153,7 +160,7 @@ def check_store(
                 planned = [
                     PlannedQueue(**vars(queue), existing_end=others.stops.get(name, 0))
                     for name, queue in others.queues.items()
-                    if is_topic_name(queue.topic)
+                    if is_topic_name(queue.topic) and is_read(f"{files.name}/{queue.topic}/{queue.queue_id}")
                 ]
                 if planned:
                     plan = QueuePlan(tuple(planned), files.capacity)
