@@ -23,7 +23,7 @@ from spark_mq.store.recovery import Recovery, next_recovery
 from spark_mq.store.starting_database import StartingDatabase
 from spark_mq.store.store_state import store_state
 from tests.support.boots import rows
-from tests.support.rocksdb import ROCKS, key_of, write_database
+from tests.support.rocksdb import ALL_IN_ROCKS, ROCKS, key_of, write_database
 
 Queue = tuple[str, int]
 CHECKPOINT = ("CHECKPOINT_TOPIC", 0)
@@ -145,6 +145,28 @@ def test_ends_after_the_end_of_the_log_are_those_of_the_last_unit_before_it(seed
             assert changed[queue] == ((max(of_queue.values()), max(of_queue)), (of_queue[max(before)], max(before)))
             assert queues.max_offsets()[queue] == max(before) + 1
     assert (queues.highest, list(queues.correct_ends(log_end))) == (log_end, [])
+
+
+@pytest.mark.parametrize("setting", ["indexRocksDBEnable", "transRocksDBEnable"])
+def test_what_else_is_in_rocksdb_decides_where_the_check_begins(store: Path, setting: str, tmp_path: Path) -> None:
+    """A broker of 5.5.0 whose database has no such record began with the first segment, and put its units again."""
+    conf = tmp_path / "broker.conf"
+    conf.write_text(f"{ROCKS.broker_conf.read_text()}\n{setting}=true\n")
+    starts = {}
+    for has_abort in (False, True):
+        if has_abort:
+            (store / "abort").touch()
+        for version in ("5.3.3", "5.5.0"):
+            recovery = next_recovery(str(store), version, str(conf))
+            assert recovery.is_harmless
+            assert recovery.boot is not None
+            starts[has_abort, version] = recovery.boot.recovers_from
+    assert starts == {(a, v): 0 if v == "5.5.0" else 131_072 for a in (False, True) for v in ("5.3.3", "5.5.0")}
+
+
+def test_a_store_with_all_in_rocksdb_loses_nothing(tmp_path: Path) -> None:
+    recovery = next_recovery(str(ALL_IN_ROCKS.unpack(tmp_path)), "5.5.0", str(ALL_IN_ROCKS.broker_conf))
+    assert recovery.is_harmless
 
 
 def test_what_is_not_predicted_is_said(store: Path, tmp_path: Path) -> None:
