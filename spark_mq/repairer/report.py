@@ -25,7 +25,8 @@ class RepairReport:
         backup: The folder with what was replaced; None if nothing was.
         room_needed: Bytes of the new files, and of what the backup copies; old files move there.
         room_free: Bytes that are free where the new files are made; None if that is not on a local filesystem.
-        after: The check of everything in the repaired store; None if nothing was changed in place.
+        after: The check of the repaired store: what was sound and is kept was read before; None if nothing was changed
+            in place.
         seconds: The duration of the repair, its check included.
         stages: The duration of each stage, in seconds.
     """
