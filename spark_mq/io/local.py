@@ -64,7 +64,7 @@ class LocalStorage(Storage):
         return names
 
     def make_folder(self, path: str) -> None:
-        _FILES.create_dir(path, recursive=True)
+        make_folders(path)
 
     def rename(self, source: str, target: str) -> None:
         os.rename(source, target)
@@ -102,6 +102,15 @@ def sync_folder(path: str) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def make_folders(path: str) -> None:
+    """Create a local folder and the missing ones above it; the names of new folders are flushed to the disk."""
+    if not os.path.isdir(path):
+        parent = os.path.dirname(path)
+        make_folders(parent)
+        os.makedirs(path, exist_ok=True)
+        sync_folder(parent)
 
 
 def open_regular(path: str, flags: int = os.O_RDONLY) -> int:

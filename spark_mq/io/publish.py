@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from spark_mq.errors import SparkMqError, StorageError
-from spark_mq.io.local import sync_folder
+from spark_mq.io.local import make_folders, sync_folder
 from spark_mq.io.location import Location
 
 _MAX_IN_MEMORY = 64 << 20
@@ -162,7 +162,7 @@ class _OpenFile:
 @contextmanager
 def _published_locally(path: str, size: int, modified_millis: int | None) -> Iterator[FileInParts]:
     folder = os.path.dirname(path)
-    os.makedirs(folder, exist_ok=True)
+    make_folders(folder)
     temporary = os.path.join(folder, _temporary_name(os.path.basename(path)))
     try:
         with open(temporary, "xb", buffering=0) as file:

@@ -23,7 +23,7 @@ import numpy as np
 
 from spark_mq.errors import OptionError, StorageError
 from spark_mq.format.record import BLANK_SIZE, encode_blank
-from spark_mq.io.local import sync_folder
+from spark_mq.io.local import make_folders, sync_folder
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish, published
 from spark_mq.job.output_committer import BACKUP, WORK_FOLDER, unused
@@ -78,8 +78,7 @@ class Backup:
     def create(cls, store: Location) -> Backup:
         """A new folder `.spark_mq/backup-TIME` of a local store."""
         folder = Path(unused(store / WORK_FOLDER, f"{BACKUP}{datetime.now(UTC):%Y%m%dT%H%M%S.%f}Z").path)
-        folder.mkdir(parents=True)
-        sync_folder(str(folder.parent))
+        make_folders(str(folder))
         return cls(Path(store.path), folder)
 
     @classmethod
@@ -156,7 +155,7 @@ class Backup:
 
     def _apply(self, change: Change, new: Path) -> None:
         target, kept = self.store / change.file, self.folder / change.file
-        kept.parent.mkdir(parents=True, exist_ok=True)
+        make_folders(str(kept.parent))
         if change.kind == ChangeKind.ASIDE:
             os.rename(target, kept)
         elif change.kind in (ChangeKind.CLEAR, ChangeKind.BLANK):
@@ -167,7 +166,7 @@ class Backup:
             _overwrite(target, change, _content(change))
             return
         else:
-            target.parent.mkdir(parents=True, exist_ok=True)
+            make_folders(str(target.parent))
             if change.kind == ChangeKind.REPLACE:
                 if target.is_dir():
                     os.rename(target, kept)
@@ -186,7 +185,7 @@ class Backup:
             with kept.open("rb") as saved:
                 _overwrite(target, change, iter(lambda: saved.read(_BLOCK), b""))
         else:
-            target.parent.mkdir(parents=True, exist_ok=True)
+            make_folders(str(target.parent))
             if kept.is_dir():
                 target.unlink(missing_ok=True)
             os.replace(kept, target)

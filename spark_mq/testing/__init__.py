@@ -3,6 +3,8 @@ r"""Small stores for tests of programs that read stores: a commit log, record by
 `spark-mq rebuild` or `spark_mq.rebuild` adds the queues and the index. `df.write.format("rocketmq")` makes a whole
 store out of rows, and needs Spark.
 
+`disk` has what a power loss can leave of a folder.
+
 Examples:
     >>> writer = LogWriter(segment_size=64 << 10)
     >>> writer.append(1_795_248_093_336, b"paid", topic=b"orders", properties=b"KEYS\1order-42\2")

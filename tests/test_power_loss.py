@@ -1,0 +1,185 @@
+"""A power loss at each moment of a command that changes a store: after the next run the store is the old or new one.
+
+A usual run tries a sample of the states that a power loss can leave; a soak tries all of them.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import spark_mq
+from spark_mq.io.local import sync_folder
+from spark_mq.repairer.changes import CHANGES, undo_repair
+from spark_mq.testing.disk import DiskState, FileSystem, Recording, recorded
+from tests.support.repaired import repair_here
+from tests.support.soak import SOAKS
+from tests.support.stores import STORES, WORKLOAD, Unpack, tree_of
+from tests.support.verified import Bench
+
+USUAL = 3
+"""States that a usual run tries of a command on a filesystem."""
+
+file_systems = pytest.mark.parametrize("file_system", list(FileSystem))
+
+
+def tried(recording: Recording, file_system: FileSystem) -> Iterator[DiskState]:
+    """States of the disk, each of which is in the folder."""
+    store = recording.folder
+    assert {path: file.data for path, file in recording.last().files.items()} == tree_of(store)
+    states = list(recording.states(file_system))
+    number = len(states) if SOAKS else USUAL
+    print(f"{number} of {len(states)} states")
+    for state in random.Random(41).sample(states, number):
+        state.write(store)
+        yield state
+
+
+def files_of(store: Path) -> dict[str, bytes]:
+    """The files of a store, without those of a job and its lock."""
+    return {name: data for name, data in tree_of(store).items() if not name.startswith((".spark_mq", "lock"))}
+
+
+def contents(recording: Recording, file_system: FileSystem) -> set[tuple[tuple[str, bytes], ...]]:
+    """The files of each state."""
+    return {
+        tuple(sorted((path, file.data) for path, file in state.files.items()))
+        for state in recording.states(file_system)
+    }
+
+
+@pytest.mark.parametrize("is_synced", [True, False])
+def test_a_renamed_file_is_whole_only_if_it_was_synced(is_synced: bool, tmp_path: Path) -> None:
+    data = bytes([1]) * 5000
+    with recorded(tmp_path) as recording, (tmp_path / "new").open("wb") as file:
+        file.write(data)
+        file.flush()
+        if is_synced:
+            os.fsync(file.fileno())
+        (tmp_path / "new").rename(tmp_path / "file")
+    whole = {()} | {((name, part),) for name in ("new", "file") for part in (data,)}
+    blocks = [data[:512] if number % 2 else bytes(512) for number in range(10)]
+    torn = [b"", bytes(5000), bytes(4096) + data[4096:], data[:4096] + bytes(904), b"".join(blocks)[:5000]]
+    torn.append(bytes(one ^ 1 for one in torn[-1]))
+    before = {(("new", part),) for part in torn}
+    after = set() if is_synced else {(("file", part),) for part in torn}
+    for file_system in FileSystem:
+        assert contents(recording, file_system) == whole | before | after
+
+
+@pytest.mark.parametrize("is_synced", [True, False])
+def test_names_change_in_their_order_if_there_is_a_journal_or_fsync(is_synced: bool, tmp_path: Path) -> None:
+    for name in "abc":
+        (tmp_path / name).touch()
+    with recorded(tmp_path) as recording:
+        for name in "ab":
+            (tmp_path / name).unlink()
+            if is_synced:
+                sync_folder(str(tmp_path))
+    kept = {
+        file_system: {"".join(name for name, _ in files) for files in contents(recording, file_system)}
+        for file_system in FileSystem
+    }
+    assert kept[FileSystem.JOURNALED] == {"abc", "bc", "c"}
+    assert kept[FileSystem.UNORDERED] == {"abc", "bc", "c"} | (set() if is_synced else {"ac"})
+
+
+def test_old_bytes_are_overwritten_block_by_block(tmp_path: Path) -> None:
+    old, new = bytes([1]) * 1024, bytes([2]) * 1024
+    (tmp_path / "file").write_bytes(old)
+    with recorded(tmp_path) as recording, (tmp_path / "file").open("r+b") as file:
+        file.write(new)
+        file.flush()
+        os.fsync(file.fileno())
+    expected = {old, new, old[:512] + new[512:], new[:512] + old[512:]}
+    assert contents(recording, FileSystem.JOURNALED) == {(("file", data),) for data in expected}
+
+
+Damaged = Callable[[str], Bench]
+"""The fixture `damaged`: gives a store with damage of a kind."""
+
+
+@pytest.fixture
+def damaged(unpacked: Unpack, tmp_path: Path) -> Damaged:
+    def damage(kind: str) -> Bench:
+        packed = STORES.get(kind, WORKLOAD)
+        bench = Bench(packed, Path(shutil.copytree(unpacked(packed), tmp_path / "store")))
+        if packed == WORKLOAD:
+            file, position = bench.unit("SequenceDemo", 0, 7)
+            bench.flip(file, position + 6)
+            (bench.path / file).with_name("notes.txt").write_text("do not delete")
+            shutil.rmtree((bench.path / bench.unit("SequenceDemo", 1, 0)[0]).parent)
+            (bench.path / bench.index_file(2)).unlink()
+            bench.flip(bench.index_file(4), bench.entry(20) + 2)
+            os.truncate(bench.path / "checkpoint", 100)
+        return bench
+
+    return damage
+
+
+def undo_all(store: Path) -> None:
+    while list(store.glob(f".spark_mq/backup-*/{CHANGES}")):
+        undo_repair(str(store))
+
+
+@file_systems
+@pytest.mark.parametrize("kind", ["queues, index and checkpoint", "stale-533"])
+def test_repair(kind: str, file_system: FileSystem, damaged: Damaged) -> None:
+    """The undo gives the old files; so it does after the next repair, which gives the new ones.
+
+    The second store has old records after the end of its log, which are overwritten in place.
+    """
+    bench = damaged(kind)
+    store, conf, old = bench.path, bench.packed.broker_conf, files_of(bench.path)
+    with recorded(store) as recording:
+        repair_here(store, conf, apply=True, offsets=True)
+    new = files_of(store)
+    for state in tried(recording, file_system):
+        undo_all(store)
+        assert files_of(store) == old, state.about
+        state.write(store)
+        repair_here(store, conf, apply=True, offsets=True)
+        assert files_of(store) == new, state.about
+        undo_all(store)
+        assert files_of(store) == old, state.about
+
+
+@file_systems
+@pytest.mark.parametrize("kind", ["queues, index and checkpoint", "stale-533"])
+def test_undo_of_a_repair(kind: str, file_system: FileSystem, damaged: Damaged) -> None:
+    """The next undo gives the old files, the next repair the new ones."""
+    bench = damaged(kind)
+    store, conf, old = bench.path, bench.packed.broker_conf, files_of(bench.path)
+    repair_here(store, conf, apply=True, offsets=True)
+    new = files_of(store)
+    with recorded(store) as recording:
+        undo_repair(str(store))
+    for state in tried(recording, file_system):
+        undo_all(store)
+        assert files_of(store) == old, state.about
+        state.write(store)
+        repair_here(store, conf, apply=True, offsets=True)
+        assert files_of(store) == new, state.about
+
+
+@file_systems
+def test_expire(file_system: FileSystem, unpacked: Unpack, tmp_path: Path) -> None:
+    """What is gone is the beginning of the plan, and the next run deletes the rest."""
+    store = Path(shutil.copytree(unpacked(WORKLOAD), tmp_path / "store"))
+    before = files_of(store)
+    with recorded(store) as recording:
+        plan = [file.path for file in spark_mq.expire(str(store), min_offset=524_288, apply=True).files]
+    after = files_of(store)
+    assert len(before) - len(after) == len(plan) > 0
+    for state in tried(recording, file_system):
+        left = files_of(store)
+        gone = [path for path in plan if path not in left]
+        assert gone == plan[: len(gone)], state.about
+        assert left == {path: data for path, data in before.items() if path not in gone}, state.about
+        spark_mq.expire(str(store), min_offset=524_288, apply=True)
+        assert files_of(store) == after, state.about
