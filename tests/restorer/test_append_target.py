@@ -93,7 +93,7 @@ def consumed_too_far(store: Path) -> None:
         (without_last_index_file, "the index lacks the keys of the message at commit log offset"),
         (without_index, "the index lacks the keys of the message at commit log offset 0.*messageIndexEnable"),
         (without_last_entry, "the index lacks the keys|the last entry is of|the header ends"),
-        (without_queues, "has no files, but the log has"),
+        (without_queues, "has no files that can be read, but the log has"),
         (without_a_queue, "OrderEvents/0: it has no files"),
         (with_a_stray_file, "no broker starts on it: commitlog/notes.txt"),
         (with_another_segment_size, "100,000 bytes|no broker starts"),

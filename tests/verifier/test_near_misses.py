@@ -89,6 +89,12 @@ def a_separator_in_a_value(bench: Bench) -> None:
     change(bench, offset, properties_at(bench, offset) + at + 6, b"\1")
 
 
+def a_replacement_character_in_a_value(bench: Bench) -> None:
+    offset = ordinary(bench, 51)
+    at = bench.record(offset).properties.index(b"WAIT\1true")
+    change(bench, offset, properties_at(bench, offset) + at + 6, "\ufffd".encode())
+
+
 def the_multi_tags_flag(bench: Bench) -> None:
     offset = ordinary(bench, 43)
     change(bench, offset, 36, struct.pack(">i", bench.record(offset).sys_flag | 2))
@@ -360,6 +366,7 @@ TABLE = [
     NearMiss("a_properties_length", properties_without_an_end_mark, "an SDK can leave out the last separator"),
     NearMiss("a_record_of_zeros", two_segments_in_advance, "zeros after the live end are no message"),
     NearMiss("a_property_without_a_separator", a_separator_in_a_value, "from 4.9.1 on, a value can contain 0x01"),
+    NearMiss("a_property_that_is_not_utf8", a_replacement_character_in_a_value, "U+FFFD is a character of UTF-8, too"),
     NearMiss("an_unknown_flag", the_multi_tags_flag, "0x2 is a known flag"),
     NearMiss("a_body_that_is_not_compressed", a_compression_type_without_compression, "only flag 0x1 compresses"),
     NearMiss("a_negative_queue_offset", messages_without_a_unit, "types PREPARED and ROLLBACK have offset 0, no unit"),
