@@ -28,7 +28,7 @@ crash, too, the check begins with the last segment whose first record is in the 
 ask the index and the transactions in RocksDB, if they are enabled (`CommitLogDispatchStore`@5.5.0).
 
 Not modelled: controller mode and `duplicationEnable`, which dispatch only up to a confirmed offset. A boot on a DLedger
-log is modelled in `recovery` only.
+log, or with batch consume queues, is modelled in `recovery` only.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ from spark_mq.io.location import Location
 from spark_mq.io.rocksdb import DEFAULT, RocksDatabase
 from spark_mq.store.config.broker_conf import BrokerConf, FileSetting, Sourced
 from spark_mq.store.config.checkpoint import Checkpoint
-from spark_mq.store.config.store_kind import Door, check_form, message_database
+from spark_mq.store.config.store_kind import Door, batch_topics, check_form, message_database
 from spark_mq.store.config.store_paths import ABORT
 from spark_mq.store.file_states import IndexState, LastIndexed, kept_files
 from spark_mq.store.index.folder import find_index_layout
@@ -82,6 +82,7 @@ BOOT_RULES = (
     RECOVERS_FROM_FLUSHED_QUEUES,
 )
 """The rules on which a boot depends, whatever the settings are."""
+_NOT_PREDICTED = "what a broker does with them at its start is not predicted"
 _IN_ROCKSDB = "defaultRocksDB"
 _FILES_BACK = 3
 """A clean boot of 4.9, and of 5.0.0 to 5.3.1, begins with the third-last file."""
@@ -130,34 +131,42 @@ def check_boot(store: MessageStore, conf: BrokerConf) -> QueueDatabase | None:
     """
     check_form(store.location, Door.BOOT)
     _ = store.queues  # an error if RocksDB does not open the database
-    database = store.queue_database
-    if database is None:
+    database, batches = store.queue_database, batch_topics(store.location)
+    if database is None and not batches:
         return None
+    what = f"{store.location} has batch consume queues (queue.type=BatchCQ)"
+    if database is not None:
+        what = f"{database.folder} is a RocksDB database of queues"
+        if conf.settings.get("storeType", _IN_ROCKSDB if not conf.is_given else "default") != _IN_ROCKSDB:
+            raise UnsupportedStoreError(
+                f"{what}, which a broker reads with storeType={_IN_ROCKSDB}. {conf.source} says otherwise: give the "
+                "settings of this broker (--broker-conf)"
+            )
+        if batches:
+            raise UnsupportedStoreError(f"{what} beside topics with queue.type=BatchCQ: {_NOT_PREDICTED}")
     if store.records.has_entries:
-        raise UnsupportedStoreError(
-            f"{database.folder} is a RocksDB database of queues beside a DLedger log: what a broker does with both at "
-            "its start is not predicted"
-        )
-    if conf.settings.get("storeType", _IN_ROCKSDB if not conf.is_given else "default") != _IN_ROCKSDB:
-        raise UnsupportedStoreError(
-            f"{database.folder} is a RocksDB database of queues, which a broker reads with storeType={_IN_ROCKSDB}. "
-            f"{conf.source} says otherwise: give the settings of this broker (--broker-conf)"
-        )
+        raise UnsupportedStoreError(f"{what} beside a DLedger log: {_NOT_PREDICTED}")
     for setting in filter(conf.is_enabled, ("recheckReputOffsetFromCq", "enableAcceleratedRecovery")):
-        raise UnsupportedStoreError(
-            f"{database.folder} is a RocksDB database of queues: what a broker does with it at its start is not "
-            f"predicted with {setting}=true, as in {conf.source}"
-        )
+        raise UnsupportedStoreError(f"{what}: {_NOT_PREDICTED} with {setting}=true, as in {conf.source}")
     return database
 
 
-def are_rules_known(rules: BrokerVersions, database: QueueDatabase | None) -> bool:
-    """Whether boots of the versions can be predicted: those with queues in RocksDB only from 5.3.2 on."""
-    return database is None or rules.decide(DISPATCHES_AFTER_QUEUE_END) is True
+def are_rules_known(rules: BrokerVersions, database: QueueDatabase | None, batch_topics: frozenset[str]) -> bool:
+    """Whether boots of the versions can be predicted.
+
+    Those with queues in RocksDB can from 5.3.2 on. 4.9 has no batch consume queues.
+    """
+    if database is None:
+        return not (batch_topics and rules.decide(DISPATCHES_AT_CLEAN_BOOT))
+    return rules.decide(DISPATCHES_AFTER_QUEUE_END) is True
 
 
 def unknown_rules(store: MessageStore) -> UnsupportedStoreError:
-    """The error for a store with queues in RocksDB, and a broker before 5.3.2."""
+    """The error for a store whose boots `are_rules_known` excludes."""
+    if store.queue_database is None:
+        return UnsupportedStoreError(
+            f"{store.location} has batch consume queues (queue.type=BatchCQ), which brokers have from 5.0.0 on"
+        )
     return UnsupportedStoreError(
         f"{store.tree} is a RocksDB database of queues: what a broker does with it at its start is predicted for 5.3.2 "
         "and later"

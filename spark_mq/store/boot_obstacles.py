@@ -14,17 +14,23 @@ from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.checkpoint import CHECKPOINT
 from spark_mq.store.config.config_file import load_config
+from spark_mq.store.config.store_kind import topics_with_attribute
 from spark_mq.store.config.store_paths import (
     ABORT,
     COMMIT_LOG,
     CONFIG,
-    CONSUME_QUEUE,
     INDEX,
     MAPPED_FILE_NAME,
     mapped_files,
 )
 from spark_mq.store.log.segment_files import MAX_OFFSET, usual_size
-from spark_mq.store.queue.folders import QueueFolder, existing_file_size, queue_folders, queue_path
+from spark_mq.store.queue.folders import (
+    QueueFolder,
+    existing_file_size,
+    find_batch_file_size,
+    queue_path,
+    queues_in_files,
+)
 from spark_mq.store.store_lock import LOCK
 
 _CONFIG_FILES = ("timercheck", "timermetrics", "transactionMetrics")
@@ -47,7 +53,7 @@ def irregular_files(store: Location) -> Iterator[tuple[str, str]]:
         if kind is not None:
             yield name, kind
     yield from _irregular(store, COMMIT_LOG, has_folders=True)
-    for queue in queue_folders(store / CONSUME_QUEUE, with_empty=True):
+    for queue in queues_in_files(store):
         yield from _irregular(store, queue.location.path.removeprefix(f"{store.path}/"), has_folders=True)
     yield from _irregular(store, INDEX)
     for path, kind in _irregular(store, CONFIG):
@@ -128,15 +134,28 @@ def _of_queues(
     store: Location, conf: BrokerConf, folders: list[QueueFolder], release: BrokerVersion | None
 ) -> Iterator[str]:
     """A broker loads each queue folder, also one without queue files (`ConsumeQueueStore.loadConsumeQueues`@5.3.3)."""
-    size = conf.consume_queue_file_size or existing_file_size(folders)
-    for queue in queue_folders(store / CONSUME_QUEUE, with_empty=True):
+    batched = topics_with_attribute(store, "queue.type", "BatchCQ")
+    for queue in queues_in_files(store):
         path = queue.location.path.removeprefix(f"{store.path}/")
         yield from _foreign(path, queue.location.entries(), "queue file", release)
+        if queue.is_batch != (queue.topic in batched):
+            kind, says = ("batch ", "does not say") if queue.is_batch else ("", "says")
+            yield (
+                f"{path} is a {kind}consume queue, but {CONFIG}/topics.json {says} queue.type=BatchCQ for its topic: a "
+                "broker does not start with it; move it away"
+            )
+    for is_batch in (False, True):
+        yield from _of_sizes(store, conf, [folder for folder in folders if folder.is_batch == is_batch], is_batch)
+
+
+def _of_sizes(store: Location, conf: BrokerConf, folders: list[QueueFolder], is_batch: bool) -> Iterator[str]:
+    given = conf.batch_consume_queue_file_size if is_batch else conf.consume_queue_file_size
+    size = given or (find_batch_file_size(conf, store).value if is_batch else existing_file_size(folders))
     odd = [(folder, info) for folder in folders for info in folder.files if size is not None and info.size != size]
     if odd:
         folder, info = odd[0]
-        name = queue_path(folder.topic, folder.queue_id, info.base_name)
-        source = conf.source if conf.consume_queue_file_size else "most queue files"
+        name = queue_path(folder.topic, folder.queue_id, info.base_name, folder.tree)
+        source = conf.source if given else "most queue files"
         others = f"; {len(odd) - 1:,} other queue files have a wrong size, too" if len(odd) > 1 else ""
         yield f"{name} has {info.size:,} bytes, not {size:,} as {source}{others}"
 

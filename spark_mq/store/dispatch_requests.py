@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from spark_mq.format.array_types import ArrayRows, Flags, Int32s, Int64s
+from spark_mq.format.batch_consume_queue import BATCH_UNIT_DTYPE, BatchUnits, is_written
 from spark_mq.format.consume_queue import UNIT_SIZE, Queue
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.kernels.big_endian import int64s_at
-from spark_mq.format.kernels.dispatch import QueueTable, has_unit
+from spark_mq.format.kernels.dispatch import QueueTable, batch_units, has_unit, is_final
 from spark_mq.format.kernels.index_keys import entry_counts
 from spark_mq.format.kernels.recovery import (
     RULES_OF_VERSIONS,
@@ -37,7 +38,7 @@ from spark_mq.store.log.segment_files import SegmentFile
 from spark_mq.store.log.split_reader import read_split
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue
-from spark_mq.store.queue.folders import NO_FILE, QueueFolder, RecoveredQueue
+from spark_mq.store.queue.folders import NO_FILE, QueueFolder, RecoveredQueue, unit_blocks
 
 ANYWHERE, NOWHERE = -(1 << 63), (1 << 63) - 1
 """Offsets before and after all others."""
@@ -153,6 +154,7 @@ class DispatchRequests(ArrayRows):
         commit_log_offset: The commit log offset that the record states, with which a broker dispatches it.
         queue: The number of its queue in `QueueNumbers`.
         is_led_to: Whether a file of its queue has a unit at its queue offset that leads to it.
+        message_count: The number of its messages in a batch consume queue; else 1.
         key_count: The number of its index entries, without one for its tags.
         has_tags: Whether there is an entry for its tags, if tags have entries.
     """
@@ -162,13 +164,14 @@ class DispatchRequests(ArrayRows):
     store_size: Int32s
     queue: Int32s
     queue_offset: Int64s
+    message_count: Int64s
     has_unit: Flags
     is_led_to: Flags
     key_count: Int32s
     has_tags: Flags
 
 
-_NO_REQUESTS = DispatchRequests(*(np.empty(0, kind) for kind in "qqiiq??i?"))
+_NO_REQUESTS = DispatchRequests(*(np.empty(0, kind) for kind in "qqiiqq??i?"))
 
 
 class QueueNumbers:
@@ -178,9 +181,13 @@ class QueueNumbers:
         names: Topic and queue id of each queue, by number.
     """
 
-    def __init__(self, folders: Sequence[QueueFolder], readers: FileReaders) -> None:
+    def __init__(
+        self, folders: Sequence[QueueFolder], readers: FileReaders, batch_topics: frozenset[str] = frozenset()
+    ) -> None:
         """The queues of these folders."""
         self.names = [(folder.topic, folder.queue_id) for folder in folders]
+        self._batch_topics = batch_topics
+        self._batch_units: dict[int, BatchUnits] = {}
         self._folders = folders
         self._readers = readers
         self._numbers = {name: number for number, name in enumerate(self.names)}
@@ -198,6 +205,14 @@ class QueueNumbers:
             buffer, frames = chunk.buffer, chunk.frames
             offsets = int64s_at(buffer, frames.position + COMMIT_LOG_OFFSET_AT)
             none = np.zeros(frames.size, np.bool_)
+            numbers = self._table.numbers(buffer, frames)
+            queue = self._known()[numbers]
+            queue_offset, message_count = int64s_at(buffer, frames.position + QUEUE_OFFSET_AT), np.ones_like(offsets)
+            in_queues, in_batches = has_unit(frames), self.are_batch[queue]
+            if in_batches.any():
+                units = batch_units(buffer, frames[in_batches])
+                queue_offset[in_batches], message_count[in_batches] = units["queue_offset"], units["message_count"]
+                in_queues |= in_batches & is_final(frames)
             is_counted = offsets.max(initial=ANYWHERE) >= since
             key_count, has_tags = entry_counts(buffer, frames) if is_counted else (none.astype(np.int32), none)
             parts.append(
@@ -205,17 +220,24 @@ class QueueNumbers:
                     chunk.base + frames.position,
                     offsets,
                     frames.store_size.copy(),  # the memory of frames is used again for the next chunk
-                    self._table.numbers(buffer, frames),
-                    int64s_at(buffer, frames.position + QUEUE_OFFSET_AT),
-                    has_unit(frames),
+                    queue,
+                    queue_offset,
+                    message_count,
+                    in_queues,
                     none,
                     key_count,
                     has_tags,
                 )
             )
         found = DispatchRequests.concatenate(parts)
-        found = replace(found, queue=self._known()[found.queue])
         return replace(found, is_led_to=self._are_led_to(found))
+
+    @property
+    def are_batch(self) -> Flags:
+        """Which queues are batch consume queues, by number."""
+        if not self._batch_topics:
+            return np.zeros(len(self.names), np.bool_)
+        return np.array([topic in self._batch_topics for topic, _ in self.names], np.bool_)
 
     def _known(self) -> Int32s:
         """The number of each queue of the table; new ones are added."""
@@ -232,8 +254,8 @@ class QueueNumbers:
         lowest, highest = np.full(len(self.names), NOWHERE), np.full(len(self.names), ANYWHERE)
         queue_offset_bounds(read.queue, read.queue_offset, lowest, highest)
         pieces, first, position, data = [0], list[int](), [0], list[bytes]()
-        for number in range(len(self.names)):
-            if number < len(self._folders) and lowest[number] <= highest[number]:
+        for number, is_batch in enumerate(self.are_batch.tolist()):
+            if number < len(self._folders) and lowest[number] <= highest[number] and not is_batch:
                 queue = ConsumeQueue(self._folders[number], self._readers)
                 for location, start, stop in queue.ranges(int(lowest[number]), int(highest[number]) + 1):
                     data.append(self._readers.read(location, start, stop - start))
@@ -252,7 +274,30 @@ class QueueNumbers:
             read.store_size,
             found,
         )
+        for number in np.unique(read.queue[self.are_batch[read.queue]]).tolist():
+            messages = np.flatnonzero(read.queue == number)
+            found[messages] = self._are_in_batches(number, read.take(messages))
         return found
+
+    def _are_in_batches(self, number: int, read: DispatchRequests) -> Flags:
+        """Which messages of a batch consume queue a unit of it leads to."""
+        if number not in self._batch_units:
+            folders = self._folders[number : number + 1]
+            blocks = (
+                units[is_written(units)]
+                for folder in folders
+                for info in folder.files
+                for units in unit_blocks(folder, info, info.size, self._readers)
+            )
+            units = np.concatenate([np.empty(0, BATCH_UNIT_DTYPE), *blocks])
+            self._batch_units[number] = units[np.argsort(units["commit_log_offset"], kind="stable")]
+        units, names = self._batch_units[number], ("commit_log_offset", "store_size", "queue_offset", "message_count")
+        if not units.size:
+            return np.zeros(read.queue.size, np.bool_)
+        offsets = units["commit_log_offset"].astype(np.int64)
+        found = units[np.minimum(np.searchsorted(offsets, read.commit_log_offset), units.size - 1)]
+        are_same: Flags = np.all([found[name] == getattr(read, name) for name in names], axis=0)
+        return are_same
 
 
 class CheckedLog:
@@ -322,7 +367,8 @@ class StartingQueues:
     Attributes:
         on_disk: The queues with folders as they are before anything is dispatched, by number.
         end: The byte of each queue after its last unit; -1 if it has no file.
-        max_physic_offset: The commit log offset after the last message of each queue; -1 if that is not known.
+        max_physic_offset: The commit log offset after the last message of each queue; that of the last record of a
+            batch consume queue. -1 if that is not known.
     """
 
     def __init__(self, recovered: Iterable[RecoveredQueue], numbers: QueueNumbers, file_size: int) -> None:
@@ -331,6 +377,8 @@ class StartingQueues:
         self.end = np.array([queue.end for queue in self.on_disk], np.int64)
         self.max_physic_offset = np.array([queue.max_physic_offset for queue in self.on_disk], np.int64)
         self.names = numbers.names
+        self._numbers = numbers
+        self._next_offset = np.array([queue.next_offset for queue in self.on_disk], np.int64)
         self._exists = np.ones(len(self.on_disk), np.bool_)
         self._file_size = file_size
 
@@ -344,24 +392,28 @@ class StartingQueues:
         added = len(self.names) - self.end.size
         self.end = np.concatenate((self.end, np.full(added, NO_FILE, np.int64)))
         self.max_physic_offset = np.concatenate((self.max_physic_offset, np.full(added, -1, np.int64)))
+        self._next_offset = np.concatenate((self._next_offset, np.zeros(added, np.int64)))
         self._exists = np.concatenate((self._exists, np.zeros(added, np.bool_)))
         results = np.empty(requests.queue.size, np.int32)
         put_units(
             requests.queue,
             requests.queue_offset,
+            requests.message_count,
             requests.commit_log_offset,
             requests.store_size,
             is_dispatched & requests.has_unit,
             self._file_size,
+            self._numbers.are_batch,
             self._exists,
             self.end,
+            self._next_offset,
             self.max_physic_offset,
             results,
         )
         return results
 
     def truncate(
-        self, log_end: int, truncated: Callable[[RecoveredQueue, int, int], RecoveredQueue]
+        self, log_end: int, truncated: Callable[[RecoveredQueue, int], RecoveredQueue]
     ) -> dict[int, RecoveredQueue]:
         """Cut off the units of messages from commit log offset `log_end` on; returns the queues that change, by number.
 
@@ -371,26 +423,26 @@ class StartingQueues:
         for number, queue in enumerate(self.on_disk):
             if queue.end == NO_FILE:
                 continue
-            after = truncated(queue, log_end, self._file_size)
+            after = truncated(queue, log_end)
             has_new_units = self.end[number] > queue.end
             if after.end < queue.end or (after.end > queue.end and not has_new_units):
                 changed[number] = self.on_disk[number] = after
             if after.end < queue.end or not has_new_units:
                 self.end[number], self.max_physic_offset[number] = after.end, after.max_physic_offset
+                self._next_offset[number] = after.next_offset
         without_file = self._exists & (self.end == NO_FILE)
-        self.max_physic_offset[without_file] = log_end
+        are_batch = self._numbers.are_batch[: without_file.size]
+        self.max_physic_offset[without_file] = log_end - are_batch[without_file]
         return changed
 
     def max_offsets(self) -> dict[tuple[str, int], int]:
         """The queue offset after the last unit of each queue that has files."""
-        ends = zip(self.names, self.end.tolist(), strict=False)
-        return {name: end // UNIT_SIZE for name, end in ends if end != NO_FILE}
+        ends = zip(self.names, self.end.tolist(), self._next_offset.tolist(), strict=False)
+        return {name: next_offset for name, end, next_offset in ends if end != NO_FILE}
 
     def bounds(self) -> tuple[tuple[int, int], ...]:
         """The queue offsets of the first unit, and after the last one, of each queue before anything is added."""
-        files = (queue.folder.files for queue in self.on_disk)
-        firsts = (int(of_queue[0].base_name) // UNIT_SIZE if of_queue else 0 for of_queue in files)
-        return tuple((first, queue.end // UNIT_SIZE) for first, queue in zip(firsts, self.on_disk, strict=True))
+        return tuple((queue.folder.first_offset, queue.next_offset) for queue in self.on_disk)
 
     def are_there(self, requests: DispatchRequests) -> Flags:
         """Which messages have a unit at their queue offset before anything is dispatched."""

@@ -1,8 +1,8 @@
 """What a broker would do to a store at its next start, exactly: a dry run over the records that it would check.
 
 The steps are those of `DefaultMessageStore.load` and `start`, 4.9.0 to 5.5.1. `boot` predicts the same from a few
-facts, and has the rules that both share. Not modelled, as there: controller mode and `duplicationEnable`; nor batch
-consume queues and `enableMultiDispatch`. The broker is a master; on a DLedger log it is the only node of its group, or
+facts, and has the rules that both share. Not modelled, as there: controller mode and `duplicationEnable`; nor
+`enableMultiDispatch`. The broker is a master; on a DLedger log it is the only node of its group, or
 the leader.
 
 The rest of the log is read, too: its messages that have no unit do not get one by the start (`dispatch_requests`).
@@ -61,7 +61,7 @@ from spark_mq.store.boot import (
 from spark_mq.store.boot_obstacles import boot_obstacles
 from spark_mq.store.config.broker_conf import BrokerConf, FileSetting
 from spark_mq.store.config.checkpoint import Checkpoint
-from spark_mq.store.config.store_kind import dledger_node
+from spark_mq.store.config.store_kind import batch_topics, dledger_node
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX, mapped_files
 from spark_mq.store.dispatch_log import DispatchLog, RecoveryRows
 from spark_mq.store.dispatch_requests import (
@@ -86,9 +86,11 @@ from spark_mq.store.queue.folders import (
     QueueFileInfo,
     QueueFolder,
     RecoveredQueue,
+    find_batch_file_size,
     find_queue_file_size,
     queue_folders,
     queue_path,
+    queues_in_files,
     recover_queue,
     truncate_queue,
 )
@@ -168,13 +170,16 @@ class _StoppedStore:
         self.node = dledger_node(store.location)
         self.log_folder, self.has_entries = booted_folder(store.location)
         self.segments = mapped_files(self.log_folder.entries())
-        self.folders = list(queue_folders(store.tree, with_empty=True))
+        files = queues_in_files(store.location)
+        self.folders = list(files if self.database is None else queue_folders(store.tree, with_empty=True))
         # A broker that does not delete an empty last file does not start.
-        self.numbers = QueueNumbers([_without_empty_file(folder) for folder in self.folders], store.files)
+        self.batch_topics = batch_topics(store.location)
+        folders = [_without_empty_file(folder) for folder in self.folders]
+        self.numbers = QueueNumbers(folders, store.files, self.batch_topics)
         self.log = CheckedLog(self.numbers)
         self.scan = LackingScan(store, self.numbers, self.log)
         self.recovered = cache(lambda folder, file_size: recover_queue(folder, file_size, store.files))
-        self.truncated = cache(lambda queue, end, file_size: truncate_queue(queue, end, file_size, store.files))
+        self.truncated = cache(lambda queue, end: truncate_queue(queue, end, store.files))
         self._obstacles: dict[tuple[bool, ...], list[str]] = {}
 
     @cached_property
@@ -217,7 +222,7 @@ class _Start:
     def run(self) -> Recovery:
         """Each step in its order."""
         files, folders, database = self._log_files(), self._queue_folders(), self._stopped.database
-        if not are_rules_known(self._release, database):
+        if not are_rules_known(self._release, database, self._stopped.batch_topics):
             raise unknown_rules(self._store)
         queue_files = find_queue_file_size(self._conf, [(self._location / CONSUME_QUEUE, folders)])
         size = files[0].size if files else 0
@@ -227,7 +232,9 @@ class _Start:
             self._rows = RecoveryRows()  # nothing is changed
             return self._refused(*obstacles)
         self._live_end = self._store.get_max_phy_offset()
-        recovered = [self._recover(folder, queue_files.value) for folder in folders] if database is None else []
+        batch_files = find_batch_file_size(self._conf, self._location)
+        sizes = {False: queue_files.value, True: batch_files.value}
+        recovered = [self._recover(one, sizes[one.is_batch]) for one in folders] if database is None else []
         if not files:
             return self._without_log(recovered)
         queues = (
@@ -264,17 +271,14 @@ class _Start:
     def _recover(self, folder: QueueFolder, file_size: int) -> RecoveredQueue:
         queue = self._stopped.recovered(folder, file_size)
         for info in queue.deleted:
-            at = f"the queue ends at queue offset {queue.end // UNIT_SIZE:,}: the unit there is not valid"
+            at = f"the queue ends at queue offset {queue.next_offset:,}: the unit there is not valid"
             self._delete_queue_file(folder, info, at)
         return queue
 
     def _delete_queue_file(self, folder: QueueFolder, info: QueueFileInfo, reason: str) -> None:
-        file = queue_path(folder.topic, folder.queue_id, info.base_name)
-        place = {
-            "topic": folder.topic,
-            "queue_id": folder.queue_id,
-            "queue_offset": _offset(info.base_name) // UNIT_SIZE,
-        }
+        file = queue_path(folder.topic, folder.queue_id, info.base_name, folder.tree)
+        first = None if folder.is_batch else _offset(info.base_name) // UNIT_SIZE
+        place = {"topic": folder.topic, "queue_id": folder.queue_id, "queue_offset": first}
         self._rows.add("delete", "queue file", reason, file=file, **place, bytes=info.size)
 
     def _facts(self, files: Sequence[SegmentFile], queue_end: int) -> BootFacts:
@@ -499,14 +503,16 @@ class _Start:
                 self._delete_queue_file(after.folder, info, "its first unit is of a message after the end of the log")
             first = _offset(queue.files[0].base_name) if queue.files else 0
             stop = first if after.end == NO_FILE else after.end
-            units = (queue.end - stop) // UNIT_SIZE
+            size = queue.folder.unit_size
+            units = (queue.end - stop) // size
             action, why = "truncate", reason
             if units > 0:
                 log.cut(number)
             else:
                 action, why = "add", "its last file is empty, and the broker counts the first unit of a file"
-            place = {"topic": topic, "queue_id": queue_id, "queue_offset": min(stop, queue.end) // UNIT_SIZE}
-            self._rows.add(action, "queue", why, **place, bytes=abs(units) * UNIT_SIZE, count=abs(units))
+            at = min(queue.next_offset, after.next_offset) if after.end != NO_FILE else queue.folder.first_offset
+            place = {"topic": topic, "queue_id": queue_id, "queue_offset": at}
+            self._rows.add(action, "queue", why, **place, bytes=abs(units) * size, count=abs(units))
 
     def _correct_ends(self, queues: StartingDatabase, log_end: int) -> None:
         """Correct the table of ends of queues in RocksDB, if the log ends before the dispatched part."""

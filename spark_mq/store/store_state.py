@@ -16,7 +16,6 @@ from spark_mq.format.broker_version import (
     ALL_VERSIONS,
     BrokerVersions,
 )
-from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.format.record import HEAD_SIZE
 from spark_mq.format.timestamp import NANOS_PER_MILLI
 from spark_mq.store.boot import (
@@ -39,6 +38,7 @@ from spark_mq.store.boot import (
 from spark_mq.store.boot_obstacles import CONFIG_FILES, boot_obstacles
 from spark_mq.store.config.broker_conf import BrokerConf, FileSetting
 from spark_mq.store.config.checkpoint import Checkpoint, checkpoint_problem
+from spark_mq.store.config.store_kind import batch_topics
 from spark_mq.store.config.store_paths import CONFIG, CONSUME_QUEUE, mapped_files
 from spark_mq.store.disk_use import DiskUse, disk_use
 from spark_mq.store.file_states import IndexState, index_state, last_indexed
@@ -151,7 +151,8 @@ def store_state(
     with MessageStore(path, broker_version, broker_conf) as store:
         database = check_boot(store, conf)
         groups = boot_groups(store.broker_versions, store.records.has_entries)
-        rules = [group for group in groups if are_rules_known(group, database)]
+        batches = batch_topics(store.location)
+        rules = [group for group in groups if are_rules_known(group, database, batches)]
         if not rules:
             raise unknown_rules(store)
         checkpoint = Checkpoint.load(store.location)
@@ -168,7 +169,7 @@ def store_state(
         obstacles, waits = boot_obstacles(store.location, conf, folders, only), list[str]()
         asks_more = conf.is_enabled("forceVerifyPropCRC") or facts.settings.enable_accelerated_recovery
         is_read = log.end - log.start <= SMALL_LOG if full is None else full
-        if store.records.has_entries:  # a few facts do not tell what DLedger does
+        if store.records.has_entries or batches:  # a few facts do not tell what happens to them
             is_checked, is_read = False, True
         if is_checked and database is None and not obstacles and not asks_more:
             boots = [replace(boot, is_full=True) for boot in boots]
@@ -309,7 +310,7 @@ def _with_known_end(
 
     def has_hole(name: tuple[str, int]) -> bool:
         recovered = recover_queue(queues[name].folder, size.value, store.files)
-        return recovered.end < queues[name].written_end * UNIT_SIZE
+        return recovered.next_offset < queues[name].written_end
 
     newest = max(queues, key=lambda name: queues[name].unit(queues[name].written_end - 1)[0], default=None)
     if newest is not None and has_hole(newest):

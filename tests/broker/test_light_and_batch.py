@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from spark_mq.format.batch_consume_queue import BATCH_UNIT_SIZE
 from spark_mq.format.record import Record, decode_record
 from spark_mq.remoting.client import ClientSettings, RemotingClient, parse_name_servers
 from spark_mq.remoting.pull import QueueRange, pull
+from spark_mq.store.recovery import next_recovery
 from tests.broker import harness
 from tests.support.rebuilt import rebuild_here
+from tests.support.soak import cases
 from tests.support.stores import OWN_STORES, Fact, RealStore
 
 pytestmark = pytest.mark.broker
@@ -76,3 +79,40 @@ def test_batch_queues(tmp_path: Path) -> None:
         with harness.PullConsumer(broker, "b1bcq", 32) as consumer:
             messages, _ = consumer.read()
         assert messages == count(facts)
+
+
+def without_units(store: Path, queue_id: int, first: int) -> None:
+    """Lose the units of a batch consume queue from a number on."""
+    (file,) = (store / "batchconsumequeue" / "b1bcq" / str(queue_id)).iterdir()
+    data = file.read_bytes()[: first * BATCH_UNIT_SIZE]
+    file.write_bytes(data.ljust(file.stat().st_size, b"\0"))
+
+
+@pytest.mark.parametrize("version", cases(["5.3.3"], ["5.3.3", "5.5.0"]))
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_a_boot_does_to_batch_queues_what_was_said(version: str, is_killed: bool, tmp_path: Path) -> None:
+    """A killed broker had flushed not all units; one that was stopped cleanly, and lags, lost the end of its log."""
+    packed = RealStore("fBatchcq533", OWN_STORES / "forms")
+    store = packed.unpack(tmp_path)
+    without_units(store, 0, 30)
+    records = [fact for fact in packed.facts("msg") if fact["topic"] == "b1bcq"]
+    if is_killed:
+        (store / "abort").touch()
+    else:
+        without_units(store, 1, 20)
+        log_end = records[-9]["offset"]
+        *_, segment = sorted((store / "commitlog").iterdir())
+        data = segment.read_bytes()
+        segment.write_bytes(data[: log_end - int(segment.name)].ljust(len(data), b"\0"))
+    recovery = next_recovery(str(store), version, str(packed.broker_conf))
+    assert recovery.boot is not None
+    assert recovery.boot.lost > 0 or recovery.boot.completed > 0
+    with harness.Broker(version, store, packed.broker_conf) as broker:
+        found = {
+            record.commit_log_offset
+            for queue_id in (0, 1)
+            for record in served(broker, "b1bcq", queue_id, recovery.max_offsets["b1bcq", queue_id])
+        }
+    live = {fact["offset"] for fact in records if fact["offset"] < recovery.log_end}
+    assert found <= live
+    assert len(live - found) == recovery.boot.lost

@@ -210,7 +210,6 @@ def test_queue_files_of_a_topic_with_batch_queues_answer_nothing_about_it(batche
             lambda: store.get_min_offset_in_queue(TOPIC, 0, read_log=True),
             lambda: store.get_offset_in_queue_by_time(TOPIC, 0, 0),
             lambda: why_not_consumed(store, "group", TOPIC, 0, 0),
-            lambda: next_recovery(path, "5.3.3"),
             lambda: restore_here(path, tmp_path / "restored", WORKLOAD.broker_conf),
         ]
         for door in closed:
@@ -221,6 +220,8 @@ def test_queue_files_of_a_topic_with_batch_queues_answer_nothing_about_it(batche
             assert store.get_max_offset_in_queue(fact["topic"], fact["queueId"]) == fact["max"]
         (fact, *_) = [fact for fact in WORKLOAD.facts("msg") if fact["topic"] == TOPIC]
         assert store.look_message_by_id(fact["msgId"]).num_rows == 1
+    (*_, obstacle) = next_recovery(path, "5.3.3").obstacles
+    assert f"consumequeue/{TOPIC}/3 is a consume queue, but config/topics.json says queue.type=BatchCQ" in obstacle
     assert main(["state", path]) == FAILED
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_mq.errors import OptionError, SparkMqError, UnsupportedStoreError
+from spark_mq.errors import OptionError, SparkMqError
 from spark_mq.format.broker_version import ALL_VERSIONS, BrokerVersions
 from spark_mq.format.record import BODY_CRC_AT, COMMIT_LOG_OFFSET_AT, MAGIC_AT, MAGIC_V2, Record
 from spark_mq.store.boot import boot_groups
@@ -416,13 +416,6 @@ def test_a_version_that_is_newer_than_the_rules_is_said(tmp_path: Path) -> None:
     small_log().write(tmp_path)
     (rules,) = (setting for setting in recover(tmp_path, "5.10.0").settings if setting.name == "rules")
     assert (rules.value, "its rules are assumed" in rules.source) == ("of a broker of 5.5.1", True)
-
-
-def test_batch_consume_queues_are_not_guessed(tmp_path: Path) -> None:
-    small_log().write(tmp_path)
-    (tmp_path / "batchconsumequeue" / "T" / "0").mkdir(parents=True)
-    with pytest.raises(UnsupportedStoreError, match="batch consume queues"):
-        recover(tmp_path, "5.3.3")
 
 
 def test_nothing_is_changed(tmp_path: Path) -> None:

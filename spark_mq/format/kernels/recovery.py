@@ -15,6 +15,7 @@ from enum import IntEnum
 import numpy as np
 
 from spark_mq.format.array_types import Bytes, Flags, Int32s, Int64s, OutFlags, OutInt32s, OutInt64s
+from spark_mq.format.batch_consume_queue import BATCH_UNIT_SIZE
 from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.format.dledger import BLANK_MAGIC as ENTRY_BLANK_MAGIC
 from spark_mq.format.dledger import HEAD_SIZE as ENTRY_HEAD_SIZE
@@ -299,20 +300,24 @@ NOT_DISPATCHED, IGNORED, APPENDED, SHIFTED = map(int, PutResult)
 def put_units(
     queue: Int32s,
     queue_offset: Int64s,
+    message_count: Int64s,
     commit_log_offset: Int64s,
     store_size: Int32s,
     is_dispatched: Flags,
     file_size: int,
+    is_batch: Flags,
     exists: OutFlags,
     end: OutInt64s,
+    next_offset: OutInt64s,
     max_physic_offset: OutInt64s,
     results: OutInt32s,
 ) -> None:
     """Dispatch messages to their queues, in order, and write what happened to `results`, as `PutResult` numbers.
 
     `exists`, `end` and `max_physic_offset` are the state of the queues, by number: whether the broker has the queue,
-    the byte after the last unit (-1 if the queue has no file), and the commit log offset after the last message. All
-    are updated.
+    the byte after the last unit (-1 if the queue has no file), the queue offset after it, and the commit log offset
+    after the last message. All are updated. A batch consume queue (`is_batch`) has the commit log offset of its last
+    record instead, and appends each later one (`BatchConsumeQueue.putBatchMessagePositionInfo`@5.3.3).
     """
     for index in range(queue.size):
         results[index] = NOT_DISPATCHED
@@ -322,6 +327,14 @@ def put_units(
         exists[number] = True
         after = commit_log_offset[index] + store_size[index]
         results[index] = IGNORED
+        if is_batch[number]:
+            is_possible = queue_offset[index] >= 0 and message_count[index] >= 0
+            if is_possible and commit_log_offset[index] > max_physic_offset[number]:
+                results[index] = APPENDED
+                end[number] = max(end[number], 0) + BATCH_UNIT_SIZE
+                next_offset[number] = queue_offset[index] + message_count[index]
+                max_physic_offset[number] = commit_log_offset[index]
+            continue
         if after <= max_physic_offset[number]:
             continue
         place = queue_offset[index] * UNIT_SIZE
@@ -331,6 +344,7 @@ def put_units(
             continue
         results[index] = APPENDED if place == end[number] else SHIFTED
         end[number] += UNIT_SIZE
+        next_offset[number] = end[number] // UNIT_SIZE
         max_physic_offset[number] = after
 
 

@@ -282,8 +282,6 @@ FORMS: tuple[Form, ...] = (
         refused={
             Door.QUEUE: "has batch consume queues{topics}, in which a message can have several queue offsets: read the "
             "topic's messages without queue offsets, or look one up with `spark-mq query-by-offset`",
-            Door.BOOT: "has batch consume queues{topics}, which are not considered here, so nothing certain can be "
-            "said about what a broker does at its start",
             Door.WRITE: "has batch consume queues{topics}, into which no message is written here",
         },
     ),

@@ -2,7 +2,9 @@
 
 `ConsumeQueue.recover` and `truncateDirtyLogicFiles`@5.3.3 are the same in 4.9. The first one looks for the end of the
 queue from its third-last file on. The second one cuts off the units of messages after the end of the log. It counts the
-first unit of a file, whatever it contains; so the end of a queue whose last file is empty moves by one.
+first unit of a file, whatever it contains; so the end of a queue whose last file is empty moves by one. Those of
+`BatchConsumeQueue`, 5.0.0 to 5.5.1, do the same with units of 46 bytes, but know the commit log offset of the last
+record where those of `ConsumeQueue` know the one after it.
 """
 
 from __future__ import annotations
@@ -13,13 +15,13 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from spark_mq.errors import SparkMqError
-from spark_mq.format.batch_consume_queue import BATCH_FILE_SIZE, BATCH_UNIT_SIZE
+from spark_mq.format.batch_consume_queue import BATCH_FILE_SIZE, BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE, is_written
 from spark_mq.format.consume_queue import DEFAULT_FILE_SIZE, UNIT_DTYPE, UNIT_SIZE, Units
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
@@ -40,10 +42,13 @@ class RecoveredQueue:
 
     Attributes:
         end: The byte of the queue after its last unit; -1 if it has no file.
+        next_offset: The queue offset after its last unit.
     """
 
     folder: QueueFolder
+    file_size: int
     end: int
+    next_offset: int
     max_physic_offset: int
     files: tuple[QueueFileInfo, ...]
     deleted: tuple[QueueFileInfo, ...] = ()
@@ -53,58 +58,70 @@ def recover_queue(folder: QueueFolder, file_size: int, readers: FileReaders) -> 
     """The queue after `ConsumeQueue.recover`; each of its files has `file_size` bytes."""
     files = folder.files
     if not files:
-        return RecoveredQueue(folder, NO_FILE, -1, ())
+        return RecoveredQueue(folder, file_size, NO_FILE, 0, -1, ())
     max_physic_offset = -1
     end = 0
     for info in files[max(len(files) - _FILES_BACK, 0) :]:
         count = 0
-        for units in _blocks(folder, info, file_size, readers):
-            valid = _leading((units["commit_log_offset"] >= 0) & (units["store_size"] > 0))
+        for units in unit_blocks(folder, info, file_size, readers):
+            valid = _leading(_is_valid(folder, units))
             if valid:
-                max_physic_offset = _after(units, valid - 1)
+                max_physic_offset = _max_physic_offset(folder, units[valid - 1])
             count += valid
             if valid < units.size:
                 break
-        end = int(info.base_name) + count * UNIT_SIZE
-        if count * UNIT_SIZE < file_size:
+        end = int(info.base_name) + count * folder.unit_size
+        if count * folder.unit_size < file_size:
             break
     deleted = tuple(info for info in files if int(info.base_name) > end)
-    return RecoveredQueue(folder, end, max_physic_offset, tuple(info for info in files if info not in deleted), deleted)
+    kept, next_offset = tuple(info for info in files if info not in deleted), _next_offset(folder, end, readers)
+    return RecoveredQueue(folder, file_size, end, next_offset, max_physic_offset, kept, deleted)
 
 
-def truncate_queue(queue: RecoveredQueue, log_end: int, file_size: int, readers: FileReaders) -> RecoveredQueue:
+def truncate_queue(queue: RecoveredQueue, log_end: int, readers: FileReaders) -> RecoveredQueue:
     """The queue after `truncateDirtyLogicFiles`: without its units of messages from commit log offset `log_end` on."""
+    folder = queue.folder
     for kept in range(len(queue.files), 0, -1):
         info = queue.files[kept - 1]
         count, max_physic_offset = 0, log_end
-        for units in _blocks(queue.folder, info, file_size, readers):
+        for units in unit_blocks(folder, info, queue.file_size, readers):
             offsets = units["commit_log_offset"]
-            is_kept = (offsets >= 0) & (units["store_size"] > 0) & (offsets < log_end)
+            is_kept = _is_valid(folder, units) & (offsets < log_end)
             if count == 0:
                 is_kept[0] = offsets[0] < log_end
             valid = _leading(is_kept)
             if valid:
-                max_physic_offset = _after(units, valid - 1)
+                max_physic_offset = _max_physic_offset(folder, units[valid - 1])
             count += valid
             if valid < units.size:
                 break
         if count:
-            end = int(info.base_name) + count * UNIT_SIZE
-            return RecoveredQueue(queue.folder, end, max_physic_offset, queue.files[:kept], queue.files[kept:])
-    return RecoveredQueue(queue.folder, NO_FILE, log_end, (), queue.files)
+            end = int(info.base_name) + count * folder.unit_size
+            ends = end, _next_offset(folder, end, readers), max_physic_offset
+            return RecoveredQueue(folder, queue.file_size, *ends, queue.files[:kept], queue.files[kept:])
+    return RecoveredQueue(folder, queue.file_size, NO_FILE, 0, log_end - folder.is_batch, (), queue.files)
 
 
-def _blocks(folder: QueueFolder, info: QueueFileInfo, file_size: int, readers: FileReaders) -> Iterator[Units]:
+def unit_blocks(folder: QueueFolder, info: QueueFileInfo, file_size: int, readers: FileReaders) -> Iterator[Units]:
     """The units of a file from its start, in blocks."""
-    position, length = 0, _FIRST_BLOCK // UNIT_SIZE * UNIT_SIZE
+    size, dtype = folder.unit_size, BATCH_UNIT_DTYPE if folder.is_batch else UNIT_DTYPE
+    position, length = 0, _FIRST_BLOCK // size * size
     while position < file_size:
         data = readers.read(folder.location / info.base_name, position, min(length, file_size - position))
-        units = np.frombuffer(data, UNIT_DTYPE, len(data) // UNIT_SIZE)
+        units = np.frombuffer(data, dtype, len(data) // size)
         if not units.size:
             return
         yield units
-        position += units.size * UNIT_SIZE
-        length = min(4 * length, _BLOCK // UNIT_SIZE * UNIT_SIZE)
+        position += units.size * size
+        length = min(4 * length, _BLOCK // size * size)
+
+
+def _is_valid(folder: QueueFolder, units: Units) -> npt.NDArray[np.bool_]:
+    """Which units a boot keeps."""
+    if folder.is_batch:
+        return is_written(units)
+    valid: npt.NDArray[np.bool_] = (units["commit_log_offset"] >= 0) & (units["store_size"] > 0)
+    return valid
 
 
 def _leading(values: npt.NDArray[np.bool_]) -> int:
@@ -112,10 +129,23 @@ def _leading(values: npt.NDArray[np.bool_]) -> int:
     return int(values.size if values.all() else np.argmin(values))
 
 
-def _after(units: Units, index: int) -> int:
-    """The commit log offset after the message of a unit, as Java adds it."""
-    after = int(units["commit_log_offset"][index]) + int(units["store_size"][index])
+def _max_physic_offset(folder: QueueFolder, unit: Any) -> int:
+    """The commit log offset after the message of a unit, as Java adds it; that of the record in a batch queue."""
+    after = int(unit["commit_log_offset"]) + (0 if folder.is_batch else int(unit["store_size"]))
     return after if after < 1 << 63 else after - (1 << 64)
+
+
+def _next_offset(folder: QueueFolder, end: int, readers: FileReaders) -> int:
+    """The queue offset after the last unit before byte `end` of the queue; 0 without a unit in a batch queue."""
+    if not folder.is_batch:
+        return end // UNIT_SIZE
+    for info in folder.files:
+        position = end - BATCH_UNIT_SIZE - int(info.base_name)
+        if 0 <= position < info.size:
+            data = readers.read(folder.location / info.base_name, position, BATCH_UNIT_SIZE)
+            (unit,) = np.frombuffer(data, BATCH_UNIT_DTYPE)
+            return int(unit["queue_offset"]) + int(unit["message_count"])
+    return 0
 
 
 @dataclass(frozen=True)
@@ -147,6 +177,11 @@ class QueueFolder:
         return self.tree == BATCH_CONSUME_QUEUE
 
     @property
+    def first_offset(self) -> int:
+        """The queue offset of the first byte of its first file; 0 without files, and of a batch consume queue."""
+        return int(self.files[0].base_name) // UNIT_SIZE if self.files and not self.is_batch else 0
+
+    @property
     def unit_size(self) -> int:
         """Bytes of a unit in its files."""
         return BATCH_UNIT_SIZE if self.is_batch else UNIT_SIZE
@@ -170,6 +205,12 @@ def queue_folders(
     """
     for topic in consume_queue.folders():
         yield from _folders_of_topic(consume_queue / topic, None, with_empty, skips_unreadable)
+
+
+def queues_in_files(store: Location) -> Iterator[QueueFolder]:
+    """All folders of consume queues and batch consume queues of a store."""
+    for tree in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE):
+        yield from queue_folders(store / tree, with_empty=True)
 
 
 def folders_of_topic(consume_queue: Location, topic: str, queue_id: int | None = None) -> list[QueueFolder]:
@@ -223,8 +264,9 @@ def _is_queue_id(name: str) -> bool:
 
 
 def existing_file_size(folders: list[QueueFolder]) -> int | None:
-    """The most frequent size of the existing queue files, in bytes; None if there are no files."""
-    sizes = Counter(info.size for folder in folders for info in folder.files if info.size % UNIT_SIZE == 0)
+    """The most frequent size of the existing files of consume queues, in bytes; None if there are no files."""
+    files = (info for folder in folders if not folder.is_batch for info in folder.files)
+    sizes = Counter(info.size for info in files if info.size % UNIT_SIZE == 0)
     return sizes.most_common(1)[0][0] if sizes else None
 
 

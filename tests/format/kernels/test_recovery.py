@@ -41,20 +41,24 @@ FILE_SIZE = 100
 def put(offsets: list[int], end: int, last: int = -1) -> tuple[list[int], int]:
     """Results of messages of 100 bytes, at 1000, 1100 and so on, and the queue's end after them."""
     count = len(offsets)
-    ends, lasts = np.array([end], np.int64), np.array([last], np.int64)
+    ends, nexts, lasts = np.array([end], np.int64), np.zeros(1, np.int64), np.array([last], np.int64)
     results = np.empty(count, np.int32)
     put_units(
         np.zeros(count, np.int32),
         np.array(offsets, np.int64),
+        np.ones(count, np.int64),
         np.arange(1000, 1000 + 100 * count, 100, dtype=np.int64),
         np.full(count, 100, np.int32),
         np.ones(count, np.bool_),
         FILE_SIZE,
         np.zeros(1, np.bool_),
+        np.zeros(1, np.bool_),
         ends,
+        nexts,
         lasts,
         results,
     )
+    assert not count or int(nexts[0]) == int(ends[0]) // 20 or PutResult.IGNORED in results
     return results.tolist(), int(ends[0])
 
 
@@ -82,6 +86,27 @@ def test_units_are_put_as_the_prediction_says(offsets: list[int], end: int | Non
 def test_what_java_does_with_a_unit(offsets: list[int], end: int, last: int, results: list[int], after: int) -> None:
     """`ConsumeQueue.putMessagePositionInfo`@5.3.3, as in 4.9.7."""
     assert put(offsets, end, last) == (results, after)
+
+
+def test_a_batch_queue_appends_each_later_record() -> None:
+    """`BatchConsumeQueue.putBatchMessagePositionInfo`@5.3.3: whatever the queue offset of the record is."""
+    state = np.array([-1], np.int64), np.zeros(1, np.int64), np.array([1000], np.int64)
+    results, exists, count = np.empty(5, np.int32), np.zeros(1, np.bool_), 5
+    put_units(
+        np.zeros(count, np.int32),
+        int64s([4, 7, 2, -1, 9]),
+        int64s([1, 3, 2, 1, -1]),
+        int64s([1000, 1100, 1200, 1300, 1400]),
+        np.full(count, 100, np.int32),
+        np.ones(count, np.bool_),
+        FILE_SIZE,
+        np.ones(1, np.bool_),
+        exists,
+        *state,
+        results,
+    )
+    assert results.tolist() == [0, 1, 1, 0, 0]
+    assert [int(values[0]) for values in state] == [2 * 46, 4, 1200]
 
 
 def found(data: bytes, rules: int, end: int | None = None) -> tuple[int, RecordCheck]:
