@@ -1,6 +1,6 @@
 """A power loss at each moment of a command that changes a store: after the next run the store is the old or new one.
 
-A usual run tries a sample of the states that a power loss can leave; a soak tries all of them.
+A usual run tries few of the states that a power loss can leave; a soak tries all of them, or 800 of a command.
 """
 
 from __future__ import annotations
@@ -8,22 +8,32 @@ from __future__ import annotations
 import os
 import random
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 import spark_mq
+from spark_mq.errors import UnfinishedAppendError
+from spark_mq.indexer.rebuild import rebuild_with
+from spark_mq.indexer.rebuild_request import RebuildRequest
 from spark_mq.io.local import sync_folder
+from spark_mq.job.tasks import LocalTasks
 from spark_mq.repairer.changes import CHANGES, undo_repair
+from spark_mq.store.config.store_paths import APPEND_UNFINISHED
 from spark_mq.testing.disk import DiskState, FileSystem, Recording, recorded
+from tests.support.appended import append_here, segments_of
+from tests.support.rebuilt import rebuild_here
 from tests.support.repaired import repair_here
+from tests.support.restored import restored_plain
 from tests.support.soak import SOAKS
+from tests.support.store_history import cut_log, record_ends, settings_of
 from tests.support.stores import STORES, WORKLOAD, Unpack, tree_of
 from tests.support.verified import Bench
 
-USUAL = 3
-"""States that a usual run tries of a command on a filesystem."""
+CRC, LAGGING = STORES["crc-533"], STORES["lagging-533"]
+MOST = 800 if SOAKS else 3
+"""States that are tried of a command on a filesystem."""
 
 file_systems = pytest.mark.parametrize("file_system", list(FileSystem))
 
@@ -33,7 +43,7 @@ def tried(recording: Recording, file_system: FileSystem) -> Iterator[DiskState]:
     store = recording.folder
     assert {path: file.data for path, file in recording.last().files.items()} == tree_of(store)
     states = list(recording.states(file_system))
-    number = len(states) if SOAKS else USUAL
+    number = min(MOST, len(states))
     print(f"{number} of {len(states)} states")
     for state in random.Random(41).sample(states, number):
         state.write(store)
@@ -41,8 +51,12 @@ def tried(recording: Recording, file_system: FileSystem) -> Iterator[DiskState]:
 
 
 def files_of(store: Path) -> dict[str, bytes]:
-    """The files of a store, without those of a job and its lock."""
-    return {name: data for name, data in tree_of(store).items() if not name.startswith((".spark_mq", "lock"))}
+    """The files of a store, without those of a job, its lock, and what it had not given a name yet."""
+    return {
+        name: data
+        for name, data in tree_of(store).items()
+        if not name.startswith((".spark_mq", "lock", "backup-", ".checkpoint."))
+    }
 
 
 def contents(recording: Recording, file_system: FileSystem) -> set[tuple[tuple[str, bytes], ...]]:
@@ -183,3 +197,78 @@ def test_expire(file_system: FileSystem, unpacked: Unpack, tmp_path: Path) -> No
         assert left == {path: data for path, data in before.items() if path not in gone}, state.about
         spark_mq.expire(str(store), min_offset=524_288, apply=True)
         assert files_of(store) == after, state.about
+
+
+def tree(files: Mapping[str, bytes], folder: str) -> dict[str, bytes]:
+    """The files in a folder."""
+    return {path.removeprefix(f"{folder}/"): data for path, data in files.items() if path.startswith(f"{folder}/")}
+
+
+@file_systems
+def test_rebuild_in_place(file_system: FileSystem, unpacked: Unpack, tmp_path: Path) -> None:
+    """Each tree is the old one, the new one, or set aside; the next run makes the new one, and keeps the old one."""
+    store = Path(shutil.copytree(unpacked(LAGGING), tmp_path / "store"))
+    request = RebuildRequest.of(str(store), replace=True, broker_conf=str(LAGGING.broker_conf))
+    old = files_of(store)
+    with recorded(store) as recording:
+        rebuild_with(LocalTasks(1), request)
+    new = files_of(store)
+    for state in tried(recording, file_system):
+        left = files_of(store)
+        for name in ("consumequeue", "index"):
+            assert tree(left, name) in (tree(old, name), tree(new, name), {}), state.about
+        assert tree(left, "commitlog") == tree(old, "commitlog")
+        assert left["checkpoint"] in (old["checkpoint"], new["checkpoint"]), state.about
+        rebuild_with(LocalTasks(1), request)
+        assert files_of(store) == new, state.about
+        for name in ("consumequeue", "index"):
+            assert tree(old, name) in map(tree_of, store.glob(f"backup-*/{name}")), state.about
+
+
+@file_systems
+@pytest.mark.parametrize("replaces", [False, True], ids=["new", "replaces"])
+def test_restore(replaces: bool, file_system: FileSystem, unpacked: Unpack, tmp_path: Path) -> None:
+    """The store is absent, the old one, or the new one; the next run makes the new one."""
+    folder, old = tmp_path / "disk", {}
+    folder.mkdir()
+    if replaces:
+        shutil.copytree(unpacked(STORES["stale-533"]), folder / "store")
+        old = tree_of(folder / "store")
+    with recorded(folder) as recording:
+        restored_plain(unpacked(LAGGING), folder / "store", LAGGING.broker_conf, replace=replaces)
+    new = files_of(folder / "store")
+    for state in tried(recording, file_system):
+        left = files_of(folder / "store") if (folder / "store").exists() else {}
+        assert left in (old, new), state.about
+        if left != new:
+            restored_plain(unpacked(LAGGING), folder / "store", LAGGING.broker_conf, replace=replaces)
+            assert files_of(folder / "store") == new, state.about
+        if replaces:
+            assert old in [files_of(path) for path in folder.glob("store.backup-*")], state.about
+
+
+@file_systems
+def test_append(file_system: FileSystem, unpacked: Unpack, tmp_path: Path) -> None:
+    """The store is the old one, the new one, or refused; the next run makes the new one."""
+    ends, whole = record_ends(CRC), segments_of(unpacked(CRC))
+    store = cut_log(unpacked(CRC), tmp_path / "store", ends[-40])
+    for file in (store / "config").glob("consumerOffset.json*"):
+        file.unlink()
+    rebuild_here(store, **settings_of(CRC))
+    old = files_of(store)
+
+    def append() -> None:
+        append_here(store, whole, ends[-1], CRC.broker_conf, b"{}", LocalTasks(1))
+
+    with recorded(store) as recording:
+        append()
+    new = files_of(store)
+    for state in tried(recording, file_system):
+        if (store / "commitlog" / APPEND_UNFINISHED).exists():
+            with pytest.raises(UnfinishedAppendError):
+                spark_mq.MessageStore(str(store)).get_max_phy_offset()
+        else:
+            assert files_of(store) in (old, new), state.about
+        if files_of(store) != new:
+            append()
+        assert files_of(store) == new, state.about

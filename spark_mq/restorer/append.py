@@ -45,7 +45,7 @@ from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.format.timestamp import NANOS_PER_MILLI
 from spark_mq.indexer.rebuild_plan import RebuildPlan, Selection, StagingSettings
 from spark_mq.indexer.trees import WrittenTrees, extend_trees, rebuilt_checkpoint
-from spark_mq.io.local import sync_folder
+from spark_mq.io.local import make_folders, sync_folder
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.job.output_committer import WORK_FOLDER, OutputCommitter
@@ -215,9 +215,7 @@ def _put_in_place(store: Location, folder: Path, commit: Commit) -> None:
         for file in commit.files:
             target = root / file.path
             if (folder / file.path).is_file():
-                missing = [one for one in (target.parent, *target.parent.parents) if not one.exists()]
-                target.parent.mkdir(parents=True, exist_ok=True)
-                changed.update(one.parent for one in missing)
+                make_folders(str(target.parent))
                 os.replace(folder / file.path, target)
             elif not file.is_in_place(root):
                 raise UnfinishedAppendError(

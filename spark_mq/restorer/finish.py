@@ -31,6 +31,7 @@ from spark_mq.format.consume_queue import DEFAULT_FILE_SIZE, UNIT_SIZE, Queue, p
 from spark_mq.format.system_topic import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from spark_mq.indexer.queue_plan import carry_over
 from spark_mq.indexer.trees import rebuilt_checkpoint
+from spark_mq.io.local import sync_folder
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.restorer.config_files import (
@@ -210,10 +211,15 @@ def _copy_other_files(source: Location, store: Location, copy_type: CopyType) ->
             for file in names:
                 publish(store / file, (source / file).read_bytes())
         elif (source / name).is_directory:
-            shutil.copytree((source / name).path, (store / name).path)
+            shutil.copytree((source / name).path, (store / name).path, copy_function=_copy_file)
         elif (source / name).is_file:
             os.makedirs((store / name).parent.path, exist_ok=True)
-            shutil.copy2((source / name).path, (store / name).path)
+            _copy_file((source / name).path, (store / name).path)
+
+
+def _copy_file(source: str, target: str) -> None:
+    shutil.copy2(source, target)
+    sync_folder(target)
 
 
 def restored_checkpoint(
