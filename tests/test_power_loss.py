@@ -19,7 +19,9 @@ from spark_mq.indexer.rebuild import rebuild_with
 from spark_mq.indexer.rebuild_request import RebuildRequest
 from spark_mq.io.local import sync_folder
 from spark_mq.job.tasks import LocalTasks
+from spark_mq.repairer import log_edit
 from spark_mq.repairer.changes import CHANGES, undo_repair
+from spark_mq.repairer.from_replica import repair_from
 from spark_mq.store.config.store_paths import APPEND_UNFINISHED
 from spark_mq.testing.disk import DiskState, FileSystem, Recording, recorded
 from tests.support.appended import append_here, segments_of
@@ -161,6 +163,39 @@ def test_repair(kind: str, file_system: FileSystem, damaged: Damaged) -> None:
         assert files_of(store) == new, state.about
         undo_all(store)
         assert files_of(store) == old, state.about
+
+
+@file_systems
+@pytest.mark.parametrize("is_cut", [True, False], ids=["cut", "from a replica"])
+def test_repair_of_the_log(is_cut: bool, file_system: FileSystem, unpacked: Unpack, tmp_path: Path) -> None:
+    """The undo gives the old files, and the next run the new ones: a cut log, or the records of a replica."""
+    bench = Bench.of(unpacked(WORKLOAD), WORKLOAD.name, tmp_path)
+    store, replica = str(bench.path), str(unpacked(WORKLOAD))
+    middle = bench.messages[len(bench.messages) // 2]["offset"]
+    if not is_cut:
+        file, position = bench.segment(middle)
+        bench.flip(file, position + 4)
+        (bench.path / bench.segment(1 << 17)[0]).unlink()
+
+    def run() -> None:
+        if is_cut:
+            log_edit.cut_log(store, middle, apply=True)
+        else:
+            repair_from(store, replica, apply=True)
+
+    old = files_of(bench.path)
+    with recorded(bench.path) as recording:
+        run()
+    new = files_of(bench.path)
+    assert new != old
+    for state in tried(recording, file_system):
+        undo_all(bench.path)
+        assert files_of(bench.path) == old, state.about
+        state.write(bench.path)
+        run()
+        assert files_of(bench.path) == new, state.about
+        undo_all(bench.path)
+        assert files_of(bench.path) == old, state.about
 
 
 @file_systems
