@@ -84,6 +84,7 @@ class Shell:
             "--html ": f"--html {folder}/",
             "/data/": f"{folder}/",
             "/lake/": f"{folder}/lake/",
+            "/backup/": f"{folder}/",
             "topic=orders": f"topic={TOPIC}",
             " orders ": f" {TOPIC} ",
             "key=order-42": f"key={KEY}",
@@ -191,6 +192,8 @@ def test_every_command_of_the_pages_runs_as_printed(
     for line in first:
         shell.run(line)
     shutil.copytree(store, growing, dirs_exist_ok=True)
+    for replica in ("master", "slave"):
+        shutil.copytree(store, tmp_path / replica)
     answers = {line: shell.run(line) for line in lines if line not in first}
 
     def answer(*parts: str) -> str:
