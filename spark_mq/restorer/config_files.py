@@ -149,10 +149,6 @@ FILE_RULES = (
                 "it has compacted copies of messages with their offsets. Without it a broker with enableCompaction "
                 "compacts, and serves, only new messages of topics with cleanup.policy=COMPACTION"
             ),
-            "batchconsumequeue/": (
-                "it has the queues of topics with queue.type=BatchCQ, which are not built here. A broker builds "
-                "them if the store has a file abort and neither checkpoint nor queues"
-            ),
         },
     ),
     *_rules(

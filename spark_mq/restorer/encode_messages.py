@@ -279,7 +279,7 @@ def encode_messages(
     queue_offsets = columns.numbers("queue_offset", 0, _MAX_QUEUE_OFFSET, UNKNOWN)
     is_from_source: Flags = commit_log_offsets >= 0
     queues = read_queues(columns, rules, is_from_source)
-    sys_flags = _sys_flags(columns)
+    sys_flags = _sys_flags(columns, rules.keeps_batches)
     bodies, stored_bodies, new_flags = read_bodies(columns, rules, sys_flags, is_from_source)
     has_stored_body = stored_bodies.is_given()
     store_timestamps = _times(columns, "store_timestamp", 1, is_from_source, np.int64(rules.now))
@@ -375,11 +375,11 @@ def _int32s(columns: SourceColumns, name: str) -> Int32s:
     return numbers
 
 
-def _sys_flags(columns: SourceColumns) -> Int32s:
+def _sys_flags(columns: SourceColumns, keeps_batches: bool) -> Int32s:
     """The sysFlags of the rows. Plain queues have no inner batch (`HookUtils.checkInnerBatch`@5.3.3)."""
     sys_flags = _int32s(columns, "sys_flag")
     columns.check(
-        sys_flags & INNER_BATCH_FLAG != 0,
+        (sys_flags & INNER_BATCH_FLAG != 0) & (not keeps_batches),
         "the message is a batch of several messages (bit 0x80 of sys_flag) of a topic with batch consume queues, which "
         "are not written, so no consumer would get it: leave such rows out (sys_flag & 128 = 0)",
     )

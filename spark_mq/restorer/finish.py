@@ -49,7 +49,7 @@ from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkp
 from spark_mq.store.config.config_file import is_topic_name
 from spark_mq.store.config.offset_files import DELAY_OFFSETS, OFFSET_FILES, Translate, translated_offsets
 from spark_mq.store.config.store_kind import has_rocksdb_queues
-from spark_mq.store.config.store_paths import CONFIG, CONSUME_QUEUE, INDEX
+from spark_mq.store.config.store_paths import BATCH_CONSUME_QUEUE, CONFIG, CONSUME_QUEUE, INDEX
 from spark_mq.store.queue.folders import queue_folders
 
 _LAST_UNIT = (1, 1, 0)
@@ -130,6 +130,9 @@ def _write_empty_queues(job: StoreJob, store: Location, log: NewLog) -> tuple[di
     file_size = job.request.broker_conf.consume_queue_file_size or DEFAULT_FILE_SIZE
     if job.copy_type == CopyType.WHOLE and source.location is not None and not has_rocksdb_queues(source.location):
         kept, lost = carry_over(queue_folders(source.location / CONSUME_QUEUE), known, folder, file_size)
+        if source.batch_file_size is not None:
+            existing = queue_folders(source.location / BATCH_CONSUME_QUEUE)
+            lost += carry_over(existing, known, store / BATCH_CONSUME_QUEUE, source.batch_file_size)[1]
         names = set(kept)
         return {q: offset for q, offset in missing.items() if f"{q[0]}/{q[1]}" in names}, list(lost)
     written, left_out = write_empty_queues(folder, missing, file_size, log.start, log.last_store_timestamp)

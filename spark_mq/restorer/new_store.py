@@ -34,6 +34,7 @@ from spark_mq.job.progress import Progress
 from spark_mq.job.task_errors import reason_of
 from spark_mq.restorer.appended_messages import recorded
 from spark_mq.restorer.chunk import Chunk
+from spark_mq.restorer.config_files import TOPICS
 from spark_mq.restorer.finish import finish_store
 from spark_mq.restorer.offset_map import complete_map
 from spark_mq.restorer.placement import LEADING, LogPlan, place_after, place_as_before, with_leading_segments
@@ -161,6 +162,8 @@ def _make(job: StoreJob, work: Location, stage: Stage) -> RestoreReport:
         log = job.write_log(plan, work, store, offset_map, progress)
         # All of the log is live, whatever its store times are, where messages are left out, too.
         publish(store / CHECKPOINT, Checkpoint(written_end=log.end).encode(), CHECKPOINT_SIZE)
+        if job.source.batch_topics:  # a rebuild asks the settings of topics which queues are batch consume queues
+            publish(store / TOPICS, job.source.files[TOPICS])
         rebuilt = _derive(job, store)
         notes += [*_missing_notes(job, plan, rebuilt), *finish_store(job, store, log, offset_map), _EXPIRY_NOTE]
         report = job.report(
@@ -207,8 +210,9 @@ def _place(job: StoreJob, chunks: Sequence[Chunk]) -> LogPlan:
     if job.is_faithful:
         is_whole = job.source.is_store and job.is_whole
         plan = place_as_before(chunks, size, job.source.log_end if is_whole else None)
-        # An archive can lack messages that expired before they were archived.
-        return plan if is_whole and not plan.lacks_messages else with_leading_segments(plan)
+        # An archive can lack messages that expired before they were archived. A record of a batch has several offsets.
+        is_complete = not plan.lacks_messages or bool(job.source.batch_topics)
+        return plan if is_whole and is_complete else with_leading_segments(plan)
     if job.request.keeps_queue_offsets:
         start = (job.source.log_start or 0) // size * size
         plan = place_after(chunks, size, start, keeps_queue_offsets=True)

@@ -30,7 +30,7 @@ from spark_mq.restorer.source_facts import Source, facts_of_store
 from spark_mq.restorer.store_job import StoreJob
 from spark_mq.source.messages import MessagesReader
 from spark_mq.source.options import parse_options
-from spark_mq.store.config.store_kind import dledger_node
+from spark_mq.store.config.store_kind import Door, batch_topics, check_form, dledger_node
 from spark_mq.store.index.folder import index_files, index_layout
 from spark_mq.store.log.commit_log import CommitLog
 
@@ -259,6 +259,9 @@ def _is_lost(rows: pa.RecordBatch | pa.Table) -> pa.BooleanArray:
 
 def _facts_of_store(store: Location, request: RestoreRequest) -> Source:
     source = facts_of_store(store)
+    is_whole = not (request.is_renumbered or request.where is not None or request.only_delivered)
+    if not is_whole or source.batch_topics != batch_topics(store):
+        check_form(store, Door.WRITE)
     if index_files(store):
         index_layout(store, request.broker_conf)  # an error if nothing shows it: no index is made from a guess
     if source.log_start is None:

@@ -23,14 +23,16 @@ from spark_mq.format.record import BLANK_SIZE, MAGIC_AT, MAGIC_BLANK, is_blank
 from spark_mq.indexer.tag_entries import MANY, TaggedRanges, TagRun, tagged_ranges
 from spark_mq.io.location import Location
 from spark_mq.store.broker_versions import find_broker_versions
+from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.checkpoint import CHECKPOINT
 from spark_mq.store.config.config_file import files_of_databases, parse_fastjson
-from spark_mq.store.config.store_kind import Door, check_form
+from spark_mq.store.config.store_kind import Door, check_form, topics_with_attribute
 from spark_mq.store.config.store_paths import CONFIG, CONSUME_QUEUE, INDEX
 from spark_mq.store.derived_facts import index_facts, next_offsets, queue_facts
 from spark_mq.store.index.folder import zone_of_names
 from spark_mq.store.log.segment_files import SegmentFile, find_data_end, segment_files, usual_size
 from spark_mq.store.message_store import MessageStore
+from spark_mq.store.queue.folders import find_batch_file_size
 
 if TYPE_CHECKING:
     from spark_mq.archive.archive_tables import ArchivedRows
@@ -62,6 +64,8 @@ class Source:
         databases: The folders in `config/`, which are RocksDB databases.
         tagged: Where tags have index entries, by the snapshots of an archive; None if they do not show it, and for a
             store, whose index shows it.
+        batch_topics: The topics of a store that have batch consume queues, by their settings.
+        batch_file_size: Bytes of a file of their queues.
         form_notes: What the new store lacks because of the form of its source (`check_form`), a sentence each.
     """
 
@@ -82,6 +86,8 @@ class Source:
     time_zone: tzinfo | None = None
     databases: tuple[str, ...] = ()
     tagged: TaggedRanges | None = None
+    batch_topics: frozenset[str] = frozenset()
+    batch_file_size: int | None = None
     form_notes: tuple[str, ...] = ()
 
     @classmethod
@@ -92,7 +98,11 @@ class Source:
     @property
     def settings(self) -> dict[str, str]:
         """The sizes of the store's files, and whether it has light message queues, as a broker's settings."""
-        sizes = {"mappedFileSizeCommitLog": self.segment_size, "mappedFileSizeConsumeQueue": self.queue_file_size}
+        sizes = {
+            "mappedFileSizeCommitLog": self.segment_size,
+            "mappedFileSizeConsumeQueue": self.queue_file_size,
+            "mapperFileSizeBatchConsumeQueue": self.batch_file_size,
+        }
         if self.index_layout is not None:
             sizes |= {"maxHashSlotNum": self.index_layout.hash_slot_num, "maxIndexNum": self.index_layout.index_num}
         has_light = any(topic.startswith(LIGHT_PREFIX) for topic, _ in self.next_offsets)
@@ -102,7 +112,7 @@ class Source:
 
 def facts_of_store(store: Location) -> Source:
     """The facts of a store directory, of which only names, sizes and edges of large files are read."""
-    forms = check_form(store, Door.FILES, Door.WRITE)
+    forms, batches = check_form(store, Door.FILES), topics_with_attribute(store, "queue.type", "BatchCQ")
     with MessageStore(store.uri) as opened:
         log_start, log_end = opened.get_min_phy_offset(), opened.get_max_phy_offset()
         has_messages = 0 <= log_start < log_end
@@ -127,6 +137,8 @@ def facts_of_store(store: Location) -> Source:
         log_end=log_end if has_messages else None,
         broker_versions=_versions_of(store),
         databases=tuple(sorted({f"{CONFIG}/{info.base_name}" for info in infos if not info.is_file} - read)),
+        batch_topics=batches,
+        batch_file_size=find_batch_file_size(BrokerConf.of(None), store).value if batches else None,
     )
 
 

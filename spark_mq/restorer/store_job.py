@@ -103,6 +103,7 @@ class StoreJob:
             topics=request.topic_map,
             properties_crc=request.broker_conf.is_enabled("enabledAppendPropCRC"),
             queues=None if self.is_faithful else self._queues(),
+            keeps_batches=bool(self.source.batch_topics),
             allows_v2=asked is None or asked.decide(MESSAGE_VERSION_2) is not False,
         )
         segment_size = request.segment_size if self.is_faithful else None

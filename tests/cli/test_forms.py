@@ -158,11 +158,6 @@ def test_what_makes_queue_files_does_so_as_a_broker_or_refuses(form: tuple[RealS
         "restore": lambda: restored_plain(path, tmp_path / "restored", store.broker_conf),
     }
     for name, make in makers.items():
-        if (store.name, name) == ("fBatchcq533", "restore"):
-            with pytest.raises(UnsupportedStoreError):
-                make()
-            assert not (tmp_path / "restored").exists()
-            continue
         report = make()
         if isinstance(report, RepairReport):
             assert not [code for code in codes_of(report) if not code.startswith("INDEX_")]

@@ -110,13 +110,15 @@ def test_a_file_with_the_name_of_a_far_one_is_put_aside(store: Path, conf: Path)
     assert tree_of(store / TREE) == before
 
 
-def test_the_command_repairs_without_knowing_what_a_boot_does(
+def test_the_command_repairs_and_says_what_a_boot_does(
     store: Path, conf: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = tree_of(store / TREE)
     (store / name(1)).unlink()
     assert main(["repair", str(store), "--broker-conf", str(conf), "--apply"]) == 0
-    assert "not known: " in capsys.readouterr().out
+    assert "The next boot of 5.3.2 to 5.3.3 starts at segment 00000000000000302765 and loses nothing" in (
+        capsys.readouterr().out
+    )
     assert tree_of(store / TREE) == before
 
 

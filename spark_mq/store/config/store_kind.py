@@ -282,7 +282,8 @@ FORMS: tuple[Form, ...] = (
         refused={
             Door.QUEUE: "has batch consume queues{topics}, in which a message can have several queue offsets: read the "
             "topic's messages without queue offsets, or look one up with `spark-mq query-by-offset`",
-            Door.WRITE: "has batch consume queues{topics}, into which no message is written here",
+            Door.WRITE: "has batch consume queues{topics}, into which no message is written here. Only the whole store "
+            "is restored, with its offsets: without --where, --only-delivered, --renumber and --append",
         },
     ),
     Form(
