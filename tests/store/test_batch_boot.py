@@ -10,6 +10,7 @@ import random
 import shutil
 import struct
 from collections import defaultdict
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -134,16 +135,19 @@ def test_damaged_queues_end_where_the_rules_say(seed: int, version: str, small_f
     if choice.random() < 0.5:
         log_end = choice.choice(records)["offset"]
         cut_log(store, log_end)
-    is_crash = choice.random() < 0.5
+    is_crash, has_others = choice.random() < 0.5, choice.random() < 0.5
     if is_crash:
         (store / "abort").touch()
+    if not has_others:  # then a record of a batch consume queue is the last one that a queue has
+        shutil.rmtree(store / "consumequeue")
     recovery = predicted(store, version, conf_of(store))
     assert recovery.boot is not None
     assert recovery.log_end == log_end
-    others = [fact["offset"] + fact["size"] for fact in records if fact["topic"] != TOPIC]
-    highest = max([*others, *(of_queue[-1].offset for of_queue in units.values() if of_queue)])
+    others = [fact["offset"] + fact["size"] for fact in records if fact["topic"] != TOPIC and has_others]
+    highest = max([*others, *(of_queue[-1].offset for of_queue in units.values() if of_queue)], default=-1)
     (start,) = rows(recovery, "start")
     since = start["commit_log_offset"] if is_crash else log_end if version < "5.3.2" else highest + 1
+    since = max(since, start["commit_log_offset"])
     dispatched = [fact for fact in records if fact["topic"] == TOPIC and since <= fact["offset"] < log_end]
     for fact in dispatched:
         of_queue = units[fact["queueId"]]
@@ -155,8 +159,26 @@ def test_damaged_queues_end_where_the_rules_say(seed: int, version: str, small_f
     assert {queue_id: recovery.max_offsets.get((TOPIC, queue_id), 0) for queue_id in units} == ends
     live = {fact["offset"] for fact in records if fact["topic"] == TOPIC and fact["offset"] < log_end}
     lost = live - {unit.offset for of_queue in units.values() for unit in of_queue}
-    assert (recovery.boot.lost, recovery.boot.shifted) == (len(lost), 0)
-    assert sum(row["count"] for row in rows(recovery, "lose", "queue")) == len(lost)
+    outcomes = [queue for queue in recovery.boot.queues if queue.topic == TOPIC]
+    assert sum(queue.lost for queue in outcomes) == len(lost)
+    assert not any(queue.shifted for queue in outcomes)
+
+
+def test_the_record_right_after_the_last_one_of_a_batch_queue_is_dispatched(small_files: Path, tmp_path: Path) -> None:
+    """`BatchConsumeQueue.getMaxPhysicOffset`@5.3.3 is the offset of the record, not the one after it."""
+    store = Path(shutil.copytree(small_files, tmp_path / "store"))
+    shutil.rmtree(store / "consumequeue")
+    records = sorted((fact for fact in STORE.facts("msg")), key=lambda fact: fact["offset"])
+    pairs = pairwise(records)
+    *_, (last, _) = (pair for pair in pairs if {fact["topic"] for fact in pair} == {TOPIC})
+    for queue_id in (0, 1):
+        of_queue = [fact["offset"] for fact in records if (fact["topic"], fact["queueId"]) == (TOPIC, queue_id)]
+        change_units(store, queue_id, sum(offset <= last["offset"] for offset in of_queue), len(of_queue))
+    recovery = predicted(store, "5.3.3", conf_of(store))
+    assert recovery.boot is not None
+    outcomes = {queue.queue_id: queue for queue in recovery.boot.queues if queue.topic == TOPIC}
+    assert sum(queue.completed for queue in outcomes.values()) > 0
+    assert not any(queue.lost for queue in outcomes.values())
 
 
 def test_a_topic_with_queues_of_both_kinds_keeps_the_broker_from_starting(
