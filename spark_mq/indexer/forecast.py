@@ -30,6 +30,8 @@ from spark_mq.store.queue.folders import find_queue_file_size, listed
 
 _BYTES_PER_SPLIT = 32 << 10
 """Bytes that each split stages besides units and entries: the directory of its runs, marks of progress."""
+_RECORD_SIZE = 100
+"""Bytes of an index record in RocksDB: texts with a unique key of 32 characters."""
 _SAMPLES = 8
 _SAMPLE_SIZE = 256 << 10
 
@@ -60,6 +62,8 @@ def room_needed(request: RebuildRequest, log: CommitLog) -> int | None:
         layout = index_layout(request.store, request.broker_conf)
         files = -(-entries // (layout.index_num - 1))
         needed += 2 * ENTRY_SIZE * entries + files * layout.hash_slot_num * SLOT_SIZE
+    if request.selection.has_index_database:
+        needed += _RECORD_SIZE * (entries + messages)
     return needed
 
 
@@ -128,6 +132,8 @@ def file_settings(request: RebuildRequest) -> tuple[FileSetting, ...]:
             else Sourced(request.time_zone, "--time-zone")
         )
         settings.append(FileSetting("names of index files", f"in the time zone {zone.value}", zone.source))
+    if request.selection.has_index_database:
+        settings.append(FileSetting("the index", "in files, and in RocksDB", f"indexRocksDBEnable in {conf.source}"))
     versions = request.broker_versions
     settings.append(FileSetting("rules", f"of a broker of version {versions}", versions.evidence))
     return tuple(settings)

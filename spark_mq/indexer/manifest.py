@@ -50,6 +50,7 @@ def _sizes(splits: Iterable[SplitRow]) -> dict[str, int]:
         if split.entries_file is not None and split.index_entries
     }
     batches = ((split.batches_file, sum(run.unit_count for run in split.batch_runs)) for split in splits)
+    sizes |= {table.name: table.size for split in splits for table in split.record_tables}
     return sizes | {name: count * BATCH_UNIT_SIZE for name, count in batches if name is not None}
 
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from spark_mq import __version__
 from spark_mq.format.index_file import IndexLayout
 from spark_mq.indexer.forecast import file_settings, no_room_error, room_needed
+from spark_mq.indexer.index_database import write_index_database
 from spark_mq.indexer.manifest import Manifest
 from spark_mq.indexer.output_folder import is_store_folder
 from spark_mq.indexer.rebuild_plan import RebuildInput, RebuildPlan, StagingSettings
@@ -39,7 +40,7 @@ from spark_mq.job.tasks import JobContext, SparkTasks, Tasks, job_session, packa
 from spark_mq.store.config.broker_conf import FileSetting
 from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint
 from spark_mq.store.config.store_kind import Door, batch_topics, check_form
-from spark_mq.store.config.store_paths import ABORT, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX
+from spark_mq.store.config.store_paths import ABORT, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX, ROCKSDB_STORE
 from spark_mq.store.index.folder import IndexFileInfo, index_files
 from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, CommitLog
 from spark_mq.store.log.segment_files import CorruptRange
@@ -78,7 +79,7 @@ def rebuild(
     queue_store: str | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> RebuildReport:
-    """Rebuild `consumequeue/` and `index/` of a store from its commit log.
+    """Rebuild `consumequeue/` and `index/` of a store from its commit log, and its index in RocksDB if it has one.
 
     The files are byte for byte those that a broker writes for the same log, except the names of index files: a broker
     names them after the time at which it creates them, and this function after the store time of their first message.
@@ -213,6 +214,10 @@ class _Rebuild:
                 staged, tagged = self._with_tags(context, plan, staged, existing.index.layout)
                 settings = (*settings, FileSetting("the index", f"{tagged}", tagged.source))
             written = write_trees(context, plan, staged, existing)
+            records, record_bytes = 0, 0
+            if plan.selection.has_index_database:
+                database = committer.staging_path(ROCKSDB_STORE)
+                records, record_bytes = write_index_database(plan.store, staged, database)
             backup = committer.commit(continued, written.queues.stale_files)
             if request.selection.topic is None:  # the other queues may be older than the checkpoint that is there
                 checkpoint = rebuilt_checkpoint(
@@ -230,8 +235,11 @@ class _Rebuild:
                 with suppress(OSError):
                     committer.abort()
             raise
+        report = self._report(written, damage, progress.seconds)
         return replace(
-            self._report(written, damage, progress.seconds),
+            report,
+            index_records=records,
+            bytes_written=report.bytes_written + record_bytes,
             log_bytes=sum(segment.data_end for segment in log.segments),
             settings=[str(setting) for setting in settings],
             backup=backup,
@@ -334,7 +342,8 @@ class _Rebuild:
             yield "index is not rebuilt: the broker keeps none (messageIndexEnable=false)"
         if not selection.has_queues:
             return
-        yield from map(str, check_form(store, Door.FILES))
+        is_made = ROCKSDB_STORE if selection.has_index_database else None
+        yield from (str(note) for note in check_form(store, Door.FILES) if note.path != is_made)
         if inner_batches:
             yield (
                 f"{inner_batches} inner batches are of topics without queue.type=BatchCQ in config/topics.json, and "

@@ -10,7 +10,13 @@ from spark_mq.format.broker_version import BrokerVersions
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.config_file import check_topic_name
-from spark_mq.store.config.store_paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX
+from spark_mq.store.config.store_paths import (
+    BATCH_CONSUME_QUEUE,
+    CONSUME_QUEUE,
+    CONSUME_QUEUE_EXT,
+    INDEX,
+    ROCKSDB_STORE,
+)
 
 
 @dataclass(frozen=True)
@@ -18,7 +24,7 @@ class Selection:
     """The files to rebuild: of all topics and queues, or of one.
 
     `has_ext` is about extensions of rebuilt queues, `has_batches` about batch consume queues. With `in_rocksdb`, queues
-    are written into a RocksDB database.
+    are written into a RocksDB database; with `has_index_database`, the index in RocksDB is made besides its files.
     """
 
     has_queues: bool = True
@@ -28,6 +34,7 @@ class Selection:
     has_ext: bool = False
     has_batches: bool = False
     in_rocksdb: bool = False
+    has_index_database: bool = False
 
     @classmethod
     def of(cls, only: str | None, topic: str | None, queue_id: int | None) -> Selection:
@@ -59,7 +66,8 @@ class Selection:
         ext = (self._path(CONSUME_QUEUE_EXT),) if self.has_queues and self.has_ext else ()
         batches = (BATCH_CONSUME_QUEUE,) if self.has_batches else ()
         queues = (self.queue_tree,) if self.queue_tree else ()
-        return (*queues, *ext, *batches, *((INDEX,) if self.has_index else ()))
+        database = (ROCKSDB_STORE,) if self.has_index_database else ()
+        return (*queues, *ext, *batches, *((INDEX,) if self.has_index else ()), *database)
 
     def _path(self, tree: str) -> str:
         parts = (tree, self.topic, None if self.queue_id is None else str(self.queue_id))
@@ -89,12 +97,13 @@ class DispatchSettings:
 
 @dataclass(frozen=True)
 class DispatchTargets:
-    """What the records of a split are dispatched to: units of queues, entries of the index, both, or nothing."""
+    """What the records of a split are dispatched to: units of queues, entries of the index, and records for RocksDB."""
 
     folder: Location
     settings: DispatchSettings
     has_queues: bool
     has_index: bool
+    has_index_database: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,7 @@ from typing import Self
 from spark_mq.errors import EmptyStoreError, MissingPackageError, OptionError
 from spark_mq.format.broker_version import INDEX_TAGS
 from spark_mq.indexer.ext_settings import ExtSettings
+from spark_mq.indexer.index_database import lost_families
 from spark_mq.indexer.manifest import MANIFEST
 from spark_mq.indexer.output_folder import check_file_sizes, check_output
 from spark_mq.indexer.rebuild_plan import RebuildInput, Selection
@@ -20,7 +21,7 @@ from spark_mq.job.output_committer import OutputCommitter
 from spark_mq.store.broker_versions import find_broker_versions
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.store_kind import Door, batch_topics, check_form, refuse_rocksdb
-from spark_mq.store.config.store_paths import CONSUME_QUEUE, is_rocksdb
+from spark_mq.store.config.store_paths import CONSUME_QUEUE, ROCKSDB_STORE, is_rocksdb
 from spark_mq.store.index.folder import check_layout_is_known, parse_time_zone
 from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, CommitLog
 from spark_mq.store.log.segment_files import CorruptRange
@@ -95,10 +96,12 @@ class RebuildRequest(RebuildInput):
             selection = _with_batches(selection, batch_topics(location))
         if not selection.trees:
             raise OptionError(f"--only index: the broker keeps none ({conf.source}: messageIndexEnable=false)")
-        if selection.in_rocksdb and not target.is_local:
-            raise OptionError(f"--queue-store {ROCKSDB}: RocksDB writes only to a local disk: give another --output")
-        if selection.in_rocksdb and resume and is_rocksdb(target / CONSUME_QUEUE):
-            raise OptionError(f"--resume: {target / CONSUME_QUEUE} is a database, which is not continued: --replace it")
+        if selection.has_index and conf.is_enabled("indexRocksDBEnable"):
+            selection = dataclasses.replace(selection, has_index_database=True)
+        if selection.in_rocksdb:
+            _check_database(f"--queue-store {ROCKSDB}", target / CONSUME_QUEUE, resume)
+        if selection.has_index_database:
+            _check_database(f"{conf.source}: indexRocksDBEnable", target / ROCKSDB_STORE, resume)
         committer = OutputCommitter(target, selection.trees, MANIFEST, keeps_replaced=backup)
         is_told = broker_version is not None and versions.decide(INDEX_TAGS) is not None
         return cls(
@@ -124,7 +127,8 @@ class RebuildRequest(RebuildInput):
         if not log.segments:
             raise EmptyStoreError(f"{log.location} has no record: there is nothing to rebuild from")
         check_output(self.committer.output, self.store, self.committer.names)
-        damage = raise_or_report([*log.gaps, *log.stray], self.is_permissive)
+        lost = lost_families(self.store) if self.selection.has_index_database else ()
+        damage = raise_or_report([*log.gaps, *log.stray, *lost], self.is_permissive)
         if self.selection.has_queues:
             check_form(self.store, Door.FILES)
             if self.queue_store is None:
@@ -157,6 +161,14 @@ def _with_batches(selection: Selection, topics: frozenset[str]) -> Selection:
 def _in_rocksdb(selection: Selection) -> Selection:
     if selection.topic is not None:
         raise OptionError(f"--queue-store {ROCKSDB} writes the queues of all topics: leave out --topic")
-    if not can_read_rocksdb():
-        raise MissingPackageError(f"--queue-store {ROCKSDB}: {REMEDY}")
     return dataclasses.replace(selection, in_rocksdb=True)
+
+
+def _check_database(setting: str, target: Location, resume: bool) -> None:
+    """Check that a setting can be followed: that the database `target` can be made."""
+    if not can_read_rocksdb():
+        raise MissingPackageError(f"{setting}: {REMEDY}")
+    if not target.is_local:
+        raise OptionError(f"{setting}: RocksDB writes only to a local disk: give another --output")
+    if resume and is_rocksdb(target):
+        raise OptionError(f"--resume: {target} is a database, which is not continued: --replace it")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from spark_mq.errors import CorruptLogError
 from spark_mq.format.amounts import size_text
 from spark_mq.job.tasks import ENGINES
-from spark_mq.store.config.store_paths import INDEX
+from spark_mq.store.config.store_paths import INDEX, ROCKSDB_STORE
 from spark_mq.store.log.segment_files import CorruptRange
 
 
@@ -30,7 +30,8 @@ class RebuildReport:
     Attributes:
         bytes_read: Bytes of the log that this job read.
         files: Queue files that contain messages of the log.
-        bytes_written: Bytes of queue files and index files that were written.
+        index_records: Records of the index in RocksDB.
+        bytes_written: Bytes of queue files, index files and databases that were written.
         segments_staged_before: Segments that a killed job had staged.
         files_untouched: Existing files that were already complete.
         stages: The duration of each stage, in seconds.
@@ -55,6 +56,7 @@ class RebuildReport:
     units: int = 0
     index_files: int = 0
     index_entries: int = 0
+    index_records: int = 0
     bytes_written: int = 0
     segments_staged_before: int = 0
     files_untouched: int = 0
@@ -88,10 +90,12 @@ class RebuildReport:
             f"{' and '.join(self.trees)} of {self.store} rebuilt in {self.output}",
             f"  messages        {self.messages:,}",
         ]
-        if any(tree != INDEX for tree in self.trees):
+        if any(tree not in (INDEX, ROCKSDB_STORE) for tree in self.trees):
             lines.append(f"  queues          {self.queues:,} with {self.units:,} units in {self.files:,} files")
         if INDEX in self.trees:
             lines.append(f"  index           {self.index_entries:,} entries in {self.index_files:,} files")
+        if ROCKSDB_STORE in self.trees:
+            lines.append(f"  index           {self.index_records:,} records in RocksDB")
         lines += [
             f"  read            {size_text(self.bytes_read)}{of_log}",
             f"  written         {size_text(self.bytes_written)}",

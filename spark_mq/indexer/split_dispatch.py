@@ -32,6 +32,7 @@ from spark_mq.format.kernels.dispatch import (
     parse_delay_levels,
 )
 from spark_mq.format.kernels.index_keys import index_keys
+from spark_mq.indexer.index_records import RecordTablesWriter
 from spark_mq.indexer.rebuild_plan import DispatchTargets
 from spark_mq.indexer.staged_files import (
     MAX_RUN_UNITS,
@@ -91,6 +92,7 @@ def dispatch_split(
 class _Dispatched:
     def __init__(self, split: Split, targets: DispatchTargets, entries: StagedEntriesWriter | None) -> None:
         self._split, self._targets, self._entries = split, targets, entries
+        self._records = RecordTablesWriter(targets.folder) if targets.has_index_database else None
         self._delay_millis = parse_delay_levels(targets.settings.delay_levels)
         self.row = SplitRow(split.segment.base, split.start, split.stop)
         self._corrupt: list[CorruptRange] = []
@@ -112,6 +114,8 @@ class _Dispatched:
             self.row.messages += part.frames.size
             self.row.inner_batches += int(is_inner_batch(part.frames).sum())
             tags_codes = None if self._entries is None else self._add_entries(self._entries, part)
+            if self._records is not None:
+                self._records.add(part)
             if self._targets.has_queues:
                 self._add_units(part, tags_codes)
         self._corrupt.sort(key=lambda corrupt: corrupt.commit_log_offset)
@@ -196,6 +200,9 @@ class _Dispatched:
             row.units, row.runs = units.units, units.runs
         if self._entries is not None:
             row.entries_file, row.index_entries = self._entries.staged.location.name, self._entries.staged.count
+        if self._records is not None:
+            self._records.write()
+            row.record_tables = tuple(self._records.tables)
         if self._batches:
             self._stage_batches()
         return row

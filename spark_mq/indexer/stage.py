@@ -162,7 +162,8 @@ def _targets(context: JobContext, plan: RebuildPlan) -> DispatchTargets:
     """Where splits are staged: in a folder of the job's folder, which is made here."""
     folder = context.committer.folder / STAGED
     folder.make_folder()
-    return DispatchTargets(folder, plan.settings, plan.selection.has_queues, plan.selection.has_index)
+    chosen = plan.selection
+    return DispatchTargets(folder, plan.settings, chosen.has_queues, chosen.has_index, chosen.has_index_database)
 
 
 def _stage(

@@ -225,6 +225,16 @@ class BatchRun(NamedTuple):
     unit_count: int
 
 
+class RecordTable(NamedTuple):
+    """A sorted table of index records for RocksDB: its file, and of its messages the last one, and the newest time."""
+
+    name: str
+    size: int
+    records: int
+    last_offset: int
+    newest_timestamp: int
+
+
 @dataclass
 class SplitRow:
     """The result of one split: a task fills it in, and the driver keeps it. Times are in milliseconds.
@@ -256,6 +266,7 @@ class SplitRow:
     last_unit_offset: int | None = None
     batches_file: str | None = None
     batch_runs: tuple[BatchRun, ...] = ()
+    record_tables: tuple[RecordTable, ...] = ()
     unit_size: int = UNIT_SIZE
 
     @classmethod
@@ -265,7 +276,8 @@ class SplitRow:
             raise TypeError(f"{sorted(values)} are not the fields of a split")
         corrupt = tuple(CorruptRange(**damage) for damage in values["corrupt"])
         batch_runs = tuple(BatchRun(*run) for run in values["batch_runs"])
-        return cls(**{**values, "corrupt": corrupt, "batch_runs": batch_runs})
+        tables = tuple(RecordTable(*table) for table in values["record_tables"])
+        return cls(**{**values, "corrupt": corrupt, "batch_runs": batch_runs, "record_tables": tables})
 
     @property
     def start(self) -> int:

@@ -490,7 +490,7 @@ CODES = {
         "The index in RocksDB lacks records of a message, or has others.",
         "a file of the database is that of another time, or a program wrote into the database",
         "with indexFileReadEnable=false, a query by key does not find the message, or finds others",
-        "index files have the same keys: give the broker indexFileReadEnable=true",
+        "`spark-mq rebuild STORE --only index --replace`, with a --broker-conf that has indexRocksDBEnable=true",
     ),
     "INDEX_ENTRY_TWICE": _note(
         "A key of a message has more entries than the message has such keys.",

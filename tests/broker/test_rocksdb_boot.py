@@ -1,4 +1,4 @@
-"""A real broker's boot does to queues in RocksDB what `spark-mq recover` and `spark-mq state` said before it."""
+"""Stores with RocksDB and real brokers: what a boot does to queues is what was said, and a rebuilt index answers."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from spark_mq.store.store_state import store_state
 from tests.broker import harness
 from tests.broker.make_stores import NO_TIMERS, SMALL_SETTINGS, log_records
 from tests.support.boots import rows
+from tests.support.rebuilt import rebuild_here
 from tests.support.rocksdb import next_offsets
 from tests.support.soak import cases
 
@@ -97,3 +98,15 @@ def test_a_boot_does_to_queues_in_rocksdb_what_was_said(version: str, tmp_path: 
             # `binarySearchInCQ` meets the first message after the end at once: the queue keeps one of 14 messages.
             assert (recovery.max_offsets[TOPIC, 0], recovery.boot and recovery.boot.lost) == (1, 13)
         assert boot(version, copy) == recovery.max_offsets, (number, has_abort)
+
+
+def test_a_broker_finds_messages_in_the_index_that_was_made(tmp_path: Path) -> None:
+    """It looks only into RocksDB, by keys and by unique keys, and goes on with new messages."""
+    settings = {**SMALL_SETTINGS, **NO_TIMERS, "indexRocksDBEnable": "true", "indexFileReadEnable": "false"}
+    store, conf = tmp_path / "store", tmp_path / "broker.conf"
+    conf.write_text("".join(f"{name}={value}\n" for name, value in settings.items()), encoding="utf-8")
+    with harness.Broker("5.5.0", store, settings) as broker:
+        harness.send(broker, "sequence", seed=5, count=60)
+    report = rebuild_here(store, broker_conf=str(conf), replace=True)
+    assert report.index_records > 100
+    assert harness.check_served(store, conf, index=True, version="5.5.0")["problemCount"] == 0

@@ -162,7 +162,8 @@ def test_what_makes_queue_files_does_so_as_a_broker_or_refuses(form: tuple[RealS
         if isinstance(report, RepairReport):
             assert not [code for code in codes_of(report) if not code.startswith("INDEX_")]
             continue
-        assert all(any(note.startswith(path) for note in report.notes) for path in NOTED.get(store.name, ())), name
+        named = [*report.notes, *(report.trees if isinstance(report, RebuildReport) else ())]
+        assert all(any(text.startswith(path) for text in named) for path in NOTED.get(store.name, ())), name
     made = {
         file: file.read_bytes() for file in sorted((tmp_path / "rebuilt" / "consumequeue").rglob("*")) if file.is_file()
     }
@@ -180,7 +181,7 @@ NOTED = {
     "fIdxRocks550": ("rocksdbstore",),
     "fTimerRocks550": ("rocksdbstore",),
 }
-"""What the reports of a rebuild and of a restore must name."""
+"""What the reports of a rebuild and of a restore must name, as a note or as a tree that was made."""
 
 
 def codes_of(report: RepairReport) -> set[str]:

@@ -335,11 +335,12 @@ FORMS: tuple[Form, ...] = (
     Form(
         "indexRocksDBEnable, timerRocksDBEnable or transRocksDBEnable",
         _message_database,
-        noted=dict.fromkeys(
-            _OF_FILES,
-            "is a RocksDB database of index records, timers or transactions: index records are checked "
-            "with the whole log, and nothing in it is made",
-        ),
+        noted={
+            Door.CHECK: "is a RocksDB database of index records, timers or transactions: index records are checked "
+            "with the whole log, and nothing else in it",
+            Door.FILES: "is a RocksDB database of index records, timers or transactions, which is not made here; "
+            "`spark-mq rebuild` makes its index records with a --broker-conf that has indexRocksDBEnable=true",
+        },
     ),
 )
 """The forms that are not plain, each with the doors at which it makes a difference."""

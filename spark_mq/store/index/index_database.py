@@ -26,8 +26,9 @@ from spark_mq.store.config.store_kind import message_database
 
 _INT64 = struct.Struct(">q")
 _LAST_OFFSET, _LAST_TIME = b"lastOffsetPy", b"lastStoreTimeStamp"
-_HOUR = 3_600_000
-_DAY = 24 * _HOUR
+HOUR = 3_600_000
+"""Milliseconds."""
+_DAY = 24 * HOUR
 _MAX_HOURS = 720
 """`MixAll.getHours`@5.5.0 gives no more."""
 
@@ -59,7 +60,7 @@ def query_database(
     name = f"@{topic}@{index_type}@{key}@".encode("utf-8", "replace")
 
     def offsets() -> Iterator[int]:
-        hours = range(begin // _HOUR * _HOUR, end // _HOUR * _HOUR + 1, _HOUR)[:_MAX_HOURS]
+        hours = range(begin // HOUR * HOUR, end // HOUR * HOUR + 1, HOUR)[:_MAX_HOURS]
         for hour in hours:
             prefix = _INT64.pack(hour) + name
             for found, value in database.items(DEFAULT, prefix):
@@ -75,6 +76,11 @@ def query_database(
 def last_offset(database: RocksDatabase, family: str = DEFAULT) -> int:
     """The commit log offset of the last message whose records are all in a column family; 0 if it is not known."""
     return _number(database, _LAST_OFFSET, family)
+
+
+def progress_records(last: int, newest: int) -> list[tuple[bytes, bytes]]:
+    """The two records after those of a log: its last message that has records, and the newest store time of one."""
+    return [(_LAST_OFFSET, _INT64.pack(last)), (_LAST_TIME, _INT64.pack(newest))]
 
 
 def _number(database: RocksDatabase, name: bytes, family: str = DEFAULT) -> int:
