@@ -70,6 +70,7 @@ from spark_mq.store.lacking_messages import LackingMessage
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.segment_files import DEFAULT_SEGMENT_SIZE
 from spark_mq.store.message_store import MessageStore
+from spark_mq.store.queue.folders import find_batch_file_size
 from spark_mq.store.queue.queue_database import QueueDatabase
 from spark_mq.store.store_lock import is_locked
 
@@ -252,9 +253,14 @@ def assumed_settings(
     queues = FileSetting("queue files", f"{queue_files.value:,} bytes each", queue_files.source)
     if store.queue_database is not None:
         queues = FileSetting("storeType", _IN_ROCKSDB, f"the database {store.tree.name}/")
+    batches = []
+    if batch_topics(store.location):
+        found = find_batch_file_size(conf, store.location)
+        batches.append(FileSetting("batch queue files", f"{found.value:,} bytes each", found.source))
     return (
         FileSetting("segments", f"{size or DEFAULT_SEGMENT_SIZE:,} bytes each", source),
         queues,
+        *batches,
         index_files,
         FileSetting("rules", f"of a broker of {versions_text(rules)}", rules[0].evidence),
         *conf.switches(switches, not_considered),

@@ -70,6 +70,8 @@ def predicted(store: Path, version: str, conf: str) -> Recovery:
 def test_a_sound_store_keeps_its_queues(version: str, unpacked: Unpack) -> None:
     recovery = predicted(unpacked(STORE), version, CONF)
     assert recovery.is_harmless
+    (batch_files,) = (setting for setting in recovery.settings if setting.name == "batch queue files")
+    assert batch_files.value == "13,800,000 bytes each"
     assert recovery.log_end == STORE.facts("store")[0]["maxPhyOffset"]
     ends = {(fact["topic"], fact["queueId"]): fact["max"] for fact in STORE.facts("queue") if fact["max"]}
     for fact in STORE.facts("msg"):  # the Java store was asked for other queues only
@@ -124,12 +126,15 @@ def test_damaged_queues_end_where_the_rules_say(seed: int, version: str, small_f
     for fact in records:
         if fact["topic"] == TOPIC:
             units[fact["queueId"]].append(unit_of(fact))
+    after_hole: dict[int, list[Unit]] = {}
     for queue_id, of_queue in units.items():
         count = choice.choice((0, 0, 1, 5, len(of_queue) // 2, len(of_queue)))
         first = len(of_queue) - count
         stop = choice.choice((len(of_queue), min(first + 1, len(of_queue))))
         change_units(store, queue_id, first, stop)
         # A boot looks for the first unit that is not valid in the last three of the four files only.
+        if first == 3 * IN_FILE:
+            after_hole[queue_id] = of_queue[stop:]
         del of_queue[first : stop if stop < IN_FILE else None]
     log_end = STORE.facts("store")[0]["maxPhyOffset"]
     if choice.random() < 0.5:
@@ -153,12 +158,18 @@ def test_damaged_queues_end_where_the_rules_say(seed: int, version: str, small_f
         of_queue = units[fact["queueId"]]
         if not of_queue or fact["offset"] > of_queue[-1].offset:
             of_queue.append(unit_of(fact))
+            after_hole.pop(fact["queueId"], None)
     if highest >= log_end:
-        units = {queue_id: [unit for unit in of_queue if unit.offset < log_end] for queue_id, of_queue in units.items()}
+        for queue_id, of_queue in units.items():
+            # The first unit of a file is kept, whatever it contains, and so are all files before it.
+            rest = [Unit(0, 0), *after_hole[queue_id]] if queue_id in after_hole else []
+            kept = of_queue if rest else [unit for unit in of_queue if unit.offset < log_end]
+            units[queue_id] = [*kept, *(unit for unit in rest if unit.offset < log_end)]
     ends = {queue_id: of_queue[-1].next_queue_offset if of_queue else 0 for queue_id, of_queue in units.items()}
     assert {queue_id: recovery.max_offsets.get((TOPIC, queue_id), 0) for queue_id in units} == ends
     live = {fact["offset"] for fact in records if fact["topic"] == TOPIC and fact["offset"] < log_end}
-    lost = live - {unit.offset for of_queue in units.values() for unit in of_queue}
+    served = {unit for number, of_queue in units.items() for unit in of_queue if unit.next_queue_offset <= ends[number]}
+    lost = live - {unit.offset for unit in served}
     outcomes = [queue for queue in recovery.boot.queues if queue.topic == TOPIC]
     assert sum(queue.lost for queue in outcomes) == len(lost)
     assert not any(queue.shifted for queue in outcomes)
