@@ -109,7 +109,7 @@ def test_all_notebooks_choose_the_store_in_the_same_way(monkeypatch: pytest.Monk
         monkeypatch.setenv(variable, value)
     names: dict[str, object] = {}
     exec(source, names)
-    assert (names["WORKLOAD"], names["BROKER_CONF"]) == ("/data/store", "/data/broker.conf")
+    assert (names["STORE"], names["BROKER_CONF"]) == ("/data/store", "/data/broker.conf")
 
 
 def test_a_plot_without_data_counts_as_empty() -> None:
