@@ -34,6 +34,16 @@ def is_in(values: Int32s | Int64s, others: Int32s | Int64s) -> Flags:
     return found
 
 
+def leading(values: Flags) -> int:
+    """The number of true values before the first false one."""
+    return values.size if values.all() else int(values.argmin())
+
+
+def native(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The values in the byte order of this machine: Arrow takes no other one."""
+    return values.astype(values.dtype.newbyteorder("="))
+
+
 class ArrayRows:
     """The base of dataclasses whose fields are arrays of one length: a row has an element of each."""
 

@@ -41,8 +41,11 @@ def lost_families(store: Location) -> Iterator[CorruptRange]:
         yield CorruptRange(ROCKSDB_STORE, 0, 0, "INDEX_DATABASE", reason)
 
 
-def write_index_database(store: Location, staged: StagedLog, target: Location) -> tuple[int, int]:
-    """Make the database in the new folder `target`; returns the index records, and the bytes of their files."""
+def write_index_database(store: Location, staged: StagedLog, target: Location, *, is_copied: bool) -> tuple[int, int]:
+    """Make the database in the new folder `target`; returns the index records, and the bytes of their files.
+
+    Timers and transactions are copied if the check of the store found nothing lost (`lost_families`).
+    """
     tables = [table for split in staged.splits for table in split.record_tables]
     files = [(staged.folder / table.name).path for table in tables]
     if tables:
@@ -53,7 +56,7 @@ def write_index_database(store: Location, staged: StagedLog, target: Location) -
     folder = message_database(store)
     families: dict[str, Iterable[tuple[bytes, bytes]]] = dict.fromkeys(_COPIED, ())
     with ExitStack() as opened:
-        if folder is not None and not any(lost_families(store)):
+        if folder is not None and is_copied:
             database = opened.enter_context(closing(RocksDatabase(folder)))
             families = {name: database.items(name) for name in _COPIED}
         make_database(target.path, files, families)

@@ -217,7 +217,8 @@ class _Rebuild:
             records, record_bytes = 0, 0
             if plan.selection.has_index_database:
                 database = committer.staging_path(ROCKSDB_STORE)
-                records, record_bytes = write_index_database(plan.store, staged, database)
+                is_copied = all(one.file != ROCKSDB_STORE for one in damage)
+                records, record_bytes = write_index_database(plan.store, staged, database, is_copied=is_copied)
             backup = committer.commit(continued, written.queues.stale_files)
             if request.selection.topic is None:  # the other queues may be older than the checkpoint that is there
                 checkpoint = rebuilt_checkpoint(

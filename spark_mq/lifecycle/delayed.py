@@ -30,7 +30,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_mq.format.array_types import Flags, Int64s
+from spark_mq.format.array_types import Flags, Int64s, leading
 from spark_mq.format.arrow_array import timestamps
 from spark_mq.format.system_topic import SCHEDULE_TOPIC, TIMER_TOPIC, delay_level_millis
 from spark_mq.io.location import Location
@@ -120,7 +120,7 @@ def timer_units(store: Location) -> TimerUnits:
 def _units(data: bytes) -> npt.NDArray[np.void]:
     units = np.frombuffer(data[: len(data) // UNIT_SIZE * UNIT_SIZE], _UNIT)
     is_unit = (units["size"] == UNIT_SIZE) & ((units["magic"] & 1) != 0)
-    return units[: units.size if is_unit.all() else int(np.argmin(is_unit))]
+    return units[: leading(is_unit)]
 
 
 def delayed_rows(store: MessageStore | LogSource, at: int | None = None, conf: BrokerConf | None = None) -> pa.Table:

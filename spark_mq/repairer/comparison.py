@@ -414,7 +414,10 @@ def _path(base: int) -> str:
 
 def _name_of(records: RecordLookup, offset: int) -> Row | None:
     record = records.find(offset)
-    return None if record is None else {name: message_row(record)[name] for name in _NAMES}
+    if record is None:
+        return None
+    row = message_row(record)
+    return {name: row[name] for name in _NAMES}
 
 
 def _cells_of(cells: Int64s, ranges: _Ranges) -> Flags:
@@ -465,7 +468,7 @@ def _unsound(buffer: Bytes, frames: Frames) -> Int64s:
     """The commit log offsets of records that are not sound by themselves."""
     if not frames.size:
         return np.zeros(0, np.int64)
-    dropped, _ = checked_pieces(buffer, frames)
-    found = record_findings(buffer, frames, dropped, "", 0)
+    wrong_pieces, _ = checked_pieces(buffer, frames)
+    found = record_findings(buffer, frames, wrong_pieces, "", 0)
     batches = [batch for batch in found if batch["code"][0].as_py() not in TIME_CODES]
     return np.concatenate([np.zeros(0, np.int64), *(batch["commit_log_offset"].to_numpy() for batch in batches)])

@@ -26,7 +26,7 @@ from spark_mq.store.broker_versions import find_broker_versions
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.checkpoint import CHECKPOINT
 from spark_mq.store.config.config_file import files_of_databases, parse_fastjson
-from spark_mq.store.config.store_kind import Door, check_form, topics_with_attribute
+from spark_mq.store.config.store_kind import Door, check_form, configured_batch_topics
 from spark_mq.store.config.store_paths import CONFIG, CONSUME_QUEUE, INDEX
 from spark_mq.store.derived_facts import index_facts, next_offsets, queue_facts
 from spark_mq.store.index.folder import zone_of_names
@@ -112,7 +112,7 @@ class Source:
 
 def facts_of_store(store: Location) -> Source:
     """The facts of a store directory, of which only names, sizes and edges of large files are read."""
-    forms, batches = check_form(store, Door.FILES), topics_with_attribute(store, "queue.type", "BatchCQ")
+    forms, batches = check_form(store, Door.FILES), configured_batch_topics(store)
     with MessageStore(store.uri) as opened:
         log_start, log_end = opened.get_min_phy_offset(), opened.get_max_phy_offset()
         has_messages = 0 <= log_start < log_end

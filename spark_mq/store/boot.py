@@ -35,6 +35,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Self
@@ -286,8 +287,10 @@ class LastInDatabase:
         if not any(map(conf.is_enabled, families)):
             return cls()
         folder = message_database(store)
-        database = None if folder is None else RocksDatabase(folder)
-        found = [0 if database is None else last_offset(database, family) for family in (DEFAULT, "trans")]
+        found = [0, 0]
+        if folder is not None:
+            with closing(RocksDatabase(folder)) as database:
+                found = [last_offset(database, family) for family in (DEFAULT, "trans")]
         return cls(*(last if conf.is_enabled(name) else None for name, last in zip(families, found, strict=True)))
 
     def asked_by(self, rules: BrokerVersions) -> list[int]:

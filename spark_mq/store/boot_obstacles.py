@@ -14,7 +14,7 @@ from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.checkpoint import CHECKPOINT
 from spark_mq.store.config.config_file import load_config
-from spark_mq.store.config.store_kind import topics_with_attribute
+from spark_mq.store.config.store_kind import configured_batch_topics
 from spark_mq.store.config.store_paths import (
     ABORT,
     COMMIT_LOG,
@@ -134,7 +134,7 @@ def _of_queues(
     store: Location, conf: BrokerConf, folders: list[QueueFolder], release: BrokerVersion | None
 ) -> Iterator[str]:
     """A broker loads each queue folder, also one without queue files (`ConsumeQueueStore.loadConsumeQueues`@5.3.3)."""
-    batched = topics_with_attribute(store, "queue.type", "BatchCQ")
+    batched = configured_batch_topics(store)
     for queue in queues_in_files(store):
         path = queue.location.path.removeprefix(f"{store.path}/")
         yield from _foreign(path, queue.location.entries(), "queue file", release)

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_mq.errors import CorruptIndexError, OptionError
-from spark_mq.format.array_types import Int64s
+from spark_mq.format.array_types import Int64s, native
 from spark_mq.format.arrow_array import table_of, timestamps
 from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE, Units
 from spark_mq.format.message_row import Row
@@ -73,7 +73,7 @@ class SegmentMetadata(NamedTuple):
     broker: str
     topic: str
     queue_id: int
-    type: int
+    type: str
     base: int
     size: int
     status: int
@@ -97,7 +97,7 @@ def _decode(content: Mapping[str, Any]) -> Metadata:
     names = ("baseOffset", "size", "status", "createTimestamp", "beginTimestamp", "endTimestamp")
     segments = [
         SegmentMetadata(*_queue_of(queue), kind, *(as_integer(one.get(name, 0), 64) for name in names))
-        for kind, table in enumerate(("commitLog", "consumeQueue", "index"))
+        for kind, table in zip(TYPES, ("commitLog", "consumeQueue", "index"), strict=True)
         for queue, files in (content.get(f"{table}FileSegmentTable") or {}).items()
         for one in files.values()
     ]
@@ -118,7 +118,7 @@ class TieredSegment:
 
     topic: str
     queue_id: int
-    type: int
+    type: str
     base: int
     listed: SegmentMetadata | None
     file: Segment | None
@@ -138,10 +138,10 @@ class TieredSegment:
             return "the metadata do not list the file" if self.file.size else None
         if self.before is not None and self.before.end_offset != self.base:
             return f"the file before it ends at {self.before.end_offset}"
-        if self.type == TYPES.index(CONSUME_QUEUE) and (self.file.size % UNIT_SIZE or self.base % UNIT_SIZE):
+        if self.type == CONSUME_QUEUE and (self.file.size % UNIT_SIZE or self.base % UNIT_SIZE):
             return f"units have {UNIT_SIZE} bytes, and the file does not begin or end with a whole one"
         size, found = self.listed.size, self.file.size
-        grows = self.is_last and self.type != TYPES.index(INDEX)
+        grows = self.is_last and self.type != INDEX
         return f"the metadata say {size} bytes" if found < size or (found != size and not grows) else None
 
 
@@ -263,8 +263,8 @@ class TieredStorage:
             (topic, int(queue_id), kind, file.base): file
             for topic in self.folder.folders()
             for queue_id in filter(_is_queue_id, (self.folder / topic).folders())
-            for kind, name in enumerate(TYPES)
-            for file in self.files(f"{topic}/{queue_id}", name)
+            for kind in TYPES
+            for file in self.files(f"{topic}/{queue_id}", kind)
         }
         lasts = {key[:3]: key for key in sorted(listed)}
         before = {after: there[key] for key, after in pairwise(sorted(there)) if key[:3] == after[:3]}
@@ -331,7 +331,7 @@ def tiered_segments(store: MessageStore, tiered_storage: str | None = None, topi
 
 
 def _segment_row(one: TieredSegment) -> Row:
-    row: Row = {"topic": one.topic, "queue_id": one.queue_id, "file_type": TYPES[one.type], "base_offset": one.base}
+    row: Row = {"topic": one.topic, "queue_id": one.queue_id, "file_type": one.type, "base_offset": one.base}
     row |= {"file": file_name(one.base), "file_size": None if one.file is None else one.file.size}
     row["problem"] = one.problem
     if one.listed is not None:
@@ -355,7 +355,7 @@ def tiered_units(store: MessageStore, tiered_storage: str | None = None, topic: 
             pa.repeat(pa.scalar(queue.topic), units.size),
             pa.repeat(pa.scalar(queue.queue_id, pa.int32()), units.size),
             pa.array(offsets),
-            *(pa.array(units[name].astype(units[name].dtype.newbyteorder("="))) for name in UNIT_DTYPE.names or ()),
+            *(pa.array(native(units[name])) for name in UNIT_DTYPE.names or ()),
             pa.array(offsets >= queue.min_offset),
         ]
         parts.append(pa.Table.from_arrays(arrays, schema=TIERED_UNITS.schema))
@@ -371,7 +371,7 @@ def tiered_index_entries(store: MessageStore, tiered_storage: str | None = None)
         times = int(header["begin_timestamp"]) + entries["time_difference"].astype(np.int64) * 1000
         known = pa.array(list(topics), pa.int64())
         at = pc.index_in(pa.array(entries["topic_id"].astype(np.int64)), known)
-        arrays = {name: pa.array(entries[name].astype(entries[name].dtype.newbyteorder("="))) for name in _OF_ENTRY}
+        arrays = {name: pa.array(native(entries[name])) for name in _OF_ENTRY}
         arrays |= {
             "file": pa.repeat(pa.scalar(file.location.name), entries.size),
             "topic": pa.array(list(topics.values()), pa.string()).take(at),

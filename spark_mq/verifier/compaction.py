@@ -36,20 +36,20 @@ def _findings(store: Location) -> Iterator[pa.RecordBatch]:
         rows = compacted_messages(opened).drop_columns(["body"])
     is_copied = rows["offset_in_copy"].is_valid()
     copied = rows.filter(is_copied).group_by(["topic", "queue_id"])
-    ends = copied.aggregate([("queue_offset", "min"), ("queue_offset", "max")]).to_pylist()
-    offsets = {(row["topic"], row["queue_id"]): (row["queue_offset_min"], row["queue_offset_max"]) for row in ends}
+    ends = copied.aggregate([("queue_offset", "min"), ("queue_offset", "max")])
     problem = rows["problem"].fill_null("")
     is_of_unit = pc.is_in(problem, pa.array(UNIT_PROBLEMS))
     yield from _of(rows.filter(is_of_unit), "COMPACTION_UNIT", "compactionCq", "a unit with the values of the record")
     is_of_record = pc.and_(pc.invert(is_of_unit), pc.not_equal(problem, ""))
     expected = "records of the queue, in the order of queue offsets, as in the log"
     yield from _of(rows.filter(is_of_record), "COMPACTION_RECORD", "compactionLog", expected)
-    missing = rows.filter(pc.equal(rows["state"], "MISSING")).to_pylist()
-    for row in missing:
-        first, _ = offsets.get((row["topic"], row["queue_id"]), (None, None))
-        if first is not None and row["queue_offset"] >= first:  # earlier ones can be older than the topic's setting
-            yield _missing(row)
-    yield from _of_positions(store, {queue: last for queue, (_, last) in offsets.items()})
+    missing = rows.filter(pc.equal(rows["state"], "MISSING")).join(ends, ["topic", "queue_id"], join_type="inner")
+    # Earlier ones can be older than the topic's setting.
+    missing = missing.filter(pc.greater_equal(missing["queue_offset"], missing["queue_offset_min"]))
+    yield from _missing(missing.sort_by([(name, "ascending") for name in ("topic", "queue_id", "queue_offset")]))
+    yield from _of_positions(
+        store, {(row["topic"], row["queue_id"]): row["queue_offset_max"] for row in ends.to_pylist()}
+    )
 
 
 def _of(rows: pa.Table, code: str, tree: str, expected: str) -> Iterator[pa.RecordBatch]:
@@ -63,15 +63,19 @@ def _of(rows: pa.Table, code: str, tree: str, expected: str) -> Iterator[pa.Reco
         yield findings(code, file, expected, found, queue=(topic, queue_id), **place)
 
 
-def _missing(row: Mapping[str, Any]) -> pa.RecordBatch:
-    return findings(
-        "COMPACTION_MISSING",
-        f"{COMPACTION}/compactionLog/{row['topic']}/{row['queue_id']}",
-        f"the message at queue offset {row['queue_offset']}, the newest of its key",
-        "no record of it",
-        queue=(row["topic"], row["queue_id"]),
-        commit_log_offset=row["commit_log_offset"],
-    )
+def _missing(rows: pa.Table) -> Iterator[pa.RecordBatch]:
+    if rows.num_rows:
+        topic, queue_id, queue_offset, offset = (
+            rows[name].combine_chunks() for name in ("topic", "queue_id", "queue_offset", "commit_log_offset")
+        )
+        yield findings(
+            "COMPACTION_MISSING",
+            text(f"{COMPACTION}/compactionLog/", topic, "/", queue_id),
+            text("the message at queue offset ", queue_offset, ", the newest of its key"),
+            "no record of it",
+            queue=(topic, queue_id),
+            commit_log_offset=offset,
+        )
 
 
 def _of_positions(store: Location, last: Mapping[Queue, int]) -> Iterator[pa.RecordBatch]:

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_mq.format.array_types import native
 from spark_mq.verifier.codes import CODES
 
 LATER = "LATER"
@@ -83,7 +84,7 @@ def _column(value: Any, kind: pa.DataType, count: int) -> pa.Array:
     if isinstance(value, pa.Array):
         return value.cast(kind)
     if isinstance(value, np.ndarray):
-        return pa.array(value.astype(value.dtype.newbyteorder("="))).cast(kind)
+        return pa.array(native(value)).cast(kind)
     if isinstance(value, list):
         return pa.array(value, kind)
     return pa.repeat(pa.scalar(value, kind), count)

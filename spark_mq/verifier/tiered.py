@@ -33,7 +33,6 @@ from spark_mq.store.tiered_storage import (
     INDEX_HEADER_DTYPE,
     INDEX_TOPIC,
     SLOT_DTYPE,
-    TYPES,
     TieredQueue,
     TieredSegment,
     TieredStorage,
@@ -84,15 +83,15 @@ def check_tiered(
     segments, queues = storage.segments(), storage.queues()
     topics = storage.metadata.topics
     owners = [_owner(topics.get(queue.topic, (-1, 0))[0], queue.queue_id) for queue in queues]
-    index = [one for one in segments if one.type == TYPES.index(INDEX) and one.file is not None and one.file.size]
+    index = [one for one in segments if one.type == INDEX and one.file is not None and one.file.size]
     with FindingSink(found) as sink:
         for one in segments:
             if one.problem is not None and not (is_running and one.listed is None and one.is_last):
-                path, name = _path(one.topic, one.queue_id, TYPES[one.type], one.base), (one.topic, one.queue_id)
+                path, name = _path(one.topic, one.queue_id, one.type, one.base), (one.topic, one.queue_id)
                 size = "no file" if one.file is None else f"{one.file.size} bytes"
                 sink.add([findings("TIERED_FILE", path, one.problem, size, queue=name)])
     staged = runner.each("check tiered index", "files", index, partial(_stage, known=owners, work=work, found=found))
-    listed = {(one.topic, one.queue_id, one.base): one for one in segments if one.type == TYPES.index(COMMIT_LOG)}
+    listed = {(one.topic, one.queue_id, one.base): one for one in segments if one.type == COMMIT_LOG}
     logs = [(queue, owner, _logs(queue, listed)) for queue, owner in zip(queues, owners, strict=True)]
     check = partial(_check_queue, entries=staged, found=found, has_extensions=has_extensions)
     return [sink.summary, *(one.summary for one in staged), *runner.each("check tiered queues", "queues", logs, check)]
@@ -100,7 +99,7 @@ def check_tiered(
 
 def _logs(queue: TieredQueue, listed: Mapping[tuple[str, int, int], TieredSegment]) -> list[TieredSegment]:
     name = queue.topic, queue.queue_id
-    new = [TieredSegment(*name, TYPES.index(COMMIT_LOG), file.base, None, file, is_last=True) for file in queue.log]
+    new = [TieredSegment(*name, COMMIT_LOG, file.base, None, file, is_last=True) for file in queue.log]
     return [replace(listed.get((*name, one.base), one), file=one.file) for one in new]
 
 
@@ -244,7 +243,7 @@ class _QueueCheck:
         wrong = has_unit & (units["tags_code"] != codes)
         wrong &= (units["tags_code"] > MAX_ADDRESS) | (not self._has_extensions)
         self._has_record[np.searchsorted(queue.written, places[has_unit])] = True
-        times, dropped = int64s_at(buffer, frames.store_timestamp_at), checked_pieces(buffer, frames)[0]
+        times, wrong_pieces = int64s_at(buffer, frames.store_timestamp_at), checked_pieces(buffer, frames)[0]
 
         def batch(code: str, which: Flags, expected: Any, found: Any) -> pa.RecordBatch:
             place = {"position": offsets[which] - base, "commit_log_offset": offsets[which]}
@@ -258,11 +257,11 @@ class _QueueCheck:
             yield batch("TIERED_RECORD", other, "a record of the queue", "a record of another queue")
         if not has_unit.all():
             yield batch("TIERED_NO_UNIT", ~has_unit, "a unit", text("queue offset ", places[~has_unit]))
-            for some in record_findings(buffer, frames[~has_unit], dropped[~has_unit], path, base):
+            for some in record_findings(buffer, frames[~has_unit], wrong_pieces[~has_unit], path, base):
                 if some["code"][0].as_py() not in TIME_CODES:
                     yield some
         if has_unit.any():
-            yield from record_findings(buffer, frames[has_unit], dropped[has_unit], path, base, self._newest)
+            yield from record_findings(buffer, frames[has_unit], wrong_pieces[has_unit], path, base, self._newest)
             self._newest = int(times[has_unit][-1])
         owners = np.repeat(np.arange(self._count, self._count + frames.size), keys.entry_count)
         self._keys.append(owners << 32 | keys.key_hash)

@@ -135,7 +135,12 @@ def has_rocksdb_queues(store: Location) -> bool:
 
 def batch_topics(store: Location) -> frozenset[str]:
     """The topics that have batch consume queues, by their files or by `config/topics.json`."""
-    return frozenset(_folders(store / BATCH_CONSUME_QUEUE)) | topics_with_attribute(store, "queue.type", "BatchCQ")
+    return frozenset(_folders(store / BATCH_CONSUME_QUEUE)) | configured_batch_topics(store)
+
+
+def configured_batch_topics(store: Location) -> frozenset[str]:
+    """The topics that `config/topics.json` gives batch consume queues."""
+    return topics_with_attribute(store, "queue.type", "BatchCQ")
 
 
 def queue_database(store: Location) -> Location | None:

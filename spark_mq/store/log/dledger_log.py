@@ -16,7 +16,7 @@ from struct import Struct
 import numpy as np
 import numpy.typing as npt
 
-from spark_mq.format.array_types import Flags, Int64s, OutInt64s
+from spark_mq.format.array_types import Flags, Int64s, OutInt64s, leading
 from spark_mq.format.dledger import BLANK_MAGIC, HEAD, HEAD_SIZE, MAGIC_NORMAL, MAX_ENTRY_SIZE, is_head
 from spark_mq.format.kernels.entries import FIELDS, find_entry, scan_entries
 from spark_mq.io.file_reader import FileReader
@@ -89,7 +89,7 @@ def live_entries(segment: SegmentFile, start: int = 0) -> Iterator[Entries]:
         follows = (np.diff(indexes) == 1) & (np.diff(terms) >= 0)
         if index < 0 or entries.offset[0] > end:  # the first entry, or one after damage
             follows[0] = entries.index[0] > index and entries.term[0] >= term
-        count = int(follows.argmin()) if not follows.all() else follows.size
+        count = leading(follows)
         if count:
             kept = entries.take(count)
             index, term, end = int(kept.index[-1]), int(kept.term[-1]), kept.end
@@ -177,7 +177,7 @@ def recover_entries(node: Location, files: Sequence[SegmentFile]) -> RecoveredEn
             follows = (np.diff(entries.index, prepend=index) == 1) & (np.diff(entries.term, prepend=term) >= 0)
             follows[0] |= index < 0
             follows &= entries.magic == MAGIC_NORMAL
-            kept = entries.take(0 if entries.offset[0] != end else _leading(follows))
+            kept = entries.take(0 if entries.offset[0] != end else leading(follows))
             if not kept.offset.size:
                 break
             if index_from is None:
@@ -213,11 +213,6 @@ def _differ(units: npt.NDArray[np.void], entries: Entries) -> Flags:
     for name, values in vars(entries).items():
         differs |= units[name] != values
     return differs
-
-
-def _leading(values: Flags) -> int:
-    """The number of true values before the first false one."""
-    return int(values.size if values.all() else values.argmin())
 
 
 def _has_blank(file: SegmentFile, end: int) -> bool:

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_mq.errors import SparkMqError
+from spark_mq.format.array_types import leading
 from spark_mq.format.batch_consume_queue import BATCH_FILE_SIZE, BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE, is_written
 from spark_mq.format.consume_queue import DEFAULT_FILE_SIZE, UNIT_DTYPE, UNIT_SIZE, Units
 from spark_mq.io.file_reader import FileReaders
@@ -64,7 +65,7 @@ def recover_queue(folder: QueueFolder, file_size: int, readers: FileReaders) -> 
     for info in files[max(len(files) - _FILES_BACK, 0) :]:
         count = 0
         for units in unit_blocks(folder, info, file_size, readers):
-            valid = _leading(_is_valid(folder, units))
+            valid = leading(_is_valid(folder, units))
             if valid:
                 max_physic_offset = _max_physic_offset(folder, units[valid - 1])
             count += valid
@@ -89,7 +90,7 @@ def truncate_queue(queue: RecoveredQueue, log_end: int, readers: FileReaders) ->
             is_kept = _is_valid(folder, units) & (offsets < log_end)
             if count == 0:
                 is_kept[0] = offsets[0] < log_end
-            valid = _leading(is_kept)
+            valid = leading(is_kept)
             if valid:
                 max_physic_offset = _max_physic_offset(folder, units[valid - 1])
             count += valid
@@ -122,11 +123,6 @@ def _is_valid(folder: QueueFolder, units: Units) -> npt.NDArray[np.bool_]:
         return is_written(units)
     valid: npt.NDArray[np.bool_] = (units["commit_log_offset"] >= 0) & (units["store_size"] > 0)
     return valid
-
-
-def _leading(values: npt.NDArray[np.bool_]) -> int:
-    """The number of true values before the first false one."""
-    return int(values.size if values.all() else np.argmin(values))
 
 
 def _max_physic_offset(folder: QueueFolder, unit: Any) -> int:
