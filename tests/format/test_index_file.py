@@ -21,8 +21,10 @@ from spark_mq.format.index_file import (
     index_key_hash,
     read_entries,
 )
-from tests.support.index_stores import STORES, WHOLE, Put, index_files, layout_of, plain_key_hash, puts_of
-from tests.support.java_strings import java_hash, mixed_bytes
+from spark_mq.format.java_text import hash_code
+from spark_mq.testing.plain_index import plain_key_hash
+from spark_mq.testing.strategies import mixed_bytes
+from tests.support.index_stores import STORES, WHOLE, Put, index_files, layout_of, puts_of
 from tests.support.kernels import examples
 from tests.support.stores import RealStore, Unpack
 
@@ -169,7 +171,7 @@ def test_a_key_hash_is_never_negative(topic: bytes, key: bytes) -> None:
 
 @pytest.mark.parametrize(("topic", "key"), [("orders", "abydncvw"), ("T", "ajvakuzm")])
 def test_the_hash_without_an_absolute_value_is_zero(topic: str, key: str) -> None:
-    assert java_hash(f"{topic}#{key}") == -(1 << 31)
+    assert hash_code(f"{topic}#{key}") == -(1 << 31)
     assert index_key_hash(topic.encode(), key.encode()) == 0
 
 

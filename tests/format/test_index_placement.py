@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from spark_mq.format.index_file import IndexHeader, IndexLayout, decode_header, place_entries
 from spark_mq.format.kernels.index_keys import IndexKeys
-from tests.support.index_model import PlainIndexService, PlainMessage
+from spark_mq.testing.plain_index import PlainIndexService, PlainMessage
 from tests.support.index_stores import Messages, build_index, runs_of
 from tests.support.kernels import array, examples
 

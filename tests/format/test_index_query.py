@@ -19,7 +19,7 @@ from spark_mq.format.index_file import (
     index_key_hash,
     query_offset,
 )
-from tests.support.index_model import PlainIndexService, PlainMessage
+from spark_mq.testing.plain_index import PlainIndexService, PlainMessage
 from tests.support.index_stores import STORES, index_files, layout_of, read_files
 from tests.support.kernels import examples
 from tests.support.stores import RealStore, Unpack, shared_store

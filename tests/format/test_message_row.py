@@ -13,9 +13,9 @@ from spark_mq.format.kernels.columns import MessageColumns
 from spark_mq.format.message_row import Row, corrupt_row, host_text, message_row, message_table
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, MESSAGE_SCHEMA
 from spark_mq.format.record import Record, decode_record
+from spark_mq.testing.strategies import records
 from tests.support.kernels import WITHOUT_JIT, array, examples, frames_of
 from tests.support.stores import OWN_STORES, RealStore, Unpack, all_stores, segment_files, stores_in
-from tests.support.strategies import records
 
 ALL_NAMES = list(ALL_MESSAGE_FIELDS)
 ALL_COLUMNS = pa.schema(list(ALL_MESSAGE_FIELDS.values()))

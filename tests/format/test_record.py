@@ -20,9 +20,9 @@ from spark_mq.format.record import (
     decode_record,
     encode_blank,
 )
+from spark_mq.testing.strategies import records
 from tests.support.kernels import examples
 from tests.support.stores import RealStore, Unpack, all_stores, segment_files
-from tests.support.strategies import records
 
 V6_HOST = bytes.fromhex("20010db800000001000000000000000a00002a9f")
 PLAIN = Record(b"Topic", body=b"body", properties=b"a\1b\2", commit_log_offset=1000)

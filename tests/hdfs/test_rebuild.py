@@ -156,7 +156,7 @@ def test_a_user_without_rights_is_told_so(
         ("hdfs://127.0.0.1:port/store", "127.0.0.1:port"),
         ("hdfs:///store", "fs.defaultFS"),
         ("{hdfs}/no-such-store", "no-such-store does not exist"),
-        ("{hdfs}/stores/own-killed-49x/commitlog", "is itself a folder of segments"),
+        ("{hdfs}/stores/tests-killed-49x/commitlog", "is itself a folder of segments"),
     ],
 )
 def test_what_cannot_be_read_is_one_line(

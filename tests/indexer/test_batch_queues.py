@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from spark_mq.errors import CorruptLogError, OptionError, OutputExistsError
 from spark_mq.format.batch_consume_queue import BATCH_UNIT_SIZE
+from spark_mq.format.java_text import hash_code
 from spark_mq.format.kernels.dispatch import batch_units
 from spark_mq.format.record import Record
 from spark_mq.testing import LogWriter
-from tests.support.java_strings import java_hash
 from tests.support.kernels import array, examples, frames_of
 from tests.support.rebuilt import rebuild_here
 from tests.support.stores import OWN_STORES, RealStore, Unpack, tree_of
@@ -107,4 +107,4 @@ def test_a_unit_has_the_offset_and_the_number_of_its_batch(
     data = record.encode()
     (unit,) = batch_units(array(data), frames_of(data)).tolist()
     expected = (queue_offset, 1) if base is None or count is None else (base, count)
-    assert unit == (0, len(data), java_hash(tags), 77, *expected, -1, 0)
+    assert unit == (0, len(data), hash_code(tags), 77, *expected, -1, 0)

@@ -26,7 +26,7 @@ from spark_mq.indexer.staged_files import EntryRange, SplitRow, StagedEntries, S
 from spark_mq.io.location import Location
 from spark_mq.store.index.folder import index_end, index_files
 from spark_mq.store.log.segment_files import CorruptRange
-from tests.support.index_model import PlainIndexFile, PlainIndexService, PlainMessage
+from spark_mq.testing.plain_index import PlainIndexFile, PlainIndexService, PlainMessage
 from tests.support.index_stores import staged_entries
 from tests.support.stores import tree_of
 

@@ -18,7 +18,7 @@ from tests.support.stores import OWN_STORES, RealStore, Unpack, all_stores, inde
 
 STORES = [*stores_in(OWN_STORES), *(s for s in all_stores() if str(s) in ("shared-edge-533", "shared-stale-533"))]
 
-GROWN = ("own-workload-49x", "own-killed-533")
+GROWN = ("tests-workload-49x", "tests-killed-533")
 
 
 @pytest.fixture(scope="module")

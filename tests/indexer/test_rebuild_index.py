@@ -17,7 +17,7 @@ from spark_mq.io.location import Location
 from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.index.folder import parse_time_zone
 from spark_mq.testing import LogWriter
-from tests.support.index_model import PlainIndexFile
+from spark_mq.testing.plain_index import PlainIndexFile
 from tests.support.index_stores import layout_of
 from tests.support.rebuilt import rebuild_here
 from tests.support.stores import WORKLOAD, RealStore, Unpack, index_of, tree_of

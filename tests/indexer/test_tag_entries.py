@@ -14,14 +14,13 @@ from hypothesis import strategies as st
 
 from spark_mq.format.broker_version import BrokerVersions
 from spark_mq.format.index_file import IndexLayout
-from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.kernels.index_put import drop_tags
 from spark_mq.format.properties import parse_properties
 from spark_mq.format.record import Record
 from spark_mq.indexer.staged_files import STAGED_ENTRY_DTYPE, EntryBatch
 from spark_mq.indexer.tag_entries import TaggedRange, TagRun, compare_tags, tagged_ranges
-from tests.support.index_model import PlainIndexService, PlainMessage
-from tests.support.index_stores import layout_of, plain_key_hash
+from spark_mq.testing.plain_index import index_of as index_of_records
+from tests.support.index_stores import layout_of
 from tests.support.kernels import examples
 from tests.support.rebuilt import rebuild_here
 from tests.support.stores import OWN_STORES, RealStore, index_of, stores_in, version_stores
@@ -77,16 +76,7 @@ def test_the_version_that_is_told_decides(tmp_path: Path) -> None:
 
 def model_index(records: Sequence[Record], layout: IndexLayout, has_tags: Callable[[int], bool]) -> list[bytes]:
     """The index files of brokers of which those of `has_tags` (by the number of a record) put entries for tags."""
-    service = PlainIndexService(layout)
-    for number, record in enumerate(records):
-        parsed, topic = parse_properties(record.properties), decode_utf8(record.topic)
-        keys = [parsed.get(b"UNIQ_KEY", b""), *parsed.get(b"KEYS", b"").split(b" ")]
-        if b"TAGS" in parsed and has_tags(number):
-            keys.append(b"T#" + parsed[b"TAGS"])
-        hashes = [plain_key_hash(topic, decode_utf8(key)) for key in keys if key]
-        is_rolled_back = record.sys_flag & 0xC == 0xC
-        service.build_index(PlainMessage(record.commit_log_offset, record.store_timestamp, hashes, is_rolled_back))
-    return [file.encode() for file in service.files]
+    return [file.encode() for file in index_of_records(records, layout, has_tags).files]
 
 
 @pytest.fixture(scope="module")
@@ -99,11 +89,6 @@ def workload(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Recor
     with MessageStore(str(path)) as store:
         records = list(iterate_records(store.records, LogRange(0, store.get_max_phy_offset())))
     return path, records
-
-
-def test_the_model_is_that_of_the_broker(workload: tuple[Path, list[Record]]) -> None:
-    path, records = workload
-    assert model_index(records, layout_of(WORKLOAD), lambda number: True) == index_of(path)
 
 
 @settings(max_examples=examples(12))

@@ -20,11 +20,11 @@ from spark_mq.format.message_schema import CORRUPT_RECORD, MESSAGE_SCHEMA
 from spark_mq.format.record import MAGIC_V1, MAGIC_V2, Record, decode_record
 from spark_mq.restorer.encode_messages import UNKNOWN, encode_messages
 from spark_mq.restorer.source_columns import EncodingRules
+from spark_mq.testing.strategies import records
 from tests.support.in_process import message_batches
 from tests.support.kernels import examples
 from tests.support.message_rows import EXACT_COLUMNS, NO_CRC, batch_of, encoded_records, plain_record, sealed
 from tests.support.stores import RealStore, Unpack, usual_stores
-from tests.support.strategies import records
 
 NOW = 1_700_000_000_000
 FAITHFUL = EncodingRules(is_faithful=True, now=NOW)

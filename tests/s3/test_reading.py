@@ -258,7 +258,7 @@ def test_a_server_that_always_fails_is_an_error_that_names_the_file(
     # A setting that no other test has, so that no filesystem with more attempts is used again.
     remote = f"{on_s3(WORKLOAD)[1]}?region=eu-west-2"
     s3.fault_of = lambda _number, method: Fault.SLOW_DOWN if method == "GET" else None
-    with pytest.raises(StorageError, match="own-workload-533") as caught:
+    with pytest.raises(StorageError, match="tests-workload-533") as caught:
         rows_of(remote, "messages")
     assert "never-to-be-shown" not in str(caught.value)
 

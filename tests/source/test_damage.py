@@ -25,7 +25,7 @@ from spark_mq.format.compression import DEFAULT_BODY_LIMIT
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, MESSAGE_SCHEMA
 from spark_mq.format.record import decode_record
 from spark_mq.testing import LogWriter
-from tests.support.corruption_model import (
+from spark_mq.testing.plain_log import (
     Place,
     expected_places,
     framing_fields,

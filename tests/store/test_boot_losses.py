@@ -1,6 +1,6 @@
 """Nobody says that nothing is lost where a message is lost: damaged stores, after clean stops and crashes, by version.
 
-The judge is `tests/support/boot_oracle`, a plain model of a boot, message by message.
+The judge is `spark_mq/testing/plain_boot.py`, a plain model of a boot, message by message.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.recovery import next_recovery
 from spark_mq.store.store_state import store_state
 from spark_mq.store.verdict import verdict as state_verdict
+from spark_mq.testing.plain_boot import OracleMessage, messages_of, never_consumed, offsets_of
+from spark_mq.testing.plain_log import Log
 from spark_mq.verifier.quick import quick_check
-from tests.support.boot_oracle import Log, OracleMessage, messages_of, never_consumed, units_of
 from tests.support.random_damages import QUEUE_AND_LOG_ENDS
 from tests.support.soak import SOAKS
 from tests.support.stores import STORES, RealStore, Unpack
@@ -53,7 +54,7 @@ def test_nobody_denies_a_loss(seed: int, unpacked: Unpack, tmp_path: Path) -> No
     numbers = tuple(map(int, version.split(".")))
     lost = never_consumed(messages, folder, numbers, times)  # type: ignore[arg-type]
     # Of a message that neither the log nor a queue has, nothing is left that could be counted.
-    log, units = Log(folder), {offset for places in units_of(folder).values() for offset in places.values()}
+    log, units = Log(folder), {offset for places in offsets_of(folder).values() for offset in places.values()}
     whole = {message.offset for message in messages if log.read(message.offset, message.size) == message.data}
     lost &= whole | units
 

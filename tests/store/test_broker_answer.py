@@ -11,8 +11,8 @@ from spark_mq import MessageStore
 from spark_mq.cli.main import main
 from spark_mq.errors import OptionError
 from spark_mq.format.broker_version import INDEX_TAGS, BrokerVersion
+from spark_mq.format.java_text import hash_code
 from tests.support.index_stores import STORES
-from tests.support.java_strings import java_hash
 from tests.support.stores import OWN_STORES, WORKLOAD, RealStore, Unpack, version_stores
 
 FOREVER = (1 << 63) - 1
@@ -91,7 +91,7 @@ def test_by_tags_a_broker_finds_the_messages_that_have_them(store: RealStore, un
         (topic, tags): [
             fact["offset"]
             for fact in facts
-            if has_tags and fact["topic"] == topic and java_hash(fact["tags"]) == java_hash(tags)
+            if has_tags and fact["topic"] == topic and hash_code(fact["tags"]) == hash_code(tags)
         ]
         for topic, tags in {(fact["topic"], fact["tags"]) for fact in facts}
     }

@@ -16,7 +16,7 @@ from spark_mq.format.record import decode_record
 from spark_mq.io.location import Location
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.segment_files import CorruptRange
-from tests.support.corruption_model import Place, expected_places, framing_fields, with_value, wrong_values
+from spark_mq.testing.plain_log import Place, expected_places, framing_fields, with_value, wrong_values
 from tests.support.kernels import WITHOUT_JIT, examples
 from tests.support.readers import Part, by_hopping, by_splits, limited_reads, split_sizes
 from tests.support.soak import cases

@@ -19,10 +19,11 @@ import pytest
 
 from spark_mq import MessageStore
 from spark_mq.format.consume_queue import DEFAULT_FILE_SIZE, queue_file_name
+from spark_mq.format.java_text import hash_code
 from spark_mq.store.index.folder import index_file_names
 from spark_mq.store.store_state import store_state
-from tests.support.index_stores import STORES, WHOLE, index_files, layout_of, plain_key_hash, puts_of
-from tests.support.java_strings import java_hash
+from spark_mq.testing.plain_index import plain_key_hash
+from tests.support.index_stores import STORES, WHOLE, index_files, layout_of, puts_of
 from tests.support.stores import OWN_STORES, Fact, RealStore, Unpack
 
 Entry = tuple[int, int, int, int]
@@ -289,7 +290,7 @@ def test_a_tags_code_is_the_hash_of_32_bits_or_a_due_time(store: RealStore, unpa
         if fact["topic"] == SCHEDULE:
             assert 0 < code - fact["storeTimestamp"] <= 2 * 3_600_000
         else:
-            assert code == java_hash(fact["tags"] or "")
+            assert code == hash_code(fact["tags"] or "")
             codes.add(code)
     assert len(codes) > 5
 

@@ -10,8 +10,8 @@ import pytest
 
 from spark_mq import MessageStore
 from spark_mq.cli.main import main
+from spark_mq.format.java_text import hash_code
 from tests.support.in_process import read_rows
-from tests.support.java_strings import java_hash
 from tests.support.rocksdb import ALL_IN_ROCKS
 from tests.support.stores import Fact
 
@@ -66,5 +66,5 @@ def test_the_table_has_the_keys_of_the_log(unpacked: Unpack) -> None:
         fact = facts[row["commit_log_offset"]]
         text = f"{row['topic']}#{'T#' if row['index_type'] == 'T' else ''}{row['key']}"
         assert row["unique_key"] == fact["uniqKey"]
-        assert row["key_hash"] == abs(java_hash(text))
+        assert row["key_hash"] == abs(hash_code(text))
         assert row["store_timestamp"].timestamp() * 1000 == pytest.approx(fact["storeTimestamp"], abs=0.5)

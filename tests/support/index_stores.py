@@ -26,7 +26,7 @@ from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.log.commit_log import CommitLog, SegmentSource
 from spark_mq.store.log.live_reader import LiveReader
 from spark_mq.store.log.record_reader import RecordChunk, RecordReader
-from tests.support.java_strings import java_hash
+from spark_mq.testing.plain_index import plain_key_hash
 from tests.support.stores import Fact, RealStore, usual_stores
 
 
@@ -173,11 +173,6 @@ WHOLE = [store for store in STORES if not store.name.startswith(("abort", "kille
 
 
 Put = tuple[int, int]
-
-
-def plain_key_hash(topic: str, key: str) -> int:
-    value = java_hash(f"{topic}#{key}")
-    return 0 if value == -(1 << 31) else abs(value)
 
 
 def puts_of(fact: Fact) -> Iterator[Put]:

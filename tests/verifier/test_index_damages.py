@@ -15,13 +15,14 @@ from itertools import islice
 from pathlib import Path
 
 from spark_mq import MessageStore
+from spark_mq.testing.plain_check import Oracle
+from spark_mq.testing.plain_index import plain_key_hash
 from tests.support.index_damages import EditedIndexFile, damage_index
-from tests.support.index_stores import plain_key_hash, puts_of
+from tests.support.index_stores import puts_of
 from tests.support.repaired import repair_here
 from tests.support.soak import SOAKS
 from tests.support.stores import WORKLOAD, Fact, index_of, messages_by_key
 from tests.support.verified import Bench, check, grave
-from tests.support.verify_oracle import Oracle
 
 TRIES = 200 if SOAKS else 16
 

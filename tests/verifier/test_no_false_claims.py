@@ -37,10 +37,11 @@ from spark_mq.store.recovery import Recovery, next_recoveries, next_recovery
 from spark_mq.store.store_state import StoreState, store_state
 from spark_mq.store.verdict import losses as boot_losses
 from spark_mq.store.verdict import verdict as state_verdict
+from spark_mq.testing.plain_boot import OracleMessage, messages_of
+from spark_mq.testing.plain_check import Oracle
 from spark_mq.verifier.codes import CODES, Severity
 from spark_mq.verifier.quick import quick_check
 from spark_mq.verifier.result import VerifyReport
-from tests.support.boot_oracle import OracleMessage, messages_of
 from tests.support.damages import DAMAGES
 from tests.support.index_damages import EditedIndexFile, damage_index
 from tests.support.random_damages import QUEUE_AND_LOG_ENDS, damage_bytes
@@ -48,7 +49,6 @@ from tests.support.repaired import repair_here
 from tests.support.soak import cases
 from tests.support.stores import OWN_STORES, RealStore, Unpack, stores_in
 from tests.support.verified import Bench, check, grave
-from tests.support.verify_oracle import Oracle
 
 Result = TypeVar("Result")
 VERSIONS = ("4.9.0", "4.9.7", "5.0.0", "5.1.0", "5.3.1", "5.3.3", "5.4.0", "5.5.1")

@@ -1,6 +1,6 @@
 """Random damages: each is found, or it is in a field that no check can see, or it changes no byte.
 
-The oracle (`tests/support/verify_oracle.py`) says which, from the broker's bytes and the facts. The other way round, a
+The oracle (`spark_mq/testing/plain_check.py`) says which, from the broker's bytes and the facts. The other way round, a
 store whose queues alone are damaged has findings at exactly the units that differ. `SPARK_MQ_SOAK=1` tries 10,000.
 """
 
@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from spark_mq.testing.plain_check import Oracle
 from tests.support.random_damages import FOLDERS, damage_bytes, files_of
 from tests.support.soak import SOAKS
 from tests.support.stores import WORKLOAD, Unpack
 from tests.support.verified import check, grave
-from tests.support.verify_oracle import Oracle
 
 TRIES = 10_000 if SOAKS else 40
 

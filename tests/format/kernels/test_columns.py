@@ -27,9 +27,9 @@ from spark_mq.format.message_schema import (
 )
 from spark_mq.format.properties import encode_properties, parse_properties
 from spark_mq.format.record import MAGIC_V2, MIN_RECORD_SIZE, Record
+from spark_mq.testing.strategies import records
 from tests.support.kernels import array, examples, frames_of
 from tests.support.stores import OWN_STORES, Fact, RealStore, Unpack, segment_files, stores_in, usual_stores
-from tests.support.strategies import records
 
 ALL_NAMES = list(ALL_MESSAGE_FIELDS)
 STORES = usual_stores()

@@ -21,9 +21,9 @@ from spark_mq.format.record import (
     is_body_crc_wrong,
     is_property_crc_wrong,
 )
+from spark_mq.testing.strategies import records
 from tests.support.kernels import array, examples, frames_of
 from tests.support.stores import OWN_STORES, RealStore, Unpack, segment_files, stores_in
-from tests.support.strategies import records
 
 STORES = stores_in(OWN_STORES)
 CRC_STORE = next(store for store in STORES if store.name.startswith("crc-"))

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from spark_mq.errors import OptionError
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE, UNIT_DTYPE, UNIT_SIZE, is_live, pre_blank, queue_file_name
+from spark_mq.format.java_text import hash_code
 from spark_mq.format.kernels.dispatch import (
     DispatchedUnits,
     QueueTable,
@@ -25,13 +26,12 @@ from spark_mq.format.record import Record
 from spark_mq.format.system_topic import DEFAULT_DELAY_LEVELS
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
-from tests.support.java_strings import java_hash
+from spark_mq.testing.plain_queue import Unit, light_queues
 from tests.support.kernels import WITHOUT_JIT, array, examples, frames_of, live_frames
 from tests.support.stores import OWN_STORES, RealStore, Unpack, all_stores, stores_in
 
 LEVELS = parse_delay_levels(DEFAULT_DELAY_LEVELS)
 SCHEDULE = b"SCHEDULE_TOPIC_XXXX"
-Unit = tuple[int, int, int]
 STORES = stores_in(OWN_STORES) if WITHOUT_JIT else all_stores()
 
 
@@ -110,7 +110,7 @@ def code_of(record: Record, levels: str = DEFAULT_DELAY_LEVELS) -> int:
 
 @given(st.text(min_size=1, max_size=10).filter(lambda tags: not {"\1", "\2"} & set(tags)))
 def test_the_tags_code_is_the_hash_of_the_tags(tags: str) -> None:
-    assert code_of(Record(b"T", properties=b"TAGS\1" + tags.encode() + b"\2")) == java_hash(tags)
+    assert code_of(Record(b"T", properties=b"TAGS\1" + tags.encode() + b"\2")) == hash_code(tags)
 
 
 def test_units_stay_as_they_are_when_the_frames_are_used_again() -> None:
@@ -153,25 +153,6 @@ def test_only_ordinary_and_committed_messages_become_a_unit(sys_flag: int, expec
     frames = frames_of(Record(b"T", sys_flag=sys_flag).encode())
     assert has_unit(frames).tolist() == [expected]
     assert is_inner_batch(frames).tolist() == [sys_flag == 0x80]
-
-
-def java_split(text: str) -> list[str]:
-    """`String.split(",")`: empty pieces at the end are left out."""
-    pieces = text.split(",")
-    while len(pieces) > 1 and not pieces[-1]:
-        pieces.pop()
-    return pieces
-
-
-def light_queues(topic: str, names: str, offsets: str) -> list[tuple[str, int]]:
-    """`ConsumeQueue.multiDispatchLmqQueue`@5.3.3 for one message, except that a text that is no number is skipped."""
-    if topic.startswith(("%RETRY%", "rmq_sys_")) or topic == "SCHEDULE_TOPIC_XXXX":
-        return []
-    names_of, offsets_of = java_split(names), java_split(offsets)
-    if not names or not offsets or len(names_of) != len(offsets_of):
-        return []
-    pairs = zip(names_of, offsets_of, strict=True)
-    return [(name, int(at)) for name, at in pairs if name.startswith("%LMQ%") and "/" not in name and at.isdigit()]
 
 
 NAMES = st.sampled_from(["%LMQ%a", "%LMQ%b", "%LMQ%$p$l", "%LMQ%a/b", "%LMQ", "other", ""])

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from spark_mq.format.kernels.encode import NONE_WRONG, RecordFields, encode_records, renew_property_crcs
 from spark_mq.format.pieces import pieces_of_bytes
 from spark_mq.format.record import BORN_HOST_V6_FLAG, HOST_V6_SIZE, MAGIC_V2, STORE_HOST_V6_FLAG, Record
+from spark_mq.testing.strategies import records
 from tests.support.kernels import examples
-from tests.support.strategies import records
 
 FILL = 0x55
 

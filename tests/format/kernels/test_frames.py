@@ -36,9 +36,9 @@ from spark_mq.format.record import (
     encode_blank,
     is_blank,
 )
+from spark_mq.testing.strategies import records
 from tests.support.kernels import array, examples, frames_of
 from tests.support.stores import RealStore, Unpack, segment_files, usual_stores
-from tests.support.strategies import records
 
 BASE = 1 << 30
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_mq.format.java_text import decode_utf8
+from spark_mq.format.java_text import hash_code
 from spark_mq.format.kernels.index_keys import IndexKeys, entry_counts, index_keys
-from spark_mq.format.properties import parse_properties
 from spark_mq.format.record import Record
-from tests.support.index_stores import STORES, plain_key_hash, puts_of
-from tests.support.java_strings import java_hash, mixed_bytes
+from spark_mq.testing.plain_index import key_hashes, plain_key_hash
+from spark_mq.testing.strategies import mixed_bytes
+from tests.support.index_stores import STORES, puts_of
 from tests.support.kernels import array, examples, frames_of, live_frames
 from tests.support.stores import RealStore, Unpack
 
@@ -25,16 +25,11 @@ properties = st.lists(pieces, max_size=15).map(b"".join)
 
 
 def plain_hashes(record: Record, has_tags: bool | None = False) -> list[int]:
-    """The rules of `IndexService.buildIndex`, for one message."""
-    if record.sys_flag & 0xC == 0xC:
-        return []
-    parsed = parse_properties(record.properties)
-    topic, keys = decode_utf8(record.topic), [parsed.get(b"UNIQ_KEY", b""), *parsed.get(b"KEYS", b"").split(b" ")]
-    hashes = [plain_key_hash(topic, decode_utf8(key)) for key in keys if key]
-    if has_tags is False or b"TAGS" not in parsed:
-        return hashes
-    tags_hash = plain_key_hash(topic, f"T#{decode_utf8(parsed[b'TAGS'])}")
-    return [*hashes, ~tags_hash if has_tags is None else tags_hash]
+    """The hashes of the plain model; with None, that of the tags is complemented."""
+    if has_tags is not None:
+        return key_hashes(record, has_tags)
+    without = key_hashes(record)
+    return [*without, *(~tags_hash for tags_hash in key_hashes(record, True)[len(without) :])]
 
 
 def keys_of(records: list[Record], has_tags: bool | None = False) -> IndexKeys:
@@ -76,7 +71,7 @@ def test_entries_are_staged_and_tags_codes_found_in_the_same_pass(has_tags: bool
     offsets = [1000, 1000 + records[0].size, 1000 + records[0].size + records[1].size]
     frames, tags_codes = frames_of(data, 1000), np.empty(3, np.int64)
     keys = index_keys(array(data), frames, has_tags, tags_codes)
-    assert tags_codes.tolist() == [java_hash("t"), 0, java_hash("v")]
+    assert tags_codes.tolist() == [hash_code("t"), 0, hash_code("v")]
     assert keys.staged(array(data), frames, 1000).tobytes() == b"".join(
         struct.pack(">iqq", key_hash, offset, number)
         for number, (record, offset) in enumerate(zip(records, offsets, strict=True))

@@ -14,8 +14,8 @@ from spark_mq.errors import CorruptIndexError
 from spark_mq.format.index_file import IndexFile, IndexHeader, IndexLayout, decode_header, index_key_hash, walk_slot
 from spark_mq.format.kernels.index_keys import hash_keys
 from spark_mq.format.kernels.index_look_up import find_entries
+from spark_mq.testing.strategies import mixed_bytes
 from tests.support.index_stores import STORES, index_files, layout_of
-from tests.support.java_strings import mixed_bytes
 from tests.support.kernels import array, examples
 from tests.support.stores import WORKLOAD, RealStore, Unpack
 

@@ -12,7 +12,7 @@ from spark_mq.errors import CorruptIndexError
 from spark_mq.format.array_types import Bytes
 from spark_mq.format.index_file import IndexHeader, IndexLayout, decode_header, read_entries
 from spark_mq.format.kernels.index_put import new_index_head, put_keys
-from tests.support.index_model import PlainIndexFile
+from spark_mq.testing.plain_index import PlainIndexFile
 from tests.support.index_stores import (
     STORES,
     WHOLE,
@@ -74,7 +74,7 @@ def test_index_files_are_those_of_the_broker_s_own_rebuild(store: RealStore, unp
     assert built(store, messages_of(unpacked(store))) == read_files(rebuilt)
 
 
-@pytest.mark.parametrize("store", [store for store in STORES if str(store).startswith("own-stale")], ids=str)
+@pytest.mark.parametrize("store", [store for store in STORES if str(store).startswith("tests-stale")], ids=str)
 def test_the_index_of_a_shortened_log_is_that_of_its_live_messages(store: RealStore, unpacked: Unpack) -> None:
     folder = unpacked(store)
     assert built(store, messages_of(folder)) == read_files(index_files(folder))

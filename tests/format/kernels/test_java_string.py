@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from spark_mq.format import java_text
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.kernels.java_string import extend_hash, hash_code, is_utf8, repair_utf8
-from tests.support.java_strings import java_hash, mixed_bytes
+from spark_mq.testing.strategies import mixed_bytes
 from tests.support.kernels import array, examples
 
 TABLE = Path(__file__).with_name("java_strings.jsonl.gz")
@@ -85,13 +85,7 @@ def test_a_known_hash_code(text: str, value: int) -> None:
 @settings(max_examples=examples(300))
 @given(st.text(max_size=30))
 def test_the_hash_of_valid_text_is_that_of_its_utf16_units(text: str) -> None:
-    assert hash_of(text.encode()) == java_hash(text)
-
-
-@settings(max_examples=examples(300))
-@given(mixed_bytes)
-def test_the_hash_of_any_bytes_is_that_of_the_decoded_text(data: bytes) -> None:
-    assert hash_of(data) == java_hash(decode_utf8(data))
+    assert hash_of(text.encode()) == java_text.hash_code(text)
 
 
 @settings(max_examples=examples(300))
@@ -106,9 +100,9 @@ def test_text_is_decoded_and_hashed_in_python_as_by_the_kernels(data: bytes) -> 
 @settings(max_examples=examples(300))
 @given(st.text(max_size=9), st.text(max_size=9), st.sampled_from(["", "#", "\xe9"]))
 def test_the_hash_of_a_text_that_goes_on(first: str, second: str, between: str) -> None:
-    begun = java_hash(first + between) & 0xFFFFFFFF
+    begun = java_text.hash_code(first + between) & 0xFFFFFFFF
     data = second.encode()
-    assert extend_hash(begun, array(data), 0, len(data)) == java_hash(first + between + second) & 0xFFFFFFFF
+    assert extend_hash(begun, array(data), 0, len(data)) == java_text.hash_code(first + between + second) & 0xFFFFFFFF
 
 
 @given(mixed_bytes, st.binary(max_size=4), st.binary(max_size=4))

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from spark_mq.format.kernels.encode import renumber
 from spark_mq.format.properties import PROPERTY_CRC_SIZE
 from spark_mq.format.record import MAGIC_V2, Record, decode_record, has_property_crc
+from spark_mq.testing.strategies import records
 from tests.support.kernels import examples, live_frames
 from tests.support.stores import RealStore, Unpack, usual_stores
-from tests.support.strategies import records
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 NO_CRC = b"__CRC32#\x010000000000\2"

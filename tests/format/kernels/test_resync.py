@@ -12,8 +12,9 @@ from spark_mq.format.kernels import resync
 from spark_mq.format.kernels.frames import ScanStatus
 from spark_mq.format.kernels.resync import ResyncCandidates
 from spark_mq.format.record import MAX_RECORD_SIZE, Record, encode_blank
+from spark_mq.testing.plain_log import plausible_frames
+from spark_mq.testing.strategies import hostile_segments
 from tests.support.kernels import WITHOUT_JIT, array, examples
-from tests.support.strategies import hostile_segments, plausible_frames
 
 BASE = 1 << 20
 MOST = 400

@@ -20,6 +20,8 @@ from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, CommitLog, Segment
 from spark_mq.store.log.record_reader import RecordReader
 from spark_mq.store.log.split_reader import boundary_after, find_start, place_of_newer
 from spark_mq.testing import LogWriter, write_store
+from spark_mq.testing.plain_log import plausible_frames
+from spark_mq.testing.strategies import hostile_segments
 from tests.support.kernels import WITHOUT_JIT, examples
 from tests.support.readers import (
     Part,
@@ -32,7 +34,6 @@ from tests.support.readers import (
     split_sizes,
 )
 from tests.support.stores import RealStore, Unpack, usual_stores
-from tests.support.strategies import hostile_segments, plausible_frames
 
 STORES = usual_stores()
 LARGEST_IN_STORES = 12 << 10

@@ -17,10 +17,10 @@ from spark_mq.store.log.commit_log import CLOCK_TOLERANCE_MILLIS, CommitLog, Spl
 from spark_mq.store.log.record_reader import RecordChunk
 from spark_mq.store.log.split_reader import read_split
 from spark_mq.testing import LogWriter
+from spark_mq.testing.strategies import records
 from tests.support.kernels import examples
 from tests.support.readers import by_hopping, offsets_of, small_windows, split_sizes
 from tests.support.stores import RealStore, Unpack, usual_stores
-from tests.support.strategies import records
 
 NOW = 1_700_000_000_000
 MINUTE = 60_000

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE, UNIT_DTYPE
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.queue.unit_cover import FoundUnits
-from tests.support.strategies import unit_blocks
+from spark_mq.testing.strategies import unit_blocks
 
 Unit = tuple[int, int, int]
 

@@ -15,8 +15,8 @@ from spark_mq.format.consume_queue import PRE_BLANK_SIZE, UNIT_DTYPE, Units
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.queue import unit_runs
 from spark_mq.store.queue.unit_runs import Chain, UnitChain, extents_of, in_order, live_extents
+from spark_mq.testing.strategies import unit_blocks
 from tests.support.kernels import examples
-from tests.support.strategies import unit_blocks
 
 Unit = tuple[int, int, int]
 

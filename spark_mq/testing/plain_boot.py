@@ -1,8 +1,7 @@
 """A plain model of a boot, message by message: which messages no consumer gets after it.
 
-It is written from the Java classes and shares nothing with the package: records are cut by their sizes, units and
-checkpoints are unpacked here. Only ordinary messages are considered: the stores of the tests that use it are sound
-before they are damaged, so a message is what the facts of a real broker say it is.
+It is written from the Java classes and shares no rule with the package: records are cut by their sizes. Only ordinary
+messages are considered. The store is sound before it is damaged: a message is what the facts of a real broker say.
 """
 
 from __future__ import annotations
@@ -14,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from spark_mq.format.consume_queue import Queue
-from tests.support.stores import RealStore
+from spark_mq.testing.corpus import RealStore
+from spark_mq.testing.plain_log import Log
+from spark_mq.testing.plain_queue import units_of
 
-_UNIT = struct.Struct(">qiq")
 _V1, _V2 = -626843481, -626843477
 
 
@@ -44,30 +44,9 @@ def messages_of(store: RealStore, folder: Path) -> list[OracleMessage]:
     return sorted(found, key=lambda message: message.offset)
 
 
-class Log:
-    """The bytes of the segments."""
-
-    def __init__(self, folder: Path) -> None:
-        files = sorted((folder / "commitlog").iterdir())
-        self.segments = {int(file.name): file.read_bytes() for file in files}
-        self.size = max(map(len, self.segments.values()), default=0)
-
-    def read(self, offset: int, size: int) -> bytes:
-        """Bytes at a commit log offset; none if no segment has them."""
-        base = offset - offset % self.size
-        return self.segments.get(base, b"")[offset - base : offset - base + size]
-
-
-def units_of(folder: Path) -> dict[Queue, dict[int, int]]:
-    """By queue: the commit log offset of the unit at each queue offset, up to the first one that was not written."""
-    queues: dict[Queue, dict[int, int]] = {}
-    for place in (folder / "consumequeue").glob("*/*"):
-        units = queues.setdefault((place.parent.name, int(place.name)), {})
-        for file in sorted(place.iterdir()):
-            for number, (offset, size, _) in enumerate(_UNIT.iter_unpack(file.read_bytes())):
-                if size > 0:
-                    units[int(file.name) // _UNIT.size + number] = offset
-    return queues
+def offsets_of(folder: Path) -> dict[Queue, dict[int, int]]:
+    """By queue: the commit log offset of the unit at each queue offset."""
+    return {queue: {at: unit[0] for at, unit in units.items()} for queue, units in units_of(folder).items()}
 
 
 def never_consumed(
@@ -82,7 +61,7 @@ def never_consumed(
         checkpoint: The times `physic` and `logics`, milliseconds, and the offset `logics_offset`.
 
     """
-    log, queues = Log(folder), units_of(folder)
+    log, queues = Log(folder), offsets_of(folder)
     is_clean = not (folder / "abort").exists()
     bases = sorted(log.segments)
     sizes = {message.offset: message.size for message in messages}

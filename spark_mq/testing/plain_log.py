@@ -1,8 +1,14 @@
-"""What is expected of a damaged log, told in plain Python, record by record; and damage to records of real brokers.
+"""A plain reader of a commit log: its records and its corrupt ranges, also of a damaged log; and the damage of fields.
 
-The model knows the format of one record (`decode_record`) and these rules: hop from each segment's start; where there
-is no record, look for the next one byte by byte; a segment ends with its blank; in the last segment damage with
-nothing behind it is the end of the log, and so is a last record that is not whole.
+It is slow, and knows the format of one record (`decode_record`) and these rules: hop from each segment's start; if
+there is no record, look for the next one byte by byte; a segment ends with its blank; in the last segment, damage with
+nothing after it is the end of the log, and so is a last record that is not whole.
+
+`spark_mq.format.message_row.message_row` makes a record a row.
+
+Examples:
+    >>> [message_row(record)["queue_offset"] for record in records_of(store / "commitlog")]
+    [0, 1, 2]
 """
 
 from __future__ import annotations
@@ -10,6 +16,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -35,7 +42,9 @@ _MAGICS = tuple(struct.pack(">i", magic) for magic in (MAGIC_V1, MAGIC_V2, MAGIC
 def expected_places(commit_log: Path, live_end: int | None = None) -> list[Place]:
     """The records and corrupt ranges of a log, in its order.
 
-    `live_end`, a commit log offset, is where the log ends if old records lie behind it: then that is the broker's word.
+    Args:
+        commit_log: The folder of the segments.
+        live_end: The commit log offset at which the log ends, if old records follow it: only the broker can say that.
     """
     named = {file.name: file for file in commit_log.iterdir() if file.is_file() and _is_segment_name(file.name)}
     segments = [(int(name), file.read_bytes()) for name, file in sorted(named.items())]
@@ -51,6 +60,42 @@ def expected_places(commit_log: Path, live_end: int | None = None) -> list[Place
     if segments:
         places += _live(*segments[-1], live_end)
     return places
+
+
+def records_of(commit_log: Path, live_end: int | None = None) -> Iterator[Record]:
+    """The records of a log, in its order; the arguments are those of `expected_places`."""
+    log = Log(commit_log.parent)
+    for kind, offset, size in expected_places(commit_log, live_end):
+        if kind == "RECORD":
+            yield decode_record(log.read(offset, size), 0, offset)
+
+
+class Log:
+    """The bytes of the segments."""
+
+    def __init__(self, folder: Path) -> None:
+        files = sorted((folder / "commitlog").iterdir())
+        self.segments = {int(file.name): file.read_bytes() for file in files}
+        self.size = max(map(len, self.segments.values()), default=0)
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Bytes at a commit log offset; none if no segment has them."""
+        base = offset - offset % self.size
+        return self.segments.get(base, b"")[offset - base : offset - base + size]
+
+
+def plausible_frames(segment: bytes, base: int) -> dict[int, int]:
+    """Every position of a segment at which a whole record or a blank is, with its end."""
+    frames = {}
+    for position in range(len(segment) - 7):
+        size, magic = struct.unpack_from(">ii", segment, position)
+        if magic == MAGIC_BLANK and size == len(segment) - position:
+            frames[position] = len(segment)
+        elif magic in (MAGIC_V1, MAGIC_V2):
+            with suppress(CorruptLogError):
+                decode_record(segment, position, base + position)
+                frames[position] = position + size
+    return frames
 
 
 def _is_segment_name(name: str) -> bool:
@@ -149,7 +194,7 @@ def _code(data: bytes, position: int, base: int) -> str:
 
 @dataclass(frozen=True)
 class Field:
-    """A field of a record that framing depends on: where it lies, how wide it is."""
+    """A field of a record by which its parts are found: its first byte, and its width in bytes."""
 
     name: str
     at: int

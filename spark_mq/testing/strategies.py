@@ -1,22 +1,21 @@
-"""Hypothesis strategies for records and for segments that try to deceive a reader."""
+"""Hypothesis strategies for records, and for segments and units that try to deceive a reader. They need hypothesis."""
 
 from __future__ import annotations
 
-import struct
-from contextlib import suppress
+from spark_mq.errors import MissingPackageError
 
-from hypothesis import strategies as st
+try:
+    from hypothesis import strategies as st
+except ImportError as error:
+    raise MissingPackageError("spark_mq.testing.strategies needs hypothesis: run pip install hypothesis") from error
 
-from spark_mq.errors import CorruptLogError
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE
 from spark_mq.format.record import (
     HOST_V4_SIZE,
     HOST_V6_SIZE,
-    MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,
     Record,
-    decode_record,
     encode_blank,
 )
 
@@ -96,23 +95,17 @@ def hostile_segments(
     return bytes(data)
 
 
-def plausible_frames(segment: bytes, base: int) -> dict[int, int]:
-    """Every position of a segment at which a whole record or a blank lies, with its end; in plain Python."""
-    frames = {}
-    for position in range(len(segment) - 7):
-        size, magic = struct.unpack_from(">ii", segment, position)
-        if magic == MAGIC_BLANK and size == len(segment) - position:
-            frames[position] = len(segment)
-        elif magic in (MAGIC_V1, MAGIC_V2):
-            with suppress(CorruptLogError):
-                decode_record(segment, position, base + position)
-                frames[position] = position + size
-    return frames
-
-
 _sizes = st.one_of(st.integers(1, 9), st.sampled_from([0, -1, PRE_BLANK_SIZE, PRE_BLANK_SIZE - 1]))
 _places = st.integers(-5, 60) | st.just((1 << 63) - 1)
 _units = st.tuples(_places, _sizes, st.integers(-3, 3))
 _sound_units = st.tuples(st.integers(10, 40), st.integers(1, 9), st.integers(-3, 3))
 unit_blocks = st.lists(_units, max_size=9) | st.lists(_sound_units, max_size=9)
 """Units of a queue of a log of 60 bytes: offset, size and tags code."""
+
+_pieces = st.one_of(
+    st.text(min_size=1, max_size=3).map(str.encode),
+    st.sampled_from([bytes((byte,)) for byte in (0x41, 0x80, 0x9F, 0xBF, 0xC2, 0xE0, 0xED, 0xF0, 0xF4, 0xF8)]),
+    st.binary(min_size=1, max_size=3),
+)
+mixed_bytes = st.lists(_pieces, max_size=10).map(b"".join)
+"""Bytes of texts that are not always UTF-8."""

@@ -15,8 +15,8 @@ from spark_mq.errors import CorruptLogError
 from spark_mq.format.properties import parse_properties
 from spark_mq.format.record import Record, decode_record
 from spark_mq.store.config.broker_conf import BrokerConf
-from tests.support.corruption_model import has_right_body_crc
-from tests.support.stores import RealStore
+from spark_mq.testing.corpus import RealStore
+from spark_mq.testing.plain_log import has_right_body_crc
 
 _PREPARED, _ROLLBACK = 0x4, 0xC
 _INDEXED = (b"TAGS", b"KEYS", b"UNIQ_KEY", b"DELAY")
