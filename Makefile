@@ -26,6 +26,8 @@ TO_PAGES := $(BIN)/python -m nbconvert --log-level ERROR --to html --output-dir 
 SHOW_PAGES := printf 'To open in a browser:\n'; ls -1 $(CURDIR)/$(PAGES)/*.html
 absolute = $(if $(or $(findstring ://,$1),$(filter /%,$1)),$1,$(if $1,$(CURDIR)/$1))
 COMPAT_FOLDER ?= /tmp/spark-mq-compat
+# For each decoder.
+FUZZ_SECONDS ?= 3600
 
 .DEFAULT_GOAL := help
 
@@ -162,8 +164,12 @@ soak: install ## run the long forms of some tests, and measure the memory of ful
 	$(BIN)/python -m benchmarks.index_memory --files 3 --key-size 1 --folder $(BENCH_FOLDER)/memory
 	SPARK_MQ_FOLLOW_SECONDS=300 SPARK_MQ_LAG_SECONDS=15 $(BIN)/python -m pytest -s tests/broker/test_following.py
 	$(MAKE) compat-brokers
+	$(MAKE) fuzz
+
+fuzz: install ## fuzz each decoder under coverage guidance for FUZZ_SECONDS (3600); needs .venv/bin/pip install -e '.[fuzz]'
+	$(BIN)/python -m tests.fuzz.run --seconds $(FUZZ_SECONDS)
 
 clean: ## remove .venv and the files that the commands above created
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
 
-.PHONY: help install constraints java prepare demo test test-rest test-kernels test-stores test-archive test-broker test-s3 test-hdfs test-cluster notebooks compat compat-brokers stores zip lint dist site bench audit soak clean
+.PHONY: help install constraints java prepare demo test test-rest test-kernels test-stores test-archive test-broker test-s3 test-hdfs test-cluster notebooks compat compat-brokers stores zip lint dist site bench audit soak fuzz clean

@@ -84,19 +84,28 @@ class RocksDatabase:
             keys, values = zip(*pairs, strict=True)
             yield pa.array(keys, pa.binary()), pa.array(values, pa.binary())
 
-    def keys(self, family: str, start: bytes, stop: bytes | None) -> bytes:
-        """The keys of a range, one after the other. Raises `StorageError` as `items`."""
+    def keys(self, family: str, start: bytes, stop: bytes | None, size: int) -> bytes:
+        """The keys of a range, one after the other. Raises `StorageError` as `items`, and if one has another size."""
         found = self._range(family, start, stop)
         if found is None:
             return b""
         keys = list(found.keys(from_key=start, read_opt=_until(stop)))
         self._check_end(found, keys[-1] if keys else start, stop)
-        return b"".join(keys)
+        return self._joined(keys, size)
 
-    def values(self, family: str, start: bytes, stop: bytes | None) -> bytes:
-        """The values of a range, one after the other; too few of them if a part of the database is damaged."""
+    def values(self, family: str, start: bytes, stop: bytes | None, size: int) -> bytes:
+        """The values of a range, one after the other; too few of them if a part of the database is damaged.
+
+        Raises `StorageError` if a value has another size.
+        """
         found = self._range(family, start, stop)
-        return b"" if found is None else b"".join(found.values(from_key=start, read_opt=_until(stop)))
+        return b"" if found is None else self._joined(list(found.values(from_key=start, read_opt=_until(stop))), size)
+
+    def _joined(self, pieces: list[bytes], size: int) -> bytes:
+        other = set(map(len, pieces)) - {size}
+        if other:
+            raise StorageError(f"{self.folder}: a key or value has {other.pop()} bytes, not {size}: it is damaged")
+        return b"".join(pieces)
 
     def last_key(self, family: str, start: bytes, stop: bytes) -> bytes | None:
         """The last key of a range; None if there is none. Raises `StorageError` as `items`."""

@@ -57,7 +57,9 @@ if TYPE_CHECKING:
 _CTRL_1 = b"\x01"
 _AFTER = b"\x02"
 """The separator of `AbstractRocksDBStorage.CTRL_2`: no key of a queue is after a key that ends with it."""
-_INT32, _INT64 = struct.Struct(">i"), struct.Struct(">q")
+_INT32, _INT64, _UINT64 = struct.Struct(">i"), struct.Struct(">q"), struct.Struct(">Q")
+_NEGATIVE = b"\x80"
+"""With this byte begin queue offsets that no broker asks for."""
 _AFTER_TOPIC = 1 + _INT32.size + 1 + _INT64.size
 """Bytes of a key after the topic."""
 _UNITS_AT_ONCE = 4096
@@ -133,13 +135,21 @@ def database_tree(database: Location, file_size: int = DEFAULT_FILE_SIZE) -> Loc
 
 @dataclass(frozen=True)
 class _Queue:
-    """A queue of a database: name, first bytes of its keys, first queue offset, and the one after its last."""
+    """A queue of a database: name, first bytes of its keys, first queue offset, and the one after its last.
+
+    `files` are the numbers of the files that have a unit. A damaged key can be far from all others.
+    """
 
     topic: str
     queue_id: int
     prefix: bytes
     first: int
     stop: int
+    files: tuple[int, ...]
+
+    def key(self, queue_offset: int) -> bytes:
+        """The key of the unit at a queue offset; the key after those of all units for 2^63."""
+        return self.prefix + _UINT64.pack(queue_offset)
 
 
 End = tuple[int, int]
@@ -199,9 +209,19 @@ class QueueDatabase(NetworkStorage):
         while (key := next((key for key, _ in self._database.items(DEFAULT, start)), None)) is not None:
             name, prefix = _queue_of(key), key[: -_INT64.size]
             start = key + b"\0" if name is None else prefix[:-1] + _AFTER
-            if name is not None:
-                last = self._database.last_key(DEFAULT, key, start) or key
-                yield _Queue(*name, prefix, _offset(key), _offset(last) + 1)
+            if name is not None and _offset(key) >= 0:
+                last = self._database.last_key(DEFAULT, key, prefix + _NEGATIVE) or key
+                yield _Queue(*name, prefix, _offset(key), _offset(last) + 1, tuple(self._file_numbers(key, last)))
+
+    def _file_numbers(self, key: bytes, last: bytes) -> Iterator[int]:
+        """The numbers of the files with the units of a queue from one key to another."""
+        units, after = self.file_size // UNIT_SIZE, last + b"\0"
+        found: bytes | None = key
+        while found is not None:
+            number = _offset(found) // units
+            yield number
+            start = key[: -_INT64.size] + _UINT64.pack((number + 1) * units)
+            found = next((one for one, _ in self._database.items(DEFAULT, start, after)), None)
 
     def stop_of(self, topic: str, queue_id: int) -> int:
         """The queue offset after the last unit of a queue that has units."""
@@ -215,7 +235,8 @@ class QueueDatabase(NetworkStorage):
         found = {}
         for queue in (one for of_topic in self._queues.values() for one in of_topic.values()):
             first = int(self.units(queue, queue.first, queue.first + 1)["commit_log_offset"][0]), queue.first
-            for stop in range(queue.stop, queue.first, -_UNITS_AT_ONCE):
+            stop = queue.stop
+            while stop > queue.first:
                 start = max(stop - _UNITS_AT_ONCE, queue.first)
                 units = self.units(queue, start, stop)
                 is_live = (units["store_size"] != 0) & (units["commit_log_offset"] < log_end)
@@ -223,6 +244,8 @@ class QueueDatabase(NetworkStorage):
                     at = int(np.flatnonzero(is_live)[-1])
                     found[queue.topic, queue.queue_id] = first, (int(units["commit_log_offset"][at]), start + at)
                     break
+                before = self._database.last_key(DEFAULT, queue.key(queue.first), queue.key(start))
+                stop = queue.first if before is None else _offset(before) + 1
         return found
 
     def offset_table(self) -> OffsetTable:
@@ -254,11 +277,12 @@ class QueueDatabase(NetworkStorage):
         units = np.zeros(max(stop - start, 0), UNIT_DTYPE)
         first, last = max(start, queue.first), min(stop, queue.stop)
         if first < last:
-            keys = queue.prefix + _INT64.pack(first), queue.prefix + _INT64.pack(last)
-            values = np.frombuffer(self._database.values(DEFAULT, *keys), DATABASE_UNIT_DTYPE)
+            keys, key_size = (queue.key(first), queue.key(last)), len(queue.prefix) + _INT64.size
+            stored = self._database.values(DEFAULT, *keys, DATABASE_UNIT_DTYPE.itemsize)
+            values = np.frombuffer(stored, DATABASE_UNIT_DTYPE)
             places = np.arange(first, last) - start
             if values.size != last - first:
-                names = np.frombuffer(self._database.keys(DEFAULT, *keys), np.uint8).reshape(values.size, -1)
+                names = np.frombuffer(self._database.keys(DEFAULT, *keys, key_size), np.uint8).reshape(-1, key_size)
                 places = np.ascontiguousarray(names[:, -_INT64.size :]).view(">i8")[:, 0].astype(np.int64) - start
             for name in UNIT_DTYPE.names or ():
                 units[name][places] = values[name]
@@ -286,9 +310,7 @@ class QueueDatabase(NetworkStorage):
                 below = [fs.FileInfo(f"{path}/{queue_id}", fs.FileType.Directory) for queue_id in ids]
             case [topic, queue_id] if queue_id in self._queues.get(topic, {}):
                 queue = self._queues[topic][queue_id]
-                units = self.file_size // UNIT_SIZE
-                numbers = range(queue.first // units, -(-queue.stop // units))
-                paths = [f"{path}/{queue_file_name(number, self.file_size)}" for number in numbers]
+                paths = [f"{path}/{queue_file_name(number, self.file_size)}" for number in queue.files]
                 below = [fs.FileInfo(file, fs.FileType.File, size=self.file_size) for file in paths]
             case _:
                 below = []
