@@ -2,7 +2,8 @@
 
 `comparison` says what is damaged here, and that the replica has only sound records there, which begin and end where
 records here do. Before they are taken, the units of this store are asked: one that leads elsewhere contradicts them. If
-both logs have a sound record, and the two differ, nothing shows which log is right, and nothing at all is taken.
+both logs have a sound record, and the two differ, nothing shows which one is right: it stays as it is. If the logs
+part, nothing is taken from there on.
 
 A segment is written whole under another name, and then takes the place of the old one, which stays in the backup.
 """
@@ -42,9 +43,9 @@ from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.store_lock import store_lock
 
-_NOTHING_IS_TAKEN = "nothing is taken from a replica whose log differs where both logs are sound"
+_HAVE_PARTED = "the logs part here: from here on, each has other messages, and nothing is taken"
 _REASONS = {
-    PartState.DIFFERENT: "both logs have sound records here, and they differ: nothing shows which log is right",
+    PartState.DIFFERENT: "both logs have sound records here, and they differ: nothing shows which one is right",
     PartState.BOTH_DAMAGED: "the replica is damaged here, too, or has no such segment",
 }
 
@@ -144,9 +145,9 @@ def _plan(store: Location, replica: Location, *, has_lock: bool) -> ReplicaRepai
     compared = compare_logs(store, replica, has_lock=has_lock)
     damaged = compared.of(PartState.STORE_DAMAGED)
     left = [TakenPart(part, reason) for state, reason in _REASONS.items() for part in compared.of(state)]
-    if compared.of(PartState.DIFFERENT):
-        left += [TakenPart(part, _NOTHING_IS_TAKEN) for part in damaged]
-        return ReplicaRepair(compared, (), tuple(sorted(left, key=_place)), (), 0)
+    parted_in = compared.parts[-1].file if compared.has_parted else None
+    if parted_in is not None:
+        left = [replace(one, reason=_HAVE_PARTED) if one.part == compared.parts[-1] else one for one in left]
     with MessageStore(str(store)) as opened:
         checks = [(part, *_check_units(opened.queues, replica, part)) for part in damaged]
     left += [
@@ -155,7 +156,9 @@ def _plan(store: Location, replica: Location, *, has_lock: bool) -> ReplicaRepai
         if wrong
     ]
     whole = _segments(store, compared.segment_size)
-    lacking = {one.part.file for one in left} - whole
+    lacking = {
+        one.part.file for one in left if one.part.state != PartState.DIFFERENT or one.part.file == parted_in
+    } - whole
     taken = []
     for part, _, leading in (check for check in checks if not check[1]):
         if part.file in lacking:
@@ -165,6 +168,7 @@ def _plan(store: Location, replica: Location, *, has_lock: bool) -> ReplicaRepai
             taken.append(TakenPart(part, f"{why}; units of this store lead to {leading} of {part.records}"))
     # A broker does not start with a segment that was cut, even if no record is lost.
     cut = {f"{COMMIT_LOG}/{info.base_name}" for info in segment_files(store)} - whole
+    cut = {file for file in cut if parted_in is None or file < parted_in}  # nothing later was compared
     files = {one.part.file for one in taken} | (cut & _segments(replica, compared.segment_size)) - lacking
     changes = tuple(
         Change(ChangeKind.REPLACE if (store / file).is_file else ChangeKind.CREATE, file) for file in sorted(files)

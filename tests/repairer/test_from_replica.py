@@ -1,4 +1,4 @@
-"""A log repaired from a replica: its bytes are then those of the replica, or nothing is taken, and the reason named."""
+"""A log repaired from a replica: its bytes are then those of the replica, except in records that are named."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spark_mq.cli.main import main
 from spark_mq.errors import NoRoomError, OptionError, StoreLockedError
 from spark_mq.io.location import Location
 from spark_mq.repairer.changes import undo_repair
-from spark_mq.repairer.comparison import PartState
+from spark_mq.repairer.comparison import Part, PartState
 from spark_mq.store.store_lock import store_lock
 from tests.support.damages import body_at, flip
 from tests.support.paused_process import killed, spark_mq
@@ -88,8 +88,8 @@ def test_a_plan_a_repair_and_an_undo(store: Bench, replica: Path, capsys: pytest
 
 
 def test_random_damages(store: Bench, replica: Path, tmp_path: Path) -> None:
-    """A log of random damage is that of the replica afterwards, or it stays, and the plan names the parts."""
-    wanted, repaired = log_of(replica), 0
+    """A log of random damage is that of the replica afterwards, except in the parts that the plan names."""
+    wanted, repaired, with_rest = log_of(replica), 0, 0
     last, end = f"{4 * SEGMENT:020d}", live_end(store) % SEGMENT
     chance = random.Random(7 if not SOAKS else None)
     for _ in range(CASES):
@@ -99,41 +99,62 @@ def test_random_damages(store: Bench, replica: Path, tmp_path: Path) -> None:
         before = log_of(store.path)
         found = repair_from(str(store.path), str(replica), apply=True)
         after = log_of(store.path)
-        if found.left:
-            assert (after, found.after) == (before, None), what
-            assert PartState.DIFFERENT in {one.part.state for one in found.left}, what
-            assert not found.is_complete
-        else:
+        assert {one.part.state for one in found.left} <= {PartState.DIFFERENT}, what
+        if not found.before.has_parted:
             assert {len(data) for data in after.values()} == {SEGMENT}, what
-            # A damage after the end of the log stays: no broker reads it.
-            after[last] = after[last][:end].ljust(SEGMENT, b"\0")
-            assert (after, found.is_complete) == (wanted, True), what
-            repaired += 1
+        with_rest += bool(found.left and found.changes)
+        for part in (one.part for one in found.left):
+            stop = SEGMENT if found.before.has_parted and part == found.before.parts[-1] else part.stop % SEGMENT
+            put_back(after, before, wanted, part, stop or SEGMENT)
+        # A damage after the end of the log stays: no broker reads it.
+        after[last] = after[last][:end].ljust(SEGMENT, b"\0")
+        assert (after, found.is_complete) == (wanted, not found.left), what
+        repaired += not found.left
     assert repaired > CASES / 3
+    assert with_rest > 0
 
 
-def test_nothing_is_taken_from_a_log_that_differs_where_both_are_sound(store: Bench, replica: Path) -> None:
-    offsets = damaged(store)
-    other = next(fact["offset"] for fact in store.messages if fact["offset"] > 3 * SEGMENT + 30_000)
-    rewritten(store, other, born_timestamp=7)
-    before = files_of(store.path)
+def put_back(log: dict[str, bytes], before: dict[str, bytes], wanted: dict[str, bytes], part: Part, stop: int) -> None:
+    """Let a part of a log, which is as `before`, be as it should be."""
+    name, start = part.file.rpartition("/")[2], part.start % SEGMENT
+    assert log[name][start:stop] == before[name][start:stop]
+    log[name] = log[name][:start] + wanted[name][start:stop] + log[name][stop:]
+
+
+def test_a_record_that_differs_where_both_are_sound_stays(store: Bench, replica: Path) -> None:
+    damaged(store)
+    facts = [fact for fact in store.messages if fact["offset"] > 3 * SEGMENT + 30_000]
+    rewritten(store, facts[0]["offset"], born_timestamp=7)
+    own = log_of(store.path)[f"{3 * SEGMENT:020d}"]
     found = repair_from(str(store.path), str(replica), apply=True)
-    assert (found.taken, found.changes, found.is_complete) == ((), (), False)
-    reasons = {one.part.start: one.reason for one in found.left}
-    assert "nothing shows which log is right" in reasons[other]
-    assert "nothing is taken" in reasons[offsets[0]]
-    assert files_of(store.path) == before
+    assert (len(found.taken), len(found.changes), found.is_complete) == (4, 4, False)
+    assert [one.part.start for one in found.left] == [facts[0]["offset"]]
+    assert "nothing shows which one is right" in found.left[0].reason
+    wanted, first, stop = log_of(replica), facts[0]["offset"] % SEGMENT, facts[1]["offset"] % SEGMENT
+    right = wanted[f"{3 * SEGMENT:020d}"]
+    assert log_of(store.path) == {**wanted, f"{3 * SEGMENT:020d}": right[:first] + own[first:stop] + right[stop:]}
 
 
-def test_a_log_that_parted_gives_nothing(store: Bench, replica: Path, tmp_path: Path) -> None:
-    """Both were masters: the records after that point are other ones, also where this log is damaged."""
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_a_log_that_parted_gives_only_what_is_before(is_cut: bool, store: Bench, replica: Path, tmp_path: Path) -> None:
+    """Both were masters: the records after that point are other ones, also where this log is damaged or cut."""
     other = Bench.of(replica, WORKLOAD.name, tmp_path / "other")
-    cut, damaged_offset = (int(messages_from(store, SEGMENT)[number]["offset"]) for number in (9, 11))
+    of_segment = messages_from(store, SEGMENT)
+    first, cut, later, end = (int(of_segment[number]["offset"]) for number in (3, 9, 11, 30))
     part_at(other, cut)
-    flip(store, damaged_offset, 5)
+    flip(store, first, 5)
+    flip(store, later, 5)
+    os.truncate(store.path / "commitlog" / f"{2 * SEGMENT:020d}", 1000)
+    if is_cut:
+        os.truncate(store.path / "commitlog" / f"{SEGMENT:020d}", end - SEGMENT)
+    before = log_of(store.path)
     found = repair_from(str(store.path), str(other.path), apply=True)
-    assert [(one.part.start, one.part.state) for one in found.left] == [(cut, PartState.DIFFERENT)]
-    assert found.changes == ()
+    assert [one.part.start for one in found.left] == [*([first] if is_cut else []), cut]
+    assert found.left[-1].reason.startswith("the logs part here")
+    right, stop = log_of(replica)[f"{SEGMENT:020d}"], int(of_segment[4]["offset"]) - SEGMENT
+    if not is_cut:
+        before[f"{SEGMENT:020d}"] = right[:stop] + before[f"{SEGMENT:020d}"][stop:]
+    assert log_of(store.path) == before
 
 
 @pytest.mark.parametrize("is_whole_segment", [False, True])
@@ -267,4 +288,4 @@ def test_what_is_refused(
     assert not (store.path / ".spark_mq").exists()
     rewritten(store, int(messages_from(store, 4 * SEGMENT)[0]["offset"]), flag=77)
     assert main(words) == DAMAGED
-    assert "verdict: nothing to take from the replica; 5 parts cannot be repaired" in capsys.readouterr().out
+    assert "4 segments; nothing was changed; 1 part cannot be repaired" in capsys.readouterr().out
