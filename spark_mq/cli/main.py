@@ -90,7 +90,7 @@ _MODULES = {name: commands for modules in _GROUPS.values() for name, commands in
 _ONLY_NAMES = {"tables": "one row a line: ", "program": ""}
 _WIDTH = 80
 _USAGE = "spark-mq COMMAND [OPTION]... STORE ..."
-_END = "`spark-mq COMMAND --help` has an example, arguments and exit statuses."
+_ABOUT = "Apache RocketMQ's stores without a broker. `spark-mq COMMAND --help` tells more."
 _EXTRAS = {
     **dict.fromkeys(("pyspark", "py4j"), "spark"),
     "delta": "delta",
@@ -120,7 +120,7 @@ class _Program(CommandParser):
 
 def _help() -> Iterator[str]:
     yield f"usage: {_USAGE}"
-    yield "Apache RocketMQ message stores, without a broker."
+    yield _ABOUT
     for title, modules in _GROUPS.items():
         yield title
         for module in modules:
@@ -132,7 +132,6 @@ def _help() -> Iterator[str]:
                 )
             else:
                 yield from (f"  {command:20} {summary}" for command, summary in commands.items())
-    yield _END
 
 
 def parser(modules: Sequence[str] = tuple(_MODULES), with_arguments: bool = True) -> CommandParser:

@@ -307,7 +307,8 @@ def tiered_queues(store: MessageStore, tiered_storage: str | None = None, topic:
 def find_storage(store: MessageStore, root: str | None) -> TieredStorage | None:
     """The tiered storage of a store; None without a folder: its tables have no rows then."""
     if root is None:
-        _LOG.warning("%s: tables of tiered storage have no rows without option tieredStorage", store.location)
+        what = "tables of tiered storage have no rows without option tieredStorage (--tiered-storage)"
+        _LOG.warning("%s: %s", store.location, what)
         return None
     return TieredStorage.of(store.location, root)
 

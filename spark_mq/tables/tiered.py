@@ -51,6 +51,7 @@ message queues. The counts are numbers of queue offsets.
     ),
     options=(TIERED_STORAGE, TOPIC),
     rows="spark_mq.store.tiered_storage.tiered_queues",
+    noun="queue in tiered storage",
     example="""\
 +------------+--------+----------+----------+-----------------+------------------+
 |topic       |queue_id|min_offset|max_offset|only_tiered_count|not_uploaded_count|   ...
@@ -85,6 +86,7 @@ the files; problem only compares names and sizes.
     ),
     options=(TIERED_STORAGE, TOPIC),
     rows="spark_mq.store.tiered_storage.tiered_segments",
+    noun="file of tiered storage",
 )
 
 TIERED_UNITS = Table(
