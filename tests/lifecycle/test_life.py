@@ -6,6 +6,7 @@ import dataclasses
 import json
 import shutil
 import struct
+import time
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -206,7 +207,8 @@ def test_every_key_and_every_id_leads_to_the_message(workload: RealStore, opened
 
 def test_a_topic_narrows_the_answer(workload: RealStore, opened: MessageStore) -> None:
     key = next(iter(of_topic(workload, DLQ)))
-    assert only(life(opened, key, "RetryDemo")) == only(life(opened, key, DLQ))
+    at = int(time.time() * 1000)  # in the hour of deletion, expired messages are deleted now
+    assert only(life(opened, key, "RetryDemo", at=at)) == only(life(opened, key, DLQ, at=at))
     assert life(opened, key, "OrderEvents").lives == ()
 
 
@@ -556,11 +558,12 @@ def test_old_offsets_prove_only_that_a_message_was_consumed(tmp_path: Path) -> N
     offsets = {f"RetryDemo@{group}": dict.fromkeys(range(8), offset) for group, offset in (("far", 99), ("near", 0))}
     (path / "config" / "consumerOffset.json").write_text(json.dumps({"offsetTable": offsets}))
     with MessageStore(str(path)) as store:
-        whole = only(life(store, key))
+        at = int(time.time() * 1000)
+        whole = only(life(store, key, at=at))
         states = {one.consumer_group: one.state for one in whole.consumers}
         assert states == {"far": ConsumerState.PAST, "near": ConsumerState.NOT_YET}
         last = max(event.commit_log_offset or 0 for event in whole.events)
-        assert only(life(OldConfig(store, last + 1), key)) == whole
+        assert only(life(OldConfig(store, last + 1), key, at=at)) == whole
         told = only(life(OldConfig(store, 0), key))
         assert only(life(OldConfig(store, last), key)).unknown == told.unknown
     assert [one.consumer_group for one in told.consumers] == ["far"]
