@@ -169,7 +169,7 @@ def _lag(state: StoreState) -> Iterator[str]:
 def _index_lag(state: StoreState) -> Iterator[str]:
     index = state.index
     if index is None:
-        yield _row("index", "none: messageIndexEnable is false")
+        yield _row("index", "none: messageIndexEnable or indexFileWriteEnable is false")
         return
     for problem in index.problems[:_SHOWN]:
         yield _row("index problem", problem)

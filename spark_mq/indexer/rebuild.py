@@ -339,8 +339,8 @@ class _Rebuild:
 
     def _notes(self, inner_batches: int) -> Iterator[str]:
         conf, selection, store = self.request.broker_conf, self.request.selection, self.request.store
-        if not selection.has_index and not conf.is_enabled("messageIndexEnable", default=True):
-            yield "index is not rebuilt: the broker keeps none (messageIndexEnable=false)"
+        if not selection.has_index and conf.without_index_files is not None:
+            yield f"index is not rebuilt: the broker keeps none ({conf.without_index_files})"
         if not selection.has_queues:
             return
         is_made = ROCKSDB_STORE if selection.has_index_database else None

@@ -83,8 +83,9 @@ class RebuildRequest(RebuildInput):
         conf = BrokerConf.of(broker_conf)
         location = Location.resolve(store).snapshot()
         versions = find_broker_versions(location, broker_version)
-        if not conf.is_enabled("messageIndexEnable", default=True):
-            selection = dataclasses.replace(selection, has_index=False)
+        if selection.has_index:
+            writes, records = conf.without_index_files is None, conf.has_index_records
+            selection = dataclasses.replace(selection, has_index=writes, has_index_database=records)
         target = Location.resolve(store if output is None else output)
         # A queue that is continued keeps the addresses that it has.
         is_continued = resume and selection.queue_tree is not None and (target / selection.queue_tree).is_directory
@@ -95,9 +96,7 @@ class RebuildRequest(RebuildInput):
                 raise OptionError(f"--queue-store {ROCKSDB}: the store has batch consume queues, which are files only")
             selection = _with_batches(selection, batch_topics(location))
         if not selection.trees:
-            raise OptionError(f"--only index: the broker keeps none ({conf.source}: messageIndexEnable=false)")
-        if selection.has_index and conf.is_enabled("indexRocksDBEnable"):
-            selection = dataclasses.replace(selection, has_index_database=True)
+            raise OptionError(f"--only index: the broker keeps none ({conf.source}: {conf.without_index_files})")
         if selection.in_rocksdb:
             _check_database(f"--queue-store {ROCKSDB}", target / CONSUME_QUEUE, resume)
         if selection.has_index_database:

@@ -66,7 +66,7 @@ class AppendTarget:
             queues = opened.queues
             self.next_offsets: Mapping[Queue, int] = {queue: opened.get_max_offset_in_queue(*queue) for queue in queues}
             self.stale_queues = tuple(name for name in queues if queues[name].written_end > self.next_offsets[name])
-            self.has_index = conf.is_enabled("messageIndexEnable", default=True)
+            self.has_index = conf.without_index_files is None
             self.index_tags = self.has_index and _check_index(opened, index_layout(store, conf), self.log_end)
         segments = mapped_files((store / COMMIT_LOG).entries())
         self.segment_size = conf.commit_log_file_size or usual_size(segments) or DEFAULT_SEGMENT_SIZE

@@ -206,6 +206,7 @@ class BootSettings:
     """The broker's settings on which a boot depends (`MessageStoreConfig`@5.5.1), with their defaults."""
 
     message_index_enable: bool = True
+    writes_index_files: bool = True
     message_index_safe: bool = False
     recheck_reput_offset_from_cq: bool = False
     commit_log_recover_max_num: int = _MOST_FILES
@@ -218,6 +219,7 @@ class BootSettings:
         most = conf.settings.get("commitLogRecoverMaxNum", "")
         return cls(
             conf.is_enabled("messageIndexEnable", default=True),
+            conf.without_index_files is None,
             conf.is_enabled("messageIndexSafe"),
             conf.is_enabled("recheckReputOffsetFromCq"),
             int(most) if most.isdecimal() and int(most) else _MOST_FILES,
@@ -244,6 +246,8 @@ def assumed_settings(
     except OptionError as error:
         index_files = FileSetting("index files", "slots and entries unknown", str(error))
     switches = {"checkCRCOnRecover": True, "messageIndexEnable": True, "messageIndexSafe": False}
+    if rules[-1].decide(RECOVERS_FROM_TENTH_FILE):
+        switches["indexFileWriteEnable"] = True
     if not rules[-1].decide(DISPATCHES_AT_CLEAN_BOOT):
         switches["recheckReputOffsetFromCq"] = False
     if PROPERTY_CRC.holds(rules[-1].last):
@@ -572,7 +576,7 @@ def index_outcome(
         return (), 0, None
     kept = list(index.files) if facts.is_clean else kept_files(index.files, facts.checkpoint.index_msg_timestamp)
     deleted = tuple(file.name for file in index.files if file not in kept)
-    if not facts.settings.message_index_enable:
+    if not facts.settings.writes_index_files:
         return deleted, 0, None
     end = kept[-1].end_offset if kept else 0
     is_put_again = any(end in part for part in dispatched)

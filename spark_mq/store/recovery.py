@@ -557,7 +557,7 @@ class _Start:
                 reason, name = "it ends after the checkpoint's index time, as every file that is not full", file.name
                 end, size = file.end_offset, sizes.get(name)
                 add("delete", "index file", reason, file=f"{INDEX}/{name}", commit_log_offset=end, bytes=size)
-        if not self._settings.message_index_enable:
+        if not self._settings.writes_index_files:
             return deleted, 0, None
         kept = [file for file in facts.index.files if file.name not in deleted]
         index_end = kept[-1].end_offset if kept else 0

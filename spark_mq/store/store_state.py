@@ -102,7 +102,7 @@ class StoreState:
 
     Attributes:
         lacking: The messages at the end of the log that queues lack.
-        index: The index; None if the broker writes none (`messageIndexEnable=false`).
+        index: The index; None if the broker writes no index files.
         boots: What the next boot does, for each possible version.
         forced_boots: The same if a file `abort` is created before it; empty if there is one, or if nobody asked.
         has_rocksdb_queues: Whether the queues are in RocksDB.
@@ -157,7 +157,7 @@ def store_state(
             raise unknown_rules(store)
         checkpoint = Checkpoint.load(store.location)
         lacking = find_lacking_messages(store)
-        index = index_state(store) if BootSettings.of(conf).message_index_enable else None
+        index = index_state(store) if conf.without_index_files is None else None
         stop, only = last_stop(store), rules[0].last if len(rules) == 1 and rules[0].first == rules[0].last else None
         log = _log_state(store, lacking, stop)
         gone = find_gone_messages(store)

@@ -185,7 +185,7 @@ def check_store(
         sink.add(not_checked_queues(dispatched))
         sink.add(_topic_names(queues.values()) if listed.has_queues else ())
         sink.add(missing)
-        if not index.file_count and expected.count and conf.is_enabled("messageIndexEnable", default=True):
+        if not index.file_count and expected.count and conf.without_index_files is None:
             sink.add([findings("INDEX_MISSING", INDEX, f"{expected.count} entries", "no index file")])
     summary = Summary.of([*summaries, sink.summary])
     report = VerifyReport(

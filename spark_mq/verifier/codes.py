@@ -528,9 +528,9 @@ CODES = {
     ),
     "INDEX_MISSING": _warning(
         "Messages have keys, and the store has no index file.",
-        "index/ was removed or not copied; or the broker has messageIndexEnable=false",
+        "index/ was removed or not copied; or the broker has messageIndexEnable=false or indexFileWriteEnable=false",
         "a query by key finds nothing; a clean boot does not build the index",
-        f"{_REPAIR} with --broker-conf, which tells slots and entries; or give one with messageIndexEnable=false",
+        f"{_REPAIR} with --broker-conf, which tells slots and entries; or give one with that setting",
         Treatment.INDEX_FILE,
     ),
     # the rest

@@ -104,7 +104,7 @@ def _log_edges(
                 commit_log_offset=segment.base,
             )
     # A broker that runs can be about to put entries.
-    has_index = index.layout is not None and conf.is_enabled("messageIndexEnable", default=True)
+    has_index = index.layout is not None and conf.without_index_files is None
     lag = index_state(store) if has_index and not is_locked(store.location) else None
     if lag is not None and lag.lacking:
         yield findings(

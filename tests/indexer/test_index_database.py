@@ -101,6 +101,15 @@ def test_any_message_has_the_records_of_its_keys(
     assert ends == {struct.pack(">q", number) for number in last}
 
 
+def test_the_records_are_made_without_index_files(unpacked: Unpack, conf: str, tmp_path: Path) -> None:
+    """`CommitLogDispatcherBuildIndex`@5.5.0 with indexFileWriteEnable=false."""
+    with Path(conf).open("a") as file:
+        file.write("indexFileWriteEnable=false\n")
+    report = rebuild_here(unpacked(WORKLOAD), tmp_path / "out", broker_conf=conf, only="index")
+    assert report.trees == ["rocksdbstore"]
+    assert len(records(tmp_path / "out/rocksdbstore")["default"]) == report.index_records + 2 > 2
+
+
 def test_a_killed_job_is_continued(tmp_path: Path) -> None:
     store, conf = ALL_IN_ROCKS.unpack(tmp_path), str(ALL_IN_ROCKS.broker_conf)
     killed = mock.patch.object(rebuild, "write_index_database", side_effect=KeyboardInterrupt)

@@ -129,13 +129,14 @@ def test_an_index_is_not_made_from_a_guess(unpacked: Unpack, tmp_path: Path) -> 
     assert forecast(RebuildRequest.of(str(store), output, only="consumequeue")).trees == ["consumequeue"]
 
 
-def test_a_broker_that_keeps_no_index_gets_none(unpacked: Unpack, tmp_path: Path) -> None:
+@pytest.mark.parametrize("setting", ["messageIndexEnable", "indexFileWriteEnable"])
+def test_a_broker_that_keeps_no_index_gets_none(setting: str, unpacked: Unpack, tmp_path: Path) -> None:
     conf = tmp_path / "broker.conf"
-    conf.write_text(WORKLOAD.broker_conf.read_text() + "\nmessageIndexEnable=false\n")
+    conf.write_text(f"{WORKLOAD.broker_conf.read_text()}\n{setting}=false\n")
     report = rebuild_here(str(unpacked(WORKLOAD)), str(tmp_path / "out"), broker_conf=str(conf))
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["checkpoint", "consumequeue"]
-    assert any("messageIndexEnable" in note for note in report.notes)
-    with pytest.raises(OptionError, match="messageIndexEnable"):
+    assert any(setting in note for note in report.notes)
+    with pytest.raises(OptionError, match=setting):
         rebuild_here(str(unpacked(WORKLOAD)), str(tmp_path / "no"), only="index", broker_conf=str(conf))
 
 

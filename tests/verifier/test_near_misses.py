@@ -426,6 +426,7 @@ TABLE = [
     NearMiss("a_lost_index_file", the_first_file_of_an_expired_log, "all its messages have expired", "index"),
     NearMiss("the_last_index_file", a_file_without_entries, "the next message's file exists already", "new"),
     NearMiss("the_whole_index", no_index_by_settings, "messageIndexEnable=false", "no index"),
+    NearMiss("", no_index_by_settings, "indexFileWriteEnable=false", "no index files"),
     NearMiss("two_index_files_with_swapped_names", a_later_name, "a name is the time of the file's creation"),
     NearMiss("an_index_file_that_is_cut", a_file_without_entries, "a file has its size from the beginning", "new"),
     # the rest
@@ -442,7 +443,7 @@ TABLE = [
     NearMiss("a_delay_offset_past_the_end", a_delay_offset_at_the_end, "everything was delivered"),
 ]
 STORES = {"crc": "crc-533", "deleted": "deleted-533"}
-SETTINGS = {"no index": "messageIndexEnable=false\n"}
+SETTINGS = {"no index": "messageIndexEnable=false\n", "no index files": "indexFileWriteEnable=false\n"}
 
 
 @pytest.mark.parametrize("copy", sorted({row.copy for row in TABLE}))

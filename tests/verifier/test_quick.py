@@ -23,7 +23,8 @@ def test_a_store_without_its_index_is_not_sound(store: RealStore, unpacked: Unpa
     report, found = quick_check(str(folder), conf)
     assert "INDEX_MISSING" in found["code"].to_pylist()
     assert not report.is_sound
-    disabled = tmp_path / "broker.conf"
-    disabled.write_text(f"{store.broker_conf.read_text()}\nmessageIndexEnable=false\n")
-    _, found = quick_check(str(folder), BrokerConf.of(str(disabled)))
-    assert "INDEX_MISSING" not in found["code"].to_pylist()
+    for setting in ("messageIndexEnable=false", "indexFileWriteEnable=false"):
+        disabled = tmp_path / "broker.conf"
+        disabled.write_text(f"{store.broker_conf.read_text()}\n{setting}\n")
+        _, found = quick_check(str(folder), BrokerConf.of(str(disabled)))
+        assert "INDEX_MISSING" not in found["code"].to_pylist(), setting

@@ -191,6 +191,17 @@ class BrokerConf:
         return self.settings.get(name, str(default)).strip().lower() == "true"
 
     @property
+    def without_index_files(self) -> str | None:
+        """The setting because of which the broker writes no index files, or None (`DefaultMessageStore`@5.5.0)."""
+        switches = ("messageIndexEnable", "indexFileWriteEnable")
+        return next((f"{name}=false" for name in switches if not self.is_enabled(name, default=True)), None)
+
+    @property
+    def has_index_records(self) -> bool:
+        """Whether the broker has index records in RocksDB, instead of index files or besides them."""
+        return self.is_enabled("messageIndexEnable", default=True) and self.is_enabled("indexRocksDBEnable")
+
+    @property
     def source_of_defaults(self) -> str:
         """What says that the broker has the default of a setting that the settings do not name, as text."""
         return f"the default, as in {self.source}" if self.is_given else NOTHING_TELLS
