@@ -81,14 +81,22 @@ def offset_in_queue(record: Record, topic: str, queue_id: int) -> int | None:
     is_light = queue_id == 0 and topic.startswith(LIGHT_PREFIX)
     if record.queue_id != queue_id and not is_light:
         return None
-    return _dispatched_offset(parse_properties(record.properties), topic)
+    return _dispatched(parse_properties(record.properties)).get(topic.encode("utf-8", "replace"))
 
 
-def _dispatched_offset(properties: Mapping[bytes, bytes], topic: str) -> int | None:
+def light_queues(record: Record) -> dict[str, int]:
+    """The offsets that a message has in light message queues, by the topics of these queues."""
+    if not record.is_in_queue or INNER_MULTI_DISPATCH not in record.properties:
+        return {}
+    others = {decode_utf8(name): offset for name, offset in _dispatched(parse_properties(record.properties)).items()}
+    return {name: offset for name, offset in others.items() if name.startswith(LIGHT_PREFIX)}
+
+
+def _dispatched(properties: Mapping[bytes, bytes]) -> dict[bytes, int]:
+    """The queue offsets by the topics that a message names; of a repeated name, the first one."""
     names = properties.get(INNER_MULTI_DISPATCH, b"").split(b",")
     offsets = properties.get(INNER_MULTI_QUEUE_OFFSET, b"").split(b",")
-    name = topic.encode("utf-8", "replace")
-    if name not in names or len(names) != len(offsets):
-        return None
-    text = offsets[names.index(name)]
-    return int(text) if text.isdigit() and len(text) < 20 else None
+    if len(names) != len(offsets):
+        return {}
+    pairs = reversed([*zip(names, offsets, strict=True)])
+    return {name: int(text) for name, text in pairs if text.isdigit() and len(text) < 20}

@@ -21,6 +21,7 @@ import numpy as np
 
 from spark_mq.errors import OptionError, similar_names
 from spark_mq.format.consume_queue import DATABASE_UNIT_DTYPE, UNIT_SIZE, Queue, queue_file_name
+from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.indexer.ext_settings import ExtSettings
 from spark_mq.indexer.queue_extensions import write_extensions
 from spark_mq.indexer.queue_plan import ExistingQueues, QueuePlan, carry_over, plan_queues
@@ -42,6 +43,7 @@ from spark_mq.store.queue.queue_database import (
     End,
     OffsetTable,
     QueueDatabase,
+    has_light_database,
     offset_records,
     queue_tree,
     unit_key_prefix,
@@ -135,7 +137,7 @@ class QueueResult:
 def write_queues(context: JobContext, plan: RebuildPlan, existing: ExistingQueues, staged: StagedLog) -> QueueResult:
     """Write every queue file, and carry over queues without a live message."""
     committer, file_size = context.committer, plan.settings.queue_file_size
-    runs = staged_runs(context.tasks, staged.units)
+    runs = staged_runs(context.tasks, staged.units, has_lite_topics=plan.settings.has_light_queues)
     queues = runs.queues()
     log_end = staged.start if staged.follows_trees else staged.end
     queue_plan = plan_queues(plan, existing, queues, log_end)
@@ -217,7 +219,10 @@ def _refuse_unknown_topic(plan: RebuildPlan, queues: Sequence[StagedQueue]) -> N
 
 def _lost_offsets(plan: RebuildPlan, next_offsets: Mapping[Queue, int], kept: Collection[str]) -> Iterator[str]:
     """A text for each selected queue whose consumers are past its end: its next offset falls back."""
+    is_elsewhere = has_light_database(plan.store, plan.broker_conf)
     for queue, offset in sorted(consumed_offsets(plan.store).items()):
+        if is_elsewhere and queue[0].startswith(LIGHT_PREFIX):
+            continue
         name = "{}/{}".format(*queue)
         next_offset = next_offsets.get(queue, 0)
         is_batch = queue[0] in plan.settings.batch_topics

@@ -9,18 +9,20 @@ that gets them, in a file. All ways use the same functions.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from itertools import chain, groupby, pairwise
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spark_mq.format.consume_queue import Queue
+from spark_mq.format.dispatch import LITE_PREFIX
 from spark_mq.indexer.staged_files import READERS, RUN_SCHEMA, StagedUnits
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
@@ -109,8 +111,15 @@ class Assignment:
         return assigned.append_column("task", pa.array(task.astype(np.int32)))
 
 
-def staged_runs(tasks: Tasks, splits: Sequence[StagedUnits]) -> Runs:
-    """The runs of all splits, for tasks that run there."""
+def staged_runs(tasks: Tasks, splits: Sequence[StagedUnits], *, has_lite_topics: bool = False) -> Runs:
+    """The runs of all splits, for tasks that run there.
+
+    A lite topic that expired, and was used again, has only its newer messages: its queue begins with offset 0 again
+    (`AbstractLiteLifecycleManager.deleteLmq`, `QueueOffsetOperator.remove`@5.5.0).
+    """
+    if has_lite_topics:
+        starts = _lite_starts(_found(tasks, splits, _first_of_lite_topics))
+        splits = [replace(split, starts=starts) for split in splits]
     runs, is_remote = sum(split.runs for split in splits), any(not split.location.is_local for split in splits[:1])
     if not isinstance(tasks, SparkTasks):
         return (
@@ -119,6 +128,18 @@ def staged_runs(tasks: Tasks, splits: Sequence[StagedUnits]) -> Runs:
     if runs > (_MAX_REMOTE_RUNS_IN_DRIVER if is_remote else _MAX_RUNS_IN_DRIVER):
         return _RunsInSpark(tasks, tuple(splits))
     return LocalRuns.read(tasks, tuple(splits))
+
+
+def _first_of_lite_topics(runs: pa.Table) -> pa.Table:
+    is_first = pc.and_(pc.starts_with(runs["topic"], LITE_PREFIX), pc.equal(runs["first_queue_offset"], 0))
+    return runs.filter(is_first).select(["topic", "commit_log_offset"])
+
+
+def _lite_starts(firsts: pa.Table) -> dict[str, int]:
+    """Where the newer messages of a lite topic begin, if several have the queue offset 0."""
+    functions = ("max", "count")
+    found = firsts.group_by("topic").aggregate([("commit_log_offset", function) for function in functions]).to_pylist()
+    return {row["topic"]: row["commit_log_offset_max"] for row in found if row["commit_log_offset_count"] > 1}
 
 
 def find_queues(runs: pa.Table) -> pa.Table:
@@ -286,7 +307,7 @@ def _batch_of(file: Location, number: int) -> pa.RecordBatch:
         return batches.get_batch(number)
 
 
-def _found(tasks: LocalTasks, splits: Sequence[StagedUnits], find: Callable[[pa.Table], pa.Table]) -> pa.Table:
+def _found(tasks: Tasks, splits: Sequence[StagedUnits], find: Callable[[pa.Table], pa.Table]) -> pa.Table:
     """What `find` finds in the runs of the splits, a few at a time."""
     groups = _groups(splits)
     schema = find(RUN_SCHEMA.empty_table()).schema
@@ -331,6 +352,12 @@ class _RunsInSpark:
 
 Runs = LocalRuns | _RunsInFiles | _RunsInSpark
 """The runs of all splits."""
+
+
+def restarted_topics(runs: Runs) -> Mapping[str, int]:
+    """The lite topics that were used again after they had expired, and the commit log offset from which on."""
+    return runs.splits[0].starts if runs.splits else {}
+
 
 RunWork = Callable[[Iterator[Run]], Iterable[Result]]
 """What a task does with its runs, which are sorted by queue file and then by commit log offset."""

@@ -19,12 +19,13 @@ from __future__ import annotations
 import uuid
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import NativeFile
 
 from spark_mq.errors import StorageError
@@ -61,13 +62,17 @@ BATCH_ENTRIES = 1 << 20
 
 @dataclass(frozen=True)
 class StagedUnits:
-    """A file of units. A file without a unit does not exist."""
+    """A file of units. A file without a unit does not exist.
+
+    Runs of topics in `starts` that begin before their commit log offset there are not read.
+    """
 
     location: Location
     units: int
     runs: int
     size: int
     unit_size: int = UNIT_SIZE
+    starts: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def write(cls, folder: Location, units: Units, runs: pa.RecordBatch) -> Self:
@@ -96,7 +101,12 @@ class StagedUnits:
         counts = runs["unit_count"].to_numpy() if runs.schema.equals(RUN_SCHEMA) else np.zeros(0, np.int64)
         if (counts.size, int(counts.sum())) != (self.runs, self.units):
             raise StorageError(f"{self.location} has other runs than were staged: run the job again without --resume")
-        return runs.append_column("first_unit", pa.array(counts.cumsum() - counts))
+        runs = runs.append_column("first_unit", pa.array(counts.cumsum() - counts))
+        if not self.starts:
+            return runs
+        place = pc.index_in(runs["topic"], pa.array(self.starts)).fill_null(-1)
+        starts = np.array([*self.starts.values(), 0])[place.to_numpy()]  # the last one is that of all other topics
+        return runs.filter(pa.array(runs["commit_log_offset"].to_numpy() >= starts))
 
     def has_directory(self) -> bool:
         """Whether the file, which has its size, ends with the directory that it was written with."""

@@ -24,6 +24,7 @@ from spark_mq.filters.parser import parse_sql92, parse_tags
 from spark_mq.filters.truth import Truth
 from spark_mq.format.bloom_filter import has_bits
 from spark_mq.format.consume_queue_ext import ExtUnit
+from spark_mq.format.dispatch import light_queues
 from spark_mq.format.java_text import hash_code
 from spark_mq.format.message_id import encode_offset_message_id
 from spark_mq.format.record import Record
@@ -270,7 +271,7 @@ class _Question:
             or self._not_yet(verdict)
             or self._filtered(verdict)
             or self._popped(record)
-            or self._past_it(verdict)
+            or self._past_it(verdict, record)
         )
 
     def _without_message(self, why: NoRecord) -> WhyNotConsumed:
@@ -395,12 +396,17 @@ class _Question:
             return PopState.UNKNOWN, f"the group is past it, and a note about its pop can be missing: {cuts[0]}"
         return (None, "") if last is None else (last.state, pop_text(last))
 
-    def _past_it(self, verdict: Verdict | None) -> WhyNotConsumed:
+    def _past_it(self, verdict: Verdict | None, record: Record) -> WhyNotConsumed:
         if self.consumer_offset is None:
             others = self.offsets.of(self.topic, self.queue_id, self.queue_offset)
             elsewhere = any(one.consumer_group == self.group for one in others)
             where = f"; it has offsets in other queues of {self.topic}" if elsewhere else ""
             text = f"the group has no offset in {self.name}{where}: it did not consume there, or in broadcast mode"
+            for topic, offset in light_queues(record).items():
+                if (own := self.offsets.offset(self.group, topic, 0)) is not None:
+                    self.evidence.append(
+                        f"it is at offset {offset} of {topic}/0, too: the group has offset {own} there"
+                    )
             return self._answer(NotConsumed.NO_OFFSET, text)
         self._note_subscription(verdict)
         text = f"the group's offset in {self.name} is {self.consumer_offset}, past it"

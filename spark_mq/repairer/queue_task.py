@@ -11,6 +11,7 @@ import numpy as np
 
 from spark_mq.format.array_types import Flags, Int64s
 from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE, Units, pre_blank
+from spark_mq.format.dispatch import LITE_PREFIX
 from spark_mq.format.timestamp import NANOS_PER_MILLI
 from spark_mq.indexer.queue_plan import PlannedQueue, QueuePlan
 from spark_mq.indexer.queue_runs import Run, of_runs, staged_runs
@@ -95,7 +96,8 @@ def write_queue_files(
     if with_messages:
         names = sorted({(file.topic, file.queue_id) for file in with_messages})
         plan = QueuePlan(tuple(PlannedQueue(**vars(checked.queues[name]), existing_end=0) for name in names), capacity)
-        runs = staged_runs(runner.tasks, checked.log.staged.units)
+        has_lite_topics = any(topic.startswith(LITE_PREFIX) for topic, _ in names)
+        runs = staged_runs(runner.tasks, checked.log.staged.units, has_lite_topics=has_lite_topics)
         work = partial(writer.write_runs, files=with_messages)
         of_runs(runner, "make queue files", runs, plan.assignment(), work)
     if others:

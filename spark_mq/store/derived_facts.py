@@ -18,12 +18,12 @@ from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.store.broker_versions import TagsInFile
 from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.config.store_kind import has_rocksdb_queues
 from spark_mq.store.config.store_paths import INDEX
 from spark_mq.store.index.folder import IndexFileInfo, index_files, index_layout
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.folders import existing_file_size
+from spark_mq.store.queue.queue_database import in_files
 
 
 def queue_facts(store: MessageStore) -> dict[str, Any] | None:
@@ -36,8 +36,7 @@ def queue_facts(store: MessageStore) -> dict[str, Any] | None:
         max_offset = store.get_max_offset_in_queue(topic, queue_id)
         min_offset = found[topic, queue_id].min_offset(max_offset, log_start, by_halving=True)
         queues.append({"topic": topic, "queue_id": queue_id, "min_offset": min_offset, "max_offset": max_offset})
-    folders = [] if has_rocksdb_queues(store.location) else [queue.folder for queue in found.values()]
-    return {"file_size": existing_file_size(folders), "queues": queues}
+    return {"file_size": existing_file_size(in_files(queue.folder for queue in found.values())), "queues": queues}
 
 
 def next_offsets(facts: Mapping[str, Any] | None) -> dict[tuple[str, int], int]:

@@ -46,6 +46,7 @@ from spark_mq.store.log.segment_files import SegmentFile
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.folders import QueueFileInfo, queue_path
+from spark_mq.store.queue.queue_database import in_files
 from spark_mq.tables.store_files import RETENTION
 
 _READ = 4 << 20
@@ -120,6 +121,8 @@ def old_files(store: MessageStore) -> OldFiles:
         problems.append("the queues are in a RocksDB database, from which a broker that runs removes old units itself")
     else:
         for queue in store.queues.values():
+            if not in_files([queue.folder]):
+                continue
             try:
                 files += _of_queue(queue, store.get_max_phy_offset(), problems)
             except StoreChangedError:  # a broker is deleting files of this queue

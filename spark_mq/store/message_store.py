@@ -141,7 +141,7 @@ class MessageStore(ConsumeQueueStore):
 
     def queue_ids(self, topic: str) -> list[int]:
         """The ids of the topic's queues that have files, ascending; empty if the queues are in RocksDB."""
-        if "_found" in vars(self):  # all queues are listed already
+        if self._lists_all(topic):
             return sorted(queue_id for name, queue_id in self._found if name == topic)
         return sorted({folder.queue_id for folder in folders_of_topic(self.tree, topic)})
 

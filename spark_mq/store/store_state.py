@@ -53,6 +53,7 @@ from spark_mq.store.log.log_range import LogRange, between
 from spark_mq.store.log.segment_files import booted_folder, usual_size
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.folders import find_queue_file_size, recover_queue
+from spark_mq.store.queue.queue_database import in_files
 
 _MAX_REVIVED = 1000
 """Stale records that are counted."""
@@ -165,7 +166,7 @@ def store_state(
         stops = (False, True) if stop.is_clean and with_forced else (not stop.is_clean,)
         starts = [(release, after_crash) for after_crash in stops for release in rules]
         boots = [next_boot(release, replace(facts, is_clean=not after_crash)) for release, after_crash in starts]
-        folders = [] if database is not None else [queue.folder for queue in store.queues.values()]
+        folders = in_files(queue.folder for queue in store.queues.values())
         obstacles, waits = boot_obstacles(store.location, conf, folders, only), list[str]()
         asks_more = conf.is_enabled("forceVerifyPropCRC") or facts.settings.enable_accelerated_recovery
         is_read = log.end - log.start <= SMALL_LOG if full is None else full
@@ -306,7 +307,8 @@ def _with_known_end(
     too. None are left if the queue with the newest message has a hole: it says from where on messages are dispatched.
     """
     queues = store.queues if messages else {}
-    size = find_queue_file_size(conf, [(store.location / CONSUME_QUEUE, [queue.folder for queue in queues.values()])])
+    folders = in_files(queue.folder for queue in queues.values())
+    size = find_queue_file_size(conf, [(store.location / CONSUME_QUEUE, folders)])
 
     def has_hole(name: tuple[str, int]) -> bool:
         recovered = recover_queue(queues[name].folder, size.value, store.files)

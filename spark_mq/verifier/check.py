@@ -19,8 +19,9 @@ from functools import partial
 import pyarrow as pa
 
 from spark_mq.format.consume_queue import Queue
+from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.indexer.queue_plan import PlannedQueue, QueuePlan
-from spark_mq.indexer.queue_runs import StagedQueue, of_runs, staged_runs
+from spark_mq.indexer.queue_runs import StagedQueue, of_runs, restarted_topics, staged_runs
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.job.tasks import TaskRunner
@@ -31,6 +32,7 @@ from spark_mq.store.index.index_database import index_database
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.folders import QueueFolder, find_batch_file_size
+from spark_mq.store.queue.queue_database import makes_light_queues
 from spark_mq.store.store_lock import is_locked
 from spark_mq.verifier.batch_queue import BatchQueueCheck, batch_queue_checks, batch_queue_offsets
 from spark_mq.verifier.compaction import compaction_findings
@@ -127,18 +129,24 @@ def check_store(
         live = LiveLog(store, log.segments[-1], bounds.end, last_time)
         if not has_lock:
             live.wait_for_broker()
-        runs = staged_runs(runner.tasks, staged.units)
+        runs = staged_runs(runner.tasks, staged.units, has_lite_topics=makes_light_queues(store, conf))
         queues = {(queue.topic, queue.queue_id): queue for queue in runs.queues()}
         topics = listed.config.topics
         files = QueueFiles(listed.tree, file_size, bounds, live, has_extensions, topics, dispatched, since.sound_to)
-        trees = [(files, FilesWithoutMessages.of(files, folders, queues, runs, since.unchanged))]
+        is_light = {name: name[0].startswith(LIGHT_PREFIX) and listed.has_light_database for name in queues}
+        own = {name: queue for name, queue in queues.items() if not is_light[name]}
+        trees = [(files, FilesWithoutMessages.of(files, folders, own, runs, since.unchanged))]
         if (double := listed.double) is not None:
-            # It has the queues of some topics only (`rocksdbCQSelectiveDoubleWrite`).
+            # It has the queues of some topics only (`rocksdbCQSelectiveDoubleWrite`), and those light ones.
             files = replace(files, tree=double.tree, name=double.name, has_extensions=False)
-            some = {(folder.topic, folder.queue_id) for folder in double.folders} & queues.keys()
-            kept = {name: queues[name] for name in some}
+            some = {(folder.topic, folder.queue_id) for folder in double.folders}
+            kept = {name: queue for name, queue in queues.items() if name in some or is_light[name]}
             trees.append((files, FilesWithoutMessages.of(files, double.folders, kept, runs)))
         missing += (batch for _, others in trees for batch in others.missing())
+        for topic, start in restarted_topics(runs).items():
+            messages = "units of the messages before it", "a later message with queue offset 0"
+            path = f"{trees[-1][0].name}/{topic}/0"
+            missing.append(findings("QUEUE_DELETED", path, *messages, queue=(topic, 0), commit_log_offset=start))
         expected.save(work / _ENTRIES)
         batches = batch_queue_checks(store, find_batch_file_size(conf, store).value, staged, bounds, live)
         database = index_database(store)

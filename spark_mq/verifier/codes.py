@@ -380,7 +380,8 @@ CODES = {
     "QUEUE_DELETED": _note(
         "The log has messages of a queue that are older than all its units; or of a queue without files, of a topic "
         "that is not configured.",
-        "the topic was deleted, and perhaps created again; its messages stay in the log until they expire",
+        "the topic was deleted, and perhaps created again, or a lite topic had no new message for its "
+        "`lite.topic.expiration`; the messages stay in the log until they expire",
         "the messages are not consumed",
         "nothing; if the topic was not deleted, treat it as QUEUE_MISSING",
     ),

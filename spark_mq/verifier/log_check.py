@@ -28,7 +28,7 @@ from spark_mq.store.log.live_reader import NO_TIME
 from spark_mq.store.log.log_range import joined, range_of
 from spark_mq.store.log.record_lookup import UNFINISHED
 from spark_mq.store.log.segment_files import CorruptRange
-from spark_mq.store.queue.queue_database import has_light_queues
+from spark_mq.store.queue.queue_database import makes_light_queues
 from spark_mq.verifier.entry_match import ExpectedEntries
 from spark_mq.verifier.finding import findings
 from spark_mq.verifier.folders import IndexFolder
@@ -129,7 +129,7 @@ def check_log(
         queue_file_size,
         request.conf.message_delay_level,
         None,  # which tags have entries can be seen only after all of the log is staged
-        has_light_queues(request.store, request.conf),
+        makes_light_queues(request.store, request.conf),
         tuple(sorted(batch_topics(request.store))),
     )
     targets = DispatchTargets(staged, settings, has_queues=queue_file_size > 0, has_index=True)

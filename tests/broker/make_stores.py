@@ -16,12 +16,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from tests.broker import harness
+from tests.broker.lite_topics import LiteTopics
 
 SETTINGS: Final = {
     "autoCreateTopicEnable": "false",
@@ -84,6 +85,17 @@ TIERED_SETTINGS: Final = {
     "tieredStoreIndexFileMaxIndexNum": "300",
     "flushConsumerOffsetInterval": "1000",
 }
+LITE_SETTINGS: Final = {
+    **SMALL_SETTINGS,
+    **NO_TIMERS,
+    "combineCQUseRocksdbForLmq": "true",
+    "enableLmq": "true",
+    "enableMultiDispatch": "true",
+    "flushConsumerOffsetInterval": "1000",
+    "liteTtlCheckInterval": "2000",
+    "minLiteTTl": "1000",
+    "rocksdbCQDoubleWriteEnable": "true",
+}
 
 _UNIT: Final = struct.Struct(">qiq")
 _DERIVED: Final = ("consumequeue", "index", "checkpoint")
@@ -129,6 +141,7 @@ class StoreMaker:
         recipes["filtered-533"] = partial(self._filtered, "filtered-533", harness.VERSIONS[0])
         small = {**IN_ROCKSDB, "mappedFileSizeCommitLog": "131072"}
         recipes["fRocks550"] = partial(self._in_rocksdb, "fRocks550", "5.5.0", small)
+        recipes["fLite550"] = partial(self._lite, "fLite550", "5.5.0")
         recipes["fAllRocks550"] = partial(self._in_rocksdb, "fAllRocks550", "5.5.0", ALL_IN_ROCKSDB)
         return recipes
 
@@ -257,6 +270,33 @@ class StoreMaker:
         (self._folder(name) / f"{name}.how").write_text(how, encoding="utf-8")
         self._pack(name, store)
 
+    def _lite(self, name: str, version: str) -> None:
+        """Lite topics with the settings of RIP-83: their queues are in RocksDB, and all others in files.
+
+        Two expired, and one of them was used again. Facts, besides those of the Java store: what the broker says of
+        each lite topic, and of the group that consumed some of them.
+        """
+        store = self._scratch / name
+        with (
+            harness.Broker(version, store, LITE_SETTINGS) as broker,
+            LiteTopics(broker, "Sensors") as lite,
+            LiteTopics(broker, "Short", minutes=1) as short,
+        ):
+            lite.subscribe("readers", "abc")
+            for number in range(60):
+                lite.send("abcd"[number % 4], number)
+            for number in range(10):
+                short.send("again", number)
+            short.send("gone", 0)
+            time.sleep(1)
+            lite.consume("readers", 20, 9)
+            short.await_expiry("again", "gone")
+            for number in range(3):
+                short.send("again", number)
+            facts = [*lite.facts("abcd", "readers"), *short.facts(["again", "gone"])]
+        self.describe(name, store, LITE_SETTINGS, version, facts)
+        self._pack(name, store)
+
     def _upgraded(self, name: str, versions: tuple[str, ...]) -> None:
         """One store that brokers of several versions had, one after the other; facts: of the last one."""
         store = self._scratch / name
@@ -346,18 +386,21 @@ class StoreMaker:
         harness.java_rebuild(rebuilt, settings, version)
         self._pack(rebuilt.name, rebuilt, _DERIVED)
 
-    def describe(self, name: str, store: Path, settings: dict[str, str], version: str) -> None:
-        """Write the settings of a broker, and what the Java message store says of its store."""
+    def describe(
+        self, name: str, store: Path, settings: dict[str, str], version: str, more: Sequence[Mapping[str, Any]] = ()
+    ) -> None:
+        """Write the settings of a broker, what the Java message store says of its store, and `more` facts."""
         self._write_conf(name, settings)
         facts = self._scratch / f"{name}.facts.jsonl"
         harness.describe(store, settings, facts, version)
-        packed = gzip.compress(facts.read_bytes(), 9, mtime=0)
+        lines = "".join(f"{json.dumps(fact)}\n" for fact in more)
+        packed = gzip.compress(lines.encode() + facts.read_bytes(), 9, mtime=0)
         (self._folder(name) / f"{name}.facts.jsonl.gz").write_bytes(packed)
         print(f"  {summary(facts)}")
 
     def _folder(self, name: str) -> Path:
         """Stores of versions, and of other forms, that only some tests read have folders of their own."""
-        if name.startswith(("tiered", "fRocks", "fAllRocks")):
+        if name.startswith(("tiered", "f")) and not name.startswith("filtered"):
             return self._target / "forms"
         return self._target / "versions" if name.endswith("-550") else self._target
 

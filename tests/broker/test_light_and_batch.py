@@ -14,7 +14,9 @@ from spark_mq.remoting.client import ClientSettings, RemotingClient, parse_name_
 from spark_mq.remoting.pull import QueueRange, pull
 from spark_mq.store.recovery import next_recovery
 from tests.broker import harness
+from tests.broker.lite_topics import LiteTopics
 from tests.support.rebuilt import rebuild_here
+from tests.support.restored import restore_here
 from tests.support.soak import cases
 from tests.support.stores import OWN_STORES, Fact, RealStore
 
@@ -47,13 +49,19 @@ def served(broker: harness.Broker, topic: str, queue_id: int, stop: int) -> Iter
                 yield record
 
 
-def test_light_queues(tmp_path: Path) -> None:
-    packed, store = with_our_files("fLmq533", tmp_path)
-    wanted: dict[str, list[int]] = {}
+def dispatched(packed: RealStore) -> dict[str, list[int]]:
+    """The commit log offsets of the messages of each light message queue."""
+    found: dict[str, list[int]] = {}
     for fact in packed.facts("msg"):
         for name in fact["properties"].get("INNER_MULTI_DISPATCH", "").split(","):
             if name and not fact["topic"].startswith(("SCHEDULE_TOPIC", "rmq_sys_")):
-                wanted.setdefault(name, []).append(fact["offset"])
+                found.setdefault(name, []).append(fact["offset"])
+    return found
+
+
+def test_light_queues(tmp_path: Path) -> None:
+    packed, store = with_our_files("fLmq533", tmp_path)
+    wanted = dispatched(packed)
     assert {name: len(offsets) for name, offsets in wanted.items()} == {
         fact["topic"]: fact["max"] for fact in packed.facts("queue") if fact["topic"].startswith("%LMQ%")
     }
@@ -61,6 +69,22 @@ def test_light_queues(tmp_path: Path) -> None:
         for name, offsets in wanted.items():
             records = list(served(broker, name, 0, len(offsets)))
             assert [record.commit_log_offset for record in records] == offsets
+
+
+def test_lite_topics(tmp_path: Path) -> None:
+    """A broker serves the queues that a restore made as files; of a topic that was used again, the newer messages."""
+    packed = RealStore("fLite550", OWN_STORES / "forms")
+    settings = [line for line in packed.broker_conf.read_text().splitlines() if "rocksdb" not in line.lower()]
+    conf = tmp_path / "broker.conf"
+    conf.write_text("\n".join(settings))
+    restore_here(packed.unpack(tmp_path), tmp_path / "restored", conf)
+    ends = {fact["topic"]: fact["max"] for fact in packed.facts("lite")}
+    with harness.Broker("5.5.0", tmp_path / "restored", conf) as broker, LiteTopics(broker, "Sensors") as lite:
+        for name, offsets in dispatched(packed).items():
+            records = list(served(broker, name, 0, ends[name] or 1))
+            assert [record.commit_log_offset for record in records] == offsets[-len(records) :]
+        lite.send("a", 60)
+        assert lite.info("a")["topicOffset"]["maxOffset"] == ends["%LMQ%$Sensors$a"] + 1
 
 
 def test_batch_queues(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import cached_property, partial
+from itertools import chain
 from typing import Any
 
 from spark_mq.errors import OptionError
@@ -204,7 +205,7 @@ class _LifeInStore:
     def consumers(self) -> Iterator[MessageConsumer]:
         """The groups of the copies that consumers get, the last copies of them."""
         for copy in self._consumed:
-            for one in self.source.consumers.of(*copy.position):
+            for one in chain.from_iterable(self.source.consumers.of(*position) for position in copy.positions):
                 if one.state is ConsumerState.PAST:
                     yield one.with_pops(self._pops)
                 elif not self._is_later(copy):

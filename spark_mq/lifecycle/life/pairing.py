@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from spark_mq.format.amounts import duration_text
+from spark_mq.format.dispatch import light_queues
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.message_row import host_text
 from spark_mq.format.record import TRANSACTION_COMMIT_TYPE, Record
@@ -57,6 +58,11 @@ class Copy(Step):
     def position(self) -> Position:
         """The topic, the queue id and the queue offset of the record."""
         return decode_utf8(self.record.topic), self.record.queue_id, self.record.queue_offset
+
+    @property
+    def positions(self) -> list[Position]:
+        """`position`, and those in the light message queues that have the record, too."""
+        return [self.position, *((topic, 0, offset) for topic, offset in light_queues(self.record).items())]
 
     @property
     def name(self) -> str:

@@ -301,8 +301,10 @@ FORMS: tuple[Form, ...] = (
         "rocksdbCQDoubleWriteEnable, or a change of storeType",
         _double_written_queues,
         noted={
-            Door.QUEUE: "is a RocksDB database beside the queue files: the files are read, and the database is not. A "
-            "broker with storeType=defaultRocksDB answers from the database"
+            Door.QUEUE: "is a RocksDB database beside the queue files: the files are read, and of the database only "
+            "light message queues that have no files. A broker with storeType=defaultRocksDB answers from the database",
+            Door.FILES: "is a RocksDB database beside the queue files, which is not made here: with "
+            "combineCQUseRocksdbForLmq, a broker without it does not know the light message queues of old messages",
         },
     ),
     Form(

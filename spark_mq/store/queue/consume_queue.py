@@ -395,7 +395,8 @@ def announce_units(parts: Sequence[tuple[ConsumeQueue, int, int]]) -> None:
 
 def announce_ends(queues: Sequence[ConsumeQueue]) -> None:
     """Let a disk read the ends of several queues at a time."""
-    if queues and queues[0].folder.location.is_local:
+    queues = [queue for queue in queues if queue.folder.location.is_local]
+    if queues:
         readers = queues[0].readers
         if not readers.are_cached(queue.end_range() for queue in sample(queues)):
             readers.announce([queue.end_range() for queue in queues])

@@ -13,13 +13,13 @@ import pyarrow as pa
 from spark_mq.errors import OptionError, StorageError, UnsupportedStoreError
 from spark_mq.format.broker_version import MIN_OFFSET_BY_HALVING, OFFSET_BY_STORE_TIME, BrokerVersions, VersionRule
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE, Queue
-from spark_mq.format.dispatch import offset_in_queue
+from spark_mq.format.dispatch import LIGHT_PREFIX, offset_in_queue
 from spark_mq.format.inner_batch import consumer_rows
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.message_row import Row, corrupt_row, message_row, message_table
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
-from spark_mq.store.config.store_kind import Door, FoundForm, check_form, find_forms
+from spark_mq.store.config.store_kind import Door, FoundForm, check_form, double_written_database, find_forms
 from spark_mq.store.config.store_paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
 from spark_mq.store.log.log_range import LiveEnd, LogRange
 from spark_mq.store.log.record_lookup import RecordLookup
@@ -28,7 +28,7 @@ from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.folders import queue_folder, queue_folders
 from spark_mq.store.queue.lookup import ProvenUnit, QueueCover, UncoveredOffsets
 from spark_mq.store.queue.offset_by_time import BoundaryType, QueueTimes, nearest_in_log, offset_in_log
-from spark_mq.store.queue.queue_database import QueueDatabase, queue_tree
+from spark_mq.store.queue.queue_database import QueueDatabase, light_folders, queue_tree
 
 _BATCH_UNITS = 1024
 
@@ -239,18 +239,23 @@ class ConsumeQueueStore:
     @cached_property
     def _found(self) -> dict[tuple[str, int], ConsumeQueue]:
         """The queues that have files, or are in RocksDB."""
-        folders = queue_folders(self.tree, skips_unreadable=True)
+        folders = *queue_folders(self.tree, skips_unreadable=True), *light_folders(self.location)
         return {(folder.topic, folder.queue_id): ConsumeQueue(folder, self.files) for folder in folders}
 
     def find_queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """One queue; None if there is no such queue."""
-        if "_found" in vars(self):  # all queues are listed already
+        if self._lists_all(topic):
             return self._found.get((topic, queue_id))
         name = topic, queue_id
         if name not in self._single:
             folder = queue_folder(self.tree, topic, queue_id)
             self._single[name] = None if folder is None else ConsumeQueue(folder, self.files)
         return self._single[name]
+
+    def _lists_all(self, topic: str) -> bool:
+        """Whether all queues are listed already, or one look at the folder of a topic does not show its queues."""
+        is_light = topic.startswith(LIGHT_PREFIX)
+        return "_found" in vars(self) or (is_light and double_written_database(self.location) is not None)
 
     @cached_property
     def queues(self) -> dict[tuple[str, int], ConsumeQueue]:

@@ -24,7 +24,8 @@ The key `max` of queue 0 of `CHECKPOINT_TOPIC` has one i64: the commit log offse
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NoReturn
@@ -48,8 +49,9 @@ from spark_mq.io.location import Location
 from spark_mq.io.rocksdb import DEFAULT, RocksDatabase, can_read_rocksdb
 from spark_mq.io.storage import NetworkStorage, StoredFile
 from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.config.store_kind import queue_database
+from spark_mq.store.config.store_kind import double_written_database, queue_database
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
+from spark_mq.store.queue.folders import QueueFolder, queue_folders
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -110,16 +112,49 @@ def has_light_queues(store: Location, conf: BrokerConf) -> bool:
     """Whether a store has light message queues, or its broker would make them from the log.
 
     In files they need enableMultiDispatch, too (`MultiDispatchUtils.checkMultiDispatchQueue`,
-    `RocksDBConsumeQueueStore.dispatchLMQ`@5.5.0); with combineCQUseRocksdbForLmq a broker has no files of them.
+    `RocksDBConsumeQueueStore.dispatchLMQ`@5.5.0). Those of `has_light_database` do not count.
     """
     is_set = conf.is_enabled("enableMultiDispatch") or queue_database(store) is not None
-    is_elsewhere = conf.is_enabled("rocksdbCQDoubleWriteEnable") and conf.is_enabled("combineCQUseRocksdbForLmq")
-    if conf.is_enabled("enableLmq") and is_set and not is_elsewhere:
+    if conf.is_enabled("enableLmq") and is_set and not _has_them_in_database(conf):
         return True
     try:
         return any(topic.startswith(LIGHT_PREFIX) for topic in queue_tree(store).folders())
     except StorageError:
         return False
+
+
+def makes_light_queues(store: Location, conf: BrokerConf) -> bool:
+    """Whether a broker makes light message queues, in files or in a database."""
+    return has_light_queues(store, conf) or has_light_database(store, conf)
+
+
+def has_light_database(store: Location, conf: BrokerConf) -> bool:
+    """Whether light message queues are in a database beside the files of other queues (`CombineConsumeQueueStore`)."""
+    return _has_them_in_database(conf) or bool(light_folders(store))
+
+
+def _has_them_in_database(conf: BrokerConf) -> bool:
+    return conf.is_enabled("rocksdbCQDoubleWriteEnable") and conf.is_enabled("combineCQUseRocksdbForLmq")
+
+
+def light_folders(store: Location) -> list[QueueFolder]:
+    """The light message queues that are in a database only, beside the files of other queues.
+
+    If RocksDB does not open the database, there is a warning.
+    """
+    database = double_written_database(store) if can_read_rocksdb() else None
+    if database is None or any(topic.startswith(LIGHT_PREFIX) for topic in (store / CONSUME_QUEUE).folders()):
+        return []
+    try:
+        return [folder for folder in queue_folders(database_tree(database)) if folder.topic.startswith(LIGHT_PREFIX)]
+    except StorageError as error:
+        warnings.warn(f"{error}. Light message queues in it are left out", stacklevel=2)
+        return []
+
+
+def in_files(folders: Iterable[QueueFolder]) -> list[QueueFolder]:
+    """Those of these queues that have files, and are not in a database."""
+    return [folder for folder in folders if not isinstance(folder.location.storage, QueueDatabase)]
 
 
 def database_tree(database: Location, file_size: int = DEFAULT_FILE_SIZE) -> Location:

@@ -1,0 +1,103 @@
+"""Lite topics of a 5.5.0 broker, whose queues are in RocksDB beside the files of others: judged by what it said."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from spark_mq.indexer import queue_runs
+from spark_mq.lifecycle.consumer_progress import consumer_progress_rows
+from spark_mq.lifecycle.life.life import life
+from spark_mq.lifecycle.why_not_consumed import NotConsumed, why_not_consumed
+from spark_mq.store.message_store import MessageStore
+from tests.support.rebuilt import rebuild_here
+from tests.support.restored import restore_here
+from tests.support.stores import OWN_STORES, RealStore, Unpack
+from tests.support.verified import check, grave
+
+STORE = RealStore("fLite550", OWN_STORES / "forms")
+ENDS = {fact["topic"]: fact["max"] for fact in STORE.facts("lite")}
+AGAIN, GONE, SEVERAL = "%LMQ%$Short$again", "%LMQ%$Short$gone", "%LMQ%$Sensors$d"
+
+
+@pytest.fixture
+def store(unpacked: Unpack, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(unpacked(STORE), tmp_path / "store"))
+
+
+def ends(path: Path) -> dict[str, int]:
+    with MessageStore(str(path)) as store:
+        return {topic: store.get_max_offset_in_queue(topic, 0) for topic, _ in store.queues if "%LMQ%" in topic}
+
+
+def test_ends_and_messages_of_lite_topics_are_the_brokers(store: Path) -> None:
+    assert ends(store) == {topic: end for topic, end in ENDS.items() if end}
+    with MessageStore(str(store)) as opened:
+        assert opened.queue_ids(AGAIN) == [0]
+        newer = [fact for fact in STORE.facts("msg") if fact["topic"] == "Short"][-3:]
+        found = opened.get_message_result(AGAIN, 0, 0).messages["commit_log_offset"]
+        assert found.to_pylist() == [fact["offset"] for fact in newer]
+
+
+def test_the_lag_of_a_group_is_the_brokers(store: Path) -> None:
+    with MessageStore(str(store)) as opened:
+        for fact in STORE.facts("liteLag"):
+            (row,) = consumer_progress_rows(opened, topic=fact["topic"]).to_pylist()
+            assert (row["consumer_group"], row["lag"]) == (fact["group"], fact["lag"])
+
+
+def test_the_life_of_a_message_names_the_groups_of_its_lite_topic(store: Path) -> None:
+    offsets = {fact["topic"]: fact["offset"] for fact in STORE.facts("liteLag")}
+    with MessageStore(str(store)) as opened:
+        for fact in STORE.facts("msg")[::7]:
+            topic, offset = fact["properties"]["INNER_MULTI_DISPATCH"], fact["properties"]["INNER_MULTI_QUEUE_OFFSET"]
+            (found,) = life(opened, fact["msgId"]).lives
+            states = [(one.topic, one.queue_offset, one.state == "PAST") for one in found.consumers]
+            assert states == [(topic, int(offset), int(offset) < offsets.get(topic, 0))] * (topic in offsets)
+        first = next(fact for fact in STORE.facts("msg") if fact["properties"]["__LITE_TOPIC"] == "a")
+        why = why_not_consumed(opened, "readers", "Sensors", first["queueId"], first["queueOffset"])
+    assert why.reason is NotConsumed.NO_OFFSET
+    assert why.evidence == ("it is at offset 0 of %LMQ%$Sensors$a/0, too: the group has offset 9 there",)
+
+
+@pytest.mark.parametrize("conf", [STORE.broker_conf, None])
+def test_expired_lite_topics_are_no_damage(store: Path, conf: Path | None) -> None:
+    report, findings = check(store, conf)
+    assert grave(findings) == []
+    assert {(one.code, one.topic) for one in findings} == {("QUEUE_DELETED", AGAIN), ("QUEUE_DELETED", GONE)}
+    assert report.units == len(STORE.facts("msg")) + sum(ENDS.values()) + 1  # the message of the expired topic
+
+
+def test_a_lite_queue_that_is_not_that_of_the_log_is_found(store: Path) -> None:
+    for segment in (store / "commitlog").iterdir():
+        segment.write_bytes(segment.read_bytes().replace(SEVERAL.encode(), SEVERAL[:-1].encode() + b"e"))
+    found = grave(check(store, STORE.broker_conf)[1])
+    assert {(one.code, one.topic) for one in found} == {("QUEUE_UNIT_EXTRA", SEVERAL)}
+    assert len(found) == ENDS[SEVERAL]
+
+
+@pytest.mark.parametrize("most_runs", [100_000, 0])
+def test_a_lite_topic_that_was_used_again_has_its_newer_messages(
+    store: Path, most_runs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`AbstractLiteLifecycleManager.deleteLmq`@5.5.0: its queue begins with offset 0 again."""
+    monkeypatch.setattr(queue_runs, "_MAX_RUNS_IN_DRIVER", most_runs)
+    settings = [line for line in STORE.broker_conf.read_text().splitlines() if "rocksdb" not in line.lower()]
+    (tmp_path / "broker.conf").write_text("\n".join(settings))
+    restore_here(store, tmp_path / "files", tmp_path / "broker.conf")
+    assert ends(tmp_path / "files") == {**ENDS, GONE: 1}
+    assert grave(check(tmp_path / "files", None)[1]) == []
+    rebuild_here(tmp_path / "files", tmp_path / "again", only="consumequeue", split_size=5_000)
+    made = sorted(path.relative_to(tmp_path / "again") for path in (tmp_path / "again").rglob("0*") if path.is_file())
+    assert len(made) == 4 + len(ENDS)
+    for path in made:
+        assert (tmp_path / "again" / path).read_bytes() == (tmp_path / "files" / path).read_bytes(), path
+
+
+def test_a_rebuild_says_that_lite_topics_are_in_a_database(store: Path, tmp_path: Path) -> None:
+    report = rebuild_here(store, tmp_path / "out", broker_conf=str(STORE.broker_conf))
+    assert any("combineCQUseRocksdbForLmq" in note for note in report.notes)
+    assert report.lost_queues == []
+    assert not list((tmp_path / "out/consumequeue").glob("%LMQ%*"))
