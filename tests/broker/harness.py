@@ -495,7 +495,7 @@ def check_served(
 def mqadmin(broker: Broker, words: Sequence[str]) -> str:
     """What the `mqadmin` of the broker's version prints: a command, and its arguments without the name server."""
     with _workspace() as (home, _):
-        command = _command(broker.version, home, words, "org.apache.rocketmq.tools.command.MQAdminStartup")
+        command = _command(broker.version, home, words, "sparkmq.broker.MqAdmin")
         # That of 4.9 prints nothing without a file of settings for its log.
         (home / "conf").mkdir()
         (home / "conf" / "logback_tools.xml").write_text("<configuration/>")

@@ -55,7 +55,7 @@ final class BurstWorkload {
         } catch (Exception brokerGone) {
             return sent;
         } finally {
-            producer.shutdown();
+            Stop.now(producer::shutdown);
         }
         return sent;
     }

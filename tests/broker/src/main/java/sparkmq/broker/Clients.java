@@ -74,8 +74,8 @@ final class Clients implements AutoCloseable {
 
     @Override
     public void close() {
-        admin.shutdown();
-        consumer.shutdown();
-        producer.shutdown();
+        Stop.now(admin::shutdown);
+        Stop.now(consumer::shutdown);
+        Stop.now(producer::shutdown);
     }
 }

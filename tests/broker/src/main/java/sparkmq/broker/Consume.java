@@ -38,7 +38,7 @@ final class Consume implements Command {
             Thread.sleep(50);
         }
         // Writes the offsets of what was taken.
-        consumer.shutdown();
+        Stop.now(consumer::shutdown);
         return 0;
     }
 

@@ -53,7 +53,7 @@ final class Delay implements Command {
                 // The broker writes its op messages and its progress a moment later.
                 Thread.sleep(4_000);
             } finally {
-                consumer.shutdown();
+                Stop.now(consumer::shutdown);
             }
         }
         return 0;

@@ -81,7 +81,7 @@ final class Filtered implements Command {
             for (String group : groups) {
                 await("the broker lacks offsets of " + group, () -> hasEnds(clients, group));
             }
-            consumers.forEach(DefaultMQPushConsumer::shutdown);
+            consumers.forEach(consumer -> Stop.now(consumer::shutdown));
             send(clients.producer(), queues, count / 10);
             Message delayed = last();
             delayed.setDelayTimeLevel(TWO_HOURS_LEVEL);

@@ -85,6 +85,6 @@ final class ImmuneTransactions implements TransactionListener, AutoCloseable {
 
     @Override
     public void close() {
-        producer.shutdown();
+        Stop.now(producer::shutdown);
     }
 }

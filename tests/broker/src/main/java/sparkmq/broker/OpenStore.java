@@ -54,6 +54,6 @@ final class OpenStore implements AutoCloseable {
 
     @Override
     public void close() {
-        messageStore.shutdown();
+        Stop.now(messageStore::shutdown);
     }
 }

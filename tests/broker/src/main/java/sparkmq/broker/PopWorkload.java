@@ -65,7 +65,7 @@ final class PopWorkload implements AutoCloseable {
     @Override
     public void close() {
         if (consumer != null) {
-            consumer.shutdown();
+            Stop.now(consumer::shutdown);
         }
     }
 }

@@ -60,7 +60,7 @@ final class ProducerWorkload {
                 compressing.send(maker.nextBig("PaymentLog"));
                 sent++;
             }
-            compressing.shutdown();
+            Stop.now(compressing::shutdown);
         }
         System.clearProperty(COMPRESSION_PROPERTY);
         return sent;

@@ -46,7 +46,7 @@ final class Pull implements Command {
             }
             Json.print(Map.of("messages", messages, "bodyBytes", bodyBytes));
         }
-        consumer.shutdown();
+        Stop.now(consumer::shutdown);
         return 0;
     }
 

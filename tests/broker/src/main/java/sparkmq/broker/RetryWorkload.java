@@ -56,6 +56,6 @@ final class RetryWorkload implements AutoCloseable {
 
     @Override
     public void close() {
-        consumer.shutdown();
+        Stop.now(consumer::shutdown);
     }
 }

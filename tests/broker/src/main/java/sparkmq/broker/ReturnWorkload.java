@@ -62,7 +62,7 @@ final class ReturnWorkload {
         // The consumer has to end before these are due again: they are sent last.
         await(wanted + send(EnumSet.of(Fate.READY)));
         Thread.sleep(TIME_TO_SEND_BACK);
-        consumer.shutdown();
+        Stop.now(consumer::shutdown);
         Thread.sleep(TIME_TO_DELIVER);
     }
 

@@ -53,7 +53,7 @@ final class Server implements AutoCloseable {
         BrokerController broker = Release.broker(settings, brokerConfig, storeConfig, brokerPort);
         if (!broker.initialize()) {
             if (nameServer != null) {
-                nameServer.shutdown();
+                Stop.now(nameServer::shutdown);
             }
             throw new IOException("the broker does not start on " + store);
         }
@@ -101,15 +101,11 @@ final class Server implements AutoCloseable {
     }
 
     @Override
-    public void close() throws InterruptedException {
-        // Both wait for seconds until their threads have noticed, so let them wait at the same time.
-        Thread nameServerStop = new Thread(() -> {
-            if (nameServer != null) {
-                nameServer.shutdown();
-            }
-        });
-        nameServerStop.start();
-        broker.shutdown();
-        nameServerStop.join();
+    public void close() {
+        Release.stopReviving(broker);
+        Stop.now(broker::shutdown);
+        if (nameServer != null) {
+            Stop.now(nameServer::shutdown);
+        }
     }
 }

@@ -51,9 +51,9 @@ final class TraceWorkload {
         TransactionMQProducer transactions = transaction();
         DefaultMQPushConsumer consumer = consume();
         Thread.sleep(FLUSHED);
-        consumer.shutdown();
-        transactions.shutdown();
-        producer.shutdown();
+        Stop.now(consumer::shutdown);
+        Stop.now(transactions::shutdown);
+        Stop.now(producer::shutdown);
     }
 
     private TransactionMQProducer transaction() throws Exception {

@@ -79,6 +79,6 @@ final class TransactionWorkload implements TransactionListener, AutoCloseable {
 
     @Override
     public void close() {
-        producer.shutdown();
+        Stop.now(producer::shutdown);
     }
 }

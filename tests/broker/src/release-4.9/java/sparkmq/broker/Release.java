@@ -57,6 +57,10 @@ final class Release {
         return config;
     }
 
+    static void stopReviving(BrokerController broker) {
+        // 4.9 cannot pop.
+    }
+
     static void listenOnLoopback(NamesrvController nameServer) throws ReflectiveOperationException {
         listenOnLoopback(nameServer.getRemotingServer());
     }

@@ -84,6 +84,11 @@ final class Release {
         return config;
     }
 
+    /** The threads that revive popped messages notice a stop seconds late. */
+    static void stopReviving(BrokerController broker) {
+        broker.getAckMessageProcessor().setPopReviveServiceStatus(false);
+    }
+
     static void listenOnLoopback(NamesrvController nameServer) {
         // Done by the bind address.
     }
