@@ -22,14 +22,16 @@ from spark_mq.job.tasks import LocalTasks
 from spark_mq.reporter.figures import StoreFigures, store_figures
 from spark_mq.reporter.report import report_of
 from spark_mq.reporter.sections import Section, sections
+from tests.support.soak import cases
 from tests.support.stores import OWN_STORES, RealStore, Unpack
 
 AT = 1_795_500_000_000
 STORES = [RealStore(name, OWN_STORES) for name in ("workload-533", "workload-49x", "killed-533", "deleted-533")]
+WORKLOAD, _, KILLED, DELETED = STORES
 TEXTS = ("meaning", "remedy", "first", "severity")
 
 
-@pytest.fixture(scope="module", params=STORES, ids=str)
+@pytest.fixture(scope="module", params=cases([KILLED, DELETED], STORES), ids=str)
 def figures(request: pytest.FixtureRequest, unpacked: Unpack) -> StoreFigures:
     store: RealStore = request.param
     return store_figures(str(unpacked(store)), LocalTasks(2), AT, str(store.broker_conf))
@@ -102,7 +104,7 @@ def test_the_check_gives_the_rows_of_damage(
 
 
 def test_the_numbers_of_messages_are_those_of_the_facts(unpacked: Unpack) -> None:
-    store = STORES[0]
+    store = WORKLOAD
     found = store_figures(str(unpacked(store)), LocalTasks(2), AT, str(store.broker_conf))
     own = [
         fact
@@ -125,10 +127,10 @@ def test_the_numbers_of_messages_are_those_of_the_facts(unpacked: Unpack) -> Non
 
 def test_each_delivered_message_is_as_late_as_its_times_say(unpacked: Unpack) -> None:
     """The time at which a message of the timer, or of a level, was stored again, by the facts of a broker."""
-    found = store_figures(str(unpacked(STORES[0])), LocalTasks(2), AT, str(STORES[0].broker_conf))
+    found = store_figures(str(unpacked(WORKLOAD)), LocalTasks(2), AT, str(WORKLOAD.broker_conf))
     (section,) = (section for section in sections(found, 50) if section.name == "delayed")
     (plot,) = (draw() for draw in section.draws)
-    stored = {fact["offset"]: fact["storeTimestamp"] for fact in STORES[0].facts("msg")}
+    stored = {fact["offset"]: fact["storeTimestamp"] for fact in WORKLOAD.facts("msg")}
     rows = [row for row in found.tables["delayed"].to_pylist() if row["state"] == "DELIVERED"]
     lates = sorted(stored[row["delivered_offsets"][0]] - row["due_timestamp"].timestamp() * 1000 for row in rows)
     drawn, overdue = plot.figure.axes[0].collections
@@ -136,6 +138,7 @@ def test_each_delivered_message_is_as_late_as_its_times_say(unpacked: Unpack) ->
     assert len(np.asarray(overdue.get_offsets())) == found.summary["overdue"] > 0
 
 
+@pytest.mark.parametrize("figures", cases([KILLED], STORES), ids=str, indirect=True)
 def test_the_plots_of_a_section_are_those_of_the_page(figures: StoreFigures) -> None:
     found = report_of([figures], None, None)
     for section in sections(figures, 1):
