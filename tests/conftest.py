@@ -45,8 +45,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-LONG_FILES = ("test_notebooks.py", "test_page_commands.py", "test_following.py")
-"""Test files that take minutes. If a run with several processes came to one of them last, all others would wait."""
+LONG_FILES = (
+    *("test_page_commands.py", "test_archive.py", "test_notebooks.py", "test_following.py", "test_live_stream.py"),
+    *("test_rocksdb_boot.py", "test_consumption.py", "test_broker_archive.py", "test_topics_while_appending.py"),
+)
+"""Test files that take minutes, the longest first. If a run with several processes came to one of them last, all others
+would wait."""
 
 
 class SilentFiles(pytest.Item):
@@ -70,7 +74,8 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
     waiting = {item.path: item.get_closest_marker("broker") is not None for item in items}
     kinds = [[path for path, waits in waiting.items() if waits is kind] for kind in (True, False)]
     rank = {path: number / len(kind) for kind in kinds for number, path in enumerate(kind)}
-    items.sort(key=lambda item: (item.path.name not in LONG_FILES, rank[item.path]))
+    first = {name: number for number, name in enumerate(LONG_FILES)}
+    items.sort(key=lambda item: (first.get(item.path.name, len(first)), rank[item.path]))
     if config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
         return
     folder = Path(__file__).parent
