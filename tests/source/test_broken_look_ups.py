@@ -31,8 +31,8 @@ from tests.support.index_stores import layout_of
 from tests.support.soak import SOAKS
 from tests.support.stores import Fact, RealStore, Unpack, all_stores, index_keys
 
-CASES = 2000 if SOAKS else 60
-SINGLE_BITS = 648 if CASES >= 2000 else 54
+CASES = 2000 if SOAKS else 36
+SINGLE_BITS = 648 if SOAKS else 27
 QUESTIONS = 12
 IN_QUEUES = (0, 8)
 """Transaction types NONE and COMMIT."""

@@ -34,7 +34,7 @@ from tests.support.index_stores import index_files, layout_of
 from tests.support.soak import SOAKS
 from tests.support.stores import OWN_STORES, WORKLOAD, Fact, RealStore, Unpack, index_keys, stores_in
 
-CASES = 600 if SOAKS else 40
+CASES = 600 if SOAKS else 24
 QUESTIONS = 8
 STORES = [store for store in stores_in(OWN_STORES) if store.facts("msg")]
 
