@@ -1,4 +1,4 @@
-"""What `spark-mq archive` says of arguments that it cannot work with, before a JVM starts."""
+"""`spark-mq archive` and `maintain-archive`: settings that Spark lacks, dry runs, values of arguments, and progress."""
 
 from __future__ import annotations
 
@@ -19,60 +19,6 @@ from spark_mq.errors import SparkMqError
 from tests.support.stores import OWN_STORES, Unpack, stores_in
 
 STORE = stores_in(OWN_STORES)[0]
-
-
-@pytest.mark.parametrize(
-    ("status", "words", "message"),
-    [
-        (NOT_UNDERSTOOD, ["STORE", "lake.messages"], "--checkpoint"),
-        (NOT_UNDERSTOOD, ["STORE", "no table"], "is not a table"),
-        (FAILED, ["/no/such/store", "/lake/messages"], "/no/such/store"),
-        (NOT_UNDERSTOOD, ["STORE", "/lake/messages", "--max-bytes", "much"], "--max-bytes"),
-        (NOT_UNDERSTOOD, ["STORE", "/lake/messages", "--broker-conf", "/no/such/file"], "/no/such/file"),
-        (FAILED, ["STORE", "/dev/null/messages"], "/dev/null/messages cannot be written"),
-        (FAILED, ["STORE", "/proc/messages"], "/proc/messages cannot be written"),
-        (FAILED, ["STORE", __file__], f"{__file__} cannot be written"),
-        (FAILED, ["STORE", "lake.messages", "--checkpoint", __file__], f"{__file__} cannot be written"),
-        (NOT_UNDERSTOOD, ["STORE", "STORE"], "in the folder of the store"),
-        (NOT_UNDERSTOOD, ["STORE", "STORE/lake/messages"], "in the folder of the store"),
-        (NOT_UNDERSTOOD, ["STORE", "STORE/.."], "or contains it"),
-        (NOT_UNDERSTOOD, ["STORE", "NEW", "--checkpoint", "STORE/config"], "STORE/config is in the folder"),
-        (NOT_UNDERSTOOD, ["STORE", "NEW", "--checkpoint", "NEW/c"], "NEW/c is in the folder of the table NEW"),
-        (NOT_UNDERSTOOD, ["STORE", "OTHER"], "OTHER has files, but is not a Delta table"),
-        (NOT_UNDERSTOOD, ["STORE", "OTHER/keys"], "OTHER/keys_keys has files, but is not a Delta table"),
-        (NOT_UNDERSTOOD, ["STORE", "NEW", "--cluster", ""], "--cluster: '' is empty"),
-        (NOT_UNDERSTOOD, ["STORE", "NEW", "--broker", "a\x1b[2J"], "--broker: 'a\\x1b[2J' contains a character"),
-        (NOT_UNDERSTOOD, ["STORE", "NEW", "--broker", "${spark.master}"], "--broker: '${spark.master}' contains"),
-        (NOT_UNDERSTOOD, ["STORE", "NEW", "--store-name", "s#lost-1-2"], "--store-name: 's#lost-1-2' contains"),
-        (NOT_UNDERSTOOD, ["STORE", "NEW", "--broker-conf", "BAD_CONF"], "brokerName in BAD_CONF: ' ' is empty"),
-        (FAILED, ["OTHER", "NEW"], "OTHER"),
-    ],
-)
-def test_a_wrong_argument_is_named(
-    status: int,
-    words: list[str],
-    message: str,
-    tmp_path: Path,
-    unpacked: Unpack,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("spark_mq.cli.spark.spark_session", lambda *_, **_how: pytest.fail("a JVM was started"))
-    names = {"STORE": str(unpacked(STORE)), "NEW": str(tmp_path / "new"), "OTHER": str(tmp_path / "other")}
-    names["BAD_CONF"] = str(tmp_path / "bad.conf")
-    Path(names["BAD_CONF"]).write_text("brokerName=\\ \n")
-    (tmp_path / "other" / "keys_keys").mkdir(parents=True)
-    (tmp_path / "other" / "keys_keys" / "notes.txt").touch()
-    before = sorted(tmp_path.rglob("*"))
-
-    def named(text: str) -> str:
-        return re.sub("|".join(names), lambda match: names[match[0]], text)
-
-    assert main(["archive", *map(named, words)]) == status
-    (line,) = capsys.readouterr().err.splitlines()
-    assert named(message) in line
-    # Nothing was created for it.
-    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_a_filesystem_that_spark_lacks_is_named(
@@ -128,24 +74,6 @@ def test_only_an_archive_is_maintained(
     assert problem in line
 
 
-@pytest.mark.parametrize("value", ["0", "-5", "nan", "inf", "1e300", "soon"])
-def test_an_interval_that_cannot_be_one(value: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as error:
-        main(["archive", "/s", "/t", "--follow", value])
-    assert error.value.code == NOT_UNDERSTOOD
-    last = capsys.readouterr().err.splitlines()[-1]
-    assert f"--follow: '{value}' is not an interval in seconds: give a number from 0.1 to 86,400" in last
-
-
-@pytest.mark.parametrize("argument", ["--keep-days", "--vacuum-hours"])
-@pytest.mark.parametrize("value", ["-1", "nan", "1e300"])
-def test_a_time_to_keep_that_cannot_be_one(argument: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as error:
-        main(["maintain-archive", "/t", argument, value])
-    assert error.value.code == NOT_UNDERSTOOD
-    assert f"{argument}: '{value}' is not a number of" in capsys.readouterr().err.splitlines()[-1]
-
-
 class Terminal(io.StringIO):
     """A terminal that keeps what was written on it."""
 
@@ -187,19 +115,3 @@ def test_a_log_has_a_line_every_few_minutes() -> None:
         "10 min), log offset 800",
         "15 min), log offset 800",
     ]
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["archive"],
-        ["archive", "/s"],
-        ["maintain-archive"],
-        ["maintain-archive", "/t", "--apply", "--dry-run"],
-        ["archive", "/s", "/t", "--x"],
-    ],
-)
-def test_missing_and_unknown_arguments_are_not_understood(words: list[str]) -> None:
-    with pytest.raises(SystemExit) as error:
-        main(words)
-    assert error.value.code == NOT_UNDERSTOOD

@@ -95,12 +95,3 @@ def test_a_store_with_which_no_broker_starts(
     assert (status, found["answer"]) == (1, "no")
     assert "it does not start: " in found["answers"][0]["losses"][0]["text"]
     assert found["answers"][0]["next"].startswith("repair what is named")
-
-
-@pytest.mark.parametrize(("arguments", "status"), [(["--expect-version", "6.1"], 2), (["nowhere"], 1)])
-def test_a_wrong_argument_has_its_status(
-    arguments: list[str], status: int, unpacked: Unpack, capsys: pytest.CaptureFixture[str]
-) -> None:
-    store = [str(unpacked(STORES["workload-533"]))] if arguments[0].startswith("--") else []
-    assert main(["check", *store, *arguments]) == status
-    assert capsys.readouterr().err.startswith("spark-mq: ")

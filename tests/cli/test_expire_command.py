@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from spark_mq.cli.exit_status import FAILED, NOT_UNDERSTOOD
+from spark_mq.cli.exit_status import FAILED
 from spark_mq.cli.main import main
 from spark_mq.store.store_lock import LOCK
 from tests.support.paused_process import paused, spark_mq
@@ -139,40 +139,3 @@ def test_hostile_names_steer_no_terminal(store: Path, capsys: pytest.CaptureFixt
     assert f"consumequeue/\\x1b]0;evil\\x07/0/{files[1].name} does not end at" in text
     assert main(["retention", str(store), "--by-topic"]) == 0
     assert "\x1b" not in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("status", "words", "said"),
-    [
-        (FAILED, ["nowhere", "--min-offset", "1"], "nowhere does not exist"),
-        (FAILED, [".", "--min-offset", "1", "--apply"], "no commitlog folder"),
-        (NOT_UNDERSTOOD, [".", "--min-offset", "1", "--at", "now"], "--at has no effect with --min-offset"),
-        (NOT_UNDERSTOOD, [".", "--reserved-hours", "1", "--at", "noon"], "is not a time"),
-    ],
-)
-def test_what_cannot_be_done_is_one_line(
-    status: int,
-    words: list[str],
-    said: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(["expire", *words]) == status
-    out, errors = capsys.readouterr()
-    (line,) = errors.splitlines()
-    assert line.startswith("spark-mq: ")
-    assert said in line
-    assert out == ""
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    "words", [[], ["--min-offset", "1", "--reserved-hours", "1"], ["--min-offset", "-1"], ["--reserved-hours", "long"]]
-)
-def test_wrong_arguments(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as error:
-        main(["expire", "store", *words])
-    assert error.value.code == NOT_UNDERSTOOD
-    assert "usage: spark-mq expire" in capsys.readouterr().err

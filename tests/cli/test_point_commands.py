@@ -124,27 +124,6 @@ def test_an_expired_message_says_so(unpacked: Unpack, capsys: pytest.CaptureFixt
     assert "expired" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("status", "arguments", "message"),
-    [
-        (2, ["query-by-id", "STORE", "no id"], "32 or 56"),
-        (1, ["query-by-id", "/no/such/store", "7F00000100002A9F0000000000000000"], "does not exist"),
-        (2, ["query-by-id", "STORE", "A" * 32, "B" * 32, "--body-file", "x"], "one ID"),
-        (1, ["query-by-offset", "STORE", "OrderEvents", "0", "3", "--body-file", "/no/folder/x"], "/no/folder/x"),
-        (2, ["print-message", "STORE", "OrderEvents", "--begin", "tomorrow"], "--begin"),
-        (2, ["queues", "STORE", "--broker-version", "3"], "broker version"),
-    ],
-)
-def test_a_failure_is_one_line(
-    status: int, arguments: list[str], message: str, store: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([store if argument == "STORE" else argument for argument in arguments]) == status
-    captured = capsys.readouterr()
-    assert (captured.out, captured.err.count("\n")) == ("", 1)
-    assert captured.err.startswith("spark-mq: ")
-    assert message in captured.err
-
-
 def test_a_message_by_queue_offset(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     fact = messages("OrderEvents")[7]
     place = ["OrderEvents", str(fact["queueId"]), str(fact["queueOffset"])]
@@ -463,41 +442,6 @@ def test_a_unique_key_in_small_letters_is_said(store: str, capsys: pytest.Captur
     for words in (["query-by-id"], ["query-by-unique-key"], ["life"]):
         assert main([*words, store, key.lower()]) == 3
         assert f"in capital letters: {key};" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("number", ["0", "-1"])
-def test_at_least_one_message_is_asked_for(number: str, store: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["query-by-key", store, "OrderEvents", "k", f"--max-num={number}"])
-    assert ended.value.code == 2
-    assert "give 1 or more" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("number", ["-5", "99999999999999999999", "many"])
-def test_a_limit_is_a_number_of_rows(number: str, store: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["print-message", store, "OrderEvents", f"--limit={number}"])
-    assert ended.value.code == 2
-    assert "is not a number of rows" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["topics", "s3://"], "names no bucket"),
-        (["topics", ""], "STORE is empty"),
-        (["query-by-key", "/data/store", "", "key"], "TOPIC is empty"),
-        (["query-by-key", "/data/store", "orders", ""], "KEY is empty"),
-    ],
-)
-def test_an_empty_argument(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(words) == 2
-    assert message in capsys.readouterr().err
-
-
-def test_a_conf_that_is_not_a_file_is_not_read(store: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["query-by-key", store, "OrderEvents", "k", "--broker-conf", "/dev/zero"]) == 2
-    assert "/dev/zero: cannot be read" in capsys.readouterr().err
 
 
 def test_text_that_the_encoding_lacks_is_escaped(store: str) -> None:

@@ -123,40 +123,6 @@ def test_the_body_alone_on_stdout(store: str, facts: list[Fact], capfdbinary: py
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["--begin", "now", "--end", "-1h"], "is after --end"),
-        (["--tag", ""], "--tag '' names no tag"),
-        (["--tag", " || "], "names no tag"),
-        (["--key", ""], "--key '' is empty"),
-        (["--last", "3", "--limit", "3"], "give one of them"),
-        (["--last", "0"], "give 1 or more"),
-        (["--follow", "--end", "now"], "leave out --end"),
-        (["--columns", "body", "--body", "none"], "--body none"),
-        (["--columns", "tags,tags"], "named twice"),
-        (["--filter", "price > 'x'"], "column 7: > compares properties and numbers"),
-        (["--filter", "region LIKE 'e%'"], "RocketMQ reads only 'region' of the filter"),
-        (["--columns", "tag"], "similar: tags"),
-    ],
-)
-def test_arguments_that_make_no_sense(
-    arguments: list[str], reason: str, store: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["print-message", store, TOPIC, *arguments]) == 2
-    captured = capsys.readouterr()
-    assert (captured.out, captured.err.count("\n")) == ("", 1)
-    assert reason in captured.err
-
-
-@pytest.mark.parametrize("arguments", [["print-message", "--queue-id"], ["query-by-offset"]])
-def test_a_queue_id_is_not_negative(arguments: list[str], store: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main([arguments[0], store, TOPIC, *arguments[1:], "-1", *(["0"] if len(arguments) == 1 else [])])
-    assert ended.value.code == 2
-    assert "'-1' is not a queue id" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [
         (["orderevents"], "similar topics: OrderEvents"),
         ([TOPIC, "--queue-id", "7"], "there is no queue OrderEvents/7; queues of the topic: 0, 1, 2, 3"),
         (

@@ -108,51 +108,6 @@ def test_a_dry_run_says_what_would_be_done_and_changes_nothing(
     assert tree_of(store) == before
 
 
-@pytest.mark.parametrize(
-    ("status", "words", "message"),
-    [
-        (FAILED, ["{tmp}/nothing"], "nothing does not exist: give the broker's store directory (storePathRootDir)"),
-        (FAILED, ["{tmp}"], "has no commitlog folder"),
-        (FAILED, ["{store}"], "--replace"),
-        (NOT_UNDERSTOOD, ["{store}", "--replace", "--broker-conf", "{tmp}/other.conf"], "which is of another broker"),
-        (NOT_UNDERSTOOD, ["{store}", "--output", "{store}/index/new"], "is inside"),
-        (FAILED, ["{store}", "--output", "{tmp}/file"], "is a file"),
-        (NOT_UNDERSTOOD, ["{store}", "--output", "{tmp}/out", "--time-zone", "Nowhere/Land"], "--time-zone"),
-        (NOT_UNDERSTOOD, ["{store}", "--output", "{tmp}/out", "--broker-conf", "{tmp}/no.conf"], "no.conf"),
-        (NOT_UNDERSTOOD, ["{store}", "--output", "{tmp}/out", "--broker-version", "3"], "neither 4.9 nor 5"),
-        (NOT_UNDERSTOOD, ["{store}", "--output", "{tmp}/out", "--split-size", "much"], "--split-size"),
-        (NOT_UNDERSTOOD, ["{store}", "--resume", "--replace"], "give one of them"),
-        (NOT_UNDERSTOOD, ["{store}", "--resume", "--no-backup"], "--no-backup has no effect without --replace"),
-        (NOT_UNDERSTOOD, ["{store}", "--queue-id", "1"], "needs --topic"),
-        (NOT_UNDERSTOOD, ["{store}", "--topic", "a", "--only", "index"], "leave out one of them"),
-        (NOT_UNDERSTOOD, ["{store}", "--topic", "../commitlog"], "--topic: "),
-        (NOT_UNDERSTOOD, ["{store}", "--topic", "a", "--queue-id", "-1"], "--queue-id -1"),
-    ],
-    ids=str,
-)
-def test_what_cannot_be_done_is_one_line_before_a_jvm_starts(
-    status: int,
-    words: list[str],
-    message: str,
-    store: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    (tmp_path / "file").touch()
-    (tmp_path / "other.conf").write_text("mappedFileSizeConsumeQueue=4000\n")
-    before = tree_of(tmp_path)
-    monkeypatch.setattr("spark_mq.cli.spark.spark_session", mock.Mock(side_effect=AssertionError("Spark starts")))
-    names = {"store": str(store), "tmp": str(tmp_path)}
-    assert main(["rebuild", *(word.format(**names) for word in words)]) == status
-    out, errors = capsys.readouterr()
-    (line,) = errors.splitlines()
-    assert line.startswith("spark-mq: ")
-    assert message in line
-    assert out == ""
-    assert tree_of(tmp_path) == before
-
-
 def test_unknown_arguments_exit_with_status_2() -> None:
     assert run(spark_mq("rebuild", "store", "--frobnicate")).returncode == NOT_UNDERSTOOD
 

@@ -1,4 +1,4 @@
-"""`spark-mq recover`: the answer, the form for programs, and errors. `tests/store/test_recovery.py` judges its rows."""
+"""`spark-mq recover`: the answer, and the form for programs. `tests/store/test_recovery.py` judges its rows."""
 
 from __future__ import annotations
 
@@ -81,28 +81,3 @@ def test_hostile_names_steer_no_terminal(tmp_path: Path, capsys: pytest.CaptureF
     text = capsys.readouterr().out
     assert "\x1b" not in text
     assert "A broker of 5.3.1 does not start: commitlog/\\x1b]0;evil\\x07 is not a segment" in text
-
-
-@pytest.mark.parametrize(
-    ("arguments", "status", "said"),
-    [
-        (["nowhere", "--as", "5.3.3"], 1, "nowhere does not exist"),
-        ([".", "--as", "3"], 2, "neither 4.9 nor 5"),
-        ([".", "--as", "5.3"], 2, "brokers of 5.3 recover by different rules: give a version such as 5.3.1 or 5.3.3"),
-        ([".", "--as", "5.3.3", "--broker-conf", "nowhere"], 2, "there is no such file"),
-    ],
-)
-def test_a_wrong_argument_is_one_line(
-    arguments: list[str],
-    status: int,
-    said: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(["recover", *arguments]) == status
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert said in captured.err
-    assert captured.err.count("\n") == 1

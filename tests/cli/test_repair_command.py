@@ -1,4 +1,4 @@
-"""`spark-mq repair`: the plan, the repair by both engines, the undo, and what is refused before a JVM starts."""
+"""`spark-mq repair`: the plan, the repair by both engines, and the undo."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from unittest import mock
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_mq.cli.exit_status import DAMAGED, FAILED, FOUND, NOT_UNDERSTOOD
+from spark_mq.cli.exit_status import DAMAGED, FAILED, FOUND
 from spark_mq.cli.main import main
 from spark_mq.format.amounts import size_text
 from spark_mq.io.location import Location
@@ -149,43 +149,6 @@ def test_records_are_taken_out_only_when_told(bench: Bench, capsys: pytest.Captu
     assert set(before) - set(files_of(bench.path)) == {f"commitlog/{524288:020d}"}
     assert main(["repair", str(bench.path), "--undo", "--apply", "--json"]) == FOUND
     assert files_of(bench.path) == before
-
-
-@pytest.mark.parametrize(
-    ("status", "words", "message"),
-    [
-        (FAILED, ["{tmp}/nothing"], "does not exist"),
-        (NOT_UNDERSTOOD, ["{store}", "--in-place", "--output", "{tmp}/out"], "give one of them"),
-        (NOT_UNDERSTOOD, ["{store}", "--undo", "--cut-log-at", "5"], "give one of them"),
-        (NOT_UNDERSTOOD, ["{store}", "--undo", "--output", "{tmp}/out"], "leave out --output"),
-        (NOT_UNDERSTOOD, ["{store}", "--undo"], "no backup of a repair"),
-        (NOT_UNDERSTOOD, ["{store}", "--output", "{store}/index/new"], "is inside"),
-        (FAILED, ["{store}", "--output", "{store}/config"], "is not empty"),
-        (NOT_UNDERSTOOD, ["{store}", "--blank-range", "5"], "is not START:END"),
-        (NOT_UNDERSTOOD, ["{store}", "--cut-log-at", "5"], "no record starts at commit log offset 5"),
-        (NOT_UNDERSTOOD, ["{store}", "--split-size", "much"], "--split-size"),
-    ],
-    ids=str,
-)
-def test_what_cannot_be_done_is_one_line_before_a_jvm_starts(
-    status: int,
-    words: list[str],
-    message: str,
-    bench: Bench,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    before = tree_of(tmp_path)
-    monkeypatch.setattr("spark_mq.cli.spark.spark_session", mock.Mock(side_effect=AssertionError("Spark starts")))
-    names = {"store": str(bench.path), "tmp": str(tmp_path)}
-    assert main(["repair", *(word.format(**names) for word in words)]) == status
-    out, errors = capsys.readouterr()
-    (line,) = errors.splitlines()
-    assert line.startswith("spark-mq: ")
-    assert message in line
-    assert out == ""
-    assert tree_of(tmp_path) == before
 
 
 def test_a_store_with_a_broker_is_not_changed(

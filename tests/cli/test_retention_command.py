@@ -109,29 +109,3 @@ def test_what_is_not_archived(store: Path, capsys: pytest.CaptureFixture[str]) -
     assert "  not archived    332.5 KiB of the log, in 4 segments from 00000000000000131072 on" in text
     assert "  at risk         segment 00000000000000131072 has expired" in text
     assert json.loads(line)["archive"]["archived_to"] == 200_000
-
-
-@pytest.mark.parametrize(
-    ("words", "status", "said"),
-    [
-        (["nowhere"], 1, "nowhere does not exist"),
-        ([".", "--at", "1"], 2, "too small for epoch milliseconds"),
-        ([".", "--broker-conf", "nowhere"], 2, "there is no such file"),
-        ([".", "--archive", "a.b.c"], 2, "is a name in the catalog"),
-    ],
-)
-def test_a_wrong_argument_is_one_line(
-    words: list[str],
-    status: int,
-    said: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "commitlog").mkdir()
-    assert main(["retention", *words]) == status
-    out, errors = capsys.readouterr()
-    assert said in errors
-    assert errors.count("\n") == 1
-    assert out == ""

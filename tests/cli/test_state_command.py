@@ -1,4 +1,4 @@
-"""`spark-mq state`: the answer, the form for programs, and errors. `tests/store/test_boot.py` judges what it says."""
+"""`spark-mq state`: the answer, and the form for programs. `tests/store/test_boot.py` judges what it says."""
 
 from __future__ import annotations
 
@@ -117,31 +117,3 @@ def test_hostile_names_steer_no_terminal(tmp_path: Path, capsys: pytest.CaptureF
     answer, rest = text_of(capsys, str(folder))
     assert "\x1b" not in answer + rest
     assert "\\x1b]0;evil\\x07 is not a segment" in answer
-
-
-@pytest.mark.parametrize(
-    ("arguments", "status", "said"),
-    [
-        (["nowhere"], 1, "nowhere does not exist"),
-        (["."], 1, "no commitlog folder"),
-        ([".", "--broker-version", "3"], 2, "neither 4.9 nor 5"),
-        ([".", "--broker-version", "5.x"], 2, "'5.x' is not a version such as 4.9.7 or 5.3.3"),
-        ([".", "--broker-conf", "nowhere"], 2, "there is no such file"),
-    ],
-)
-def test_a_wrong_argument_is_one_line(
-    arguments: list[str],
-    status: int,
-    said: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    if "--broker-version" in arguments:
-        (tmp_path / "commitlog").mkdir()
-    assert main(["state", *arguments]) == status
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert said in captured.err
-    assert captured.err.count("\n") == 1
