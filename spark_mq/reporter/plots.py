@@ -83,6 +83,8 @@ _TIME_FORMS = (("2s", "%H:%M:%S.%f"), ("10min", "%H:%M:%S"), ("36h", "%H:%M"), (
 _DURATIONS = ((86_400_000, "days"), (3_600_000, "h"), (60_000, "min"), (1000, "s"), (1, "ms"))
 _TICKS = (1, 10, 100, 1000, 10_000, 60_000, 600_000, 3_600_000, 36_000_000, 864_000_000)
 _FEW_TICKS = (1, 1000, 60_000, 3_600_000, 86_400_000)
+_ROWS = 12
+"""The groups or topics of which a plot shows those with the largest values."""
 _SHORTEST = 0.5
 """The milliseconds at which a logarithmic axis shows 0."""
 
@@ -317,35 +319,6 @@ def delays(ranges: pd.DataFrame, within: float, top: int = 12) -> Plot:
     return Plot(title, figure)
 
 
-def lag(groups: pd.DataFrame, top: int = 10) -> Plot:
-    """By consumer group, the messages that it has not read, and how old the log is that it reads.
-
-    Args:
-        groups: Columns `consumer_group`, `lag` (messages) and `seconds` (from the last message that the group has read
-            to the newest message of the queue).
-        top: The number of groups, those with the largest lags.
-
-    """
-    behind = groups[groups["lag"] > 0].sort_values("lag", ascending=False, kind="stable")
-    done = len(groups) - len(behind)
-    if groups.empty:
-        return nothing("No consumer group has offsets in this store")
-    if behind.empty:
-        title = "No lag: every consumer group has read everything"
-    else:
-        first = behind.iloc[0]
-        rest = f"; no lag: {done} of {len(groups)} groups" if done else ""
-        title = f"{short(first['consumer_group'])} has not read {first['lag']:,.0f} messages{rest}"
-    shown = groups.sort_values("lag", ascending=False, kind="stable").iloc[:top]
-    figure, axes = new_figure(title, 1.0 + 0.36 * len(shown))
-    bars = axes.barh(range(len(shown)), shown["lag"], color=COLOUR, height=0.6)
-    axes.bar_label(bars, [_lag_text(row) for _, row in shown.iterrows()], padding=4, color=DARK)
-    name_rows(axes, [short(name) for name in shown["consumer_group"]])
-    axes.set(xlabel="lag (messages)", ylabel="consumer group", xlim=(0, max(1, shown["lag"].max()) * 1.5))
-    whole_numbers(axes.xaxis)
-    return Plot(title, figure)
-
-
 def new_figure(title: str, height: float) -> tuple[Figure, Axes]:
     """A figure with axes."""
     width, _ = _FORM.get()
@@ -401,13 +374,6 @@ def whole_numbers(axis: Any) -> None:
         axis.get_major_locator().set_params(integer=True)
 
 
-def _lag_text(group: pd.Series[Any]) -> str:
-    if not group["lag"] > 0:
-        return "0"
-    seconds = group["seconds"]
-    return f"{group['lag']:,.0f}" + ("" if pd.isna(seconds) else f" (the last {duration(seconds * 1000)} of the log)")
-
-
 def duration(millis: float) -> str:
     """A time for people: `3 ms`, `4.9 s`, `22 s`."""
     size, unit = next((one for one in _DURATIONS if millis >= one[0]), _DURATIONS[-1])
@@ -438,20 +404,19 @@ def printable(text: str) -> str:
     return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text)
 
 
-def lag_time(groups: pd.DataFrame, top: int = 12) -> Plot:
+def lag_time(groups: pd.DataFrame) -> Plot:
     """By consumer group, how long its oldest unread message has waited.
 
     Args:
         groups: Columns `consumer_group`, `topic`, `lag` (messages; NaN if it is not known) and `lag_millis`.
-        top: The number of rows, those with the longest times.
 
     """
     waiting = groups[groups["lag"] > 0].sort_values(["lag_millis", "lag"], ascending=False, kind="stable")
     if groups.empty:
         return nothing("No consumer group has offsets in this store")
     if waiting.empty:
-        return nothing("No lag is known: no group has an unread message")
-    first, shown = waiting.iloc[0], waiting.iloc[:top]
+        return nothing("No group is known to have an unread message")
+    first, shown = waiting.iloc[0], waiting.iloc[:_ROWS]
     title = (
         f"{short(first['consumer_group'])} lags most: its oldest unread message is {duration(first['lag_millis'])} old"
     )
@@ -521,17 +486,16 @@ def deliveries(messages: pd.DataFrame, top: int = 600) -> Plot:
     return Plot(title, figure)
 
 
-def retained(topics: pd.DataFrame, at: pd.Timestamp, reserved_hours: float, top: int = 12) -> Plot:
+def retained(topics: pd.DataFrame, at: pd.Timestamp, reserved_hours: float) -> Plot:
     """By topic, the time from its first message to its last one, beside the time for which segments are kept.
 
     Args:
         topics: Columns `topic`, `first` and `last` (UTC).
         at: The time to which ages refer.
         reserved_hours: The hours for which a segment is kept.
-        top: The number of topics, those with the oldest messages.
 
     """
-    shown = topics.dropna().sort_values(["first", "topic"], kind="stable").iloc[:top]
+    shown = topics.dropna().sort_values(["first", "topic"], kind="stable").iloc[:_ROWS]
     if shown.empty:
         return nothing("No queue has a message")
     oldest = shown.iloc[0]
@@ -589,19 +553,18 @@ def damage_map(cells: pd.DataFrame, trees: Sequence[tuple[str, str, str]], error
     return Plot(title, figure)
 
 
-def uneven(topics: pd.DataFrame, top: int = 10) -> Plot:
+def uneven(topics: pd.DataFrame) -> Plot:
     """By topic, how many times its fair share of the topic's messages the fullest queue has.
 
     Args:
         topics: Columns `topic`, `queues`, `messages`, and `most` (the messages of the fullest queue).
-        top: The number of topics, the most uneven ones.
 
     """
     several = topics[topics["queues"] > 1]
     if several.empty:
         return nothing("No topic has messages in several queues")
     times = (several["most"] * several["queues"] / several["messages"]).rename("times")
-    shown = several.assign(times=times).sort_values(["times", "messages"], ascending=False, kind="stable").iloc[:top]
+    shown = several.assign(times=times).sort_values(["times", "messages"], ascending=False, kind="stable").iloc[:_ROWS]
     first = shown.iloc[0]
     title = f"The fullest queue of {short(first['topic'])} has {first['times']:.1f} times its fair share"
     figure, axes = new_figure(title, 1.0 + 0.32 * len(shown))

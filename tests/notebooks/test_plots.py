@@ -75,14 +75,6 @@ def test_a_heat_map_has_a_cell_for_every_step_and_one_row_for_all_other_topics()
     assert np.ma.filled(cells, 0).tolist() == [[1, 0, 0, 11], [4, 0, 0, 4], [5, 0, 0, 5]]
 
 
-def test_consumers_without_lag_are_good_news() -> None:
-    groups = pd.DataFrame({"consumer_group": ["a", "b"], "lag": [0, 0], "seconds": [0.0, None]})
-    assert plots.lag(groups).title == "No lag: every consumer group has read everything"
-    groups["lag"] = [0, 1200]
-    assert plots.lag(groups).title == "b has not read 1,200 messages; no lag: 1 of 2 groups"
-    assert plots.lag(groups[:0]).title == "No consumer group has offsets in this store"
-
-
 def test_files_that_differ_are_in_the_title() -> None:
     files = pd.DataFrame(
         {"the same": [36], "different": [8], "only the broker's": [2], "only made": [0]}, index=["queue files"]

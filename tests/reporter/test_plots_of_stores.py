@@ -28,7 +28,7 @@ def test_the_longest_lag_comes_first() -> None:
     assert plot.title == "b lags most: its oldest unread message is 2 h old"
     (axes,) = plot.figure.axes
     assert [label.get_text() for label in axes.get_yticklabels()] == ["b\nT", "a\nT"]
-    assert plots.lag_time(groups[2:]).title == "No lag is known: no group has an unread message"
+    assert plots.lag_time(groups[2:]).title == "No group is known to have an unread message"
 
 
 def test_deliveries_are_compared_with_their_due_times() -> None:
