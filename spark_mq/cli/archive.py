@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spark_mq.cli.archive_source import check_archive_folders, check_is_archive, check_name
-from spark_mq.cli.arguments import OR_CLUSTER, broker_conf_path, is_cluster, picked, refuse_client_conf
+from spark_mq.cli.arguments import OR_CLUSTER, broker_conf_path, is_cluster, picked, refuse, refuse_client_conf
 from spark_mq.cli.command import SPARK, command
 from spark_mq.cli.output.terminal import print_answer
 from spark_mq.cli.progress_printer import FollowOutput
@@ -120,9 +120,7 @@ def _brokers(arguments: argparse.Namespace) -> list[_Archived]:
     from spark_mq.live.options import parse_live_stream_options
     from spark_mq.remoting.client import RemotingClient
 
-    for name in ("broker_conf", "rename", "skip_unreadable"):
-        if getattr(arguments, name):
-            raise OptionError(f"--{name.replace('_', '-')} has no effect on a running cluster")
+    refuse(arguments, ("broker_conf", "rename", "skip_unreadable"), " has no effect on a running cluster")
     read = parse_live_stream_options({**all_topics(_client_options(arguments)), "path": arguments.store}).read
     with RemotingClient(read.client) as client:
         names = [broker.names for broker in live_brokers(client, read.from_slave)]
@@ -149,8 +147,7 @@ def _client_options(arguments: argparse.Namespace) -> Mapping[str, str]:
 def _given_store(arguments: argparse.Namespace) -> _Archived:
     from spark_mq.archive.archive_tables import StoreIdentity
 
-    if arguments.skip_unreadable:
-        raise OptionError("--skip-unreadable has no effect on one store: it is for --stores FILE")
+    refuse(arguments, ["skip_unreadable"], " has no effect on one store: it is for --stores FILE")
     broker_conf = broker_conf_path(arguments.broker_conf, arguments.store)
     conf = BrokerConf.of(broker_conf).settings
     store = Location.resolve(arguments.store)
@@ -174,9 +171,8 @@ def _stores_of_file(arguments: argparse.Namespace) -> list[_Archived]:
     """The stores of `--stores`, except those that cannot be read and are left out."""
     from spark_mq.archive.archive_tables import StoreIdentity
 
-    for name in ("cluster", "broker", "store_name", "broker_conf"):
-        if getattr(arguments, name):
-            raise OptionError(f"--{name.replace('_', '-')} is for one store: with --stores, the file says it")
+    names = ("cluster", "broker", "store_name", "broker_conf")
+    refuse(arguments, names, " is for one store: with --stores, the file says it")
     if arguments.follow is not None:
         raise OptionError("--follow archives one store: run it for each STORE, without --stores")
 
@@ -187,8 +183,8 @@ def _stores_of_file(arguments: argparse.Namespace) -> list[_Archived]:
 
     found = []
     for of, location in read_each(arguments, stores_of_file(arguments.stores), resolved):
-        names = () if of.named is None else of.named.names
-        identity = StoreIdentity(*(check_name(f"{arguments.stores}: {of.named}", name) for name in names))
+        of_file = () if of.named is None else of.named.names
+        identity = StoreIdentity(*(check_name(f"{arguments.stores}: {of.named}", name) for name in of_file))
         found.append(_Archived(of.path, location, identity))
     return found
 

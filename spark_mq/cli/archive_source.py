@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spark_mq.cli.arguments import broker_conf_path, picked
+from spark_mq.cli.arguments import broker_conf_path, picked, refuse
 from spark_mq.cli.command import SPARK
 from spark_mq.cli.spark import delta_session, given_settings, has_empty_catalog, is_launched, is_on_server
 from spark_mq.errors import OptionError, StorageError
@@ -142,12 +142,10 @@ def is_archive(source: str, arguments: argparse.Namespace) -> bool:
 
 def refuse_archive_options(source: str, arguments: argparse.Namespace) -> None:
     """Raise `OptionError` if an argument is given that is for archives only; `source` is not an archive."""
-    for name in _OF_ARCHIVES:
-        if getattr(arguments, name):
-            is_several = getattr(arguments, "stores", None) is not None
-            why = f"{shown(source)} is not an archive (TABLE of spark-mq archive)"
-            why = "--stores names stores, and not an archive" if is_several else why
-            raise OptionError(f"--{name.replace('_', '-')} has no effect: {why}")
+    why = f"{shown(source)} is not an archive (TABLE of spark-mq archive)"
+    if getattr(arguments, "stores", None) is not None:
+        why = "--stores names stores, and not an archive"
+    refuse(arguments, _OF_ARCHIVES, f" has no effect: {why}")
 
 
 def is_named_archive(source: str, arguments: argparse.Namespace) -> bool:

@@ -7,7 +7,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -161,22 +161,17 @@ def number(what: str, least: float, most: float) -> Callable[[str], float]:
     return parse
 
 
-def _hours(text: str) -> float:
-    if re.fullmatch(r"[0-9]{1,7}(\.[0-9]{1,6})?", text) is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of hours, such as 72")
-    return float(text)
-
-
+HOURS = number("a number of hours", 0, 8_760_000)
 QUEUE_ID = whole("a queue id", (1 << 31) - 1)
 ROWS = whole("a number of rows")
 PARSERS: Mapping[str, Callable[[str], Any]] = {
-    "H": _hours,
+    "H": HOURS,
     "QUEUE": QUEUE_ID,
     "CORES": whole("a number of threads", 1024, "1 to 1024", least=1),
     "OFFSET": int,
     "SECONDS": number("an interval in seconds", 0.1, 86_400),
     "DAYS": number("a number of days", 0, 365_000),
-    "HOURS": number("a number of hours", 0, 8_760_000),
+    "HOURS": HOURS,
 }
 """What parses a value, by what stands for it in `--help`."""
 
@@ -245,7 +240,14 @@ def cluster_options(client_conf: str | None, address: str, **options: object) ->
     return parse_live_options(BrokerConf.of(client_conf).settings | given | {"path": address})
 
 
+def refuse(arguments: argparse.Namespace, names: Iterable[str], why: str) -> None:
+    """Raise `OptionError` if one of the options with these names is given; the error has its name, and then `why`."""
+    for name in names:
+        value = getattr(arguments, name, None)
+        if value is not None and value is not False and value not in ("", []):
+            raise OptionError(f"--{name.replace('_', '-')}{why}")
+
+
 def refuse_client_conf(arguments: argparse.Namespace) -> None:
     """Raise `OptionError` if `--client-conf` is given, and no running cluster is."""
-    if getattr(arguments, "client_conf", None) is not None:
-        raise OptionError(f"--client-conf has only an effect on a running cluster, {LIVE_SCHEME}NAME_SERVER:9876")
+    refuse(arguments, ["client_conf"], f" has only an effect on a running cluster, {LIVE_SCHEME}NAME_SERVER:9876")

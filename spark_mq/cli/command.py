@@ -39,6 +39,10 @@ OFFSET                  the message's offset in the queue
 --begin TIME            only messages stored at TIME or later: epoch milliseconds, ISO 8601 with a zone, a time as the
                         commands print it, -90s, -15m, -1h, -2d, yesterday
 --end TIME              only messages stored at TIME or earlier
+--tag TAGS              only messages with one of these tags: 'a || b'
+--key KEY               only messages with this key, in KEYS or as unique key
+--property NAME=VALUE   only messages whose property NAME has this value; can be repeated
+--body-contains TEXT    only messages whose body contains TEXT, as UTF-8
 --filter SQL92          only messages for which this expression of RocketMQ is TRUE: "price > 5 AND region = 'eu'"
 --columns A,B,C         print only these columns, in this order; also with --json
 --full                  print every row whole: one field a line, instead of a table

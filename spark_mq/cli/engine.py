@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from spark_mq.cli import entry
 from spark_mq.cli.exit_status import INTERRUPTED, INTERRUPTED_LINE
+from spark_mq.cli.interrupt import handles_interrupt
 from spark_mq.cli.output import visible
 from spark_mq.cli.progress_printer import ProgressPrinter
 from spark_mq.errors import OptionError
@@ -127,15 +128,12 @@ def _stopped_by_interrupt(tasks: LocalTasks, hint: Callable[[], str]) -> Iterato
         timer.start()
         raise KeyboardInterrupt
 
-    is_main = threading.current_thread() is threading.main_thread()  # only there can a handler be set
-    before = signal.signal(signal.SIGINT, stop) if is_main else None
     try:
-        yield
+        with handles_interrupt(stop):
+            yield
     except KeyboardInterrupt as interrupt:
         if entry.owns_process:  # at its end, Python waits for threads that the interrupted one no longer waits for
             exit_timer.start()
         raise KeyboardInterrupt(hint()) from interrupt
     finally:
         timer.cancel()
-        if is_main:
-            signal.signal(signal.SIGINT, before)

@@ -66,7 +66,7 @@ def ends_on_interrupt(
         _in_thread([_mute, _stop_streams, _cancel, lambda spark: spark.stop()], spark, seconds)
         os._exit(INTERRUPTED)
 
-    with _handles_interrupt(end):
+    with handles_interrupt(end):
         yield
 
 
@@ -87,7 +87,7 @@ def cancels_on_interrupt(spark: SparkSession) -> Iterator[None]:
     py4j.setLevel(logging.CRITICAL)
     root.addFilter(is_not_of_py4j)
     try:
-        with _handles_interrupt(cancel):
+        with handles_interrupt(cancel):
             yield
     finally:
         py4j.setLevel(level)
@@ -95,7 +95,7 @@ def cancels_on_interrupt(spark: SparkSession) -> Iterator[None]:
 
 
 @contextmanager
-def _handles_interrupt(handler: Handler) -> Iterator[None]:
+def handles_interrupt(handler: Handler) -> Iterator[None]:
     """A context with a handler of Ctrl-C. A thread cannot set one: there, nothing changes."""
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from spark_mq.cli.archive_source import STORE_OF_ARCHIVE, archived_store, is_named_archive, refuse_archive_options
-from spark_mq.cli.arguments import broker_conf_path
+from spark_mq.cli.arguments import broker_conf_path, refuse
 from spark_mq.cli.command import command
 from spark_mq.cli.engine import LOCAL, job_tasks
 from spark_mq.cli.exit_status import FOUND
@@ -73,9 +73,7 @@ def _of_archive(arguments: argparse.Namespace) -> Report:
 
     if len(arguments.store) > 1:
         raise OptionError("give one archive alone: its stores are chosen by --cluster, --broker and --store-name")
-    for name in _OF_STORES:
-        if getattr(arguments, name) is not None:
-            raise OptionError(f"--{name.replace('_', '-')} has no effect on an archive: leave it out")
+    refuse(arguments, _OF_STORES, " has no effect on an archive: leave it out")
     with archived_store(arguments.store[0], arguments, "report") as archived:
         return report_of([archive_figures(archived)], arguments.html, arguments.history)
 

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from spark_mq.cli.arguments import cluster_options, is_cluster, lines_of
+from spark_mq.cli.arguments import cluster_options, is_cluster, lines_of, refuse
 from spark_mq.cli.command import command
 from spark_mq.cli.exit_status import FAILED, FOUND, NOT_FOUND
 from spark_mq.cli.messages.shared import filter_of, why_nothing
@@ -49,13 +49,13 @@ _NOT_OF_IDS = ("key", "begin", "end", "tag", "property", "filter", "body_contain
     | --topic TOPIC        messages of a topic
     | --ids FILE           messages by their offset message ids, one a line, or JSON lines with offset_message_id, as
                            spark-mq sql --format json prints them; - is stdin
-    --key KEY              only messages with this key, in KEYS or as unique key
+    --key KEY
     --begin TIME
     --end TIME
-    --tag TAGS             only messages with one of these tags: 'a || b'
-    --property NAME=VALUE  only messages whose property NAME has this value; can be repeated
+    --tag TAGS
+    --property NAME=VALUE
     --filter SQL92
-    --body-contains TEXT   only messages whose body contains TEXT, as UTF-8
+    --body-contains TEXT
     --to-topic TOPIC       the topic to which all messages are sent
     --journal FILE         the file that says what was sent: with it, no run sends a message twice; needed to send
     --send-uncertain       also send messages that may have been sent: of a run that was killed, or without an answer
@@ -112,9 +112,8 @@ def _check(arguments: argparse.Namespace) -> str:
     reason = None if arguments.to_topic is None else check_target(arguments.to_topic)
     if reason is not None:
         raise OptionError(f"--to-topic: {reason}")
-    for name in _NOT_OF_IDS if arguments.ids is not None else ():
-        if getattr(arguments, name):
-            raise OptionError(f"--{name.replace('_', '-')} has no effect on --ids: choose the ids")
+    if arguments.ids is not None:
+        refuse(arguments, _NOT_OF_IDS, " has no effect on --ids: choose the ids")
     if arguments.source_conf is not None and (arguments.source == cluster or not is_cluster(arguments.source)):
         raise OptionError("--source-conf is of a SOURCE that is another cluster than CLUSTER")
     return str(cluster)

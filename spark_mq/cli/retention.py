@@ -15,7 +15,7 @@ from spark_mq.cli.output.text_table import TableStyle, print_lines
 from spark_mq.cli.output.value_text import local_time_of, plain_rows
 from spark_mq.expirer import expire
 from spark_mq.format.amounts import size_text
-from spark_mq.format.timestamp import micros, of_micros
+from spark_mq.format.timestamp import moment_of_millis
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.disk_use import Deletion
 from spark_mq.store.expiry import retention_table
@@ -166,7 +166,7 @@ def _print_tables(found: Retention) -> None:
     if found.unread:
         columns = ("delete_timestamp", "consumer_group", "topic", "queue_id", "unread", "loses", "lost")
         losses = [[getattr(loss, name) for name in columns] for loss in found.unread]
-        losses = [[time and _moment(time), *rest] for time, *rest in losses]
+        losses = [[moment_of_millis(time), *rest] for time, *rest in losses]
         _print_table("unread messages that groups lose", columns, losses, (*columns[:4], "loses"))
     ages = [(_age(one.from_hours, one.to_hours), one.segments, one.log_bytes) for one in found.ages]
     _print_table("bytes by age of the newest message of a segment", ("age", "segments", "log_bytes"), ages)
@@ -290,8 +290,3 @@ def _age(low: int, high: int | None) -> str:
     if high is None:
         return f"{text(low)} or more"
     return f"{text(low)} to {text(high)}" if low else f"below {text(high)}"
-
-
-def _moment(millis: int) -> Any:
-    value = micros(millis)
-    return None if value is None else of_micros(value)

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from spark_mq.cli.arguments import broker_conf_path
+from spark_mq.cli.arguments import broker_conf_path, refuse
 from spark_mq.cli.output import say
 from spark_mq.errors import OptionError, SparkMqError
 from spark_mq.io.s3 import OPTIONS, with_settings
@@ -69,8 +69,7 @@ def command_stores(arguments: argparse.Namespace) -> list[CommandStore]:
     """The stores of a command."""
     uses_conf = hasattr(arguments, "broker_conf")
     if not is_of_several(arguments):
-        if getattr(arguments, "skip_unreadable", False):
-            raise OptionError("--skip-unreadable has no effect on one store: it is for --stores FILE")
+        refuse(arguments, ["skip_unreadable"], " has no effect on one store: it is for --stores FILE")
         conf = broker_conf_path(arguments.broker_conf, arguments.store) if uses_conf else None
         return [CommandStore(arguments.store, conf, None)]
 

@@ -114,6 +114,12 @@ def micros(millis: int) -> int | None:
     return millis * 1000 if MIN_TIMESTAMP_MILLIS <= millis <= MAX_TIMESTAMP_MILLIS else None
 
 
+def moment_of_millis(millis: int | None) -> datetime | None:
+    """The datetime that is `millis` milliseconds after the epoch; None for None, and outside years 1 to 9999."""
+    value = None if millis is None else micros(millis)
+    return None if value is None else of_micros(value)
+
+
 def iso_text(millis: int) -> str:
     """`millis` milliseconds since the epoch as ISO 8601 in UTC; outside years 1 to 9999 the number itself.
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_mq.format.amounts import size_text
-from spark_mq.format.timestamp import iso_text, micros, of_micros
+from spark_mq.format.timestamp import iso_text, moment_of_millis
 from spark_mq.lifecycle.statistics import NOT_OF_USERS, is_of_users
 from spark_mq.reporter import plots
 from spark_mq.reporter.figures import CELLS, ArchiveFigures, Figures, StoreFigures
@@ -188,7 +188,7 @@ class _Sections:
         """The delayed messages that are due, and how late each was delivered or is."""
         rows = self._figures.open("delayed", "DELIVERED", "OVERDUE")
         due = [row["due_timestamp"] for row in rows]
-        ends = [row["delivered_timestamp"] or _time(self._figures.at) for row in rows]
+        ends = [row["delivered_timestamp"] or moment_of_millis(self._figures.at) for row in rows]
         late = [
             None if None in both else max((both[1] - both[0]).total_seconds() * 1000, 0)
             for both in zip(due, ends, strict=True)
@@ -443,13 +443,12 @@ class _StoreSections(_Sections):
 
     def _damage(self) -> Section:
         check, damage = self._figures.check, self._figures.damage
-        first = {code: found[0] for code, found in check.first.items()}
         rows = [
             {
                 "severity": str(code.severity),
                 "code": name,
                 "count": check.counts[name],
-                "first": _place(first[name].file, first[name].position),
+                "first": check.first[name][0].place,
                 "meaning": code.meaning,
                 "remedy": code.remedy,
             }
@@ -516,7 +515,7 @@ class _StoreSections(_Sections):
             row["age_millis"] = self._age(row, "first_store_timestamp")
         topics = _frame(rows, "topic", "first_store_timestamp", "last_store_timestamp").groupby("topic", as_index=False)
         by_topic = topics.agg(first=("first_store_timestamp", "min"), last=("last_store_timestamp", "max"))
-        at, hours = _time(self._figures.at), self._figures.retention.reserved_hours.value
+        at, hours = pd.Timestamp(self._figures.at, unit="ms", tz="UTC"), self._figures.retention.reserved_hours.value
         return self._section(
             "retained",
             "How far back messages go",
@@ -539,7 +538,8 @@ class _StoreSections(_Sections):
             Column("delete_timestamp", "deleted at", "time"),
         )
         rows = [
-            {**vars(one), "delete_timestamp": _time(one.delete_timestamp)} for one in self._figures.retention.unread
+            {**vars(one), "delete_timestamp": moment_of_millis(one.delete_timestamp)}
+            for one in self._figures.retention.unread
         ]
         return self._section(
             "losses",
@@ -564,7 +564,7 @@ class _StoreSections(_Sections):
         names = [column.name for column in columns]
         rows = [{name: getattr(one, name) for name in names} for one in self._figures.retention.segments]
         for row in rows:
-            row |= {name: _time(row[name]) for name in names[1:4]}
+            row |= {name: moment_of_millis(row[name]) for name in names[1:4]}
         figures = self._figures
         say = "Each segment, and when a broker deletes it."
         if figures.archive is not None:
@@ -675,14 +675,5 @@ def _doublings(counts: pa.Table) -> pd.DataFrame:
     return pd.DataFrame({"left": 2.0 ** found["bar"], "right": 2.0 ** (found["bar"] + 1), "messages": found["count"]})
 
 
-def _time(millis: int | None) -> Any:
-    value = None if millis is None else micros(millis)
-    return None if value is None else of_micros(value)
-
-
 def _age_name(low: int, high: int | None) -> str:
     return f"{low} h or more" if high is None else f"{low} to {high} h"
-
-
-def _place(file: str | None, position: int | None) -> str:
-    return (file or "") + ("" if position is None else f", byte {position:,}")

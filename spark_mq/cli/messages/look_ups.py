@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from spark_mq.cli.arguments import lines_of, whole
+from spark_mq.cli.arguments import lines_of, refuse, whole
 from spark_mq.cli.command import command
 from spark_mq.cli.exit_status import FAILED, FOUND, NOT_FOUND
 from spark_mq.cli.messages.message_filter import MessageFilter, why_no_key, why_no_unique_key
@@ -192,9 +192,7 @@ def query_by_key(arguments: argparse.Namespace) -> int:
 
 def _print_of_file(arguments: argparse.Namespace, begin: int | None, end: int | None) -> int:
     """Print the messages of all keys of a file, newest first; stderr says how many keys have none."""
-    for name in ("as_broker", "explain"):
-        if getattr(arguments, name):
-            raise OptionError(f"--{name.replace('_', '-')} is for one KEY: leave out --keys-file")
+    refuse(arguments, ("as_broker", "explain"), " is for one KEY: leave out --keys-file")
     keys = list(dict.fromkeys(line for line in lines_of("--keys-file", arguments.keys_file) if line))
     matching = MessageFilter.between(begin, end, condition=condition_of(arguments.filter))
     without = set(keys)
@@ -263,9 +261,7 @@ def _explain(arguments: argparse.Namespace, **options: str) -> int:
 
 def _print_as_broker(arguments: argparse.Namespace, begin: int | None, end: int | None) -> int:
     """Print what each broker answers; stderr says what is not the key's, and what the index leads to in vain."""
-    for name in ("filter", "check_index", "explain"):
-        if getattr(arguments, name):
-            raise OptionError(f"--as-broker is a broker's own look-up: leave out --{name.replace('_', '-')}")
+    refuse(arguments, ("filter", "check_index", "explain"), " has no effect on a broker's own look-up: --as-broker")
     is_tag, topic, key = arguments.index_type == "T", arguments.topic, arguments.key
 
     def has_key(record: Record) -> bool:

@@ -71,11 +71,11 @@ def _limit(arguments: argparse.Namespace) -> int | None:
     --queue-id N           only this queue
     --begin TIME
     --end TIME
-    --tag TAGS             only messages with one of these tags: 'a || b'
-    --key KEY              only messages with this key, in KEYS or as unique key
-    --property NAME=VALUE  only messages whose property NAME has this value; can be repeated
+    --tag TAGS
+    --key KEY
+    --property NAME=VALUE
     --filter SQL92
-    --body-contains TEXT   only messages whose body contains TEXT, as UTF-8
+    --body-contains TEXT
     --limit N              print at most N messages ({_DEFAULT_LIMIT}); 0 prints all
     --last N               print the last N matching messages; the log is read from its end
     --newest-first         begin with the newest message; the log is read from its end

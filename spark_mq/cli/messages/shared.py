@@ -10,7 +10,7 @@ from functools import wraps
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Protocol
 
-from spark_mq.cli.arguments import OR_CLUSTER, cluster_options, is_cluster, refuse_client_conf
+from spark_mq.cli.arguments import OR_CLUSTER, cluster_options, is_cluster, refuse, refuse_client_conf
 from spark_mq.cli.command import Run
 from spark_mq.cli.exit_status import FOUND, NOT_FOUND
 from spark_mq.cli.messages.message_filter import MessageFilter, asked_tags
@@ -89,10 +89,9 @@ def or_elsewhere(
                 refuse_client_conf(arguments)
             if arguments.stores is not None or not (is_live or has_delta_log(arguments.store)):
                 return run(arguments)
-            for name in _OF_STORES if is_live else (*_OF_STORES, "follow"):
-                if getattr(arguments, name, None):
-                    where = "a running cluster" if is_live else "an archive"
-                    raise OptionError(f"--{name.replace('_', '-')} has no effect: {shown(arguments.store)} is {where}")
+            where = "a running cluster" if is_live else "an archive"
+            names = _OF_STORES if is_live else (*_OF_STORES, "follow")
+            refuse(arguments, names, f" has no effect: {shown(arguments.store)} is {where}")
             with _messages(arguments) as messages:
                 return _print(arguments, messages, find(messages, arguments), as_table, limit(arguments))
 

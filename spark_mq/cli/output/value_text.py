@@ -110,10 +110,10 @@ def local_time(moment: datetime) -> str:
 
 def local_time_of(millis: int) -> str:
     """The time of `millis` milliseconds since the epoch as `local_time`; outside years 1 to 9999 the number itself."""
-    from spark_mq.format.timestamp import micros, of_micros
+    from spark_mq.format.timestamp import moment_of_millis
 
-    value = micros(millis)
-    return str(millis) if value is None else local_time(of_micros(value))
+    moment = moment_of_millis(millis)
+    return str(millis) if moment is None else local_time(moment)
 
 
 def visible(text: str, keep: str = "") -> str:
