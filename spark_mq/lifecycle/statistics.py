@@ -46,8 +46,8 @@ _FACTORS: _Hashes = np.random.default_rng(20).integers(0, 1 << 63, 256, np.uint6
 MOST_KEYS = 1000
 ALL_KEYS = "all_keys"
 """The name of the number of all keys in the metadata of the table."""
-_BY = ("topic", "tags", "minute")
-_QUEUE = ("topic", "queue_id", "minute")
+BY_TAGS, BY_QUEUE = ("topic", "tags", "minute"), ("topic", "queue_id", "minute")
+"""The columns by which tables `rates` and `skew` count."""
 
 
 def duplicates_rows(store: MessageStore) -> pa.Table:
@@ -222,10 +222,11 @@ def _is_of(topics: pa.Array, accepts: Callable[[str], bool]) -> pa.Array:
 
 
 class MinuteSums(MessageSums):
-    """Messages and bytes by columns of which one is the minute of the store time, and by born hosts without ports."""
+    """Messages and bytes by topic, another column, and the minute of the store time; with `hosts`, also by these."""
 
-    def __init__(self, by: Sequence[str], with_hosts: bool = False) -> None:
-        self._hosts = ("born_host",) if with_hosts else ()
+    def __init__(self, by: Sequence[str], *hosts: str) -> None:
+        """`by` is that of a table, `BY_TAGS` or `BY_QUEUE`; hosts are columns whose values count without ports."""
+        self._hosts = hosts
         self.groups = MergedGroups([*by, *self._hosts], ["store_size"])
         self.columns = (*(name for name in by if name != "minute"), *self._hosts, "store_timestamp", "store_size")
 
@@ -238,16 +239,6 @@ class MinuteSums(MessageSums):
             without_port = pc.replace_substring_regex(hosts.dictionary, pattern=r":[0-9]+$", replacement="")
             rows = rows.set_column(rows.column_names.index(name), name, without_port.take(hosts.indices))
         self.groups.add(rows)
-
-    @classmethod
-    def of_rates(cls) -> MinuteSums:
-        """The sums of table `rates`."""
-        return cls(_BY)
-
-    @classmethod
-    def of_skew(cls) -> MinuteSums:
-        """The sums of table `skew`."""
-        return cls(_QUEUE, with_hosts=True)
 
 
 NOT_OF_USERS = rf"^({RETRY_PREFIX}|{DLQ_PREFIX}|{SYSTEM_TOPICS})"
@@ -274,11 +265,6 @@ class ValueSums(MessageSums):
     def values(self, batch: pa.RecordBatch) -> pa.Array:
         """The value of each message: that of the last column."""
         return batch[self.columns[-1]].cast(pa.int64())
-
-    @classmethod
-    def of_sizes(cls) -> ValueSums:
-        """The bytes of the records."""
-        return cls("store_size")
 
 
 class DelaySums(ValueSums):
@@ -325,31 +311,31 @@ def _ranges_of(topic: str | None, groups: pa.Table) -> dict[str, object]:
 
 def rates_rows(store: MessageStore, topic: str | None = None) -> pa.Table:
     """The number of messages and bytes of the log, by stored topic, tag and minute, in that order."""
-    return rates(_summed(store, topic, MinuteSums.of_rates()))
+    return rates(_summed(store, topic, MinuteSums(BY_TAGS)))
 
 
 def rates(groups: pa.Table | None) -> pa.Table:
     """The rows of table `rates`; `groups` are the sums of `store_size` by topic, tags and minute."""
     if groups is None:
         return RATES.schema.empty_table()
-    groups = groups.sort_by([(name, "ascending") for name in _BY])
-    return pa.table([*(groups[name] for name in _BY), groups["count"], groups["store_size"]], schema=RATES.schema)
+    groups = groups.sort_by([(name, "ascending") for name in BY_TAGS])
+    return pa.table([*(groups[name] for name in BY_TAGS), groups["count"], groups["store_size"]], schema=RATES.schema)
 
 
 def skew_rows(store: MessageStore, topic: str | None = None) -> pa.Table:
     """The number of messages, bytes and born hosts by stored topic, queue and minute, in that order."""
-    return skew(_summed(store, topic, MinuteSums.of_skew()))
+    return skew(_summed(store, topic, MinuteSums(BY_QUEUE, "born_host")))
 
 
 def skew(groups: pa.Table | None) -> pa.Table:
     """The rows of table `skew`; `groups` are the sums of `store_size` by topic, queue, minute and born host."""
     if groups is None:
         return SKEW.schema.empty_table()
-    order = [*((name, "ascending") for name in _QUEUE), ("count", "descending"), ("born_host", "ascending")]
+    order = [*((name, "ascending") for name in BY_QUEUE), ("count", "descending"), ("born_host", "ascending")]
     groups = groups.sort_by(order)
     sums = [("count", "sum"), ("store_size", "sum"), ("born_host", "count"), ("born_host", "first"), ("count", "first")]
     # Without threads, `first` is the first row of a group in the order of the rows.
-    rows = groups.group_by(list(_QUEUE), use_threads=False).aggregate(sums)
-    rows = rows.sort_by([(name, "ascending") for name in _QUEUE])
-    names = [*_QUEUE, "count_sum", "store_size_sum", "born_host_count", "born_host_first", "count_first"]
+    rows = groups.group_by(list(BY_QUEUE), use_threads=False).aggregate(sums)
+    rows = rows.sort_by([(name, "ascending") for name in BY_QUEUE])
+    names = [*BY_QUEUE, "count_sum", "store_size_sum", "born_host_count", "born_host_first", "count_first"]
     return pa.table([rows[name] for name in names], schema=SKEW.schema)

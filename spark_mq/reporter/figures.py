@@ -26,6 +26,8 @@ from spark_mq.lifecycle.message_arrays import MergedGroups, flags, integers
 from spark_mq.lifecycle.retries import dead_letters_rows
 from spark_mq.lifecycle.selected_messages import EVERYTHING, LogReadOnce, Selection
 from spark_mq.lifecycle.statistics import (
+    BY_QUEUE,
+    BY_TAGS,
     DelaySums,
     KeySums,
     MessageSums,
@@ -36,7 +38,6 @@ from spark_mq.lifecycle.statistics import (
     skew,
     value_ranges,
 )
-from spark_mq.store.boot import Boot
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.store_paths import COMMIT_LOG
 from spark_mq.store.log.log_range import LogRange
@@ -128,7 +129,7 @@ class StoreFigures(Figures):
     @cached_property
     def summary(self) -> dict[str, Any]:
         """The figures that are kept of each run, and compared among stores; None if one is not known."""
-        boots = self.state.boots
+        boots, are_known = self.state.boots, all(boot.is_full for boot in self.state.boots)
         first = min((one for one in self.tables["queues"]["first_store_timestamp"].to_pylist() if one), default=None)
         return super().summary | {
             "verdict": self.check.verdict,
@@ -137,7 +138,7 @@ class StoreFigures(Figures):
             "disk_bytes": sum(use.size for use in self.state.disk),
             "retained_millis": None if first is None else max(self.at - round(first.timestamp() * 1000), 0),
             "errors": self.check.count(Severity.ERROR),
-            "lost_at_boot": max(one.lost + one.cut_messages for one in boots) if _are_known(boots) else None,
+            "lost_at_boot": max((one.lost + one.cut_messages for one in boots), default=None) if are_known else None,
         }
 
 
@@ -178,10 +179,6 @@ class ArchiveFigures(Figures):
         """The first minute in which an archived message was stored, in milliseconds."""
         first = pc.min(self.tables["rates"]["minute"]).cast(pa.timestamp("ms", "UTC"))
         return first.value if first.is_valid else None
-
-
-def _are_known(boots: Sequence[Boot]) -> bool:
-    return bool(boots) and all(boot.is_full for boot in boots)
 
 
 def store_figures(
@@ -236,8 +233,9 @@ def _archived_end(store: MessageStore, archive: str, conf: BrokerConf) -> int | 
 
 def _tables(store: MessageStore, at: int, conf: BrokerConf, problems: dict[str, str]) -> Iterator[tuple[str, pa.Table]]:
     sums: Sequence[MessageSums] = (
-        MinuteSums.of_rates(), MinuteSums.of_skew(), KeySums(), DelaySums(), ValueSums.of_sizes(),
-    )  # fmt: skip
+        *(MinuteSums(BY_TAGS), MinuteSums(BY_QUEUE, "born_host")),
+        *(KeySums(), DelaySums(), ValueSums("store_size")),
+    )
 
     def add(batch: pa.RecordBatch) -> None:
         for one in sums:

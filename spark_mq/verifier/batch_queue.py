@@ -31,9 +31,10 @@ from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.store.config.store_paths import BATCH_CONSUME_QUEUE
 from spark_mq.store.queue.folders import QueueFileInfo, queue_folders, queue_path
-from spark_mq.verifier.finding import findings, postponed, text
+from spark_mq.verifier.finding import findings, text
 from spark_mq.verifier.log_bounds import LiveLog, LogBounds
-from spark_mq.verifier.queue_task import AFTER_THE_LOG
+from spark_mq.verifier.queue_file import bytes_of
+from spark_mq.verifier.queue_task import unless_appended
 
 _ZEROS = np.zeros(1, BATCH_UNIT_DTYPE)
 
@@ -65,9 +66,7 @@ class BatchQueueCheck:
         for info in self.far:
             expected = "a name that follows the queue's other files"
             yield self._finding("QUEUE_FILE_NAME", self.path(info.base_name), expected, info.base_name)
-        for batch in _Comparison(self).findings():
-            is_of_broker = batch["code"][0].as_py() in AFTER_THE_LOG and self.log.has_grown()
-            yield postponed(batch) if is_of_broker else batch
+        yield from (unless_appended(batch, self.log) for batch in _Comparison(self).findings())
 
     def _finding(self, code: str, file: str, expected: str, found: str) -> pa.RecordBatch:
         return findings(code, file, expected, found, queue=(self.topic, self.queue_id))
@@ -126,7 +125,7 @@ class _Comparison:
         lost = min(-(int(places.min(initial=0)) // check.capacity), check.first // check.capacity) * check.capacity
         places, self.first = places + lost, check.first - lost
         existing = np.concatenate((np.zeros(lost, BATCH_UNIT_DTYPE), existing)).astype(BATCH_UNIT_DTYPE)
-        written = np.flatnonzero(_bytes_of(existing) != _bytes_of(_ZEROS))
+        written = np.flatnonzero(bytes_of(existing) != bytes_of(_ZEROS))
         self.written = int(written[-1]) + 1 if written.size else 0
         self.before = expected[places < 0]
         inside = places >= 0
@@ -166,8 +165,8 @@ class _Comparison:
             expected, first = f"{self.before.size} more units", int(self.before["commit_log_offset"][0])
             path = self._path(0)
             yield findings("QUEUE_UNIT_MISSING", path, expected, "none", queue=self._queue, commit_log_offset=first)
-        wrong = _bytes_of(self.want) != _bytes_of(self.have)
-        is_zero = _bytes_of(self.have) == _bytes_of(_ZEROS)
+        wrong = bytes_of(self.want) != bytes_of(self.have)
+        is_zero = bytes_of(self.have) == bytes_of(_ZEROS)
         lag = wrong & self.has_record & (np.arange(wrong.size) >= self.written)
         for places in self._by_file(lag):
             yield self._lag(places)
@@ -248,10 +247,6 @@ def _places(expected: BatchUnits, existing: BatchUnits, bounds: LogBounds) -> In
         places[parts == part] += shift
     result: Int64s = places
     return result
-
-
-def _bytes_of(units: BatchUnits) -> np.ndarray[tuple[int], np.dtype[np.void]]:
-    return np.ascontiguousarray(units).view((np.void, BATCH_UNIT_SIZE))
 
 
 def _text(units: BatchUnits) -> pa.Array:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -291,9 +292,9 @@ def _text(units: Units) -> pa.Array:
     return text("offset ", offsets, ", size ", sizes, ", tags code ", codes)
 
 
-def bytes_of(units: Units) -> npt.NDArray[np.void]:
+def bytes_of(units: npt.NDArray[Any]) -> npt.NDArray[np.void]:
     """Each unit as its bytes, which can be compared."""
-    return np.ascontiguousarray(units).view((np.void, UNIT_SIZE))
+    return np.ascontiguousarray(units).view((np.void, units.itemsize))
 
 
 def _resized(units: Units, size: int) -> Units:

@@ -31,7 +31,7 @@ from spark_mq.verifier.records import NOT_COMPARABLE
 from spark_mq.verifier.result import FindingSink, Summary
 
 _FILES_PER_CHECK = 64
-AFTER_THE_LOG = ("QUEUE_UNIT_STALE", "QUEUE_UNIT_EXTRA", "QUEUE_LAGS", "QUEUE_LAGS_CLEAN", "QUEUE_MISSING")
+_AFTER_THE_LOG = ("QUEUE_UNIT_STALE", "QUEUE_UNIT_EXTRA", "QUEUE_LAGS", "QUEUE_LAGS_CLEAN", "QUEUE_MISSING")
 """Findings that a broker causes while it appends: units of later messages, or units that are about to be written."""
 
 
@@ -95,11 +95,9 @@ class QueueFiles:
             )
             return
         for batch in queue_file_findings(expected, existing, self.bounds, self.has_extensions):
-            code = batch["code"][0].as_py()
-            if code in NOT_COMPARABLE and expected.queue in self.dispatched:
+            if batch["code"][0].as_py() in NOT_COMPARABLE and expected.queue in self.dispatched:
                 continue
-            is_of_broker = code in AFTER_THE_LOG and self.log.has_grown()
-            yield postponed(batch) if is_of_broker else batch
+            yield unless_appended(batch, self.log)
 
     def _newest_unit(self, expected: ExpectedFile) -> int:
         """The commit log offset in the last unit of a queue; -1 if it does not lead to a message of the queue."""
@@ -153,6 +151,11 @@ class QueueFiles:
         if expected.queue_min is not None:
             stop = min(stop, expected.queue_min)
         return min(max(stop - expected.start, 0), self.capacity)
+
+
+def unless_appended(batch: pa.RecordBatch, log: LiveLog) -> pa.RecordBatch:
+    """Findings of one code about units; postponed if they can be those that a broker writes at this moment."""
+    return postponed(batch) if batch["code"][0].as_py() in _AFTER_THE_LOG and log.has_grown() else batch
 
 
 def expected_files(runs: Iterable[Run], capacity: int) -> Iterator[ExpectedFile]:
