@@ -18,7 +18,6 @@ from spark_mq.filters import expression as sql
 from spark_mq.filters.java_number import INT_RANGE, LONG_RANGE, SPACE, compare_numbers
 from spark_mq.format.broker_version import SQL92_SEARCH, BrokerVersion
 
-"""What `String.trim` removes."""
 END, STRING, FLOAT, DECIMAL, NAME, SYMBOL = "end", "string", "float", "decimal", "name", "symbol"
 _SKIPPED = re.compile(r"(?:[ \t\n\r\f]|--[^\n\r]*(?:\r\n|\n|\r)|/\*[^*]*\*(?:\*|[^*/][^*]*\*)*/)+")
 _TOKEN = re.compile(

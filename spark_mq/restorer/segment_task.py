@@ -248,7 +248,7 @@ class _File:
 
     def fill(self, start: int, stop: int, store_timestamp: int) -> None:
         """Fill a gap with left-out records, of which each is written by itself."""
-        from spark_mq.format.kernels.encode import MAX_LEFT_OUT_SIZE, fill_gaps, min_gap_size
+        from spark_mq.format.kernels.encode import MAX_LEFT_OUT_SIZE, MIN_GAP_SIZE, fill_gaps
 
         if start == stop:
             return
@@ -257,7 +257,7 @@ class _File:
         while start < stop:
             # The rest is as large as a gap must be.
             rest = stop - start
-            end = stop if rest <= MAX_LEFT_OUT_SIZE else min(start + MAX_LEFT_OUT_SIZE, stop - min_gap_size())
+            end = stop if rest <= MAX_LEFT_OUT_SIZE else min(start + MAX_LEFT_OUT_SIZE, stop - MIN_GAP_SIZE)
             records = np.zeros(end - start, np.uint8)
             fill_gaps(records, start, np.array([start]), np.array([end]), np.array([store_timestamp]))
             # Zeros are between the first and the last fields of a large record, where the file can have a hole.

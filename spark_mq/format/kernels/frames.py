@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import IntEnum
-from typing import Protocol, cast, overload
+from typing import Protocol, TypeVar, cast, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -43,44 +43,39 @@ from spark_mq.format.record import (
     TIMESTAMP_SIZE,
 )
 
+_Int64 = TypeVar("_Int64")
+_Int32 = TypeVar("_Int32")
 
-class Frame(Protocol):
+
+class _Parts(Protocol[_Int64, _Int32]):
+    """The fields of `FRAME_DTYPE`."""
+
+    position: _Int64
+    store_size: _Int32
+    sys_flag: _Int32
+    store_timestamp_at: _Int64
+    store_host_at: _Int64
+    after_hosts_at: _Int64
+    body_start: _Int64
+    body_length: _Int32
+    topic_length: _Int32
+    topic_start: _Int64
+    properties_start: _Int64
+    properties_length: _Int32
+
+
+class Frame(_Parts[int, int], Protocol):
     """One frame, an element of `Frames`.
 
     A kernel reads and writes machine integers. Plain Python gets NumPy scalars: convert a value with `int` before it
     leaves NumPy.
     """
 
-    position: int
-    store_size: int
-    sys_flag: int
-    store_timestamp_at: int
-    store_host_at: int
-    after_hosts_at: int
-    body_start: int
-    body_length: int
-    topic_length: int
-    topic_start: int
-    properties_start: int
-    properties_length: int
 
-
-class Frames(Protocol):
+class Frames(_Parts[Int64s, Int32s], Protocol):
     """n frames: a record array of `FRAME_DTYPE`, whose fields are attributes of n values each."""
 
     size: int
-    position: Int64s
-    store_size: Int32s
-    sys_flag: Int32s
-    store_timestamp_at: Int64s
-    store_host_at: Int64s
-    after_hosts_at: Int64s
-    body_start: Int64s
-    body_length: Int32s
-    topic_length: Int32s
-    topic_start: Int64s
-    properties_start: Int64s
-    properties_length: Int32s
 
     @overload
     def __getitem__(self, index: int) -> Frame: ...

@@ -11,7 +11,7 @@ from spark_mq.format.array_types import Bytes
 from spark_mq.format.dispatch import record_keys
 from spark_mq.format.kernels.crc import wrong_body_crcs, wrong_property_crcs
 from spark_mq.format.kernels.dispatch import has_unit
-from spark_mq.format.kernels.encode import MAX_LEFT_OUT_SIZE, fill_gaps, min_gap_size
+from spark_mq.format.kernels.encode import MAX_LEFT_OUT_SIZE, MIN_GAP_SIZE, fill_gaps
 from spark_mq.format.kernels.frames import ScanStatus, new_frames, scan_records
 from spark_mq.format.record import Record, decode_record
 from spark_mq.format.system_topic import LEFT_OUT_TOPIC
@@ -21,12 +21,11 @@ BASE = 1 << 40
 STORE_TIMESTAMP = 1_700_000_000_123
 
 
-def one_gap(size: int, with_property_crc: bool = False) -> list[Record]:
+def one_gap(size: int) -> list[Record]:
     """The records that fill a gap of `size` bytes; the bytes around it, and damage in it, are checked."""
     buffer = np.full(size + 20, 0xAA, np.uint8)
     start = BASE + 10
-    times = np.array([STORE_TIMESTAMP])
-    fill_gaps(buffer, BASE, np.array([start]), np.array([start + size]), times, with_property_crc=with_property_crc)
+    fill_gaps(buffer, BASE, np.array([start]), np.array([start + size]), np.array([STORE_TIMESTAMP]))
     assert buffer[:10].tobytes() == buffer[-10:].tobytes() == b"\xaa" * 10
     return left_out_records(buffer, 10, 10 + size)
 
@@ -48,28 +47,19 @@ def left_out_records(buffer: Bytes, start: int, stop: int) -> list[Record]:
 
 
 def test_a_gap_of_any_size_that_a_message_leaves_is_one_sound_record() -> None:
-    for size in range(min_gap_size(), 401):
+    for size in range(MIN_GAP_SIZE, 401):
         (record,) = one_gap(size)
         assert record.size == size
         assert record.topic == LEFT_OUT_TOPIC.encode()[: size - 91]
 
 
-def test_with_property_crcs_every_record_ends_with_one() -> None:
-    for size in range(min_gap_size(with_property_crc=True), 401):
-        (record,) = one_gap(size, with_property_crc=True)
-        assert record.size == size
-        assert record.properties.startswith(b"__CRC32#\1")
-        assert record.topic == LEFT_OUT_TOPIC.encode()[: size - 111]
-
-
 @pytest.mark.skipif(WITHOUT_JIT, reason="a loop over 4 MiB in plain Python takes minutes")
-@pytest.mark.parametrize("with_property_crc", [False, True])
 @pytest.mark.parametrize("times", [1, 2])
-@pytest.mark.parametrize("more", [-1, 0, 1, 91, 92, 93, 111, 112, 200])
-def test_a_large_gap_has_several_records(times: int, more: int, with_property_crc: bool) -> None:
-    records = one_gap(times * MAX_LEFT_OUT_SIZE + more, with_property_crc)
+@pytest.mark.parametrize("more", [-1, 0, 1, 91, 92, 93, 200])
+def test_a_large_gap_has_several_records(times: int, more: int) -> None:
+    records = one_gap(times * MAX_LEFT_OUT_SIZE + more)
     assert len(records) == times + (more > 0)
-    assert all(min_gap_size(with_property_crc) <= record.size <= MAX_LEFT_OUT_SIZE for record in records)
+    assert all(MIN_GAP_SIZE <= record.size <= MAX_LEFT_OUT_SIZE for record in records)
 
 
 @settings(max_examples=examples(100))
@@ -92,16 +82,15 @@ def test_every_second_message_can_be_left_out(sizes: list[int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("start", "stop", "host", "said"),
+    ("start", "stop", "said"),
     [
-        (0, 91, bytes(8), "the gap from 0 to 91 is smaller than 92 bytes"),
-        (0, 1001, bytes(8), "a gap is not between 0 and 1000"),
-        (-1, 100, bytes(8), "a gap is not between 0 and 1000"),
-        (0, 100, bytes(20), "has 8 bytes, not 20"),
+        (0, 91, "the gap from 0 to 91 is smaller than 92 bytes"),
+        (0, 1001, "a gap is not between 0 and 1000"),
+        (-1, 100, "a gap is not between 0 and 1000"),
     ],
 )
-def test_a_gap_that_cannot_be_filled_is_an_error(start: int, stop: int, host: bytes, said: str) -> None:
+def test_a_gap_that_cannot_be_filled_is_an_error(start: int, stop: int, said: str) -> None:
     buffer = np.zeros(1000, np.uint8)
     with pytest.raises(ValueError, match=said):
-        fill_gaps(buffer, 0, np.array([start]), np.array([stop]), np.array([0]), host)
+        fill_gaps(buffer, 0, np.array([start]), np.array([stop]), np.array([0]))
     assert not buffer.any()
