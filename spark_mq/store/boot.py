@@ -72,7 +72,7 @@ from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.segment_files import DEFAULT_SEGMENT_SIZE
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.folders import find_batch_file_size
-from spark_mq.store.queue.queue_database import QueueDatabase
+from spark_mq.store.queue.queue_database import QueueDatabase, has_light_queues
 from spark_mq.store.store_lock import is_locked
 
 BOOT_RULES = (
@@ -252,7 +252,9 @@ def assumed_settings(
         switches["recheckReputOffsetFromCq"] = False
     if PROPERTY_CRC.holds(rules[-1].last):
         switches["forceVerifyPropCRC"] = False
-    not_considered = ["enableControllerMode", "duplicationEnable", "enableMultiDispatch"]
+    not_considered = ["enableControllerMode", "duplicationEnable"]
+    if not has_light_queues(store.location, conf):
+        not_considered.append("enableMultiDispatch")
     if rules[-1].decide(RECOVERS_FROM_TENTH_FILE):  # then both kinds of queues decide (`CombineConsumeQueueStore`)
         not_considered.append("rocksdbCQDoubleWriteEnable")
     queues = FileSetting("queue files", f"{queue_files.value:,} bytes each", queue_files.source)
@@ -405,7 +407,7 @@ class Boot:
 
     @property
     def lost(self) -> int:
-        """The number of messages that no queue has after the boot."""
+        """The number of messages that their queue lacks after the boot; one counts once for each of its queues."""
         return sum(queue.lost for queue in self.queues)
 
     @property

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from spark_mq.format.array_types import Flags, Int32s, Int64s, is_in
 from spark_mq.format.arrow_array import table_of
+from spark_mq.format.dispatch import LITE_PREFIX
 from spark_mq.format.kernels.recovery import PutResult, put_keys_again
 from spark_mq.store.boot import QueueOutcome
 from spark_mq.store.dispatch_requests import ANYWHERE, NOWHERE, DispatchRequests, StartingQueues, WithoutUnit
@@ -96,10 +97,9 @@ class DispatchLog:
         if part.size > 0:
             self.ranges.append(part)
         if dispatched.position.size:
-            size = int(dispatched.store_size.sum(dtype=np.int64))
-            first = int(dispatched.position[0])
-            count = int(dispatched.position.size)
-            self._rows.add("dispatch", "log", reason, commit_log_offset=first, bytes=size, count=count)
+            records = dispatched.records()
+            size, first, count = int(records.store_size.sum(dtype=np.int64)), records.position[0], records.position.size
+            self._rows.add("dispatch", "log", reason, commit_log_offset=int(first), bytes=size, count=count)
 
     def cut(self, number: int) -> None:
         """Note that the units of a queue that were put so far are cut off."""
@@ -127,7 +127,7 @@ class DispatchLog:
         Args:
             old_from: The commit log offset from which on records are old: one that gets no unit is not lost.
 
-        The outcomes, and the number of messages whose topic was deleted.
+        The outcomes, and the number of messages whose topic was deleted; lite topics, which expire, do not count.
         """
         all_lacking = [messages.commit_log_offset for messages in lacking.values()]
         is_early = ~self._were_read(np.concatenate([_NO_OFFSETS, *all_lacking]))
@@ -140,14 +140,14 @@ class DispatchLog:
         self._add_rows("double", read, again, "they get a second unit")
         got, shifted, is_first = results == PutResult.APPENDED, results == PutResult.SHIFTED, read.has_unit
         if sum(part.position.size > 0 for part in self._read) > 1:  # the same messages can be in both
-            got, shifted = (is_in(read.position, read.position[chosen]) for chosen in (got, shifted))
+            got, shifted = (is_in(read.place, read.place[chosen]) for chosen in (got, shifted))
             is_first = np.zeros(read.position.size, np.bool_)
-            is_first[np.unique(read.position, return_index=True)[1]] = True
+            is_first[np.unique(read.place, return_index=True)[1]] = True
         lacked = is_first & ~was_there
         completed, moved = lacked & got, lacked & ~got & shifted
         lost = lacked & ~got & ~shifted & (read.position < old_from)
-        of_deleted = [messages.commit_log_offset[messages.is_deleted] for messages in lacking.values()]
-        is_deleted = lost & is_in(read.position, np.concatenate([_NO_OFFSETS, *of_deleted]))
+        of_deleted = [messages.place[messages.is_deleted] for messages in lacking.values()]
+        is_deleted = lost & is_in(read.place, np.concatenate([_NO_OFFSETS, *of_deleted]))
         lost &= ~is_deleted
         self._add_rows("complete", read, completed, "they get the unit that they lack")
         self._add_rows("shift", read, moved, "they get a unit, but not at their queue offset")
@@ -157,7 +157,12 @@ class DispatchLog:
         }
         first_lost = np.full(len(self._queues.names), NOWHERE)
         np.minimum.at(first_lost, read.queue[lost], read.commit_log_offset[lost])
-        deleted = int(is_deleted.sum()) + sum(int(messages.is_deleted.sum()) for messages in early.values())
+        are_lite = np.array([topic.startswith(LITE_PREFIX) for topic, _ in self._queues.names], np.bool_)
+        deleted = int((is_deleted & ~are_lite[read.queue]).sum()) + sum(
+            int(messages.is_deleted.sum())
+            for (topic, _), messages in early.items()
+            if not topic.startswith(LITE_PREFIX)
+        )
         if deleted:
             self._rows.add("lack", "queue", "their topic was deleted, as far as files show", count=deleted)
         numbers = np.flatnonzero(counts["completed"] + counts["shifted"] + counts["lost"])
@@ -197,7 +202,7 @@ class DispatchLog:
         parts, ignored = [], 0
         for read, results in zip(self._read, self._results, strict=True):
             was_there = self._queues.are_there(read)
-            ignored += int((was_there & (results == PutResult.IGNORED)).sum())
+            ignored += int((was_there & (results == PutResult.IGNORED) & (read.rank == 0)).sum())
             kept = (read.has_unit & ~was_there) | (results > PutResult.IGNORED)
             parts.append((read.take(kept), results[kept], was_there[kept]))
         reads, results_of, there = zip(*parts, strict=True)

@@ -16,7 +16,7 @@ from spark_mq.format.batch_consume_queue import BATCH_UNIT_DTYPE, BatchUnits, is
 from spark_mq.format.consume_queue import UNIT_SIZE, Queue
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.kernels.big_endian import int64s_at
-from spark_mq.format.kernels.dispatch import QueueTable, batch_units, has_unit, is_final
+from spark_mq.format.kernels.dispatch import QueueTable, batch_units, has_unit, is_final, light_queues
 from spark_mq.format.kernels.index_keys import entry_counts
 from spark_mq.format.kernels.recovery import (
     RULES_OF_VERSIONS,
@@ -51,12 +51,14 @@ class WithoutUnit(ArrayRows):
     """Messages of one queue that have no unit, in the order of the log.
 
     Attributes:
+        place: As in `DispatchRequests`.
         is_deleted: Which of them are of a topic that was deleted, as far as files show: `config/topics.json` does not
             name it and the queue has no files; or a later message of the queue has the queue offset, or a smaller one
             (as in the codes QUEUE_DELETED and QUEUE_OFFSET_TWICE of `verify`).
     """
 
     commit_log_offset: Int64s
+    place: Int64s
     is_deleted: Flags
 
 
@@ -86,7 +88,7 @@ class LackingScan:
     def count_after(self, start: int) -> int:
         """The number of messages of the live log from commit log offset `start` on that belong into a queue."""
         if start not in self._counts:
-            self._counts[start] = sum(int(read.has_unit.sum()) for read in self._live(start, []))
+            self._counts[start] = sum(int((read.has_unit & (read.rank == 0)).sum()) for read in self._live(start, []))
         return self._counts[start]
 
     def damaged(self) -> list[LogRange]:
@@ -94,7 +96,7 @@ class LackingScan:
         return self._damaged
 
     def _scan(self, queues: StartingQueues) -> dict[Queue, WithoutUnit]:
-        lacking: dict[Queue, list[tuple[Int64s, Int64s]]] = {}
+        lacking: dict[Queue, list[tuple[Int64s, Int64s, Int64s]]] = {}
         damaged: list[LogRange] = []
         for read in self._live(max(self._store.get_min_phy_offset(), 0), damaged):
             read = read.take(read.has_unit & ~queues.are_there(read))
@@ -102,7 +104,8 @@ class LackingScan:
             for indices in np.split(order, np.flatnonzero(np.diff(read.queue[order])) + 1):
                 if indices.size:
                     name = self._numbers.names[int(read.queue[indices[0]])]
-                    lacking.setdefault(name, []).append((read.position[indices], read.queue_offset[indices]))
+                    found = read.position[indices], read.place[indices], read.queue_offset[indices]
+                    lacking.setdefault(name, []).append(found)
         self._damaged = sorted(damaged, key=lambda part: part.start)
         configured = configured_topics(self._store.location)
         return {
@@ -131,11 +134,13 @@ class LackingScan:
                 places = np.searchsorted(messages.position, (base + split.start, base + split.stop))
                 yield messages.take(slice(*places))
 
-    def _without_unit(self, name: Queue, parts: list[tuple[Int64s, Int64s]], is_configured: bool) -> WithoutUnit:
-        offsets, queue_offsets = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    def _without_unit(
+        self, name: Queue, parts: list[tuple[Int64s, Int64s, Int64s]], is_configured: bool
+    ) -> WithoutUnit:
+        offsets, places, queue_offsets = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         queue = self._store.queues.get(name)
         if queue is None or not queue.files or queue.written_end <= queue.files[0].first:
-            return WithoutUnit(offsets, np.full(offsets.size, not is_configured))
+            return WithoutUnit(offsets, places, np.full(offsets.size, not is_configured))
         end = queue.written_end
         last = queue.unit(end - 1)[0] if leads_to_its_message(self._store, queue, end - 1) else -1
         is_deleted = (queue_offsets >= end) & (offsets < last)
@@ -143,14 +148,17 @@ class LackingScan:
             queue_offset = int(queue_offsets[index])
             is_later = queue.unit(queue_offset)[0] > offsets[index]
             is_deleted[index] = is_later and leads_to_its_message(self._store, queue, queue_offset)
-        return WithoutUnit(offsets, is_deleted)
+        return WithoutUnit(offsets, places, is_deleted)
 
 
 @dataclass(frozen=True)
 class DispatchRequests(ArrayRows):
     """Records in the order in which a broker reads them (`DispatchRequest`@5.3.3); one value each for each record.
 
+    After a record, each of its light message queues has values, too.
+
     Attributes:
+        rank: 0 for a record, and 1, 2, ... for its light message queues.
         commit_log_offset: The commit log offset that the record states, with which a broker dispatches it.
         queue: The number of its queue in `QueueNumbers`.
         is_led_to: Whether a file of its queue has a unit at its queue offset that leads to it.
@@ -169,9 +177,34 @@ class DispatchRequests(ArrayRows):
     is_led_to: Flags
     key_count: Int32s
     has_tags: Flags
+    rank: Int32s
+
+    @property
+    def place(self) -> Int64s:
+        """A number in the log for each value, no two of which are the same."""
+        return self.position + self.rank
+
+    def records(self) -> DispatchRequests:
+        """The records alone."""
+        return self.take(self.rank == 0) if self.rank.any() else self
+
+    def with_light(self, messages: Int64s, queue: Int32s, queue_offset: Int64s) -> DispatchRequests:
+        """The records with light message queues: the numbers of records, ascending, of queues, and queue offsets."""
+        light = self.take(messages)
+        light = replace(
+            light,
+            queue=queue,
+            queue_offset=queue_offset,
+            message_count=np.ones_like(queue_offset),
+            key_count=np.zeros_like(light.key_count),
+            has_tags=np.zeros_like(light.has_tags),
+            rank=(np.arange(1, messages.size + 1) - np.searchsorted(messages, messages)).astype(np.int32),
+        )
+        both = DispatchRequests.concatenate([self, light])
+        return both.take(np.argsort(both.place))
 
 
-_NO_REQUESTS = DispatchRequests(*(np.empty(0, kind) for kind in "qqiiqq??i?"))
+_NO_REQUESTS = DispatchRequests(*(np.empty(0, kind) for kind in "qqiiqq??i?i"))
 
 
 class QueueNumbers:
@@ -182,9 +215,14 @@ class QueueNumbers:
     """
 
     def __init__(
-        self, folders: Sequence[QueueFolder], readers: FileReaders, batch_topics: frozenset[str] = frozenset()
+        self,
+        folders: Sequence[QueueFolder],
+        readers: FileReaders,
+        batch_topics: frozenset[str] = frozenset(),
+        has_light_queues: bool = False,
     ) -> None:
-        """The queues of these folders."""
+        """The queues of these folders; `has_light_queues` is whether the broker dispatches to light message queues."""
+        self._has_light_queues = has_light_queues
         self.names = [(folder.topic, folder.queue_id) for folder in folders]
         self._batch_topics = batch_topics
         self._batch_units: dict[int, BatchUnits] = {}
@@ -215,20 +253,23 @@ class QueueNumbers:
                 in_queues |= in_batches & is_final(frames)
             is_counted = offsets.max(initial=ANYWHERE) >= since
             key_count, has_tags = entry_counts(buffer, frames) if is_counted else (none.astype(np.int32), none)
-            parts.append(
-                DispatchRequests(
-                    chunk.base + frames.position,
-                    offsets,
-                    frames.store_size.copy(),  # the memory of frames is used again for the next chunk
-                    queue,
-                    queue_offset,
-                    message_count,
-                    in_queues,
-                    none,
-                    key_count,
-                    has_tags,
-                )
+            found = DispatchRequests(
+                chunk.base + frames.position,
+                offsets,
+                frames.store_size.copy(),  # the memory of frames is used again for the next chunk
+                queue,
+                queue_offset,
+                message_count,
+                in_queues,
+                none,
+                key_count,
+                has_tags,
+                np.zeros_like(queue),
             )
+            if self._has_light_queues:
+                messages, numbers, light_offsets = light_queues(buffer, frames[in_queues], self._table)
+                found = found.with_light(np.flatnonzero(in_queues)[messages], self._known()[numbers], light_offsets)
+            parts.append(found)
         found = DispatchRequests.concatenate(parts)
         return replace(found, is_led_to=self._are_led_to(found))
 
@@ -342,7 +383,7 @@ class CheckedLog:
             if (
                 (file.location, file.size, position) == (segment.location, segment.size, 0)
                 and check.reaches(stop)
-                and np.array_equal(requests.commit_log_offset, requests.position)
+                and np.array_equal(requests.records().commit_log_offset, requests.records().position)
                 and sizes.min(initial=MIN_RECORD_SIZE) >= MIN_RECORD_SIZE
                 and sizes.max(initial=0) <= MAX_RECORD_SIZE
             ):

@@ -20,7 +20,7 @@ import numpy as np
 from spark_mq.errors import CorruptLogError, UnsupportedStoreError
 from spark_mq.format.array_types import Int64s
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE
-from spark_mq.format.dispatch import offset_in_queue
+from spark_mq.format.dispatch import LITE_PREFIX, light_queues, offset_in_queue
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.record import INNER_BATCH_FLAG, Record
 from spark_mq.store.config.store_kind import batch_topics
@@ -28,6 +28,7 @@ from spark_mq.store.index.folder import index_files
 from spark_mq.store.log.log_range import LogRange, iterate_records
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue
+from spark_mq.store.queue.queue_database import has_light_queues
 
 _BLOCK = 1024
 _LOOKED_AT = 1000
@@ -145,12 +146,16 @@ def find_lacking_messages(store: MessageStore) -> LackingMessages:
     start, dispatched_to, last = _tail_start(store, end)
     checked = LogRange(start, min(end, start + TAIL_SIZE))
     lacking = []
+    makes_light = has_light_queues(store.location, store.broker_conf)
     try:
         for record in iterate_records(store.records, checked):
             topic = decode_utf8(record.topic)
             if record.is_in_queue and not _is_in_queue(store, topic, record):
                 at = record.queue_offset, record.commit_log_offset
                 lacking.append(LackingMessage(topic, record.queue_id, *at))
+            for name, queue_offset in light_queues(record).items() if makes_light else ():
+                if _is_after(store.queues.get((name, 0)), name, record):
+                    lacking.append(LackingMessage(name, 0, queue_offset, record.commit_log_offset))
     except CorruptLogError:
         pass  # table `segments` reports damage of the log
     return LackingMessages(tuple(lacking), checked, dispatched_to, last, end)
@@ -178,6 +183,13 @@ def _tail_start(store: MessageStore, end: int) -> tuple[int, int, int | None]:
         starts.update(units["commit_log_offset"].tolist())
     start = next((at for at in sorted(starts) if at >= floor and store.records.find(at) is not None), newest)
     return start, newest + newest_size, newest
+
+
+def _is_after(queue: ConsumeQueue | None, topic: str, record: Record) -> bool:
+    """Whether a message is newer than all units of a light message queue. A lite topic without a queue expired."""
+    if queue is None or not queue.written_end:
+        return queue is not None or not topic.startswith(LITE_PREFIX)
+    return record.commit_log_offset > queue.unit(queue.written_end - 1)[0]
 
 
 def _is_in_queue(store: MessageStore, topic: str, record: Record) -> bool:

@@ -94,6 +94,7 @@ from spark_mq.store.queue.folders import (
     recover_queue,
     truncate_queue,
 )
+from spark_mq.store.queue.queue_database import has_light_queues
 from spark_mq.store.starting_database import StartingDatabase
 
 _CHECKED = "while the log is checked"
@@ -175,7 +176,7 @@ class _StoppedStore:
         # A broker that does not delete an empty last file does not start.
         self.batch_topics = batch_topics(store.location)
         folders = [_without_empty_file(folder) for folder in self.folders]
-        self.numbers = QueueNumbers(folders, store.files, self.batch_topics)
+        self.numbers = QueueNumbers(folders, store.files, self.batch_topics, has_light_queues(store.location, conf))
         self.log = CheckedLog(self.numbers)
         self.scan = LackingScan(store, self.numbers, self.log)
         self.recovered = cache(lambda folder, file_size: recover_queue(folder, file_size, store.files))
@@ -333,11 +334,12 @@ class _Start:
         checks_offsets = self._settings.check_commit_log_offset_on_recover and self._recovers_from_flushed
         since = self._dispatched_from(facts)
         checked, end = self._stopped.log.read(files[first:], self._record_rules(), position, since, checks_offsets)
-        log_end, end_reason, count = end.commit_log_offset, END_REASONS[end.found], int(checked.position.size)
-        size = int(checked.store_size.sum(dtype=np.int64))
+        records = checked.records()
+        log_end, end_reason, count = end.commit_log_offset, END_REASONS[end.found], int(records.position.size)
+        size = int(records.store_size.sum(dtype=np.int64))
         add("check", "log", commit_log_offset=begin, bytes=size, count=count)
         add("end", "log", end_reason, file=end.file.path, position=end.position, commit_log_offset=log_end)
-        revived = self._revive(checked, self._old_from(files))
+        revived = self._revive(records, self._old_from(files))
 
         log = DispatchLog(queues, self._rows)
         log.dispatch(checked, LogRange(max(since, start), log_end), _CHECKED, since)

@@ -18,14 +18,13 @@ import numpy as np
 
 from spark_mq.format.array_types import Flags, Int32s
 from spark_mq.format.consume_queue import Queue
-from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.format.kernels.recovery import PutResult
 from spark_mq.store.dispatch_requests import DispatchRequests, QueueNumbers, StartingQueues
 from spark_mq.store.queue.queue_database import End, QueueDatabase
 
 
 class StartingDatabase(StartingQueues):
-    """The queues of a broker that starts, in RocksDB. Light message queues are not considered."""
+    """The queues of a broker that starts, in RocksDB."""
 
     def __init__(self, database: QueueDatabase, numbers: QueueNumbers, log_start: int) -> None:
         """The queues as the database has them."""
@@ -35,7 +34,7 @@ class StartingDatabase(StartingQueues):
         self._known = len(numbers.names)
         self._log_start = log_start
         self._minimum = table.minimum
-        self._maximum = {name: end for name, end in table.maximum.items() if not name[0].startswith(LIGHT_PREFIX)}
+        self._maximum = dict(table.maximum)
         self._before = dict(self._maximum)
         self._dispatched_to = table.checkpoint or 0
 

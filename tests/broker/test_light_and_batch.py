@@ -15,6 +15,7 @@ from spark_mq.remoting.pull import QueueRange, pull
 from spark_mq.store.recovery import next_recovery
 from tests.broker import harness
 from tests.broker.lite_topics import LiteTopics
+from tests.support.light_queues import dispatched, without_units
 from tests.support.rebuilt import rebuild_here
 from tests.support.restored import restore_here
 from tests.support.soak import cases
@@ -47,16 +48,6 @@ def served(broker: harness.Broker, topic: str, queue_id: int, stop: int) -> Iter
                 record = decode_record(answer.records, position)
                 position += record.size
                 yield record
-
-
-def dispatched(packed: RealStore) -> dict[str, list[int]]:
-    """The commit log offsets of the messages of each light message queue."""
-    found: dict[str, list[int]] = {}
-    for fact in packed.facts("msg"):
-        for name in fact["properties"].get("INNER_MULTI_DISPATCH", "").split(","):
-            if name and not fact["topic"].startswith(("SCHEDULE_TOPIC", "rmq_sys_")):
-                found.setdefault(name, []).append(fact["offset"])
-    return found
 
 
 def test_light_queues(tmp_path: Path) -> None:
@@ -105,7 +96,7 @@ def test_batch_queues(tmp_path: Path) -> None:
         assert messages == count(facts)
 
 
-def without_units(store: Path, queue_id: int, first: int) -> None:
+def without_batch_units(store: Path, queue_id: int, first: int) -> None:
     """Lose the units of a batch consume queue from a number on."""
     (file,) = (store / "batchconsumequeue" / "b1bcq" / str(queue_id)).iterdir()
     data = file.read_bytes()[: first * BATCH_UNIT_SIZE]
@@ -118,12 +109,12 @@ def test_a_boot_does_to_batch_queues_what_was_said(version: str, is_killed: bool
     """A killed broker had flushed not all units; one that was stopped cleanly, and lags, lost the end of its log."""
     packed = RealStore("fBatchcq533", OWN_STORES / "forms")
     store = packed.unpack(tmp_path)
-    without_units(store, 0, 30)
+    without_batch_units(store, 0, 30)
     records = [fact for fact in packed.facts("msg") if fact["topic"] == "b1bcq"]
     if is_killed:
         (store / "abort").touch()
     else:
-        without_units(store, 1, 20)
+        without_batch_units(store, 1, 20)
         log_end = records[-9]["offset"]
         *_, segment = sorted((store / "commitlog").iterdir())
         data = segment.read_bytes()
@@ -140,3 +131,24 @@ def test_a_boot_does_to_batch_queues_what_was_said(version: str, is_killed: bool
     live = {fact["offset"] for fact in records if fact["offset"] < recovery.log_end}
     assert found <= live
     assert len(live - found) == recovery.boot.lost
+
+
+@pytest.mark.parametrize("version", cases(["5.3.3"], ["4.9.7", "5.3.3", "5.4.0", "5.5.0"]))
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_a_boot_does_to_light_queues_what_was_said(version: str, is_killed: bool, tmp_path: Path) -> None:
+    """Of one queue the last units are lost, and of another one more of them than the boot dispatches again."""
+    packed = RealStore("fLmq533", OWN_STORES / "forms")
+    store, wanted = packed.unpack(tmp_path), dispatched(packed)
+    (store / "abort").unlink(missing_ok=True)
+    if is_killed:
+        (store / "abort").touch()
+    without_units(store, "%LMQ%a", len(wanted["%LMQ%a"]) - 2)
+    without_units(store, "%LMQ%b", 20)
+    recovery = next_recovery(str(store), version, str(packed.broker_conf))
+    assert recovery.boot is not None
+    lost = {outcome.topic: outcome.lost for outcome in recovery.boot.queues}
+    assert lost["%LMQ%b"] > 0
+    with harness.Broker(version, store, packed.broker_conf) as broker:
+        for name, offsets in wanted.items():
+            found = {record.commit_log_offset for record in served(broker, name, 0, recovery.max_offsets[name, 0])}
+            assert len(set(offsets) - found) == lost.get(name, 0), name

@@ -402,14 +402,20 @@ def _find_light_queues(
     return count
 
 
-def light_units(buffer: Bytes, frames: Frames, units: DispatchedUnits, queues: QueueTable) -> DispatchedUnits:
-    """The units of light message queues; `units` are those of the messages `frames` in their own queues."""
+def light_queues(buffer: Bytes, frames: Frames, queues: QueueTable) -> tuple[Int64s, Int32s, Int64s]:
+    """The light message queues of messages, in their order: the number of the message, of the queue, and its offset."""
     most = int(frames.properties_length.sum(dtype=np.int64)) // _LIGHT.size
     messages, starts, offsets = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
     lengths = np.empty(most, np.int32)
     count = _find_light_queues(buffer, frames, messages, starts, lengths, offsets)
     numbers = queues.numbers_of(buffer, starts[:count], lengths[:count], np.zeros(count, np.int32))
-    return replace(units.take(messages[:count]), queue_number=numbers, queue_offset=offsets[:count].copy())
+    return messages[:count], numbers, offsets[:count].copy()
+
+
+def light_units(buffer: Bytes, frames: Frames, units: DispatchedUnits, queues: QueueTable) -> DispatchedUnits:
+    """The units of light message queues; `units` are those of the messages `frames` in their own queues."""
+    messages, numbers, offsets = light_queues(buffer, frames, queues)
+    return replace(units.take(messages), queue_number=numbers, queue_offset=offsets)
 
 
 @kernel

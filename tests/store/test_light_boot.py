@@ -1,0 +1,86 @@
+"""What a boot does to light message queues: a plain model; `tests/broker/test_light_and_batch.py` has real boots."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spark_mq.store.boot import QueueOutcome
+from spark_mq.store.lacking_messages import find_lacking_messages
+from spark_mq.store.message_store import MessageStore
+from spark_mq.store.recovery import Recovery, next_recovery
+from tests.support.light_queues import dispatched, without_units
+from tests.support.stores import OWN_STORES, RealStore
+
+STORE = RealStore("fLmq533", OWN_STORES / "forms")
+LITE = RealStore("fLite550", OWN_STORES / "forms")
+NAME = "%LMQ%b"
+OFFSETS = dispatched(STORE)[NAME]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    path = STORE.unpack(tmp_path)
+    (path / "abort").unlink(missing_ok=True)
+    return path
+
+
+def recovered(store: Path, version: str = "5.3.3") -> Recovery:
+    return next_recovery(str(store), version, str(STORE.broker_conf))
+
+
+def outcomes(recovery: Recovery) -> list[QueueOutcome]:
+    assert recovery.boot is not None
+    return list(recovery.boot.queues)
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_sound_store_keeps_all_units(is_killed: bool, store: Path) -> None:
+    if is_killed:
+        (store / "abort").touch()
+    recovery = recovered(store)
+    ends = {(fact["topic"], fact["queueId"]): fact["max"] for fact in STORE.facts("queue") if fact["max"]}
+    assert recovery.max_offsets == ends
+    assert recovery.boot is not None
+    assert recovery.boot.loses_no_message
+    (check,) = [row for row in recovery.rows.to_pylist() if row["action"] == "check"]
+    assert check["count"] == len([fact for fact in STORE.facts("msg") if fact["offset"] >= check["commit_log_offset"]])
+
+
+def test_an_unclean_boot_dispatches_to_light_queues(store: Path) -> None:
+    """The checkpoint says where it begins: after all of these messages, or without one at the start of the log."""
+    (store / "abort").touch()
+    without_units(store, NAME, len(OFFSETS) - 5)
+    assert outcomes(recovered(store)) == [QueueOutcome(NAME, 0, 0, 0, 5, OFFSETS[-5])]
+    (store / "checkpoint").unlink()
+    recovery = recovered(store)
+    assert outcomes(recovery) == [QueueOutcome(NAME, 0, 5, 0, 0, None)]
+    assert recovery.max_offsets[NAME, 0] == len(OFFSETS)
+    first, _ = [row for row in recovery.rows.to_pylist() if row["action"] in ("dispatch", "ignore")]
+    assert first["count"] == len(STORE.facts("msg"))
+
+
+def test_a_clean_boot_leaves_a_light_queue_that_lags(store: Path) -> None:
+    """The queues of the messages themselves do not lag, so nothing is dispatched."""
+    without_units(store, NAME, len(OFFSETS) - 3)
+    recovery = recovered(store)
+    assert outcomes(recovery) == [QueueOutcome(NAME, 0, 0, 0, 3, OFFSETS[-3])]
+    assert recovery.max_offsets[NAME, 0] == len(OFFSETS) - 3
+    with MessageStore(str(store), broker_conf=str(STORE.broker_conf)) as opened:
+        found = find_lacking_messages(opened)
+    assert [(one.topic, one.commit_log_offset) for one in found.messages] == [(NAME, at) for at in OFFSETS[-3:]]
+
+
+def test_expired_lite_topics_are_no_loss(tmp_path: Path) -> None:
+    """Light message queues in RocksDB beside files are not considered; in files, expired ones are no loss."""
+    store = LITE.unpack(tmp_path)
+    for folder in (store / "consumequeue").iterdir():
+        if folder.is_file():
+            folder.unlink()
+    conf = tmp_path / "broker.conf"
+    settings = [line for line in LITE.broker_conf.read_text().splitlines() if "rocksdb" not in line.lower()]
+    conf.write_text("\n".join(settings))
+    recovery = next_recovery(str(store), "5.5.0", str(conf))
+    assert recovery.boot is not None
+    assert (recovery.boot.lost, recovery.boot.deleted) == (0, 0)

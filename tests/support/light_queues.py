@@ -1,0 +1,26 @@
+"""Light message queues of real stores: what is dispatched to them, and units that they lose."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from spark_mq.format.consume_queue import UNIT_SIZE
+from tests.support.stores import RealStore
+
+
+def dispatched(packed: RealStore) -> dict[str, list[int]]:
+    """The commit log offsets of the messages of each light message queue."""
+    found: dict[str, list[int]] = {}
+    for fact in packed.facts("msg"):
+        for name in fact["properties"].get("INNER_MULTI_DISPATCH", "").split(","):
+            if name and not fact["topic"].startswith(("SCHEDULE_TOPIC", "rmq_sys_")):
+                found.setdefault(name, []).append(fact["offset"])
+    return found
+
+
+def without_units(store: Path, topic: str, first: int) -> None:
+    """Lose the units of a light message queue from a number on."""
+    for file in sorted((store / "consumequeue" / topic / "0").iterdir()):
+        data = file.read_bytes()
+        kept = max(first * UNIT_SIZE - int(file.name), 0)
+        file.write_bytes(data[:kept].ljust(len(data), b"\0"))
