@@ -36,17 +36,18 @@ help: ## show this list
 
 install: $(VENV)/installed java ## create .venv with the package in it, and install Java if it is missing
 
-$(VENV)/installed: setup.cfg pyproject.toml constraints.txt
+$(VENV)/installed: setup.cfg pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade pip
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/pip install --quiet --no-deps --require-hashes --requirement requirements.lock
+	$(BIN)/pip install --quiet --no-deps --editable .
 	touch $@
 
-constraints: ## write constraints.txt again: the newest versions that setup.cfg allows, in a new environment
-	rm -rf build/constraints && $(PYTHON) -m venv build/constraints
-	build/constraints/bin/pip install --quiet '.[dev]'
-	{ echo '# The versions that make install uses. Written by: make constraints'; \
-	build/constraints/bin/pip freeze --exclude spark-mq; } > constraints.txt
+lock: ## write requirements.lock again: the newest versions that setup.cfg allows, with the hashes of their files
+	rm -rf build/lock && $(PYTHON) -m venv build/lock
+	build/lock/bin/pip install --quiet uv
+	build/lock/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --extra dev --generate-hashes \
+	--no-annotate --custom-compile-command 'make lock' --output-file requirements.lock setup.cfg
 
 $(CLASSES): $(VENV)/installed tests/support/class_archive.py | java
 	-$(BIN)/python -m tests.support.class_archive
@@ -139,10 +140,10 @@ site: install ## write dist/site, the site of all pages; a warning or a broken l
 	$(BIN)/python docs/build_site.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --config-file build/mkdocs.yml
 
-audit: ## look for known weaknesses of the packages in constraints.txt (needs the database of PyPI)
+audit: ## look for known weaknesses of the packages in requirements.lock (needs the database of PyPI)
 	rm -rf build/audit && $(PYTHON) -m venv build/audit
 	build/audit/bin/pip install --quiet pip-audit
-	build/audit/bin/pip-audit --strict --disable-pip --no-deps --requirement constraints.txt
+	build/audit/bin/pip-audit --strict --disable-pip --require-hashes --requirement requirements.lock
 
 bench: install ## measure on a generated store of BENCH_SIZE (1GiB)
 	$(BIN)/python -m benchmarks.run --size $(BENCH_SIZE) --folder $(BENCH_FOLDER)
@@ -172,4 +173,4 @@ fuzz: install ## fuzz each decoder under coverage guidance for FUZZ_SECONDS (360
 clean: ## remove .venv and the files that the commands above created
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
 
-.PHONY: help install constraints java prepare demo test test-rest test-kernels test-stores test-archive test-broker test-s3 test-hdfs test-cluster notebooks compat compat-brokers stores zip lint dist site bench audit soak fuzz clean
+.PHONY: help install lock java prepare demo test test-rest test-kernels test-stores test-archive test-broker test-s3 test-hdfs test-cluster notebooks compat compat-brokers stores zip lint dist site bench audit soak fuzz clean
