@@ -138,7 +138,7 @@ dist: install ## build the wheel and the sdist into dist/, and try the wheel in 
 
 site: install ## write dist/site, the site of all pages; a warning or a broken link is an error
 	$(BIN)/python docs/build_site.py
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --config-file build/mkdocs.yml
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --config-file build/mkdocs.yml
 
 audit: ## look for known weaknesses of the packages in requirements.lock (needs the database of PyPI)
 	rm -rf build/audit && $(PYTHON) -m venv build/audit

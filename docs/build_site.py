@@ -72,6 +72,7 @@ def menu(notebooks: list[str]) -> list[Any]:
         *({heading: pages} for heading, pages in parts.items()),
         {"Notebooks": examples},
         {"Changes": "CHANGELOG.md"},
+        {"Security": "SECURITY.md"},
     ]
 
 
