@@ -14,9 +14,9 @@ REST_FILES = $(sort $(shell grep -rlE 'pytest\.mark\.(broker|archive|cluster|not
 SHORT := not broker and not archive and not cluster and not notebook and not shared and not s3 and not hdfs
 # Per cent of the kernels' lines that their tests run: less is an error.
 KERNEL_COVERAGE ?= 80
-# All test files that have a long form; two of them have it by the stores that they get.
-LONG_TESTS = $(shell grep -rlE 'support\.soak|SPARK_MQ_SOAK' tests --include='test_*.py') \
-	tests/restorer/test_restored_stores.py tests/source/test_topic_paths.py
+# All test files that have a long form, some of them by the stores that they get.
+LONG_TESTS = $(shell grep -rlE 'support\.soak|SPARK_MQ_SOAK|usual_stores' tests --include='test_*.py') \
+	tests/source/test_topic_paths.py
 STORE ?= $(SPARK_MQ_STORE)
 BROKER_CONF ?= $(SPARK_MQ_BROKER_CONF)
 CLASSES := $(VENV)/spark.jsa

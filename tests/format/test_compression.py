@@ -14,7 +14,7 @@ from spark_mq.errors import BodyError
 from spark_mq.format.compression import compression_type, decompress
 from spark_mq.format.record import COMPRESSED_FLAG, decode_record
 from tests.support.kernels import examples
-from tests.support.stores import RealStore, Unpack, all_stores, segment_files
+from tests.support.stores import RealStore, Unpack, segment_files, usual_stores
 
 FLAGS = {"zlib (old clients)": 0x001, "lz4": 0x101, "zstd": 0x201, "zlib": 0x301}
 all_kinds = pytest.mark.parametrize("kind", FLAGS)
@@ -57,7 +57,7 @@ def test_a_body_can_be_any_kind_of_buffer(kind: str) -> None:
     assert decompress(memoryview(body), FLAGS[kind]) == decompress(pa.py_buffer(body), FLAGS[kind]) == CONTENT
 
 
-@pytest.mark.parametrize("store", all_stores(), ids=str)
+@pytest.mark.parametrize("store", usual_stores(), ids=str)
 def test_real_compressed_bodies_are_what_the_java_decoder_says(store: RealStore, unpacked: Unpack) -> None:
     files = {int(file.name): file.read_bytes() for file in segment_files(unpacked(store))}
     for fact in store.facts("msg"):

@@ -16,7 +16,7 @@ from spark_mq.format.message_id import (
     unique_key_time,
 )
 from spark_mq.format.record import HOST_V4_SIZE, HOST_V6_SIZE
-from tests.support.stores import RealStore, all_stores, usual_stores
+from tests.support.stores import RealStore, usual_stores
 
 stored_hosts = st.sampled_from((HOST_V4_SIZE, HOST_V6_SIZE)).flatmap(
     lambda size: st.binary(min_size=size, max_size=size)
@@ -40,7 +40,7 @@ def test_lower_case_is_read_too(host: bytes, offset: int) -> None:
     assert normalize_offset_message_id(text.lower()) == normalize_offset_message_id(text) == text
 
 
-@pytest.mark.parametrize("store", all_stores(), ids=str)
+@pytest.mark.parametrize("store", usual_stores(), ids=str)
 def test_ids_are_the_brokers(store: RealStore) -> None:
     for fact in store.facts("msg"):
         host, offset = decode_offset_message_id(fact["msgId"])

@@ -14,8 +14,8 @@ from spark_mq.format.message_row import Row, corrupt_row, host_text, message_row
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, MESSAGE_SCHEMA
 from spark_mq.format.record import Record, decode_record
 from spark_mq.testing.strategies import records
-from tests.support.kernels import WITHOUT_JIT, array, examples, frames_of
-from tests.support.stores import OWN_STORES, RealStore, Unpack, all_stores, segment_files, stores_in
+from tests.support.kernels import array, examples, frames_of
+from tests.support.stores import RealStore, Unpack, segment_files, usual_stores
 
 ALL_NAMES = list(ALL_MESSAGE_FIELDS)
 ALL_COLUMNS = pa.schema(list(ALL_MESSAGE_FIELDS.values()))
@@ -61,7 +61,7 @@ def test_compressed_bodies_and_their_damage_too(body: bytes) -> None:
     assert by_rows([decode_record(data)]) == by_kernels(data)
 
 
-@pytest.mark.parametrize("store", stores_in(OWN_STORES) if WITHOUT_JIT else all_stores(), ids=str)
+@pytest.mark.parametrize("store", usual_stores(), ids=str)
 def test_rows_of_real_messages_are_what_the_kernels_make_of_them(store: RealStore, unpacked: Unpack) -> None:
     facts = store.facts("msg")
     for file in segment_files(unpacked(store)):

@@ -22,7 +22,7 @@ from spark_mq.format.record import (
 )
 from spark_mq.testing.strategies import records
 from tests.support.kernels import examples
-from tests.support.stores import RealStore, Unpack, all_stores, segment_files
+from tests.support.stores import RealStore, Unpack, segment_files, usual_stores
 
 V6_HOST = bytes.fromhex("20010db800000001000000000000000a00002a9f")
 PLAIN = Record(b"Topic", body=b"body", properties=b"a\1b\2", commit_log_offset=1000)
@@ -60,7 +60,7 @@ def test_the_hosts_sizes_set_the_ipv6_bits(born: int, store: int) -> None:
     assert (bool(sys_flag & BORN_HOST_V6_FLAG), bool(sys_flag & STORE_HOST_V6_FLAG)) == (born == 20, store == 20)
 
 
-@pytest.mark.parametrize("store", all_stores(), ids=str)
+@pytest.mark.parametrize("store", usual_stores(), ids=str)
 def test_every_real_record_is_what_the_broker_says(store: RealStore, unpacked: Unpack) -> None:
     files = {int(file.name): file.read_bytes() for file in segment_files(unpacked(store))}
     for fact in store.facts("msg"):
@@ -76,7 +76,7 @@ def test_every_real_record_is_what_the_broker_says(store: RealStore, unpacked: U
         )
 
 
-@pytest.mark.parametrize("store", all_stores(), ids=str)
+@pytest.mark.parametrize("store", usual_stores(), ids=str)
 def test_a_computed_body_crc_is_the_brokers(store: RealStore, unpacked: Unpack) -> None:
     files = {int(file.name): file.read_bytes() for file in segment_files(unpacked(store))}
     for fact in store.facts("msg"):
@@ -85,7 +85,7 @@ def test_a_computed_body_crc_is_the_brokers(store: RealStore, unpacked: Unpack) 
         assert decode_record(replace(record, body_crc=None).encode()).body_crc == fact["bodyCRC"]
 
 
-@pytest.mark.parametrize("store", all_stores(), ids=str)
+@pytest.mark.parametrize("store", usual_stores(), ids=str)
 def test_a_blank_starts_as_the_brokers_does(store: RealStore, unpacked: Unpack) -> None:
     files = {int(file.name): file.read_bytes() for file in segment_files(unpacked(store))}
     for fact in store.facts("blank"):

@@ -23,12 +23,14 @@ from spark_mq.tables.all_tables import TABLES
 from tests.s3.proxy import ERRORS, Fault, Proxy, every_20th
 from tests.support.both_places import Place
 from tests.support.in_process import read_rows
-from tests.support.stores import OWN_STORES, WORKLOAD, RealStore, shared_store, stores_in
+from tests.support.soak import cases
+from tests.support.stores import OWN_STORES, STORES, WORKLOAD, RealStore, shared_store
 
 pytestmark = pytest.mark.s3
 
 
-OWN = stores_in(OWN_STORES)
+FEW = [STORES[name] for name in ("workload-49x", "killed-533", "lagging-533", "stale-533")]
+"""Stores with a clean stop, a kill, an index that lags, and old records after the end of the log."""
 LATENCY = 0.02
 TIMED = {"at": "2026-12-01T00:00:00Z"}
 """A moment for the tables whose rows depend on the time."""
@@ -37,7 +39,7 @@ _TABLES = [table for table in TABLES if table != "retention"]
 """All tables except the one whose rows depend on the times of files, which an upload changes."""
 _MOST = 12
 """The requests of any look-up in a store with one or two index files."""
-_SMALL = [RealStore(name, OWN_STORES) for name in ("lagging-533", "stale-49x", "stale-533")]
+_SMALL = [STORES[name] for name in ("lagging-533", "stale-49x", "stale-533")]
 
 
 def rows_of(path: str, table: str, **options: str) -> list[dict[str, Any]]:
@@ -76,7 +78,7 @@ def with_keys(store: RealStore) -> list[tuple[str, str]]:
     return [(found[at]["topic"], found[at]["keys"].split()[0]) for at in (len(found) // 2, -1)] if found else []
 
 
-@pytest.mark.parametrize("store", OWN, ids=str)
+@pytest.mark.parametrize("store", cases(FEW, [*STORES.values()]), ids=str)
 @pytest.mark.parametrize("table", ["messages", "consume_queue", "segments", "topics", "index_files"])
 def test_a_table_has_the_rows_of_the_local_disk(store: RealStore, table: str, on_s3: Place, s3: Proxy) -> None:
     local, remote = on_s3(store)
@@ -111,7 +113,7 @@ def test_splits_by_queue_and_small_splits_have_the_rows_of_one_scan(on_s3: Place
     assert by_queue
 
 
-@pytest.mark.parametrize("store", OWN, ids=str)
+@pytest.mark.parametrize("store", cases(FEW, [*STORES.values()]), ids=str)
 def test_a_key_is_found_with_few_requests_also_if_each_takes_a_while(store: RealStore, on_s3: Place, s3: Proxy) -> None:
     (local, remote), conf = on_s3(store), str(store.broker_conf)
     s3.delay = LATENCY
@@ -129,7 +131,7 @@ def test_a_key_is_found_with_few_requests_also_if_each_takes_a_while(store: Real
 @pytest.mark.parametrize(
     ("command", "store"),
     [(command, store) for command in ("query-by-key", "query-by-unique-key", "life") for store in _SMALL]
-    + [(command, store) for command in ("query-by-id", "query-by-offset") for store in OWN],
+    + [(command, store) for command in ("query-by-id", "query-by-offset") for store in cases(FEW, [*STORES.values()])],
     ids=str,
 )
 def test_a_command_about_one_message_sends_at_most_12_requests(

@@ -29,7 +29,7 @@ from tests.support.broken_trees import BrokenTrees
 from tests.support.in_process import read_rows
 from tests.support.index_stores import layout_of
 from tests.support.soak import SOAKS
-from tests.support.stores import Fact, RealStore, Unpack, all_stores, index_keys
+from tests.support.stores import Fact, RealStore, Unpack, index_keys, usual_stores
 
 CASES = 2000 if SOAKS else 36
 SINGLE_BITS = 648 if SOAKS else 27
@@ -336,7 +336,7 @@ class Questions:
         assert [row["commit_log_offset"] for row in rows] == [fact["offset"] for fact in expected], command
 
 
-STORES = all_stores()
+STORES = usual_stores()
 
 
 @pytest.mark.parametrize("case", range(CASES))

@@ -146,13 +146,13 @@ def test_wrong_framing_at_both_ends_and_in_the_middle_of_segments(store: RealSto
 
 def test_wrong_framing_of_one_message(make: Make) -> None:
     log = make(WORKLOAD)
-    count = 0
-    for message in log.chosen():
+    for message in cases(log.chosen()[::4], log.chosen()):
+        count = 0
         for patches in field_damages(log, [message]):
             with log.damaged(patches):
                 log.check()
                 count += 1
-    assert count >= 400 or WITHOUT_JIT
+        assert count >= 40
 
 
 def test_zeroed_and_overwritten_messages(make: Make) -> None:

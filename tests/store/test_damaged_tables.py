@@ -23,7 +23,7 @@ from spark_mq.cli.main import main
 from spark_mq.store import metadata_tables
 from spark_mq.testing import LogWriter
 from tests.support.kernels import examples
-from tests.support.stores import STORES, RealStore, Unpack, all_stores, segment_files
+from tests.support.stores import STORES, RealStore, Unpack, segment_files, usual_stores
 
 Described = Callable[[RealStore], MessageStore]
 Row = dict[str, Any]
@@ -50,7 +50,7 @@ def copy_of(store: RealStore, unpacked: Unpack, folder: Path) -> Path:
     return Path(shutil.copytree(unpacked(store), folder / store.name))
 
 
-@pytest.mark.parametrize("store", all_stores(), ids=str)
+@pytest.mark.parametrize("store", usual_stores(), ids=str)
 @pytest.mark.parametrize("command", TABLES)
 def test_a_sound_store_has_no_problem(command: str, store: RealStore, described: Described) -> None:
     rows = TABLES[command](described(store)).to_pylist()
@@ -59,7 +59,7 @@ def test_a_sound_store_has_no_problem(command: str, store: RealStore, described:
         assert {row["state"] for row in rows} == {"CAUGHT_UP"}
 
 
-@pytest.mark.parametrize("store", all_stores(), ids=str)
+@pytest.mark.parametrize("store", usual_stores(), ids=str)
 def test_queues_that_a_broker_s_recovery_completes_are_behind(store: RealStore, unpacked: Unpack) -> None:
     """The facts of killed stores are those after recovery, and those of `lagging` those before units were lost."""
     ends = {(fact["topic"], fact["queueId"]): fact["max"] for fact in store.facts("queue")}

@@ -19,7 +19,6 @@ from spark_mq.store.live_end import LiveEndFinder
 from spark_mq.store.log.commit_log import CommitLog, SegmentSource, Split, plan_splits
 from spark_mq.store.log.live_reader import LiveReader
 from spark_mq.testing import LogWriter, write_store
-from tests.support.kernels import WITHOUT_JIT
 from tests.support.readers import (
     Part,
     by_hopping,
@@ -30,11 +29,11 @@ from tests.support.readers import (
     split_sizes,
     with_known_end,
 )
-from tests.support.stores import OWN_STORES, RealStore, Unpack, all_stores, segment_files, stores_in
+from tests.support.stores import OWN_STORES, RealStore, Unpack, segment_files, stores_in, usual_stores
 
 NOW = 1_700_000_000_000
 SEGMENT_SIZE = 64 << 10
-STORES = stores_in(OWN_STORES) if WITHOUT_JIT else all_stores()
+STORES = usual_stores()
 
 
 def assert_exact(log: CommitLog) -> list[Part]:

@@ -34,13 +34,13 @@ from spark_mq.store import metadata_tables
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.queue.consume_queue_store import GetMessageStatus
 from spark_mq.testing import LogWriter
-from tests.support.stores import OWN_STORES, STORES, WORKLOAD, Fact, RealStore, Unpack, all_stores
+from tests.support.stores import OWN_STORES, STORES, WORKLOAD, Fact, RealStore, Unpack, usual_stores
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 Described = Callable[[RealStore], MessageStore]
-each_store = pytest.mark.parametrize("store", all_stores(), ids=str)
+each_store = pytest.mark.parametrize("store", usual_stores(), ids=str)
 
 
 def offsets(table: pa.Table) -> list[int]:

@@ -21,9 +21,9 @@ from spark_mq.store import metadata_tables
 from spark_mq.store.file_tables import plan_queue_splits, unit_batches
 from spark_mq.store.queue.folders import queue_folders
 from spark_mq.tables.store_files import CONSUME_QUEUE
-from tests.support.stores import OWN_STORES, SHARED_STORES, STORES, RealStore, all_stores
+from tests.support.stores import OWN_STORES, SHARED_STORES, STORES, RealStore, usual_stores
 
-each_store = pytest.mark.parametrize("store", all_stores(), ids=str)
+each_store = pytest.mark.parametrize("store", usual_stores(), ids=str)
 
 
 Described = Callable[[RealStore], MessageStore]

@@ -32,14 +32,14 @@ from tests.support.stores import (
     Fact,
     RealStore,
     Unpack,
-    all_stores,
     index_keys,
     messages_by_key,
     stores_in,
+    usual_stores,
     without_full_index_files,
 )
 
-each_store = pytest.mark.parametrize("store", all_stores(), ids=str)
+each_store = pytest.mark.parametrize("store", usual_stores(), ids=str)
 each_own_store = pytest.mark.parametrize("store", stores_in(OWN_STORES), ids=str)
 ROLLBACK = 12
 FOREVER = (1 << 63) - 1

@@ -36,7 +36,7 @@ from tests.support.boots import CLEAN, RECOVERED, body_at, entries_of, flip, row
 from tests.support.index_stores import index_files
 from tests.support.random_damages import QUEUE_AND_LOG_ENDS
 from tests.support.soak import SOAKS
-from tests.support.stores import STORES, RealStore, Unpack, all_stores, version_stores
+from tests.support.stores import STORES, RealStore, Unpack, usual_stores, version_stores
 
 VERSIONS = ("4.9.7", "5.3.1", "5.3.3")
 NOW = 1_700_000_000_000
@@ -51,7 +51,7 @@ def own_version(store: RealStore) -> str:
     return "4.9.7" if store.broker_version == "4.9" else "5.3.3"
 
 
-@pytest.mark.parametrize("store", [store for store in all_stores() if store.name != "lagging-533"], ids=str)
+@pytest.mark.parametrize("store", [store for store in usual_stores() if store.name != "lagging-533"], ids=str)
 def test_the_log_and_the_queues_end_as_in_the_facts_after_a_boot(store: RealStore, unpacked: Unpack) -> None:
     recovery = recover(unpacked(store), own_version(store), store)
     assert recovery.log_end == store.facts("store")[0]["maxPhyOffset"]

@@ -27,12 +27,12 @@ from spark_mq.format.system_topic import DEFAULT_DELAY_LEVELS
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.testing.plain_queue import Unit, light_queues
-from tests.support.kernels import WITHOUT_JIT, array, examples, frames_of, live_frames
-from tests.support.stores import OWN_STORES, RealStore, Unpack, all_stores, stores_in
+from tests.support.kernels import array, examples, frames_of, live_frames
+from tests.support.stores import RealStore, Unpack, usual_stores
 
 LEVELS = parse_delay_levels(DEFAULT_DELAY_LEVELS)
 SCHEDULE = b"SCHEDULE_TOPIC_XXXX"
-STORES = stores_in(OWN_STORES) if WITHOUT_JIT else all_stores()
+STORES = usual_stores()
 
 
 def queue_units(store: RealStore, folder: Path, topic: str, queue_id: int, low: int, high: int) -> list[Unit | None]:
@@ -311,7 +311,7 @@ def test_a_pre_blank_unit_has_the_broker_s_bytes() -> None:
     assert pre_blank(1).tobytes() == bytes(8) + PRE_BLANK_SIZE.to_bytes(4) + bytes(8)
 
 
-@pytest.mark.parametrize("store", [store for store in all_stores() if store.has("rebuilt")], ids=str)
+@pytest.mark.parametrize("store", [store for store in usual_stores() if store.has("rebuilt")], ids=str)
 def test_live_units_of_a_rebuilt_queue_are_those_that_the_broker_counts(store: RealStore, tmp_path: Path) -> None:
     folder = store.unpack(tmp_path, "rebuilt")
     for fact in store.facts("queue"):

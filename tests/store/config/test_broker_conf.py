@@ -8,7 +8,7 @@ from spark_mq.errors import OptionError
 from spark_mq.format.system_topic import DEFAULT_DELAY_LEVELS
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
-from tests.support.stores import RealStore, all_stores
+from tests.support.stores import RealStore, usual_stores
 
 
 def load(tmp_path: Path, content: bytes) -> BrokerConf:
@@ -23,7 +23,7 @@ def test_a_malformed_escape_is_an_option_error(text: str, tmp_path: Path) -> Non
         load(tmp_path, text.encode())
 
 
-@pytest.mark.parametrize("store", all_stores(), ids=str)
+@pytest.mark.parametrize("store", usual_stores(), ids=str)
 def test_a_real_broker_conf_gives_the_sizes_that_the_broker_used(store: RealStore) -> None:
     conf = BrokerConf.load(Location.resolve(str(store.broker_conf)))
     (fact,) = store.facts("store")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from spark_mq.io.location import Location
 from spark_mq.store.config.config_file import consumed_offsets, parse_fastjson
-from tests.support.stores import RealStore, Unpack, all_stores
+from tests.support.stores import RealStore, Unpack, usual_stores
 
 MAIN, BACKUP = "consumerOffset.json", "consumerOffset.json.bak"
 
@@ -115,7 +115,7 @@ def test_any_bytes_are_readable_or_not(tmp_path_factory: pytest.TempPathFactory,
     assert isinstance(consumed_offsets(location), dict)
 
 
-@pytest.mark.parametrize("store", all_stores(), ids=str)
+@pytest.mark.parametrize("store", usual_stores(), ids=str)
 def test_no_group_of_a_real_store_is_ahead_of_its_queue(store: RealStore, unpacked: Unpack) -> None:
     ends = {(fact["topic"], fact["queueId"]): fact["max"] for fact in store.facts("queue")}
     folder = unpacked(store)

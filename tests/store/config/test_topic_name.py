@@ -4,7 +4,7 @@ import pytest
 
 from spark_mq.errors import UnsafeNameError
 from spark_mq.store.config.config_file import check_topic_name, new_topic_fault
-from tests.support.stores import RealStore, all_stores
+from tests.support.stores import RealStore, usual_stores
 
 
 @pytest.mark.parametrize("topic", ["", ".", "..", "a/b", "/", "../../etc", "a\\b", "a\0b", "\0", "x" * 256, "ü" * 128])
@@ -18,7 +18,7 @@ def test_any_other_topic_is_given_back(topic: str) -> None:
     assert check_topic_name(topic) == topic
 
 
-@pytest.mark.parametrize("store", all_stores(), ids=str)
+@pytest.mark.parametrize("store", usual_stores(), ids=str)
 def test_topics_of_real_stores_are_names(store: RealStore) -> None:
     for topic in {fact["topic"] for fact in store.facts("msg")}:
         assert check_topic_name(topic) == topic

@@ -11,7 +11,7 @@ from spark_mq.errors import OptionError
 from spark_mq.format.index_file import decode_header
 from spark_mq.store.index.folder import index_file_names, parse_time_zone, zone_of_names
 from tests.support.index_stores import layout_of
-from tests.support.stores import RealStore, Unpack, all_stores
+from tests.support.stores import RealStore, Unpack, usual_stores
 
 CHINA = timezone(timedelta(hours=8))
 
@@ -31,7 +31,7 @@ def test_names_rise_whatever_the_times(times: list[int], zone: timezone) -> None
         assert all(re.fullmatch(r"[0-9]{17}", name) for name in names)
 
 
-@pytest.mark.parametrize("store", all_stores(), ids=str)
+@pytest.mark.parametrize("store", usual_stores(), ids=str)
 def test_the_names_of_a_broker_tell_its_zone(store: RealStore, unpacked: Unpack) -> None:
     """Brokers of these stores ran in UTC; their names shifted are those of brokers elsewhere."""
     files = [

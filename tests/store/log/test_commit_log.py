@@ -17,7 +17,7 @@ from spark_mq.store.log.segment_files import MISSING, find_data_end
 from spark_mq.testing import LogWriter, write_store
 from tests.support.kernels import examples
 from tests.support.readers import by_hopping, by_splits, offsets_of
-from tests.support.stores import RealStore, all_stores
+from tests.support.stores import RealStore, usual_stores
 
 SIZE = 4096
 DATA = b"\1" * SIZE
@@ -143,7 +143,7 @@ def test_a_name_of_other_digits_is_left_out(tmp_path: Path) -> None:
     assert [segment.base for segment in CommitLog.open(location).segments] == [0]
 
 
-@pytest.mark.parametrize("store", all_stores(), ids=str)
+@pytest.mark.parametrize("store", usual_stores(), ids=str)
 def test_a_real_store_s_segments_lie_between_the_broker_s_offsets(store: RealStore, tmp_path: Path) -> None:
     log = CommitLog.open(Location.resolve(str(store.unpack(tmp_path))))
     (fact,) = store.facts("store")

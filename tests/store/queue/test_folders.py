@@ -7,7 +7,7 @@ import pytest
 from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.io.location import Location
 from spark_mq.store.queue.folders import existing_file_size, queue_folders
-from tests.support.stores import RealStore, Unpack, all_stores
+from tests.support.stores import RealStore, Unpack, usual_stores
 
 
 def make(folder: Path, *files: str, size: int = 40) -> Location:
@@ -21,7 +21,7 @@ def make(folder: Path, *files: str, size: int = 40) -> Location:
 FIRST, SECOND = f"{0:020d}", f"{40:020d}"
 
 
-@pytest.mark.parametrize("store", all_stores(), ids=str)
+@pytest.mark.parametrize("store", usual_stores(), ids=str)
 def test_queues_of_a_real_store_are_those_that_the_broker_lists(store: RealStore, unpacked: Unpack) -> None:
     folders = list(queue_folders(Location.resolve(str(unpacked(store))) / "consumequeue"))
     (fact,) = store.facts("store")
