@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +20,7 @@ from pyspark.sql.datasource import InputPartition
 
 from spark_mq.format.message_row import corrupt_row
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS
+from spark_mq.format.record import COMMIT_LOG_OFFSET_AT, QUEUE_OFFSET_AT
 from spark_mq.io.s3 import shown
 from spark_mq.source.messages import MAX_STORE_SIZE, MessagesReader, frozen_modules
 from spark_mq.source.options import Mode, ReadOptions
@@ -33,6 +34,8 @@ from spark_mq.tables.tiered import TIERED_MESSAGES
 
 if TYPE_CHECKING:
     from spark_mq.format.kernels.columns import MessageColumns
+    from spark_mq.io.location import Location
+    from spark_mq.store.log.record_reader import Records
 
 _LOG = logging.getLogger(__name__)
 _STATE = "state"
@@ -98,6 +101,12 @@ class TieredMessagesReader(MessagesReader):
         elif self._is_of_messages:
             yield from MessagesReader(self._options, self._columns).read(partition)
 
+    def _matching(self, part: Records, file: Location) -> Iterator[pa.RecordBatch]:
+        """As of a log; of table `messages`, nothing is decoded of a record that is no row."""
+        if self._is_of_messages:
+            part = replace(part, frames=part.frames[self._states(part) == _COLD])
+        yield from super()._matching(part, file)
+
     def batch(self, messages: MessageColumns) -> pa.RecordBatch:
         """The rows of matching messages."""
         own: dict[str, pa.Array] = {}
@@ -107,11 +116,7 @@ class TieredMessagesReader(MessagesReader):
             own[_STATE] = pa.DictionaryArray.from_arrays(self._states(messages), _STATES).cast(pa.string())
         read = messages.record_batch([name for name in self._columns if name not in own])
         arrays = [own[name] if name in own else read.column(name) for name in self._columns]
-        rows = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(self.fields()))
-        if self._is_of_messages:
-            is_cold = self._states(messages) == _COLD
-            rows = rows if is_cold.all() else rows.filter(pa.array(is_cold))
-        return rows
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(self.fields()))
 
     def fields(self) -> list[pa.Field]:
         """The columns that the query reads."""
@@ -121,12 +126,14 @@ class TieredMessagesReader(MessagesReader):
     def _is_of_messages(self) -> bool:
         return self._options.table == MESSAGES.name
 
-    def _states(self, messages: MessageColumns) -> Int8s:
+    def _states(self, messages: MessageColumns | Records) -> Int8s:
         """The index of each message's state."""
-        queue, stored = self._partition.queue, self._partition.stored
-        offsets = messages.column("queue_offset").to_numpy()
+        from spark_mq.format.kernels.big_endian import int64s_at
+
+        queue, stored, position = self._partition.queue, self._partition.stored, messages.frames.position
+        offsets = int64s_at(messages.buffer, position + QUEUE_OFFSET_AT)
         units = queue.units(offsets)
-        has_unit = units["commit_log_offset"] == messages.column("commit_log_offset").to_numpy()
+        has_unit = units["commit_log_offset"] == int64s_at(messages.buffer, position + COMMIT_LOG_OFFSET_AT)
         has_unit &= (units["store_size"] == messages.frames.store_size) & (offsets >= queue.min_offset)
         is_stored = (offsets >= stored.start) & (offsets < stored.stop)
         states: Int8s = np.where(has_unit, np.where(is_stored, _HOT, _COLD), _NO_UNIT).astype(np.int8)
