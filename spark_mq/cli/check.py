@@ -150,7 +150,10 @@ def _of_boot(state: StoreState, boot: Boot) -> Iterator[Fact]:
     if boot.unindexed is not None:
         part = f"{boot.unindexed.start:,} to {boot.unindexed.stop:,}"
         text = f"not in the index: messages at commit log offsets {part}"
-        yield Fact(sure, text, f"until {repair} their entries")
+        until = f"until {repair} their entries"
+        if state.index is not None and not state.index.files:
+            until += "; no loss if the broker writes no index files, which --broker-conf tells"
+        yield Fact(sure, text, until)
     if state.index is not None and not boot.is_index_known:
         yield Fact(_NOT_KNOWN, f"what the index lacks: {state.index.unknown_layout}")
 

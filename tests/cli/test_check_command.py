@@ -68,6 +68,19 @@ def test_an_index_of_unknown_slots_and_entries_is_not_called_empty(
         assert "loses nothing" not in out
 
 
+def test_a_store_without_index_files_can_be_that_of_a_broker_without_them(
+    unpacked: Unpack, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = STORES["workload-533"]
+    folder = Path(shutil.copytree(unpacked(store), tmp_path / "store"))
+    shutil.rmtree(folder / "index")
+    for setting, status in (("", 4), ("\nindexFileWriteEnable=false\n", 0)):
+        conf = tmp_path / "broker.conf"
+        conf.write_text(store.broker_conf.read_text() + setting)
+        assert main(["check", str(folder), "--broker-conf", str(conf)]) == status
+        assert ("no loss if the broker writes no index files" in capsys.readouterr().out) == (not setting)
+
+
 def test_a_downgrade_is_said(unpacked: Unpack, capsys: pytest.CaptureFixture[str]) -> None:
     """Brokers before 5.1.0 cut the log at a record of V2."""
     store = STORES["crc-533"]
