@@ -32,8 +32,9 @@ from spark_mq.store.config.named_stores import NamedRecord
 from tests.support import hostile_cluster as hostile
 from tests.support.fake_server import serving
 from tests.support.hostile_cluster import COUNT, FIRST_TIME, GROUP, OTHER, QUEUES, TOPIC, HostileCluster
+from tests.support.soak import SOAKS
 
-CASES = 2000
+CASES = 2000 if SOAKS else 800
 MAX_SECONDS = 60.0
 """What a case takes at most that does not wait for ever: a right one takes less than one second on a quiet machine."""
 MAX_MEMORY = 640 << 20
