@@ -97,13 +97,12 @@ def measure(figure: Figure, proxy: Proxy, delay: float, operation: Callable[[int
 def key_of(store: Path) -> tuple[str, str]:
     """Topic and a key of a message in the middle of the log."""
     from spark_mq.format.dispatch import record_keys
-    from spark_mq.store.log.log_range import next_record
 
     with MessageStore(str(store)) as opened:
         queue = next(iter(opened.queues.values()))
         record = opened.records.record(queue.unit(queue.written_end // 2)[0])
         while not record_keys(record):
-            record = opened.records.record(next_record(opened.records, record.commit_log_offset))
+            record = opened.records.record(opened.records.next_offset(record.commit_log_offset))
         return record.topic.decode(), next(iter(record_keys(record)))
 
 

@@ -155,7 +155,7 @@ def log_bytes_by_queues(store: Path, topic: str) -> int:
         cover = topic_plan.topic_cover(options, opened, None)
         assert isinstance(cover, topic_plan.TopicCover)
         starts, stops = coalesced(cover.units.offsets, cover.units.sizes, cost_of(opened.location).gap)
-        return int((stops - starts).sum()) + cover.scanned
+        return int((stops - starts).sum()) + cover.log_cover.scanned
 
 
 def main() -> None:

@@ -68,7 +68,7 @@ class RocketMQDataSource(DataSource):
         choice = StoreChoice.of(self.options)
         names = column_names(MESSAGES.name, schema)
         if choice.is_of_several or names_store(names):
-            from spark_mq.source.several_stores_stream import SeveralStoresStreamReader
+            from spark_mq.source.several_stores import SeveralStoresStreamReader
 
             return SeveralStoresStreamReader.of(choice, names)
         from spark_mq.source.message_stream import MessagesStreamReader

@@ -205,7 +205,7 @@ def _rest_of_store(spark: SparkSession, path: str, tables: ArchiveTables, ends: 
         return Rest(StoreIdentity(DEFAULT_CLUSTER, DEFAULT_BROKER, str(location)))
     end = _only(found, str(location), tables)
     with MessageStore(location.uri) as store:
-        log = LogRange(store.get_min_phy_offset(), store.get_max_phy_offset())
+        log = store.live_log
         message = end.newest[0] if end.newest else None
         if message is not None and log.start <= message.commit_log_offset:
             try:

@@ -25,11 +25,10 @@ from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.source.message_stream import MessagesStreamReader
 from spark_mq.source.options import parse_stream_options
-from spark_mq.source.stream_offset import StreamOffset
+from spark_mq.source.stream_offset import StreamOffset, is_lost
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.named_stores import DEFAULT_BROKER, DEFAULT_CLUSTER
 from spark_mq.store.config.store_kind import log_folders
-from spark_mq.store.log.log_range import is_lost
 from spark_mq.store.message_store import MessageStore
 
 MESSAGES_STREAM, KEYS_STREAM = "messages", "keys"

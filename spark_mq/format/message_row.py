@@ -19,7 +19,7 @@ from spark_mq.format.message_id import V4_MAPPED, encode_offset_message_id
 from spark_mq.format.message_schema import CORRUPT_RECORD, MESSAGE_SCHEMA
 from spark_mq.format.properties import KEYS, TAGS, UNIQUE_KEY, parse_properties
 from spark_mq.format.record import COMPRESSED_FLAG, TRANSACTION_TYPE_NAMES, Record
-from spark_mq.format.timestamp import micros
+from spark_mq.format.timestamp import micros, of_micros
 
 Row = dict[str, Any]
 """Values by column name; a column that the row lacks is NULL. Timestamps are microseconds since the epoch."""
@@ -65,6 +65,15 @@ def message_row(record: Record) -> Row:
         row["encoded_body"] = record.body
         row["body"], row[CORRUPT_RECORD] = decompress_or_reason(record.body, record.sys_flag)
     return row
+
+
+def plain_row(record: Record) -> Row:
+    """The columns of `MESSAGE_SCHEMA` of one message as values of Python: datetimes in UTC, and a dictionary."""
+    row = message_row(record)
+    for name in ("born_timestamp", "store_timestamp"):
+        row[name] = None if row[name] is None else of_micros(row[name])
+    row["properties"] = dict(row["properties"])
+    return {name: row.get(name) for name in MESSAGE_SCHEMA.names}
 
 
 def corrupt_row(commit_log_offset: int | None, store_size: int | None, reason: str) -> Row:

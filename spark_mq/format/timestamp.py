@@ -83,6 +83,15 @@ def check_epoch_millis(name: str, millis: int) -> int:
     return millis
 
 
+def millis_of(name: str, time: int | datetime) -> int:
+    """A time in milliseconds since the epoch. Raises `OptionError` as `check_epoch_millis`, or without a time zone."""
+    if isinstance(time, int):
+        return check_epoch_millis(name, time)
+    if time.tzinfo is None:
+        raise OptionError(f"{name}={time} has no time zone: give an aware datetime, or milliseconds since the epoch")
+    return epoch_millis(time)
+
+
 def _moment_of_digits(digits: str) -> str | None:
     """The date and time that 14 or 17 digits spell (`20261120080000`, the name of an index file), in ISO 8601."""
     if len(digits) not in (14, 17) or not digits.startswith(("19", "20")):

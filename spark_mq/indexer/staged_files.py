@@ -159,7 +159,7 @@ class StagedEntries:
     def read(self, file: FileReader, start: int, count: int) -> Bytes:
         """The `count` entries from number `start` on, as they are staged."""
         entries = np.empty(count * STAGED_ENTRY_SIZE, np.uint8)
-        if not file.read_into(entries.data, start * STAGED_ENTRY_SIZE):
+        if file.read_into(entries.data, start * STAGED_ENTRY_SIZE) < entries.nbytes:
             raise StorageError(f"{self.location} is not complete: run the job again without --resume")
         return entries
 

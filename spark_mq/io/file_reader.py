@@ -53,18 +53,16 @@ class OpenFile:
     ) -> None:
         self.close()
 
-    def read_into(self, memory: memoryview, position: int) -> bool:
-        """Fill `memory` with the bytes from `position` on; False if the file ends before."""
+    def read_into(self, memory: memoryview, position: int) -> int:
+        """Fill `memory` with the bytes from `position` on; returns their number, less if the file ends before."""
         if self._remote is not None:
             data = self._remote.read(position, len(memory))
             memory[: len(data)] = data
-            return len(data) == len(memory)
-        while memory:
-            count = os.preadv(self._local, [memory], position)
-            if count == 0:
-                return False
-            memory, position = memory[count:], position + count
-        return True
+            return len(data)
+        done = 0
+        while done < len(memory) and (count := os.preadv(self._local, [memory[done:]], position + done)):
+            done += count
+        return done
 
     def announce(self, starts: Sequence[int], stops: Sequence[int]) -> None:
         """Ask the operating system to read ranges of the file, if some of them are not in its page cache.

@@ -57,7 +57,8 @@ class LocalStorage(Storage):
         """The names of the folders in a folder, sorted. Raises `StorageError` if a name is not UTF-8."""
         try:
             with os.scandir(path) as entries:
-                names = sorted(entry.name for entry in entries if entry.is_dir())
+                folders = (one for one in entries if one.is_dir(follow_symlinks=False) or os.path.isdir(one.path))
+                names = sorted(folder.name for folder in folders)
         except (FileNotFoundError, NotADirectoryError):
             return []
         _check_names(path, names)

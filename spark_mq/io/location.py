@@ -231,7 +231,7 @@ class Location:
         self.storage.delete(self.path)
 
     def __str__(self) -> str:
-        return shown(self.uri)
+        return self.path if self.is_local else shown(self.uri)
 
     def __repr__(self) -> str:
         return f"Location({str(self)!r})"

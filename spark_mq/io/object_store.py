@@ -122,15 +122,14 @@ class ObjectStore(NetworkStorage):
         return self._request(path, lambda: self._info(path))
 
     def _info(self, path: str) -> fs.FileInfo:
-        obstore = _obstore()
         key = _key(path)
         try:
-            found = obstore.head(self._client, key) if key else None
+            found = _obstore().head(self._client, key) if key else None
         except FileNotFoundError:
             found = None
         if found is not None and found["size"]:
             return self._file_info(found)
-        if next(iter(obstore.list(self._client, key or None, chunk_size=1)), None) or not key:
+        if next(iter(_obstore().list(self._client, key or None, chunk_size=1)), None) or not key:
             return fs.FileInfo(path, fs.FileType.Directory)
         return fs.FileInfo(path, fs.FileType.NotFound) if found is None else self._file_info(found)
 
@@ -144,24 +143,21 @@ class ObjectStore(NetworkStorage):
             return
 
     def entries(self, path: str, recursive: bool = False) -> list[fs.FileInfo]:
-        obstore = _obstore()
-
         def listed() -> list[fs.FileInfo]:
             if recursive:
                 return self._tree(
-                    path, [one for some in obstore.list(self._client, _key(path) or None) for one in some]
+                    path, [one for some in _obstore().list(self._client, _key(path) or None) for one in some]
                 )
-            found = obstore.list_with_delimiter(self._client, _key(path) or None)
+            found = _obstore().list_with_delimiter(self._client, _key(path) or None)
             return self._infos(path, found["objects"], found["common_prefixes"])
 
         return self._request(path, listed)
 
     def first_page(self, path: str) -> Page | None:
         """The first 1000 files; None if the service does not list them in the order of their paths, and has more."""
-        obstore = _obstore()
 
         def page() -> Page | None:
-            objects: list[Any] = next(iter(obstore.list(self._client, _key(path) or None, chunk_size=_PAGE)), [])
+            objects: list[Any] = next(iter(_obstore().list(self._client, _key(path) or None, chunk_size=_PAGE)), [])
             infos = self._tree(path, objects)
             paths = [one["path"] for one in objects]
             is_whole = len(objects) < _PAGE
@@ -178,13 +174,12 @@ class ObjectStore(NetworkStorage):
 
     def _tree(self, path: str, objects: list[Any]) -> list[fs.FileInfo]:
         """The files and folders below a folder, of whose objects this is a listing."""
-        obstore = _obstore()
         key = _key(path)
         folders = {folder for one in objects for folder in _folders(one["path"]) if len(folder) > len(key)}
         known = folders | {key, *(f"{key}/{name}" for name in _EMPTY_FILES)}
         unclear = [one["path"] for one in objects if not one["size"] and one["path"] not in known]
         for parent in {key.rpartition("/")[0] for key in unclear}:
-            folders.update(obstore.list_with_delimiter(self._client, parent or None)["common_prefixes"])
+            folders.update(_obstore().list_with_delimiter(self._client, parent or None)["common_prefixes"])
         return self._infos(path, objects, folders)
 
     def _infos(self, path: str, objects: Iterable[Any], folders: Iterable[str]) -> list[fs.FileInfo]:
@@ -210,14 +205,12 @@ class ObjectStore(NetworkStorage):
 
     def read(self, path: str, position: int, length: int) -> bytes:
         """The `length` bytes of an object from `position` on; fewer if it ends before. Raises `OSError`."""
-        obstore = _obstore()
         with self._errors(path):
-            return bytes(obstore.get_range(self._client, _key(path), start=position, length=length))
+            return bytes(_obstore().get_range(self._client, _key(path), start=position, length=length))
 
     def write(self, path: str, content: Buffer) -> None:
         """Write an object, by one request, or in parts if it is large. It appears as a whole."""
-        obstore = _obstore()
-        self._request(path, lambda: obstore.put(self._client, _key(path), memoryview(content)), "written")
+        self._request(path, lambda: _obstore().put(self._client, _key(path), memoryview(content)), "written")
 
     def make_folder(self, path: str) -> None:
         """Nothing: there are only objects."""
@@ -229,18 +222,15 @@ class ObjectStore(NetworkStorage):
 
     def copy(self, source: str, target: str) -> None:
         """Copy an object; the server does it."""
-        obstore = _obstore()
-        self._request(target, lambda: obstore.copy(self._client, _key(source), _key(target)), "written")
+        self._request(target, lambda: _obstore().copy(self._client, _key(source), _key(target)), "written")
 
     def delete(self, path: str) -> None:
-        obstore = _obstore()
-        self._request(path, lambda: obstore.delete(self._client, _key(path)), "removed")
+        self._request(path, lambda: _obstore().delete(self._client, _key(path)), "removed")
 
     def delete_folder(self, path: str) -> None:
-        obstore = _obstore()
         keys = [_key(info.path) for info in self.entries(path, recursive=True) if info.type == fs.FileType.File]
         if keys:
-            self._request(path, lambda: obstore.delete(self._client, keys), "removed")
+            self._request(path, lambda: _obstore().delete(self._client, keys), "removed")
 
     def _request(self, path: str, request: Callable[[], _T], done: str = "read") -> _T:
         def sent() -> _T:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from pyarrow import fs
@@ -42,9 +43,6 @@ class Snapshot:
     def __init__(self, storage: NetworkStorage, root: str) -> None:
         self._storage, self._root = storage, root
         self._trees: dict[str, dict[str, list[fs.FileInfo]]] = {}
-        self._page: Page | None = None
-        self._page_folders: dict[str, list[fs.FileInfo]] = {}
-        self._has_page = False
         self._files: OrderedDict[tuple[str, int | None], RemoteFile] = OrderedDict()
         self._lock = threading.RLock()
 
@@ -84,9 +82,11 @@ class Snapshot:
 
     def tells_only_zeros(self, path: str, size: int) -> bool:
         """Whether the first page of the listing tells that a file has this size, and certainly only zeros."""
+        if self.listed_size(path) != size:
+            return False
         with self._lock:
-            page = self._page
-        return page is not None and self.listed_size(path) == size and page.tells_only_zeros(path, size)
+            page, _ = self._page
+        return page is not None and page.tells_only_zeros(path, size)
 
     def file(self, path: str, size: int | None = None) -> RemoteFile:
         """The file at a path, which stays open until 64 other files were opened.
@@ -108,6 +108,12 @@ class Snapshot:
             self._files.move_to_end(key)
             return file
 
+    @cached_property
+    def _page(self) -> tuple[Page | None, dict[str, list[fs.FileInfo]]]:
+        """The first page of the listing, and its entries by folder."""
+        page = self._storage.first_page(self._root)
+        return page, {} if page is None else _by_folder(page.infos)
+
     def _top(self, folder: str) -> str | None:
         """The folder of the root in which a folder is, empty for the root itself; None for one outside the root."""
         root = self._root
@@ -118,11 +124,9 @@ class Snapshot:
     def _tree(self, top: str) -> dict[str, list[fs.FileInfo]]:
         """The entries of the folder `top` of the root and of the folders below it; of the root itself for no name."""
         root = self._root
-        if not self._has_page:
-            self._page, self._has_page = self._storage.first_page(root), True
-            self._page_folders = {} if self._page is None else _by_folder(self._page.infos)
-        if self._page is not None and self._is_on_page(self._page, top):
-            return self._page_folders
+        page, folders = self._page
+        if page is not None and self._is_on_page(page, top):
+            return folders
         if not top:
             return _by_folder(self._storage.entries(root))
         if "" not in self._trees:

@@ -32,7 +32,6 @@ from spark_mq.lifecycle.retry_topic import (
 from spark_mq.store.config.checkpoint import lost_end
 from spark_mq.store.config.config_file import CONSUMER_OFFSETS, as_integer, load_config
 from spark_mq.store.file_states import queue_states
-from spark_mq.store.log.log_range import newest_record
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.retention import moment_of
 from spark_mq.tables.lifecycle import CONSUMER_PROGRESS
@@ -76,7 +75,7 @@ class QueueSource:
         if end > store.get_min_phy_offset() and not store.queues:
             return "the store has no consume queues"
         segments = (segment for segment in reversed(store.records.segments) if segment.base < end)
-        newest = next(filter(None, (newest_record(store.records, segment, end) for segment in segments)), None)
+        newest = next(filter(None, (store.records.newest_in(segment, end) for segment in segments)), None)
         return lost_end(store.location, 0 if newest is None else newest.store_timestamp)
 
     def moment(self, at: int | None) -> int:

@@ -28,7 +28,6 @@ from spark_mq.store.file_states import queue_states
 from spark_mq.store.index.folder import IndexFileInfo, index_end, index_files, index_layout
 from spark_mq.store.lacking_messages import find_lacking_messages
 from spark_mq.store.log.commit_log import CommitLog
-from spark_mq.store.log.log_range import newest_record
 from spark_mq.store.log.segment_files import DEFAULT_SEGMENT_SIZE, usual_size
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.folders import find_queue_file_size, listed
@@ -128,7 +127,7 @@ def _last_store_timestamp(store: MessageStore, log_end: int) -> int:
             )
     if store.get_max_phy_offset() < 0 or log_end == store.get_min_phy_offset():
         return 0
-    record = newest_record(store.records, [segment for segment in segments if segment.base < log_end][-1], log_end)
+    record = store.records.newest_in([segment for segment in segments if segment.base < log_end][-1], log_end)
     if record is None:
         why = f"no record ends at the end of the log, commit log offset {log_end}; {_says_what_to_do(location)}"
         raise _refused(location, why)

@@ -115,7 +115,7 @@ def _problems(store: MessageStore, topic: str | None, queues: Sequence[Queue]) -
     found: Counter[Queue] = Counter()
     for part in log_cover(covers, store.records, log, _MERGE_DISTANCE).uncovered:
         for name in {name for name, _ in without}:
-            for record in scan(store.location, store.records, part, InQueue(name)):
+            for record in scan(store.records, part, InQueue(name)):
                 if isinstance(record, Record):
                     found[name, record.queue_id] += 1
     lost = "the queue is LOST: it has no files that can be read, but the log has {:,} messages of it"

@@ -8,7 +8,7 @@ Read in this order:
 3. `planner` (the access path of a `read_plan`), with `topic_plan` and `time_window`; `explain`;
 4. the readers: `messages`, with `row_filter` and `topic_messages`; `table_readers`, `tiered_messages`;
 5. the stream: `message_stream`, `stream_offset`;
-6. several stores: `store_choice`, `several_stores`, `several_stores_stream`.
+6. several stores: `store_choice`, `several_stores`.
 
 `lookup_function` looks keys up: `rocketmq_lookup` and `look_up`. The modules of 1 to 3 run while Spark plans, and so
 import no kernels.

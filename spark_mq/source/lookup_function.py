@@ -17,16 +17,9 @@ from pyspark.sql.types import StructType
 
 from spark_mq._compat import arrow_schema
 from spark_mq.errors import OptionError
-from spark_mq.format.message_row import Row, message_row
+from spark_mq.format.message_row import plain_row
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, KEY_FIELDS, MESSAGE_BY_KEY_SCHEMA, MESSAGE_SCHEMA
-from spark_mq.format.timestamp import (
-    EARLIEST_MILLIS,
-    LATEST_MILLIS,
-    check_epoch_millis,
-    epoch_millis,
-    of_micros,
-    parse_time,
-)
+from spark_mq.format.timestamp import EARLIEST_MILLIS, LATEST_MILLIS, check_epoch_millis, epoch_millis, parse_time
 from spark_mq.store.message_store import MessageStore
 
 if TYPE_CHECKING:
@@ -88,7 +81,7 @@ class RocketMQLookup:
             raise OptionError(f"{LOOKUP_FUNCTION}: max_num {max_num}: give 1 or more, or NULL for all")
         first, last = _millis("begin", begin, _ROUND_UP), _millis("end", end, timedelta(0))
         for record in self._open(store, broker_conf).find_messages(topic, str(key), max_num, first, last):
-            yield _values(message_row(record))
+            yield tuple(plain_row(record).values())
 
     def terminate(self) -> None:
         """Close the stores."""
@@ -168,7 +161,7 @@ def _joined(asked: pa.Table, store: MessageStore, names: list[str], schema: pa.S
     pairs = pairs.group_by(["topic", "key"]).aggregate([("row", "list")])
     topics, keys, rows_of_pairs = (pairs[name].combine_chunks() for name in ("topic", "key", "row_list"))
     first_rows, rows = rows_of_pairs.offsets.to_numpy(), rows_of_pairs.values.to_numpy()
-    for pair, found in ManyKeys(store.location, store.index, store.records, topics, keys, names).batches():
+    for pair, found in ManyKeys(store.index, topics, keys, names).batches():
         count = np.diff(first_rows)[pair]
         message = np.repeat(np.arange(pair.size), count)
         row = rows[np.repeat(first_rows[pair + 1] - count.cumsum(), count) + np.arange(message.size)]
@@ -198,9 +191,3 @@ def _millis(name: str, time: datetime | int | str, added: timedelta) -> int | No
     if isinstance(time, bool) or not isinstance(time, int):
         raise OptionError(f"{LOOKUP_FUNCTION}: {name} {time!r} is not a TIMESTAMP: cast it, or give epoch milliseconds")
     return check_epoch_millis(f"{LOOKUP_FUNCTION}: {name}", time)
-
-
-def _values(row: Row) -> tuple[Any, ...]:
-    moments = {name: of_micros(row[name]) for name in ("born_timestamp", "store_timestamp") if row[name] is not None}
-    plain = row | {"properties": dict(row["properties"])} | moments
-    return tuple(plain.get(name) for name in MESSAGE_SCHEMA.names)

@@ -29,11 +29,11 @@ from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.source.messages import GapPartition, LookUpPartition, MessagesReader, SplitPartition
 from spark_mq.source.options import EARLIEST, LATEST, Mode, StreamOptions
-from spark_mq.source.stream_offset import NOTHING_YET, StreamOffset
+from spark_mq.source.stream_offset import NOTHING_YET, RecordMark, StreamOffset, is_lost, mark_of, thin_out
 from spark_mq.source.topic_plan import plan_topics
 from spark_mq.store.live_end import LiveEndFinder
 from spark_mq.store.log.commit_log import EXPIRED, OffsetRange, list_offset_range
-from spark_mq.store.log.log_range import LiveEnd, LogRange, RecordMark, is_lost, mark_of, thin_out
+from spark_mq.store.log.log_range import LiveEnd, LogRange
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.log.scan import FOREVER
 from spark_mq.store.log.segment_files import CorruptRange, segment_files

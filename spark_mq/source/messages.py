@@ -266,7 +266,7 @@ class MessagesReader(DataSourceReader):
         from spark_mq.store.queue.unit_reader import UnitReader
 
         gap = cost_of(store.location).gap
-        reader = UnitReader(store.location, store.records, store.find_queue, store.queue_cover, read, gap, others)
+        reader = UnitReader(store.records, store.find_queue, store.queue_cover, read, gap, others)
         for part in reader.chunks():
             if isinstance(part, list):
                 yield from self._corrupt_rows(part)

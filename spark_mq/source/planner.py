@@ -36,7 +36,7 @@ from spark_mq.format.java_text import decode_utf8
 from spark_mq.source.options import ReadOptions
 from spark_mq.source.predicate import IntegerSet, Predicate
 from spark_mq.source.read_plan import AccessPath, LookUp, OrderedRead, ReadPlan, splits_within
-from spark_mq.source.time_window import live_log, open_log, time_window
+from spark_mq.source.time_window import open_log, time_window
 from spark_mq.source.topic_plan import (
     TopicCover,
     parts_without_units,
@@ -47,7 +47,7 @@ from spark_mq.source.topic_plan import (
 )
 from spark_mq.store.index.coverage import IndexedRange
 from spark_mq.store.log.commit_log import Split, plan_splits, within_offsets, within_time
-from spark_mq.store.log.log_range import LogRange, iterate_records, joined
+from spark_mq.store.log.log_range import LogRange, joined
 from spark_mq.store.log.scan import FOREVER
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue
@@ -82,8 +82,10 @@ def plan_by_queue(options: ReadOptions, store: MessageStore) -> ReadPlan:
         path, note = AccessPath.WHOLE_LOG, f"one partition with all queues: {cover}"
     else:
         path, note = AccessPath.CONSUME_QUEUE, cover.note
-        everything, splits = (splits_within(options, store, parts) for parts in ([cover.window], cover.uncovered))
-        if cover.scanned * len(cover.queues) > live_log(store).size:
+        everything, splits = (
+            splits_within(options, store, parts) for parts in ([cover.window], cover.log_cover.uncovered)
+        )
+        if cover.log_cover.scanned * len(cover.queues) > store.live_log.size:
             parts = _parts(cover, range(len(cover.queues)), splits, everything, options.split_size)
             reads, note = [OrderedRead(parts)], f"one partition with all queues: {cover.note}"
         else:
@@ -110,7 +112,7 @@ def _parts(
     units = cover.units.take(np.isin(cover.units.queues, indexes))
     if not all((np.diff(units.queue_offsets[units.queues == index]) > 0).all() for index in indexes):
         return tuple(everything)
-    pieces: list[LogRange | Split] = [*cover.covered, *splits]
+    pieces: list[LogRange | Split] = [*cover.log_cover.covered, *splits]
     pieces.sort(key=lambda piece: piece.start if isinstance(piece, LogRange) else piece.segment.base + piece.start)
     parts: list[UnitsRead | Split] = []
     for is_split, group in groupby(pieces, key=lambda piece: isinstance(piece, Split)):
@@ -199,7 +201,7 @@ def _can_have_messages(store: MessageStore, part: LogRange, queue: ConsumeQueue)
     try:
         return any(
             record.queue_id == queue.queue_id and decode_utf8(record.topic) == queue.topic
-            for record in iterate_records(store.records, part)
+            for record in store.records.iterate(part)
         )
     except CorruptLogError:
         return True

@@ -49,7 +49,7 @@ class QueueComparison:
     def of(cls, store: MessageStore, everything: Sequence[ConsumeQueue], log: LogRange) -> QueueComparison:
         """The comparison with a part of the live log that starts at a boundary."""
         state = store.first_state
-        known = None if state is None else _COVERS.recall((state, live_log(store), log))
+        known = None if state is None else _COVERS.recall((state, store.live_log, log))
         return cls(store, everything, log, state, known)
 
     def cost(self) -> int | str:
@@ -68,7 +68,7 @@ class QueueComparison:
             return self.known
         found = log_cover(with_covers(self.store, self.everything), self.store.records, self.log, MERGE_DISTANCE)
         if self.state is not None and self.store.state_of_files() == self.state:  # none changed while they were read
-            _COVERS.keep((self.state, live_log(self.store), self.log), found)
+            _COVERS.keep((self.state, self.store.live_log, self.log), found)
         return found
 
     def note(self, cover: LogCover) -> str:
@@ -90,7 +90,7 @@ def unit_count(queues: Iterable[ConsumeQueue]) -> int:
 
 def units_of_part(store: MessageStore, queues: Iterable[ConsumeQueue], part: LogRange) -> int:
     """About the number of the queues' units that lead into a part of the live log."""
-    return unit_count(queues) * part.size // max(live_log(store).size, 1)
+    return unit_count(queues) * part.size // max(store.live_log.size, 1)
 
 
 def units_into(queues: Iterable[ConsumeQueue], part: LogRange) -> list[range]:
@@ -116,14 +116,9 @@ def open_log(store: MessageStore) -> CommitLog:
     return log.ending_at(store.live_end.offset) if store.location.is_local else log
 
 
-def live_log(store: MessageStore) -> LogRange:
-    """The live log of a store."""
-    return LogRange(store.get_min_phy_offset(), store.get_max_phy_offset())
-
-
 def time_window(predicate: Predicate, store: MessageStore, queues: Sequence[ConsumeQueue]) -> LogRange:
     """The part of the live log that can contain messages of the requested store times; it starts at a boundary."""
-    log = live_log(store)
+    log = store.live_log
     begin, end = predicate.store_timestamp.bounds
     if begin is None and end is None:
         return log

@@ -20,7 +20,6 @@ from spark_mq.format.record import Record
 from spark_mq.source.predicate import IntegerSet, Predicate
 from spark_mq.source.time_window import (
     MERGE_DISTANCE,
-    live_log,
     queues_of,
     time_window,
     unit_count,
@@ -28,7 +27,7 @@ from spark_mq.source.time_window import (
     units_of_part,
     with_covers,
 )
-from spark_mq.store.log.log_range import LogRange, iterate_records
+from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.scan import InQueue, scan, scan_backwards
 from spark_mq.store.log.segment_files import CorruptRange
 from spark_mq.store.message_selection import select_messages, tail_starts
@@ -88,7 +87,7 @@ class _TopicMessages:
             reached = log.start
             first = LogRange(log.start, min(log.start + _FIRST_BYTES, log.stop))
             with suppress(CorruptLogError):  # the reader of splits handles damage
-                for record in iterate_records(self.store.records, first):
+                for record in self.store.records.iterate(first):
                     reached = record.commit_log_offset + record.size
                     if self._filter.matches(record):
                         yield record
@@ -106,7 +105,7 @@ class _TopicMessages:
 
     def _ranges(self, log: LogRange, everything: Sequence[ConsumeQueue]) -> list[LogRange]:
         """Parts of a log in its order: each has segments with about `_MOST_UNITS` units in all, or one segment."""
-        most = _MOST_UNITS * max(live_log(self.store).size, 1) // max(unit_count(everything), 1)
+        most = _MOST_UNITS * max(self.store.live_log.size, 1) // max(unit_count(everything), 1)
         bounds = [log.start]
         for segment in self.store.records.segments:
             if log.start < segment.base < log.stop and segment.base + segment.size - bounds[-1] > most:
@@ -125,7 +124,7 @@ class _TopicMessages:
             return self._scan(part, newest_first)
         cover = log_cover(covers, self.store.records, part, MERGE_DISTANCE)
         units = units_within(with_covers(self.store, own), part, cover.covered)
-        if sum(piece.size for piece in cover.uncovered) + units.count * _RECORD > CLEARLY_LESS * part.size:
+        if cover.scanned + units.count * _RECORD > CLEARLY_LESS * part.size:
             return self._scan(part, newest_first)
         return self._by_units(cover, units, own, newest_first)
 
@@ -181,5 +180,5 @@ class _TopicMessages:
     def _scan(self, part: LogRange, newest_first: bool, starts: Sequence[int] = ()) -> Iterator[Part]:
         store = self.store
         if newest_first:
-            return scan_backwards(store.location, store.records, part, self._filter, self.begin, self.end, starts)
-        return scan(store.location, store.records, part, self._filter, self.begin, self.end)
+            return scan_backwards(store.records, part, self._filter, self.begin, self.end, starts)
+        return scan(store.records, part, self._filter, self.begin, self.end)

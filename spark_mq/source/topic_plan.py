@@ -18,12 +18,20 @@ from spark_mq.format.system_topic import SCHEDULE_TOPIC
 from spark_mq.source.options import Mode, ReadOptions
 from spark_mq.source.predicate import Predicate
 from spark_mq.source.read_plan import AccessPath, LookUp, ReadPlan
-from spark_mq.source.time_window import QueueComparison, live_log, queues_of, time_window, units_into, with_covers
+from spark_mq.source.time_window import QueueComparison, queues_of, time_window, units_into, with_covers
 from spark_mq.store.log.log_range import LogRange, cut
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue, can_have_tags, tags_codes_of
 from spark_mq.store.queue.lookup import QueueRange, UnitsRead
-from spark_mq.store.queue.unit_cover import CLEARLY_LESS, FoundUnits, ReadCost, coalesced, cost_of, units_within
+from spark_mq.store.queue.unit_cover import (
+    CLEARLY_LESS,
+    FoundUnits,
+    LogCover,
+    ReadCost,
+    coalesced,
+    cost_of,
+    units_within,
+)
 from spark_mq.store.queue.unit_runs import live_extents
 
 _TOO_MANY = "the topic has so many messages that reading the log costs less"
@@ -44,22 +52,16 @@ _NOTHING = np.empty(0, np.int64)
 class TopicCover:
     """Where the messages of the requested topics are; with tags requested, the units have one of `tags_codes`.
 
-    In the ranges `covered`, the units lead to all messages of these queues.
+    In the ranges `log_cover.covered`, the units lead to all messages of these queues.
     """
 
     queues: tuple[ConsumeQueue, ...]
     window: LogRange
-    covered: tuple[LogRange, ...]
+    log_cover: LogCover
     units: FoundUnits
     tags_codes: frozenset[int] | None
-    uncovered: tuple[LogRange, ...]
     price: ReadCost
     note: str
-
-    @property
-    def scanned(self) -> int:
-        """Bytes of the log to scan."""
-        return sum(part.size for part in self.uncovered)
 
 
 def plan_topics(options: ReadOptions, store: MessageStore, within: LogRange | None = None) -> ReadPlan | str:
@@ -72,13 +74,16 @@ def plan_topics(options: ReadOptions, store: MessageStore, within: LogRange | No
     cover = topic_cover(options, store, CLEARLY_LESS, within)
     if isinstance(cover, str):
         return cover
-    groups = [cover.covered] if within is None else [[piece] for piece in cover.covered]
+    covered = cover.log_cover.covered
+    groups = [covered] if within is None else [[piece] for piece in covered]
     look_ups = [
         LookUp(units=read)
         for pieces in groups
         for read in unit_reads(cover, pieces, cover.units.in_ranges(pieces), options.split_size)
     ]
-    return ReadPlan.of_look_ups(AccessPath.CONSUME_QUEUE, options, store, look_ups, cover.uncovered, [cover.note])
+    return ReadPlan.of_look_ups(
+        AccessPath.CONSUME_QUEUE, options, store, look_ups, cover.log_cover.uncovered, [cover.note]
+    )
 
 
 def topic_cover(
@@ -102,7 +107,7 @@ def topic_cover(
     is_all = within is not None or predicate.store_timestamp.is_all
     if most is not None and is_all and _own_cost(requested, files, price, tags_codes) > most * files.size:
         return _TOO_MANY  # before the ends of all queues are looked for
-    log, live = within or time_window(predicate, store, requested), live_log(store)
+    log, live = within or time_window(predicate, store, requested), store.live_log
     comparison = QueueComparison.of(store, everything, log)
     of_all = comparison.cost()
     if isinstance(of_all, str):
@@ -116,14 +121,13 @@ def topic_cover(
     units = units_within(with_covers(store, requested), log, cover.covered)
     if tags_codes is not None:
         units = units.take(can_have_tags(units.tags_codes, tags_codes))
-    scanned = sum(part.size for part in cover.uncovered)
-    if most is not None and scanned + units.log_bytes > most * log.size:
-        return f"units do not account for {scanned:,} bytes of the log: reading the log costs less"
+    if most is not None and cover.scanned + units.log_bytes > most * log.size:
+        return f"units do not account for {cover.scanned:,} bytes of the log: reading the log costs less"
     note = (
         f"{len(requested):,} queues, {units.count:,} units, {units.log_bytes:,} bytes of a log of "
         f"{live.size:,}; {comparison.note(cover)}"
     )
-    return TopicCover(tuple(requested), log, cover.covered, units, tags_codes, cover.uncovered, price, note)
+    return TopicCover(tuple(requested), log, cover, units, tags_codes, price, note)
 
 
 def queued_parts(
@@ -148,9 +152,8 @@ def queued_parts(
     if of_all + other_cost > most * log.size:
         return "looking it up for every topic, and reading the units of all queues, costs as much as reading the log"
     cover = comparison.result()
-    scanned = sum(part.size for part in cover.uncovered)
-    if of_all + other_cost + scanned > most * log.size:
-        return f"units do not account for {scanned:,} bytes of the log: reading the log costs less"
+    if of_all + other_cost + cover.scanned > most * log.size:
+        return f"units do not account for {cover.scanned:,} bytes of the log: reading the log costs less"
     return cover.uncovered, comparison.note(cover)
 
 

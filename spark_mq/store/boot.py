@@ -58,7 +58,6 @@ from spark_mq.format.broker_version import (
 )
 from spark_mq.format.record import COMMIT_LOG_OFFSET_AT, MAGIC_AT, MAGIC_V1, MAGIC_V2, store_timestamp_of
 from spark_mq.format.timestamp import NANOS_PER_MILLI
-from spark_mq.io.location import Location
 from spark_mq.io.rocksdb import DEFAULT, RocksDatabase
 from spark_mq.store.config.broker_conf import BrokerConf, FileSetting, Sourced
 from spark_mq.store.config.checkpoint import Checkpoint
@@ -125,7 +124,7 @@ def boot_groups(versions: BrokerVersions, has_entries: bool = False) -> tuple[Br
     return tuple(BrokerVersions(group[0], group[-1], versions.evidence) for group in groups)
 
 
-def check_boot(store: MessageStore, conf: BrokerConf) -> QueueDatabase | None:
+def check_boot(store: MessageStore) -> QueueDatabase | None:
     """Check that a boot of the store can be predicted; the database of its queues, if they are in RocksDB.
 
     Raises:
@@ -133,7 +132,7 @@ def check_boot(store: MessageStore, conf: BrokerConf) -> QueueDatabase | None:
     """
     check_form(store.location, Door.BOOT)
     _ = store.queues  # an error if RocksDB does not open the database
-    database, batches = store.queue_database, batch_topics(store.location)
+    conf, database, batches = store.broker_conf, store.queue_database, batch_topics(store.location)
     if database is None and not batches:
         return None
     what = f"{store.location} has batch consume queues (queue.type=BatchCQ)"
@@ -229,13 +228,14 @@ class BootSettings:
 
 
 def assumed_settings(
-    store: MessageStore, conf: BrokerConf, rules: Sequence[BrokerVersions], segment_size: int, queue_files: Sourced[int]
+    store: MessageStore, rules: Sequence[BrokerVersions], segment_size: int, queue_files: Sourced[int]
 ) -> tuple[FileSetting, ...]:
     """The settings on which a boot depends, and others that are not considered.
 
     Args:
         segment_size: The size of most segments; 0 without one.
     """
+    conf = store.broker_conf
     size, source = conf.commit_log_file_size, conf.source
     if size is None:
         size, source = segment_size, "most segments" if segment_size else conf.source_of_defaults
@@ -287,12 +287,12 @@ class LastInDatabase:
     transaction: int | None = None
 
     @classmethod
-    def of(cls, store: Location, conf: BrokerConf) -> Self:
-        """Those of a store, whose broker has these settings."""
-        families = "indexRocksDBEnable", "transRocksDBEnable"
+    def of(cls, store: MessageStore) -> Self:
+        """Those of a store."""
+        families, conf = ("indexRocksDBEnable", "transRocksDBEnable"), store.broker_conf
         if not any(map(conf.is_enabled, families)):
             return cls()
-        folder = message_database(store)
+        folder = message_database(store.location)
         found = [0, 0]
         if folder is not None:
             with closing(RocksDatabase(folder)) as database:

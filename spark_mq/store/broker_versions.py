@@ -55,9 +55,9 @@ class ShownTags(NamedTuple):
 class TagsInFile:
     """What one index file shows about the tags of messages."""
 
-    def __init__(self, info: IndexFileInfo, layout: IndexLayout, records: RecordLookup, files: FileReaders) -> None:
+    def __init__(self, info: IndexFileInfo, layout: IndexLayout, records: RecordLookup) -> None:
         """Open a file of an index; `records` has the messages of its log."""
-        self._index = IndexFile(info.name, layout, files.reader(info.location).read)
+        self._index = IndexFile(info.name, layout, records.files.reader(info.location).read)
         self._records = records
         self.stop = self._index.header().next_entry
 
@@ -138,7 +138,7 @@ def _has_tag_entries(store: Location, files: FileReaders) -> bool:
     layout = newest_layout(infos) if infos else None
     if layout is None:
         return False
-    shown = TagsInFile(infos[-1], layout, RecordLookup(store, files), files).last()
+    shown = TagsInFile(infos[-1], layout, RecordLookup(store, files)).last()
     return shown is not None and shown.has_entry
 
 

@@ -94,13 +94,8 @@ class _Copy:
                 if isinstance(part, RecordChunk):
                     found.append(_columns(part.buffer, part.frames, with_body=True))
                 elif not _is_long_blank(segment, part):
-                    offset = np.array([part.commit_log_offset])
-                    self._add(
-                        "DAMAGED",
-                        part.reason,
-                        offset_in_copy=offset,
-                        store_size=np.array([min(part.length, _MOST_BYTES)]),
-                    )
+                    sizes = np.array([min(part.length, _MOST_BYTES)])
+                    self._add("DAMAGED", part.reason, sizes, offset_in_copy=np.array([part.commit_log_offset]))
         messages = pa.concat_tables(found)
         problems = pc.coalesce(self._record_problems(messages), self._problems(messages))
         columns = dict(zip(messages.schema.names, messages.columns, strict=True)) | {"problem": problems}
@@ -131,13 +126,8 @@ class _Copy:
         wanted = [messages[name].to_numpy() for name in ("queue_offset", "commit_log_offset", "store_size")]
         lone = units[~np.isin(units["queue_offset"], wanted[0])]
         if lone.size:
-            self._add(
-                "NO_RECORD",
-                _NO_RECORD,
-                lone["queue_offset"],
-                lone["commit_log_offset"],
-                lone["store_size"],
-            )
+            offsets = {"queue_offset": lone["queue_offset"], "offset_in_copy": lone["commit_log_offset"]}
+            self._add("NO_RECORD", _NO_RECORD, lone["store_size"], **offsets)
         at = np.searchsorted(units["queue_offset"], wanted[0])
         own = np.append(units, np.full(1, -1).astype(BATCH_UNIT_DTYPE))[at]
         is_own, leads = own["queue_offset"] == wanted[0], own["commit_log_offset"] == wanted[1]
@@ -149,22 +139,12 @@ class _Copy:
         problems = pa.array(found, pa.string())
         return pc.if_else(pc.equal(problems, ""), None, problems)
 
-    def _add(
-        self,
-        state: str,
-        problem: str,
-        queue_offset: Int64s | None = None,
-        offset_in_copy: Int64s | None = None,
-        store_size: Int64s | None = None,
-    ) -> None:
+    def _add(self, state: str, problem: str, store_size: Int64s, **offsets: Int64s) -> None:
         topic, queue_id = self._name
-        values = {"queue_offset": queue_offset, "offset_in_copy": offset_in_copy, "store_size": store_size}
-        count = 0 if store_size is None else store_size.size
-        rows = {"topic": topic, "queue_id": queue_id, "state": state, "problem": problem}
-        columns = {name: [value] * count for name, value in rows.items()}
-        columns |= {name: array.tolist() for name, array in values.items() if array is not None}
-        schema = COMPACTED_MESSAGES.schema
-        empty = [None] * count
+        same = {"topic": topic, "queue_id": queue_id, "state": state, "problem": problem}
+        columns = {name: [value] * store_size.size for name, value in same.items()}
+        columns |= {name: array.tolist() for name, array in {"store_size": store_size, **offsets}.items()}
+        schema, empty = COMPACTED_MESSAGES.schema, [None] * store_size.size
         self.others.append(
             pa.table([pa.array(columns.get(one.name, empty), one.type) for one in schema], schema=schema)
         )

@@ -73,7 +73,7 @@ def _tag_runs(store: Location, file: IndexFileInfo, layout: IndexLayout) -> list
     """What a file shows about tags; nothing if it, or the log, is damaged."""
     try:
         with closing(FileReaders()) as readers:
-            runs = TagsInFile(file, layout, RecordLookup(store, readers), readers).runs()
+            runs = TagsInFile(file, layout, RecordLookup(store, readers)).runs()
     except (SparkMqError, OSError):
         return []
     return [{"has_entry": run.has_entry, "commit_log_offset": run.commit_log_offset} for run in runs]

@@ -41,7 +41,6 @@ from spark_mq.io.location import Location
 from spark_mq.store.config.store_kind import has_rocksdb_queues
 from spark_mq.store.config.store_paths import INDEX
 from spark_mq.store.index.folder import index_files
-from spark_mq.store.log.log_range import newest_record
 from spark_mq.store.log.segment_files import SegmentFile
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue
@@ -264,7 +263,7 @@ def segment_retentions(
     for index, segment in enumerate(live):
         file, expire = segment.file, times[index] if index < len(times) else None
         first = file.base + (ENTRY_HEAD_SIZE if file.has_entries else 0)
-        last = newest_record(store.records, file, store.get_max_phy_offset())
+        last = store.records.newest_in(file, store.get_max_phy_offset())
         newest = None if last is None else last.store_timestamp
         rows.append(
             SegmentRetention(

@@ -39,7 +39,6 @@ from spark_mq.format.dispatch import record_keys
 from spark_mq.format.dledger import BLANK_MAGIC
 from spark_mq.format.properties import TAGS, parse_properties
 from spark_mq.format.record import BLANK_SIZE, MAGIC_AT, MAGIC_BLANK, MAX_BLANK_SIZE, Record, is_blank
-from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.config_file import configured_topics, consumed_offsets
 from spark_mq.store.config.store_kind import log_folders
 from spark_mq.store.config.store_paths import mapped_files
@@ -51,7 +50,7 @@ from spark_mq.store.lacking_messages import (
     find_lacking_messages,
     leads_to_its_message,
 )
-from spark_mq.store.log.log_range import LogRange, iterate_records
+from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.record_lookup import NoRecord
 from spark_mq.store.log.segment_files import STRAY, usual_size
 from spark_mq.store.message_store import MessageStore
@@ -111,7 +110,7 @@ def index_state(store: MessageStore) -> IndexState:
     checked = LogRange(covered_to, max(covered_to, min(end, covered_to + TAIL_SIZE)))
     lacking = []
     try:
-        for record in iterate_records(store.records, checked):
+        for record in store.records.iterate(checked):
             if record_keys(record):
                 lacking.append(record.commit_log_offset)
     except CorruptLogError:
@@ -164,15 +163,13 @@ class LastIndexed:
         return min(self.entries, self.keys + puts_tags)
 
 
-def last_indexed(
-    store: MessageStore, conf: BrokerConf, index: IndexState, index_msg_timestamp: int
-) -> dict[str, LastIndexed]:
+def last_indexed(store: MessageStore, index: IndexState, index_msg_timestamp: int) -> dict[str, LastIndexed]:
     """The last message in the files that a broker keeps after a clean stop, and after another one, by the last file."""
     kept = [index.files, kept_files(index.files, index_msg_timestamp)]
-    return {files[-1].name: _last_indexed(store, conf, files) for files in kept if files}
+    return {files[-1].name: _last_indexed(store, files) for files in kept if files}
 
 
-def _last_indexed(store: MessageStore, conf: BrokerConf, kept: Sequence[IndexFileEnd]) -> LastIndexed:
+def _last_indexed(store: MessageStore, kept: Sequence[IndexFileEnd]) -> LastIndexed:
     """The last message in these files; no keys if they have no entry, or if the log does not contain the message."""
     if not kept or max(file.next_entry for file in kept) <= 1:
         return LastIndexed()
@@ -183,7 +180,7 @@ def _last_indexed(store: MessageStore, conf: BrokerConf, kept: Sequence[IndexFil
     names = {file.name for file in kept}
     infos = [info for info in index_files(store.location) if info.name in names]
     try:
-        end = index_end(infos, index_layout(store.location, conf))
+        end = index_end(infos, index_layout(store.location, store.broker_conf))
     except (CorruptIndexError, OptionError):
         return LastIndexed(keys, keys, has_tags)
     return LastIndexed(keys, keys if end is None else min(keys + has_tags, len(end.key_hashes)), has_tags)

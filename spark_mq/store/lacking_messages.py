@@ -25,7 +25,7 @@ from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.record import INNER_BATCH_FLAG, Record
 from spark_mq.store.config.store_kind import batch_topics
 from spark_mq.store.index.folder import index_files
-from spark_mq.store.log.log_range import LogRange, iterate_records
+from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.queue_database import has_light_queues
@@ -148,7 +148,7 @@ def find_lacking_messages(store: MessageStore) -> LackingMessages:
     lacking = []
     makes_light = has_light_queues(store.location, store.broker_conf)
     try:
-        for record in iterate_records(store.records, checked):
+        for record in store.records.iterate(checked):
             topic = decode_utf8(record.topic)
             if record.is_in_queue and not _is_in_queue(store, topic, record):
                 at = record.queue_offset, record.commit_log_offset

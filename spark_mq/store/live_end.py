@@ -93,37 +93,24 @@ class LiveEndFinder:
         """The live end, from the files that the store has now."""
         store = self._store.now().snapshot()
         with closing(FileReaders()) as files:
-            folders = queue_folders(store / CONSUME_QUEUE, skips_unreadable=True)
+            records, folders = RecordLookup(store, files), queue_folders(store / CONSUME_QUEUE, skips_unreadable=True)
             queues = (ConsumeQueue(folder, files) for folder in folders)
-            return self.find(RecordLookup(store, files), queues, store)
+            return end_by_index(records) or self.find_without_index(records, queues)
 
-    def find(self, records: RecordLookup, queues: Iterable[ConsumeQueue], store: Location | None = None) -> LiveEnd:
-        """The live end; `records` and `queues` must show the store as it is now."""
-        return self.find_by_index(records, store) or self.find_without_index(records, queues, store)
-
-    def find_by_index(self, records: RecordLookup, store: Location | None = None) -> LiveEnd | None:
-        """The live end after a clean stop, if the index tells it; no queue is read."""
-        store = store or self._store
-        found = None if records.has_entries else _end_after_index(store, records, LastRun.of(store))
-        return None if found is None else replace(found, is_dispatched=True)
-
-    def find_without_index(
-        self, records: RecordLookup, queues: Iterable[ConsumeQueue], store: Location | None = None
-    ) -> LiveEnd:
-        """The live end by the queues, or by the entries of a DLedger log; see `find`."""
-        store = store or self._store
+    def find_without_index(self, records: RecordLookup, queues: Iterable[ConsumeQueue]) -> LiveEnd:
+        """The live end by the queues, or by the entries of a DLedger log."""
         if records.has_entries:
-            segments = CommitLog.open(store).segments
+            segments = CommitLog.open(records.store).segments
             return LiveEnd(segments[-1].base + segments[-1].data_end if segments else -1)
-        run = LastRun.of(store)
-        return replace(self._search(store, records, queues, run), is_dispatched=run.started is None)
+        run = LastRun.of(records.store)
+        return replace(self._search(records, queues, run), is_dispatched=run.started is None)
 
-    def _search(self, store: Location, records: RecordLookup, queues: Iterable[ConsumeQueue], run: LastRun) -> LiveEnd:
+    def _search(self, records: RecordLookup, queues: Iterable[ConsumeQueue], run: LastRun) -> LiveEnd:
         if run.started == math.inf:
-            return self._read_last_segment(store, run.started)  # no record is certainly live
+            return self._read_last_segment(records.store, run.started)  # no record is certainly live
         queues = list(queues)
-        if not store.is_local and _is_less_than_queues(records, len(queues)):
-            return self._read_last_segment(store, run.started)
+        if not records.store.is_local and _is_less_than_queues(records, len(queues)):
+            return self._read_last_segment(records.store, run.started)
         announce_ends(queues)
         messages = _last_messages(records, queues)
         newest = max(messages, key=lambda message: (message[1], message[0]), default=None)
@@ -136,7 +123,7 @@ class LiveEndFinder:
             end = _dispatched_end(records, newest[0], run) or _end_before_old_units(records, queues, run)
         else:
             end = None
-        return self._read_last_segment(store, run.started) if end is None else end
+        return self._read_last_segment(records.store, run.started) if end is None else end
 
     def _read_last_segment(self, store: Location, started: float | None) -> LiveEnd:
         from spark_mq.store.log.commit_log import SegmentSource
@@ -176,11 +163,12 @@ def _is_less_than_queues(records: RecordLookup, queues: int) -> bool:
     return last is not None and last.size / _BYTES_PER_REQUEST < _REQUESTS_PER_QUEUE * queues
 
 
-def _end_after_index(store: Location, records: RecordLookup, run: LastRun) -> LiveEnd | None:
-    """The live end, from the newest messages of the index; None if they do not tell."""
-    if run.started is not None or run.dispatched <= 0:
+def end_by_index(records: RecordLookup) -> LiveEnd | None:
+    """The live end after a clean stop, from the newest messages of the index; None if they do not tell."""
+    run = LastRun.of(records.store)
+    if records.has_entries or run.started is not None or run.dispatched <= 0:
         return None
-    files = index_files(store)
+    files = index_files(records.store)
     for count in range(len(files), 0, -1):
         header = files[count - 1].stored_header()
         if header.next_entry <= 1:

@@ -26,11 +26,9 @@ from spark_mq.format.message_row import message_row, message_table
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, KEY, KEY_FIELDS, KEY_TYPE
 from spark_mq.format.record import FRAME, MAX_RECORD_SIZE, MIN_RECORD_SIZE
 from spark_mq.io.file_reader import FileReader
-from spark_mq.io.location import Location
 from spark_mq.store.index.coverage import IndexedRange
 from spark_mq.store.index.key_index import KeyIndex
 from spark_mq.store.log.log_range import LogRange
-from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.log.record_reader import Records, joined_chunks
 from spark_mq.store.log.scan import splits_of
 from spark_mq.store.log.split_reader import read_split
@@ -46,9 +44,7 @@ class ManyKeys:
 
     def __init__(
         self,
-        store: Location,
         index: KeyIndex,
-        records: RecordLookup,
         topics: pa.Array,
         keys: pa.Array,
         columns: Sequence[str],
@@ -60,7 +56,7 @@ class ManyKeys:
             keys: The key of each pair. Each pair must be there once.
             columns: Columns of table `messages_by_key`.
         """
-        self.store, self.index, self.records, self.columns = store, index, records, columns
+        self.index, self.records, self.columns = index, index.records, columns
         hashes = hash_keys(topics, keys)
         self._order = np.argsort(hashes)
         self._hashes = hashes[self._order]
@@ -114,7 +110,7 @@ class ManyKeys:
         sizes = self._sizes(offsets)
         numbers = np.flatnonzero(sizes)
         is_right = np.zeros(entry_offsets.size, np.bool_)
-        gap = cost_of(self.store).gap
+        gap = cost_of(self.records.store).gap
         for chunk, which in records_of_units(self.records, offsets[numbers], sizes[numbers], gap):
             first, stop = np.searchsorted(entry_of, (numbers[which.start], numbers[which.stop - 1] + 1)).tolist()
             row = np.searchsorted(numbers[which], entry_of[first:stop])
@@ -140,7 +136,7 @@ class ManyKeys:
 
     def _scanned(self, log_range: LogRange, hashes: Int32s) -> Iterator[_Rows]:
         """The rows of the messages of a part of the log; damage is skipped."""
-        for split in splits_of(self.store, log_range):
+        for split in splits_of(self.records.store, log_range):
             for part in joined_chunks(read_split(split)):
                 if not isinstance(part, list):
                     keys = index_keys(part.buffer, part.frames)

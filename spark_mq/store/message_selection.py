@@ -44,7 +44,7 @@ def find_unique_key(store: MessageStore, unique_key: str) -> list[Record]:
                 found[record.commit_log_offset] = record
     row_filter = WithKeyOfAnyTopic(unique_key, is_unique=True)
     for log_range in uncovered:
-        for part in scan(store.location, store.records, log_range, row_filter):
+        for part in scan(store.records, log_range, row_filter):
             if isinstance(part, Record):
                 found[part.commit_log_offset] = part
     return [found[offset] for offset in sorted(found, reverse=True)]
@@ -78,8 +78,8 @@ def select_messages(
         return _of_queue(store, topic, queue_id, begin, end, newest_first)
     if not newest_first:
         return store.messages_of_topic(topic, begin, end)
-    log = LogRange(store.get_min_phy_offset(), store.get_max_phy_offset())
-    return scan_backwards(store.location, store.records, log, InQueue(topic), begin, end, tail_starts(store, topic))
+    starts = tail_starts(store, topic)
+    return scan_backwards(store.records, store.live_log, InQueue(topic), begin, end, starts)
 
 
 def tail_starts(store: MessageStore, topic: str) -> list[int]:
@@ -130,9 +130,7 @@ def _first_near(store: MessageStore, name: tuple[str, int], at_least: int) -> in
     return offset if offset is not None and offset >= at_least else None
 
 
-def messages_newest_first(
-    cover: QueueCover, start: int = FIRST, stop: int = FOREVER
-) -> Iterator[Record | CorruptRange]:
+def messages_newest_first(cover: QueueCover, start: int, stop: int) -> Iterator[Record | CorruptRange]:
     """The messages of the queue offsets from `start` to `stop` (not included), backwards, and damaged ranges."""
     step = _FIRST_UNITS
     first, end = cover.first_unit, cover.end_of_units
@@ -167,5 +165,5 @@ class FollowedLog:
         with closing(FileReaders()) as files:
             records = RecordLookup(self._store, files)
             start = records.min_offset if self.position < 0 else self.position
-            yield from scan(self._store, records, LogRange(start, end), self._filter)
+            yield from scan(records, LogRange(start, end), self._filter)
         self.position = end

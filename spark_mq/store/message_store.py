@@ -26,7 +26,7 @@ from spark_mq.format.message_id import decode_offset_message_id, is_offset_messa
 from spark_mq.format.message_row import host_text, message_row, message_table
 from spark_mq.format.message_schema import MESSAGE_BY_KEY_SCHEMA
 from spark_mq.format.record import Record
-from spark_mq.format.timestamp import check_epoch_millis, epoch_millis, iso_text
+from spark_mq.format.timestamp import iso_text, millis_of
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.io.rocksdb import RocksDatabase
@@ -45,18 +45,16 @@ from spark_mq.store.index.key_index import (
     IndexType,
     KeyIndex,
 )
-from spark_mq.store.live_end import LiveEndFinder
+from spark_mq.store.live_end import LiveEndFinder, end_by_index
 from spark_mq.store.log.log_range import LiveEnd, LogRange
 from spark_mq.store.log.record_lookup import NoRecord, RecordLookup
 from spark_mq.store.log.scan import InQueue, scan
 from spark_mq.store.log.segment_files import CorruptRange
 from spark_mq.store.queue.consume_queue import ConsumeQueue
-from spark_mq.store.queue.consume_queue_store import ConsumeQueueStore, GetMessageResult
+from spark_mq.store.queue.consume_queue_store import ConsumeQueueStore
 from spark_mq.store.queue.folders import folders_of_topic
-from spark_mq.store.queue.offset_by_time import BoundaryType
 from spark_mq.store.store_lock import StateMemory, settled_state
 
-DEFAULT_MAX_NUM = 32
 _ENDS = StateMemory[LiveEnd]()
 """Ends of logs that this process found, by the state of the files."""
 _ASKED_SCHEMA = pa.schema([("topic", pa.string()), ("key", pa.string())])
@@ -158,18 +156,22 @@ class MessageStore(ConsumeQueueStore):
         """The commit log offset after the last live record; -1 if the log is empty."""
         return self.live_end.offset
 
+    @property
+    def live_log(self) -> LogRange:
+        """The log from its first segment to its live end."""
+        return LogRange(self.get_min_phy_offset(), self.get_max_phy_offset())
+
     @cached_property
     def live_end(self) -> LiveEnd:
         """Where the log ends, and which records before that can be stale."""
         if self._given_live_end is not None:
             return self._given_live_end
-        finder = LiveEndFinder(self.location)
-        known = finder.find_by_index(self.records)
+        known = end_by_index(self.records)
         if known is None and self._may_recall_end:
             known = _ENDS.recall(self.first_state)
         if known is not None:
             return known
-        found = finder.find_without_index(self.records, self._each_queue())
+        found = LiveEndFinder(self.location).find_without_index(self.records, self._each_queue())
         if self._may_recall_end and self.state_of_files() == self.first_state:
             _ENDS.keep(self.first_state, found)
         return found
@@ -198,89 +200,6 @@ class MessageStore(ConsumeQueueStore):
         files += [file.location for queue in self._found.values() for file in queue.files]
         extents = [(segment.base, segment.size) for segment in self.records.segments]
         return settled_state(self.location, [*files, self.location / CHECKPOINT], extents)
-
-    def get_min_offset_in_queue(self, topic: str, queue_id: int, read_log: bool = False) -> int:
-        """The first queue offset that a broker would offer; 0 if there is no such queue.
-
-        `get_max_offset_in_queue` has the same arguments and errors.
-
-        Examples:
-            >>> store.get_min_offset_in_queue("orders", 3)
-            1200
-        """
-        return self._queue_ends(topic, queue_id, read_log)[0]
-
-    def get_max_offset_in_queue(self, topic: str, queue_id: int, read_log: bool = False) -> int:
-        """The queue offset that the next message will get; 0 if there is no such queue.
-
-        Args:
-            topic: The topic.
-            queue_id: The queue id.
-            read_log: By default the queue's units give the answer. The log can have more messages if a broker was
-                killed, or if files of the queue were lost. If True, the queue's first and last message in the log give
-                the answer, or the units if the log has no message of the queue. Parts of the log about which the units
-                prove nothing are read (`queue_cover`).
-
-        Returns:
-            A queue offset.
-
-        Raises:
-            UnsupportedStoreError: The queues are in RocksDB, and `read_log` is False; or the queue is a batch consume
-                queue, and `read_log` is True.
-
-        Examples:
-            >>> store.get_max_offset_in_queue("orders", 3)
-            1532
-        """
-        return self._queue_ends(topic, queue_id, read_log)[1] if read_log else self._max_offset(topic, queue_id)
-
-    def get_message(
-        self, topic: str, queue_id: int, offset: int, max_num: int = DEFAULT_MAX_NUM, read_log: bool = False
-    ) -> pa.Table:
-        """At most `max_num` messages of a queue, from queue offset `offset` on.
-
-        `get_message_result` has the same arguments and errors, and also returns the status of the offset. A note of its
-        result is a warning here.
-
-        Examples:
-            >>> store.get_message("orders", 3, offset=1200, max_num=2)["queue_offset"].to_pylist()
-            [1200, 1201]
-        """
-        result = self.get_message_result(topic, queue_id, offset, max_num, read_log)
-        for note in result.notes:
-            warnings.warn(f"{self.location}: {note}", stacklevel=2)
-        return result.messages
-
-    def get_message_result(
-        self, topic: str, queue_id: int, offset: int, max_num: int = DEFAULT_MAX_NUM, read_log: bool = False
-    ) -> GetMessageResult:
-        """Messages of a queue, and the status of the requested offset (`DefaultMessageStore.getMessage`@5.3.3).
-
-        A broker's answer ends at the end of a queue file, and after 256 KiB. This answer has `max_num` messages if the
-        queue has enough. Messages whose segment has expired are skipped.
-
-        Args:
-            topic: The topic.
-            queue_id: The queue id.
-            offset: The queue offset of the first requested message.
-            max_num: The largest number of messages, at least 1.
-            read_log: By default the queue's units give the answer, and `uncovered` of the result contains the parts of
-                the log that can have more of the requested messages. If a unit does not point to a record, or points
-                to a record with another queue offset, the result has a row with `_corrupt_record`. If True, those
-                parts of the log are read, and the rows are those of a scan of the whole log.
-
-        Returns:
-            Status, queue offsets and messages.
-
-        Raises:
-            UnsupportedStoreError: The queues are in RocksDB, and `read_log` is False; or the queue is a batch consume
-                queue, and `read_log` is True.
-
-        Examples:
-            >>> store.get_message_result("orders", 3, offset=0).status
-            <GetMessageStatus.OFFSET_TOO_SMALL: 'OFFSET_TOO_SMALL'>
-        """
-        return self._get_message(topic, queue_id, offset, max(max_num, 1), read_log)
 
     def look_message_by_offset(self, commit_log_offset: int) -> pa.Table:
         """The live message whose record starts at a commit log offset.
@@ -356,8 +275,8 @@ class MessageStore(ConsumeQueueStore):
     def index(self) -> KeyIndex:
         """The index files, and the parts of the log that they do not cover."""
         find_log_end = LiveEndFinder(self.location).find_now
-        log = (self.records, self.live_end, find_log_end)
-        return KeyIndex(self.location, self.broker_conf, self.files, *log, self._check_index, self._checked_index)
+        log = self.records, self.live_end, find_log_end
+        return KeyIndex(self.broker_conf, *log, self._check_index, self._checked_index)
 
     def query_message(
         self,
@@ -431,7 +350,7 @@ class MessageStore(ConsumeQueueStore):
         pairs = asked.select(["topic", "key"]).cast(_ASKED_SCHEMA).drop_null().group_by(["topic", "key"]).aggregate([])
         topics, keys = (pairs[name].combine_chunks() for name in ("topic", "key"))
         names = MESSAGE_BY_KEY_SCHEMA.names if columns is None else columns
-        many = ManyKeys(self.location, self.index, self.records, topics, keys, names)
+        many = ManyKeys(self.index, topics, keys, names)
         return (batch for _, batch in many.batches()) if len(pairs) else iter(())
 
     def query_message_as_broker(
@@ -626,52 +545,10 @@ class MessageStore(ConsumeQueueStore):
         """
         times = []
         for name in self._found if topic is None else [(topic, queue_id) for queue_id in self.queue_ids(topic)]:
-            cover, (first, stop) = self.queue_cover(*name), self._queue_ends(*name, read_log=False)
+            cover, (first, stop) = self.queue_cover(*name), self._ends_of_units(*name)
             ends = (cover.proven(first), cover.proven(stop - 1)) if first < stop else ()
             times += [proven.record.store_timestamp for proven in ends if proven is not None]
         return (min(times), max(times)) if times else None
-
-    def get_offset_in_queue_by_time(
-        self,
-        topic: str,
-        queue_id: int,
-        timestamp: int | datetime,
-        boundary_type: BoundaryType | str = BoundaryType.LOWER,
-        read_log: bool = False,
-    ) -> int:
-        """The queue offset that a broker returns for a time; 0 if there is no such queue.
-
-        Brokers before 5.1.1 have another rule, the nearest message, and no boundary types
-        (`ConsumeQueue.getOffsetInQueueByTime`@5.1.0; `ConsumeQueueStore.getOffsetInQueueByTime`@5.3.3). If the store's
-        broker can be of both, the answer is given where both rules agree.
-
-        Args:
-            topic: The topic.
-            queue_id: The queue id.
-            timestamp: The store time: epoch milliseconds or an aware datetime.
-            boundary_type: LOWER: the first message stored at the time or later, or the queue's maximum offset if there
-                is none. UPPER: the last message stored at the time or earlier.
-            read_log: By default the queue's units between its ends give the answer. If True, all messages of the queue
-                in the log count, whatever the queue's files contain. Parts of the log about which the units prove
-                nothing are read.
-
-        Returns:
-            A queue offset.
-
-        Raises:
-            OptionError: The boundary type is unknown, or is UPPER for a broker before 5.1.1; or the time is in seconds,
-                or is a datetime without a time zone; or the answer depends on the version, which is not known.
-            CorruptQueueError: A unit on which the answer depends does not lead to its message, and `read_log` is
-                False.
-            UnsupportedStoreError: The queues are in RocksDB, and `read_log` is False; or the queue is a batch consume
-                queue, and `read_log` is True.
-
-        Examples:
-            >>> store.get_offset_in_queue_by_time("orders", 3, 1_700_000_000_000)
-            1377
-        """
-        boundary, millis = _boundary_type(boundary_type), _millis("timestamp", timestamp)
-        return self._offset_by_time(topic, queue_id, millis, boundary, read_log)
 
     def messages_of_topic(
         self, topic: str, begin: int | None = None, end: int | None = None
@@ -686,8 +563,7 @@ class MessageStore(ConsumeQueueStore):
             end: The latest store time in milliseconds, included; None for any. A part of the log can be skipped if a
                 sample shows that all of it was stored outside `begin` to `end`. Messages outside can be returned.
         """
-        log = LogRange(self.get_min_phy_offset(), self.get_max_phy_offset())
-        return scan(self.location, self.records, log, InQueue(topic), begin, end, _FIRST_BYTES)
+        return scan(self.records, self.live_log, InQueue(topic), begin, end, _FIRST_BYTES)
 
     def pickup_store_timestamp(self, commit_log_offset: int, store_size: int) -> int:
         """The store time of a record, in milliseconds; -1 if the live log does not contain all its bytes.
@@ -714,20 +590,5 @@ def record_with_id(
     )
 
 
-def _boundary_type(boundary_type: BoundaryType | str) -> BoundaryType:
-    try:
-        return BoundaryType(boundary_type.upper())
-    except ValueError as error:
-        raise OptionError(f"boundary type {boundary_type!r} is neither LOWER nor UPPER") from error
-
-
 def _optional_millis(name: str, timestamp: int | datetime | None) -> int | None:
-    return None if timestamp is None else _millis(name, timestamp)
-
-
-def _millis(name: str, timestamp: int | datetime) -> int:
-    if isinstance(timestamp, int):
-        return check_epoch_millis(name, timestamp)
-    if timestamp.tzinfo is None:
-        raise OptionError(f"{timestamp!r} has no time zone: give an aware datetime, or milliseconds since the epoch")
-    return epoch_millis(timestamp)
+    return None if timestamp is None else millis_of(name, timestamp)

@@ -59,7 +59,7 @@ from spark_mq.store.boot import (
     unknown_rules,
 )
 from spark_mq.store.boot_obstacles import boot_obstacles
-from spark_mq.store.config.broker_conf import BrokerConf, FileSetting
+from spark_mq.store.config.broker_conf import FileSetting
 from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.config.store_kind import batch_topics, dledger_node
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX, mapped_files
@@ -139,19 +139,17 @@ def next_recovery(path: str, broker_version: str, broker_conf: str | None = None
     The records from the segment on with which the broker begins are read and checked, without Spark. Of the others, it
     is found out whether they have a unit. The version must tell which rules apply.
     """
-    release, conf = one_boot_group(broker_version), BrokerConf.of(broker_conf)
+    release = one_boot_group(broker_version)
     with MessageStore(path, broker_version, broker_conf) as store:
         if store.records.has_entries:
             release = one_boot_group(broker_version, has_entries=True)
         gone = find_gone_messages(store).count
-        return next_recoveries(store, [(release, not last_stop(store).is_clean)], conf, gone)[0]
+        return next_recoveries(store, [(release, not last_stop(store).is_clean)], gone)[0]
 
 
-def next_recoveries(
-    store: MessageStore, starts: Sequence[tuple[BrokerVersions, bool]], conf: BrokerConf, gone: int
-) -> list[Recovery]:
+def next_recoveries(store: MessageStore, starts: Sequence[tuple[BrokerVersions, bool]], gone: int) -> list[Recovery]:
     """The same for several starts. What several of them read is read once."""
-    stopped = _StoppedStore(store, conf, gone)
+    stopped = _StoppedStore(store, gone)
     # The last starts dispatch most: what they read is enough for the others.
     start = _Start if stopped.node is None else _DLedgerStart
     found = [start(stopped, release, after_crash).run() for release, after_crash in reversed(starts)]
@@ -161,13 +159,13 @@ def next_recoveries(
 class _StoppedStore:
     """What all starts read of a store."""
 
-    def __init__(self, store: MessageStore, conf: BrokerConf, gone: int) -> None:
-        self.database = check_boot(store, conf)
-        self.store, self.conf, self.gone = store, conf, gone
-        self.settings = BootSettings.of(conf)
+    def __init__(self, store: MessageStore, gone: int) -> None:
+        self.database = check_boot(store)
+        self.store, self.conf, self.gone = store, store.broker_conf, gone
+        self.settings = BootSettings.of(self.conf)
         self.last_stop = last_stop(store)
         self.checkpoint = Checkpoint.load(store.location)
-        self.last_in_database = LastInDatabase.of(store.location, conf)
+        self.last_in_database = LastInDatabase.of(store)
         self.node = dledger_node(store.location)
         self.log_folder, self.has_entries = booted_folder(store.location)
         self.segments = mapped_files(self.log_folder.entries())
@@ -176,7 +174,9 @@ class _StoppedStore:
         # A broker that does not delete an empty last file does not start.
         self.batch_topics = batch_topics(store.location)
         folders = [_without_empty_file(folder) for folder in self.folders]
-        self.numbers = QueueNumbers(folders, store.files, self.batch_topics, has_light_queues(store.location, conf))
+        self.numbers = QueueNumbers(
+            folders, store.files, self.batch_topics, has_light_queues(store.location, self.conf)
+        )
         self.log = CheckedLog(self.numbers)
         self.scan = LackingScan(store, self.numbers, self.log)
         self.recovered = cache(lambda folder, file_size: recover_queue(folder, file_size, store.files))
@@ -191,7 +191,7 @@ class _StoppedStore:
     @cached_property
     def last_indexed(self) -> Mapping[str, LastIndexed]:
         """The last message in the index files that a broker can keep."""
-        return last_indexed(self.store, self.conf, self.index, self.checkpoint.index_msg_timestamp)
+        return last_indexed(self.store, self.index, self.checkpoint.index_msg_timestamp)
 
     def obstacles(self, folders: Sequence[QueueFolder], version: BrokerVersion) -> list[str]:
         """The obstacles of a version, which finds the queue files of `folders`."""
@@ -227,7 +227,7 @@ class _Start:
             raise unknown_rules(self._store)
         queue_files = find_queue_file_size(self._conf, [(self._location / CONSUME_QUEUE, folders)])
         size = files[0].size if files else 0
-        self._assumed = assumed_settings(self._store, self._conf, [self._release], size, queue_files)
+        self._assumed = assumed_settings(self._store, [self._release], size, queue_files)
         obstacles = self._stopped.obstacles(folders, self._version)
         if obstacles:
             self._rows = RecoveryRows()  # nothing is changed

@@ -9,14 +9,14 @@ import re
 import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import pyarrow as pa
 
 from spark_mq.errors import OptionError
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE
-from spark_mq.format.timestamp import NANOS_PER_MILLI, check_epoch_millis, epoch_millis, micros
+from spark_mq.format.timestamp import NANOS_PER_MILLI, micros, millis_of
 from spark_mq.store.config.broker_conf import BrokerConf, Sourced
 from spark_mq.store.config.config_file import ConsumerOffset, load_consumer_offsets, read_config
 from spark_mq.store.disk_use import DiskPressure, TopicBytes, disk_pressure, topic_bytes
@@ -55,11 +55,11 @@ class UnreadLoss:
     consumer_offset: int
     unread: int
     lost: int
-    file: str | None
-    loses: int
-    expired: int
-    expire_timestamp: int | None
-    delete_timestamp: int | None
+    file: str | None = None
+    loses: int = 0
+    expired: int = 0
+    expire_timestamp: int | None = None
+    delete_timestamp: int | None = None
 
 
 def unread_losses(store: MessageStore, segments: Sequence[SegmentRetention]) -> list[UnreadLoss]:
@@ -81,32 +81,25 @@ def unread_losses(store: MessageStore, segments: Sequence[SegmentRetention]) -> 
 def _loss(
     store: MessageStore, queue: ConsumeQueue, committed: ConsumerOffset, segments: Sequence[SegmentRetention]
 ) -> UnreadLoss | None:
-    name = committed.topic, committed.queue_id
     first, stop = _unread(store, committed)
     lost = max(first - committed.offset, 0)
+    name = committed.topic, committed.queue_id
+    loss = UnreadLoss(committed.consumer_group, *name, committed.offset, stop - first, lost)
     segment = _segment_of(queue, first, segments) if first < stop else None
     if segment is None or segment.expire_timestamp is None:
-        if not lost:
-            return None
-        return UnreadLoss(committed.consumer_group, *name, committed.offset, stop - first, lost, None, 0, 0, None, None)
-
-    kept = next(one for one in segments if not one.is_expired)
-    following = kept
+        return loss if lost else None
+    following = kept = next(one for one in segments if not one.is_expired)
     if not segment.is_expired:
         later = [one for one in segments if one.commit_log_offset > segment.commit_log_offset]
         at = segment.delete_timestamp
         following = next((one for one in later if one.delete_timestamp != at), segments[-1])
-    return UnreadLoss(
-        committed.consumer_group,
-        *name,
-        committed.offset,
-        stop - first,
-        lost,
-        segment.file,
-        _count_before(queue, first, stop, following.commit_log_offset),
-        _count_before(queue, first, stop, kept.commit_log_offset),
-        segment.expire_timestamp,
-        segment.delete_timestamp,
+    return replace(
+        loss,
+        file=segment.file,
+        loses=_count_before(queue, first, stop, following.commit_log_offset),
+        expired=_count_before(queue, first, stop, kept.commit_log_offset),
+        expire_timestamp=segment.expire_timestamp,
+        delete_timestamp=segment.delete_timestamp,
     )
 
 
@@ -274,13 +267,9 @@ def moment_of(at: int | datetime | None) -> int:
     """Milliseconds since the epoch of a time; now for None. Raises `OptionError` for a number or time without sense."""
     if at is None:
         return time.time_ns() // NANOS_PER_MILLI
-    if isinstance(at, datetime):
-        if at.tzinfo is None:
-            raise OptionError(f"at={at} has no time zone")
-        return epoch_millis(at)
-    if micros(at) is None:
+    if isinstance(at, int) and micros(at) is None:
         raise OptionError(f"at={at} is not a time of the years 1 to 9999")
-    return check_epoch_millis("at", at)
+    return millis_of("at", at)
 
 
 def reserved_time(given: float | None, conf: BrokerConf, has_entries: bool = False) -> Sourced[float]:

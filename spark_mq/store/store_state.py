@@ -12,10 +12,7 @@ from dataclasses import dataclass, replace
 
 from pyarrow import fs
 
-from spark_mq.format.broker_version import (
-    ALL_VERSIONS,
-    BrokerVersions,
-)
+from spark_mq.format.broker_version import ALL_VERSIONS, BrokerVersions
 from spark_mq.format.record import HEAD_SIZE
 from spark_mq.format.timestamp import NANOS_PER_MILLI
 from spark_mq.store.boot import (
@@ -36,7 +33,7 @@ from spark_mq.store.boot import (
     unknown_rules,
 )
 from spark_mq.store.boot_obstacles import CONFIG_FILES, boot_obstacles
-from spark_mq.store.config.broker_conf import BrokerConf, FileSetting
+from spark_mq.store.config.broker_conf import FileSetting
 from spark_mq.store.config.checkpoint import Checkpoint, checkpoint_problem
 from spark_mq.store.config.store_kind import batch_topics
 from spark_mq.store.config.store_paths import CONFIG, CONSUME_QUEUE, mapped_files
@@ -148,9 +145,8 @@ def store_state(
         is_checked: Whether a whole check has just shown that log, queues and index are as a broker wrote them
             (`VerifyReport.shows_boots`). Then the boots are exact without a second read of the log.
     """
-    conf = BrokerConf.of(broker_conf)
     with MessageStore(path, broker_version, broker_conf) as store:
-        database = check_boot(store, conf)
+        conf, database = store.broker_conf, check_boot(store)
         groups = boot_groups(store.broker_versions, store.records.has_entries)
         batches = batch_topics(store.location)
         rules = [group for group in groups if are_rules_known(group, database, batches)]
@@ -162,7 +158,7 @@ def store_state(
         stop, only = last_stop(store), rules[0].last if len(rules) == 1 and rules[0].first == rules[0].last else None
         log = _log_state(store, lacking, stop)
         gone = find_gone_messages(store)
-        facts = _boot_facts(store, conf, log, checkpoint, lacking, index, gone.count)
+        facts = _boot_facts(store, log, checkpoint, lacking, index, gone.count)
         stops = (False, True) if stop.is_clean and with_forced else (not stop.is_clean,)
         starts = [(release, after_crash) for after_crash in stops for release in rules]
         boots = [next_boot(release, replace(facts, is_clean=not after_crash)) for release, after_crash in starts]
@@ -175,7 +171,7 @@ def store_state(
         if is_checked and database is None and not obstacles and not asks_more:
             boots = [replace(boot, is_full=True) for boot in boots]
         elif is_read:
-            boots, waits = _exact_boots(store, conf, starts, boots, gone.count)
+            boots, waits = _exact_boots(store, starts, boots, gone.count)
         queue_files = find_queue_file_size(conf, [(store.location / CONSUME_QUEUE, folders)])
         config = (
             ConfigSnapshot(info.base_name, (info.mtime_ns or 0) // NANOS_PER_MILLI)
@@ -194,7 +190,7 @@ def store_state(
             index,
             tuple(config),
             tuple(dict.fromkeys([*obstacles, *waits])),
-            assumed_settings(store, conf, rules, log.file_size, queue_files),
+            assumed_settings(store, rules, log.file_size, queue_files),
             tuple(boots[: len(rules)]),
             tuple(boots[len(rules) :]),
             disk_use(store.location),
@@ -205,7 +201,6 @@ def store_state(
 
 def _exact_boots(
     store: MessageStore,
-    conf: BrokerConf,
     starts: Sequence[tuple[BrokerVersions, bool]],
     seen: Sequence[Boot],
     gone: int,
@@ -213,7 +208,7 @@ def _exact_boots(
     """The boots with the whole log read, and why some never end. `seen` are given for those that do not start."""
     from spark_mq.store.recovery import next_recoveries  # the kernels take half a second
 
-    recoveries = next_recoveries(store, starts, conf, gone)
+    recoveries = next_recoveries(store, starts, gone)
     waits = [
         f"{recovery.release}: {obstacle}"
         for recovery in recoveries
@@ -253,7 +248,6 @@ def _stale_tail(store: MessageStore, end: int, newest: int | None) -> StaleTail 
 
 def _boot_facts(
     store: MessageStore,
-    conf: BrokerConf,
     log: LogState,
     checkpoint: Checkpoint,
     lacking: LackingMessages,
@@ -264,7 +258,7 @@ def _boot_facts(
     if database is None:
         ends = [queue.unit(queue.written_end - 1)[:2] for queue in queues.values()]
         queue_end = max((at + size for at, size in ends if size > 0), default=-1)
-        messages = _with_known_end(store, conf, lacking.messages)
+        messages = _with_known_end(store, lacking.messages)
     else:
         queue_end, messages = database.offset_table().checkpoint or 0, lacking.messages
     names = {(message.topic, message.queue_id) for message in messages} & queues.keys()
@@ -279,14 +273,14 @@ def _boot_facts(
         lacking=messages,
         next_queue_offsets={name: store.get_max_offset_in_queue(*name) for name in names},
         index=index,
-        last_indexed={} if index is None else last_indexed(store, conf, index, checkpoint.index_msg_timestamp),
-        settings=BootSettings.of(conf),
+        last_indexed={} if index is None else last_indexed(store, index, checkpoint.index_msg_timestamp),
+        settings=BootSettings.of(store.broker_conf),
         gone=gone,
         revived=0 if log.stale_tail is None else log.stale_tail.count,
         missing_bytes=sum(gap.size for gap in log.gaps),
         read_from=lacking.checked.start,
         has_rocksdb_queues=database is not None,
-        last_in_database=LastInDatabase.of(store.location, conf),
+        last_in_database=LastInDatabase.of(store),
     )
     heads = (SegmentHead.of(one.base, store.records.read(one.base, HEAD_SIZE)) for one in store.records.segments[::-1])
     either = [replace(facts, is_clean=is_clean) for is_clean in (True, False)]
@@ -298,9 +292,7 @@ def _boot_facts(
     return replace(facts, heads=newest_heads(heads, is_first))
 
 
-def _with_known_end(
-    store: MessageStore, conf: BrokerConf, messages: tuple[LackingMessage, ...]
-) -> tuple[LackingMessage, ...]:
+def _with_known_end(store: MessageStore, messages: tuple[LackingMessage, ...]) -> tuple[LackingMessage, ...]:
     """The messages of which the ends of queues tell what becomes of them.
 
     A boot takes a hole in the last three files of a queue for its end, and then dispatches messages that have units,
@@ -308,7 +300,7 @@ def _with_known_end(
     """
     queues = store.queues if messages else {}
     folders = in_files(queue.folder for queue in queues.values())
-    size = find_queue_file_size(conf, [(store.location / CONSUME_QUEUE, folders)])
+    size = find_queue_file_size(store.broker_conf, [(store.location / CONSUME_QUEUE, folders)])
 
     def has_hole(name: tuple[str, int]) -> bool:
         recovered = recover_queue(queues[name].folder, size.value, store.files)

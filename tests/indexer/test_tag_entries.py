@@ -84,10 +84,10 @@ def workload(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Recor
     """The store, and its records."""
     path = WORKLOAD.unpack(tmp_path_factory.mktemp("workload"))
     from spark_mq import MessageStore
-    from spark_mq.store.log.log_range import LogRange, iterate_records
+    from spark_mq.store.log.log_range import LogRange
 
     with MessageStore(str(path)) as store:
-        records = list(iterate_records(store.records, LogRange(0, store.get_max_phy_offset())))
+        records = list(store.records.iterate(LogRange(0, store.get_max_phy_offset())))
     return path, records
 
 

@@ -15,7 +15,7 @@ from spark_mq.io.location import Location
 from spark_mq.restorer.append_target import AppendTarget
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.checkpoint import CHECKPOINT, Checkpoint
-from spark_mq.store.log.log_range import LogRange, iterate_records
+from spark_mq.store.log.log_range import LogRange
 from tests.support.rebuilt import rebuild_here
 from tests.support.repaired import repair_here
 from tests.support.restored import delivered, restore_here
@@ -65,7 +65,7 @@ def test_with_new_offsets_the_version_says_what_is_indexed(tmp_path: Path) -> No
         False,
     ]
     with MessageStore(str(new)) as store:
-        records = list(iterate_records(store.records, LogRange(0, store.get_max_phy_offset())))
+        records = list(store.records.iterate(LogRange(0, store.get_max_phy_offset())))
     tags = [b"TAGS" in parse_properties(record.properties) for record in records]
     assert [check(one, UPGRADED.broker_conf)[0].index_entries for one in (new, old)] == [
         sum(map(keys_of, records)) + sum(tags),

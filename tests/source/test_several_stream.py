@@ -15,7 +15,7 @@ from spark_mq.datasource import RocketMQDataSource
 from spark_mq.errors import DataLossError, OptionError, StoreNotFoundError
 from spark_mq.source.message_stream import MessagesStreamReader
 from spark_mq.source.options import parse_stream_options
-from spark_mq.source.several_stores_stream import SeveralOffset, SeveralStoresStreamReader
+from spark_mq.source.several_stores import SeveralOffset, SeveralStoresStreamReader
 from spark_mq.source.store_choice import StoreChoice
 from spark_mq.testing import LogWriter
 from tests.support.growing_stores import NOW, Place, log_of, places, put

@@ -12,7 +12,7 @@ import pytest
 from spark_mq.source.topic_plan import TopicCover, unit_reads
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.queue.consume_queue import ConsumeQueue
-from spark_mq.store.queue.unit_cover import LOCAL, FoundUnits
+from spark_mq.store.queue.unit_cover import LOCAL, FoundUnits, LogCover
 
 SPLIT = 1 << 30
 DISTANCE = 32 << 10
@@ -27,7 +27,7 @@ def cover_of(count: int) -> TopicCover:
     units = FoundUnits(offsets, np.full(count, 500), np.zeros(count, np.int64), np.zeros(count, np.int64), numbers)
     queue = cast("ConsumeQueue", SimpleNamespace(topic="T", queue_id=0))
     log = LogRange(0, count * DISTANCE)
-    return TopicCover((queue,), log, (log,), units, None, (), LOCAL, "")
+    return TopicCover((queue,), log, LogCover((log,), (), 0), units, None, LOCAL, "")
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def cover_of(count: int) -> TopicCover:
 )
 def test_parts_are_few_and_of_the_same_cost(cost: int, split_size: int, parts: int) -> None:
     cover = cover_of(cost // COST)
-    reads = unit_reads(cover, cover.covered, cover.units, split_size)
+    reads = unit_reads(cover, cover.log_cover.covered, cover.units, split_size)
     assert len(reads) == parts
     counts = [read.count for read in reads]
     assert max(counts) - min(counts) <= 1
@@ -60,4 +60,4 @@ def test_parts_are_few_and_of_the_same_cost(cost: int, split_size: int, parts: i
 
 def test_nothing_is_no_part() -> None:
     cover = cover_of(0)
-    assert unit_reads(cover, cover.covered, cover.units, SPLIT) == []
+    assert unit_reads(cover, cover.log_cover.covered, cover.units, SPLIT) == []

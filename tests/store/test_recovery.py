@@ -22,7 +22,6 @@ from spark_mq.errors import OptionError, SparkMqError
 from spark_mq.format.broker_version import ALL_VERSIONS, BrokerVersions
 from spark_mq.format.record import BODY_CRC_AT, COMMIT_LOG_OFFSET_AT, MAGIC_AT, MAGIC_V2, Record
 from spark_mq.store.boot import boot_groups
-from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.dispatch_log import RECOVERY_SCHEMA
 from spark_mq.store.dispatch_requests import CheckedLog
@@ -488,7 +487,7 @@ STARTS = [(group, after_crash) for after_crash in (False, True) for group in boo
 
 def recover_all(folder: Path, *askings: list[tuple[BrokerVersions, bool]], conf: str | None = None) -> list[Recovery]:
     with MessageStore(str(folder), None, conf) as store:
-        return [one for starts in askings for one in next_recoveries(store, starts, BrokerConf.of(conf), 0)]
+        return [one for starts in askings for one in next_recoveries(store, starts, 0)]
 
 
 def recover_alone(folder: Path, patch: pytest.MonkeyPatch, conf: str | None = None) -> list[Recovery]:

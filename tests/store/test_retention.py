@@ -16,7 +16,6 @@ from spark_mq.errors import OptionError
 from spark_mq.source.options import parse_options
 from spark_mq.source.table_readers import TableReader
 from spark_mq.store.disk_use import Deletion, DiskPressure, used_percent
-from spark_mq.store.log.log_range import newest_record
 from spark_mq.store.retention import retention
 from spark_mq.tables.store_files import RETENTION
 from spark_mq.testing import LogWriter
@@ -178,7 +177,7 @@ def test_the_newest_record_after_bodies_that_look_like_records(tmp_path: Path) -
     log.append(3000)
     with MessageStore(str(log.write(tmp_path / "store"))) as store:
         end = store.get_max_phy_offset()
-        found = [newest_record(store.records, file, end) for file in store.records.segments]
+        found = [store.records.newest_in(file, end) for file in store.records.segments]
     assert [record and record.store_timestamp for record in found] == [2000, 3000]
 
 
@@ -198,7 +197,7 @@ def test_the_newest_record_wherever_its_header_is(tmp_path: Path) -> None:
     assert log.offsets[1] == border
     with MessageStore(str(log.write(tmp_path / "store"))) as store:
         end = store.get_max_phy_offset()
-        found = [newest_record(store.records, file, end) for file in store.records.segments]
+        found = [store.records.newest_in(file, end) for file in store.records.segments]
     assert [record and record.store_timestamp for record in found] == [*range(2000, 2000 + count), 5000]
 
 

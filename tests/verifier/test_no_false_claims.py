@@ -250,12 +250,10 @@ def read_once(patch: pytest.MonkeyPatch) -> None:
             tails[str(store.location)] = find_lacking_messages(store)
         return tails[str(store.location)]
 
-    def recover(
-        store: MessageStore, starts: Iterable[tuple[BrokerVersions, bool]], conf: BrokerConf, gone: int
-    ) -> list[Recovery]:
+    def recover(store: MessageStore, starts: Iterable[tuple[BrokerVersions, bool]], gone: int) -> list[Recovery]:
         asked = list(starts)
         missing = [start for start in asked if start not in recoveries]
-        recoveries.update(zip(missing, next_recoveries(store, missing, conf, gone) if missing else [], strict=True))
+        recoveries.update(zip(missing, next_recoveries(store, missing, gone) if missing else [], strict=True))
         return [recoveries[start] for start in asked]
 
     for module in ("store_state", "file_states"):

@@ -341,10 +341,9 @@ def _write_to_stdout(row: Row, option: str, end: bytes = b"") -> None:
 
 def rows_of(records: Sequence[Any], situations: Situations) -> list[dict[str, Any]]:
     """The rows of records, with what they mean, for `MessagePrinter.print`."""
-    from spark_mq.cli.output.value_text import plain_rows
-    from spark_mq.format.message_row import message_row, message_table
+    from spark_mq.format.message_row import plain_row
 
-    rows = plain_rows(message_table([message_row(record) for record in records]))
+    rows = [plain_row(record) for record in records]
     for record, row in zip(records, rows, strict=True):
         meant = situations.of(record)
         values = meant.real_topic, meant.real_queue_id, meant.kind.value, meant.text or None

@@ -26,7 +26,7 @@ from spark_mq.store.config.checkpoint import lost_end
 from spark_mq.store.config.config_file import configured_topics, consumed_offsets
 from spark_mq.store.config.consumer_filters import CONSUMER_FILTERS, load_consumer_filters
 from spark_mq.store.expiry import MILLIS_PER_HOUR, expire_times, live_segments
-from spark_mq.store.log.log_range import LogRange, newest_record
+from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.record_lookup import NoRecord
 from spark_mq.store.log.scan import InQueue, WithKeyOfAnyTopic, scan
 from spark_mq.store.log.segment_files import CorruptRange
@@ -123,9 +123,7 @@ class LifeStore:
         """The live messages that have a key, in KEYS or as unique key; `also` are topics that are looked up besides."""
         uncovered = uncovered_parts(self.store)
         in_log = (
-            part
-            for log_range in uncovered
-            for part in scan(self.location, self.store.records, log_range, WithKeyOfAnyTopic(key))
+            part for log_range in uncovered for part in scan(self.store.records, log_range, WithKeyOfAnyTopic(key))
         )
         damage: list[str] = []
         found: dict[int, Record] = {}
@@ -246,7 +244,7 @@ class LifeStore:
             )
         for topic in sorted(topics):
             rest = LogRange(max(dispatched, commit_log_offset), log_end)
-            for part in scan(self.location, self.store.records, rest, InQueue(topic)):
+            for part in scan(self.store.records, rest, InQueue(topic)):
                 yield Cut(part.describe()) if isinstance(part, CorruptRange) else part
 
     def unread_pops(self) -> str | None:
@@ -261,7 +259,7 @@ class LifeStore:
         """Why messages can be missing from what was found; None if none is missing. It is asked only if it matters."""
         end = self.store.get_max_phy_offset()
         segment = self.store.records.segment_of(end - 1) if end > 0 else None
-        newest = None if segment is None else newest_record(self.store.records, segment, end)
+        newest = None if segment is None else self.store.records.newest_in(segment, end)
         return None if newest is None else lost_end(self.location, newest.store_timestamp)
 
     def expiries(self, offsets: Iterable[int], conf: BrokerConf, name: str, at: int) -> list[MessageExpiry]:

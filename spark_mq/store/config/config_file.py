@@ -31,6 +31,7 @@ import json
 import re
 import struct
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -53,7 +54,6 @@ _UNREADABLE = (ValueError, TypeError, AttributeError, KeyError, OverflowError, R
 """What values of another form raise."""
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _UNQUOTED_KEY = re.compile(r"([{,]\s*)(-?\d+)(\s*:)")
-Parse = Callable[[str], object]
 _SINGLE, _SECOND_VERSION = "metadata", "rdb"
 _DATA = struct.Struct(">bhb")
 """The first bytes of a key of `rdb`: `TablePrefix.TABLE`, the table, `RecordPrefix.DATA`."""
@@ -192,7 +192,7 @@ def load_config(
         raise UnsupportedStoreError(f"{database} is a RocksDB database: {REMEDY}")
     if database is not None:
         try:
-            return decode(read_config_database(database, name, parse_fastjson))
+            return decode(_read_database(database, name))
         except StorageError as error:
             raise ConfigError(str(error)) from error
         except _UNREADABLE as error:
@@ -271,32 +271,21 @@ def config_database(store: Location, name: str) -> Location | None:
     return next((store / CONFIG / one for one in folders if is_rocksdb(store / CONFIG / one)), None)
 
 
-def read_config_database(folder: Location, name: str, parse: Parse) -> dict[str, Any]:
-    """The content of `config/NAME` that is in the database in `folder`, as its JSON file would have it.
-
-    Args:
-        parse: The value of a JSON text.
-
-    Raises:
-        ValueError, TypeError, KeyError, struct.error: A key or a value has another form.
-        MissingPackageError, StorageError: As `RocksDatabase`.
-    """
+def _read_database(folder: Location, name: str) -> dict[str, Any]:
+    """The content of `config/NAME` that is in the database in `folder`, as its JSON file would have it."""
     table = CONFIG_TABLES[name]
-    database = RocksDatabase(folder)
-    try:
+    with closing(RocksDatabase(folder)) as database:
         if folder.name == _SECOND_VERSION:
-            version, entries = _version(database, table), _second_version(database, table, parse)
+            version, entries = _version(database, table), _second_version(database, table)
         else:
             families = (
                 (table.family, f"{table.family}Version") if folder.name == _SINGLE else (DEFAULT, "kvDataVersion")
             )
-            versions = [_parsed(value, parse) for _, value in database.items(families[1])]
+            versions = [_parsed(value) for _, value in database.items(families[1])]
             version = versions[0] if versions else _NO_VERSION
-            entries = ((key.decode(), _parsed(value, parse)) for key, value in database.items(families[0]))
+            entries = ((key.decode(), _parsed(value)) for key, value in database.items(families[0]))
         content = _offsets(entries) if table.key == "offsetTable" else dict(entries)
         return {"dataVersion": version, table.key: content}
-    finally:
-        database.close()
 
 
 def _version(database: RocksDatabase, table: _Table) -> dict[str, int]:
@@ -306,14 +295,14 @@ def _version(database: RocksDatabase, table: _Table) -> dict[str, int]:
     return dict(zip(_NO_VERSION, values[0], strict=True)) if values else _NO_VERSION
 
 
-def _second_version(database: RocksDatabase, table: _Table, parse: Parse) -> Iterator[tuple[str, Any]]:
+def _second_version(database: RocksDatabase, table: _Table) -> Iterator[tuple[str, Any]]:
     start = _DATA.pack(1, table.number, 2)
     for key, value in database.items(DEFAULT, start, _DATA.pack(1, table.number, 3)):
         name, rest = _name(key[len(start) :])
         if table.key != "offsetTable":
             if value[:1] != _JSON:
                 raise ValueError(f"{name!r} is not JSON")
-            yield name, _parsed(value[1:], parse)
+            yield name, _parsed(value[1:])
             continue
         topic, queue_id = _name(rest[1:])
         yield f"{topic}@{name}", {"offsetTable": {_INT.unpack(queue_id[1:])[0]: _LONG.unpack(value)[0]}}
@@ -336,5 +325,5 @@ def _offsets(entries: Iterator[tuple[str, Any]]) -> dict[str, dict[Any, Any]]:
     return found
 
 
-def _parsed(value: bytes, parse: Parse) -> Any:
-    return parse(value.decode())
+def _parsed(value: bytes) -> Any:
+    return parse_fastjson(value.decode())

@@ -36,10 +36,8 @@ _MAX_V1_TOPIC = 127
 
 def versions_of_files(store: Location) -> BrokerVersions:
     """The versions of the broker that are possible for a store, with the evidence."""
-    marks = list(_marks(store))
-    oldest = max((mark for mark in marks), key=lambda mark: mark[0], default=None)
-    line = _line(store)
-    is_5, evidence = (None, "") if line is None else line
+    oldest = max(_marks(store), key=lambda mark: mark[0], default=None)
+    is_5, evidence = _line(store) or (None, "")
     if is_5 is False and oldest is None:
         return replace(ALL_VERSIONS, last=_before(rules.STATE_VERSION), evidence=evidence)
     if oldest is None:

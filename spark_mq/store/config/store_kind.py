@@ -68,14 +68,15 @@ class Form:
     """A form of stores.
 
     Attributes:
-        find: Where a store shows the form, and the topics that have it; None if the store does not show it. An empty
-            set of topics stands for the whole store.
+        find: Where a store shows the form; None if it does not.
+        topics: The topics that have the form, of which there must be one; None if it is a form of the whole store.
         refused: Why a door is closed to the form.
         noted: What an answer of a door leaves out.
     """
 
     setting: str
-    find: Callable[[Location], tuple[Location, frozenset[str]] | None]
+    find: Callable[[Location], Location | None]
+    topics: Callable[[Location], frozenset[str]] | None = None
     refused: Mapping[Door, str] = field(default_factory=dict)
     noted: Mapping[Door, str] = field(default_factory=dict)
 
@@ -114,12 +115,13 @@ class FoundForm:
 
 def find_forms(store: Location, door: Door) -> list[FoundForm]:
     """The forms of the store at `store` that make a difference at `door`."""
-    concerned = [form for form in FORMS if door in form.refused or door in form.noted]
-    return [
-        FoundForm(form, place, place.path.removeprefix(f"{store.path}/"), topics)
-        for form in concerned
-        for place, topics in filter(None, [form.find(store)])
-    ]
+    found = []
+    for form in FORMS:
+        place = form.find(store) if door in form.refused or door in form.noted else None
+        topics = frozenset[str]() if place is None or form.topics is None else form.topics(store)
+        if place is not None and (topics or form.topics is None):
+            found.append(FoundForm(form, place, place.path.removeprefix(f"{store.path}/"), topics))
+    return found
 
 
 def check_form(store: Location, *doors: Door) -> list[FormNote]:
@@ -135,7 +137,7 @@ def has_rocksdb_queues(store: Location) -> bool:
 
 def batch_topics(store: Location) -> frozenset[str]:
     """The topics that have batch consume queues, by their files or by `config/topics.json`."""
-    return frozenset(_folders(store / BATCH_CONSUME_QUEUE)) | configured_batch_topics(store)
+    return frozenset((store / BATCH_CONSUME_QUEUE).folders()) | configured_batch_topics(store)
 
 
 def configured_batch_topics(store: Location) -> frozenset[str]:
@@ -155,22 +157,9 @@ def double_written_database(store: Location) -> Location | None:
     return database if database is not None and _has_queue_files(store) else None
 
 
-def _rocksdb_queues(store: Location) -> tuple[Location, frozenset[str]] | None:
-    database = queue_database(store)
-    return None if database is None else (database, frozenset())
-
-
-def _unreadable_queues(store: Location) -> tuple[Location, frozenset[str]] | None:
-    return None if can_read_rocksdb() else _rocksdb_queues(store)
-
-
-def _double_written_queues(store: Location) -> tuple[Location, frozenset[str]] | None:
-    database = double_written_database(store)
-    return None if database is None else (database, frozenset())
-
-
-def _unreadable_double(store: Location) -> tuple[Location, frozenset[str]] | None:
-    return None if can_read_rocksdb() else _double_written_queues(store)
+def _unless_read(find: Callable[[Location], Location | None]) -> Callable[[Location], Location | None]:
+    """The same search for a database, which finds nothing if a package reads RocksDB."""
+    return lambda store: None if can_read_rocksdb() else find(store)
 
 
 def _queue_database(store: Location) -> Location | None:
@@ -183,18 +172,14 @@ def _has_queue_files(store: Location) -> bool:
 
 def _topics_with_files(tree: Location) -> Iterator[str]:
     """The topics that have a mapped file in a folder of queues."""
-    for topic in _folders(tree):
-        if any(mapped_files((tree / topic / queue).entries()) for queue in _folders(tree / topic)):
+    for topic in tree.folders():
+        if any(mapped_files((tree / topic / queue).entries()) for queue in (tree / topic).folders()):
             yield topic
-
-
-def _folders(folder: Location) -> list[str]:
-    return [info.base_name for info in folder.entries() if info.type == fs.FileType.Directory]
 
 
 def dledger_node(store: Location) -> Location | None:
     """The folder of the DLedger node that has the log of `store`; None if the log is a plain one."""
-    names = [name for name in _folders(store) if name.startswith(DLEDGER)]
+    names = [name for name in store.folders() if name.startswith(DLEDGER)]
     nodes = [store / name for name in names if mapped_files((store / name / DLEDGER_DATA).entries())]
     if len(nodes) > 1:
         raise UnsupportedStoreError(
@@ -215,32 +200,21 @@ def log_folders(store: Location) -> list[str]:
     return [COMMIT_LOG] if node is None else [COMMIT_LOG, f"{node.name}/{DLEDGER_DATA}"]
 
 
-def _dledger(store: Location) -> tuple[Location, frozenset[str]] | None:
-    node = dledger_node(store)
-    return None if node is None else (node, frozenset())
+def _batch_queues(store: Location) -> Location:
+    """What says that topics have batch consume queues: their files, or their attribute."""
+    tree = store / BATCH_CONSUME_QUEUE
+    return tree if tree.folders() else store / CONFIG / "topics.json"
 
 
-def _batch_queues(store: Location) -> tuple[Location, frozenset[str]] | None:
-    has_files = bool(_folders(store / BATCH_CONSUME_QUEUE))
-    place, topics = store / BATCH_CONSUME_QUEUE if has_files else store / CONFIG / "topics.json", batch_topics(store)
-    return (place, topics) if topics else None
-
-
-def _compacted(store: Location) -> tuple[Location, frozenset[str]] | None:
+def _compacted_topics(store: Location) -> frozenset[str]:
     topics = frozenset(_topics_with_files(store / _COMPACTION_LOG))
-    topics |= topics_with_attribute(store, "cleanup.policy", "COMPACTION")
-    return (store / "compaction", topics) if topics else None
+    return topics | topics_with_attribute(store, "cleanup.policy", "COMPACTION")
 
 
-def _tiered(store: Location) -> tuple[Location, frozenset[str]] | None:
+def _tiered(store: Location) -> Location | None:
     file = store / CONFIG / "tieredStoreMetadata.json"
     is_whole = (store / COMMIT_LOG / f"{0:020d}").is_file
-    return (file, frozenset()) if file.is_file and not is_whole else None
-
-
-def _unreadable_config(store: Location) -> tuple[Location, frozenset[str]] | None:
-    database = config_database(store, "consumerOffset.json")
-    return None if database is None or can_read_rocksdb() else (database, frozenset())
+    return file if file.is_file and not is_whole else None
 
 
 def message_database(store: Location) -> Location | None:
@@ -250,11 +224,6 @@ def message_database(store: Location) -> Location | None:
         info.base_name.endswith(".sst") or (info.base_name.endswith(".log") and info.size) for info in folder.entries()
     )
     return folder if has_data else None
-
-
-def _message_database(store: Location) -> tuple[Location, frozenset[str]] | None:
-    folder = message_database(store)
-    return None if folder is None else (folder, frozenset())
 
 
 def topics_with_attribute(store: Location, name: str, value: str) -> frozenset[str]:
@@ -275,7 +244,7 @@ _OF_FILES = Door.CHECK, Door.FILES
 FORMS: tuple[Form, ...] = (
     Form(
         "enableDLegerCommitLog",
-        _dledger,
+        dledger_node,
         refused={
             Door.CHANGE: "is a DLedger log, whose files only its broker changes. `spark-mq restore STORE NEW` makes a "
             "plain store of it",
@@ -284,6 +253,7 @@ FORMS: tuple[Form, ...] = (
     Form(
         "queue.type=BatchCQ",
         _batch_queues,
+        batch_topics,
         refused={
             Door.QUEUE: "has batch consume queues{topics}, in which a message can have several queue offsets: read the "
             "topic's messages without queue offsets, or look one up with `spark-mq query-by-offset`",
@@ -293,13 +263,13 @@ FORMS: tuple[Form, ...] = (
     ),
     Form(
         "storeType=defaultRocksDB",
-        _unreadable_queues,
+        _unless_read(queue_database),
         refused=dict.fromkeys((Door.UNITS, Door.QUEUES, Door.BOOT), f"is a RocksDB database: {REMEDY}"),
         noted=dict.fromkeys(_OF_FILES, f"is a RocksDB database, which is not checked: {REMEDY}"),
     ),
     Form(
         "rocksdbCQDoubleWriteEnable, or a change of storeType",
-        _double_written_queues,
+        double_written_database,
         noted={
             Door.QUEUE: "is a RocksDB database beside the queue files: the files are read, and of the database only "
             "light message queues that have no files. A broker with storeType=defaultRocksDB answers from the database",
@@ -309,12 +279,12 @@ FORMS: tuple[Form, ...] = (
     ),
     Form(
         "rocksdbCQDoubleWriteEnable, or a change of storeType",
-        _unreadable_double,
+        _unless_read(double_written_database),
         noted=dict.fromkeys(_OF_FILES, f"is a RocksDB database beside the queue files, which is not checked: {REMEDY}"),
     ),
     Form(
         "storeType=defaultRocksDB, configManagerVersion=v2 or useSingleRocksDBForAllConfigs",
-        _unreadable_config,
+        _unless_read(lambda store: config_database(store, "consumerOffset.json")),
         noted=dict.fromkeys(
             _OF_FILES,
             "is a RocksDB database, which is not read: consumers' offsets are not compared with queues. To "
@@ -323,7 +293,8 @@ FORMS: tuple[Form, ...] = (
     ),
     Form(
         "cleanup.policy=COMPACTION",
-        _compacted,
+        lambda store: store / "compaction",
+        _compacted_topics,
         noted={
             Door.QUEUE: "has the compacted copies{topics}: with enableCompaction a broker answers from them, without "
             "the messages that were compacted away. This answer is that of the queue in consumequeue/; "
@@ -341,7 +312,7 @@ FORMS: tuple[Form, ...] = (
     ),
     Form(
         "indexRocksDBEnable, timerRocksDBEnable or transRocksDBEnable",
-        _message_database,
+        message_database,
         noted={
             Door.CHECK: "is a RocksDB database of index records, timers or transactions: index records are checked "
             "with the whole log, and nothing else in it",

@@ -24,12 +24,11 @@ from spark_mq.format.index_file import (
     check_pointers,
 )
 from spark_mq.format.java_text import decode_utf8
-from spark_mq.io.file_reader import FileReaders, read_together
-from spark_mq.io.location import Location
+from spark_mq.io.file_reader import read_together
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.index.folder import IndexFileInfo, files_in_time, index_files, index_layout
 from spark_mq.store.log.commit_log import CLOCK_TOLERANCE_MILLIS
-from spark_mq.store.log.log_range import LiveEnd, LogRange, between, next_record
+from spark_mq.store.log.log_range import LiveEnd, LogRange, between
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.log.scan import WithKey
 
@@ -123,19 +122,16 @@ class IndexCoverage:
 
     def __init__(
         self,
-        store: Location,
         conf: BrokerConf,
-        files: FileReaders,
         records: RecordLookup,
         live_end: LiveEnd,
         find_log_end: Callable[[], int],
         check: bool = False,
-        layout: IndexLayout | None = None,
+        checked: CheckedIndex | None = None,
     ) -> None:
-        """List the index files."""
+        """List the index files. `checked` is what another process found out for the time range of all look-ups."""
         self.problems: list[str] = []
-        self._files = files
-        self._records = records
+        self.records = records
         self._live_end = live_end
         self._log_end = live_end.offset
         self._find_log_end = find_log_end
@@ -144,15 +140,18 @@ class IndexCoverage:
         self._begins: dict[str, int | None] = {}
         self._windows: dict[tuple[int, int], IndexedWindow] = {}
         self.infos: list[IndexFileInfo] = []
-        self.layout = layout or IndexLayout()
+        self.layout = IndexLayout()
         try:
-            self.layout = layout or index_layout(store, conf)
-            self.infos = index_files(store)
+            self.layout = index_layout(records.store, conf) if checked is None else checked.layout
+            self.infos = index_files(records.store)
         except OptionError as error:
             self.problems.append(str(error))
+        self._only = None if checked is None else checked.window(self)
 
     def window(self, begin: int | None = None, end: int | None = None) -> IndexedWindow:
         """The valid files that a range of store times needs, and the part of the log that can have its messages."""
+        if self._only is not None:
+            return self._only
         count = len(self.infos)
         first, stop = files_in_time([info.name for info in self.infos], self._begin_of, begin, end)
         while first > 0 and not (begin is not None and self._begins_before(first, begin - CLOCK_TOLERANCE_MILLIS)):
@@ -170,7 +169,7 @@ class IndexCoverage:
 
     def index_file(self, info: IndexFileInfo) -> IndexFile:
         """The file, which is not checked."""
-        return info.opened(self.layout, self._files)
+        return info.opened(self.layout, self.records.files)
 
     def _window(self, first: int, stop: int) -> IndexedWindow:
         """The files from `first` to before `stop`, both of which end the time range if they are not all files."""
@@ -185,7 +184,7 @@ class IndexCoverage:
             for offset, hashes in file.edges.items():
                 entries.setdefault(offset, set()).update(hashes)
         spans = [self._covered_range(file, entries) for file in valid if file is not late]
-        log_start = spans[0].start if first > 0 and spans else self._records.min_offset
+        log_start = spans[0].start if first > 0 and spans else self.records.min_offset
         log_stop = self._log_end if late is None else min(late.header.begin_commit_log_offset, self._log_end)
         return IndexedWindow(tuple(spans), LogRange(log_start, max(log_start, log_stop)))
 
@@ -205,30 +204,30 @@ class IndexCoverage:
         valid = self._open(index)
         if valid is None:
             return False
-        is_expired = valid.header.begin_commit_log_offset < self._records.min_offset
+        is_expired = valid.header.begin_commit_log_offset < self.records.min_offset
         return is_expired or valid.header.begin_timestamp < time
 
     def _begins_after(self, index: int, time: int) -> bool:
         """Whether all records from the first one of the file on are newer than `time`."""
         valid = self._open(index)
-        if valid is None or valid.header.begin_commit_log_offset < self._records.min_offset:
+        if valid is None or valid.header.begin_commit_log_offset < self.records.min_offset:
             return False
         return valid.header.begin_timestamp > time
 
     def _covered_range(self, valid: _ValidIndexFile, entries: Mapping[int, set[int]]) -> IndexedRange:
         """The range that the file covers; `entries` has the key hashes of all files' first and last messages."""
-        header, records = valid.header, self._records
+        header, records = valid.header, self.records
         start, stop = header.begin_commit_log_offset, header.end_commit_log_offset
         if start < records.min_offset:
             start = records.min_offset
         elif not self._has_all_keys(start, entries[start]):
-            start = next_record(records, start)
+            start = records.next_offset(start)
         if stop >= records.min_offset and self._has_all_keys(stop, entries[stop]):
-            stop = next_record(records, stop)
+            stop = records.next_offset(stop)
         return IndexedRange(valid.info, header, start, min(stop, self._live_end.certain))
 
     def _has_all_keys(self, offset: int, hashes: set[int]) -> bool:
-        record = self._records.record(offset)
+        record = self.records.record(offset)
         topic = decode_utf8(record.topic)
         return all(WithKey(topic, key).key_hash in hashes for key in record_keys(record))
 
@@ -253,7 +252,7 @@ class IndexCoverage:
                     position = self.layout.entries_at + ENTRY_SIZE * number
                     entries.append((info.location, position, position + ENTRY_SIZE))
                 offsets += [header.begin_commit_log_offset, header.end_commit_log_offset]
-        read_together([*entries, *self._records.heads(offsets)])
+        read_together([*entries, *self.records.heads(offsets)])
 
     def _in_order(self, files: Sequence[_ValidIndexFile]) -> list[_ValidIndexFile]:
         """The files without those that begin before the file before them ends."""
@@ -326,13 +325,13 @@ class IndexCoverage:
         if self._check:
             check_pointers(file, header)
         for offset, store_timestamp in ((start, header.begin_timestamp), (end, header.end_timestamp)):
-            if offset >= self._records.min_offset:
+            if offset >= self.records.min_offset:
                 self._check_record(file, offset, store_timestamp)
 
     def _check_record(self, file: IndexFile, offset: int, store_timestamp: int) -> None:
         """Raise unless a live record stored at that time is at the offset: a recovery may have truncated the log."""
         is_live = offset < self._log_end or offset < self._find_log_end()
-        if not is_live or self._records.record(offset).store_timestamp != store_timestamp:
+        if not is_live or self.records.record(offset).store_timestamp != store_timestamp:
             raise CorruptIndexError(
                 f"{file.name}: it begins or ends with a message stored at {store_timestamp}, which is not at {offset}"
             )

@@ -14,9 +14,10 @@ whole files for it (`format.index_file`). An entry that a whole file lacks is fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 from spark_mq.errors import CorruptIndexError, CorruptLogError
@@ -25,13 +26,10 @@ from spark_mq.format.index_file import Entry, IndexFile, IndexHeader, walk_slot
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.record import HEAD_SIZE, Record, read_store_timestamp
 from spark_mq.format.timestamp import EARLIEST_MILLIS, LATEST_MILLIS
-from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
-from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.index.coverage import CheckedIndex, IndexCoverage, IndexedRange, IndexedWindow
+from spark_mq.store.index.coverage import CheckedIndex, IndexCoverage, IndexedRange
 from spark_mq.store.log.commit_log import CLOCK_TOLERANCE_MILLIS
-from spark_mq.store.log.log_range import LiveEnd, LogRange, between
-from spark_mq.store.log.record_lookup import RecordLookup
+from spark_mq.store.log.log_range import LogRange, between
 from spark_mq.store.log.scan import SHORT_RANGE, WithKey, scan, splits_of
 from spark_mq.store.log.segment_files import MAX_OFFSET
 
@@ -82,34 +80,20 @@ class KeyIndex(IndexCoverage):
     no message, so a message can be lost.
     """
 
-    def __init__(
-        self,
-        store: Location,
-        conf: BrokerConf,
-        files: FileReaders,
-        records: RecordLookup,
-        live_end: LiveEnd,
-        find_log_end: Callable[[], int],
-        check: bool = False,
-        checked: CheckedIndex | None = None,
-    ) -> None:
-        """List the index files. `checked` is what another process found out for the time range of all look-ups."""
-        layout = None if checked is None else checked.layout
-        super().__init__(store, conf, files, records, live_end, find_log_end, check, layout)
-        self._store = store
-        self._scanned: set[LogRange] = set()
-        self._tables: dict[LogRange, KeyTable] = {}
-        self._only = None if checked is None else checked.window(self)
-        self.look_up_problems: list[str] = []
+    @cached_property
+    def look_up_problems(self) -> list[str]:
+        """The problems that look-ups added."""
+        return []
+
+    @cached_property
+    def _tables(self) -> dict[LogRange, KeyTable | None]:
+        """The table of each part of the log that was scanned twice; None for one that was scanned once."""
+        return {}
 
     @property
     def parts(self) -> Sequence[IndexedRange | LogRange]:
         """All parts of the log in its order: files, and ranges of the log that no file covers."""
         return self.window().parts
-
-    def window(self, begin: int | None = None, end: int | None = None) -> IndexedWindow:
-        """The files of a look-up in a range of store times, and the part of the log that can have its messages."""
-        return self._only or super().window(begin, end)
 
     def checked(self, begin: int | None, end: int | None) -> CheckedIndex:
         """The files of a look-up in a range of store times, for another process."""
@@ -153,7 +137,7 @@ class KeyIndex(IndexCoverage):
         for span in reversed(self.window(None, None).spans):
             try:
                 for entry, store_timestamp in self._entries(span, key_hash, None, None):
-                    if entry.commit_log_offset < self._records.min_offset:
+                    if entry.commit_log_offset < self.records.min_offset:
                         return store_timestamp
             except CorruptIndexError:
                 continue
@@ -190,20 +174,20 @@ class KeyIndex(IndexCoverage):
             uncovered = between([(other.start, other.stop) for other in beside], part.start, stop)
             for log_range in reversed(uncovered):
                 for offset in reversed(self._scan(log_range, row_filter, begin, end)):
-                    record = self._records.record(offset)
+                    record = self.records.record(offset)
                     if offset not in done and row_filter.matches(record):
                         yield record
             stop = part.start
 
     def _scan(self, log_range: LogRange, row_filter: WithKey, begin: int | None, end: int | None) -> list[int]:
         """The offsets of messages that can have the key, ascending."""
-        if log_range in self._tables:
-            return self._tables[log_range].offsets(row_filter.key_hash)
-        if log_range in self._scanned and SHORT_RANGE < log_range.size <= MAX_TABLE_RANGE:
-            table = self._tables[log_range] = KeyTable.read(self._store, log_range)
+        table = self._tables.get(log_range)
+        if table is None and log_range in self._tables and SHORT_RANGE < log_range.size <= MAX_TABLE_RANGE:
+            table = self._tables[log_range] = KeyTable.read(self.records.store, log_range)
+        if table is not None:
             return table.offsets(row_filter.key_hash)
-        self._scanned.add(log_range)
-        parts = scan(self._store, self._records, log_range, row_filter, begin, end)
+        self._tables[log_range] = None
+        parts = scan(self.records, log_range, row_filter, begin, end)
         return [part.commit_log_offset for part in parts if isinstance(part, Record)]
 
     def _add_look_up_problem(self, problem: str) -> None:
@@ -246,9 +230,9 @@ class KeyIndex(IndexCoverage):
 
         `IndexFile.putKey`@5.3.3: whole seconds since the file's begin, at least 0.
         """
-        if entry.commit_log_offset < self._records.min_offset or entry.number == 1:
+        if entry.commit_log_offset < self.records.min_offset or entry.number == 1:
             return
-        head = self._records.read(entry.commit_log_offset, HEAD_SIZE)
+        head = self.records.read(entry.commit_log_offset, HEAD_SIZE)
         stored = read_store_timestamp(head, entry.commit_log_offset)
         if stored is None or min(max(stored - begin_timestamp, 0) // 1000, _MAX_SECONDS) != entry.time_difference:
             raise CorruptIndexError(
@@ -259,7 +243,7 @@ class KeyIndex(IndexCoverage):
     def _record(self, span: IndexedRange, offset: int, key_hash: int) -> Record:
         """The record of an entry. Raises `CorruptIndexError` if neither a key nor the tags have the hash."""
         try:
-            record = self._records.record(offset)
+            record = self.records.record(offset)
         except CorruptLogError as error:
             raise CorruptIndexError(f"{span.info.location}: an entry points to no record: {error}") from error
         topic = decode_utf8(record.topic)

@@ -24,7 +24,6 @@ splits are read in the same way in every segment, including the last. Segments c
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, takewhile
@@ -222,14 +221,7 @@ class SegmentSource(OpenFile):
     def _read_local(self, position: int, length: int) -> Bytes:
         if self._memory.size < length:
             self._memory = np.empty(length, np.uint8)
-        data = self._memory[:length]
-        done = 0
-        while done < length:
-            count = os.preadv(self._local, [data[done:].data], position + done)
-            if count == 0:
-                break
-            done += count
-        return data[:done]
+        return self._memory[: self.read_into(self._memory[:length].data, position)]
 
     def _read_remote(self, position: int, length: int) -> Bytes:
         assert self._remote is not None
@@ -299,10 +291,8 @@ class CommitLog:
     @property
     def gaps(self) -> list[CorruptRange]:
         """The ranges between two segments that no segment contains."""
-        gaps = []
-        for before, after in pairwise(self.segments):
-            if after.base > before.end_offset:
-                file = str(self.location / f"{before.end_offset:020d}")
-                length = after.base - before.end_offset
-                gaps.append(CorruptRange(file, before.end_offset, length, MISSING, "no segment contains these bytes"))
-        return gaps
+        return [
+            gap
+            for before, after in pairwise(self.segments)
+            for gap in _missing(self.location, before.end_offset, after.base, MISSING)
+        ]

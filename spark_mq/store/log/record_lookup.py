@@ -11,13 +11,17 @@ finished before the broker began it.
 So the record that reaches a segment's `data_end` (after which there were only zeros when the segments were listed) is
 read a second time, and counts only if it is finished. A broker's recovery, too, cuts the log before a record whose body
 has another CRC (`CommitLog.recoverAbnormally`@5.3.3).
+
+Records do not know the record before them. But a record stores its own size and commit log offset, and nothing except a
+blank follows the last record of a segment. So to find that record, the last bytes of the segment are searched for the
+beginning of such a one. `split_reader` reads many records, and continues after damage.
 """
 
 from __future__ import annotations
 
 import struct
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -25,22 +29,28 @@ from spark_mq.errors import CorruptLogError
 from spark_mq.format.dledger import HEAD_SIZE as ENTRY_HEAD_SIZE
 from spark_mq.format.dledger import has_body, is_head
 from spark_mq.format.record import (
+    BLANK_SIZE,
     BORN_HOST_AT,
     COMMIT_LOG_OFFSET_AT,
     FRAME,
     HEAD_SIZE,
+    HEADER_SIZE,
+    MAGIC_AT,
+    MAX_BLANK_SIZE,
     MAX_RECORD_SIZE,
     MIN_RECORD_SIZE,
     Record,
     decode_record,
     has_property_crc,
+    is_blank,
     is_body_crc_wrong,
     is_property_crc_wrong,
     store_timestamp_of,
 )
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
-from spark_mq.store.log.segment_files import SegmentFile, list_segment_files
+from spark_mq.store.log.log_range import LogRange
+from spark_mq.store.log.segment_files import MAGICS, SegmentFile, list_segment_files
 
 UNFINISHED = "UNFINISHED"
 """The code of an unfinished record. The log ends before this record, so no reader of a whole log returns it."""
@@ -49,6 +59,9 @@ UNFINISHED_REASON = "the last record is not whole: it is being written"
 _FIRST_READ = 4 << 10
 """Bytes of the first read of a record of unknown size, if a read takes long: most records are shorter."""
 
+_FIRST_LOOK = 16 << 10
+_LOOK_FACTOR = 16
+_MAX_LOOK = MAX_RECORD_SIZE + MAX_BLANK_SIZE
 _ZEROS = bytes(FRAME.size)
 _INT64 = struct.Struct(">q")
 
@@ -84,7 +97,7 @@ class RecordLookup:
         self.has_entries = listed.entries is not None
         self.stray = listed.stray
         self._bases = [segment.base for segment in self.segments]
-        self._files = files
+        self.store, self.files = store, files
 
     @property
     def min_offset(self) -> int:
@@ -122,7 +135,7 @@ class RecordLookup:
         if segment is None:
             return b""
         position = commit_log_offset - segment.base
-        return self._files.read(segment.location, position, min(length, segment.size - position))
+        return self.files.read(segment.location, position, min(length, segment.size - position))
 
     def after_heads(self, commit_log_offset: int) -> int:
         """The offset after the heads of DLedger entries that start at the offset; the same offset if none does."""
@@ -137,7 +150,7 @@ class RecordLookup:
 
     def announce(self, commit_log_offsets: Iterable[int]) -> None:
         """Let a disk read the heads of records at these offsets at a time."""
-        self._files.announce(self.heads(commit_log_offsets))
+        self.files.announce(self.heads(commit_log_offsets))
 
     def heads(self, commit_log_offsets: Iterable[int]) -> list[tuple[Location, int, int]]:
         """Where the heads of records at these offsets are: a file, and the positions of the first byte and after it."""
@@ -198,6 +211,66 @@ class RecordLookup:
         """
         store_timestamp = store_timestamp_of(self.read(commit_log_offset, HEAD_SIZE))
         return -1 if store_timestamp is None else store_timestamp
+
+    def iterate(self, log_range: LogRange) -> Iterator[Record]:
+        """The records of a range that starts with a record or a blank, in order."""
+        offset = log_range.start
+        while offset < log_range.stop:
+            if (blank_end := self.end_of_blank(offset)) is not None:
+                offset = blank_end
+                continue
+            offset = self.after_heads(offset)
+            if offset < log_range.stop:
+                record = self.record(offset)
+                yield record
+                offset += record.size
+
+    def end_of_blank(self, commit_log_offset: int) -> int | None:
+        """The end of the blank that starts at the offset, which is its segment's end; None if no blank starts there."""
+        commit_log_offset = self.after_heads(commit_log_offset)
+        segment = self.segment_of(commit_log_offset)
+        if segment is None:
+            return None
+        head, end = self.read(commit_log_offset, BLANK_SIZE), segment.end_offset
+        return end if is_blank(head, end - commit_log_offset) else None
+
+    def next_offset(self, commit_log_offset: int) -> int:
+        """The offset of the record after the record that starts at the offset."""
+        record_end = commit_log_offset + self.record(commit_log_offset).size
+        blank_end = self.end_of_blank(record_end)
+        return record_end if blank_end is None else blank_end
+
+    def newest_in(self, segment: SegmentFile, log_end: int) -> Record | None:
+        """The last live record of a segment; None if none is found near the segment's end."""
+        end = min(segment.end_offset, log_end)
+        look, start = _FIRST_LOOK, end
+        while start > segment.base and end - start < _MAX_LOOK:
+            stop, start = start, max(segment.base, end - look)
+            look *= _LOOK_FACTOR
+            # A header can be cut by the border between two looks.
+            data = self.read(start, min(stop + HEADER_SIZE, end) - start)
+            for position in _headers(data, start):
+                record = self._last_record_at(start + position, end)
+                if record is not None:
+                    return record
+        return None
+
+    def _last_record_at(self, commit_log_offset: int, end: int) -> Record | None:
+        """The record at the offset, if it ends at `end`, or if only a blank follows it."""
+        record = self.find(commit_log_offset)
+        record_end = commit_log_offset + (0 if record is None else record.size)
+        return record if record_end == end or self.end_of_blank(record_end) == end else None
+
+
+def _headers(data: bytes, commit_log_offset: int) -> Iterator[int]:
+    """The positions of headers of records that store their own commit log offset, the last one first."""
+    stop = len(data)
+    while (at := max(data.rfind(magic, MAGIC_AT, stop) for magic in MAGICS)) >= 0:
+        position = at - MAGIC_AT
+        own = data[position + COMMIT_LOG_OFFSET_AT : position + COMMIT_LOG_OFFSET_AT + 8]
+        if own == (commit_log_offset + position).to_bytes(8, "big"):
+            yield position
+        stop = at + len(MAGICS[0]) - 1
 
 
 def _is_head(head: bytes, commit_log_offset: int, store_size: int) -> bool:

@@ -21,7 +21,7 @@ from spark_mq.format.properties import INNER_MULTI_DISPATCH
 from spark_mq.format.record import Record, decode_record
 from spark_mq.io.location import Location
 from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, Split, list_offset_range, within_time
-from spark_mq.store.log.log_range import LogRange, iterate_records
+from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.log.segment_files import CorruptRange
 
@@ -39,7 +39,6 @@ FIRST, FOREVER = -(1 << 63), 1 << 62
 
 
 def scan_backwards(
-    store: Location,
     records: RecordLookup,
     log_range: LogRange,
     row_filter: RecordFilter,
@@ -60,14 +59,14 @@ def scan_backwards(
         if not log_range.start <= start < stop:
             continue
         try:
-            tail = [record for record in iterate_records(records, LogRange(start, stop)) if row_filter.matches(record)]
+            tail = [record for record in records.iterate(LogRange(start, stop)) if row_filter.matches(record)]
         except CorruptLogError:
             break  # the reader of splits handles damage
         yield from reversed(tail)
         stop = start
     if stop <= log_range.start:
         return
-    listed = list_offset_range(store, log_range.start, stop)
+    listed = list_offset_range(records.store, log_range.start, stop)
     splits = within_time(listed.splits(_SPLIT_SIZE, is_end_known=False), begin, end)
     for split in reversed(splits):
         yield from reversed(list(scan_split(split, row_filter)))
@@ -170,7 +169,6 @@ class InQueue:
 
 
 def scan(
-    store: Location,
     records: RecordLookup,
     log_range: LogRange,
     row_filter: RecordFilter,
@@ -188,7 +186,7 @@ def scan(
     """
     reached = log_range.start
     try:
-        for record in iterate_records(records, LogRange(reached, min(reached + short_range, log_range.stop))):
+        for record in records.iterate(LogRange(reached, min(reached + short_range, log_range.stop))):
             reached = record.commit_log_offset + record.size
             if row_filter.matches(record):
                 yield record
@@ -197,7 +195,7 @@ def scan(
     else:
         if log_range.size <= short_range:
             return
-    listed = list_offset_range(store, reached, log_range.stop)
+    listed = list_offset_range(records.store, reached, log_range.stop)
     yield from listed.missing
     for split in within_time(listed.splits(DEFAULT_SPLIT_SIZE, is_end_known=False), begin, end):
         yield from scan_split(split, row_filter)

@@ -51,7 +51,6 @@ class ConsumeQueueExt:
         """The extension in `folder`, which need not exist."""
         self.folder = folder
         self._readers = files
-        self._listed: list[tuple[int, int, Location]] | None = None
 
     @classmethod
     def beside(cls, queue_folder: Location, files: FileReaders) -> ConsumeQueueExt:
@@ -60,15 +59,11 @@ class ConsumeQueueExt:
         store = topic.parent.parent
         return cls(store / CONSUME_QUEUE_EXT / topic.name / queue_folder.name, files)
 
-    @property
+    @cached_property
     def _files(self) -> list[tuple[int, int, Location]]:
         """The first offset, the size and the place of each file, by offset."""
-        if self._listed is None:
-            named = [info for info in self.folder.entries() if MAPPED_FILE_NAME.fullmatch(info.base_name)]
-            self._listed = sorted(
-                (int(info.base_name), int(info.size or 0), self.folder / info.base_name) for info in named
-            )
-        return self._listed
+        named = (info for info in self.folder.entries() if MAPPED_FILE_NAME.fullmatch(info.base_name))
+        return [(int(info.base_name), int(info.size or 0), self.folder / info.base_name) for info in named]
 
     def unit(self, address: int) -> ExtUnit | None:
         """The unit at an address; None if it is not an address, or no whole unit is there."""

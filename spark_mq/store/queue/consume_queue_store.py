@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
 from itertools import islice
@@ -17,6 +19,7 @@ from spark_mq.format.dispatch import LIGHT_PREFIX, offset_in_queue
 from spark_mq.format.inner_batch import consumer_rows
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.message_row import Row, corrupt_row, message_row, message_table
+from spark_mq.format.timestamp import millis_of
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.store.config.store_kind import Door, FoundForm, check_form, double_written_database, find_forms
@@ -30,6 +33,7 @@ from spark_mq.store.queue.lookup import ProvenUnit, QueueCover, UncoveredOffsets
 from spark_mq.store.queue.offset_by_time import BoundaryType, QueueTimes, nearest_in_log, offset_in_log
 from spark_mq.store.queue.queue_database import QueueDatabase, light_folders, queue_tree
 
+DEFAULT_MAX_NUM = 32
 _BATCH_UNITS = 1024
 
 
@@ -80,10 +84,9 @@ def get_message(
     min_offset, max_offset = ends
     status = status_of(offset, min_offset, max_offset) if queue is not None else GetMessageStatus.NO_MATCHED_LOGIC_QUEUE
     if queue is None or status != GetMessageStatus.FOUND:
-        next_offset = next_begin_offset(status, offset, min_offset, max_offset)
         is_end = status != GetMessageStatus.OFFSET_TOO_SMALL
-        uncovered = _with_bytes([cover.uncovered(offset) if is_end else cover.uncovered(offset, next_offset)])
-        return GetMessageResult(status, next_offset, min_offset, max_offset, message_table([]), uncovered)
+        uncovered = cover.uncovered(offset) if is_end else cover.uncovered(offset, min_offset)
+        return _nothing(status, offset, ends, _with_bytes([uncovered]))
     rows, gaps, next_offset = _rows(queue, cover, offset, max_offset, max_num)
     status = GetMessageStatus.FOUND if rows else GetMessageStatus.MESSAGE_WAS_REMOVING
     return GetMessageResult(status, next_offset, min_offset, max_offset, message_table(rows), _with_bytes(gaps))
@@ -109,10 +112,9 @@ def read_messages(cover: QueueCover, ends: tuple[int, int], offset: int, max_num
     status = status_of(offset, min_offset, max_offset)
     if status == GetMessageStatus.FOUND:
         status = GetMessageStatus.MESSAGE_WAS_REMOVING
-    elif not cover.has_units and max_offset == 0:
+    elif cover.queue is None and max_offset == 0:
         status = GetMessageStatus.NO_MATCHED_LOGIC_QUEUE
-    next_offset = next_begin_offset(status, offset, min_offset, max_offset)
-    return GetMessageResult(status, next_offset, min_offset, max_offset, message_table([]))
+    return _nothing(status, offset, (min_offset, max_offset))
 
 
 def read_ends(cover: QueueCover, ends: tuple[int, int]) -> tuple[int, int]:
@@ -135,17 +137,20 @@ def status_of(offset: int, min_offset: int, max_offset: int) -> GetMessageStatus
     return GetMessageStatus.OFFSET_OVERFLOW_BADLY if offset > max_offset else GetMessageStatus.FOUND
 
 
-def next_begin_offset(status: GetMessageStatus, offset: int, min_offset: int, max_offset: int) -> int:
-    """The offset at which a consumer continues after an empty answer (`DefaultMessageStore.getMessage`@5.3.3)."""
+def _nothing(
+    status: GetMessageStatus, offset: int, ends: tuple[int, int], uncovered: tuple[LogRange, ...] = ()
+) -> GetMessageResult:
+    """An answer without messages, and where a consumer continues after it (`DefaultMessageStore.getMessage`@5.3.3)."""
     match status:
         case GetMessageStatus.OFFSET_TOO_SMALL:
-            return min_offset
+            next_offset = ends[0]
         case GetMessageStatus.OFFSET_OVERFLOW_ONE:
-            return offset
+            next_offset = offset
         case GetMessageStatus.OFFSET_OVERFLOW_BADLY | GetMessageStatus.MESSAGE_WAS_REMOVING:
-            return max_offset
+            next_offset = ends[1]
         case _:
-            return 0
+            next_offset = 0
+    return GetMessageResult(status, next_offset, *ends, message_table([]), uncovered)
 
 
 def _rows(
@@ -299,12 +304,169 @@ class ConsumeQueueStore:
             self._batches[name] = None if folder is None else BatchConsumeQueue(folder, self.files, *ends)
         return self._batches[name]
 
+    def get_min_offset_in_queue(self, topic: str, queue_id: int, read_log: bool = False) -> int:
+        """The first queue offset that a broker would offer; 0 if there is no such queue.
+
+        `get_max_offset_in_queue` has the same arguments and errors.
+
+        Examples:
+            >>> store.get_min_offset_in_queue("orders", 3)
+            1200
+        """
+        return self._queue_ends(topic, queue_id, read_log)[0]
+
+    def get_max_offset_in_queue(self, topic: str, queue_id: int, read_log: bool = False) -> int:
+        """The queue offset that the next message will get; 0 if there is no such queue.
+
+        Args:
+            topic: The topic.
+            queue_id: The queue id.
+            read_log: By default the queue's units give the answer. The log can have more messages if a broker was
+                killed, or if files of the queue were lost. If True, the queue's first and last message in the log give
+                the answer, or the units if the log has no message of the queue. Parts of the log about which the units
+                prove nothing are read (`queue_cover`).
+
+        Returns:
+            A queue offset.
+
+        Raises:
+            UnsupportedStoreError: The queues are in RocksDB, and `read_log` is False; or the queue is a batch consume
+                queue, and `read_log` is True.
+
+        Examples:
+            >>> store.get_max_offset_in_queue("orders", 3)
+            1532
+        """
+        return self._queue_ends(topic, queue_id, read_log)[1] if read_log else self._max_offset(topic, queue_id)
+
+    def get_message(
+        self, topic: str, queue_id: int, offset: int, max_num: int = DEFAULT_MAX_NUM, read_log: bool = False
+    ) -> pa.Table:
+        """At most `max_num` messages of a queue, from queue offset `offset` on.
+
+        `get_message_result` has the same arguments and errors, and also returns the status of the offset. A note of its
+        result is a warning here.
+
+        Examples:
+            >>> store.get_message("orders", 3, offset=1200, max_num=2)["queue_offset"].to_pylist()
+            [1200, 1201]
+        """
+        result = self.get_message_result(topic, queue_id, offset, max_num, read_log)
+        for note in result.notes:
+            warnings.warn(f"{self.location}: {note}", stacklevel=2)
+        return result.messages
+
+    def get_message_result(
+        self, topic: str, queue_id: int, offset: int, max_num: int = DEFAULT_MAX_NUM, read_log: bool = False
+    ) -> GetMessageResult:
+        """Messages of a queue, and the status of the requested offset (`DefaultMessageStore.getMessage`@5.3.3).
+
+        A broker's answer ends at the end of a queue file, and after 256 KiB. This answer has `max_num` messages if the
+        queue has enough. Messages whose segment has expired are skipped.
+
+        Args:
+            topic: The topic.
+            queue_id: The queue id.
+            offset: The queue offset of the first requested message.
+            max_num: The largest number of messages, at least 1.
+            read_log: By default the queue's units give the answer, and `uncovered` of the result contains the parts of
+                the log that can have more of the requested messages. If a unit does not point to a record, or points
+                to a record with another queue offset, the result has a row with `_corrupt_record`. If True, those
+                parts of the log are read, and the rows are those of a scan of the whole log.
+
+        Returns:
+            Status, queue offsets and messages.
+
+        Raises:
+            UnsupportedStoreError: The queues are in RocksDB, and `read_log` is False; or the queue is a batch consume
+                queue, and `read_log` is True.
+
+        Examples:
+            >>> store.get_message_result("orders", 3, offset=0).status
+            <GetMessageStatus.OFFSET_TOO_SMALL: 'OFFSET_TOO_SMALL'>
+        """
+        max_num = max(max_num, 1)
+        batches = None if read_log else self.find_batch_queue(topic, queue_id)
+        if batches is not None:
+            return self._get_batches(batches, (topic, queue_id), offset, max_num)
+        cover, notes = self.queue_cover(topic, queue_id), tuple(self.queue_notes(topic))
+        if read_log:
+            result = read_messages(cover, self._known_ends(topic, queue_id), offset, max_num)
+        else:
+            queue = self._with_units(topic, queue_id)
+            result = get_message(queue, cover, self._ends_of_units(topic, queue_id), offset, max_num)
+        return replace(result, notes=notes)
+
+    def get_offset_in_queue_by_time(
+        self,
+        topic: str,
+        queue_id: int,
+        timestamp: int | datetime,
+        boundary_type: BoundaryType | str = BoundaryType.LOWER,
+        read_log: bool = False,
+    ) -> int:
+        """The queue offset that a broker returns for a time; 0 if there is no such queue.
+
+        Brokers before 5.1.1 have another rule, the nearest message, and no boundary types
+        (`ConsumeQueue.getOffsetInQueueByTime`@5.1.0; `ConsumeQueueStore.getOffsetInQueueByTime`@5.3.3). If the store's
+        broker can be of both, the answer is given where both rules agree.
+
+        Args:
+            topic: The topic.
+            queue_id: The queue id.
+            timestamp: The store time: epoch milliseconds or an aware datetime.
+            boundary_type: LOWER: the first message stored at the time or later, or the queue's maximum offset if there
+                is none. UPPER: the last message stored at the time or earlier.
+            read_log: By default the queue's units between its ends give the answer. If True, all messages of the queue
+                in the log count, whatever the queue's files contain. Parts of the log about which the units prove
+                nothing are read.
+
+        Returns:
+            A queue offset.
+
+        Raises:
+            OptionError: The boundary type is unknown, or is UPPER for a broker before 5.1.1; or the time is in seconds,
+                or is a datetime without a time zone; or the answer depends on the version, which is not known.
+            CorruptQueueError: A unit on which the answer depends does not lead to its message, and `read_log` is
+                False.
+            UnsupportedStoreError: The queues are in RocksDB, and `read_log` is False; or the queue is a batch consume
+                queue, and `read_log` is True.
+
+        Examples:
+            >>> store.get_offset_in_queue_by_time("orders", 3, 1_700_000_000_000)
+            1377
+        """
+        try:
+            boundary_type = BoundaryType(boundary_type.upper())
+        except ValueError as error:
+            raise OptionError(f"boundary type {boundary_type!r} is neither LOWER nor UPPER") from error
+        timestamp = millis_of("timestamp", timestamp)
+        batches = None if read_log else self.find_batch_queue(topic, queue_id)
+        if batches is not None:
+            return batches.offset_by_time(timestamp, boundary_type)
+        self.queue_notes(topic)
+        if boundary_type == BoundaryType.UPPER:
+            versions = self.broker_versions
+            if versions.decide(OFFSET_BY_STORE_TIME) is False:
+                since = OFFSET_BY_STORE_TIME.since
+                raise OptionError(f"a broker of {versions} has no boundary type UPPER, which is there from {since} on")
+            return self._offset_by_store_time(topic, queue_id, timestamp, boundary_type, read_log)
+        return self._agreed(
+            OFFSET_BY_STORE_TIME,
+            lambda follows: (
+                self._offset_by_store_time(topic, queue_id, timestamp, boundary_type, read_log)
+                if follows
+                else self._nearest_offset(topic, queue_id, timestamp, read_log)
+            ),
+            f"the queue offset of the time {timestamp} in queue {queue_id} of topic {topic!r}",
+        )
+
     def _get_batches(self, queue: BatchConsumeQueue, name: Queue, offset: int, max_num: int) -> GetMessageResult:
         """Messages of a batch consume queue as a consumer gets them, by its units alone; see `get_message`."""
         ends = self._ends_of_units(*name)
         status = status_of(offset, *ends)
         if status != GetMessageStatus.FOUND:
-            return GetMessageResult(status, next_begin_offset(status, offset, *ends), *ends, message_table([]))
+            return _nothing(status, offset, ends)
         rows: list[Row] = []
         next_offset = ends[1]
         for unit in queue.units_from(offset):
@@ -343,15 +505,9 @@ class ConsumeQueueStore:
 
         Nothing is proven about a queue without files.
         """
-        name, log_start = (topic, queue_id), self.records.min_offset
-        return QueueCover(
-            name,
-            self.find_batch_queue(*name) or self.find_queue(*name),
-            self.location,
-            self.records,
-            log_start,
-            self.live_end,
-        )
+        name = topic, queue_id
+        queue = self.find_batch_queue(*name) or self.find_queue(*name)
+        return QueueCover(name, queue, self.records, self.live_end)
 
     def _queue_ends(self, topic: str, queue_id: int, read_log: bool) -> tuple[int, int]:
         """The queue offset of the first message, and the one that the next message will get; 0, 0 for no queue."""
@@ -369,43 +525,6 @@ class ConsumeQueueStore:
         if found is None:
             found = self._max_offsets[topic, queue_id] = queue.max_offset(self.records, self.live_end.offset)
         return found
-
-    def _get_message(self, topic: str, queue_id: int, offset: int, max_num: int, read_log: bool) -> GetMessageResult:
-        """At most `max_num` messages of a queue, from queue offset `offset` on."""
-        batches = None if read_log else self.find_batch_queue(topic, queue_id)
-        if batches is not None:
-            return self._get_batches(batches, (topic, queue_id), offset, max_num)
-        cover, notes = self.queue_cover(topic, queue_id), tuple(self.queue_notes(topic))
-        if read_log:
-            result = read_messages(cover, self._known_ends(topic, queue_id), offset, max_num)
-        else:
-            queue = self._with_units(topic, queue_id)
-            result = get_message(queue, cover, self._ends_of_units(topic, queue_id), offset, max_num)
-        return replace(result, notes=notes)
-
-    def _offset_by_time(
-        self, topic: str, queue_id: int, timestamp: int, boundary_type: BoundaryType, read_log: bool
-    ) -> int:
-        """The queue offset that a broker of the store's version returns for a time in milliseconds."""
-        batches = None if read_log else self.find_batch_queue(topic, queue_id)
-        if batches is not None:
-            return batches.offset_by_time(timestamp, boundary_type)
-        self.queue_notes(topic)
-        if boundary_type == BoundaryType.UPPER:
-            versions = self.broker_versions
-            if versions.decide(OFFSET_BY_STORE_TIME) is False:
-                since = OFFSET_BY_STORE_TIME.since
-                raise OptionError(f"a broker of {versions} has no boundary type UPPER, which is there from {since} on")
-            return self._offset_by_store_time(topic, queue_id, timestamp, boundary_type, read_log)
-        return self._agreed(
-            OFFSET_BY_STORE_TIME,
-            lambda follows: (
-                self._offset_by_store_time(topic, queue_id, timestamp, boundary_type, read_log)
-                if follows
-                else self._nearest_offset(topic, queue_id, timestamp, read_log)
-            ),
-            f"the queue offset of the time {timestamp} in queue {queue_id} of topic {topic!r}",
-        )
 
     def _agreed(self, rule: VersionRule, answer: Callable[[bool], int], what: str) -> int:
         """The answer of a broker that follows a rule, or does not; of a broker that may do either, if both agree."""

@@ -63,14 +63,7 @@ def recover_queue(folder: QueueFolder, file_size: int, readers: FileReaders) -> 
     max_physic_offset = -1
     end = 0
     for info in files[max(len(files) - _FILES_BACK, 0) :]:
-        count = 0
-        for units in unit_blocks(folder, info, file_size, readers):
-            valid = leading(_is_valid(folder, units))
-            if valid:
-                max_physic_offset = _max_physic_offset(folder, units[valid - 1])
-            count += valid
-            if valid < units.size:
-                break
+        count, max_physic_offset = _kept_units(folder, info, file_size, readers, max_physic_offset)
         end = int(info.base_name) + count * folder.unit_size
         if count * folder.unit_size < file_size:
             break
@@ -84,23 +77,40 @@ def truncate_queue(queue: RecoveredQueue, log_end: int, readers: FileReaders) ->
     folder = queue.folder
     for kept in range(len(queue.files), 0, -1):
         info = queue.files[kept - 1]
-        count, max_physic_offset = 0, log_end
-        for units in unit_blocks(folder, info, queue.file_size, readers):
-            offsets = units["commit_log_offset"]
-            is_kept = _is_valid(folder, units) & (offsets < log_end)
-            if count == 0:
-                is_kept[0] = offsets[0] < log_end
-            valid = leading(is_kept)
-            if valid:
-                max_physic_offset = _max_physic_offset(folder, units[valid - 1])
-            count += valid
-            if valid < units.size:
-                break
+        count, max_physic_offset = _kept_units(folder, info, queue.file_size, readers, log_end, log_end)
         if count:
             end = int(info.base_name) + count * folder.unit_size
             ends = end, _next_offset(folder, end, readers), max_physic_offset
             return RecoveredQueue(folder, queue.file_size, *ends, queue.files[:kept], queue.files[kept:])
     return RecoveredQueue(folder, queue.file_size, NO_FILE, 0, log_end - folder.is_batch, (), queue.files)
+
+
+def _kept_units(
+    folder: QueueFolder,
+    info: QueueFileInfo,
+    file_size: int,
+    readers: FileReaders,
+    max_physic_offset: int,
+    log_end: int | None = None,
+) -> tuple[int, int]:
+    """The number of units of a file that a step keeps, and `max_physic_offset` after them.
+
+    With `log_end`, units of messages from there on are cut off, and the first unit is not asked whether it is valid.
+    """
+    count = 0
+    for units in unit_blocks(folder, info, file_size, readers):
+        is_kept = _is_valid(folder, units)
+        if log_end is not None:
+            is_before = units["commit_log_offset"] < log_end
+            is_kept &= is_before
+            is_kept[0] = is_before[0] if count == 0 else is_kept[0]
+        valid = leading(is_kept)
+        if valid:
+            max_physic_offset = _max_physic_offset(folder, units[valid - 1])
+        count += valid
+        if valid < units.size:
+            break
+    return count, max_physic_offset
 
 
 def unit_blocks(folder: QueueFolder, info: QueueFileInfo, file_size: int, readers: FileReaders) -> Iterator[Units]:

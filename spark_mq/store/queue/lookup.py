@@ -25,7 +25,6 @@ from spark_mq.format.consume_queue import PRE_BLANK_SIZE, Units
 from spark_mq.format.dispatch import offset_in_queue
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.record import Record
-from spark_mq.io.location import Location
 from spark_mq.store.log.log_range import LiveEnd, LogRange
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.log.scan import FIRST, FOREVER, InQueue, scan
@@ -92,24 +91,22 @@ class UncoveredOffsets:
 
 
 class QueueCover:
-    """One queue's units, compared with the live log."""
+    """One queue's units, compared with the live log; `queue` is None if the store has no files of it."""
 
     def __init__(
         self,
         name: tuple[str, int],
         queue: ConsumeQueue | None,
-        store: Location,
         records: RecordLookup,
-        log_start: int,
         live_end: LiveEnd,
+        proof_end: int | None = None,
     ) -> None:
-        """The cover of one queue."""
+        """The cover of one queue, in which records after `proof_end` prove nothing."""
         self.topic, self.queue_id = name
-        self.log = LogRange(log_start, live_end.offset)
+        self.log = LogRange(records.min_offset, live_end.offset)
         self._live_end = live_end
-        self._proof_end = live_end.offset
-        self._queue = queue
-        self._store = store
+        self._proof_end = live_end.offset if proof_end is None else proof_end
+        self.queue = queue
         self._records = records
 
     @cached_property
@@ -124,22 +121,20 @@ class QueueCover:
 
     def _before(self, proof_end: int) -> QueueCover:
         name = self.topic, self.queue_id
-        cover = QueueCover(name, self._queue, self._store, self._records, self.log.start, self._live_end)
-        cover._proof_end = proof_end
-        return cover
+        return QueueCover(name, self.queue, self._records, self._live_end, proof_end)
 
     def proven(self, queue_offset: int) -> ProvenUnit | None:
         """The message that the unit at the queue offset leads to; None if the unit proves nothing."""
-        if self._queue is None or queue_offset < 0:
+        if self.queue is None or queue_offset < 0:
             return None
-        commit_log_offset, store_size, _ = self._queue.unit(queue_offset)
+        commit_log_offset, store_size, _ = self.queue.unit(queue_offset)
         return self._proof(queue_offset, commit_log_offset, store_size)
 
     def why_not(self, queue_offset: int) -> str | None:
         """Why the unit at the queue offset does not lead to its message; None if it does."""
-        if self.proven(queue_offset) is not None or self._queue is None:
+        if self.proven(queue_offset) is not None or self.queue is None:
             return None
-        commit_log_offset, store_size, _ = self._queue.unit(queue_offset)
+        commit_log_offset, store_size, _ = self.queue.unit(queue_offset)
         try:
             record = self._records.record(commit_log_offset, store_size)
         except CorruptLogError as error:
@@ -153,11 +148,6 @@ class QueueCover:
         if own_offset != queue_offset:
             return f"{reason} points to the message with queue offset {own_offset}"
         return f"{reason} points to {commit_log_offset}, and the live log is from {self.log.start} to {self.log.stop}"
-
-    @property
-    def has_units(self) -> bool:
-        """Whether the store has files of the queue."""
-        return self._queue is not None
 
     def parts(self, start: int, stop: int) -> Iterator[ProvenUnit | UncoveredOffsets]:
         """The queue offsets from `start` to before `stop`, in order: messages of proven units, and the others."""
@@ -192,7 +182,7 @@ class QueueCover:
 
     def _read(self, offsets: UncoveredOffsets) -> Iterator[Record | CorruptRange]:
         row_filter = InQueue(self.topic, self.queue_id, offsets.start, offsets.stop)
-        return scan(self._store, self._records, offsets.log, row_filter)
+        return scan(self._records, offsets.log, row_filter)
 
     def uncovered(self, start: int, stop: int = FOREVER) -> UncoveredOffsets:
         """The queue offsets from `start` to `stop` (not included), as if no unit of them were proven."""
@@ -268,12 +258,12 @@ class QueueCover:
     @property
     def first_unit(self) -> int:
         """The queue offset of the first unit in the queue's files; 0 if there is none."""
-        return self._queue.files[0].first if self._queue is not None and self._queue.files else 0
+        return self.queue.files[0].first if self.queue is not None and self.queue.files else 0
 
     @property
     def end_of_units(self) -> int:
         """The queue offset after the last unit that was written; 0 if there is none."""
-        return 0 if self._queue is None else self._queue.written_end
+        return 0 if self.queue is None else self.queue.written_end
 
     def _proof(self, queue_offset: int, commit_log_offset: int, store_size: int) -> ProvenUnit | None:
         if store_size <= 0 or store_size == PRE_BLANK_SIZE:
@@ -281,10 +271,10 @@ class QueueCover:
         if commit_log_offset < self.log.start or commit_log_offset > self._proof_end - store_size:
             return None
         record = self._records.find(commit_log_offset, store_size)
-        if record is None or record.size != store_size or self._queue is None:
+        if record is None or record.size != store_size or self.queue is None:
             return None
         stated = offset_in_queue(record, self.topic, self.queue_id)
-        is_own = stated is not None and stated == self._queue.record_offset(queue_offset)
+        is_own = stated is not None and stated == self.queue.record_offset(queue_offset)
         return ProvenUnit(queue_offset, record) if is_own else None
 
     def _can_be_proven(self, units: Units) -> npt.NDArray[np.bool_]:
@@ -296,11 +286,11 @@ class QueueCover:
 
     def _proven_from(self, start: int, stop: int) -> Iterator[ProvenUnit]:
         """Proven units from `start` to `stop` (not included), in order; some can be missed among many unproven ones."""
-        if self._queue is None:
+        if self.queue is None:
             return
         start, stop, count = max(start, self.first_unit), min(stop, self.end_of_units), _FIRST_UNITS
         while start < stop:
-            units = self._queue.units(start, min(start + count, stop))
+            units = self.queue.units(start, min(start + count, stop))
             is_any = False
             for index in np.flatnonzero(self._can_be_proven(units)).tolist():
                 commit_log_offset, store_size, _ = units[index].tolist()
@@ -352,9 +342,9 @@ class QueueCover:
 
     def _runs(self, start: int, stop: int, most: int) -> list[tuple[int, int]]:
         """Ranges of units that can be proven and that follow one another in the log, of at most `most` units."""
-        if self._queue is None or start >= stop:
+        if self.queue is None or start >= stop:
             return []
-        units = self._queue.units(start, stop)
+        units = self.queue.units(start, stop)
         can_be = self._can_be_proven(units)
         offsets, sizes = units["commit_log_offset"].astype(np.int64), units["store_size"].astype(np.int64)
         follows = can_be[1:] & can_be[:-1]

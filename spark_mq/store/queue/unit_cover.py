@@ -34,7 +34,7 @@ from spark_mq.format.dledger import HEAD_SIZE
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.record import MAGIC_AT, MAGIC_V1, MAGIC_V2, Record, decode_record
 from spark_mq.io.location import Location
-from spark_mq.store.log.log_range import LogRange, cut, end_of_blank, joined, merged, rest
+from spark_mq.store.log.log_range import LogRange, cut, joined, merged, rest
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.queue.consume_queue import ConsumeQueue, announce_units
 from spark_mq.store.queue.lookup import QueueCover
@@ -221,6 +221,11 @@ class LogCover:
     uncovered: tuple[LogRange, ...]
     unit_bytes: int
 
+    @property
+    def scanned(self) -> int:
+        """Bytes of the log for which units do not account."""
+        return sum(part.size for part in self.uncovered)
+
 
 def log_cover(
     covers: Iterable[tuple[ConsumeQueue, QueueCover]], records: RecordLookup, log: LogRange, merge_distance: int
@@ -299,12 +304,12 @@ def _covered(
         return record is not None and size in (None, record.size)
 
     if stop is not None:
-        if stop == within.stop or end_of_blank(records, stop) == within.stop:
+        if stop == within.stop or records.end_of_blank(stop) == within.stop:
             return [within]
         if is_record(stop):
             return [LogRange(within.start, stop)]
     parts = accounted(*extents_of(map(in_order, blocks), within), is_record, _MOST_RUNS)
-    if parts and parts[-1].stop < within.stop and end_of_blank(records, parts[-1].stop) == within.stop:
+    if parts and parts[-1].stop < within.stop and records.end_of_blank(parts[-1].stop) == within.stop:
         parts[-1] = LogRange(parts[-1].start, within.stop)
     return parts
 

@@ -18,7 +18,6 @@ from spark_mq.format.kernels.frames import new_frames, read_frames_at, scan_reco
 from spark_mq.format.kernels.gather import read_ranges
 from spark_mq.format.record import QUEUE_ID_AT, QUEUE_OFFSET_AT, Record
 from spark_mq.io.file_reader import FileReader
-from spark_mq.io.location import Location
 from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, list_offset_range
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.record_lookup import RecordLookup
@@ -93,7 +92,7 @@ def read_into(buffer: Bytes, segment: SegmentFile, starts: Int64s, stops: Int64s
         memory, end = buffer.data, 0  # over a network; or the reason for which the kernel ended becomes an error
         for start, stop in zip(*places, strict=True):
             begin, end = end, end + stop - start
-            if not file.read_into(memory[begin:end], start):
+            if file.read_into(memory[begin:end], start) < end - begin:
                 return False
     return True
 
@@ -106,7 +105,6 @@ class UnitReader:
         others: The parts of the log whose messages are read elsewhere, even if a unit of this read should lead to one.
     """
 
-    store: Location
     records: RecordLookup
     find_queue: Callable[[str, int], ConsumeQueue | None]
     find_cover: Callable[[str, int], QueueCover]
@@ -159,7 +157,7 @@ class UnitReader:
             reached = following
 
     def _scan(self, part: LogRange) -> Iterator[Records | list[CorruptRange]]:
-        for split in list_offset_range(self.store, part.start, part.stop).splits(
+        for split in list_offset_range(self.records.store, part.start, part.stop).splits(
             DEFAULT_SPLIT_SIZE, is_start_known=False
         ):
             yield from joined_chunks(read_split(split))
