@@ -413,7 +413,6 @@ class StartingQueues:
     """
 
     def __init__(self, recovered: Iterable[RecoveredQueue], numbers: QueueNumbers, file_size: int) -> None:
-        """The queues with folders."""
         self.on_disk = list(recovered)
         self.end = np.array([queue.end for queue in self.on_disk], np.int64)
         self.max_physic_offset = np.array([queue.max_physic_offset for queue in self.on_disk], np.int64)

@@ -185,7 +185,6 @@ class _StoppedStore:
 
     @cached_property
     def index(self) -> IndexState:
-        """The index before the start."""
         return index_state(self.store)
 
     @cached_property
@@ -221,7 +220,6 @@ class _Start:
         self._live_end = -1
 
     def run(self) -> Recovery:
-        """Each step in its order."""
         files, folders, database = self._log_files(), self._queue_folders(), self._stopped.database
         if not are_rules_known(self._release, database, self._stopped.batch_topics):
             raise unknown_rules(self._store)

@@ -27,7 +27,6 @@ class StartingDatabase(StartingQueues):
     """The queues of a broker that starts, in RocksDB."""
 
     def __init__(self, database: QueueDatabase, numbers: QueueNumbers, log_start: int) -> None:
-        """The queues as the database has them."""
         table = database.offset_table()
         self.names = numbers.names
         self._database = database

@@ -97,11 +97,17 @@ class CheckedIndex:
 
 @dataclass(frozen=True)
 class _ValidIndexFile:
-    """A file that agrees with the log; `edges` has the key hashes of its first and last message, by offset."""
+    """A file that agrees with the log.
+
+    Attributes:
+        edges: The key hashes in the entries of its first and last message, by offset.
+        keys: The hashes of the keys of these two messages, if the log has them.
+    """
 
     info: IndexFileInfo
     header: IndexHeader
     edges: dict[int, set[int]]
+    keys: dict[int, set[int]]
 
 
 def _follows(file: IndexedRange | _ValidIndexFile, before: IndexedRange | _ValidIndexFile) -> bool:
@@ -220,16 +226,11 @@ class IndexCoverage:
         start, stop = header.begin_commit_log_offset, header.end_commit_log_offset
         if start < records.min_offset:
             start = records.min_offset
-        elif not self._has_all_keys(start, entries[start]):
+        elif not valid.keys[start] <= entries[start]:
             start = records.next_offset(start)
-        if stop >= records.min_offset and self._has_all_keys(stop, entries[stop]):
+        if stop >= records.min_offset and valid.keys[stop] <= entries[stop]:
             stop = records.next_offset(stop)
         return IndexedRange(valid.info, header, start, min(stop, self._live_end.certain))
-
-    def _has_all_keys(self, offset: int, hashes: set[int]) -> bool:
-        record = self.records.record(offset)
-        topic = decode_utf8(record.topic)
-        return all(WithKey(topic, key).key_hash in hashes for key in record_keys(record))
 
     def _all_valid(self, first: int, stop: int) -> list[_ValidIndexFile]:
         unopened = [info for info in self.infos[first:stop] if info.name not in self._opened]
@@ -293,12 +294,12 @@ class IndexCoverage:
                 return None
             try:
                 edges = self._edges(file, header)
-                self._check_file(file, header)
+                keys = self._check_file(file, header)
             except (CorruptIndexError, CorruptLogError):
                 if attempt == _TRIES - 1 or file.header() == header:
                     raise
             else:
-                return _ValidIndexFile(info, header, edges)
+                return _ValidIndexFile(info, header, edges, keys)
         raise AssertionError("the last try returns or raises")
 
     def _edges(self, file: IndexFile, header: IndexHeader) -> dict[int, set[int]]:
@@ -315,8 +316,11 @@ class IndexCoverage:
             edges.setdefault(offset, set()).update(hashes)
         return edges
 
-    def _check_file(self, file: IndexFile, header: IndexHeader) -> None:
-        """Raise `CorruptIndexError` if the file contradicts itself or the log, `CorruptLogError` without a record."""
+    def _check_file(self, file: IndexFile, header: IndexHeader) -> dict[int, set[int]]:
+        """The hashes of the keys of the file's first and last message, by offset, if the log has the message.
+
+        Raises `CorruptIndexError` if the file contradicts itself or the log, `CorruptLogError` without a record.
+        """
         start, end = header.begin_commit_log_offset, header.end_commit_log_offset
         last = file.entry(header.next_entry - 1)
         seconds = min(max(int((header.end_timestamp - header.begin_timestamp) / 1000), 0), _MAX_SECONDS)
@@ -324,17 +328,26 @@ class IndexCoverage:
             raise CorruptIndexError(f"{file.name}: its header has other offsets or times than its entries")
         if self._check:
             check_pointers(file, header)
-        for offset, store_timestamp in ((start, header.begin_timestamp), (end, header.end_timestamp)):
-            if offset >= self.records.min_offset:
-                self._check_record(file, offset, store_timestamp)
+        messages = (start, header.begin_timestamp), (end, header.end_timestamp)
+        return {
+            offset: self._keys_of(file, offset, store_timestamp)
+            for offset, store_timestamp in messages
+            if offset >= self.records.min_offset
+        }
 
-    def _check_record(self, file: IndexFile, offset: int, store_timestamp: int) -> None:
-        """Raise unless a live record stored at that time is at the offset: a recovery may have truncated the log."""
+    def _keys_of(self, file: IndexFile, offset: int, store_timestamp: int) -> set[int]:
+        """The hashes of the keys of the live record at the offset, which was stored at that time.
+
+        Raises `CorruptIndexError` if it is not there: a recovery may have truncated the log.
+        """
         is_live = offset < self._log_end or offset < self._find_log_end()
-        if not is_live or self.records.record(offset).store_timestamp != store_timestamp:
+        record = self.records.record(offset) if is_live else None
+        if record is None or record.store_timestamp != store_timestamp:
             raise CorruptIndexError(
                 f"{file.name}: it begins or ends with a message stored at {store_timestamp}, which is not at {offset}"
             )
+        topic = decode_utf8(record.topic)
+        return {WithKey(topic, key).key_hash for key in record_keys(record)}
 
 
 def _hashes_at(offset: int, entries: Iterable[Entry]) -> set[int]:

@@ -267,6 +267,7 @@ def _check_place(file: IndexFile, header: IndexHeader, entry: Entry) -> None:
         )
 
 
+@dataclass(frozen=True)
 class KeyTable:
     """The keys of a part of the log that no index file covers, for callers that look up many of them.
 
@@ -274,9 +275,8 @@ class KeyTable:
     sorted, and the commit log offsets of their messages, ascending for each hash. A key takes 12 bytes.
     """
 
-    def __init__(self, key_hashes: Int32s, commit_log_offsets: Int64s) -> None:
-        self._key_hashes = key_hashes
-        self._commit_log_offsets = commit_log_offsets
+    key_hashes: Int32s
+    commit_log_offsets: Int64s
 
     @classmethod
     def read(cls, store: Location, log_range: LogRange) -> Self:
@@ -300,5 +300,5 @@ class KeyTable:
 
     def offsets(self, key_hash: int) -> list[int]:
         """The commit log offsets of the messages with a key of this hash, each once, ascending."""
-        start, stop = self._key_hashes.searchsorted([key_hash, key_hash + 1])
-        return list(dict.fromkeys(self._commit_log_offsets[start:stop].tolist()))
+        start, stop = self.key_hashes.searchsorted([key_hash, key_hash + 1])
+        return list(dict.fromkeys(self.commit_log_offsets[start:stop].tolist()))

@@ -190,8 +190,10 @@ def recover_entries(node: Location, files: Sequence[SegmentFile]) -> RecoveredEn
             index, term, end, count = int(kept.index[-1]), int(kept.term[-1]), kept.end, count + kept.offset.size
             if kept.offset.size < entries.offset.size:
                 break
-        if not _has_blank(file, end):
-            found = "nothing was written there" if _is_unwritten(file, end) else "what is there is not the next entry"
+        with FileReader(file.location) as reader:
+            head = reader.read(end - file.base, HEAD_SIZE)
+        if head[: _BLANK.size] != _BLANK.pack(BLANK_MAGIC):
+            found = "what is there is not the next entry" if any(head) else "nothing was written there"
             return RecoveredEntries(files[first].base, end, count, found, committed, index_from)
         end = file.end_offset
     reason = "the blank that ends the last file is there, and no file follows"
@@ -213,17 +215,6 @@ def _differ(units: npt.NDArray[np.void], entries: Entries) -> Flags:
     for name, values in vars(entries).items():
         differs |= units[name] != values
     return differs
-
-
-def _has_blank(file: SegmentFile, end: int) -> bool:
-    with FileReader(file.location) as reader:
-        head = reader.read(end - file.base, _BLANK.size)
-    return len(head) == _BLANK.size and _BLANK.unpack(head) == (BLANK_MAGIC,)
-
-
-def _is_unwritten(file: SegmentFile, end: int) -> bool:
-    with FileReader(file.location) as reader:
-        return not any(reader.read(end - file.base, HEAD_SIZE))
 
 
 def lost_entries(node: Location, segments: Sequence[SegmentFile]) -> tuple[int, int] | None:

@@ -162,7 +162,7 @@ class RecordReader:
             yield RecordChunk(chunk.buffer, chunk.frames[:-1], chunk.base)
         buffer, frames, base = self._source.read(last, size), self._frame_space(size), segment.base + last
         count, _, _ = scan_records(buffer, 0, 1, base, segment.size - last, frames)
-        if count and _is_finished(buffer, base):
+        if count and is_finished(decode_record(stored := buffer.tobytes(), 0, base), lambda: stored):
             self.position = last + size
             yield RecordChunk(buffer, frames[:1], base)
         else:
@@ -209,12 +209,6 @@ class RecordReader:
             position += at
             size = max(size, self._chunk_size, more_to_read(buffer.size, at))
         return segment.size
-
-
-def _is_finished(buffer: Bytes, commit_log_offset: int) -> bool:
-    """Whether the record that the buffer contains is written to its end."""
-    stored = buffer.tobytes()
-    return is_finished(decode_record(stored, 0, commit_log_offset), lambda: stored)
 
 
 def more_to_read(size: int, reached: int) -> int:

@@ -209,7 +209,8 @@ def list_segment_files(store: Location) -> SegmentFiles:
 
 
 def _listed(folder: Location, entries: Sequence[fs.FileInfo]) -> SegmentFiles:
-    infos = [info for info in mapped_files(entries) if info.size > 0]
+    named = [info for info in mapped_files(entries) if info.size > 0]
+    infos = [info for info in named if int(info.base_name) + info.size <= MAX_OFFSET]
     stray = [
         CorruptRange(
             str(folder / info.base_name),
@@ -218,10 +219,9 @@ def _listed(folder: Location, entries: Sequence[fs.FileInfo]) -> SegmentFiles:
             STRAY,
             "the file is not a segment: no commit log has an offset above 2^63 - 1",
         )
-        for info in infos
-        if not _has_offsets(info)
+        for info in named
+        if int(info.base_name) + info.size > MAX_OFFSET
     ]
-    infos = [info for info in infos if _has_offsets(info)]
     chains = _chains(infos)
     if len(chains) > 1:
         unconfirmed = _unconfirmed(folder, chains)
@@ -240,10 +240,6 @@ def usual_size(infos: Sequence[fs.FileInfo]) -> int:
     """The most frequent size of the files in bytes, the larger of two equally frequent ones; 0 if all are empty."""
     sizes = Counter(info.size for info in infos if info.size)
     return max(sizes, key=lambda size: (sizes[size], size), default=0)
-
-
-def _has_offsets(info: fs.FileInfo) -> bool:
-    return bool(int(info.base_name) + info.size <= MAX_OFFSET)
 
 
 def _chains(infos: Sequence[fs.FileInfo]) -> list[list[fs.FileInfo]]:

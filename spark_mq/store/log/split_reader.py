@@ -125,10 +125,12 @@ def last_record(store: Location, start: int, end: int) -> int | None:
 
 def read_split(split: Split) -> Iterator[RecordChunk | CorruptRange]:
     """The records and corrupt ranges that a split owns."""
-    if split.segment.is_last:
-        yield from _read_live(split)
-        return
     with SegmentSource(split.segment) as source:
+        if split.segment.is_last:
+            live = LiveReader(source)
+            live.skip(split.start)
+            yield from live.read(split.stop)
+            return
         if split.skip_before is not None and _is_early(source, split, split.skip_before):
             return
         start = _known_start(source, split) if split.is_start_known else find_start(source, split)
@@ -211,10 +213,3 @@ def _possible_starts(source: SegmentSource, window_start: int, split: Split) -> 
     if is_searching and len(positions) <= 1:
         positions.add(min(RecordReader(source, 0).find_next(start, split.stop), split.stop))
     return positions
-
-
-def _read_live(split: Split) -> Iterator[RecordChunk | CorruptRange]:
-    with SegmentSource(split.segment) as source:
-        reader = LiveReader(source)
-        reader.skip(split.start)
-        yield from reader.read(split.stop)
