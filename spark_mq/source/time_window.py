@@ -1,6 +1,6 @@
 """The part of the log that a read can need: by its live end, by times, and by the units of some queues.
 
-As in `store.log.splits`, a broker's clock may have been set back by `CLOCK_TOLERANCE_MILLIS`. So a record that
+As in `store.log.commit_log`, a broker's clock may have been set back by `CLOCK_TOLERANCE_MILLIS`. So a record that
 was stored earlier than a time by more than that shows that all records before it were stored before that time.
 """
 
