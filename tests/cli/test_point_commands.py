@@ -208,19 +208,6 @@ def test_a_printed_time_is_taken_as_it_is(store: str, capsys: pytest.CaptureFixt
         assert printed(capsys, store, "OrderEvents", "--begin", time_text, "--end", time_text) == expected
 
 
-@pytest.mark.parametrize("command", ["print-message", "query-by-key"])
-@pytest.mark.parametrize("option", ["--begin", "--end"])
-def test_epoch_seconds_are_an_error_that_gives_the_milliseconds(
-    command: str, option: str, store: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    key = [] if command == "print-message" else ["k", *CONF]
-    assert main([command, store, "OrderEvents", *key, option, "1795248093"]) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert f"{option}=1795248093 is too small" in captured.err
-    assert "give 1795248093000" in captured.err
-
-
 def test_messages_of_a_tag(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     facts = messages("OrderEvents")
     wanted = [fact["offset"] for fact in facts if fact["tags"] in ("TagA", "paid")]

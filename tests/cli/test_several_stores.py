@@ -248,32 +248,6 @@ def test_an_unreadable_store_is_an_error_or_left_out(
     assert main(["topics", "--stores", str(file), "--skip-unreadable"]) == 1
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("topics", "STORE", "--skip-unreadable"), "--skip-unreadable has no effect on one store"),
-        (("query-by-key", "--stores", "FILE", TOPIC, "k", "--broker-conf", "x"), "--broker-conf is of one broker"),
-        (("print-message", "--stores", "FILE", TOPIC, "--follow"), "--follow prints the messages of one store"),
-        (("transactions", "--stores", "FILE", "--broker", "x"), "--broker has no effect: --stores names stores"),
-        (("archive", "--stores", "FILE", "./t", "--follow", "1"), "--follow archives one store"),
-        (("archive", "--stores", "FILE", "./t", "--broker", "x"), "--broker is for one store"),
-        (("topics", "--stores", "/nowhere.json"), "the file of stores /nowhere.json cannot be read"),
-        (("sql", "SELECT 1"), "give --store NAME=PATH"),
-        (
-            ("sql", "SELECT 1", "--store", "a=STORE", "--skip-unreadable"),
-            "--skip-unreadable has no effect on one store",
-        ),
-        (("sql", "SELECT 1", "--stores", "FILE", "--store", "a=STORE"), "--store and --stores exclude each other"),
-    ],
-)
-def test_what_does_not_go_together_is_refused(
-    words: tuple[str, ...], message: str, file: str, unpacked: Unpack, capsys: pytest.CaptureFixture[str]
-) -> None:
-    given = {"FILE": file, "STORE": str(unpacked(BROKERS["broker-new"]))}
-    assert main([given.get(word, word.replace("a=STORE", f"a={given['STORE']}")) for word in words]) == 2
-    assert message in capsys.readouterr().err
-
-
 def test_columns_of_the_store_can_be_chosen_and_sorted(run: Run, file: str, capsys: pytest.CaptureFixture[str]) -> None:
     rows = run("queues", "--columns", "broker,topic", "--sort", "-broker")
     assert rows[0].keys() == {"broker", "topic"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -39,6 +40,20 @@ MISUNDERSTANDINGS = [
     ("query-by-id STORE 'no id'", "32 or 56"),
     (f"query-by-id STORE {'A' * 32} {'B' * 32} --body-file x", "one ID"),
     ("print-message STORE OrderEvents --begin tomorrow", "--begin"),
+    ("print-message STORE OrderEvents --begin 1795248093", "--begin=1795248093 is too small for epoch milliseconds"),
+    ("print-message STORE OrderEvents --end 1795248093", "--end=1795248093 is too small for epoch milliseconds"),
+    ("query-by-key STORE OrderEvents k --begin 1795248093", "give 1795248093000"),
+    ("query-by-key STORE OrderEvents k --end 1795248093", "give 1795248093000"),
+    ("topics STORE --skip-unreadable", "--skip-unreadable has no effect on one store"),
+    ("topics --stores /nowhere.json", "the file of stores /nowhere.json cannot be read"),
+    ("query-by-key --stores TMP/stores.json OrderEvents k --broker-conf x", "--broker-conf is of one broker"),
+    ("print-message --stores TMP/stores.json OrderEvents --follow", "--follow prints the messages of one store"),
+    ("transactions --stores TMP/stores.json --broker x", "--broker has no effect: --stores names stores"),
+    ("archive --stores TMP/stores.json ./t --follow 1", "--follow archives one store"),
+    ("archive --stores TMP/stores.json ./t --broker x", "--broker is for one store"),
+    ("sql 'SELECT 1'", "give --store NAME=PATH"),
+    ("sql 'SELECT 1' --store a=STORE --skip-unreadable", "--skip-unreadable has no effect on one store"),
+    ("sql 'SELECT 1' --stores TMP/stores.json --store a=STORE", "--store and --stores exclude each other"),
     ("print-message STORE OrderEvents --begin now --end -1h", "is after --end"),
     ("print-message STORE OrderEvents --tag ''", "--tag '' names no tag"),
     ("print-message STORE OrderEvents --tag ' || '", "names no tag"),
@@ -158,6 +173,7 @@ def test_what_cannot_be_done_is_one_line_before_spark_starts(
     (tmp_path / "other.conf").write_text("mappedFileSizeConsumeQueue=4000\n")
     (tmp_path / "bad.conf").write_text("brokerName=\\ \n")
     store = unpacked(WORKLOAD)
+    (tmp_path / "stores.json").write_text(json.dumps([{"path": str(store)}, {"path": str(store), "name": "other"}]))
     before = [tree_of(store), tree_of(tmp_path)]
 
     def named(text: str) -> str:
