@@ -108,7 +108,7 @@ def make_store(folder: Path, size: int) -> Path:
     (store / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": queue_counts}))
     (store / "config" / "consumerOffset.json").write_text(json.dumps({"offsetTable": consumed}))
     (store / CHECKPOINT).write_bytes(Checkpoint(physic_msg_timestamp=TIME).encode())
-    rebuild_with(LocalTasks(), RebuildRequest.of(str(store), assume_defaults=True), None)
+    rebuild_with(LocalTasks(), RebuildRequest.of(str(store), assume_defaults=True))
     return store
 
 

@@ -49,7 +49,7 @@ def make_store(folder: Path, size: int, broker_conf: str | None = None) -> Path:
     shutil.rmtree(store, ignore_errors=True)
     # Full segments: the zeros at the end of an unfinished one would be read, too.
     generate_store(store, log_size=size - (64 << 10), message_size=450, segment_size=size // 4, topics=8, queues=4)
-    rebuild_with(LocalTasks(), RebuildRequest.of(str(store), broker_conf=broker_conf, assume_defaults=True), None)
+    rebuild_with(LocalTasks(), RebuildRequest.of(str(store), broker_conf=broker_conf, assume_defaults=True))
     with MessageStore(str(store)) as opened:
         newest = opened.records.store_timestamp(
             max(queue.unit(queue.written_end - 1)[0] for queue in opened.queues.values())
@@ -71,7 +71,7 @@ def look_up(store: str, topic: str, key: str) -> int:
 
 def rebuilt(store: str, output: str) -> int:
     """The number of units of a rebuild."""
-    return rebuild_with(LocalTasks(), RebuildRequest.of(store, output, assume_defaults=True), None).units
+    return rebuild_with(LocalTasks(), RebuildRequest.of(store, output, assume_defaults=True)).units
 
 
 @dataclass

@@ -20,13 +20,14 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks.generate_store import generate_store
 from benchmarks.index_memory import processes
 from benchmarks.run import java_rebuild, plain_read
-from spark_mq.job.tasks import ENGINES, LocalTasks, SparkTasks, Tasks, job_session
+from spark_mq.job.tasks import ENGINES, LocalTasks, Tasks, spark_tasks
 from spark_mq.source.options import parse_size
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -78,8 +79,8 @@ def tasks_of(engine: str, cores: int) -> Iterator[Tasks]:
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"--master local[{cores}] pyspark-shell"
     settings: dict[str, Any] = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
     spark = SparkSession.builder.config(map=settings).getOrCreate()
-    with job_session(spark) as session:
-        yield SparkTasks(session)
+    with spark_tasks(spark) as tasks:
+        yield tasks
     spark.stop()
 
 
@@ -95,11 +96,13 @@ def measure(store: Path, folder: Path, cores: int, repetitions: int, with_java: 
         if stage.is_done or (not stage.done and stage.name == "dispatch"):
             clock.end(stage.name if stage.is_done else "before dispatch")
 
+    timed = replace(tasks, on_progress=on_progress)
+
     def rebuild(output: Path) -> float:
         shutil.rmtree(output, ignore_errors=True)
         clock.begin()
         started = time.perf_counter()
-        rebuild_with(tasks, RebuildRequest.of(str(store), str(output), assume_defaults=True), on_progress)
+        rebuild_with(timed, RebuildRequest.of(str(store), str(output), assume_defaults=True))
         seconds = time.perf_counter() - started
         clock.end("after the last stage")
         return seconds

@@ -60,7 +60,7 @@ def main() -> None:
     parser.add_argument("--folder", default="/tmp/spark-mq-bench", help="a folder for the store")
     store = make_store(Path(parser.parse_args().folder), 1 << 30, 450)
     if not (store / "index").exists():
-        rebuild_with(LocalTasks(), RebuildRequest.of(str(store), only="index"), None)
+        rebuild_with(LocalTasks(), RebuildRequest.of(str(store), only="index"))
     topics = {topic: share for topic, share in topics_of(store).items() if share < _LARGEST}
     print("| messages | print-message s | by a scan s |\n| --- | --- | --- |")
     for topic, share in topics.items():

@@ -52,7 +52,7 @@ def make_store(folder: Path, size: int, message_size: int) -> Path:
     generate_store(
         store, log_size=size - (1 << 20), message_size=message_size, topics=_TOPICS, queues=_QUEUES, skew=1.0
     )
-    rebuild_with(LocalTasks(), RebuildRequest.of(str(store), only="consumequeue"), None)
+    rebuild_with(LocalTasks(), RebuildRequest.of(str(store), only="consumequeue"))
     with MessageStore(str(store)) as opened:
         last_units = [queue.unit(queue.written_end - 1)[0] for queue in opened.queues.values()]
         newest = opened.records.store_timestamp(max(last_units))

@@ -6,13 +6,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from spark_mq.cli.progress_printer import ProgressPrinter
 from spark_mq.cli.spark import spark_session
 from spark_mq.indexer.rebuild import rebuild_with
 from spark_mq.indexer.rebuild_request import RebuildRequest
-from spark_mq.job.tasks import LocalTasks, SparkTasks, Tasks, job_session
+from spark_mq.job.tasks import LocalTasks, Tasks, spark_tasks
 from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
 
 SAMPLE = Path(__file__).resolve().parent.parent / "tests" / "stores" / "workload-533"
@@ -32,7 +33,7 @@ def rebuilt(tasks: Tasks, store: Path, output: Path) -> tuple[dict[str, bytes], 
     """The queue files and the index files that a rebuild with these tasks writes; its report is printed."""
     with ProgressPrinter() as progress:
         request = RebuildRequest.of(str(store), str(output), broker_conf=f"{SAMPLE}.conf")
-        print(rebuild_with(tasks, request, progress).to_text() + "\n")
+        print(rebuild_with(replace(tasks, on_progress=progress), request).to_text() + "\n")
     return files_below(output / CONSUME_QUEUE), contents(output / INDEX)
 
 
@@ -55,8 +56,8 @@ def main() -> int:
         brokers, brokers_index = files_below(store / CONSUME_QUEUE), contents(store / INDEX)
         shutil.rmtree(store / CONSUME_QUEUE)
         shutil.rmtree(store / INDEX)
-        with job_session(spark) as session:
-            by_spark = rebuilt(SparkTasks(session), store, Path(folder) / "by-spark")
+        with spark_tasks(spark) as tasks:
+            by_spark = rebuilt(tasks, store, Path(folder) / "by-spark")
         ours, our_index = rebuilt(LocalTasks(), store, store)
     equal = [name for name in brokers if ours.get(name) == brokers[name]]
     print(f"{len(equal)} of the broker's {len(brokers)} queue files are the same, byte for byte; built: {len(ours)}.")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -14,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark_mq.archive.archive_tables import ArchiveTable, ArchiveTables
 from spark_mq.archive.lease import lease
+from spark_mq.job.report import Report
 
 DEFAULT_FILE_SIZE = 256 << 20
 _FILE_SIZE_SETTING = "spark.databricks.delta.optimize.maxFileSize"
@@ -41,15 +40,11 @@ class TableReport:
 
 
 @dataclass
-class MaintenanceReport:
+class MaintenanceReport(Report):
     """What a maintenance run did, table by table; if `dry_run` is true, what it would do."""
 
     dry_run: bool
     tables: list[TableReport] = field(default_factory=list)
-
-    def to_json(self) -> str:
-        """The report as one JSON object, with the names of the fields."""
-        return json.dumps(dataclasses.asdict(self))
 
     def to_text(self) -> str:
         """The report as lines for a terminal."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import time
 from collections.abc import Iterator, Mapping
@@ -13,11 +12,12 @@ from typing import Any, Self
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
+from spark_mq.job.report import Report
 from spark_mq.tables.table import LIVE_SCHEME
 
 
 @dataclass
-class ArchiveReport:
+class ArchiveReport(Report):
     """The counts of one run.
 
     Attributes:
@@ -62,10 +62,6 @@ class ArchiveReport:
         """Copy the counts of the last offset of the stream over the store, as in Spark's progress."""
         self.archived_to = offset.get("commit_log_offset", self.archived_to)
         self.lost_bytes = offset.get("lost_bytes", self.lost_bytes)
-
-    def to_json(self) -> str:
-        """The report as one JSON object, with the names of the fields."""
-        return json.dumps(dataclasses.asdict(self))
 
     def to_text(self) -> str:
         """The report as lines for a terminal, without counts of what did not happen."""

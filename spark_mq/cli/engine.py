@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from types import FrameType
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ from spark_mq.cli.output import visible
 from spark_mq.cli.progress_printer import ProgressPrinter
 from spark_mq.errors import OptionError
 from spark_mq.io.location import Location
-from spark_mq.job.tasks import ENGINES, LocalTasks, SparkTasks, Tasks, cores, job_session
+from spark_mq.job.tasks import ENGINES, LocalTasks, Tasks, cores, spark_tasks
 
 LOCAL, SPARK = ENGINES
 _SECONDS_TO_STOP = 3.0
@@ -59,7 +60,7 @@ def job_tasks(
     settings: Callable[[], Mapping[str, str]] = dict,
     hint: Callable[[], str] = str,
     before: str = "",
-) -> Iterator[tuple[Tasks, ProgressPrinter]]:
+) -> Iterator[Tasks]:
     """A context with the tasks of a command that prints its progress, after the line `before`.
 
     The `hint` is what the user can do after Ctrl-C. `kernels` are the modules that are compiled while a JVM starts.
@@ -70,9 +71,9 @@ def job_tasks(
         if engine == LOCAL:
             if entry.owns_process:
                 _leave_out_pandas()
-            tasks = LocalTasks(arguments.cores or cores())
+            tasks = LocalTasks(arguments.cores or cores(), progress)
             with _stopped_by_interrupt(tasks, hint):
-                yield tasks, progress
+                yield tasks
             return
         from spark_mq.cli.spark import given_settings, spark_errors, spark_session
 
@@ -82,9 +83,9 @@ def job_tasks(
         with (
             spark_errors(),
             spark_session(name, settings=settings, given=given, hint=hint, kernels=kernels) as spark,
-            job_session(spark) as session,
+            spark_tasks(spark) as of_spark,
         ):
-            yield SparkTasks(session), progress
+            yield replace(of_spark, on_progress=progress)
 
 
 class _NoPandas:

@@ -79,9 +79,9 @@ def rebuild(arguments: argparse.Namespace) -> int:
         return f"; --resume continues with what is in {work}" if work.is_directory else ""
 
     before = f"{plan.log_text()}; needs {plan.room_text()}"
-    with job_tasks("rebuild", arguments, engine, KERNELS, hint=hint, before=before) as (tasks, progress):
+    with job_tasks("rebuild", arguments, engine, KERNELS, hint=hint, before=before) as tasks:
         from spark_mq.indexer.rebuild import rebuild_with
 
-        report = rebuild_with(tasks, request, progress)
+        report = rebuild_with(tasks, request)
     print_answer(arguments.json, report.to_json, report.to_text)
     return DAMAGED if report.has_damage else FOUND

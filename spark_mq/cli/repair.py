@@ -98,10 +98,10 @@ def _repair(arguments: argparse.Namespace, conf: str | None) -> RepairReport:
         **picked(arguments, "apply", "offsets", "assume_defaults"),
     )
     engine = find_engine(arguments, [arguments.store, arguments.output, arguments.scratch])
-    with job_tasks("repair", arguments, engine, KERNELS) as (tasks, progress):
+    with job_tasks("repair", arguments, engine, KERNELS) as tasks:
         from spark_mq.repairer.repair import repair_with
 
-        return repair_with(tasks, request, progress)
+        return repair_with(tasks, request)
 
 
 def _undo(arguments: argparse.Namespace) -> int:

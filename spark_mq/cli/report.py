@@ -61,9 +61,9 @@ def print_report(arguments: argparse.Namespace) -> int:
         return _print(arguments, _of_archive(arguments))
     refuse_archive_options(arguments.store[0], arguments)
     stores = [(path, broker_conf_path(arguments.broker_conf, path)) for path in arguments.store]
-    with job_tasks("report", arguments, LOCAL, ()) as (tasks, progress):
+    with job_tasks("report", arguments, LOCAL, ()) as tasks:
         at, version = moment_of(arguments.at), arguments.broker_version
-        found = report_with(tasks, stores, arguments.html, arguments.archive, at, arguments.history, version, progress)
+        found = report_with(tasks, stores, arguments.html, arguments.archive, at, arguments.history, version)
     return _print(arguments, found)
 
 

@@ -79,14 +79,14 @@ def restore(arguments: argparse.Namespace) -> int:
     # Only Spark reads Delta tables, and evaluates conditions.
     only_spark = "--where" if arguments.where else "" if is_store(arguments.source) else "an archive"
     engine = find_engine(arguments, [arguments.source, arguments.store, arguments.offset_map], only_spark)
-    with job_tasks("restore", arguments, engine, KERNELS, lambda: settings) as (tasks, progress):
+    with job_tasks("restore", arguments, engine, KERNELS, lambda: settings) as tasks:
         from spark_mq.restorer.restore import restore_with
 
         if isinstance(tasks, SparkTasks):
             from spark_mq.datasource import register
 
             register(tasks.session)
-        report = restore_with(tasks, arguments.source, request, chosen, progress)
+        report = restore_with(tasks, arguments.source, request, chosen)
     print_answer(arguments.json, report.to_json, report.to_text)
     return FOUND
 

@@ -153,10 +153,10 @@ def _verify_log(arguments: argparse.Namespace, conf: str | None) -> VerifyReport
         arguments.store, conf, arguments.scratch, arguments.split_size, arguments.since_last, arguments.tiered_storage
     )
     engine = find_engine(arguments, [arguments.store, arguments.scratch, arguments.tiered_storage])
-    with job_tasks("verify", arguments, engine, KERNELS) as (tasks, progress):
+    with job_tasks("verify", arguments, engine, KERNELS) as tasks:
         from spark_mq.verifier.verify import verify_with
 
-        result = verify_with(tasks, request, progress)
+        result = verify_with(tasks, request)
         try:
             if arguments.report is not None:
                 result.write(arguments.report)
@@ -175,10 +175,10 @@ def _verify_sample(arguments: argparse.Namespace, conf: str | None) -> VerifyRep
     sample, started = LogSample.parse(arguments.sample), time.monotonic()
     request = VerifyRequest.of(arguments.store, conf, arguments.scratch, arguments.split_size)
     engine = find_engine(arguments, [arguments.store, arguments.scratch])
-    with job_tasks("verify", arguments, engine, KERNELS) as (tasks, progress):
+    with job_tasks("verify", arguments, engine, KERNELS) as tasks:
         work = work_folder(request.scratch)
         try:
-            runner = task_runner(tasks, request, work, Progress(work / "progress", progress))
+            runner = task_runner(tasks, request, work, Progress(work, tasks.on_progress))
             report, found = check_sample(request, sample, work, runner)
         finally:
             discard_folder(work)

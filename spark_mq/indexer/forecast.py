@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +20,7 @@ from spark_mq.indexer.manifest import Manifest, segments_now
 from spark_mq.indexer.rebuild_request import RebuildRequest
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
+from spark_mq.job.report import Report
 from spark_mq.store.config.broker_conf import FileSetting, Sourced
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
 from spark_mq.store.index.folder import find_index_layout, index_files, index_layout
@@ -140,7 +139,7 @@ def file_settings(request: RebuildRequest) -> tuple[FileSetting, ...]:
 
 
 @dataclass(frozen=True)
-class Forecast:
+class Forecast(Report):
     """What a rebuild would do; `damage` is what names and sizes of the log's files show, and would be skipped."""
 
     store: str
@@ -160,10 +159,6 @@ class Forecast:
     def lacks_room(self) -> bool:
         """Whether the disk of the output has less room than the job needs."""
         return self.room_needed is not None and self.room_free is not None and self.room_free < self.room_needed
-
-    def to_json(self) -> str:
-        """One JSON object with the fields of this class."""
-        return json.dumps(dataclasses.asdict(self))
 
     def to_text(self) -> str:
         """Lines for a terminal; a row that does not apply is left out."""

@@ -13,7 +13,6 @@ Each stage returns a value, and the report is built of these values at the end:
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Callable, Collection, Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, fields, replace
@@ -33,10 +32,10 @@ from spark_mq.indexer.tag_entries import TaggedRanges, decide_tags, keep_tags, t
 from spark_mq.indexer.trees import ExistingTrees, WrittenTrees, rebuilt_checkpoint, write_trees
 from spark_mq.io.publish import publish
 from spark_mq.job.output_committer import output_lock
-from spark_mq.job.progress import Progress, StageProgress
+from spark_mq.job.progress import Progress
 from spark_mq.job.shared_storage import SharedStorageCheck
 from spark_mq.job.task_errors import is_full, job_errors, unwrap_task_error
-from spark_mq.job.tasks import JobContext, SparkTasks, Tasks, job_session, package_errors
+from spark_mq.job.tasks import JobContext, Tasks, package_errors, spark_tasks
 from spark_mq.store.config.broker_conf import FileSetting
 from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint
 from spark_mq.store.config.store_kind import Door, batch_topics, check_form
@@ -138,7 +137,7 @@ def rebuild(
     >>> report = rebuild(spark, "/data/store", "/data/rebuilt")
     >>> print(report.to_text())
     """
-    with job_session(spark) as session:
+    with spark_tasks(spark, progress) as tasks:
         request = RebuildRequest.of(
             store,
             output,
@@ -156,26 +155,22 @@ def rebuild(
             assume_defaults=assume_defaults,
             queue_store=queue_store,
         )
-        on_progress = None if progress is None else lambda stage: progress(str(stage))
-        return _Rebuild(SparkTasks(session), request, on_progress).run()
+        return rebuild_with(tasks, request)
 
 
-def rebuild_with(
-    tasks: Tasks, request: RebuildRequest, progress: Callable[[StageProgress], None] | None = None
-) -> RebuildReport:
+def rebuild_with(tasks: Tasks, request: RebuildRequest) -> RebuildReport:
     """Rebuild what a request says; returns the report, and raises the errors, of `rebuild`.
 
     The files are the same wherever the tasks run.
     """
     with package_errors():
-        return _Rebuild(tasks, request, progress).run()
+        return _Rebuild(tasks, request).run()
 
 
 @dataclass(frozen=True)
 class _Rebuild:
     tasks: Tasks
     request: RebuildRequest
-    on_progress: Callable[[StageProgress], None] | None
 
     def run(self) -> RebuildReport:
         """Check the output, rebuild, and report."""
@@ -205,7 +200,7 @@ class _Rebuild:
         )
         try:
             tasks = self.tasks.checked(SharedStorageCheck.record(log, committer.folder))
-            progress = Progress(committer.folder / "progress" / uuid.uuid4().hex, self.on_progress)
+            progress = Progress(committer.folder, self.tasks.on_progress)
             context = JobContext(tasks, progress, committer=committer)
             # Existing files that cannot be continued end the job before the log is read.
             existing = ExistingTrees.find(plan, committer.output)

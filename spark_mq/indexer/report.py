@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from spark_mq.errors import CorruptLogError
 from spark_mq.format.amounts import size_text
+from spark_mq.job.report import Report
 from spark_mq.job.tasks import ENGINES
 from spark_mq.store.config.store_paths import INDEX, ROCKSDB_STORE
 from spark_mq.store.log.segment_files import CorruptRange
@@ -24,7 +23,7 @@ def raise_or_report(damage: Iterable[CorruptRange], is_permissive: bool) -> tupl
 
 
 @dataclass(frozen=True)
-class RebuildReport:
+class RebuildReport(Report):
     """Counts of one rebuild. It is built once, when the rebuild is done.
 
     Attributes:
@@ -77,10 +76,6 @@ class RebuildReport:
     def has_damage(self) -> bool:
         """Whether a part of the log was skipped: a damaged range, a queue offset, or a topic."""
         return bool(self.corrupt or self.topics_left_out)
-
-    def to_json(self) -> str:
-        """One JSON object with the fields of this class."""
-        return json.dumps(dataclasses.asdict(self))
 
     def to_text(self) -> str:
         """The report as lines for a terminal; a row that does not apply is left out."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -13,6 +14,8 @@ from spark_mq.format.amounts import duration_text, size_text
 from spark_mq.io.location import Location
 
 _SECONDS_BETWEEN_LOOKS = 1.0
+PROGRESS = "progress"
+"""The folder of marks, in that of a job."""
 _LISTING_SHARE = 20
 """On an object store, the list of a long stage's marks takes a while: it may take a twentieth of the time."""
 
@@ -48,15 +51,16 @@ class StageProgress:
         return f"{line}, {size_text(read)} of {size_text(self.size)}, {rate}/s, {wait} left"
 
 
+OnProgress = Callable[[StageProgress], None]
+"""Is called when a stage begins, when it ends, and between once a second if the count of its parts has changed."""
+
+
 class Progress:
-    """Counts the parts that tasks mark as done.
+    """Counts the parts that tasks of a job mark as done, in the job's folder."""
 
-    `on_progress` is called when a stage begins, when it ends, and between once a second if the count has changed.
-    """
-
-    def __init__(self, folder: Location, on_progress: Callable[[StageProgress], None] | None) -> None:
+    def __init__(self, folder: Location, on_progress: OnProgress | None) -> None:
         self.seconds: dict[str, float] = {}
-        self._folder = folder
+        self._folder = folder / PROGRESS / uuid.uuid4().hex
         self._numbers = count()
         self._on_progress = on_progress or (lambda stage: None)
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 from spark_mq.errors import StorageError, UnsupportedSparkError
 from spark_mq.io.location import Location
 from spark_mq.job.output_committer import OutputCommitter
-from spark_mq.job.progress import Progress
+from spark_mq.job.progress import OnProgress, Progress
 from spark_mq.job.shared_storage import CheckedTask, SharedStorageCheck
 from spark_mq.job.task_errors import job_errors, storage_problem, unwrap_task_error
 from spark_mq.job.task_items import RESULTS, ArrowTask, TaskItems, pickled, unpickled
@@ -48,11 +48,11 @@ _NUMBERS = pa.schema([("id", pa.int64())])
 
 
 @contextmanager
-def job_session(spark: SparkSession) -> Iterator[SparkSession]:
-    """A context with a session of the job's own on the same Spark, so that no other session gets its settings.
+def spark_tasks(spark: SparkSession, progress: Callable[[str], None] | None = None) -> Iterator[SparkTasks]:
+    """A context with tasks in a session of the job's own on the same Spark: no other session gets its settings.
 
     Spark Connect cannot create a second session. There the job uses the given session, and restores its settings at
-    the end. Raises `UnsupportedSparkError` if the server is Sail.
+    the end. `progress` gets a line every few seconds. Raises `UnsupportedSparkError` if the server is Sail.
     """
     from spark_mq._compat import is_sail
 
@@ -65,7 +65,7 @@ def job_session(spark: SparkSession) -> Iterator[SparkSession]:
         with package_errors():
             for key, value in _SETTINGS.items():
                 session.conf.set(key, value)
-            yield session
+            yield SparkTasks(session, None if progress is None else lambda stage: progress(str(stage)))
     finally:
         for key, value in before.items() if not is_own else ():
             session.conf.set(key, value)
@@ -106,6 +106,7 @@ class LocalTasks:
     """
 
     threads: int = field(default_factory=cores)
+    on_progress: OnProgress | None = None
     _stopped: threading.Event = field(init=False, default_factory=threading.Event)
     _slots: threading.Semaphore = field(init=False)
     engine: ClassVar = "local"
@@ -154,6 +155,7 @@ class SparkTasks:
     """Runs each part as a task of Spark."""
 
     session: SparkSession
+    on_progress: OnProgress | None = None
     check: SharedStorageCheck | None = None
     engine: ClassVar = "spark"
 

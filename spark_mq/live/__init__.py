@@ -6,7 +6,7 @@
 - `broker_life`: the look-ups of a message's life
 - `messages`: pulls as Arrow batches
 - `stream_offset`, `message_stream`: the same, batch after batch
-- `tables`, `table_reader`: the other tables
+- `tables`: the other tables
 - `offset_reset`: the offsets of a consumer group set to a time
 - `datasource`: columns, and a reader for each table
 """

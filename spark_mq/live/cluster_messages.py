@@ -30,8 +30,6 @@ from spark_mq.store.config.named_stores import NamedRecord
 
 _Range = tuple[LiveBroker, QueueRange]
 
-_AT_ONCE = 8
-"""Topics of a broker that are asked for a key at the same time."""
 _FIRST_OFFSETS = 32
 """Offsets at the end of a queue that are read first, if the newest messages come first."""
 

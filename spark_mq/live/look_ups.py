@@ -76,7 +76,7 @@ def host_address(store_host: bytes) -> str:
 def at_commit_log_offset(client: RemotingClient, address: str, offset: int) -> list[SentRecord]:
     """The message at a commit log offset of a broker; none if the broker finds none there."""
     code = RequestCode.VIEW_MESSAGE_BY_ID
-    found = sent_records(view_message(client, address, None, offset), address, code)
+    found = sent_records(view_message(client, address, offset), address, code)
     offsets = [one.record.commit_log_offset for one in found]
     if offsets not in ([], [offset]):
         raise ProtocolError(f"{address}: {code.name} of {offset} was answered with other messages: {offsets[:9]}")

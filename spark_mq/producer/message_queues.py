@@ -16,17 +16,9 @@ from spark_mq.errors import InvalidMessageError
 from spark_mq.format.array_types import Int64s
 from spark_mq.remoting.requests import WRITABLE, Route
 
-LATENCY_MILLIS = {
-    "4.9": (50, 100, 550, 1000, 2000, 3000, 15000),
-    "5": (50, 100, 550, 1800, 3000, 5000, 15000),
-}
-"""From which latency on a broker is left out, by line of versions (`latencyMax`@4.9.7 and 5.3.3)."""
-NOT_AVAILABLE_MILLIS = {
-    "4.9": (0, 0, 30000, 60000, 120000, 180000, 600000),
-    "5": (0, 0, 2000, 5000, 6000, 10000, 30000),
-}
-"""For how long, at the same positions (`notAvailableDuration`)."""
-ISOLATED_MILLIS = {"4.9": 30000, "5": 10000}
+_LEFT_OUT = ((15_000, 30_000), (5_000, 10_000), (3_000, 6_000), (1_800, 5_000), (550, 2_000))
+"""From which latency on a broker is left out, and for how long (`latencyMax`, `notAvailableDuration`@5.3.3)."""
+_ISOLATED_MILLIS = 10_000
 """The latency that stands for a request without an answer (`updateFaultItem`)."""
 
 
@@ -49,25 +41,20 @@ def publish_queues(route: Route) -> list[MessageQueue]:
     ]
 
 
-def not_available_millis(latency: int, line: str = "5") -> int:
+def not_available_millis(latency: int) -> int:
     """For how many milliseconds a broker is left out after a request took `latency` milliseconds."""
-    for least, duration in zip(reversed(LATENCY_MILLIS[line]), reversed(NOT_AVAILABLE_MILLIS[line]), strict=True):
-        if latency >= least:
-            return duration
-    return 0
+    return next((duration for least, duration in _LEFT_OUT if latency >= least), 0)
 
 
 @dataclass
 class Brokers:
     """Which brokers are left out, and until when (`LatencyFaultToleranceImpl`); times are in milliseconds."""
 
-    line: str = "5"
     until: dict[str, int] = field(default_factory=dict)
 
     def note(self, broker: str, latency: int | None, now: int) -> None:
         """Note that a request took so long; None if it had no answer."""
-        duration = not_available_millis(ISOLATED_MILLIS[self.line] if latency is None else latency, self.line)
-        self.until[broker] = now + duration
+        self.until[broker] = now + not_available_millis(_ISOLATED_MILLIS if latency is None else latency)
 
     def choose(self, queues: Sequence[MessageQueue], first: int, last_broker: str | None, now: int) -> MessageQueue:
         """The next queue in turn from number `first` on (`MQFaultStrategy.selectOneMessageQueue`@5.3.3).

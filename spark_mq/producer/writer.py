@@ -157,19 +157,12 @@ def by_queue(numbers: Int64s, rows: Int64s) -> Sequence[tuple[int, Int64s]]:
 
 
 @dataclass(frozen=True)
-class SentRows(WriterCommitMessage):
-    """How many messages a task sent."""
-
-    rows: int
-
-
-@dataclass(frozen=True)
 class TopicWriter(DataSourceArrowWriter):
     """Sends rows as messages."""
 
     options: TopicWriteOptions
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> SentRows:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Send the rows of one partition."""
         context = TaskContext.get()
         partition, rows = 0 if context is None else context.partitionId(), 0
@@ -179,7 +172,7 @@ class TopicWriter(DataSourceArrowWriter):
                 if batch.num_rows:
                     sender.send(SentMessages.of(batch, self.options.topic, partition, rows))
                 rows += batch.num_rows
-        return SentRows(rows)
+        return WriterCommitMessage()
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Nothing: the messages are stored."""
@@ -313,7 +306,7 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, writer: TopicWriter) -> None:
         self._writer = writer
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> SentRows:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Send the rows of one partition of a batch."""
         return self._writer.write(iterator)
 

@@ -13,8 +13,6 @@ from spark_mq.remoting.codes import RequestCode
 from spark_mq.remoting.command import RemotingCommand
 
 ACCESS_KEY, SECURITY_TOKEN, SIGNATURE = "AccessKey", "SecurityToken", "Signature"
-UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
-"""The field of a query by unique key (`MixAll.UNIQUE_MSG_QUERY_FLAG`). No signature covers it."""
 _RIGHTS = {
     RequestCode.SEND_MESSAGE_V2: "Pub",
     RequestCode.SEND_BATCH_MESSAGE: "Pub",
@@ -28,8 +26,6 @@ _RIGHTS = {
         "Sub",
     ),
 }
-V4_9_3 = 399
-"""A broker of 5.x leaves `UNIQUE_KEY_QUERY` out of the signature only up to this version of the client."""
 
 
 def needed_right(code: RequestCode) -> str:
@@ -51,12 +47,11 @@ class Credentials:
         if self.security_token is not None:
             fields[SECURITY_TOKEN] = self.security_token
         fields.pop(SIGNATURE, None)
-        signed = "".join(fields[name] for name in sorted(fields) if name != UNIQUE_KEY_QUERY)
+        signed = "".join(fields[name] for name in sorted(fields))
         content = signed.encode("utf-8", "replace") + command.body
         digest = hmac.new(self.secret_key.encode("utf-8", "replace"), content, hashlib.sha1).digest()
         fields[SIGNATURE] = base64.b64encode(digest).decode("ascii")
-        version = min(command.version, V4_9_3) if UNIQUE_KEY_QUERY in fields else command.version
-        return replace(command, ext_fields=fields, version=version)
+        return replace(command, ext_fields=fields)
 
 
 @dataclass(frozen=True)

@@ -362,11 +362,9 @@ class RemotingClient:
         kind = ProtocolError if isinstance(failure, ProtocolError) else RemotingError
         raise kind(f"no name server of {', '.join(servers)} answers: {failure}") from failure
 
-    def send(
-        self, address: str, code: RequestCode, fields: Mapping[str, object], body: bytes = b""
-    ) -> Future[RemotingCommand]:
+    def send(self, address: str, code: RequestCode, fields: Mapping[str, object]) -> Future[RemotingCommand]:
         """The response of a request that is sent once, which comes later. Raises `RemotingError` if it is not sent."""
-        return self.connection(address).send(self._command(code, fields, body))
+        return self.connection(address).send(self._command(code, fields, b""))
 
     def connection(self, address: str) -> Connection:
         """The open connection to an address, made if there is none. Raises `RemotingError` if it cannot be made."""

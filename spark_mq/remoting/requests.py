@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from time import sleep
 from typing import Any, TypeVar
 
 from spark_mq.errors import ProtocolError, RefusedError, RemotingError
-from spark_mq.remoting.access import UNIQUE_KEY_QUERY
 from spark_mq.remoting.client import RemotingClient, parse_address, shown
 from spark_mq.remoting.codes import RequestCode, ResponseCode
 from spark_mq.remoting.command import RemotingCommand
@@ -171,7 +171,7 @@ def log_offsets(client: RemotingClient, broker: str) -> tuple[int, int]:
 
 def min_offset(client: RemotingClient, broker: str, topic: str, queue_id: int) -> int:
     """The first queue offset that a broker offers."""
-    return _offset(client, broker, RequestCode.GET_MIN_OFFSET, topic, queue_id)
+    return _of_queue(client, broker, RequestCode.GET_MIN_OFFSET, topic, queue_id)
 
 
 def earliest_store_time(client: RemotingClient, broker: str, topic: str, queue_id: int) -> int | None:
@@ -181,15 +181,13 @@ def earliest_store_time(client: RemotingClient, broker: str, topic: str, queue_i
     queue (`DefaultMessageStore.cleanFilesPeriodically`, `CommitLog.pickupStoreTimestamp`@5.3.3; the same in 4.9.7 and
     5.5.0).
     """
-    code = RequestCode.GET_EARLIEST_MSG_STORETIME
-    response = client.request(broker, code, {"topic": topic, "queueId": queue_id})
-    time = integer_field(broker, code, response, "timestamp")
+    time = _of_queue(client, broker, RequestCode.GET_EARLIEST_MSG_STORETIME, topic, queue_id, "timestamp")
     return None if time < 0 else time
 
 
 def max_offset(client: RemotingClient, broker: str, topic: str, queue_id: int) -> int:
     """The queue offset after the last message."""
-    return _offset(client, broker, RequestCode.GET_MAX_OFFSET, topic, queue_id, committed=True)
+    return _of_queue(client, broker, RequestCode.GET_MAX_OFFSET, topic, queue_id, committed=True)
 
 
 def queue_ends(client: RemotingClient, broker: str, queues: Sequence[tuple[str, int]]) -> list[tuple[int, int]]:
@@ -210,12 +208,20 @@ def offset_by_time(client: RemotingClient, broker: str, topic: str, queue_id: in
     the queue never decrease.
     """
     code = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
-    return _offset(client, broker, code, topic, queue_id, timestamp=timestamp, boundaryType="LOWER")
+    return _of_queue(client, broker, code, topic, queue_id, timestamp=timestamp, boundaryType="LOWER")
 
 
-def _offset(client: RemotingClient, broker: str, code: RequestCode, topic: str, queue_id: int, **others: object) -> int:
+def _of_queue(
+    client: RemotingClient,
+    broker: str,
+    code: RequestCode,
+    topic: str,
+    queue_id: int,
+    answer: str = "offset",
+    **others: object,
+) -> int:
     response = client.request(broker, code, {"topic": topic, "queueId": queue_id, **others})
-    return integer_field(broker, code, response, "offset")
+    return integer_field(broker, code, response, answer)
 
 
 def consumer_offset(client: RemotingClient, broker: str, group: str, topic: str, queue_id: int) -> int | None:
@@ -240,41 +246,24 @@ def consumer_connections(client: RemotingClient, broker: str, group: str) -> Con
 
 
 def query_messages(
-    client: RemotingClient,
-    broker: str,
-    topic: str,
-    key: str,
-    max_num: int,
-    begin: int,
-    end: int,
-    is_unique_key: bool = False,
+    client: RemotingClient, broker: str, topic: str, key: str, max_num: int, begin: int, end: int
 ) -> bytes:
     """The records of messages of a topic that have a key, by the broker's index; other keys can be among them.
 
     Args:
         max_num: The largest number of messages. The broker has a limit of its own (`maxMsgsNumBatch`, 64).
-        begin: The first store time, in milliseconds.
-        end: The last store time, in milliseconds.
-        is_unique_key: Whether the key is a unique key; then the broker returns at most `defaultQueryMaxNum` (32).
+        begin: The first store time, in milliseconds; `end` is the last one.
     """
-    fields: dict[str, object] = {
-        "topic": topic,
-        "key": key,
-        "maxNum": max_num,
-        "beginTimestamp": begin,
-        "endTimestamp": end,
-        UNIQUE_KEY_QUERY: is_unique_key,
-    }
+    fields = {"topic": topic, "key": key, "maxNum": max_num, "beginTimestamp": begin, "endTimestamp": end}
     accepted = (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
     response = client.request(broker, RequestCode.QUERY_MESSAGE, fields, accepted=accepted)
     return response.body if response.code == ResponseCode.SUCCESS else b""
 
 
-def view_message(client: RemotingClient, broker: str, topic: str | None, commit_log_offset: int) -> bytes:
+def view_message(client: RemotingClient, broker: str, commit_log_offset: int) -> bytes:
     """The record at a commit log offset; empty if the broker finds none there."""
     accepted = (ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR)
-    fields = {"topic": topic, "offset": commit_log_offset}
-    response = client.request(broker, RequestCode.VIEW_MESSAGE_BY_ID, fields, accepted=accepted)
+    response = client.request(broker, RequestCode.VIEW_MESSAGE_BY_ID, {"offset": commit_log_offset}, accepted=accepted)
     return response.body if response.code == ResponseCode.SUCCESS else b""
 
 
@@ -308,11 +297,8 @@ def _connections(content: Mapping[str, Any]) -> ConsumerConnections:
         str(topic): (str(one.get("subString", "*")), str(one.get("expressionType") or "TAG"))
         for topic, one in (content.get("subscriptionTable") or {}).items()
     }
-    return ConsumerConnections({one.client_id: one for one in sorted(consumers, key=_client_id)}, subscriptions)
-
-
-def _client_id(consumer: Consumer) -> str:
-    return consumer.client_id
+    by_id = sorted(consumers, key=attrgetter("client_id"))
+    return ConsumerConnections({one.client_id: one for one in by_id}, subscriptions)
 
 
 def _cluster_brokers(content: Mapping[str, Any]) -> list[Broker]:
@@ -338,4 +324,4 @@ def _route(content: Mapping[str, Any]) -> Route:
         for one in content.get("queueDatas") or ()
     ]
     brokers = [_broker(one) for one in content.get("brokerDatas") or ()]
-    return Route(tuple(sorted(queues, key=lambda one: one.broker)), tuple(sorted(brokers, key=lambda one: one.name)))
+    return Route(tuple(sorted(queues, key=attrgetter("broker"))), tuple(sorted(brokers, key=attrgetter("name"))))

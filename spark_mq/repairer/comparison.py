@@ -18,13 +18,12 @@ segment is different, the logs have parted there, and nothing after it is compar
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property, partial
 from itertools import pairwise
@@ -42,6 +41,7 @@ from spark_mq.format.kernels.properties import checked_pieces
 from spark_mq.format.message_row import Row, message_row
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
+from spark_mq.job.report import Report
 from spark_mq.store.config.config_file import read_config
 from spark_mq.store.config.epochs import EpochFile, consistent_offset
 from spark_mq.store.config.store_kind import Door, check_form
@@ -137,7 +137,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Report):
     """How two replicas of one log differ.
 
     Attributes:
@@ -149,6 +149,8 @@ class Comparison:
             common.
         seconds: The duration.
     """
+
+    shown = ("verdict", "is_same")
 
     store: Side
     replica: Side
@@ -178,10 +180,6 @@ class Comparison:
         if first is not None and self.has_parted:
             said[-1] = f"the logs part at commit log offset {first.start}"
         return "; ".join(said) or "the same, wherever both logs have bytes"
-
-    def to_json(self) -> str:
-        """One JSON object: the fields of this class, `verdict` and `is_same`."""
-        return json.dumps({**asdict(self), "verdict": self.verdict, "is_same": self.is_same})
 
 
 def compare(store: str, replica: str) -> Comparison:

@@ -10,10 +10,9 @@ A segment is written whole under another name, and then takes the place of the o
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from contextlib import nullcontext, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +29,7 @@ from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.io.publish import discard_folder, published
 from spark_mq.job.output_committer import WORK_FOLDER
+from spark_mq.job.report import Report
 from spark_mq.job.task_errors import is_full
 from spark_mq.repairer.changes import Backup, Change, ChangeKind
 from spark_mq.repairer.comparison import Comparison, Part, PartState, compare_logs
@@ -59,7 +59,7 @@ class TakenPart:
 
 
 @dataclass(frozen=True)
-class ReplicaRepair:
+class ReplicaRepair(Report):
     """What a repair from a replica did, or would do.
 
     Attributes:
@@ -71,6 +71,8 @@ class ReplicaRepair:
         backup: The folder with what was replaced; None if nothing was.
         after: The comparison after the repair; None if nothing was changed.
     """
+
+    shown = ("verdict", "is_complete")
 
     before: Comparison
     taken: tuple[TakenPart, ...]
@@ -97,10 +99,6 @@ class ReplicaRepair:
         if self.after is None:
             return f"a plan for {parts} of {segments}; nothing was changed{rest}"
         return f"{parts} of {segments} taken from the replica{rest}; the logs now: {self.after.verdict}"
-
-    def to_json(self) -> str:
-        """One JSON object: the fields of this class, `verdict` and `is_complete`."""
-        return json.dumps({**asdict(self), "verdict": self.verdict, "is_complete": self.is_complete})
 
 
 def repair_from(store: str, replica: str, *, apply: bool = False) -> ReplicaRepair:

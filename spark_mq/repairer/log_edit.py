@@ -13,16 +13,16 @@ Both are explicit, and both keep a copy. Queues and index still have the message
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from spark_mq.errors import OptionError
 from spark_mq.format.record import BLANK_SIZE
 from spark_mq.io.location import Location
+from spark_mq.job.report import Report
 from spark_mq.repairer.changes import Backup, Change, ChangeKind
 from spark_mq.store.config.store_kind import Door, check_form
 from spark_mq.store.log.commit_log import CommitLog, Segment, SegmentSource
@@ -30,8 +30,10 @@ from spark_mq.store.store_lock import store_lock
 
 
 @dataclass(frozen=True)
-class LogEdit:
+class LogEdit(Report):
     """The commit log offsets that were taken out of a log, or would be, and the folder with their bytes."""
+
+    shown = ("size",)
 
     store: str
     start: int
@@ -43,10 +45,6 @@ class LogEdit:
     def size(self) -> int:
         """Bytes of the log that are taken out."""
         return self.stop - self.start
-
-    def to_json(self) -> str:
-        """One JSON object: the fields of this class, and `size`."""
-        return json.dumps({**asdict(self), "size": self.size})
 
 
 def cut_log(store: str, offset: int, *, apply: bool = False) -> LogEdit:

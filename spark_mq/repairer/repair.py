@@ -19,9 +19,9 @@ from spark_mq.indexer.output_folder import check_file_sizes
 from spark_mq.io.location import Location
 from spark_mq.io.publish import discard_folder
 from spark_mq.job.output_committer import WORK_FOLDER, UnfinishedTrees
-from spark_mq.job.progress import Progress, StageProgress
+from spark_mq.job.progress import Progress
 from spark_mq.job.task_errors import is_full, job_errors
-from spark_mq.job.tasks import SparkTasks, TaskRunner, Tasks, job_session, package_errors
+from spark_mq.job.tasks import TaskRunner, Tasks, package_errors, spark_tasks
 from spark_mq.repairer.changes import Backup
 from spark_mq.repairer.new_files import NewFiles
 from spark_mq.repairer.plan import Action, Damage, RepairPlan, RepairRequest, plan_repair
@@ -101,18 +101,15 @@ def repair(
     """
     check = VerifyRequest.of(store, broker_conf, scratch, split_size)
     request = RepairRequest.of(check, output, apply=apply, offsets=offsets, assume_defaults=assume_defaults)
-    on_progress = None if progress is None else lambda stage: progress(str(stage))
-    with job_session(spark) as session:
-        return repair_with(SparkTasks(session), request, on_progress)
+    with spark_tasks(spark, progress) as tasks:
+        return repair_with(tasks, request)
 
 
-def repair_with(
-    tasks: Tasks, request: RepairRequest, progress: Callable[[StageProgress], None] | None = None
-) -> RepairReport:
+def repair_with(tasks: Tasks, request: RepairRequest) -> RepairReport:
     """Repair what a request says; returns the report, and raises the errors, of `repair`."""
     started = time.monotonic()
     work = work_folder(request.check.scratch)
-    stages = Progress(work / "progress", progress)
+    stages = Progress(work, tasks.on_progress)
     try:
         with package_errors():
             report = repair_store(request, work, lambda output: task_runner(tasks, request.check, output, stages))

@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 from spark_mq.archive.snapshot_files import small_files, snapshot_location
 from spark_mq.errors import SparkMqError
 from spark_mq.io.s3 import shown
-from spark_mq.job.progress import StageProgress
 from spark_mq.job.tasks import Tasks
 from spark_mq.lifecycle import delayed, retries, transactions
 from spark_mq.lifecycle.consumer_progress import consumer_progress_rows
@@ -188,7 +187,6 @@ def store_figures(
     broker_conf: str | None = None,
     archive: str | None = None,
     broker_version: str | None = None,
-    progress: Callable[[StageProgress], None] | None = None,
 ) -> StoreFigures:
     """The figures of the store at `path`. Nothing in the store is changed.
 
@@ -199,12 +197,11 @@ def store_figures(
         broker_conf: The file of the broker's settings.
         archive: An archive: the figures say what of the store is not there yet.
         broker_version: The version of the broker that starts next; by default, all that the files allow.
-        progress: Gets the progress of the check.
     """
     moment, conf = moment_of(at), BrokerConf.of(broker_conf)
     request, started = VerifyRequest.of(path, broker_conf), moment_of(None)
     state = store_state(path, broker_version, broker_conf, full=True)
-    check, damage = _checked(request, tasks, state.log, progress)
+    check, damage = _checked(request, tasks, state.log)
     problems: dict[str, str] = {}
     with MessageStore(path, broker_conf=broker_conf) as store:
         tables = dict(_tables(store, moment, conf, problems))
@@ -278,12 +275,10 @@ def tables_or_problems(
             yield name, TABLES[name].schema.empty_table()
 
 
-def _checked(
-    request: VerifyRequest, tasks: Tasks, log: LogState, progress: Callable[[StageProgress], None] | None
-) -> tuple[VerifyReport, pa.Table]:
+def _checked(request: VerifyRequest, tasks: Tasks, log: LogState) -> tuple[VerifyReport, pa.Table]:
     """The report of the check, and its findings, counted by code and place."""
     counts = MergedGroups(_PLACES.names)
-    result = verify_with(tasks, request, progress)
+    result = verify_with(tasks, request)
     try:
         for batch in result.batches():
             cells = (integers(batch["commit_log_offset"], log.start) - log.start) * CELLS // max(log.end - log.start, 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from spark_mq.errors import OptionError
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
-from spark_mq.job.progress import StageProgress
 from spark_mq.job.tasks import LocalTasks, Tasks
 from spark_mq.reporter.figures import Figures, store_figures
 from spark_mq.store.retention import moment_of
@@ -109,10 +108,9 @@ def report_with(
     at: int,
     history: str | None,
     broker_version: str | None,
-    progress: Callable[[StageProgress], None] | None = None,
 ) -> Report:
     """The report of stores, each with the file of its broker's settings; see `report`."""
-    found = tuple(store_figures(path, tasks, at, conf, archive, broker_version, progress) for path, conf in stores)
+    found = tuple(store_figures(path, tasks, at, conf, archive, broker_version) for path, conf in stores)
     return report_of(found, html, history)
 
 

@@ -31,7 +31,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -49,7 +48,7 @@ from spark_mq.io.local import make_folders, sync_folder
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.job.output_committer import WORK_FOLDER, OutputCommitter
-from spark_mq.job.progress import Progress, StageProgress
+from spark_mq.job.progress import Progress
 from spark_mq.job.shared_storage import SharedStorageCheck
 from spark_mq.job.task_errors import is_full, job_errors
 from spark_mq.job.tasks import JobContext, Tasks
@@ -256,13 +255,7 @@ class Append:
     folder: Location
     interrupted: Mapping[str, Any] | None
 
-    def write_trees(
-        self,
-        tasks: Tasks,
-        log_end: int,
-        split_size: int = DEFAULT_SPLIT_SIZE,
-        on_progress: Callable[[StageProgress], None] | None = None,
-    ) -> WrittenTrees:
+    def write_trees(self, tasks: Tasks, log_end: int, split_size: int = DEFAULT_SPLIT_SIZE) -> WrittenTrees:
         """Write queue files, index files and the checkpoint for the new records, into the append's folder."""
         target = self.target
         trees = (CONSUME_QUEUE, INDEX) if target.has_index else (CONSUME_QUEUE,)
@@ -273,7 +266,7 @@ class Append:
         log = CommitLog(self.folder / COMMIT_LOG, log_range.segments)
         context = JobContext(
             tasks.checked(SharedStorageCheck.record(log, self.folder)),
-            Progress(self.folder / "progress" / uuid.uuid4().hex, on_progress),
+            Progress(self.folder, tasks.on_progress),
             committer=committer,
         )
         plan = RebuildPlan(

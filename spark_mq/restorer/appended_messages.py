@@ -12,7 +12,6 @@ import json
 import os
 import shutil
 import time
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,7 +27,7 @@ from spark_mq.restorer.config_files import TOPICS, topics_json
 from spark_mq.restorer.offset_map import complete_map
 from spark_mq.restorer.placement import place_after
 from spark_mq.restorer.report import RestoreReport
-from spark_mq.restorer.restore_request import CHUNKS, PROGRESS
+from spark_mq.restorer.restore_request import CHUNKS
 from spark_mq.restorer.store_job import Stage, StoreJob
 from spark_mq.store.config.store_paths import APPENDS
 
@@ -151,7 +150,7 @@ def _report_of_same(job: StoreJob, interrupted: Mapping[str, Any] | None) -> Res
 def _append(job: StoreJob, append: Append, stage: Stage) -> RestoreReport:
     target, chunk_folder = append.target, append.folder / CHUNKS
     os.makedirs(chunk_folder.path)
-    progress = Progress(append.folder / PROGRESS / uuid.uuid4().hex, job.on_progress)
+    progress = Progress(append.folder, job.tasks.on_progress)
     chunks = job.stage(stage, chunk_folder, progress)
     find_append(job, target.log_end, chunks)
     plan = place_after(chunks, target.segment_size, target.log_end, target.next_offsets)
@@ -165,7 +164,7 @@ def _append(job: StoreJob, append: Append, stage: Stage) -> RestoreReport:
     previous = None if target.last_segment is None else target.last_segment.location
     with job.offset_map(chunks, plan) as offset_map:
         log = job.write_log(plan, folder, folder, offset_map, progress, previous, earliest)
-        extension = append.write_trees(job.tasks, log.end, on_progress=job.on_progress)
+        extension = append.write_trees(job.tasks, log.end)
     report = job.report(
         log,
         offset_map,

@@ -26,11 +26,9 @@ from dataclasses import replace
 import numpy as np
 
 from spark_mq.errors import OptionError
-from spark_mq.format.broker_version import BrokerVersions
 from spark_mq.format.consume_queue import DEFAULT_FILE_SIZE, UNIT_SIZE, Queue, pre_blank, queue_file_name
 from spark_mq.format.system_topic import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from spark_mq.indexer.queue_plan import carry_over
-from spark_mq.indexer.trees import rebuilt_checkpoint
 from spark_mq.io.local import sync_folder
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
@@ -49,7 +47,7 @@ from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkp
 from spark_mq.store.config.config_file import is_topic_name
 from spark_mq.store.config.offset_files import DELAY_OFFSETS, OFFSET_FILES, Translate, translated_offsets
 from spark_mq.store.config.store_kind import has_rocksdb_queues
-from spark_mq.store.config.store_paths import BATCH_CONSUME_QUEUE, CONFIG, CONSUME_QUEUE, INDEX
+from spark_mq.store.config.store_paths import BATCH_CONSUME_QUEUE, CONFIG, CONSUME_QUEUE
 from spark_mq.store.queue.folders import queue_folders
 
 _LAST_UNIT = (1, 1, 0)
@@ -106,16 +104,9 @@ def finish_store(job: StoreJob, store: Location, log: NewLog, offset_map: Offset
     empty, notes = _write_empty_queues(job, store, log)
     translate = _translation(job, {**log.plan.next_queue_offsets, **empty}, offset_map)
     notes += _write_config(job, store, log, translate)
-    rebuilt = Checkpoint.load(store)
-    checkpoint = restored_checkpoint(
-        job.source.files.get(CHECKPOINT),
-        last_store_timestamp=log.last_store_timestamp,
-        index_end_timestamp=rebuilt.index_msg_timestamp,
-        last_unit_offset=rebuilt.logics_physical_offset,
-        versions=job.broker_versions,
-        log_end=log.end,
-        has_new_offsets=job.copy_type == CopyType.RENUMBERED,
-    )
+    existing = Checkpoint.decode(job.source.files.get(CHECKPOINT, b""))
+    has_new_offsets = job.copy_type == CopyType.RENUMBERED
+    checkpoint = restored_checkpoint(Checkpoint.load(store), existing, log.end, has_new_offsets)
     publish(store / CHECKPOINT, checkpoint.encode(), CHECKPOINT_SIZE)
     return notes
 
@@ -225,31 +216,15 @@ def _copy_file(source: str, target: str) -> None:
     sync_folder(target)
 
 
-def restored_checkpoint(
-    existing: bytes | None,
-    *,
-    last_store_timestamp: int,
-    index_end_timestamp: int,
-    last_unit_offset: int,
-    versions: BrokerVersions,
-    log_end: int,
-    has_new_offsets: bool,
-) -> Checkpoint:
-    """The checkpoint of a restored store, whose log, queues and index are complete.
+def restored_checkpoint(rebuilt: Checkpoint, existing: Checkpoint, log_end: int, has_new_offsets: bool) -> Checkpoint:
+    """The checkpoint of a rebuild, with the offsets of the checkpoint that the source has.
 
-    Its offsets matter in controller mode, where a broker dispatches the log again from `confirmPhyOffset` on
+    They matter in controller mode, where a broker dispatches the log again from `confirmPhyOffset` on
     (`DefaultMessageStore.start`, `CommitLog.getConfirmOffset`@5.3.3); other brokers replace it at their boot. With new
     offsets it is the end of the log if it was set, and `masterFlushedOffset` is unset: it is an offset of another log.
     """
-    checkpoint = Checkpoint.decode(existing or b"")
-    confirm, flushed = checkpoint.confirm_phy_offset, checkpoint.master_flushed_offset
+    confirm, flushed = existing.confirm_phy_offset, existing.master_flushed_offset
     if has_new_offsets:
         confirm, flushed = (log_end if confirm else 0), 0
-    offsets = replace(
-        checkpoint,
-        confirm_phy_offset=min(confirm, log_end),
-        master_flushed_offset=min(flushed, log_end),
-        written_end=log_end,
-    )
-    trees = (CONSUME_QUEUE, INDEX)
-    return rebuilt_checkpoint(offsets, trees, last_store_timestamp, index_end_timestamp, last_unit_offset, versions)
+    confirm, flushed = min(confirm, log_end), min(flushed, log_end)
+    return replace(rebuilt, confirm_phy_offset=confirm, master_flushed_offset=flushed)

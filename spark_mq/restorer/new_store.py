@@ -13,7 +13,6 @@ import dataclasses
 import errno
 import os
 import time
-import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -39,7 +38,7 @@ from spark_mq.restorer.finish import finish_store
 from spark_mq.restorer.offset_map import complete_map
 from spark_mq.restorer.placement import LEADING, LogPlan, place_after, place_as_before, with_leading_segments
 from spark_mq.restorer.report import RestoreReport
-from spark_mq.restorer.restore_request import CHUNKS, PROGRESS, STORE
+from spark_mq.restorer.restore_request import CHUNKS, STORE
 from spark_mq.restorer.store_job import Stage, StoreJob
 from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint
 from spark_mq.store.config.store_paths import APPENDS, COMMIT_LOG, INDEX, RESTORE_UNFINISHED
@@ -154,7 +153,7 @@ def _make(job: StoreJob, work: Location, stage: Stage) -> RestoreReport:
     for folder in (store, chunk_folder):
         discard_folder(folder)  # what a killed job left
         folder.make_folder()
-    progress = Progress(work / PROGRESS / uuid.uuid4().hex, job.on_progress)
+    progress = Progress(work, job.tasks.on_progress)
     chunks = job.stage(stage, chunk_folder, progress)
     plan = _place(job, chunks)
     notes = job.notes(plan, chunks)
@@ -236,7 +235,7 @@ def _derive(job: StoreJob, store: Location) -> RebuildReport:
         tags_shown_by=job.source.location if job.keeps_tags else None,
         tagged=job.source.tagged if job.keeps_tags else None,
     )
-    report = rebuild_with(job.tasks, request, job.on_progress)
+    report = rebuild_with(job.tasks, request)
     doubled = [damage for damage in report.corrupt if damage.code == "DOUBLED_UNITS"]
     if doubled and job.source.location is None:
         raise InvalidMessageError(

@@ -21,7 +21,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from spark_mq.errors import OutputExistsError
-from spark_mq.format.array_types import Bytes, Int64s
+from spark_mq.format.array_types import Int64s
 from spark_mq.format.consume_queue import Queue
 from spark_mq.format.system_topic import HALF_TOPIC
 from spark_mq.io.location import Location
@@ -56,7 +56,6 @@ _FILE = re.compile(r"[0-9]{20}\.parquet")
 _UNFINISHED = re.compile(r"\.\w+(\.parquet)?\.[0-9a-f]{32}\.tmp")
 """The name of a file that was being written when the job was killed (`io.publish`)."""
 _QUEUE_OFFSETS = ["old_topic", "queue_id", "old_queue_offset", "queue_offset"]
-_HEX = np.frombuffer(b"0123456789ABCDEF", np.uint8)
 _NOTHING_AFTER = np.iinfo(np.int64).max
 
 QueueOffset = tuple[str, int, int]
@@ -110,8 +109,8 @@ class OffsetMap:
             pa.array(new_offsets, mask=~rows.has_unit),
             pa.array(rows.commit_log_offset, mask=rows.commit_log_offset < 0),
             pa.array(offsets),
-            offset_message_ids(self.old_store_host, rows.commit_log_offset),
-            offset_message_ids(self.store_host, offsets),
+            _ids(self.old_store_host, rows.commit_log_offset),
+            _ids(self.store_host, offsets),
         ]
         table = pa.Table.from_arrays(columns, schema=OFFSET_MAP_SCHEMA)
         sink = pa.BufferOutputStream()
@@ -178,10 +177,16 @@ def find_new_offsets(batches: Iterable[pa.RecordBatch], wanted: Collection[Queue
     for topic, queue_id, offset in sorted(wanted):
         by_queue.setdefault((topic, queue_id), []).append(offset)
     searches = {queue: _Search(offsets) for queue, offsets in by_queue.items()}
+    topics = pa.array({topic for topic, _ in searches}, pa.string())
     for batch in batches:
-        for queue, old, new in _rows_by_queue(batch, {topic for topic, _ in searches}):
-            if queue in searches:
-                searches[queue].add(old, new)
+        chosen = batch.filter(pc.and_(pc.is_in(batch["old_topic"], topics), batch["old_queue_offset"].is_valid()))
+        of_queues = pa.table(chosen).group_by(["old_topic", "queue_id"], use_threads=False)
+        found = of_queues.aggregate([("old_queue_offset", "list"), ("queue_offset", "list")])
+        names = ("old_topic", "queue_id", "old_queue_offset_list", "queue_offset_list")
+        for topic, queue_id, old, new in zip(*(found[name] for name in names), strict=True):
+            search = searches.get((topic.as_py(), queue_id.as_py()))
+            if search is not None:
+                search.add(old.values.to_numpy(), new.values.to_numpy())
     return {
         (*queue, offset): offset if queue[0] == HALF_TOPIC else new
         for queue, search in searches.items()
@@ -213,37 +218,16 @@ class _Search:
         return result
 
 
-def _rows_by_queue(batch: pa.RecordBatch, topics: Collection[str]) -> Iterator[tuple[Queue, Int64s, Int64s]]:
-    names = batch.column("old_topic").dictionary_encode()
-    is_wanted = pc.is_in(names.dictionary, pa.array(list(topics), pa.string()))
-    chosen = pc.and_(is_wanted.take(names.indices), batch.column("old_queue_offset").is_valid()).fill_null(False)
-    rows = np.flatnonzero(chosen.to_numpy(zero_copy_only=False))
-    if not rows.size:
-        return
-    numbers = names.indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)[rows]
-    ids = batch.column("queue_id").to_numpy(zero_copy_only=False).astype(np.int64)[rows]
-    order = np.lexsort((ids, numbers))
-    numbers, ids, rows = numbers[order], ids[order], rows[order]
-    old = batch.column("old_queue_offset").take(pa.array(rows)).to_numpy(zero_copy_only=False)
-    new = batch.column("queue_offset").take(pa.array(rows)).to_numpy(zero_copy_only=False)
-    starts = np.flatnonzero((np.diff(numbers, prepend=-1) != 0) | (np.diff(ids, prepend=-1) != 0))
-    for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), rows.size], strict=True):
-        topic = names.dictionary[int(numbers[start])].as_py()
-        yield (topic, int(ids[start])), old[start:stop], new[start:stop]
-
-
-def offset_message_ids(store_host: bytes | None, offsets: Int64s) -> pa.Array:
+def _ids(store_host: bytes | None, offsets: Int64s) -> pa.Array:
     """The offset message ids of messages that one broker stored; NULL for an offset below 0, or without a host."""
     if store_host is None:
         return pa.nulls(offsets.size, pa.string())
-    size = len(store_host) + 8
-    data = np.empty((offsets.size, size), np.uint8)
-    data[:, : len(store_host)] = np.frombuffer(store_host, np.uint8)
-    data[:, len(store_host) :] = offsets.astype(">i8").view(np.uint8).reshape(-1, 8)
-    digits: Bytes = np.stack((_HEX[data >> 4], _HEX[data & 15]), axis=-1)
-    ends = pa.array(np.arange(offsets.size + 1, dtype=np.int32) * (2 * size))
-    text = pa.StringArray.from_buffers(offsets.size, ends.buffers()[1], pa.py_buffer(digits.tobytes()))
-    return pc.if_else(pa.array(offsets >= 0), text, pa.scalar(None, pa.string()))
+    from spark_mq.format.kernels.fields import offset_message_ids
+
+    sizes = np.full(offsets.size, len(store_host), np.int32)
+    host = np.frombuffer(store_host, np.uint8)
+    ids = offset_message_ids(host, np.zeros(offsets.size, np.int64), sizes, np.ascontiguousarray(offsets))
+    return pc.if_else(pa.array(offsets >= 0), ids, pa.scalar(None, pa.string()))
 
 
 def _is_left(name: str) -> bool:

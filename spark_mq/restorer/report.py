@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -11,11 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_mq.format.amounts import size_text
+from spark_mq.job.report import Report
 from spark_mq.job.tasks import ENGINES
 
 
 @dataclass(frozen=True)
-class RestoreReport:
+class RestoreReport(Report):
     """What was restored. It is built once, when the store is in place.
 
     Attributes:
@@ -60,10 +59,6 @@ class RestoreReport:
         sums = {name: pc.sum(segments[name]).as_py() for name in ("messages", "gaps", "gap_bytes", "raised")}
         start, end = segments["base"][0].as_py(), segments["end"][-1].as_py()
         return cls(source, store, mode, **sums, log_start=start, log_end=end, segments=segments.num_rows, **fields)
-
-    def to_json(self) -> str:
-        """One JSON object with the fields of this class."""
-        return json.dumps(dataclasses.asdict(self))
 
     def to_text(self) -> str:
         """The report as lines for a terminal; a row that does not apply is left out."""

@@ -16,10 +16,9 @@ from spark_mq.errors import EmptyStoreError, OptionError
 from spark_mq.format.message_schema import CORRUPT_RECORD, RECORD_COLUMNS
 from spark_mq.format.system_topic import LEFT_OUT_TOPIC, REVIVE_PREFIX
 from spark_mq.io.location import Location
-from spark_mq.job.progress import StageProgress
 from spark_mq.job.shared_storage import SharedStorageCheck
 from spark_mq.job.task_items import TaskItems
-from spark_mq.job.tasks import SparkTasks, Tasks, job_session, package_errors
+from spark_mq.job.tasks import SparkTasks, Tasks, package_errors, spark_tasks
 from spark_mq.restorer.appended_messages import append_messages
 from spark_mq.restorer.chunk import CHUNK_SCHEMA, Chunk, StageTask, chunk_row, chunks_of
 from spark_mq.restorer.new_store import make_store
@@ -139,17 +138,12 @@ def restore(
         append_id=append_id,
     )
     names = {"cluster": cluster, "broker": broker, "store_name": store_name}
-    on_progress = None if progress is None else lambda stage: progress(str(stage))
-    with job_session(spark) as session:
-        return restore_with(SparkTasks(session), source, request, names, on_progress)
+    with spark_tasks(spark, progress) as tasks:
+        return restore_with(tasks, source, request, names)
 
 
 def restore_with(
-    tasks: Tasks,
-    source: str | DataFrame,
-    request: RestoreRequest,
-    names: Mapping[str, str | None],
-    progress: Callable[[StageProgress], None] | None = None,
+    tasks: Tasks, source: str | DataFrame, request: RestoreRequest, names: Mapping[str, str | None]
 ) -> RestoreReport:
     """Restore what a request says; `names` are `cluster`, `broker` and `store_name` of the store in an archive."""
     if isinstance(source, str):
@@ -157,7 +151,7 @@ def restore_with(
         request = request.of_source(source)
     with package_errors():
         origin, rows = _open_source(tasks, source, request, names)
-        job = StoreJob(tasks, origin, request.with_settings(origin.settings), progress)
+        job = StoreJob(tasks, origin, request.with_settings(origin.settings))
         run = append_messages if request.append else make_store
         return run(job, lambda folder, task: rows.stage(tasks, folder, task))
 

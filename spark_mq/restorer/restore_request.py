@@ -22,6 +22,7 @@ from spark_mq.errors import (
 from spark_mq.format.broker_version import BrokerVersions
 from spark_mq.format.message_id import parse_host
 from spark_mq.io.location import Location
+from spark_mq.job.progress import PROGRESS
 from spark_mq.job.shared_storage import NONCE
 from spark_mq.query.lexer import certain_syntax_error
 from spark_mq.restorer.append_target import check_appendable
@@ -41,8 +42,8 @@ RESTORING = ".restoring"
 MAP_SUFFIX = "_offsets"
 """The end of the name of the folder beside the new store that has the old and the new offsets."""
 
-STORE, CHUNKS, PROGRESS = "store", "chunks", "progress"
-"""What is in the folder in which a job works: the new store, chunks of records, and how far each stage is."""
+STORE, CHUNKS = "store", "chunks"
+"""What is in the folder in which a job works, besides marks of progress: the new store, and chunks of records."""
 
 
 def is_store(source: str) -> bool:

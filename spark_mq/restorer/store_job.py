@@ -24,7 +24,7 @@ from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.format.message_id import parse_host
 from spark_mq.format.system_topic import delay_level_millis
 from spark_mq.io.location import Location
-from spark_mq.job.progress import Progress, StageProgress
+from spark_mq.job.progress import Progress
 from spark_mq.job.shared_storage import SharedStorageCheck
 from spark_mq.job.task_items import TaskItems
 from spark_mq.job.tasks import Tasks
@@ -52,12 +52,11 @@ Stage = Callable[[Location, StageTask], Sequence[Chunk]]
 
 @dataclass(frozen=True)
 class StoreJob:
-    """One run of a request; `on_progress` is called when a stage begins and ends, and about once a second between."""
+    """One run of a request."""
 
     tasks: Tasks
     source: Source
     request: RestoreRequest
-    on_progress: Callable[[StageProgress], None] | None = None
 
     @property
     def is_faithful(self) -> bool:

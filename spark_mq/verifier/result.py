@@ -10,7 +10,7 @@ import json
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Self
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from spark_mq.errors import StorageError
 from spark_mq.format.amounts import counted
 from spark_mq.format.timestamp import iso_text
 from spark_mq.io.location import Location
+from spark_mq.job.report import Report
 from spark_mq.verifier.codes import CODES, Code, Severity
 from spark_mq.verifier.finding import FINDING_SCHEMA, LATER, Finding, rows
 
@@ -150,7 +151,7 @@ def write_findings(path: str, batches: Iterable[pa.RecordBatch]) -> None:
 
 
 @dataclass(frozen=True)
-class VerifyReport:
+class VerifyReport(Report):
     """What a check found, without the findings themselves. A quick check does not read the log: its counts are None.
 
     `engine` is where the tasks ran: a key of `ENGINES`. With a journal, `sound_bytes` of the log were sound at the time
@@ -159,6 +160,8 @@ class VerifyReport:
     says that the log was read, and that a recovery of each version accepts all its records whose CRCs are right.
     `tiered_queues` is the number of queues in tiered storage; None if it was not checked.
     """
+
+    shown = ("verdict", "is_sound")
 
     store: str
     is_quick: bool
@@ -217,7 +220,3 @@ class VerifyReport:
             for name, code in CODES.items():
                 if code.severity == severity and name in self.counts:
                     yield name, code
-
-    def to_json(self) -> str:
-        """One JSON object: the fields of this class, `verdict` and `is_sound`."""
-        return json.dumps({**asdict(self), "verdict": self.verdict, "is_sound": self.is_sound})

@@ -22,9 +22,9 @@ from spark_mq.errors import OptionError, StorageError
 from spark_mq.indexer.rebuild_plan import DispatchSettings, DispatchTargets
 from spark_mq.io.location import Location
 from spark_mq.io.publish import discard_folder
-from spark_mq.job.progress import Progress, StageProgress
+from spark_mq.job.progress import PROGRESS, Progress
 from spark_mq.job.shared_storage import SharedStorageCheck
-from spark_mq.job.tasks import LocalTasks, SparkTasks, TaskRunner, Tasks, job_session, package_errors
+from spark_mq.job.tasks import LocalTasks, TaskRunner, Tasks, package_errors, spark_tasks
 from spark_mq.source.options import parse_size
 from spark_mq.store.live_end import LiveEndFinder
 from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, CommitLog, SegmentSource, Split, list_offset_range
@@ -155,27 +155,24 @@ def verify(
     >>> result.findings.where("severity = 'error'").show()
     """
     request = VerifyRequest.of(store, broker_conf, scratch, split_size, since_last, tiered_storage)
-    on_progress = None if progress is None else lambda stage: progress(str(stage))
-    with job_session(spark) as session:
-        result = verify_with(SparkTasks(session), request, on_progress)
+    with spark_tasks(spark, progress) as tasks:
+        result = verify_with(tasks, request)
     result._spark = spark
     return result
 
 
-def verify_with(
-    tasks: Tasks, request: VerifyRequest, progress: Callable[[StageProgress], None] | None = None
-) -> VerifyResult:
+def verify_with(tasks: Tasks, request: VerifyRequest) -> VerifyResult:
     """Check what a request says; returns the result, and raises the errors, of `verify`."""
     started = time.monotonic()
     work = work_folder(request.scratch)
-    stages = Progress(work / "progress", progress)
+    stages = Progress(work, tasks.on_progress)
     try:
         with package_errors():
             checked = check_store(request, work, task_runner(tasks, request, work, stages))
     except BaseException:
         discard_folder(work)
         raise
-    for name in (STAGED, "progress"):
+    for name in (STAGED, PROGRESS):
         discard_folder(work / name)
     report = replace(checked.report, seconds=round(time.monotonic() - started, 3), stages=stages.seconds)
     return VerifyResult(report, checked.files, work)

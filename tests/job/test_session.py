@@ -13,7 +13,7 @@ from spark_mq import rebuild
 from spark_mq.errors import NotSharedError
 from spark_mq.io.location import Location
 from spark_mq.job.shared_storage import SharedStorageCheck
-from spark_mq.job.tasks import job_session
+from spark_mq.job.tasks import spark_tasks
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.testing import LogWriter
 from tests.support.stores import tree_of
@@ -40,8 +40,8 @@ def test_settings_of_a_connect_session_are_put_back_after_an_error() -> None:
     during = []
 
     def work() -> None:
-        with job_session(session) as given:  # type: ignore[arg-type]
-            assert given is session  # type: ignore[comparison-overlap]
+        with spark_tasks(session) as tasks:  # type: ignore[arg-type]
+            assert tasks.session is session  # type: ignore[comparison-overlap]
             during.append(session.settings[SETTING])
             raise ZeroDivisionError
 
@@ -54,14 +54,14 @@ def test_settings_of_a_connect_session_are_put_back_after_an_error() -> None:
 def test_other_sessions_keep_their_settings(spark: SparkSession) -> None:
     spark.conf.set(SETTING, "7")
     try:
-        with job_session(spark) as session:
-            assert (session.conf.get(SETTING), spark.conf.get(SETTING)) == ("4", "7")
+        with spark_tasks(spark) as tasks:
+            assert (tasks.session.conf.get(SETTING), spark.conf.get(SETTING)) == ("4", "7")
     finally:
         spark.conf.set(SETTING, "4")
 
 
 def test_other_errors_stay_as_they_are() -> None:
-    with pytest.raises(PySparkException, match="no space"), job_session(FakeConnectSession()):  # type: ignore[arg-type]
+    with pytest.raises(PySparkException, match="no space"), spark_tasks(FakeConnectSession()):  # type: ignore[arg-type]
         raise PySparkException("no space left")
 
 

@@ -21,7 +21,7 @@ import spark_mq.indexer.stage as stage
 from spark_mq.errors import CorruptLogError, NoRoomError
 from spark_mq.format.record import Record
 from spark_mq.io.location import Location
-from spark_mq.job.tasks import SparkTasks, job_session
+from spark_mq.job.tasks import spark_tasks
 from spark_mq.restorer.append import appending
 from spark_mq.restorer.append_target import AppendTarget
 from spark_mq.store.config.broker_conf import BrokerConf
@@ -209,8 +209,8 @@ def test_splits_that_do_not_fit_together_are_read_again(
 
 def test_tasks_of_spark(spark: SparkSession, unpacked: Unpack, whole: Unpack, tmp_path: Path) -> None:
     begun = cut(unpacked(CRC), tmp_path / "store", middle_of_a_segment(CRC), CRC)
-    with job_session(spark) as session:
-        append_here(begun, segments_of(unpacked(CRC)), record_ends(CRC)[-1], CRC.broker_conf, tasks=SparkTasks(session))
+    with spark_tasks(spark) as tasks:
+        append_here(begun, segments_of(unpacked(CRC)), record_ends(CRC)[-1], CRC.broker_conf, tasks=tasks)
     assert files_of(begun) == files_of(whole(CRC))
 
 

@@ -227,22 +227,8 @@ def with_numbers_of_table(content: Any) -> dict[str, dict[int, int]]:
 
 
 def test_the_offsets_of_a_checkpoint_are_those_of_the_new_log() -> None:
-    existing = Checkpoint(1, 2, 3, 4000, 5000).encode()
-    ends: dict[str, Any] = {"last_store_timestamp": 70, "index_end_timestamp": 60}
-    ends |= {"last_unit_offset": 880, "versions": BrokerVersions.parse("5.4.0")}
-    assert restored_checkpoint(existing, log_end=9000, has_new_offsets=False, **ends) == Checkpoint(
-        70, 70, 60, 4000, 5000, written_end=9000
-    )
-    assert restored_checkpoint(existing, log_end=4500, has_new_offsets=False, **ends) == Checkpoint(
-        70, 70, 60, 4000, 4500, written_end=4500
-    )
-    assert restored_checkpoint(existing, log_end=900, has_new_offsets=True, **ends) == Checkpoint(
-        70, 70, 60, 0, 900, written_end=900
-    )
-    assert restored_checkpoint(None, log_end=900, has_new_offsets=True, **ends) == Checkpoint(
-        70, 70, 60, written_end=900
-    )
-    newer = {**ends, "versions": BrokerVersions.parse("5.5.0")}
-    assert restored_checkpoint(None, log_end=900, has_new_offsets=True, **newer) == Checkpoint(
-        70, 70, 60, logics_physical_offset=880, written_end=900
-    )
+    existing, rebuilt = Checkpoint(1, 2, 3, 4000, 5000, 99), Checkpoint(70, 70, 60, 0, 0, 880, 9000)
+    assert restored_checkpoint(rebuilt, existing, 9000, False) == Checkpoint(70, 70, 60, 4000, 5000, 880, 9000)
+    assert restored_checkpoint(rebuilt, existing, 4500, False) == Checkpoint(70, 70, 60, 4000, 4500, 880, 9000)
+    assert restored_checkpoint(rebuilt, existing, 900, True) == Checkpoint(70, 70, 60, 0, 900, 880, 9000)
+    assert restored_checkpoint(rebuilt, Checkpoint(), 900, True) == rebuilt

@@ -23,7 +23,8 @@ def rebuild_here(
 ) -> RebuildReport:
     """The report of a rebuild that runs in this process; the arguments are those of `spark_mq.rebuild`."""
     request = RebuildRequest.of(str(store), None if output is None else str(output), **options)
-    return rebuild_with(LocalTasks(), request, None if progress is None else lambda stage: progress(str(stage)))
+    tasks = LocalTasks(on_progress=None if progress is None else lambda stage: progress(str(stage)))
+    return rebuild_with(tasks, request)
 
 
 def rebuild_process(store: Path | str, output: Path | str | None = None, **options: Any) -> list[str]:
