@@ -68,11 +68,11 @@ def restore(arguments: argparse.Namespace) -> int:
         arguments.store,
         topic_map=topics,
         broker_conf=broker_conf_path(arguments.broker_conf, arguments.store),
+        names=picked(arguments, "cluster", "broker", "store_name"),
         **picked(arguments, *same, "append_id"),
     )
-    chosen = picked(arguments, "cluster", "broker", "store_name")
     settings = _settings(arguments.source, given_settings(arguments))
-    request.check_source(arguments.source, chosen)
+    request.check_source(arguments.source)
     request = request.of_source(arguments.source)
     if (request.is_renumbered or request.store_host is not None) and not request.append:
         check_map_folder(request.offset_map_folder)
@@ -86,7 +86,7 @@ def restore(arguments: argparse.Namespace) -> int:
             from spark_mq.datasource import register
 
             register(tasks.session)
-        report = restore_with(tasks, arguments.source, request, chosen)
+        report = restore_with(tasks, arguments.source, request)
     print_answer(arguments.json, report.to_json, report.to_text)
     return FOUND
 

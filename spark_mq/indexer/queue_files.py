@@ -15,7 +15,7 @@ import uuid
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -157,20 +157,22 @@ def write_queues(context: JobContext, plan: RebuildPlan, existing: ExistingQueue
     if ext is not None:
         write_extensions(context, plan, queue_plan, ext)
     findings = raise_or_report(unit_findings(queue_plan, written), plan.is_permissive)
+    result = QueueResult(
+        queues=len(next_offsets),
+        files=len(written),
+        units=sum(file.units for file in written),
+        bytes_written=sum(file.bytes for file in written),
+        corrupt=(*queue_plan.corrupt, *findings),
+        topics_left_out=queue_plan.topics_left_out,
+        notes=queue_plan.notes,
+    )
     if plan.selection.in_rocksdb:
         expired = expired_ends(plan.store, existing, next_offsets, staged.start)
         make_queue_database(growing, tables, written, expired)
-        return QueueResult(
-            queues=len(next_offsets),
-            files=sum(1 for info in growing.entries() if info.base_name.endswith(".sst")),
-            units=sum(file.units for file in written),
-            bytes_written=sum(file.bytes for file in written),
-            corrupt=(*queue_plan.corrupt, *findings),
-            topics_left_out=queue_plan.topics_left_out,
-            carried_over=tuple(f"{topic}/{queue_id}" for topic, queue_id in expired.maximum),
-            lost_queues=tuple(_lost_offsets(plan, next_offsets, [f"{name}/{id_}" for name, id_ in expired.maximum])),
-            notes=queue_plan.notes,
-        )
+        tables_made = sum(1 for info in growing.entries() if info.base_name.endswith(".sst"))
+        kept = tuple(f"{topic}/{queue_id}" for topic, queue_id in expired.maximum)
+        lost_offsets = tuple(_lost_offsets(plan, next_offsets, kept))
+        return replace(result, files=tables_made, carried_over=kept, lost_queues=lost_offsets)
     copied, lost = carry_over(existing.not_continued(), next_offsets, growing, file_size)
     carried_over = [
         *copied,
@@ -188,18 +190,12 @@ def write_queues(context: JobContext, plan: RebuildPlan, existing: ExistingQueue
     stale_files = existing.stale_files(file_ranges, file_size)
     states = Counter(file.state for file in written)
     there = sum(len(folder.files) for folder in existing.continued.values()) if written else 0
-    return QueueResult(
-        queues=len(next_offsets),
-        files=len(written),
-        units=sum(file.units for file in written),
-        bytes_written=sum(file.bytes for file in written),
+    return replace(
+        result,
         files_untouched=there - states[COMPLETED] + states[STAGED] - len(stale_files),
         files_completed=states[COMPLETED],
-        corrupt=(*queue_plan.corrupt, *findings),
-        topics_left_out=queue_plan.topics_left_out,
         carried_over=tuple(carried_over),
         lost_queues=(*lost, *_lost_offsets(plan, next_offsets, carried_over)),
-        notes=queue_plan.notes,
         stale_files=tuple(stale_files),
     )
 

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from spark_mq import __version__
 from spark_mq.format.index_file import IndexLayout
@@ -231,15 +231,15 @@ class _Rebuild:
                 with suppress(OSError):
                     committer.abort()
             raise
-        report = self._report(written, damage, progress.seconds)
-        return replace(
-            report,
-            index_records=records,
-            bytes_written=report.bytes_written + record_bytes,
+        return self._report(
+            written,
+            damage,
             log_bytes=sum(segment.data_end for segment in log.segments),
+            index_records=records,
+            record_bytes=record_bytes,
+            stages=progress.seconds,
             settings=[str(setting) for setting in settings],
             backup=backup,
-            engine=self.tasks.engine,
         )
 
     def _prepare(self) -> tuple[Manifest, tuple[str, ...]]:
@@ -304,7 +304,7 @@ class _Rebuild:
         return [] if shown_by is None else index_files(shown_by) or index_files(committer.folder)
 
     def _report(
-        self, written: WrittenTrees, damage: tuple[CorruptRange, ...], stages: dict[str, float]
+        self, written: WrittenTrees, damage: tuple[CorruptRange, ...], record_bytes: int, **more: Any
     ) -> RebuildReport:
         staged, queues, index, batches = written.staged, written.queues, written.index, written.batches
         store = self.request.store
@@ -319,17 +319,18 @@ class _Rebuild:
             units=queues.units + batches.units,
             index_files=index.index_files,
             index_entries=index.index_entries,
-            bytes_written=queues.bytes_written + batches.bytes_written + index.bytes_written,
+            bytes_written=queues.bytes_written + batches.bytes_written + index.bytes_written + record_bytes,
             segments_staged_before=staged.segments_staged_before,
             files_untouched=queues.files_untouched + index.files_untouched,
             files_completed=queues.files_completed + index.files_completed,
-            stages=stages,
             corrupt=[*damage, *staged.corrupt, *queues.corrupt, *index.corrupt],
             topics_left_out=list(queues.topics_left_out),
             carried_over=list(queues.carried_over),
             lost_queues=list(queues.lost_queues),
             notes=[*queues.notes, *self._notes(staged.inner_batches)],
             next_boot=_AFTER_ABORT if (store / ABORT).is_file else _AFTER_STOP,
+            engine=self.tasks.engine,
+            **more,
         )
 
     def _notes(self, inner_batches: int) -> Iterator[str]:

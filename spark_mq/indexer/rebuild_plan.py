@@ -123,7 +123,7 @@ class StagingSettings(DispatchSettings):
         return replace(self, replace=other.replace) == other
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RebuildInput:
     """What is rebuilt, and by which settings of the broker; without a zone, existing names of index files decide."""
 
@@ -131,15 +131,15 @@ class RebuildInput:
     selection: Selection
     broker_conf: BrokerConf
     broker_versions: BrokerVersions
-    time_zone: tzinfo | None
-    is_permissive: bool
+    time_zone: tzinfo | None = None
+    is_permissive: bool = False
     split_size: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RebuildPlan(RebuildInput):
     """What all stages of a rebuild know; existing files of the trees in `continued` stay in place."""
 
-    settings: StagingSettings
+    settings: DispatchSettings
     continued: tuple[str, ...]
-    is_resumed: bool
+    is_resumed: bool = False

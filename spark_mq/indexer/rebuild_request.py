@@ -31,7 +31,7 @@ PERMISSIVE = "permissive"
 FILES, ROCKSDB = "files", "rocksdb"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RebuildRequest(RebuildInput):
     """What to rebuild, from where, and how; see `spark_mq.rebuild` for the arguments.
 
@@ -79,7 +79,6 @@ class RebuildRequest(RebuildInput):
             raise OptionError("--queue-store has no effect on the index: leave out --only index")
         if queue_store == ROCKSDB:
             selection = _in_rocksdb(selection)
-        zone = None if time_zone is None else parse_time_zone(time_zone)
         conf = BrokerConf.of(broker_conf)
         location = Location.resolve(store).snapshot()
         versions = find_broker_versions(location, broker_version)
@@ -101,23 +100,21 @@ class RebuildRequest(RebuildInput):
             _check_database(f"--queue-store {ROCKSDB}", target / CONSUME_QUEUE, resume)
         if selection.has_index_database:
             _check_database(f"{conf.source}: indexRocksDBEnable", target / ROCKSDB_STORE, resume)
-        committer = OutputCommitter(target, selection.trees, MANIFEST, keeps_replaced=backup)
         is_told = broker_version is not None and versions.decide(INDEX_TAGS) is not None
         return cls(
-            location,
-            selection,
-            conf,
-            versions,
-            zone,
-            mode == PERMISSIVE,
-            split_size,
-            committer,
-            replace,
-            resume,
-            None if is_told else location,
-            None,
-            assume_defaults,
-            queue_store,
+            store=location,
+            selection=selection,
+            broker_conf=conf,
+            broker_versions=versions,
+            time_zone=None if time_zone is None else parse_time_zone(time_zone),
+            is_permissive=mode == PERMISSIVE,
+            split_size=split_size,
+            committer=OutputCommitter(target, selection.trees, MANIFEST, keeps_replaced=backup),
+            replace=replace,
+            resume=resume,
+            tags_shown_by=None if is_told else location,
+            assume_defaults=assume_defaults,
+            queue_store=queue_store,
         )
 
     def check(self) -> tuple[CommitLog, tuple[CorruptRange, ...]]:

@@ -6,7 +6,7 @@ the new records are read for it.
 
 The new files are in `STORE/.spark_mq/append/`, under their paths in the store. The commit is:
 
-1. All of them are flushed to the disk.
+1. All of them were written by `publish`, so they are on the disk.
 2. `commit.json` in that folder names all changes.
 3. The file `commitlog/append-unfinished` is created, in one step. From here on the append is decided. While this file
    exists, no broker starts on the store, and this package does not read it: some files are old, others are new.
@@ -38,11 +38,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
-from spark_mq import __version__
 from spark_mq.errors import CorruptLogError, NoRoomError, SparkMqError, StorageError, UnfinishedAppendError
 from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.format.timestamp import NANOS_PER_MILLI
-from spark_mq.indexer.rebuild_plan import RebuildPlan, Selection, StagingSettings
+from spark_mq.indexer.rebuild_plan import DispatchSettings, RebuildPlan, Selection
 from spark_mq.indexer.trees import WrittenTrees, extend_trees, rebuilt_checkpoint
 from spark_mq.io.local import make_folders, sync_folder
 from spark_mq.io.location import Location
@@ -137,10 +136,6 @@ def commit_append(
     folder = Path(append_folder(store).path)
     try:
         commit = Commit(tuple(_new_files(folder)), tuple(removed), dict(about or {}))
-        paths = [folder / file.path for file in commit.files]
-        _sync(paths)
-        _sync({parent for path in paths for parent in path.parents if parent.is_relative_to(folder)})
-        _sync([folder.parent, folder.parent.parent])
         publish(Location.resolve(str(folder / COMMIT)), json.dumps(asdict(commit)).encode())
         staged_marker = folder / APPEND_UNFINISHED
         publish(Location.resolve(str(staged_marker)), _TEXT.encode())
@@ -198,13 +193,6 @@ def _new_files(folder: Path) -> Iterator[NewFile]:
             yield NewFile.of(folder, name)
 
 
-def _sync(paths: Iterable[Path]) -> None:
-    """Flush files or folders to the disk, several at once: a disk takes little more time for them than for one."""
-    with ThreadPoolExecutor(_SYNCED_AT_ONCE) as threads:
-        for _ in threads.map(sync_folder, map(str, paths)):
-            pass
-
-
 def _put_in_place(store: Location, folder: Path, commit: Commit) -> None:
     """The steps after the decision. Each of them can have been done before."""
     root, marker = Path(store.path), _marker(store)
@@ -225,7 +213,8 @@ def _put_in_place(store: Location, folder: Path, commit: Commit) -> None:
         for path in commit.removed:
             (root / path).unlink(missing_ok=True)
             changed.add((root / path).parent)
-        _sync(changed)
+        with ThreadPoolExecutor(_SYNCED_AT_ONCE) as threads:  # a disk takes little more time for them than for one
+            list(threads.map(sync_folder, map(str, changed)))
         marker.unlink()
         sync_folder(str(marker.parent))
     except OSError as error:
@@ -269,26 +258,16 @@ class Append:
             Progress(self.folder, tasks.on_progress),
             committer=committer,
         )
+        has_light = has_light_queues(target.store, target.conf)
+        delay_levels = target.conf.message_delay_level
         plan = RebuildPlan(
             store=target.store,
             broker_conf=target.conf,
             broker_versions=target.broker_versions,
-            time_zone=None,
             selection=Selection(has_index=target.has_index),
-            settings=StagingSettings(
-                target.queue_file_size,
-                target.conf.message_delay_level,
-                target.index_tags,
-                has_light_queues(target.store, target.conf),
-                version=__version__,
-                store=str(target.store),
-                trees=trees,
-                replace=False,
-            ),
+            settings=DispatchSettings(target.queue_file_size, delay_levels, target.index_tags, has_light),
             split_size=split_size,
-            is_permissive=False,
             continued=trees,
-            is_resumed=False,
         )
         extension = extend_trees(context, plan, log_range)
         existing = replace(Checkpoint.load(target.store), written_end=log_end)
@@ -348,7 +327,7 @@ def appending(store: Location, conf: BrokerConf) -> Iterator[Append]:
     with locked_store(store) as interrupted:
         target, folder = AppendTarget(store, conf), append_folder(store)
         try:
-            os.makedirs(folder.path)
+            make_folders(folder.path)
         except OSError as error:
             raise _storage_error(folder.path, "cannot be created", error) from error
         try:

@@ -13,7 +13,6 @@ parts that it needs.
 from __future__ import annotations
 
 import hashlib
-import pickle
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,6 +28,7 @@ from spark_mq.format.array_types import Bytes, Int32s, Int64s
 from spark_mq.format.consume_queue import Queue
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
+from spark_mq.job.task_items import pickled
 from spark_mq.restorer.record_columns import ROW_SCHEMA, ChunkRows
 from spark_mq.restorer.source_columns import EncodingRules
 
@@ -51,8 +51,6 @@ QUEUE_SCHEMA = pa.schema(
 DISPATCHED_SCHEMA = pa.schema([("topic", pa.string()), ("queue_id", pa.int32()), ("units", pa.int64())])
 """The columns of a queue that messages of other queues name, and the number of its units that they have."""
 _START_SCHEMA = pa.schema([("first_queue_offset", pa.int64())])
-CHUNK_SCHEMA = pa.schema([("chunk", pa.binary())])
-"""The rows of `StageTask`: a pickled `Chunk` each."""
 
 
 @dataclass(frozen=True)
@@ -218,7 +216,7 @@ class _Parts:
 
 @dataclass(frozen=True)
 class StageTask:
-    """For `mapInArrow`: rows of messages in, a row for each chunk (`CHUNK_SCHEMA`) out.
+    """For `mapInArrow`: rows of messages in, chunks out (`RESULTS`).
 
     `segment_size` is None if records get new offsets. With `has_digest`, chunks get a digest of their rows.
     """
@@ -234,7 +232,7 @@ class StageTask:
         from pyspark import TaskContext
 
         context = TaskContext.get()
-        yield from map(chunk_row, self.stage(batches, 0 if context is None else context.partitionId()))
+        yield from pickled(self.stage(batches, 0 if context is None else context.partitionId()))
 
     def stage(self, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[Chunk]:
         """The chunks of one partition, which are written."""
@@ -268,13 +266,3 @@ def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             waiting, rows, size = [], 0, 0
     if rows:
         yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
-
-
-def chunk_row(chunk: Chunk) -> pa.RecordBatch:
-    """The row of a chunk, for Spark."""
-    return pa.RecordBatch.from_pydict({"chunk": [pickle.dumps(chunk)]}, schema=CHUNK_SCHEMA)
-
-
-def chunks_of(rows: pa.Table) -> list[Chunk]:
-    """The chunks of such rows."""
-    return [pickle.loads(row) for row in rows["chunk"].to_pylist()]

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import pyarrow as pa
 
 from spark_mq.errors import InvalidMessageError
 from spark_mq.format.consume_queue import Queue
@@ -83,11 +82,30 @@ class LogPlan:
 
 
 @dataclass(frozen=True)
+class WrittenSegment:
+    """A segment that was written.
+
+    Attributes:
+        end: The commit log offset after its last record, or after its blank.
+        gaps: Ranges that were filled with left-out records.
+        last_store_timestamp: The store time of its last record in the log, in milliseconds.
+        raised: Messages whose store time was raised.
+    """
+
+    messages: int
+    end: int
+    gaps: int
+    gap_bytes: int
+    last_store_timestamp: int
+    raised: int
+
+
+@dataclass(frozen=True)
 class NewLog:
-    """The new log: its plan, and the rows of its segments (`segment_task.WRITTEN_SCHEMA`), in order."""
+    """The new log: its plan, and its segments, in order."""
 
     plan: LogPlan
-    segments: pa.Table
+    segments: Sequence[WrittenSegment]
 
     @property
     def start(self) -> int:
@@ -97,12 +115,12 @@ class NewLog:
     @property
     def end(self) -> int:
         """The commit log offset after the last record."""
-        return int(self.segments["end"][-1].as_py())
+        return self.segments[-1].end
 
     @property
     def last_store_timestamp(self) -> int:
         """The store time of the last message in the log, in milliseconds."""
-        return int(self.segments["last_store_timestamp"][-1].as_py())
+        return self.segments[-1].last_store_timestamp
 
     @property
     def queue_counts(self) -> dict[str, int]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
@@ -17,9 +16,10 @@ from spark_mq.errors import OptionError
 from spark_mq.format.message_schema import RECORD_COLUMNS
 from spark_mq.io.location import Location
 from spark_mq.job.shared_storage import SharedStorageCheck
+from spark_mq.job.task_items import RESULTS, unpickled
 from spark_mq.job.tasks import SparkTasks
 from spark_mq.query.sql import run_statement
-from spark_mq.restorer.chunk import CHUNK_SCHEMA, Chunk, StageTask, chunks_of
+from spark_mq.restorer.chunk import Chunk, StageTask
 from spark_mq.restorer.restore_request import RestoreRequest
 from spark_mq.restorer.source_facts import OFFSET_COLUMNS, Source, facts_of_archive
 
@@ -32,41 +32,35 @@ _BYTES_PER_PARTITION = 128 << 20
 _ROWS_PER_BATCH = "8192"
 
 
-@dataclass(frozen=True)
-class QueryRows:
-    """The rows of a DataFrame, in the order of its partitions."""
-
-    rows: DataFrame
-
-    def stage(self, tasks: SparkTasks, folder: Location, task: StageTask) -> list[Chunk]:
-        """The chunks of the rows, which are written into a folder."""
-        tasks.session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", _ROWS_PER_BATCH)
-        checked = tasks.checked(SharedStorageCheck.of_folder(folder))
-        return chunks_of(checked.of_messages(self.rows, task, CHUNK_SCHEMA).toArrow())
+def stage_rows(tasks: SparkTasks, rows: DataFrame, folder: Location, task: StageTask) -> list[Chunk]:
+    """The chunks of rows, in the order of their partitions, which are written into a folder."""
+    tasks.session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", _ROWS_PER_BATCH)
+    checked = tasks.checked(SharedStorageCheck.of_folder(folder))
+    return unpickled(checked.of_messages(rows, task, RESULTS).toArrow())
 
 
-def open_rows(rows: DataFrame, request: RestoreRequest, left_out: LeftOut) -> tuple[Source, QueryRows]:
+def open_rows(rows: DataFrame, request: RestoreRequest, left_out: LeftOut) -> tuple[Source, DataFrame]:
     """What is known of a DataFrame, and its rows."""
     if "topic" not in rows.columns:
         raise OptionError(f"the DataFrame has no column topic; it has {', '.join(rows.columns) or 'no column'}")
     has_offsets = set(rows.columns) >= OFFSET_COLUMNS and not request.is_renumbered
-    return Source.of_rows(has_offsets), QueryRows(_in_order(_chosen(rows, request, left_out), request))
+    return Source.of_rows(has_offsets), _in_order(_chosen(rows, request, left_out), request)
 
 
-def open_store(spark: SparkSession, store: Location, request: RestoreRequest, left_out: LeftOut) -> QueryRows:
+def open_store(spark: SparkSession, store: Location, request: RestoreRequest, left_out: LeftOut) -> DataFrame:
     """The messages of a store for which the condition of the request is true."""
     # The condition can end with a comment.
     query = f"SELECT {', '.join(RECORD_COLUMNS)} FROM source.messages WHERE ({request.where}\n)"
     with _named_condition(request.where):
         rows = run_statement(spark, query, None, {"source": {"path": store.uri, "mode": "FAILFAST"}})
-    return QueryRows(_kept(rows, left_out))
+    return _kept(rows, left_out)
 
 
 def open_archive(
-    spark: SparkSession, table: str, request: RestoreRequest, names: Mapping[str, str | None], left_out: LeftOut
-) -> tuple[Source, QueryRows]:
-    """What an archive knows of the store with these names, and the rows of its messages."""
-    archive = choose_store(spark, ArchiveTables.of(table, checkpoint="").connected(spark), **names)
+    spark: SparkSession, table: str, request: RestoreRequest, left_out: LeftOut
+) -> tuple[Source, DataFrame]:
+    """What an archive knows of the store with the names of the request, and the rows of its messages."""
+    archive = choose_store(spark, ArchiveTables.of(table, checkpoint="").connected(spark), **request.names)
     source = facts_of_archive(archive)
     if source.index_names and source.index_layout is None and request.broker_conf.index_layout is None:
         raise OptionError(
@@ -80,7 +74,7 @@ def open_archive(
         raise request.nothing_to_restore(source.name)
     order = ["store_timestamp", "commit_log_offset"] if request.is_renumbered else ["commit_log_offset"]
     rows = of_store.select(*columns).repartitionByRange(size // _BYTES_PER_PARTITION + 1, *order)
-    return source, QueryRows(rows.sortWithinPartitions(*order))
+    return source, rows.sortWithinPartitions(*order)
 
 
 def _chosen(rows: DataFrame, request: RestoreRequest, left_out: LeftOut) -> DataFrame:

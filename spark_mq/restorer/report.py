@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Self
-
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from spark_mq.format.amounts import size_text
 from spark_mq.job.report import Report
@@ -52,13 +48,6 @@ class RestoreReport(Report):
     seconds: float = 0.0
     stages: dict[str, float] = field(default_factory=dict)
     engine: str = "spark"
-
-    @classmethod
-    def of(cls, source: str, store: str, mode: str, segments: pa.Table, **fields: Any) -> Self:
-        """The report of a log with these segments (`segment_task.WRITTEN_SCHEMA`), in order."""
-        sums = {name: pc.sum(segments[name]).as_py() for name in ("messages", "gaps", "gap_bytes", "raised")}
-        start, end = segments["base"][0].as_py(), segments["end"][-1].as_py()
-        return cls(source, store, mode, **sums, log_start=start, log_end=end, segments=segments.num_rows, **fields)
 
     def to_text(self) -> str:
         """The report as lines for a terminal; a row that does not apply is left out."""

@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,16 +19,15 @@ from spark_mq.format.message_schema import CORRUPT_RECORD, RECORD_COLUMNS
 from spark_mq.format.system_topic import LEFT_OUT_TOPIC, REVIVE_PREFIX
 from spark_mq.io.location import Location
 from spark_mq.job.shared_storage import SharedStorageCheck
-from spark_mq.job.task_items import TaskItems
-from spark_mq.job.tasks import SparkTasks, Tasks, package_errors, spark_tasks
+from spark_mq.job.tasks import SparkTasks, TaskRunner, Tasks, package_errors, spark_tasks
 from spark_mq.restorer.appended_messages import append_messages
-from spark_mq.restorer.chunk import CHUNK_SCHEMA, Chunk, StageTask, chunk_row, chunks_of
+from spark_mq.restorer.chunk import Chunk, StageTask
 from spark_mq.restorer.new_store import make_store
 from spark_mq.restorer.placement import WAITING_TOPICS
 from spark_mq.restorer.report import RestoreReport
 from spark_mq.restorer.restore_request import RestoreRequest, is_store
 from spark_mq.restorer.source_facts import Source, facts_of_store
-from spark_mq.restorer.store_job import StoreJob
+from spark_mq.restorer.store_job import Stage, StoreJob
 from spark_mq.source.messages import MessagesReader
 from spark_mq.source.options import parse_options
 from spark_mq.store.config.store_kind import Door, batch_topics, check_form, dledger_node
@@ -39,13 +40,6 @@ if TYPE_CHECKING:
 _DAMAGE = ("commit_log_offset", "store_size", CORRUPT_RECORD)
 _MOST_NAMED = 20
 """Damaged parts of a log that a report names; of more of them, it has the number."""
-
-
-class Rows(Protocol):
-    """The rows that are restored."""
-
-    def stage(self, tasks: Any, folder: Location, task: StageTask) -> Sequence[Chunk]:
-        """The chunks of the rows, which are written into a folder."""
 
 
 def restore(
@@ -125,6 +119,7 @@ def restore(
     """
     request = RestoreRequest.of(
         store,
+        names={"cluster": cluster, "broker": broker, "store_name": store_name},
         where=where,
         renumber=renumber,
         append=append,
@@ -137,44 +132,40 @@ def restore(
         offset_map=offset_map,
         append_id=append_id,
     )
-    names = {"cluster": cluster, "broker": broker, "store_name": store_name}
     with spark_tasks(spark, progress) as tasks:
-        return restore_with(tasks, source, request, names)
+        return restore_with(tasks, source, request)
 
 
-def restore_with(
-    tasks: Tasks, source: str | DataFrame, request: RestoreRequest, names: Mapping[str, str | None]
-) -> RestoreReport:
-    """Restore what a request says; `names` are `cluster`, `broker` and `store_name` of the store in an archive."""
+def restore_with(tasks: Tasks, source: str | DataFrame, request: RestoreRequest) -> RestoreReport:
+    """Restore what a request says."""
     if isinstance(source, str):
-        request.check_source(source, names)
+        request.check_source(source)
         request = request.of_source(source)
     with package_errors():
-        origin, rows = _open_source(tasks, source, request, names)
+        origin, stage = _open_source(tasks, source, request)
         job = StoreJob(tasks, origin, request.with_settings(origin.settings))
-        run = append_messages if request.append else make_store
-        return run(job, lambda folder, task: rows.stage(tasks, folder, task))
+        return append_messages(job, stage) if request.append else make_store(job, stage)
 
 
-def _open_source(
-    tasks: Tasks, source: str | DataFrame, request: RestoreRequest, names: Mapping[str, str | None]
-) -> tuple[Source, Rows]:
-    """What is known of a source, and its rows: only Spark reads an archive, and evaluates conditions."""
+def _open_source(tasks: Tasks, source: str | DataFrame, request: RestoreRequest) -> tuple[Source, Stage]:
+    """What is known of a source, and how its rows are staged: only Spark reads an archive, and evaluates conditions."""
     if isinstance(source, str) and is_store(source):
         store = Location.resolve(source)
         facts = _facts_of_store(store, request)
         if request.where is None:
-            return facts, StoreRows(store, LeftOut.of(request))
+            return facts, partial(_stage_store, tasks, store, LeftOut.of(request))
     if not isinstance(tasks, SparkTasks):
         raise OptionError(f"{'--where' if is_store(str(source)) else source} needs Spark: leave out --engine local")
-    from spark_mq.restorer.query_rows import open_archive, open_rows, open_store
+    from spark_mq.restorer.query_rows import open_archive, open_rows, open_store, stage_rows
 
     left_out = LeftOut.of(request)
     if not isinstance(source, str):
-        return open_rows(source, request, left_out)
-    if is_store(source):
-        return facts, open_store(tasks.session, store, request, left_out)
-    return open_archive(tasks.session, source, request, names, left_out)
+        facts, rows = open_rows(source, request, left_out)
+    elif is_store(source):
+        rows = open_store(tasks.session, store, request, left_out)
+    else:
+        facts, rows = open_archive(tasks.session, source, request, left_out)
+    return facts, partial(stage_rows, tasks, rows)
 
 
 @dataclass(frozen=True)
@@ -203,39 +194,25 @@ class LeftOut:
         return batch.filter(pc.invert(is_left_out)) if pc.any(is_left_out).as_py() else batch
 
 
-@dataclass(frozen=True)
-class StoreRows:
-    """All messages of a store, in the order of its log, except those of some topics.
+def _stage_store(tasks: Tasks, store: Location, left_out: LeftOut, folder: Location, task: StageTask) -> list[Chunk]:
+    """The chunks of all messages of a store, in the order of its log, except those of some topics.
 
     Damage is an error, unless the log is one of DLedger: the report then says what is lost.
     """
-
-    store: Location
-    left_out: LeftOut
-
-    def stage(self, tasks: Tasks, folder: Location, task: StageTask) -> list[Chunk]:
-        """The chunks of the rows, which are written into a folder."""
-        mode, columns = {"mode": "FAILFAST"}, list(RECORD_COLUMNS)
-        if dledger_node(self.store) is not None:
-            mode, columns = {"checkCrc": "true"}, [*columns, CORRUPT_RECORD]
-        reader = MessagesReader(parse_options({"path": self.store.uri, **mode}), columns)
-        partitions = TaskItems.of(enumerate(reader.partitions()))
-        checked = tasks.checked(SharedStorageCheck.of_folder(folder))
-        reading = _ReadTask(reader, partitions, self.left_out, task)
-        return chunks_of(checked.rows(reading, len(partitions.pickled), CHUNK_SCHEMA))
+    mode, columns = {"mode": "FAILFAST"}, list(RECORD_COLUMNS)
+    if dledger_node(store) is not None:
+        mode, columns = {"checkCrc": "true"}, [*columns, CORRUPT_RECORD]
+    reader = MessagesReader(parse_options({"path": store.uri, **mode}), columns)
+    runner = TaskRunner(tasks.checked(SharedStorageCheck.of_folder(folder)))
+    work = partial(_stage_partition, reader=reader, left_out=left_out, task=task)
+    return list(chain.from_iterable(runner.each("encode", "partitions", enumerate(reader.partitions()), work)))
 
 
-@dataclass(frozen=True)
-class _ReadTask:
-    reader: MessagesReader
-    partitions: TaskItems[tuple[int, Any]]
-    left_out: LeftOut
-    task: StageTask
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for number, partition in self.partitions.each(batches, None):
-            messages = map(self.left_out.kept, map(_without_damage, self.reader.read(partition)))
-            yield from map(chunk_row, self.task.stage(messages, number))
+def _stage_partition(
+    partition: tuple[int, Any], reader: MessagesReader, left_out: LeftOut, task: StageTask
+) -> list[Chunk]:
+    messages = map(left_out.kept, map(_without_damage, reader.read(partition[1])))
+    return list(task.stage(messages, partition[0]))
 
 
 def _without_damage(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -66,7 +66,8 @@ class RestoreRequest:
     """What to restore, and how: the arguments of `spark_mq.restore`, parsed and checked.
 
     With `replace`, a store that exists is set aside under another name. With `keeps_queue_offsets`, only commit log
-    offsets are new: the log of a DLedger node has a head before each record.
+    offsets are new: the log of a DLedger node has a head before each record. Of an archive, `names` has `cluster`,
+    `broker` and `store_name` of the store; None for any.
     """
 
     store: Location
@@ -84,6 +85,7 @@ class RestoreRequest:
     offset_map: Location | None = None
     append_id: str | None = None
     queue_selector: QueueSelector = QueueSelector.QUEUE_ID
+    names: Mapping[str, str | None] = field(default_factory=dict)
 
     @classmethod
     def of(cls, store: str, **arguments: Any) -> Self:
@@ -194,9 +196,9 @@ class RestoreRequest:
                 f"{self.store}: a broker runs on this store, or another job writes into it: stop the broker first"
             )
 
-    def check_source(self, text: str, names: Mapping[str, str | None]) -> None:
+    def check_source(self, text: str) -> None:
         """Raise `OptionError` if the source does not fit, or if the job would change it; it is not opened."""
-        given = [name for name, value in names.items() if value is not None]
+        given = [name for name, value in self.names.items() if value is not None]
         if given and is_store(text):
             option = f"--{given[0].replace('_', '-')}"
             raise OptionError(f"{option} has no effect: SOURCE {text} is a store, not an archive of several stores")

@@ -6,12 +6,11 @@ each message, and not the whole segment. Bytes between two records that no messa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 
 from spark_mq.errors import InvalidMessageError
 from spark_mq.format.array_types import Int64s
@@ -19,9 +18,8 @@ from spark_mq.format.record import BLANK_SIZE, MAX_BLANK_SIZE, encode_blank
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.io.publish import FileInParts, published
-from spark_mq.job.task_items import TaskItems
 from spark_mq.restorer.offset_map import OffsetMap
-from spark_mq.restorer.placement import KEPT, Piece, SegmentPlan
+from spark_mq.restorer.placement import KEPT, Piece, SegmentPlan, WrittenSegment
 from spark_mq.restorer.record_columns import ChunkRows
 
 PART_SIZE = 32 << 20
@@ -33,49 +31,23 @@ _LARGE_GAP = 1 << 20
 _EDGE = 4 << 10
 """Bytes at both ends of a left-out record that have all of its fields."""
 
-WRITTEN_SCHEMA = pa.schema(
-    [
-        ("base", pa.int64()),
-        ("messages", pa.int64()),
-        ("end", pa.int64()),
-        ("gaps", pa.int64()),
-        ("gap_bytes", pa.int64()),
-        ("last_store_timestamp", pa.int64()),
-        ("raised", pa.int64()),
-    ]
-)
-"""A row for each segment:
-
-- `end`: the commit log offset after its last record, or after its blank
-- `gaps`, `gap_bytes`: the ranges that were filled with left-out records
-- `last_store_timestamp`: the store time of its last record in the log, in milliseconds
-- `raised`: messages whose store time was raised
-"""
-
 
 @dataclass(frozen=True)
-class SegmentTask:
-    """As a task: numbers of segments in, their rows (`WRITTEN_SCHEMA`) out.
+class SegmentWriter:
+    """Writes segments into `folder`.
 
     `blanks` are those of `Source`. A log that is continued has a file `previous`, with the bytes before
     `SegmentPlan.start`, and no store time before `earliest`.
     """
 
-    plans: TaskItems[SegmentPlan]
     folder: Location
     blanks: Mapping[int, bytes]
     previous: Location | None
     earliest: int | None
     offset_map: OffsetMap | None
-    done: Location | None
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows of these segments."""
-        for plan in self.plans.each(batches, self.done):
-            yield pa.RecordBatch.from_pylist([self.write(plan)], schema=WRITTEN_SCHEMA)
-
-    def write(self, plan: SegmentPlan) -> dict[str, int]:
-        """Write one segment; returns its row."""
+    def write(self, plan: SegmentPlan) -> WrittenSegment:
+        """Write one segment."""
         pieces = [_PieceRows.of(piece, self.earliest) for piece in plan.pieces]
         places = _Places.of(plan, pieces)
         with published(self.folder / f"{plan.base:020d}", plan.size) as file:
@@ -93,15 +65,9 @@ class SegmentTask:
         if self.offset_map is not None:
             for piece in pieces:
                 self.offset_map.write(piece.piece.chunk.queues(), piece.rows, piece.offsets, piece.queue_offsets)
-        return {
-            "base": plan.base,
-            "messages": places.offsets.size,
-            "end": end,
-            "gaps": segment.gaps,
-            "gap_bytes": segment.gap_bytes,
-            "last_store_timestamp": int(places.times[-1]) if places.times.size else plan.store_timestamp,
-            "raised": sum(piece.raised for piece in pieces),
-        }
+        last = int(places.times[-1]) if places.times.size else plan.store_timestamp
+        raised = sum(piece.raised for piece in pieces)
+        return WrittenSegment(places.offsets.size, end, segment.gaps, segment.gap_bytes, last, raised)
 
     def _write_end(self, plan: SegmentPlan, places: _Places, segment: _File) -> int:
         """Write the blank, if the segment has one; returns the end of the log in this segment."""

@@ -26,8 +26,7 @@ from spark_mq.format.system_topic import delay_level_millis
 from spark_mq.io.location import Location
 from spark_mq.job.progress import Progress
 from spark_mq.job.shared_storage import SharedStorageCheck
-from spark_mq.job.task_items import TaskItems
-from spark_mq.job.tasks import Tasks
+from spark_mq.job.tasks import TaskRunner, Tasks
 from spark_mq.restorer.chunk import Chunk, StageTask
 from spark_mq.restorer.config_files import CopyType
 from spark_mq.restorer.offset_map import OffsetMap, check_map_folder
@@ -35,7 +34,7 @@ from spark_mq.restorer.placement import LogPlan, NewLog
 from spark_mq.restorer.queue_choice import StoreQueues
 from spark_mq.restorer.report import RestoreReport
 from spark_mq.restorer.restore_request import RestoreRequest
-from spark_mq.restorer.segment_task import WRITTEN_SCHEMA, SegmentTask
+from spark_mq.restorer.segment_task import SegmentWriter
 from spark_mq.restorer.source_columns import EncodingRules
 from spark_mq.restorer.source_facts import Source
 from spark_mq.store.config.config_file import load_config
@@ -149,11 +148,22 @@ class StoreJob:
 
     def report(self, log: NewLog, offset_map: OffsetMap | None, **fields: Any) -> RestoreReport:
         """The report of the new log."""
-        mode = "append" if self.request.append else "faithful" if self.is_faithful else "compact"
-        folder = None if offset_map is None else str(offset_map.folder)
-        store = str(self.request.store)
-        engine = self.tasks.engine
-        return RestoreReport.of(self.source.name, store, mode, log.segments, offset_map=folder, engine=engine, **fields)
+        sums = {
+            name: sum(getattr(segment, name) for segment in log.segments)
+            for name in ("messages", "gaps", "gap_bytes", "raised")
+        }
+        return RestoreReport(
+            self.source.name,
+            str(self.request.store),
+            "append" if self.request.append else "faithful" if self.is_faithful else "compact",
+            log_start=log.start,
+            log_end=log.end,
+            segments=len(log.segments),
+            offset_map=None if offset_map is None else str(offset_map.folder),
+            engine=self.tasks.engine,
+            **sums,
+            **fields,
+        )
 
     def write_log(
         self,
@@ -165,16 +175,14 @@ class StoreJob:
         previous: Location | None = None,
         earliest: int | None = None,
     ) -> NewLog:
-        """Write the segments; see `SegmentTask` for `previous` and `earliest`.
+        """Write the segments; see `SegmentWriter` for `previous` and `earliest`.
 
         `work` is the job's folder, which is removed at the end.
         """
         blanks = self.source.blanks if self.is_faithful else {}
-        with progress.stage("write segments", len(plan.segments), "segments") as done:
-            items = TaskItems.of(plan.segments)
-            task = SegmentTask(items, folder / COMMIT_LOG, blanks, previous, earliest, offset_map, done)
-            tasks = self.tasks.checked(SharedStorageCheck.of_folder(work))
-            return NewLog(plan, tasks.rows(task, len(plan.segments), WRITTEN_SCHEMA).sort_by("base"))
+        writer = SegmentWriter(folder / COMMIT_LOG, blanks, previous, earliest, offset_map)
+        runner = TaskRunner(self.tasks.checked(SharedStorageCheck.of_folder(work)), progress)
+        return NewLog(plan, runner.each("write segments", "segments", plan.segments, writer.write))
 
 
 def _dispatched_notes(chunks: Sequence[Chunk], makes_light: bool) -> list[str]:

@@ -40,7 +40,7 @@ class Moment:
 
 ALL = len(NEW)
 MOMENTS = {
-    "files are flushed": Moment("os:fsync:3:", False, False, ALL, False),
+    "commit.json is written": Moment("os:fsync:1:", False, False, ALL, False),
     "commit.json is named": Moment("os:replace:1:commit.json", False, False, ALL, False),
     "it is decided": Moment("os:rename:1:append-unfinished", True, False, ALL, False),
     "the first file is in place": Moment("os:replace:1:/store/consumequeue/", True, True, ALL, True),

@@ -30,7 +30,7 @@ MOMENTS = {
     "the checkpoint is written": ("os:replace:2", "/store/checkpoint"),
     "the store gets its name": ("os:rename:1", ".restoring/store"),
     "the table of offsets is complete": ("spark_mq.restorer.new_store:complete_map:1", "/store_offsets"),
-    "all is in place": ("spark_mq.restorer.report:RestoreReport.of:1", "/store"),
+    "all is in place": ("spark_mq.restorer.store_job:StoreJob.report:1", "/store"),
 }
 """By what happens: a call before which the process is killed, and a text in its arguments."""
 IN_PLACE = ("the table of offsets is complete", "all is in place")

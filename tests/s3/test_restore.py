@@ -118,4 +118,4 @@ def test_what_s3_cannot_do_is_refused(on_s3: Place, bucket: Path) -> None:
     with pytest.raises(OutputExistsError, match="is not empty: give a new folder"):
         RestoreRequest.of(there)
     with pytest.raises(OptionError, match="is in the folder of SOURCE"):
-        RestoreRequest.of(f"{there}/new").check_source(there, {})
+        RestoreRequest.of(f"{there}/new").check_source(there)

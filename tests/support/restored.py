@@ -49,10 +49,7 @@ def delivered(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def restored_plain(source: Path, store: Path, conf: Path, **options: Any) -> RestoreReport:
     """The report of a restore of a whole store, as the command runs it in one process."""
-    names = dict.fromkeys(("cluster", "broker", "store_name"))
-    return restore_with(
-        LocalTasks(1), str(source), RestoreRequest.of(str(store), broker_conf=str(conf), **options), names
-    )
+    return restore_with(LocalTasks(1), str(source), RestoreRequest.of(str(store), broker_conf=str(conf), **options))
 
 
 def restore_here(
