@@ -111,11 +111,8 @@ def names_of_log(archive: StoreArchive) -> list[StoreIdentity]:
     """The names, other than the store's own, under which messages of this store's log are in the archive.
 
     The function compares some dozens of messages (`sample_records`). More of them are near the end of the log, because
-    the archive may have deleted old messages. Segments that have expired since are not needed.
-
-    Raises:
-        OptionError: The messages were archived from a running cluster. Such an archive is not a part of the log: half
-            messages are missing, and messages before the last one can be.
+    the archive may have deleted old messages. Segments that have expired since are not needed. What was archived from a
+    running cluster is not a part of the log, and refused: half messages are missing, and others can be.
     """
     names = names_of_records(archive, sample_records(archive.store))
     live = set(names).intersection(archived_brokers(archive.spark, archive.tables) if names else ())

@@ -24,7 +24,7 @@ from spark_mq.archive.lease import lease
 from spark_mq.archive.report import ArchiveReport, BatchProgress
 from spark_mq.archive.streams import STARTS, ArchiveStreams
 from spark_mq.archive.table_file import append_rows
-from spark_mq.archive.writer import Archiver, create_tables
+from spark_mq.archive.writer import Archiver, Following, create_tables
 from spark_mq.errors import DataLossError, LogCutError, OptionError
 from spark_mq.format.consume_queue import Queue
 from spark_mq.format.record import Record
@@ -70,16 +70,10 @@ class BrokerArchiver(Archiver):
     """One run that archives one running broker."""
 
     def __init__(
-        self,
-        archive: BrokerArchive,
-        broker: LiveBroker,
-        options: dict[str, str],
-        stop: Callable[[], bool],
-        on_batch: Callable[[BatchProgress], None],
-        on_wait: Callable[[int], None],
+        self, archive: BrokerArchive, broker: LiveBroker, options: dict[str, str], following: Following
     ) -> None:
         streams = BrokerStreams(archive, options)
-        super().__init__(streams, stop, on_batch, on_wait)
+        super().__init__(streams, following)
         self._archive, self._broker, self._ends_of_table = archive, broker, streams.archived_ends
         self._fails_on_data_loss = options["failOnDataLoss"] == "true"
 
@@ -175,11 +169,8 @@ def archive_broker(
         if identity not in archived_brokers(spark, tables):
             _mark(archive)
         report = ArchiveReport(f"{address} ({broker})", tables.name, cluster, broker)
-        archiver = BrokerArchiver(archive, found[0], options, stop, on_batch, on_wait)
-        if follow_seconds is not None:
-            archiver.follow(report, follow_seconds)
-        else:
-            archiver.run(report)
+        following = Following(follow_seconds, stop, on_batch, on_wait)
+        BrokerArchiver(archive, found[0], options, following).run(report)
     report.seconds = time.monotonic() - started
     return report
 

@@ -133,13 +133,7 @@ class Rest:
 def load_history(spark: SparkSession, archive: str, read: StoreRead) -> DataFrame:
     """The rows of a reference to `history`; those that its conditions exclude can be among them.
 
-    Args:
-        archive: The archive's table of messages.
-        read: How the store, or the cluster, is read.
-
-    Raises:
-        LogCutError: The log lacks archived messages.
-        OptionError: The archive has no store of the cluster, or a log is there under several names.
+    `read` says how the store, or the cluster, is read. A log that lacks archived messages is a `LogCutError`.
     """
     tables = ArchiveTables.of(archive, checkpoint="").connected(spark)
     ends = archived_ends(spark, tables)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 
@@ -45,29 +46,34 @@ _INTERRUPTED = re.compile("SPARK_JOB_CANCELLED|cancelled job group|java.lang.Int
 """What Spark says of a batch in Python that was interrupted by the end of its query."""
 
 
+@dataclass(frozen=True)
+class Following:
+    """How a run continues, and whom it tells what; the arguments of `archive`. It ends at once without `seconds`."""
+
+    seconds: float | None
+    stop: Callable[[], bool]
+    on_batch: Callable[[BatchProgress], None]
+    on_wait: Callable[[int], None]
+
+
 class Archiver:
     """One run that appends to existing tables what its streams read. Every step can be repeated."""
 
-    def __init__(
-        self,
-        streams: ArchiveStreams,
-        stop: Callable[[], bool],
-        on_batch: Callable[[BatchProgress], None],
-        on_wait: Callable[[int], None],
-    ) -> None:
-        self.streams = streams
-        self._stop, self._on_batch, self._on_wait = stop, on_batch, on_wait
+    def __init__(self, streams: ArchiveStreams, following: Following) -> None:
+        self.streams, self._following = streams, following
 
     def run(self, report: ArchiveReport) -> None:
-        """Append the new messages."""
+        """Append the new messages, once, or again and again."""
+        if self._following.seconds is not None:
+            self._follow(report, self._following.seconds)
+            return
         with self._reported(report):
             with report.stage("messages"):
                 report.add_progress(retry(LATE_WORKER, lambda: _finish(self.streams.start_messages())))
             with report.stage("keys"):
                 self._add_keys_and_segments(report)
 
-    def follow(self, report: ArchiveReport, seconds: float) -> None:
-        """Append the new messages every `seconds` seconds until `stop` returns true."""
+    def _follow(self, report: ArchiveReport, seconds: float) -> None:
         late_workers = 0
         with self._reported(report):
             while True:
@@ -107,13 +113,13 @@ class Archiver:
     def _watch(self, messages: StreamingQuery, keys: StreamingQuery, report: ArchiveReport) -> None:
         """Wait until `stop` returns true or a stream ends, and report and write snapshots meanwhile."""
         shown, written = None, time.monotonic()
-        while messages.isActive and keys.isActive and not self._stop():
+        while messages.isActive and keys.isActive and not self._following.stop():
             batch = BatchProgress.of(messages, self.streams.batch_rows)
             if batch is not None and batch != shown:
-                self._on_batch(batch)
+                self._following.on_batch(batch)
                 shown = batch
             elif messages.lastProgress is not None and not messages.status["isDataAvailable"]:
-                self._on_wait(stream_offset(messages).get("commit_log_offset", report.archived_to))
+                self._following.on_wait(stream_offset(messages).get("commit_log_offset", report.archived_to))
             if time.monotonic() - written >= SNAPSHOT_SECONDS:
                 written = time.monotonic()
                 report.add_progress(stream_offset(messages))
@@ -151,16 +157,9 @@ class Archiver:
 class StoreArchiver(Archiver):
     """One run that archives one store."""
 
-    def __init__(
-        self,
-        archive: StoreArchive,
-        options: dict[str, str],
-        stop: Callable[[], bool],
-        on_batch: Callable[[BatchProgress], None],
-        on_wait: Callable[[int], None],
-    ) -> None:
+    def __init__(self, archive: StoreArchive, options: dict[str, str], following: Following) -> None:
         # The archive has the messages, so it handles a log that lost its end better than the stream does.
-        super().__init__(ArchiveStreams(archive, {**options, "failOnLogCut": "true"}), stop, on_batch, on_wait)
+        super().__init__(ArchiveStreams(archive, {**options, "failOnLogCut": "true"}), following)
         self._archive = archive
         self._fails_on_data_loss = options["failOnDataLoss"] == "true"
 
@@ -265,11 +264,9 @@ def archive(
         store_before = store_state(location) if tables.is_local else None
         messages_before, segments_before = versions(tables)
         report.renamed_messages = settle_name(store_archive, rename)
-        archiver = StoreArchiver(store_archive, options, stop, on_batch, on_wait)
-        if follow_seconds is not None:
-            archiver.follow(report, follow_seconds)
-        else:
-            archiver.run(report)
+        archiver = StoreArchiver(store_archive, options, Following(follow_seconds, stop, on_batch, on_wait))
+        archiver.run(report)
+        if follow_seconds is None:
             after = archive_state(tables, identity)
             own_commits = (messages_before + archiver.streams.messages.commits, segments_before + (report.segments > 0))
             is_alone = versions(tables) == own_commits

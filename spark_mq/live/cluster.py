@@ -117,11 +117,7 @@ def _topics(content: Any) -> dict[str, LiveTopic]:
 
 
 def live_brokers(client: RemotingClient, from_slave: bool = False) -> list[LiveBroker]:
-    """The brokers of the cluster, by name.
-
-    Raises:
-        RemotingError: No name server answers, none knows a broker, or a broker has no such member.
-    """
+    """The brokers of the cluster, by name. Raises `RemotingError` if there is none, or if one has no such member."""
     found = find_brokers(client)
     if not found:
         servers = ", ".join(client.settings.name_servers)

@@ -106,8 +106,7 @@ class ClusterMessages:
     def new_messages(self) -> Iterator[NamedRecord]:
         """The messages that were stored since `of_topic`, or since the last call, in the same queues.
 
-        Raises:
-            DataLossError: A queue ends earlier than before, or lost messages that were not read.
+        Raises `DataLossError` if a queue ends earlier than before, or lost messages that were not read.
         """
         self._followed = [(broker, self._grown(queue)) for broker, queue in self._followed]
         return self._of_ranges(self._followed)

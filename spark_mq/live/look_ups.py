@@ -58,11 +58,7 @@ def sent_records(body: bytes, address: str, code: RequestCode) -> list[SentRecor
 
 
 def address_in_id(offset_message_id: str) -> tuple[str, int]:
-    """The address of the broker that an offset message id names, and the commit log offset in it.
-
-    Raises:
-        OptionError: The text does not have the form of an id.
-    """
+    """The address of the broker that an offset message id names, and the commit log offset in it."""
     host, commit_log_offset = decode_offset_message_id(offset_message_id)
     return host_address(host), commit_log_offset
 
@@ -146,13 +142,9 @@ def read_range(
     decode: Callable[[bytes, QueueRange], tuple[_Part, Sequence[int]]],
     rate: Rate | None = None,
 ) -> Iterator[_Part]:
-    """The parts of a range (`pull_range`); without `failOnDataLoss`, the messages that are there.
+    """The parts of a range (`pull_range`). Messages that expired before are a `DataLossError`, or left out.
 
-    Args:
-        decode: Returns what the records of a part are, and the queue offsets of its messages.
-
-    Raises:
-        DataLossError: Messages expired before they were pulled.
+    `decode` returns what the records of a part are, and the queue offsets of its messages.
     """
     while queue.start < queue.stop:
         pulls = pull_range(client, queue, subscription, options.pulls_at_once, rate)

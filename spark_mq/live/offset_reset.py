@@ -42,11 +42,7 @@ class OffsetReset:
 def planned_resets(brokers: Sequence[LiveBroker], group: str, topic: str, to: str | int) -> Iterator[OffsetReset]:
     """What a reset sets, by broker and queue; nothing is changed.
 
-    Args:
-        to: FIRST, LAST, or a store time in milliseconds, for which each broker looks (`getOffsetInQueueByTime`).
-
-    Raises:
-        RemotingError: A broker does not answer.
+    It is to FIRST, LAST, or a store time in milliseconds, for which each broker looks (`getOffsetInQueueByTime`).
     """
     for broker in brokers:
         for queue in broker.queues(topic):
@@ -76,9 +72,8 @@ def check_no_consumers(brokers: Sequence[LiveBroker], group: str) -> None:
 def apply_resets(brokers: Sequence[LiveBroker], group: str, resets: Sequence[OffsetReset]) -> int:
     """Set the offsets, and read each one again; returns how many changed.
 
-    Raises:
-        RemotingError: A consumer is connected, or a broker does not answer, does not know the group, or has another
-            offset afterwards.
+    Raises `RemotingError` if a consumer is connected, or if a broker does not know the group, or has another offset
+    afterwards.
     """
     check_no_consumers(brokers, group)
     by_name = {broker.broker.name: broker for broker in brokers}

@@ -103,14 +103,7 @@ class LiveOptions:
 
 
 def parse_live_options(options: Mapping[str, str]) -> LiveOptions:
-    """The options of a batch read of a live cluster.
-
-    Args:
-        options: Names and values, as Spark passes them; names are not case-sensitive.
-
-    Raises:
-        OptionError: An option is unknown, has an invalid value, or has no effect.
-    """
+    """The options of a batch read. Raises `OptionError` if one is unknown, has an invalid value, or has no effect."""
     table = parse_choice("table", _table(options), tuple(LIVE_TABLES))
     given = given_options(options, f"table {table}", [option.name for option in live_options(table)])
     shared = {name: value for name, value in given.items() if name not in _CLUSTER and name not in _OWN}

@@ -70,10 +70,8 @@ class Brokers:
 def queue_numbers(queues: Sequence[MessageQueue], queue_ids: pa.Array) -> Int64s:
     """The number of the queue that each queue id names; -1 for NULL.
 
-    It is that of the first broker that has the queue, so that messages of one queue id stay in order.
-
-    Raises:
-        InvalidMessageError: The topic has no queue with a queue id.
+    It is that of the first broker that has the queue, so that messages of one queue id stay in order. An id of no queue
+    is an `InvalidMessageError`.
     """
     known = {queue.queue_id: number for number, queue in reversed(list(enumerate(queues)))}
     ids = queue_ids.dictionary_encode()

@@ -38,14 +38,7 @@ class TopicWriteOptions:
 
 
 def parse_topic_write_options(options: Mapping[str, str]) -> TopicWriteOptions:
-    """The options of a write.
-
-    Args:
-        options: Names and values, as Spark passes them; names are not case-sensitive.
-
-    Raises:
-        OptionError: An option is unknown, has an invalid value, or has no effect.
-    """
+    """The options of a write. Raises `OptionError` if one is unknown, has an invalid value, or has no effect."""
     own = {name: value for name, value in options.items() if name.lower() != _CHECKPOINT}
     given = given_options(own, "a write to topics", [option.name for option in LIVE_WRITE_OPTIONS])
     if given.get("table", MESSAGES.name).lower() != MESSAGES.name:

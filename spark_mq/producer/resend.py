@@ -115,9 +115,7 @@ class Journal:
     def read(cls, path: str | None, resend: Mapping[str, str | None]) -> Self:
         """The journal of a resend, for a dry run; an empty one if there is no file.
 
-        Raises:
-            OptionError: The file is the journal of another resend.
-            StorageError: The file is not a journal, or a line of it is damaged.
+        Raises `OptionError` for the journal of another resend, and `StorageError` for a file that is damaged, or none.
         """
         journal = cls(path, resend)
         if path is not None and os.path.lexists(path):
@@ -130,9 +128,7 @@ class Journal:
     def writing(cls, path: str, resend: Mapping[str, str | None]) -> Iterator[Self]:
         """A context with the journal of a resend, which is made if there is none, for one run at a time.
 
-        Raises:
-            OptionError, StorageError: As `read`.
-            OutputInUseError: Another run has the journal.
+        Raises the errors of `read`, and `OutputInUseError` if another run has the journal.
         """
         with FileIO(open_regular(path, os.O_RDWR | os.O_CREAT | os.O_APPEND), "r+") as file:
             try:
@@ -245,10 +241,9 @@ class Resend:
 
 
 def resend_of(record: Record, to_topic: str | None = None) -> Resend | str:
-    """The message that a stored one is sent as; or why it is refused.
+    """The message that a stored one is sent as, by default to its own topic, or to that of a dead letter's origin.
 
-    Args:
-        to_topic: The topic to which it is sent; None for its own, and of a dead letter the topic where it came from.
+    A text says why it is refused.
     """
     topic, stored = decode_utf8(record.topic), parse_properties(record.properties)
     reason = _why_refused(record, topic)
@@ -377,12 +372,7 @@ class Resender:
     _turn: int = field(default_factory=lambda: random.randrange(1 << 16))
 
     def send(self, records: Iterable[Record]) -> None:
-        """Send messages in their order. Every message that was read is in the receipt, also after an error.
-
-        Raises:
-            RemotingError: A broker does not answer. The message is uncertain if it was sent.
-            StorageError: The journal cannot be written.
-        """
+        """Send messages in their order. Every message that was read is in the receipt, also after an error."""
         for record in records:
             self.receipt.found += 1
             resend = resend_of(record, self.to_topic)

@@ -80,14 +80,7 @@ class SentMessages:
 
     @classmethod
     def of(cls, rows: pa.RecordBatch, topic: str | None, partition: int, first_row: int) -> SentMessages:
-        """The messages of rows.
-
-        Args:
-            topic: The topic of rows that have none; None if all have one.
-
-        Raises:
-            InvalidMessageError: A row cannot be a message.
-        """
+        """The messages of rows; `topic` is that of rows without one. Raises `InvalidMessageError` for a wrong row."""
         columns = {name: rows.column(name) for name in rows.schema.names}
         if topic is not None:
             own = columns.get("topic", pa.nulls(rows.num_rows, pa.string()))
@@ -182,12 +175,7 @@ class TopicWriter(DataSourceArrowWriter):
 
 
 def topic_writer(options: TopicWriteOptions, columns: Sequence[str], overwrite: bool) -> TopicWriter:
-    """The writer of rows with these columns.
-
-    Raises:
-        OptionError: The save mode is `overwrite`.
-        InvalidMessageError: A column is unknown, or there is no topic.
-    """
+    """The writer of rows with these columns. Raises the errors of a wrong save mode, or of wrong columns."""
     if overwrite:
         raise OptionError("messages of a live cluster cannot be overwritten: give mode append")
     for name in columns:

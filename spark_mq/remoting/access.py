@@ -72,11 +72,7 @@ class Tls:
     verifies: bool = True
 
     def context(self) -> ssl.SSLContext:
-        """The settings for a connection.
-
-        Raises:
-            OptionError: A file cannot be read, or has no certificate or key.
-        """
+        """The settings for a connection. Raises `OptionError` if a file has no certificate or key."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
         try:

@@ -60,14 +60,7 @@ class Connection:
     """A connection. Several threads may send requests; each response finds its request by `opaque`."""
 
     def __init__(self, address: str, timeout: float, tls: ssl.SSLContext | None = None) -> None:
-        """Connect.
-
-        Args:
-            timeout: Seconds within which the connection must be there, and a request must have left.
-
-        Raises:
-            RemotingError: Nobody answers at the address, or not by TLS.
-        """
+        """Connect. Within `timeout` seconds the connection must be there, and each request must have left."""
         self.address = address
         self._opaques = itertools.count(1)
         self._waiting: dict[int, Future[RemotingCommand]] = {}
@@ -230,11 +223,7 @@ class ClientSettings:
 
 
 def parse_name_servers(address: str) -> tuple[str, ...]:
-    """The name servers of `rocketmq://a:9876,b:9876`; the port is 9876 if it is not given.
-
-    Raises:
-        OptionError: The text is not such an address.
-    """
+    """The name servers of `rocketmq://a:9876,b:9876`; the port is 9876 if it is not given."""
     text = address.removeprefix(LIVE_SCHEME).rstrip("/")
     servers = [server.strip() for server in text.replace(";", ",").split(",") if server.strip()]
     if not servers:
@@ -281,15 +270,8 @@ class RemotingClient:
     ) -> RemotingCommand:
         """The response to a request that may be sent more than once, as all do that only read.
 
-        Args:
-            address: The broker or name server.
-            fields: The fields of the request; None values are left out.
-            timeout: Seconds within which each attempt must be answered; None for those of the settings.
-            accepted: The answers that are not errors.
-
-        Raises:
-            RefusedError: The answer is an error.
-            RemotingError: There is no answer.
+        Fields that are None are left out. Each attempt must be answered within `timeout` seconds, by default those of
+        the settings. Raises `RefusedError` if the answer is not `accepted`, and `RemotingError` if there is none.
         """
         return self._repeated(lambda: self.request_once(address, code, fields or {}, body, timeout, accepted))
 

@@ -50,11 +50,7 @@ class Broker:
         return self.addresses.get(MASTER_ID, "")
 
     def address(self, from_slave: bool = False) -> str:
-        """The address of the master, or of the slave with the smallest id.
-
-        Raises:
-            RemotingError: The name server knows no such member.
-        """
+        """The address of the master, or of the slave with the smallest id; `RemotingError` if none is known."""
         ids = sorted(self.addresses)
         wanted = [one for one in ids if one != MASTER_ID] if from_slave else [one for one in ids if one == MASTER_ID]
         if not wanted:

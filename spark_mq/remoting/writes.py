@@ -43,11 +43,7 @@ class DirectResult:
 def update_consumer_offset(
     client: RemotingClient, broker: str, group: str, topic: str, queue_id: int, offset: int
 ) -> None:
-    """Set the queue offset that a group consumes next.
-
-    Raises:
-        RemotingError: The broker does not answer, or refuses: 5.x does if it does not know the group.
-    """
+    """Set the queue offset that a group consumes next. A broker of 5.x refuses a group that it does not know."""
     fields = {"consumerGroup": group, "topic": topic, "queueId": queue_id, "commitOffset": offset}
     client.request(broker, RequestCode.UPDATE_CONSUMER_OFFSET, fields)
 
@@ -95,15 +91,8 @@ def send_message(
 ) -> RemotingCommand:
     """The answer of a broker that stored a message, or the messages of a batch.
 
-    Args:
-        address: The broker's address.
-        broker: The broker's name.
-        properties: The properties as they are stored.
-        sys_flag: The bits of the body's compression; 0 for a body that is not compressed.
-
-    Raises:
-        RefusedError: The broker did not store the message.
-        RemotingError: There is no answer: the message may be stored.
+    `broker` is its name, `sys_flag` has the bits of the body's compression. Raises `RefusedError` if the broker did not
+    store the message. After any other `RemotingError`, the message may be stored.
     """
     code = RequestCode.SEND_BATCH_MESSAGE if is_batch else RequestCode.SEND_MESSAGE_V2
     fields = {

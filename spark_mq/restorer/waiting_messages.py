@@ -28,15 +28,9 @@ from spark_mq.restorer.source_columns import SourceColumns
 def place_waiting(
     columns: SourceColumns, queues: RowQueues, properties: Pieces, is_new: Flags, last_level: int
 ) -> tuple[RowQueues, Pieces]:
-    """The queues in which messages are kept, and their properties.
+    """The queues in which messages are kept, and their properties; `queues` are those to which the messages belong.
 
-    Args:
-        queues: The queues to which the messages belong.
-        is_new: Which messages a producer would send, so that a broker would place them.
-        last_level: The number of delay levels.
-
-    Raises:
-        InvalidMessageError: A delay level is not a number, or a message has to wait for a timer.
+    A broker would place those that are new (`is_new`). A message that has to wait for a timer is an error.
     """
     if (places_of(properties, DELAY_TIME_LEVEL, *TIMER_PROPERTIES)[1] < 0).all():
         return queues, properties
