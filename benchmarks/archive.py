@@ -20,8 +20,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from benchmarks.generate_store import generate_store
 from spark_mq.archive.archive_tables import StoreIdentity
+from spark_mq.archive.archived_store import query_message
 from spark_mq.archive.delta import delta_settings
-from spark_mq.archive.lookup import query_message
 from spark_mq.archive.maintenance import maintain
 from spark_mq.archive.report import ArchiveReport
 from spark_mq.archive.streams import archive_rows, source_schema

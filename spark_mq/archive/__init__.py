@@ -9,10 +9,10 @@ Read in this order:
 4. `last_run` (whether a run would find nothing new), which uses `delta_log`;
 5. how tasks write files, and how they are committed: `streams`, `table_file`; `lease` keeps runs apart on S3, and
    `delta` has a session's settings;
-6. `maintenance` (deletes and compacts), `lookup` (queries by key), `archived_messages` (look-ups without Spark);
+6. `maintenance` (deletes and compacts), `archived_messages` (look-ups without Spark);
 7. `sql` (archives in SQL) and `history` (the messages of an archive, and what a store or cluster has after them);
-8. what archived messages mean, by the rules of `spark_mq.lifecycle`: `archived_store`, `archive_source`
-   (also which parts of a log an archive has), `archived_tables`.
+8. look-ups by key, and what archived messages mean, by the rules of `spark_mq.lifecycle`: `archived_store`,
+   `archive_source` (also which parts of a log an archive has), `archived_tables`.
 
 Delta Lake for Spark writes the tables; its SQL needs nothing but its jars, also with Spark Connect. The package
 `deltalake` reads local tables without Spark. It cannot write to them: it refuses tables with clustering.

@@ -92,7 +92,6 @@ class Rest:
     Attributes:
         identity: The values of the columns that name the store.
         conditions: The conditions on the names of the broker, if the log is one of a cluster.
-        queues: Those of the `ArchivedEnd`.
     """
 
     identity: StoreIdentity

@@ -127,15 +127,14 @@ def stage_log(context: JobContext, plan: RebuildPlan, log: CommitLog, manifest: 
     missing = tuple(segment for segment in log.segments if segment.base not in staged_before)
     splits = plan_splits(replace(log, segments=missing), plan.split_size)
 
-    def keep(read: Sequence[SplitRow]) -> list[SplitRow]:
+    def save(read: Sequence[SplitRow]) -> None:
         nonlocal manifest
         bases = {row.segment for row in read}
         manifest = manifest.with_staged([segment for segment in now if segment.base in bases], read)
         manifest.save(context.committer.folder)
-        return _in_order(manifest.splits)
 
     targets = _targets(context, plan)
-    rows, read = _stage(context, targets, splits, log.segments, keep, log.segments[-1].base)
+    rows, read = _stage(context, targets, splits, log.segments, manifest.splits, save, log.segments[-1].base)
     corrupt = raise_or_report((corrupt for row in rows for corrupt in row.corrupt), plan.is_permissive)
     return StagedLog(targets.folder, tuple(rows), len(staged_before), read, corrupt)
 
@@ -145,15 +144,8 @@ def stage_range(context: JobContext, plan: RebuildPlan, part: OffsetRange) -> St
 
     Nothing of it was staged before, and no manifest gets it. It starts with a record or a blank, and ends with one.
     """
-    kept: list[SplitRow] = []
-
-    def keep(read: Sequence[SplitRow]) -> list[SplitRow]:
-        again = {row.segment for row in read}
-        kept[:] = _in_order([*(row for row in kept if row.segment not in again), *read])
-        return list(kept)
-
     targets = _targets(context, plan)
-    rows, read = _stage(context, targets, part.splits(plan.split_size), part.segments, keep, None)
+    rows, read = _stage(context, targets, part.splits(plan.split_size), part.segments)
     corrupt = raise_or_report((corrupt for row in rows for corrupt in row.corrupt), is_permissive=False)
     return StagedLog(targets.folder, tuple(rows), 0, read, corrupt, follows_trees=True)
 
@@ -171,15 +163,17 @@ def _stage(
     targets: DispatchTargets,
     splits: Sequence[Split],
     segments: Iterable[Segment],
-    keep: Callable[[Sequence[SplitRow]], list[SplitRow]],
-    last_segment: int | None,
+    before: Sequence[SplitRow] = (),
+    save: Callable[[Sequence[SplitRow]], None] = lambda read: None,
+    last_segment: int | None = None,
 ) -> tuple[list[SplitRow], int]:
     """The rows of all that is staged, in order, and the bytes that were read.
 
-    `keep` takes new rows instead of what is staged of their segments; it returns the rows of all that is staged.
+    `before` are the rows of segments that were staged before; `save` gets new rows as soon as they are there.
     """
     read = _dispatch(context, targets, "dispatch", splits, exact=False)
-    rows = keep(read)
+    save(read)
+    rows = _in_order([*before, *read])
     misaligned = misaligned_segments(rows, last_segment)
     whole = []
     for segment in segments:
@@ -188,7 +182,9 @@ def _stage(
             whole.append(Split(segment, parts[0].split_start, parts[-1].split_stop))
     if whole:
         again = _dispatch(context, targets, "dispatch again", whole, exact=True)
-        rows = keep(again)
+        save(again)
+        whole_bases = {split.segment.base for split in whole}
+        rows = _in_order([*(row for row in rows if row.segment not in whole_bases), *again])
         read += again
     return rows, sum(row.bytes_read for row in read)
 

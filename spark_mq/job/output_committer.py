@@ -83,19 +83,9 @@ class UnfinishedTrees:
                 remove_folder(self.output / name)
 
 
-def keep_only(tree: Location, is_planned: Callable[[str], bool]) -> None:
-    """Remove the files of a tree that are not planned.
-
-    A task of the failed job can still run, and remove its own temporary file at the same time.
-    """
-    others = [tree / path for path in tree.files_below() if not is_planned(path)]
-
-    def remove(file: Location) -> None:
-        with suppress(FileNotFoundError):
-            file.delete()
-
-    with ThreadPoolExecutor(_REMOVERS) as removers:
-        list(removers.map(remove, others))
+def _remove_file(file: Location) -> None:
+    with suppress(FileNotFoundError):  # a task of a killed job can still run, and remove its own temporary file
+        file.delete()
 
 
 @contextmanager
@@ -277,7 +267,9 @@ class OutputCommitter:
 
     def keep_only(self, name: str, is_planned: Callable[[str], bool]) -> None:
         """Remove the files that a killed job left in an unfinished tree, except planned files."""
-        keep_only(self.staging_path(name), is_planned)
+        tree = self.staging_path(name)
+        with ThreadPoolExecutor(_REMOVERS) as removers:
+            list(removers.map(_remove_file, (tree / path for path in tree.files_below() if not is_planned(path))))
 
     def commit(self, continued: Collection[str] = (), stale: Iterable[Location] = ()) -> str | None:
         """Put the trees in place of the old ones, and remove the job's folder; those in `continued` get new files only.

@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -215,11 +214,11 @@ class _Sender:
             for is_fixed in (True, False):
                 part = is_in_turn != is_fixed
                 groups += [
-                    (topic, queues, queues[number], is_fixed, of_queue)
+                    (topic, queues[number], is_fixed, of_queue)
                     for number, of_queue in by_queue(numbers[part], rows[part])
                 ]
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="send") as pool:
-            sent = [pool.submit(self._send_group, messages, *group) for group in groups]
+            sent = [pool.submit(self._send_all, messages, *group) for group in groups]
             for one in sent:
                 one.result()
 
@@ -236,21 +235,11 @@ class _Sender:
             self._addresses |= {broker.name: broker.address() for broker in route.brokers if 0 in broker.addresses}
         return self._queues[topic]
 
-    def _send_group(
-        self,
-        messages: SentMessages,
-        topic: str,
-        queues: list[MessageQueue],
-        queue: MessageQueue,
-        is_fixed: bool,
-        rows: Any,
-    ) -> None:
+    def _send_all(self, messages: SentMessages, topic: str, queue: MessageQueue, is_fixed: bool, rows: Int64s) -> None:
         for request in messages.requests(rows, self._options.batch_size):
-            queue = self._send_request(topic, queues, queue, is_fixed, request)
+            queue = self._send_request(topic, queue, is_fixed, request)
 
-    def _send_request(
-        self, topic: str, queues: list[MessageQueue], queue: MessageQueue, is_fixed: bool, request: Request
-    ) -> MessageQueue:
+    def _send_request(self, topic: str, queue: MessageQueue, is_fixed: bool, request: Request) -> MessageQueue:
         """Send one request; returns the queue that took it, which is another one if the first did not answer."""
         for attempt in range(_ATTEMPTS):
             begin = time.monotonic()
@@ -265,6 +254,7 @@ class _Sender:
                 now = int(time.monotonic() * 1000)
                 self._brokers.note(queue.broker, None, now)
                 if not is_fixed:
+                    queues = self._queues[topic]
                     queue = self._brokers.choose(queues, queues.index(queue) + 1, queue.broker, now)
                 time.sleep(0.2 * 2**attempt)
             else:

@@ -15,7 +15,7 @@ from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.io.publish import FileInParts, publish, published
 from spark_mq.job.tasks import TaskRunner
-from spark_mq.repairer.changes import Change, ChangeKind
+from spark_mq.repairer.changes import ChangeKind
 from spark_mq.repairer.plan import Action, RepairPlan
 from spark_mq.repairer.queue_task import write_queue_files
 from spark_mq.store.broker_versions import find_broker_versions
@@ -69,7 +69,11 @@ class NewFiles:
                 existing = (self.store / file).read_bytes()
                 publish(self.folder / file, translated_offsets(file, existing, self._up_to_end)[0])
             elif action.change.kind == ChangeKind.CLEAR and self.copies_segments:
-                _copy_cleared(self.store / file, self.folder / file, action.change)
+                with (
+                    FileReader(self.store / file) as source,
+                    published(self.folder / file, (self.store / file).info().size) as target,
+                ):
+                    copy_bytes(source, target, 0, action.change.start)  # zeros take the place of the rest
             if file not in unchanged:
                 yield action
 
@@ -124,13 +128,6 @@ def _are_equal(one: Location, other: Location) -> bool:
             bytes(first.read(at, min(_BLOCK, size - at))) == bytes(second.read(at, min(_BLOCK, size - at)))
             for at in range(0, size, _BLOCK)
         )
-
-
-def _copy_cleared(segment: Location, copy: Location, change: Change) -> None:
-    """A copy of a segment without the bytes after the live end."""
-    size = segment.info().size
-    with published(copy, size) as file, FileReader(segment) as source:
-        copy_bytes(source, file, 0, change.start)
 
 
 def copy_bytes(source: FileReader, target: FileInParts, start: int, stop: int) -> None:

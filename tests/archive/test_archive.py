@@ -22,8 +22,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from spark_mq.archive import archived_log, table_file, writer
 from spark_mq.archive.archive_tables import MESSAGES, ArchiveTables, StoreArchive, StoreIdentity
 from spark_mq.archive.archived_log import choose_store, settle_name
+from spark_mq.archive.archived_store import query_message
 from spark_mq.archive.last_run import end_if_nothing_is_new
-from spark_mq.archive.lookup import query_message
 from spark_mq.archive.maintenance import maintain
 from spark_mq.archive.report import ArchiveReport, BatchProgress
 from spark_mq.archive.writer import _create, archive

@@ -12,7 +12,7 @@ import pytest
 from spark_mq.errors import OutputExistsError
 from spark_mq.io.location import Location
 from spark_mq.io.publish import remove_folder
-from spark_mq.job.output_committer import BACKUP, WORK_FOLDER, OutputCommitter, keep_only
+from spark_mq.job.output_committer import BACKUP, WORK_FOLDER, OutputCommitter
 from tests.support.local_objects import local_objects
 from tests.support.stores import tree_of
 
@@ -209,13 +209,13 @@ def test_a_file_of_unfinished_trees_leads_out_of_no_output(tmp_path: Path) -> No
 
 def test_a_file_that_vanishes_while_a_tree_is_cleaned(tmp_path: Path) -> None:
     """A task of a failed job that still runs removes its temporary file itself."""
-    write(tmp_path, {"index/.5.tmp": b"a task's", "index/.6.tmp": b"a killed task's", "index/1": b"planned"})
-    tree = Location.resolve(str(tmp_path / "index"))
-    listed = tree.files_below()
-    (tmp_path / "index" / ".5.tmp").unlink()
+    write(tmp_path / "out", {"index/.5.tmp": b"a task's", "index/.6.tmp": b"a killed task's", "index/1": b"planned"})
+    committer = OutputCommitter(elsewhere(tmp_path), NAMES)
+    listed = committer.staging_path("index").files_below()
+    (tmp_path / "out" / "index" / ".5.tmp").unlink()
     with mock.patch.object(Location, "files_below", return_value=listed):
-        keep_only(tree, {"1"}.__contains__)
-    assert tree_of(tmp_path) == {"index/1": b"planned"}
+        committer.keep_only("index", {"1"}.__contains__)
+    assert tree_of(tmp_path / "out") == {"index/1": b"planned"}
 
 
 def test_a_file_that_vanishes_while_its_folder_is_removed(tmp_path: Path) -> None:

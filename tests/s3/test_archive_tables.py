@@ -195,8 +195,7 @@ def test_two_runs_do_not_write_at_the_same_time(
 def test_look_ups_and_meanings_are_those_of_the_local_archive(
     archives: Archives, delta: SparkSession, s3: Proxy
 ) -> None:
-    from spark_mq.archive.archived_store import ArchivedStore
-    from spark_mq.archive.lookup import query_message
+    from spark_mq.archive.archived_store import ArchivedStore, query_message
 
     fact = next(fact for fact in WORKLOAD.facts("msg") if fact["keys"])
     key = fact["keys"].split()[0]
