@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -152,7 +153,8 @@ def write_queues(context: JobContext, plan: RebuildPlan, existing: ExistingQueue
         continued = committer.target(CONSUME_QUEUE) if existing.continued else None
         missing = missing_offset(staged)
         writer = QueueWriter(growing, continued, file_size, staged.start, plan.is_resumed, missing, ext)
-        work = TableWriter(tables, queue_plan.units_per_file).write if plan.selection.in_rocksdb else writer.write
+        as_table = partial(_write_table, tables=tables, capacity=queue_plan.units_per_file)
+        work = as_table if plan.selection.in_rocksdb else writer.write
         written = of_runs(context, "write queues", runs, queue_plan.assignment(), work)
     if ext is not None:
         write_extensions(context, plan, queue_plan, ext)
@@ -240,26 +242,19 @@ def missing_offset(staged: StagedLog) -> int:
     return 0 if has_units or len(bases) < 2 else bases[1]
 
 
-@dataclass(frozen=True)
-class TableWriter:
-    """Writes the units of runs into a new table in the folder `tables`."""
-
-    tables: Location
-    capacity: int
-
-    def write(self, runs: Iterable[Run]) -> Iterator[WrittenQueueFile]:
-        """What was written of each queue, in pieces of the size of a queue file; the runs are sorted by such files."""
-        files = list(files_of(runs, self.capacity, DATABASE_UNIT_DTYPE))
-        files.sort(key=lambda file: (unit_key_prefix(file.topic, file.queue_id), file.number))
-        name = f"{uuid.uuid4().hex}.sst"
-        size = write_table((self.tables / name).path, (record for file in files for record in _records(file)))
-        for file in files:
-            row = file.row(NEW, 0)
-            offsets, units = file.messages()
-            row.first, row.last = ((int(units["commit_log_offset"][at]), int(offsets[at])) for at in (0, -1))
-            row.stop, row.table = row.last[0] + int(units["store_size"][-1]), name
-            row.bytes, size = size, 0
-            yield row
+def _write_table(runs: Iterable[Run], tables: Location, capacity: int) -> Iterator[WrittenQueueFile]:
+    """Write the units of runs into a new table; yields what each queue has in it, in pieces of `capacity` units."""
+    files = list(files_of(runs, capacity, DATABASE_UNIT_DTYPE))
+    files.sort(key=lambda file: (unit_key_prefix(file.topic, file.queue_id), file.number))
+    name = f"{uuid.uuid4().hex}.sst"
+    size = write_table((tables / name).path, (record for file in files for record in _records(file)))
+    for file in files:
+        row = file.row(NEW, 0)
+        offsets, units = file.messages()
+        row.first, row.last = ((int(units["commit_log_offset"][at]), int(offsets[at])) for at in (0, -1))
+        row.stop, row.table = row.last[0] + int(units["store_size"][-1]), name
+        row.bytes, size = size, 0
+        yield row
 
 
 def _records(file: QueueFile) -> Iterator[tuple[bytes, bytes]]:
