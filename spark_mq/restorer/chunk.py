@@ -1,10 +1,10 @@
 """Rows become records, in chunks: some ten megabytes of encoded records each, staged as a few files.
 
 - `NAME.records`: the records, one after the other.
-- `NAME.rows`: an Arrow stream of `ROW_SCHEMA`, a row for each record.
-- `NAME.queues`: an Arrow stream of `QUEUE_SCHEMA`, a row for each queue.
+- `NAME.rows`: an Arrow stream, a row of `ChunkRows` for each record.
+- `NAME.queues`: an Arrow stream, a row of `QueueCount` for each queue.
 - `NAME.starts`: the same with the queue offset of the first message of each queue, written when that is known.
-- `NAME.dispatched`: an Arrow stream of `DISPATCHED_SCHEMA`, written if there is a row.
+- `NAME.dispatched`: an Arrow stream of the queues that messages of other queues name, and the number of their units.
 
 The files stay out of the JVM, and lists of queues out of the driver's memory. The task that writes a segment reads the
 parts that it needs.
@@ -16,7 +16,7 @@ import hashlib
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,7 +29,7 @@ from spark_mq.format.consume_queue import Queue
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.job.task_items import pickled
-from spark_mq.restorer.record_columns import ROW_SCHEMA, ChunkRows
+from spark_mq.restorer.record_columns import ChunkRows
 from spark_mq.restorer.source_columns import EncodingRules
 
 if TYPE_CHECKING:
@@ -38,19 +38,6 @@ if TYPE_CHECKING:
 CHUNK_SIZE = 64 << 20
 """Bytes of records after which a chunk ends."""
 _ROWS_AT_ONCE, _BYTES_AT_ONCE = 16 << 10, 16 << 20
-
-QUEUE_SCHEMA = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("queue_id", pa.int32()),
-        ("messages", pa.int64()),
-        ("first_queue_offset", pa.int64()),
-        ("last_queue_offset", pa.int64()),
-    ]
-)
-DISPATCHED_SCHEMA = pa.schema([("topic", pa.string()), ("queue_id", pa.int32()), ("units", pa.int64())])
-"""The columns of a queue that messages of other queues name, and the number of its units that they have."""
-_START_SCHEMA = pa.schema([("first_queue_offset", pa.int64())])
 
 
 @dataclass(frozen=True)
@@ -106,9 +93,9 @@ class Chunk:
         size, count = int(records.size), int(rows.store_size.size)
         chunk = cls(partition, number, location, size, count, segments, hosts, digest, len(dispatched))
         if dispatched:
-            units = [(*queue, count) for queue, count in dispatched.items()]
-            chunk._write_table("dispatched", pa.table(list(zip(*units, strict=True)), schema=DISPATCHED_SCHEMA))
-        chunk._write_table("rows", pa.table([getattr(rows, name) for name in ROW_SCHEMA.names], schema=ROW_SCHEMA))
+            units = [{"topic": topic, "queue_id": id_, "units": count} for (topic, id_), count in dispatched.items()]
+            chunk._write_table("dispatched", pa.Table.from_pylist(units))
+        chunk._write_table("rows", pa.table(vars(rows)))
         queued = rows.has_unit
         last = np.full(len(parts.queues), -1, np.int64)
         np.maximum.at(last, rows.queue_number[queued], rows.queue_offset[queued])
@@ -116,7 +103,8 @@ class Chunk:
         np.minimum.at(first, rows.queue_number[queued], rows.queue_offset[queued])
         topics, ids = ([queue[part] for queue in parts.queues] for part in (0, 1))
         counts = np.bincount(rows.queue_number[queued], minlength=len(parts.queues))
-        chunk._write_table("queues", pa.table([topics, ids, counts, first, last], schema=QUEUE_SCHEMA))
+        names = [field.name for field in fields(QueueCount)]
+        chunk._write_table("queues", pa.table([topics, ids, counts, first, last], names))
         return chunk
 
     def rows(self) -> ChunkRows:
@@ -124,7 +112,7 @@ class Chunk:
         table = self._read_table("rows")
         if table.num_rows != self.messages:
             raise StorageError(f"{self._file('rows')} has {table.num_rows} rows, not {self.messages}: run it again")
-        return ChunkRows(*(table[name].to_numpy(zero_copy_only=False) for name in ROW_SCHEMA.names))
+        return ChunkRows(**{name: table[name].to_numpy(zero_copy_only=False) for name in table.column_names})
 
     def store_sizes(self) -> Int32s:
         """Bytes of each record."""
@@ -141,7 +129,7 @@ class Chunk:
 
     def put_queue_starts(self, first_offsets: Sequence[int]) -> None:
         """Write the queue offset of the first message of each queue."""
-        self._write_table("starts", pa.table([pa.array(first_offsets, pa.int64())], schema=_START_SCHEMA))
+        self._write_table("starts", pa.table({"first_queue_offset": pa.array(first_offsets, pa.int64())}))
 
     def queue_starts(self) -> Int64s:
         """The queue offset of the first message of each queue (`put_queue_starts`)."""

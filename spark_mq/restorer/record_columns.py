@@ -21,26 +21,16 @@ from spark_mq.store.config.config_file import check_topic_name, new_topic_fault
 
 _REPLACED = "\ufffd"
 _MAX_QUEUE_ID = (1 << 31) - 2
-ROW_SCHEMA = pa.schema(
-    [
-        ("store_size", pa.int32()),
-        ("commit_log_offset", pa.int64()),
-        ("queue_offset", pa.int64()),
-        ("queue_number", pa.int32()),
-        ("has_unit", pa.bool_()),
-        ("store_timestamp", pa.int64()),
-    ]
-)
-"""The columns of a record: its size, the offsets that it had in its source (-1 for none), the number of its queue in
-the chunk, whether a consume queue has it, and its store time in milliseconds.
-
-No queue has a prepared or rolled back message. Its queue offset is 0 (`MessageExtEncoder.encode`,
-`CommitLogDispatcherBuildConsumeQueue`@5.3.3)."""
 
 
 @dataclass(frozen=True)
 class ChunkRows(ArrayRows):
-    """The columns of `ROW_SCHEMA` as arrays, in the order of the records."""
+    """What is known of the records of a chunk, in their order: the offsets are those of the source, -1 for none.
+
+    `queue_number` is that of the queue in the chunk, `store_timestamp` is in milliseconds. A prepared or rolled back
+    message has no unit in a queue, and queue offset 0 (`MessageExtEncoder.encode`,
+    `CommitLogDispatcherBuildConsumeQueue`@5.3.3).
+    """
 
     store_size: Int32s
     commit_log_offset: Int64s
