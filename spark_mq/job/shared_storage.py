@@ -18,7 +18,6 @@ import pyarrow as pa
 
 from spark_mq.errors import NotSharedError
 from spark_mq.io.location import Location
-from spark_mq.io.publish import publish
 from spark_mq.job.task_items import ArrowTask
 from spark_mq.store.log.commit_log import CommitLog
 
@@ -47,11 +46,8 @@ class SharedStorageCheck:
         """The check for a job that reads no store: only its folder, into which a new nonce is written."""
         nonce = uuid.uuid4().hex.encode()
         file = work_folder / f"{NONCE}{nonce.decode()}"
-        if file.is_local:  # under its own name, by which the next job knows what a killed one left
-            with file.open_output() as stream:
-                stream.write(nonce)
-        else:
-            publish(file, nonce)
+        with file.open_output() as stream:  # under its own name, by which the next job knows what a killed one left
+            stream.write(nonce)
         return cls(((file, nonce),))
 
     def check(self) -> None:

@@ -27,7 +27,6 @@ from spark_mq.errors import StorageError
 from spark_mq.format.array_types import Bytes, Int32s, Int64s
 from spark_mq.format.consume_queue import Queue
 from spark_mq.io.location import Location
-from spark_mq.io.publish import publish
 from spark_mq.job.task_items import pickled
 from spark_mq.restorer.record_columns import ChunkRows
 from spark_mq.restorer.source_columns import EncodingRules
@@ -88,7 +87,8 @@ class Chunk:
         if task.segment_size is not None:
             records, rows = _sorted(records, rows)
             segments = _segments(rows, task.segment_size)
-        _write(location, records.data)
+        with location.open_output() as file:  # it need not survive a crash of the machine
+            file.write(records.data)
         hosts, digest = tuple(sorted(parts.store_hosts)[:2]), parts.digest.hexdigest()
         size, count = int(records.size), int(rows.store_size.size)
         chunk = cls(partition, number, location, size, count, segments, hosts, digest, len(dispatched))
@@ -140,10 +140,8 @@ class Chunk:
         return self.records.parent / f"{self.records.name.removesuffix('.records')}.{kind}"
 
     def _write_table(self, kind: str, table: pa.Table) -> None:
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema) as stream:
+        with self._file(kind).open_output() as file, pa.ipc.new_stream(file, table.schema) as stream:
             stream.write_table(table)
-        _write(self._file(kind), memoryview(sink.getvalue()))
 
     def _read_table(self, kind: str) -> pa.Table:
         location = self._file(kind)
@@ -152,15 +150,6 @@ class Chunk:
                 return stream.read_all()
         except (pa.ArrowException, OSError) as error:
             raise StorageError(f"{location} is not as this job wrote it: run the job again") from error
-
-
-def _write(location: Location, content: memoryview) -> None:
-    """Write a file of the job; on a local filesystem it need not survive a crash of the machine."""
-    if not location.is_local:
-        publish(location, content, content.nbytes)
-        return
-    with location.open_output() as file:
-        file.write(content)
 
 
 def _sorted(data: Bytes, rows: ChunkRows) -> tuple[Bytes, ChunkRows]:
