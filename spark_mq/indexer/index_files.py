@@ -147,7 +147,7 @@ def plan_index_files(
                 IndexFilePlan(end.file.name, tuple(continued), before, end.file.location, end.header.next_entry - 1)
             )
     first_new = placed.files - len(of_files)
-    befores = [_end_before(placed, file, pending, last or IndexHeader()) for file in range(first_new, placed.files)]
+    befores = [end_before(placed, file, pending, last or IndexHeader()) for file in range(first_new, placed.files)]
     timestamps = [
         ranges[0].entry(0)[2] if ranges else before[0] or first_timestamp
         for ranges, before in zip(of_files, befores, strict=True)
@@ -157,7 +157,7 @@ def plan_index_files(
     return plans
 
 
-def _end_before(placed: IndexPlacement, file: int, pending: PendingEntries, last: IndexHeader) -> tuple[int, int]:
+def end_before(placed: IndexPlacement, file: int, pending: PendingEntries, last: IndexHeader) -> tuple[int, int]:
     """Time and offset with which the file before a new one ends: of a pending entry, or of the existing file."""
     position = placed.entry_before(file)
     if position is None:

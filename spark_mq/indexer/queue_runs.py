@@ -207,25 +207,24 @@ class LocalRuns:
         """
         runs = assignment.of(self.runs).sort_by([(name, "ascending") for name in ("task", *_ORDER)])
         bounds = np.searchsorted(runs["task"].to_numpy(), np.arange(assignment.tasks + 1)).tolist()
-        own = _WithOwnRuns(TaskItems.of(self.splits), runs, TaskItems.of(pairwise(bounds)), task)
+        splits, of_tasks = TaskItems.of(self.splits), TaskItems.of(pairwise(bounds))
+        own = partial(_with_own_runs, splits=splits, runs=runs, bounds=of_tasks, task=task)
         return self.tasks.rows(own, assignment.tasks, RESULTS)
 
 
-@dataclass(frozen=True)
-class _WithOwnRuns:
+def _with_own_runs(
+    batches: Iterable[pa.RecordBatch],
+    splits: TaskItems[StagedUnits],
+    runs: pa.Table,
+    bounds: TaskItems[tuple[int, int]],
+    task: ArrowTask,
+) -> Iterator[pa.RecordBatch]:
     """As a task: numbers of tasks in, rows of the inner task out; the task reads the units of its runs.
 
     `bounds` are the numbers of the first run of each task, and of the first run after it.
     """
-
-    splits: TaskItems[StagedUnits]
-    runs: pa.Table
-    bounds: TaskItems[tuple[int, int]]
-    task: ArrowTask
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for start, stop in self.bounds.each(batches, None):
-            yield from self.task(_read_units(self.splits, self.runs.slice(start, stop - start)))
+    for start, stop in bounds.each(batches, None):
+        yield from task(_read_units(splits, runs.slice(start, stop - start)))
 
 
 def _read_units(splits: TaskItems[StagedUnits], runs: pa.Table) -> Iterator[pa.RecordBatch]:
@@ -257,49 +256,40 @@ class _RunsInFiles:
         return _by_queue(_found(self.tasks, self.splits, partial(_find_files, queues=queues)))
 
     def spread(self, assignment: Assignment, task: ArrowTask) -> pa.Table:
-        sort = _SortIntoFile(TaskItems.of(enumerate(self.splits)), assignment)
+        sort = partial(_sort_into_file, splits=TaskItems.of(enumerate(self.splits)), assignment=assignment)
         files = unpickled(self.tasks.rows(sort, len(self.splits), RESULTS))
         try:
-            own = _WithRunsInFiles(TaskItems.of(self.splits), files, task)
+            own = partial(_with_runs_in_files, splits=TaskItems.of(self.splits), files=files, task=task)
             return self.tasks.rows(own, assignment.tasks, RESULTS)
         finally:
             for file in files:
                 file.delete()
 
 
-@dataclass(frozen=True)
-class _SortIntoFile:
+def _sort_into_file(
+    batches: Iterable[pa.RecordBatch], splits: TaskItems[tuple[int, StagedUnits]], assignment: Assignment
+) -> Iterator[pa.RecordBatch]:
     """As a task: numbers of splits in, files of their assigned runs out, in which each task has a batch."""
-
-    splits: TaskItems[tuple[int, StagedUnits]]
-    assignment: Assignment
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for number, split in self.splits.each(batches, None):
-            found = split.read_runs()
-            runs = self.assignment.of(found.append_column("split", pa.repeat(number, found.num_rows))).sort_by("task")
-            bounds = np.searchsorted(runs["task"].to_numpy(), np.arange(self.assignment.tasks + 1)).tolist()
-            location = split.location.parent / f"{uuid.uuid4().hex}.runs"
-            sorted_runs = pa.record_batch([column.combine_chunks() for column in runs.columns], runs.schema)
-            with location.open_output() as file, pa.ipc.new_file(file, runs.schema) as written:
-                for start, stop in pairwise(bounds):
-                    written.write_batch(sorted_runs.slice(start, stop - start))
-            yield from pickled([location])
+    for number, split in splits.each(batches, None):
+        found = split.read_runs()
+        runs = assignment.of(found.append_column("split", pa.repeat(number, found.num_rows))).sort_by("task")
+        bounds = np.searchsorted(runs["task"].to_numpy(), np.arange(assignment.tasks + 1)).tolist()
+        location = split.location.parent / f"{uuid.uuid4().hex}.runs"
+        sorted_runs = pa.record_batch([column.combine_chunks() for column in runs.columns], runs.schema)
+        with location.open_output() as file, pa.ipc.new_file(file, runs.schema) as written:
+            for start, stop in pairwise(bounds):
+                written.write_batch(sorted_runs.slice(start, stop - start))
+        yield from pickled([location])
 
 
-@dataclass(frozen=True)
-class _WithRunsInFiles:
+def _with_runs_in_files(
+    batches: Iterable[pa.RecordBatch], splits: TaskItems[StagedUnits], files: Sequence[Location], task: ArrowTask
+) -> Iterator[pa.RecordBatch]:
     """As a task: numbers of tasks in, rows of the inner task out, which gets its runs from all files."""
-
-    splits: TaskItems[StagedUnits]
-    files: Sequence[Location]
-    task: ArrowTask
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                runs = pa.Table.from_batches([_batch_of(file, number) for file in self.files])
-                yield from self.task(_read_units(self.splits, runs.sort_by([(name, "ascending") for name in _ORDER])))
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            runs = pa.Table.from_batches([_batch_of(file, number) for file in files])
+            yield from task(_read_units(splits, runs.sort_by([(name, "ascending") for name in _ORDER])))
 
 
 def _batch_of(file: Location, number: int) -> pa.RecordBatch:
@@ -311,7 +301,7 @@ def _found(tasks: Tasks, splits: Sequence[StagedUnits], find: Callable[[pa.Table
     """What `find` finds in the runs of the splits, a few at a time."""
     groups = _groups(splits)
     schema = find(RUN_SCHEMA.empty_table()).schema
-    return tasks.rows(_FindInRuns(TaskItems.of(groups), find), len(groups), schema)
+    return tasks.rows(partial(_find_in_runs, groups=TaskItems.of(groups), find=find), len(groups), schema)
 
 
 def _groups(splits: Sequence[StagedUnits]) -> list[Sequence[StagedUnits]]:
@@ -336,7 +326,7 @@ class _RunsInSpark:
 
     def _found(self, find: Callable[[pa.Table], pa.Table]) -> DataFrame:
         groups = _groups(self.splits)
-        task = _FindInRuns(TaskItems.of(groups), find)
+        task = partial(_find_in_runs, groups=TaskItems.of(groups), find=find)
         return self.tasks.of_numbers(len(groups), task, find(RUN_SCHEMA.empty_table()).schema)
 
     def spread(self, assignment: Assignment, task: ArrowTask) -> pa.Table:
@@ -344,7 +334,7 @@ class _RunsInSpark:
 
         from spark_mq._compat import repartition_by_id
 
-        read = _ReadRuns(TaskItems.of(self.splits), assignment)
+        read = partial(_read_runs, splits=TaskItems.of(self.splits), assignment=assignment)
         runs = self.tasks.of_numbers(len(self.splits), read, _WITH_TASK)
         runs = repartition_by_id(runs, assignment.tasks, F.col("task")).sortWithinPartitions(*_ORDER).drop("task")
         return self.tasks.of_rows(runs, _COLUMNS, task, RESULTS).toArrow()
@@ -366,7 +356,7 @@ RunWork = Callable[[Iterator[Run]], Iterable[Result]]
 def of_runs(runner: TaskRunner, name: str, runs: Runs, assignment: Assignment, work: RunWork[Result]) -> list[Result]:
     """What tasks return for the runs of the assigned queues."""
     with runner.stage(name, assignment.tasks, "tasks") as done:
-        return unpickled(runs.spread(assignment, _OfRuns(work, done)))
+        return unpickled(runs.spread(assignment, partial(_of_runs, work=work, done=done)))
 
 
 def _values(column: pa.Array) -> list[Any]:
@@ -374,47 +364,35 @@ def _values(column: pa.Array) -> list[Any]:
     return [units.as_buffer() for units in column] if pa.types.is_binary(column.type) else column.to_pylist()
 
 
-@dataclass(frozen=True)
-class _OfRuns:
+def _of_runs(batches: Iterable[pa.RecordBatch], work: RunWork[Any], done: Location | None) -> Iterator[pa.RecordBatch]:
     """As a task: runs in, what `work` returns for them out (`RESULTS`)."""
-
-    work: RunWork[Any]
-    done: Location | None
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        columns = (map(_values, map(batch.column, _COLUMNS.names)) for batch in batches)
-        yield from pickled(self.work(run for values in columns for run in map(Run, *values)))
-        if self.done is not None:
-            mark_done(self.done, uuid.uuid4().hex)
+    columns = (map(_values, map(batch.column, _COLUMNS.names)) for batch in batches)
+    yield from pickled(work(run for values in columns for run in map(Run, *values)))
+    if done is not None:
+        mark_done(done, uuid.uuid4().hex)
 
 
-@dataclass(frozen=True)
-class _FindInRuns:
+def _find_in_runs(
+    batches: Iterable[pa.RecordBatch],
+    groups: TaskItems[Sequence[StagedUnits]],
+    find: Callable[[pa.Table], pa.Table],
+) -> Iterator[pa.RecordBatch]:
     """As a task: numbers of groups of splits in, what `find` finds in their runs out."""
-
-    groups: TaskItems[Sequence[StagedUnits]]
-    find: Callable[[pa.Table], pa.Table]
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for group in self.groups.each(batches, None):
-            yield from self.find(pa.concat_tables([split.read_runs() for split in group])).combine_chunks().to_batches()
+    for group in groups.each(batches, None):
+        yield from find(pa.concat_tables([split.read_runs() for split in group])).combine_chunks().to_batches()
 
 
-@dataclass(frozen=True)
-class _ReadRuns:
+def _read_runs(
+    batches: Iterable[pa.RecordBatch], splits: TaskItems[StagedUnits], assignment: Assignment
+) -> Iterator[pa.RecordBatch]:
     """As a task: numbers of splits in, their runs with units out (`_WITH_TASK`)."""
-
-    splits: TaskItems[StagedUnits]
-    assignment: Assignment
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with closing(FileReaders()) as files:
-            for split in self.splits.each(batches, None):
-                units = files.read(split.location, 0, split.units * split.unit_size)
-                runs = self.assignment.of(split.read_runs())
-                for at in range(0, runs.num_rows, _BATCH_RUNS):
-                    some = runs.slice(at, _BATCH_RUNS)
-                    starts = (some["first_unit"].to_numpy() * split.unit_size).tolist()
-                    sizes = (some["unit_count"].to_numpy() * split.unit_size).tolist()
-                    pieces = [units[start : start + size] for start, size in zip(starts, sizes, strict=True)]
-                    yield from _with_units(some, pa.array(pieces, pa.binary()))
+    with closing(FileReaders()) as files:
+        for split in splits.each(batches, None):
+            units = files.read(split.location, 0, split.units * split.unit_size)
+            runs = assignment.of(split.read_runs())
+            for at in range(0, runs.num_rows, _BATCH_RUNS):
+                some = runs.slice(at, _BATCH_RUNS)
+                starts = (some["first_unit"].to_numpy() * split.unit_size).tolist()
+                sizes = (some["unit_count"].to_numpy() * split.unit_size).tolist()
+                pieces = [units[start : start + size] for start, size in zip(starts, sizes, strict=True)]
+                yield from _with_units(some, pa.array(pieces, pa.binary()))

@@ -61,17 +61,12 @@ class SharedStorageCheck:
                 raise _not_shared(location, "sees another file there")
 
 
-@dataclass(frozen=True)
-class CheckedTask:
-    """A task that starts with the check."""
-
-    check: SharedStorageCheck
-    task: ArrowTask
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The batches of the task. Raises `NotSharedError` if the check fails."""
-        self.check.check()
-        yield from self.task(batches)
+def checked_task(
+    batches: Iterable[pa.RecordBatch], check: SharedStorageCheck, task: ArrowTask
+) -> Iterator[pa.RecordBatch]:
+    """The batches of a task that starts with the check. Raises `NotSharedError` if it fails."""
+    check.check()
+    yield from task(batches)
 
 
 def _read(location: Location, length: int) -> bytes:

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import pyarrow as pa
 
@@ -21,7 +22,7 @@ from spark_mq.errors import StorageError, UnsupportedSparkError
 from spark_mq.io.location import Location
 from spark_mq.job.output_committer import OutputCommitter
 from spark_mq.job.progress import OnProgress, Progress
-from spark_mq.job.shared_storage import CheckedTask, SharedStorageCheck
+from spark_mq.job.shared_storage import SharedStorageCheck, checked_task
 from spark_mq.job.task_errors import job_errors, storage_problem, unwrap_task_error
 from spark_mq.job.task_items import RESULTS, ArrowTask, TaskItems, pickled, unpickled
 
@@ -171,7 +172,8 @@ class SparkTasks:
         """What a task returns for the partitions of rows that a task made; `columns` are theirs, none of them NULL."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        return rows.mapInPandas(_InPandas(self._checked(task), columns), from_arrow_schema(schema))
+        in_pandas = partial(_in_pandas, task=self._checked(task), columns=columns)
+        return rows.mapInPandas(in_pandas, from_arrow_schema(schema))
 
     def of_messages(self, rows: DataFrame, task: ArrowTask, schema: pa.Schema) -> DataFrame:
         """What a task returns for the partitions of a user's rows, whose columns pandas cannot have as they are."""
@@ -180,7 +182,7 @@ class SparkTasks:
         return rows.mapInArrow(self._checked(task), from_arrow_schema(schema))
 
     def _checked(self, task: ArrowTask) -> ArrowTask:
-        return task if self.check is None else CheckedTask(self.check, task)
+        return task if self.check is None else partial(checked_task, check=self.check, task=task)
 
     def checked(self, check: SharedStorageCheck) -> SparkTasks:
         """The same, with a check that each task runs before it starts."""
@@ -209,7 +211,7 @@ class TaskRunner:
         packed = TaskItems.of(items)
         count = len(packed.pickled)
         with self.stage(name, count, parts, size) as done:
-            return unpickled(self.tasks.rows(_EachItem(packed, work, done), count, RESULTS))
+            return unpickled(self.tasks.rows(partial(_each_item, items=packed, work=work, done=done), count, RESULTS))
 
     def stage(
         self, name: str, count: int, parts: str, size: int | None = None
@@ -218,17 +220,12 @@ class TaskRunner:
         return nullcontext() if self.progress is None else self.progress.stage(name, count, parts, size)
 
 
-@dataclass(frozen=True)
-class _EachItem(Generic[Item, Result]):
+def _each_item(
+    batches: Iterable[pa.RecordBatch], items: TaskItems[Item], work: Callable[[Item], object], done: Location | None
+) -> Iterator[pa.RecordBatch]:
     """As a task: numbers of items in, what `work` returns for each out (`RESULTS`)."""
-
-    items: TaskItems[Item]
-    work: Callable[[Item], Result]
-    done: Location | None
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for item in self.items.each(batches, self.done):
-            yield from pickled([self.work(item)])
+    for item in items.each(batches, done):
+        yield from pickled([work(item)])
 
 
 @dataclass(frozen=True)
@@ -238,16 +235,10 @@ class JobContext(TaskRunner):
     committer: OutputCommitter = field(kw_only=True)
 
 
-@dataclass(frozen=True)
-class _InPandas:
+def _in_pandas(frames: Iterable[pd.DataFrame], task: ArrowTask, columns: pa.Schema) -> Iterator[pd.DataFrame]:
     """A task for `mapInPandas`: its batches come and go as frames, whose columns have Arrow's types."""
+    import pandas as pd
 
-    task: ArrowTask
-    columns: pa.Schema
-
-    def __call__(self, frames: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-        import pandas as pd
-
-        batches = (pa.RecordBatch.from_pandas(frame, self.columns, preserve_index=False) for frame in frames)
-        for batch in self.task(batches):
-            yield batch.to_pandas(types_mapper=pd.ArrowDtype)
+    batches = (pa.RecordBatch.from_pandas(frame, columns, preserve_index=False) for frame in frames)
+    for batch in task(batches):
+        yield batch.to_pandas(types_mapper=pd.ArrowDtype)

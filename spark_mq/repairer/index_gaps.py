@@ -21,7 +21,7 @@ from spark_mq.format.index_file import (
     IndexHeader,
     IndexLayout,
 )
-from spark_mq.indexer.index_files import IndexFilePlan, PendingEntries, pending_entries
+from spark_mq.indexer.index_files import IndexFilePlan, PendingEntries, end_before, pending_entries
 from spark_mq.indexer.stage import StagedLog
 from spark_mq.io.file_reader import FileReader
 from spark_mq.store.index.folder import IndexFileInfo, index_end, index_file_names
@@ -74,13 +74,12 @@ def plan_gap(gap: IndexGap, staged: StagedLog, layout: IndexLayout, zone: tzinfo
     pending = pending_entries(staged.splits, staged.folder, end)
     if gap.after is not None:
         pending = _up_to(pending, gap.after, layout)
-    _, of_files = pending.by_file(layout)
+    placed, of_files = pending.by_file(layout)
     header = IndexHeader() if end is None else end.header
-    befores = [(header.end_timestamp, header.end_commit_log_offset)]
-    for ranges in of_files[:-1]:
-        _, offset, timestamp = ranges[-1].entry(ranges[-1].count - 1)
-        befores.append((timestamp, offset))
-    plans = [IndexFilePlan("", tuple(ranges), before) for ranges, before in zip(of_files, befores, strict=False)]
+    plans = [
+        IndexFilePlan("", tuple(ranges), end_before(placed, number, pending, header))
+        for number, ranges in enumerate(of_files)
+    ]
     names = _names(gap, plans, staged, zone, layout)
     files = tuple(replace(plan, name=name) for plan, name in zip(plans, names, strict=True))
     return PlannedGap(files, tuple(file for file in gap.damaged if file.name not in names))

@@ -11,7 +11,7 @@ import pytest
 
 from spark_mq.errors import NotSharedError
 from spark_mq.io.location import Location
-from spark_mq.job.shared_storage import CheckedTask, SharedStorageCheck
+from spark_mq.job.shared_storage import SharedStorageCheck, checked_task
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.testing import LogWriter
 from tests.support.stores import tree_of
@@ -43,8 +43,9 @@ def check(tmp_path: Path, work_folder: Path) -> SharedStorageCheck:
 
 
 def test_a_task_that_sees_the_same_begins(check: SharedStorageCheck) -> None:
-    checked = CheckedTask(pickle.loads(pickle.dumps(check)), lambda batches: (batch.slice(1) for batch in batches))
-    assert [batch.to_pylist() for batch in checked([NUMBERS, NUMBERS])] == [[{"id": 2}], [{"id": 2}]]
+    copy = pickle.loads(pickle.dumps(check))
+    checked = checked_task([NUMBERS, NUMBERS], copy, lambda batches: (batch.slice(1) for batch in batches))
+    assert [batch.to_pylist() for batch in checked] == [[{"id": 2}], [{"id": 2}]]
 
 
 def test_nothing_is_written_to_the_store(tmp_path: Path, work_folder: Path) -> None:
@@ -97,5 +98,5 @@ def test_a_task_does_not_begin_where_it_sees_something_else(check: SharedStorage
     (nonce,) = work_folder.iterdir()
     nonce.unlink()
     with pytest.raises(NotSharedError):
-        list(CheckedTask(check, task)([NUMBERS]))
+        list(checked_task([NUMBERS], check, task))
     assert begun == []
