@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import reduce
-from typing import Self
+from typing import Any, Self
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -22,8 +22,8 @@ from spark_mq.archive.archived_log import archived_stores, choose_store
 from spark_mq.archive.archived_messages import ARCHIVED_COLUMNS, record_of
 from spark_mq.errors import OptionError, similar
 from spark_mq.format.record import Record
-from spark_mq.format.system_topic import REVIVE_PREFIX, TIMER_TOPIC, TRACE_TOPIC
-from spark_mq.lifecycle.life.life import DEFAULT_LIMIT, Lives, life
+from spark_mq.format.system_topic import REVIVE_PREFIX, TIMER_TOPIC
+from spark_mq.lifecycle.life.life import Lives, life
 from spark_mq.lifecycle.life.life_store import (
     MAX_FOLLOWING,
     MAX_MESSAGES,
@@ -236,18 +236,8 @@ class ArchivedStore:
         tables = ArchiveTables.of(archive, checkpoint="").connected(spark)
         return cls(ArchiveSource(choose_store(spark, tables, cluster, broker, store_name), conf))
 
-    def life(
-        self,
-        key_or_id: str,
-        store: MessageStore | None = None,
-        *,
-        topic: str | None = None,
-        limit: int = DEFAULT_LIMIT,
-        at: int | datetime | None = None,
-        any_host: bool = False,
-        trace_topic: str = TRACE_TOPIC,
-    ) -> Lives:
-        """The lives of the messages that have a key or an id; see `lifecycle.life.life.life`.
+    def life(self, key_or_id: str, store: MessageStore | None = None, **options: Any) -> Lives:
+        """The lives of the messages that have a key or an id; the options are those of `spark_mq.life`.
 
         The keys table names the messages. Sizes of other rows are added up only if a state depends on messages that can
         be missing, such as PENDING or OVERDUE.
@@ -255,27 +245,18 @@ class ArchivedStore:
         Args:
             key_or_id: A unique key, one key of KEYS, or an offset message id.
             store: The store directory whose log was archived, if messages that have not expired come from it.
-            at: The time of the question; by default now with a store, else that of the newest snapshot.
+            options: `at`, the time of the question, is by default now with a store, else that of the newest snapshot.
         """
-        looked_up = self.looked_up(store)
-        return life(looked_up, key_or_id, topic, limit, at, any_host=any_host, trace_topic=trace_topic)
+        return life(self.looked_up(store), key_or_id, **options)
 
     def looked_up(self, store: MessageStore | None = None) -> LifeStore:
         """The look-ups of a message's life in the archive, and in `store`, whose log was archived."""
         archived = ArchivedLife(self.source)
         return archived if store is None else StoreAndArchive(LifeStore(store), archived)
 
-    def dataframe(
-        self,
-        table: str,
-        *,
-        topic: str | None = None,
-        consumer_group: str | None = None,
-        at: int | datetime | None = None,
-    ) -> DataFrame:
-        """The same rows as `table`, as a DataFrame of Spark."""
-        rows = self.table(table, topic=topic, consumer_group=consumer_group, at=at)
-        return self.source.archive.spark.createDataFrame(rows)
+    def dataframe(self, table: str, **options: Any) -> DataFrame:
+        """The same rows as `table`, which has the same options, as a DataFrame of Spark."""
+        return self.source.archive.spark.createDataFrame(self.table(table, **options))
 
     def table(
         self,
