@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,7 +20,6 @@ from spark_mq.lifecycle.consumer_progress import QueueMessage, QueueSource, cons
 from spark_mq.live.cluster import LiveBroker, live_brokers, message_at
 from spark_mq.live.options import LiveOptions
 from spark_mq.remoting.client import RemotingClient, shown
-from spark_mq.remoting.pull import QueueRange
 from spark_mq.remoting.requests import CONFIG_REQUESTS, config_text
 from spark_mq.store.config.config_file import load_config, load_consumer_offsets
 from spark_mq.store.config.named_stores import NamedStore
@@ -41,8 +40,10 @@ class LiveQueues(QueueSource):
     def __init__(self, broker: LiveBroker, config: str) -> None:
         self.broker = broker
         self.location = Location.resolve(config)
-        self._messages: dict[tuple[str, int, int], Record | None] = {}
-        self._queues: dict[Queue, QueueRange] = {}
+        self.range = cache(broker.queue)
+        """A queue from its first offset to its end, as it was when it was first asked for."""
+        self.message = cache(self._message)
+        """The message at an offset of a queue; None if the broker has none there."""
 
     @cached_property
     def problems(self) -> dict[Queue, str | None]:
@@ -59,19 +60,8 @@ class LiveQueues(QueueSource):
         found = self.range(*queue)
         return found.start, found.stop
 
-    def range(self, topic: str, queue_id: int) -> QueueRange:
-        """A queue from its first offset to its end, as it was when it was first asked for."""
-        queue = topic, queue_id
-        if queue not in self._queues:
-            self._queues[queue] = self.broker.queue(topic, queue_id)
-        return self._queues[queue]
-
-    def message(self, topic: str, queue_id: int, offset: int) -> Record | None:
-        """The message at a queue offset; None if the broker has none there."""
-        place = topic, queue_id, offset
-        if place not in self._messages:
-            self._messages[place] = message_at(self.broker, self.range(topic, queue_id), offset)
-        return self._messages[place]
+    def _message(self, topic: str, queue_id: int, offset: int) -> Record | None:
+        return message_at(self.broker, self.range(topic, queue_id), offset)
 
     def first_message(self, queue: Queue, start: int, stop: int) -> QueueMessage | int:
         """The message at an offset of a queue; the offset itself if the broker has none there."""
