@@ -24,7 +24,7 @@ from tests.support.soak import SOAKS
 from tests.support.written import CONF, rows, save
 
 MOMENTS = {
-    "records are staged": "spark_mq.restorer.chunk:_write:1:/.spark_mq/append/",
+    "records are staged": "spark_mq.restorer.chunk:Chunk._write_table:1:/.spark_mq/append/",
     "files are put in place": "os:replace:5:/store/",
     "the last file is in place": "os:replace:1:/spark_mq_appends.json",
     "everything is in place": "shutil:rmtree:2:/.spark_mq/append",
