@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from spark_mq.errors import CorruptLogError, ProtocolError, RefusedError, RemotingError
+from spark_mq.format.dispatch import offset_in_queue
 from spark_mq.format.record import Record, decode_record
 from spark_mq.live.options import LiveOptions
 from spark_mq.remoting.client import RemotingClient, shown
@@ -227,9 +228,11 @@ def message_at(broker: LiveBroker, queue: QueueRange, offset: int) -> Record | N
         record = decode_record(pulled.records)
     except CorruptLogError as error:
         raise ProtocolError(f"{queue.address}: PULL_MESSAGE of {queue} at queue offset {offset}: {error}") from error
-    if (record.topic, record.queue_id) != (queue.topic.encode(), queue.queue_id):
+    is_own = (record.topic, record.queue_id) == (queue.topic.encode(), queue.queue_id)
+    place = record.queue_offset if is_own else offset_in_queue(record, queue.topic, queue.queue_id)
+    if place is None:
         raise ProtocolError(f"{queue.address}: PULL_MESSAGE of {queue} was answered with a message of another queue")
-    return record if record.queue_offset == offset else None
+    return record if place == offset else None
 
 
 def understood(broker: LiveBroker, queue: QueueRange, subscription: Subscription) -> Subscription:

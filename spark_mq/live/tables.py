@@ -12,6 +12,7 @@ import pyarrow as pa
 from spark_mq.errors import ConfigError, ProtocolError
 from spark_mq.format.arrow_array import table_of
 from spark_mq.format.consume_queue import Queue
+from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.format.message_row import Row
 from spark_mq.format.record import Record
 from spark_mq.format.timestamp import micros
@@ -47,9 +48,14 @@ class LiveQueues(QueueSource):
 
     @cached_property
     def problems(self) -> dict[Queue, str | None]:
-        """Each queue that consumers can read; none is damaged, as far as a broker says."""
+        """Each queue that consumers can read; none is damaged, as far as a broker says.
+
+        Of light message queues, which no topic configures, those are known of which a group has an offset.
+        """
         topics = self.broker.topics.items()
-        return {(name, number): None for name, topic in topics for number in range(topic.read_queue_nums)}
+        light = (one.topic for one in load_consumer_offsets(self.location) if one.topic.startswith(LIGHT_PREFIX))
+        found = [(name, number) for name, topic in topics for number in range(topic.read_queue_nums)]
+        return dict.fromkeys([*found, *((name, 0) for name in light)])
 
     def moment(self, at: int | None) -> int:
         """The time `at`; now for None."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from spark_mq.cli.main import main
 from spark_mq.format.batch_consume_queue import BATCH_UNIT_SIZE
 from spark_mq.format.record import Record, decode_record
 from spark_mq.remoting.client import ClientSettings, RemotingClient, parse_name_servers
@@ -62,7 +64,7 @@ def test_light_queues(tmp_path: Path) -> None:
             assert [record.commit_log_offset for record in records] == offsets
 
 
-def test_lite_topics(tmp_path: Path) -> None:
+def test_lite_topics(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A broker serves the queues that a restore made as files; of a topic that was used again, the newer messages."""
     packed = RealStore("fLite550", OWN_STORES / "forms")
     settings = [line for line in packed.broker_conf.read_text().splitlines() if "rocksdb" not in line.lower()]
@@ -74,6 +76,13 @@ def test_lite_topics(tmp_path: Path) -> None:
         for name, offsets in dispatched(packed).items():
             records = list(served(broker, name, 0, ends[name] or 1))
             assert [record.commit_log_offset for record in records] == offsets[-len(records) :]
+        for command in ("lag", "consumer-progress", "queues"):
+            assert main([command, f"rocketmq://{broker.name_server}", "--json"]) == 0
+            rows = {row["topic"]: row for row in map(json.loads, capsys.readouterr().out.splitlines())}
+            for fact in packed.facts("liteLag"):
+                row = rows[fact["topic"]]
+                assert row.get("lag", fact["lag"]) == fact["lag"]
+                assert row.get("max_offset", ends[fact["topic"]]) == ends[fact["topic"]]
         lite.send("a", 60)
         assert lite.info("a")["topicOffset"]["maxOffset"] == ends["%LMQ%$Sensors$a"] + 1
 
