@@ -192,6 +192,12 @@ SIZE_IS_CHECKED_FIRST = _since(
     "a record that is larger than the rest of its segment ends the log",
     "CommitLog.checkMessageAndReturnSize@5.3.2",
 )
+READS_BEFORE_EMPTY_QUEUE_FILE = VersionRule(
+    "a start fails if the last file of a queue has no unit: the one before its first byte is read",
+    BrokerVersion.parse("5.0.0"),
+    BrokerVersion.parse("5.5.0"),
+    "ConsumeQueue.correctMinOffset@5.0.0, @5.4.0",
+)
 DLEDGER_DISPATCHES_AFTER_CRASH = _since(
     "5.2.0",
     "after an unclean stop, a boot on a DLedger log dispatches its messages, and then cuts the queues where the log "

@@ -6,6 +6,7 @@ Bytes of a local file are not cached; only files are kept open. `remote_file` ha
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 from collections import OrderedDict
@@ -88,6 +89,15 @@ class OpenFile:
         except OSError:
             return True  # not every filesystem answers
         return True
+
+    def next_data(self, position: int) -> int:
+        """The position of the first byte from `position` on that is not in a hole of a sparse local file; else it."""
+        if self._remote is not None or not hasattr(os, "SEEK_DATA"):
+            return position
+        try:
+            return os.lseek(self._local, position, os.SEEK_DATA)
+        except OSError as error:
+            return os.fstat(self._local).st_size if error.errno == errno.ENXIO else position
 
     @property
     def descriptor(self) -> int | None:

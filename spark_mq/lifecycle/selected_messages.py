@@ -29,6 +29,7 @@ from spark_mq.store.config.checkpoint import lost_end
 from spark_mq.store.log.commit_log import CommitLog, plan_splits
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.segment_files import STRAY, CorruptRange
+from spark_mq.store.log.split_reader import WHOLE
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.retention import moment_of
 
@@ -44,8 +45,6 @@ POSITION_COLUMNS = ("commit_log_offset", "topic", "queue_id", "queue_offset", "u
 
 _ZERO = "the properties of the record contain zero bytes"
 _MAX_ROWS = 1 << 16
-_WHOLE_SEGMENT = 1 << 62
-"""The size of a split: one reader reads all of them, so a split never begins in the middle of a segment."""
 
 
 class ReadableLog:
@@ -315,7 +314,7 @@ class _Reader:
         yield from self._log.stray
         yield from self._log.gaps
         queues = QueueTable()
-        for split in plan_splits(self._log, _WHOLE_SEGMENT):
+        for split in plan_splits(self._log, WHOLE):
             for part in joined_chunks(read_split(split)):
                 if isinstance(part, list):
                     yield from part

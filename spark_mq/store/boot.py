@@ -591,6 +591,7 @@ def index_outcome(
         lacks = covered_to < start
     else:
         covered_to = index.covered_to
-        lacks = covered_to < start and (not index.is_complete or any(offset < start for offset in index.lacking))
+        is_complete = index.checked.stop >= facts.log_end  # a boot can end the log after the live end
+        lacks = covered_to < start and (not is_complete or any(offset < start for offset in index.lacking))
         lacks = lacks and facts.is_index_known
     return deleted, doubled, LogRange(covered_to, start) if lacks else None

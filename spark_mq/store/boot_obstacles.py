@@ -30,6 +30,7 @@ from spark_mq.store.queue.folders import (
     find_batch_file_size,
     queue_path,
     queues_in_files,
+    without_empty_file,
 )
 from spark_mq.store.store_lock import LOCK
 
@@ -145,7 +146,10 @@ def _of_queues(
                 "broker does not start with it; move it away"
             )
     for is_batch in (False, True):
-        yield from _of_sizes(store, conf, [folder for folder in folders if folder.is_batch == is_batch], is_batch)
+        of_kind = [folder for folder in folders if folder.is_batch == is_batch]
+        if release is not None and EMPTY_LAST_FILE_IS_DELETED.holds(release):
+            of_kind = [without_empty_file(folder) for folder in of_kind]
+        yield from _of_sizes(store, conf, of_kind, is_batch)
 
 
 def _of_sizes(store: Location, conf: BrokerConf, folders: list[QueueFolder], is_batch: bool) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -106,17 +106,18 @@ class DispatchLog:
         for read, results in zip(self._read, self._results, strict=True):
             results[(read.queue == number) & (results > PutResult.IGNORED)] = PutResult.IGNORED
 
-    def doubled_entries(self, index_end: int, entries: int, has_tags: bool) -> tuple[int, int]:
+    def doubled_entries(self, index_end: int, known: Sequence[Int64s], has_tags: bool) -> tuple[int, int]:
         """The number of index entries that are put a second time, and the commit log offset of the first such message.
 
         Args:
             index_end: The commit log offset of the last message in the index; 0 without one.
-            entries: The number of its entries.
+            known: The commit log offsets of the entries of files that end there, or later.
             has_tags: Whether tags have entries.
         """
         counts = [part.key_count + part.has_tags if has_tags else part.key_count for part in self._dispatched]
         offsets = [part.commit_log_offset for part in self._dispatched]
-        doubled, first = put_keys_again(np.concatenate(offsets), np.concatenate(counts), index_end, entries)
+        messages, entries = np.unique(np.concatenate([_NO_OFFSETS, *known]), return_counts=True)
+        doubled, first = put_keys_again(np.concatenate(offsets), np.concatenate(counts), index_end, messages, entries)
         return doubled, first
 
     def outcomes(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 
@@ -30,18 +31,20 @@ from spark_mq.format.record import COMMIT_LOG_OFFSET_AT, MAX_RECORD_SIZE, MIN_RE
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.store.config.config_file import configured_topics, is_configured
 from spark_mq.store.lacking_messages import leads_to_its_message
-from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, Split, list_offset_range
+from spark_mq.store.log.commit_log import Split, list_offset_range
 from spark_mq.store.log.log_range import LogRange, range_of
 from spark_mq.store.log.record_reader import RecordChunk, joined_chunks
 from spark_mq.store.log.recovery_walk import FileCheck, WalkEnd
 from spark_mq.store.log.segment_files import SegmentFile
-from spark_mq.store.log.split_reader import read_split
+from spark_mq.store.log.split_reader import WHOLE, read_split
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue
-from spark_mq.store.queue.folders import NO_FILE, QueueFolder, RecoveredQueue, unit_blocks
+from spark_mq.store.queue.folders import NO_FILE, QueueFolder, RecoveredQueue, queue_path, unit_blocks
 
 ANYWHERE, NOWHERE = -(1 << 63), (1 << 63) - 1
 """Offsets before and after all others."""
+_CHUNKS = 32
+"""Chunks of the log whose messages are in memory together."""
 _LOOKED_AT = 10_000
 """Messages of a queue whose place is looked at for a later message; the others count as lost."""
 
@@ -125,11 +128,13 @@ class LackingScan:
         listed = list_offset_range(self._store.location, start, self._store.get_max_phy_offset())
         damaged += map(range_of, listed.missing)
         known = {segment.base: self._checked.known(segment, listed.end) for segment in listed.segments}
-        for split in listed.splits(DEFAULT_SPLIT_SIZE, is_start_known=False):
+        for split in listed.splits(WHOLE, is_start_known=False):
             base = split.segment.base
             messages = known[base]
             if messages is None:
-                yield self._numbers.requests(chunks(split), NOWHERE)
+                rest = chunks(split)
+                while (read := self._numbers.requests(islice(rest, _CHUNKS), NOWHERE)).position.size:
+                    yield read
             else:
                 places = np.searchsorted(messages.position, (base + split.start, base + split.stop))
                 yield messages.take(slice(*places))
@@ -474,6 +479,13 @@ class StartingQueues:
         are_batch = self._numbers.are_batch[: without_file.size]
         self.max_physic_offset[without_file] = log_end - are_batch[without_file]
         return changed
+
+    def empty_last_files(self) -> Iterator[str]:
+        """The last file of each queue that ends at its first byte, unless that is the first byte of the queue."""
+        for queue, end in zip(self.on_disk, self.end.tolist(), strict=False):
+            folder, name = queue.folder, queue.files[-1].base_name if queue.files else ""
+            if end > 0 and name and int(name) == end and not folder.is_batch:
+                yield queue_path(folder.topic, folder.queue_id, name, folder.tree)
 
     def max_offsets(self) -> dict[tuple[str, int], int]:
         """The queue offset after the last unit of each queue that has files."""

@@ -28,6 +28,7 @@ from spark_mq.format.broker_version import (
     INDEX_TAGS,
     MESSAGE_VERSION_2,
     PROPERTY_CRC,
+    READS_BEFORE_EMPTY_QUEUE_FILE,
     RECOVERS_FROM_FLUSHED_QUEUES,
     RECOVERS_FROM_TENTH_FILE,
     SIZE_IS_CHECKED_FIRST,
@@ -36,6 +37,7 @@ from spark_mq.format.broker_version import (
 )
 from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.format.dledger import HEAD_SIZE as ENTRY_HEAD_SIZE
+from spark_mq.format.index_file import IndexLayout
 from spark_mq.format.kernels import recovery as kernels
 from spark_mq.format.kernels.recovery import RecordCheck
 from spark_mq.format.record import HEAD_SIZE
@@ -74,7 +76,7 @@ from spark_mq.store.dispatch_requests import (
     StartingQueues,
 )
 from spark_mq.store.file_states import IndexState, LastIndexed, index_state, last_indexed
-from spark_mq.store.index.folder import index_files
+from spark_mq.store.index.folder import index_files, index_layout, read_entries
 from spark_mq.store.lacking_messages import find_gone_messages
 from spark_mq.store.log.dledger_log import RecoveredEntries, recover_entries
 from spark_mq.store.log.log_range import LogRange
@@ -93,6 +95,7 @@ from spark_mq.store.queue.folders import (
     queues_in_files,
     recover_queue,
     truncate_queue,
+    without_empty_file,
 )
 from spark_mq.store.queue.queue_database import has_light_queues
 from spark_mq.store.starting_database import StartingDatabase
@@ -173,7 +176,7 @@ class _StoppedStore:
         self.folders = list(files if self.database is None else queue_folders(store.tree, with_empty=True))
         # A broker that does not delete an empty last file does not start.
         self.batch_topics = batch_topics(store.location)
-        folders = [_without_empty_file(folder) for folder in self.folders]
+        folders = [without_empty_file(folder) for folder in self.folders]
         self.numbers = QueueNumbers(
             folders, store.files, self.batch_topics, has_light_queues(store.location, self.conf)
         )
@@ -185,7 +188,7 @@ class _StoppedStore:
 
     @cached_property
     def index(self) -> IndexState:
-        return index_state(self.store)
+        return index_state(self.store, self.checkpoint.index_msg_timestamp)
 
     @cached_property
     def last_indexed(self) -> Mapping[str, LastIndexed]:
@@ -201,11 +204,6 @@ class _StoppedStore:
         return self._obstacles[rules]
 
 
-def _without_empty_file(folder: QueueFolder) -> QueueFolder:
-    """The folder without an empty last file."""
-    return replace(folder, files=folder.files[:-1]) if folder.files and folder.files[-1].size == 0 else folder
-
-
 class _Start:
     """One start of a broker on a store, whose steps add rows in their order."""
 
@@ -218,6 +216,7 @@ class _Start:
         self._checkpoint = stopped.checkpoint
         self._assumed: tuple[FileSetting, ...] = ()
         self._live_end = -1
+        self._empty_files: tuple[str, ...] = ()
 
     def run(self) -> Recovery:
         files, folders, database = self._log_files(), self._queue_folders(), self._stopped.database
@@ -261,7 +260,7 @@ class _Start:
     def _queue_folders(self) -> list[QueueFolder]:
         folders = []
         for folder in self._stopped.folders:
-            kept = _without_empty_file(folder) if EMPTY_LAST_FILE_IS_DELETED.holds(self._version) else folder
+            kept = without_empty_file(folder) if EMPTY_LAST_FILE_IS_DELETED.holds(self._version) else folder
             if kept is not folder:
                 self._delete_queue_file(folder, folder.files[-1], "it is empty")
             folders.append(kept)
@@ -350,6 +349,7 @@ class _Start:
         elif queue_end >= log_end:
             self._truncate_queues(queues, log, log_end)
 
+        self._find_empty_files(queues)
         stuck = self._dispatch_rest(kept, queues, log, log_end)
         ends = {"log_end": log_end, "end_reason": end_reason, "checked": count}
         harm = {"cut_bytes": cut_bytes, "revived": revived}
@@ -394,13 +394,13 @@ class _Start:
             is_full=True,
             is_index_known=facts.is_index_known,
         )
-        obstacles: tuple[str, ...] = ()
+        obstacles = self._empty_files
         if stuck is not None:
-            obstacles = (
+            obstacles += (
                 f"it waits forever for commit log offset {stuck:,}, which no segment has: it dispatches the log from "
                 "the end of the queues on before it starts",
             )
-            add("refuse", "store", obstacles[0], commit_log_offset=stuck)
+            add("refuse", "store", obstacles[-1], commit_log_offset=stuck)
         return self._result(obstacles=obstacles, boot=boot, max_offsets=queues.max_offsets(), **ends)
 
     def _why_there(self, facts: BootFacts) -> str:
@@ -529,6 +529,15 @@ class _Start:
             reason = "it still ends after the end of the log: the queue offset of its next message"
             self._rows.add("add", "queue", reason, topic=topic, queue_id=queue_id, queue_offset=end[1] + 1)
 
+    def _find_empty_files(self, queues: StartingQueues) -> None:
+        """Find queue files without a unit with which the broker does not start, after it has checked the log."""
+        if isinstance(queues, StartingDatabase) or not READS_BEFORE_EMPTY_QUEUE_FILE.holds(self._version):
+            return
+        for file in queues.empty_last_files():
+            obstacle = f"{file} has no unit, and brokers of 5.0 to 5.4 do not start with it; move it away"
+            self._rows.add("refuse", "store", obstacle, file=file)
+            self._empty_files += (obstacle,)
+
     def _dispatch_rest(
         self, kept: Sequence[SegmentFile], queues: StartingQueues, log: DispatchLog, log_end: int
     ) -> int | None:
@@ -561,8 +570,14 @@ class _Start:
             return deleted, 0, None
         kept = [file for file in facts.index.files if file.name not in deleted]
         index_end = kept[-1].end_offset if kept else 0
-        entries = facts.last_indexed[kept[-1].name].entries if kept else 0
-        doubled, first = log.doubled_entries(index_end, entries, INDEX_TAGS.holds(self._version))
+        names = {file.name for file in kept if file.end_offset >= index_end} if facts.is_index_known else set()
+        layout = index_layout(self._location, self._conf) if names else IndexLayout()
+        read = [
+            read_entries(file, layout)["commit_log_offset"]
+            for file in index_files(self._location)
+            if file.name in names
+        ]
+        doubled, first = log.doubled_entries(index_end, read, INDEX_TAGS.holds(self._version))
         if doubled:
             reason = "the keys of the last message in the index are put again, which harms no query"
             add("double", "index", reason, commit_log_offset=first, count=doubled)
@@ -628,6 +643,7 @@ class _DLedgerStart(_Start):
         if is_cut:
             early = f"units from commit log offset {cut_at:,} on: the broker leaves out the heads of entries in its sum"
             self._truncate_queues(queues, log, cut_at, *([early] if dispatches else []))
+        self._find_empty_files(queues)
         stuck = self._dispatch_committed(kept, queues, log, found)
         ends = {"log_end": found.end, "end_reason": found.reason, "checked": found.count}
         facts = replace(facts, log_end=found.end)

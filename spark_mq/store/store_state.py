@@ -49,7 +49,7 @@ from spark_mq.store.lacking_messages import (
 from spark_mq.store.log.log_range import LogRange, between
 from spark_mq.store.log.segment_files import booted_folder, usual_size
 from spark_mq.store.message_store import MessageStore
-from spark_mq.store.queue.folders import find_queue_file_size, recover_queue
+from spark_mq.store.queue.folders import find_queue_file_size, queues_in_files, recover_queue
 from spark_mq.store.queue.queue_database import in_files
 
 _MAX_REVIVED = 1000
@@ -162,7 +162,7 @@ def store_state(
         stops = (False, True) if stop.is_clean and with_forced else (not stop.is_clean,)
         starts = [(release, after_crash) for after_crash in stops for release in rules]
         boots = [next_boot(release, replace(facts, is_clean=not after_crash)) for release, after_crash in starts]
-        folders = in_files(queue.folder for queue in store.queues.values())
+        folders = [] if database is not None else list(queues_in_files(store.location))
         obstacles, waits = boot_obstacles(store.location, conf, folders, only), list[str]()
         asks_more = conf.is_enabled("forceVerifyPropCRC") or facts.settings.enable_accelerated_recovery
         is_read = log.end - log.start <= SMALL_LOG if full is None else full

@@ -102,7 +102,7 @@ def losses(boot: Boot) -> list[str]:
     said = []
     least = at_least(boot)
     if boot.cut_bytes:
-        said.append(f"cuts {size_text(boot.cut_bytes)} off the log, with {messages(boot.cut_messages)}")
+        said.append(f"cuts {size_text(boot.cut_bytes)} off the log, with {counted(boot.cut_messages, 'whole message')}")
     if boot.lost:
         said.append(f"loses {least}{messages(boot.lost)} for all consumers")
     if boot.shifted:

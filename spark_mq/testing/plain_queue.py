@@ -23,7 +23,8 @@ def units_of(folder: Path) -> dict[Queue, dict[int, Unit]]:
     for place in (folder / "consumequeue").glob("*/*"):
         units = queues.setdefault((place.parent.name, int(place.name)), {})
         for file in sorted(place.iterdir()):
-            for number, unit in enumerate(_UNIT.iter_unpack(file.read_bytes())):
+            data = file.read_bytes()
+            for number, unit in enumerate(_UNIT.iter_unpack(data[: len(data) // _UNIT.size * _UNIT.size])):
                 if 0 < unit[1] < PRE_BLANK_SIZE:
                     units[int(file.name) // _UNIT.size + number] = unit
     return queues

@@ -31,7 +31,7 @@ from tests.support.stores import STORES, Unpack
             "Stopped cleanly.\n"
             "A broker of 4.9.7 checks 10 records from segment 00000000000000000000 on, and ends the log at commit log "
             "offset 1,629 (a record of format V2 (a long topic) is there, which brokers before 5.1 reject).\n"
-            "It cuts 208.7 KiB off the log, with 417 messages.",
+            "It cuts 208.7 KiB off the log, with 417 whole messages.",
         ),
     ],
 )

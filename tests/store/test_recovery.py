@@ -32,7 +32,7 @@ from spark_mq.store.recovery import Recovery, next_recoveries, next_recovery
 from spark_mq.store.store_state import store_state
 from spark_mq.testing import LogWriter
 from tests.support.boots import CLEAN, RECOVERED, body_at, entries_of, flip, rows, some_message, units_of
-from tests.support.index_stores import index_files
+from tests.support.index_stores import index_files, layout_of
 from tests.support.random_damages import QUEUE_AND_LOG_ENDS
 from tests.support.soak import SOAKS
 from tests.support.stores import STORES, RealStore, Unpack, usual_stores, version_stores
@@ -327,6 +327,79 @@ def test_an_empty_last_queue_file_gets_a_unit_of_zeros_when_queues_are_cut(tmp_p
     assert recovery.max_offsets == {("T", 0): 6, ("T", 1): 4}
 
 
+@pytest.mark.parametrize(("version", "starts"), [("4.9.7", True), ("5.1.4", False), ("5.3.3", False), ("5.5.0", True)])
+def test_a_last_queue_file_without_a_unit_keeps_some_from_starting(version: str, starts: bool, tmp_path: Path) -> None:
+    """`ConsumeQueue.correctMinOffset` reads the unit before the first byte of the file; real brokers do not start."""
+    writer = small_log()
+    writer.write(tmp_path)
+    size = writer.offsets[1]
+    write_units(tmp_path, 0, [(offset, size) for offset in writer.offsets[::2]], count=5)
+    write_units(tmp_path, 0, [], base=100, count=5)
+    # Without this lack, the queues would be cut at the end of the log, and the file would get a unit of zeros.
+    write_units(tmp_path, 1, [(offset, size) for offset in writer.offsets[1:9:2]], count=5)
+    recovery = recover(tmp_path, version)
+    assert [row["file"] for row in rows(recovery, "refuse")] == [f"consumequeue/T/0/{100:020d}"] * (not starts)
+    assert bool(recovery.obstacles) is not starts
+    assert bool(store_state(str(tmp_path), version, full=True).obstacles) is not starts
+
+
+def index_of(store: RealStore, folder: Path) -> tuple[list[Path], list[tuple[int, int]]]:
+    """The index files, and the position and the commit log offset of each entry of the last one."""
+    files, layout = sorted((folder / "index").iterdir()), layout_of(store)
+    data = files[-1].read_bytes()
+    places = range(layout.entries_at + 20, layout.entries_at + 20 * struct.unpack_from(">i", data, 36)[0], 20)
+    return files, [(at, struct.unpack_from(">q", data, at + 4)[0]) for at in places]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_index_file_that_lost_its_end_lacks_messages(version: str, tmp_path: Path) -> None:
+    """A power loss after a clean stop: brokers read the header only, and keep the file."""
+    store = STORES["workload-533"]
+    folder = store.unpack(tmp_path)
+    (*_, file), entries = index_of(store, folder)
+    position, first = entries[len(entries) // 2]
+    file.write_bytes(file.read_bytes()[:position].ljust(file.stat().st_size, b"\0"))
+    (folder / "checkpoint").unlink()
+    recovery = recover(folder, version, store)
+    assert recovery.boot is not None
+    part = recovery.boot.unindexed
+    assert part is not None
+    assert all(offset in part for _, offset in entries if offset > first)
+    assert part.start > entries[0][1]
+    assert not recovery.is_harmless
+
+
+def test_an_index_file_that_lost_its_header_gets_all_keys_again(tmp_path: Path) -> None:
+    """`IndexService.buildIndex` ignores messages before the end of the last file, which then is 0."""
+    store = STORES["workload-533"]
+    folder = store.unpack(tmp_path)
+    (*_, file), entries = index_of(store, folder)
+    file.write_bytes(bytes(40) + file.read_bytes()[40:])
+    (folder / "abort").touch()
+    (folder / "checkpoint").write_bytes(Checkpoint(0, 0, 1 << 62).encode())
+    had = Counter(entries_of(store, folder))
+    assert sum(had.values()) > len(entries)
+    for version in VERSIONS:
+        recovery = recover(folder, version, store)
+        assert rows(recovery, "start")[0]["commit_log_offset"] == 0
+        live = sum(count for offset, count in had.items() if offset < recovery.log_end)
+        assert [row["count"] for row in rows(recovery, "double")] == [live]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_index_that_ends_after_the_log_has_what_is_left(version: str, tmp_path: Path) -> None:
+    """The end of the log was lost after a clean stop."""
+    store = STORES["workload-533"]
+    folder = store.unpack(tmp_path)
+    offset = some_message(store, 530_000)
+    file, _ = body_at(store, folder, offset)
+    position = offset - int(file.name)
+    file.write_bytes(file.read_bytes()[:position].ljust(file.stat().st_size, b"\0"))
+    recovery = recover(folder, version, store)
+    assert recovery.boot is not None
+    assert (recovery.log_end, recovery.boot.unindexed) == (offset, None)
+
+
 def test_4_9_waits_forever_for_a_segment_that_is_missing(tmp_path: Path) -> None:
     """`DefaultMessageStore.start`@4.9.7 waits until `ReputMessageService` has read the log; `getData` finds no file."""
     writer = LogWriter(4096)
@@ -377,6 +450,7 @@ def test_some_versions_do_not_start(damage: Callable[[Path], None], refusing: tu
         assert bool(recovery.obstacles) is is_refusing
         assert (recovery.boot is None) is is_refusing
         assert len(rows(recovery, "refuse")) == is_refusing
+        assert bool(store_state(str(folder), version, str(store.broker_conf)).obstacles) is is_refusing
     if damage in (empty_last_segment, empty_last_queue_file):
         (deleted,) = rows(recover(folder, "5.3.3", store), "delete")
         assert (deleted["bytes"], deleted["reason"]) == (0, "it is empty")

@@ -359,25 +359,29 @@ def within_queues(
 
 
 @kernel
-def put_keys_again(commit_log_offset: Int64s, key_count: Int32s, end: int, entries: int) -> tuple[int, int]:
+def put_keys_again(
+    commit_log_offset: Int64s, key_count: Int32s, end: int, known: Int64s, entries: Int64s
+) -> tuple[int, int]:
     """Count the entries that an index gets a second time (`IndexService.buildIndex`@5.3.3, as in 4.9).
 
-    The index ignores messages before its last one, which is at commit log offset `end` and has `entries` entries there,
-    and puts the keys of that one again. Returns the number, and the commit log offset of the first such message, or -1.
+    The index ignores messages before the end of its last file, commit log offset `end`, and puts the keys of all
+    others. It has the messages at the offsets `known`, in order, each with a number of `entries`. Those after `end` are
+    in other files: the last one lost its header. Returns the number, and the commit log offset of the first such
+    message, or -1.
     """
-    doubled, first, is_old = 0, -1, True
+    doubled, first, newest = 0, -1, -1
     for index in range(key_count.size):
         count, offset = int(key_count[index]), commit_log_offset[index]
         if count == 0 or offset < end:
             continue
-        if offset > end:
-            end, is_old = offset, False
-            continue
-        put = entries if is_old and entries < count else count
-        is_old = False
+        put = count if offset == newest else 0
+        place = np.searchsorted(known, offset)
+        if offset != newest and place < known.size and known[place] == offset:
+            put = min(int(entries[place]), count)
         if put > 0 and first < 0:
             first = offset
         doubled += put
+        end = newest = offset
     return doubled, first
 
 

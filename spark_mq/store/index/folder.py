@@ -256,6 +256,14 @@ class IndexFileInfo:
         return IndexHeader(*HEADER.unpack(head)) if len(head) == HEADER_SIZE else IndexHeader()
 
 
+def read_entries(file: IndexFileInfo, layout: IndexLayout) -> Entries:
+    """The entries that the header of a file counts, as far as the file has them; they are not checked."""
+    count = min(file.stored_header().next_entry, layout.index_num) - 1
+    with FileReader(file.location) as reader:
+        data = reader.read(layout.entries_at + ENTRY_SIZE, ENTRY_SIZE * count)
+    return np.frombuffer(data, ENTRY_DTYPE, len(data) // ENTRY_SIZE)
+
+
 def index_files(store: Location) -> list[IndexFileInfo]:
     """The files of `index/`, by name; a file whose name is not a number is skipped, as in the broker."""
     folder = store / INDEX

@@ -201,6 +201,10 @@ class RecordReader:
         scratch = new_frames(1)
         size = min(_SEARCH_SIZE, self._chunk_size)
         while position < limit:
+            # The first bytes of a size can be zeros, too.
+            position = max(position, self._source.next_data(position) - BLANK_SIZE)
+            if position >= limit:
+                break
             buffer = self._source.read(position, size)
             searched = min(buffer.size, limit - position)
             at, found = find_frame(buffer, 0, searched, segment.base + position, segment.size - position, scratch)

@@ -31,8 +31,8 @@ from spark_mq.store.log.segment_files import CorruptRange
 
 _LOOKS_BACK = (64 << 10, 4 << 20, 128 << 20)
 """Bytes before an offset in which the last record is searched for, one size after the other."""
-_WHOLE = 1 << 62
-"""The size of splits that are whole segments."""
+WHOLE = 1 << 62
+"""The size of splits that are whole segments: none begins in the middle of one."""
 LOOK_BACK = MAX_RECORD_SIZE + (128 << 10)
 """Bytes before a split that are read to find its start. `format.kernels.resync` needs `MAX_RECORD_SIZE`. The other
 bytes are room for records that no earlier record can cover, so a log without damage needs no further search."""
@@ -67,7 +67,7 @@ def boundary_after(store: Location, start: int, end: int, count: int) -> int:
 
 def read_chunks(store: Location, start: int, end: int) -> Iterator[RecordChunk]:
     """The records from boundary `start` to boundary `end`; damage is left out."""
-    return chain.from_iterable(map(_chunks, list_offset_range(store, start, end).splits(_WHOLE)))
+    return chain.from_iterable(map(_chunks, list_offset_range(store, start, end).splits(WHOLE)))
 
 
 def offset_for_time(store: Location, end: int, millis: int) -> int:
@@ -76,7 +76,7 @@ def offset_for_time(store: Location, end: int, millis: int) -> int:
     Splits that `within_time` leaves out are not read: this relies on a clock that was not set back by more than a
     minute.
     """
-    splits = within_time(list_offset_range(store, 0, end).splits(_WHOLE), millis, None)
+    splits = within_time(list_offset_range(store, 0, end).splits(WHOLE), millis, None)
     return _first_stored(chain.from_iterable(map(_chunks, splits)), end, millis)
 
 
@@ -106,7 +106,7 @@ def _chunks(split: Split) -> Iterator[RecordChunk]:
 
 def last_record(store: Location, start: int, end: int) -> int | None:
     """The offset of the last record between the boundaries `start` and `end`; None if there is none."""
-    for split in reversed(list_offset_range(store, start, end).splits(_WHOLE)):
+    for split in reversed(list_offset_range(store, start, end).splits(WHOLE)):
         with SegmentSource(split.segment) as source:
             for size in (*_LOOKS_BACK, split.stop):
                 first = max(split.stop - size, split.start)

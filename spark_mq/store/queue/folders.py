@@ -14,7 +14,7 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -193,6 +193,11 @@ class QueueFolder:
         return BATCH_UNIT_SIZE if self.is_batch else UNIT_SIZE
 
 
+def without_empty_file(folder: QueueFolder) -> QueueFolder:
+    """The folder without an empty last file."""
+    return replace(folder, files=folder.files[:-1]) if folder.files and folder.files[-1].size == 0 else folder
+
+
 def queue_path(topic: str, queue_id: int, name: str, tree: str = CONSUME_QUEUE) -> str:
     """The path of a queue file in its store; `tree` is the folder of all queues of a kind."""
     return f"{tree}/{topic}/{queue_id}/{name}"
@@ -272,7 +277,7 @@ def _is_queue_id(name: str) -> bool:
 def existing_file_size(folders: list[QueueFolder]) -> int | None:
     """The most frequent size of the existing files of consume queues, in bytes; None if there are no files."""
     files = (info for folder in folders if not folder.is_batch for info in folder.files)
-    sizes = Counter(info.size for info in files if info.size % UNIT_SIZE == 0)
+    sizes = Counter(info.size for info in files if info.size and info.size % UNIT_SIZE == 0)
     return sizes.most_common(1)[0][0] if sizes else None
 
 

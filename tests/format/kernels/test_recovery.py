@@ -189,7 +189,8 @@ def test_an_index_puts_the_keys_of_its_last_message_again(
             keys, end = {(offset, key) for key in range(counts[offset])}, offset
             again += [offset] * len(keys & in_index)
             in_index |= keys
-    found = put_keys_again(int64s(offsets), int32s([counts[offset] for offset in offsets]), last, entries)
+    known, counted = int64s([last] * bool(entries)), int64s([entries] * bool(entries))
+    found = put_keys_again(int64s(offsets), int32s([counts[offset] for offset in offsets]), last, known, counted)
     assert found == (len(again), again[0] if again else -1)
 
 
