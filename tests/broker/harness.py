@@ -336,6 +336,12 @@ class Sender:
         """Whether the end has not come."""
         return self._process.poll() is None
 
+    def kill(self) -> None:
+        """End it at once: a sender whose broker is gone tries again for seconds."""
+        self._process.kill()
+        self._process.communicate()
+        self._cleanup.close()
+
     def wait(self) -> int:
         """Wait for the end and return the number of messages sent."""
         try:
@@ -445,6 +451,17 @@ def describe(store: Path, settings: Settings, out: Path, version: str = VERSIONS
         copy = copy_store(store, home / "copy")
         facts = _run(version, home, ["describe", "--store", str(copy), "--settings", str(file)])
         out.write_text(facts, encoding="utf-8")
+
+
+def boot_stores(stores: Iterable[tuple[Path, Path]], version: str, seconds: int = 90) -> list[dict[str, Any]]:
+    """Boot stores, each with its settings file, by the Java message store in one process, and stop them again.
+
+    Return for each its ``logEnd`` and ``queueEnds`` (by topic and queue id) after the boot, or the ``failure``.
+    """
+    with _workspace() as (home, _):
+        lines = "".join(json.dumps({"store": str(store), "settings": str(conf)}) + "\n" for store, conf in stores)
+        answers = _run(version, home, ["boots", "--seconds", str(seconds)], lines)
+        return [json.loads(line) for line in answers.splitlines()]
 
 
 def java_rebuild(store: Path, settings: Settings, version: str = VERSIONS[0]) -> dict[str, int]:

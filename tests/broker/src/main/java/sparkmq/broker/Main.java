@@ -11,6 +11,7 @@ public final class Main {
         Map.entry("serve", new Serve()),
         Map.entry("send", new Send()),
         Map.entry("append", new Append()),
+        Map.entry("boots", new Boots()),
         Map.entry("describe", new Describe()),
         Map.entry("rebuild", new Rebuild()),
         Map.entry("check", new Check()),

@@ -23,9 +23,12 @@ final class OpenStore implements AutoCloseable {
 
     /** Opens a store so that it adds no messages of its own; the dispatchers get to see what is dispatched. */
     static OpenStore openToRead(Path store, Settings settings, CommitLogDispatcher... dispatchers) throws Exception {
-        MessageStoreConfig config = settings.storeConfig(store, Loopback.freePort());
-        Release.deliverNothing(config);
-        DefaultMessageStore messageStore = Release.messageStore(config, settings.brokerConfig());
+        DefaultMessageStore messageStore;
+        synchronized (OpenStore.class) { // the first objects of some classes cannot be made by two threads
+            MessageStoreConfig config = settings.storeConfig(store, Loopback.freePort());
+            Release.deliverNothing(config);
+            messageStore = Release.messageStore(config, settings.brokerConfig());
+        }
         messageStore.getDispatcherList().addAll(List.of(dispatchers));
         return open(store, messageStore);
     }

@@ -1,0 +1,253 @@
+"""What a boot does to crashed stores is what `recover` and `state` say before it.
+
+Brokers are killed, and states that a crash could leave are derived of their stores (`tests/support/crashes`). Each
+state is booted by the message stores of four versions, whatever version wrote it. `make soak` tries 1,000 states.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_mq.store.recovery import Recovery, next_recovery
+from spark_mq.store.store_state import StoreState, store_state
+from tests.broker import harness
+from tests.support.boots import rows
+from tests.support.crashes import CrashModel, StoreFiles, WrittenMessage, left_messages, written_messages
+from tests.support.soak import SOAKS
+
+pytestmark = pytest.mark.broker
+
+VERSIONS = ("4.9.7", "5.3.3", "5.4.0", "5.5.0") if SOAKS else ("4.9.7", "5.3.3")
+STATES = 36 if SOAKS else 6
+"""States of each store: as the broker left it, and derived ones."""
+WHOLE_BROKERS = 2 if SOAKS else 1
+"""States of each store that whole brokers boot, too."""
+
+BASE = {
+    "autoCreateTopicEnable": "false",
+    "mappedFileSizeCommitLog": "65536",
+    "mappedFileSizeConsumeQueue": "2000",
+    "maxHashSlotNum": "100",
+    # Smaller ones: two index files of one millisecond have one name, and a broker loses the entries of the first.
+    "maxIndexNum": "3000",
+    "messageIndexEnable": "true",
+    "timerWheelEnable": "false",
+}
+SETTINGS: Mapping[str, Mapping[str, str]] = {
+    "async": {},
+    "sync": {"flushDiskType": "SYNC_FLUSH"},
+    "pool": {"transientStorePoolEnable": "true"},
+    "tiny": {"mappedFileSizeConsumeQueue": "400", "maxHashSlotNum": "20", "maxIndexNum": "1500"},
+    "flushed": {
+        "flushCommitLogThoroughInterval": "50",
+        "flushConsumeQueueThoroughInterval": "50",
+        "flushIntervalConsumeQueue": "10",
+        "flushIntervalCommitLog": "10",
+    },
+    "clean": {"mappedFileSizeCommitLog": "131072"},
+    "upgraded": {},
+    "again": {},
+}
+"""Settings, and kinds of runs, of the brokers."""
+
+
+def make_crashed_store(kind: str, version: str, folder: Path, seed: int) -> tuple[Path, dict[str, str]]:
+    """The store of a broker that is killed while messages come: or that stops; or whose store has another past."""
+    store, settings, chance = folder / "crashed", {**BASE, **SETTINGS[kind]}, random.Random(seed)
+    if kind == "upgraded":
+        other = chance.choice([one for one in VERSIONS if one != version])
+        with harness.Broker(other, store, settings) as broker:
+            harness.send(broker, "sequence", seed=1, count=200, body=80)
+    if kind == "again":
+        _kill(version, store, settings, chance, 200_000)
+    _kill(version, store, settings, chance, chance.choice([400_000, 700_000, 1_000_000]), is_killed=kind != "clean")
+    return store, settings
+
+
+def _kill(
+    version: str, store: Path, settings: Mapping[str, str], chance: random.Random, size: int, is_killed: bool = True
+) -> None:
+    with harness.Broker(version, store, settings) as broker:
+        before = len(written_messages(store)) and written_messages(store)[-1].offset
+        harness.send(broker, "sequence", seed=2, count=chance.randrange(10, 60))
+        sender = harness.Sender(broker, "burst", seed=chance.randrange(1000), count=20_000)
+        while sender.is_sending and written_messages(store)[-1].offset < before + size:
+            time.sleep(0.002)
+        (broker.kill if is_killed else broker.stop)()
+        sender.kill()
+
+
+@dataclass
+class Case:
+    """A state of a store, one version that boots it, and what is said of that boot."""
+
+    about: str
+    version: str
+    store: Path
+    messages: list[WrittenMessage]
+    left: set[int]
+    whole: set[int]
+    before: StoreFiles
+    slots: int
+    recovery: Recovery
+    state: StoreState
+
+    def differences(self, answer: Mapping[str, Any]) -> Iterator[str]:
+        """Where the boot, whose `answer` the store gave, is not as was said."""
+        recovery = self.recovery
+        if bool(self.state.obstacles) != bool(recovery.obstacles):
+            yield f"state says {self.state.obstacles}, recover {recovery.obstacles}"
+        if recovery.boot is not None and [recovery.boot] != list(self.state.boots):
+            yield f"state says {self.state.boots}, recover {recovery.boot}"
+        if "failure" in answer or recovery.obstacles:
+            if "failure" not in answer or not recovery.obstacles:
+                yield f"start: {answer.get('failure', 'it starts')}, said: {recovery.obstacles}"
+            return
+        if answer["logEnd"] != max(recovery.log_end, 0):
+            yield f"log end {answer['logEnd']}, said: {recovery.log_end}"
+        ends = {(topic, int(id)): end for topic, ids in answer["queueEnds"].items() for id, end in ids.items() if end}
+        said = {queue: end for queue, end in recovery.max_offsets.items() if end}
+        if ends != said:
+            yield f"queue ends {sorted(ends.items() - said.items())}, said: {sorted(said.items() - ends.items())}"
+        after = StoreFiles.of(self.store, self.slots)
+        deleted, named = self.before.deleted(after), {row["file"] for row in rows(recovery, "delete")}
+        if deleted != named:
+            yield f"deleted {sorted(deleted - named)}, said: {sorted(named - deleted)}"
+        yield from self._messages(recovery, ends, after)
+        yield from self._index(recovery, after)
+
+    def differences_of_a_broker(self, settings: Mapping[str, str]) -> Iterator[str]:
+        """Where a whole broker does something else to a copy than its message store alone has done."""
+        copy = whole_broker_copy(self.store)
+        try:
+            with harness.Broker(self.version, copy, settings):
+                pass
+        except harness.HarnessError:
+            if not self.recovery.obstacles:
+                yield "a whole broker does not start"
+            return
+        alone, whole = StoreFiles.of(self.store, self.slots), StoreFiles.of(copy, self.slots)
+        if alone.units != whole.units:
+            yield "a whole broker leaves other units"
+        if sum(alone.entries.values(), Counter()) != sum(whole.entries.values(), Counter()):
+            yield "a whole broker leaves other index entries"
+        named = ({name for name in files.inodes if not name.startswith("index/")} for files in (alone, whole))
+        if len({frozenset(names) for names in named}) > 1:
+            yield "a whole broker leaves other files"
+
+    def _messages(self, recovery: Recovery, ends: Mapping[tuple[str, int], int], after: StoreFiles) -> Iterator[str]:
+        boot = recovery.boot
+        assert boot is not None
+        units = {
+            queue: {at: offset for at, offset in places.items() if at < ends.get(queue, 0)}
+            for queue, places in after.units.items()
+        }
+        led_to = {(queue, offset) for queue, places in units.items() for offset in places.values()}
+        shown = {offset for places in self.before.units.values() for offset in places.values()}
+        lost, shifted, cut, is_shown = 0, 0, 0, False
+        log_start = min((int(name[-20:]) for name in after.inodes if name.startswith("commitlog/")), default=0)
+        for message in self.messages:
+            is_there = message.offset in self.left
+            is_live = is_there and message.offset < recovery.log_end
+            if is_live and units.get(message.queue, {}).get(message.queue_offset) == message.offset:
+                continue
+            if is_live and (message.queue, message.offset) in led_to:
+                shifted += 1
+            elif is_live:
+                lost += 1
+            elif message.offset >= log_start:
+                cut += is_there
+                is_shown |= is_there or message.offset in shown
+        if (lost, shifted) != (boot.lost + boot.deleted, boot.shifted):
+            yield f"lost {lost}, shifted {shifted}; said: {boot.lost} + {boot.deleted}, {boot.shifted}"
+        if boot.cut_bytes and not boot.cut_messages <= cut <= boot.cut_messages + boot.gone:
+            yield f"cut {cut}; said: {boot.cut_messages} + {boot.gone}"
+        if recovery.is_harmless and (lost or shifted or is_shown):
+            yield "it is not harmless"
+
+    def _index(self, recovery: Recovery, after: StoreFiles) -> Iterator[str]:
+        boot = recovery.boot
+        assert boot is not None
+        deleted = self.before.deleted(after)
+        kept = (found for name, found in self.before.entries.items() if f"index/{name}" not in deleted)
+        had, has = sum(kept, Counter()), sum(after.entries.values(), Counter())
+        doubled = sum(min(had[offset], has[offset] - had[offset]) for offset in had)
+        if doubled != boot.doubled_entries:
+            yield f"doubled entries {doubled}, said: {boot.doubled_entries}"
+        lacking = [
+            message.offset
+            for message in self.messages
+            if message.offset in self.whole and message.offset < recovery.log_end and has[message.offset] < message.keys
+        ]
+        part = boot.unindexed
+        outside = [offset for offset in lacking if part is None or offset not in part]
+        if outside and boot.is_index_known:
+            yield f"{len(outside)} of {len(lacking)} without entries from {outside[0]} on, said: {part}"
+        if part is not None and not lacking:
+            yield f"none lacks entries, said: {part}"
+
+
+def whole_broker_copy(store: Path) -> Path:
+    """The copy of a store that a whole broker gets, if there is one."""
+    return store.with_name(f"{store.name}.whole")
+
+
+def cases_of(store: Path, settings: Mapping[str, str], conf: Path, folder: Path, seed: int) -> Iterator[list[Case]]:
+    """States derived of a store, each with a case for each version."""
+    messages, slots = written_messages(store), int(settings["maxHashSlotNum"])
+    for number in range(STATES):
+        path = harness.copy_store(store, folder / f"{seed}.{number}")
+        about = CrashModel(random.Random(f"{seed} {number}"), messages).crash(path) if number else "as it was"
+        left = left_messages(messages, path)
+        found = []
+        for version in VERSIONS:
+            recovery = next_recovery(str(path), version, str(conf))
+            state = store_state(str(path), version, str(conf), full=True, with_forced=False)
+            copy = harness.copy_store(path, folder / f"{seed}.{number}.{version}")
+            if number < WHOLE_BROKERS:
+                harness.copy_store(path, whole_broker_copy(copy))
+            before = StoreFiles.of(copy, slots)
+            found.append(
+                Case(f"{seed}.{number}: {about}", version, copy, messages, *left, before, slots, recovery, state)
+            )
+        shutil.rmtree(path)
+        yield found
+
+
+def differences(cases: list[Case], conf: Path, settings: Mapping[str, str]) -> list[str]:
+    """Boot the stores of all cases, and compare."""
+    found = []
+    for version in VERSIONS:
+        chosen = [case for case in cases if case.version == version]
+        answers = harness.boot_stores([(case.store, conf) for case in chosen], version)
+        for case, answer in zip(chosen, answers, strict=True):
+            texts = list(case.differences(answer))
+            if whole_broker_copy(case.store).exists():
+                texts += case.differences_of_a_broker(settings)
+            found += [f"{case.about} by {version}: {text}" for text in texts]
+            shutil.rmtree(case.store, ignore_errors=True)
+    return found
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("version", VERSIONS if SOAKS else VERSIONS[1:])
+@pytest.mark.parametrize("kind", SETTINGS if SOAKS else ["pool"])
+def test_a_boot_does_to_a_crashed_store_what_was_said(kind: str, version: str, tmp_path: Path) -> None:
+    seed = 100 * list(SETTINGS).index(kind) + VERSIONS.index(version)
+    store, settings = make_crashed_store(kind, version, tmp_path, seed)
+    conf = tmp_path / "broker.conf"
+    conf.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    cases = [case for found in cases_of(store, settings, conf, tmp_path, seed) for case in found]
+    found = differences(cases, conf, settings)
+    refused = sum(bool(case.recovery.obstacles) for case in cases)
+    print(f"{kind} {version}: {len(cases) // len(VERSIONS)} states, {len(cases)} boots, {refused} refused")
+    assert not found, "\n".join([f"{len(found)} differences", *found])
