@@ -159,11 +159,6 @@ class LiveReader:
                             end = part.base - self._segment.base + int(last.position) + int(last.store_size)
         return end
 
-    def _is_settled(self, position: int) -> bool:
-        """Whether a record at `position` is live whatever its time and queue offset are."""
-        confirmed = self._last_run.confirmed - self._segment.base
-        return position < confirmed or position < self._last_dispatched_end
-
     def _count_live(self, chunk: RecordChunk) -> tuple[int, int | None]:
         """How many records of the chunk come before the first stale one; of these the first that is uncertain."""
         times = int64s_at(chunk.buffer, chunk.frames.store_timestamp_at)
@@ -174,7 +169,7 @@ class LiveReader:
         uncertain_from: int | None = None
         if questions.size:
             questions = questions[positions[questions] >= self._last_run.confirmed - self._segment.base]
-        if questions.size and not self._is_settled(int(positions[questions[-1]])):
+        if questions.size and positions[questions[-1]] >= self._last_dispatched_end:
             questions = questions[positions[questions] >= self._last_dispatched_end]
             last = self._queue_offsets.before(chunk, int(positions[0]))
             queued, queue_offset = has_unit(chunk.frames), _queue_offset(chunk.buffer, chunk.frames)
