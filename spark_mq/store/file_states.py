@@ -121,13 +121,14 @@ def index_state(store: MessageStore, flushed_timestamp: int | None = None) -> In
     if flushed_timestamp is not None and _unknown_layout(store) is None:
         covered_to = _covered_by_entries(store, covering, covered_to, flushed_timestamp)
     checked = LogRange(covered_to, max(covered_to, min(end, covered_to + TAIL_SIZE)))
-    lacking = []
+    lacking, reached = [], checked.start
     try:
         for record in store.records.iterate(checked):
+            reached = record.commit_log_offset
             if record_keys(record):
-                lacking.append(record.commit_log_offset)
+                lacking.append(reached)
     except CorruptLogError:
-        pass  # table `segments` reports damage of the log
+        checked = LogRange(checked.start, reached)  # table `segments` reports damage of the log
     return IndexState(
         tuple(_end_of(file) for file in index_files(store.location)),
         covered_to,

@@ -192,7 +192,7 @@ class Case:
         outside = [offset for offset in lacking if part is None or offset not in part]
         if outside and boot.is_index_known:
             yield f"{len(outside)} of {len(lacking)} without entries from {outside[0]} on, said: {part}"
-        if part is not None and not lacking:
+        if part is not None and not lacking and part.start < recovery.live_end:
             yield f"none lacks entries, said: {part}"
 
 

@@ -400,6 +400,25 @@ def test_an_index_that_ends_after_the_log_has_what_is_left(version: str, tmp_pat
     assert (recovery.log_end, recovery.boot.unindexed) == (offset, None)
 
 
+def test_an_index_that_lost_files_lacks_what_is_after_damage(tmp_path: Path) -> None:
+    """The last record that the index has is damaged, in a segment that a clean boot does not check."""
+    store = STORES["workload-533"]
+    folder = store.unpack(tmp_path)
+    for file in sorted((folder / "index").iterdir())[-2:]:
+        file.unlink()
+    _, entries = index_of(store, folder)
+    offset = entries[-1][1]
+    segment = folder / "commitlog" / f"{393216:020d}"
+    at = offset - 393216
+    data = segment.read_bytes()
+    segment.write_bytes(data[:at] + bytes(8) + data[at + 8 :])
+    recovery = recover(folder, "5.3.3", store)
+    assert recovery.boot is not None
+    part = recovery.boot.unindexed
+    assert part is not None
+    assert all(fact["offset"] in part for fact in store.facts("msg") if fact["offset"] > offset and fact["keys"])
+
+
 def test_4_9_waits_forever_for_a_segment_that_is_missing(tmp_path: Path) -> None:
     """`DefaultMessageStore.start`@4.9.7 waits until `ReputMessageService` has read the log; `getData` finds no file."""
     writer = LogWriter(4096)
