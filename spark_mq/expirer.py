@@ -21,8 +21,7 @@ from datetime import datetime
 
 from spark_mq.errors import CorruptLogError, OptionError, StorageError, UnsupportedStoreError
 from spark_mq.format.amounts import counted, size_text
-from spark_mq.format.batch_consume_queue import BATCH_UNIT_SIZE
-from spark_mq.format.consume_queue import UNIT_SIZE
+from spark_mq.format.consume_queue import BATCH_UNIT_SIZE, UNIT_SIZE
 from spark_mq.io.local import sync_folder
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf

@@ -7,7 +7,7 @@ Read in this order:
    version);
 2. a message as a row: `message_schema` (columns and types), `message_row`, `inner_batch`, `timestamp`, `arrow_array`,
    `pieces`; `amounts` (numbers as text);
-3. the consume queue: `consume_queue`, `consume_queue_ext`, `bloom_filter`, `batch_consume_queue`;
+3. the consume queue: `consume_queue`, `consume_queue_ext`, `bloom_filter`;
 4. the index: `dispatch` (keys and queues of a message), `index_file` (the table of a file's bytes, which file gets an
    entry, and look-ups).
 

@@ -14,8 +14,7 @@ from functools import partial
 import numpy as np
 
 from spark_mq.errors import UnsafeNameError
-from spark_mq.format.batch_consume_queue import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE, BatchUnits
-from spark_mq.format.consume_queue import Queue
+from spark_mq.format.consume_queue import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE, BatchUnits, Queue
 from spark_mq.indexer.rebuild_plan import RebuildPlan
 from spark_mq.indexer.stage import StagedLog
 from spark_mq.io.file_reader import FileReader

@@ -18,7 +18,7 @@ from typing import Self
 
 from pyarrow import fs
 
-from spark_mq.format.batch_consume_queue import BATCH_UNIT_SIZE
+from spark_mq.format.consume_queue import BATCH_UNIT_SIZE
 from spark_mq.indexer.rebuild_plan import StagingSettings
 from spark_mq.indexer.staged_files import READERS, STAGED_ENTRY_SIZE, SplitRow, StagedUnits
 from spark_mq.io.location import Location

@@ -14,8 +14,14 @@ import numpy as np
 import pyarrow as pa
 
 from spark_mq.format.array_types import Flags, Int32s, Int64s
-from spark_mq.format.batch_consume_queue import BATCH_UNIT_DTYPE, BatchUnits
-from spark_mq.format.consume_queue import DATABASE_UNIT_DTYPE, UNIT_DTYPE, UNIT_SIZE, Units
+from spark_mq.format.consume_queue import (
+    BATCH_UNIT_DTYPE,
+    DATABASE_UNIT_DTYPE,
+    UNIT_DTYPE,
+    UNIT_SIZE,
+    BatchUnits,
+    Units,
+)
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.kernels.columns import MessageColumns, text_array
 from spark_mq.format.kernels.dispatch import (

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_mq.format.array_types import Bytes, Flags, Int64s
-from spark_mq.format.batch_consume_queue import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE, is_written
+from spark_mq.format.consume_queue import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE, is_written
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS
 from spark_mq.format.record import FRAME, MAGIC_BLANK
 from spark_mq.io.file_reader import FileReader

@@ -13,8 +13,7 @@ from itertools import islice
 import numpy as np
 
 from spark_mq.format.array_types import ArrayRows, Flags, Int32s, Int64s
-from spark_mq.format.batch_consume_queue import BATCH_UNIT_DTYPE, BatchUnits, is_written
-from spark_mq.format.consume_queue import UNIT_SIZE, Queue
+from spark_mq.format.consume_queue import BATCH_UNIT_DTYPE, UNIT_SIZE, BatchUnits, Queue, is_written
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.kernels.big_endian import int64s_at
 from spark_mq.format.kernels.dispatch import QueueTable, batch_units, has_unit, is_final, light_queues

@@ -31,8 +31,15 @@ import pyarrow as pa
 
 from spark_mq.errors import OptionError, StoreChangedError
 from spark_mq.format.arrow_array import table_of
-from spark_mq.format.batch_consume_queue import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE
-from spark_mq.format.consume_queue import PRE_BLANK_SIZE, UNIT, UNIT_DTYPE, UNIT_SIZE, is_live
+from spark_mq.format.consume_queue import (
+    BATCH_UNIT_DTYPE,
+    BATCH_UNIT_SIZE,
+    PRE_BLANK_SIZE,
+    UNIT,
+    UNIT_DTYPE,
+    UNIT_SIZE,
+    is_live,
+)
 from spark_mq.format.dledger import HEAD_SIZE as ENTRY_HEAD_SIZE
 from spark_mq.format.record import HEAD_SIZE, read_store_timestamp
 from spark_mq.format.timestamp import EPOCH, NANOS_PER_MILLI, epoch_millis, micros

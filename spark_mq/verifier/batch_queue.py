@@ -22,8 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_mq.format.array_types import Flags, Int64s
-from spark_mq.format.batch_consume_queue import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE, BatchUnits, is_written
-from spark_mq.format.consume_queue import Queue
+from spark_mq.format.consume_queue import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE, BatchUnits, Queue, is_written
 from spark_mq.format.timestamp import NANOS_PER_MILLI
 from spark_mq.indexer.batch_queues import BatchPart, read_parts, staged_parts
 from spark_mq.indexer.stage import StagedLog

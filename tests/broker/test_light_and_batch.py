@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spark_mq.cli.main import main
-from spark_mq.format.batch_consume_queue import BATCH_UNIT_SIZE
+from spark_mq.format.consume_queue import BATCH_UNIT_SIZE
 from spark_mq.format.record import Record, decode_record
 from spark_mq.remoting.client import ClientSettings, RemotingClient, parse_name_servers
 from spark_mq.remoting.pull import QueueRange, pull

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_mq.errors import CorruptLogError, OptionError, OutputExistsError
-from spark_mq.format.batch_consume_queue import BATCH_UNIT_SIZE
+from spark_mq.format.consume_queue import BATCH_UNIT_SIZE
 from spark_mq.format.java_text import hash_code
 from spark_mq.format.kernels.dispatch import batch_units
 from spark_mq.format.record import Record

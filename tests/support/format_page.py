@@ -14,7 +14,6 @@ from tempfile import TemporaryDirectory
 from types import ModuleType
 
 from spark_mq.format import (
-    batch_consume_queue,
     consume_queue,
     consume_queue_ext,
     index_file,
@@ -70,7 +69,7 @@ class _Parts:
             "unit fields": lambda: _table(consume_queue, 0),
             "unit bytes": self._unit,
             "extension fields": lambda: _table(consume_queue_ext, 0),
-            "batch unit fields": lambda: _table(batch_consume_queue, 0),
+            "batch unit fields": lambda: _table(consume_queue, 1),
             "inner batch fields": lambda: _table(inner_batch, 0),
             "extension bytes": self._extension,
             "index fields": lambda: _table(index_file, 0),

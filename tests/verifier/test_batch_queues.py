@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spark_mq.cli.main import main
-from spark_mq.format.batch_consume_queue import BATCH_UNIT_SIZE
+from spark_mq.format.consume_queue import BATCH_UNIT_SIZE
 from tests.support.rebuilt import rebuild_here
 from tests.support.repaired import repair_here
 from tests.support.soak import SOAKS

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_mq.format.batch_consume_queue import BATCH_UNIT_SIZE
+from spark_mq.format.consume_queue import BATCH_UNIT_SIZE
 from tests.support.soak import SOAKS
 from tests.support.stores import OWN_STORES, RealStore
 from tests.support.verified import check, grave

@@ -26,8 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_mq.format.array_types import ArrayRows, Bytes, Int32s, Int64s, OutBytes, OutInt32s, OutInt64s
-from spark_mq.format.batch_consume_queue import BATCH_UNIT_DTYPE, BatchUnits
-from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE, Units
+from spark_mq.format.consume_queue import BATCH_UNIT_DTYPE, UNIT_DTYPE, UNIT_SIZE, BatchUnits, Units
 from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.format.kernels.big_endian import (
     byte_at,

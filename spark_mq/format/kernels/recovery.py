@@ -15,8 +15,7 @@ from enum import IntEnum
 import numpy as np
 
 from spark_mq.format.array_types import Bytes, Flags, Int32s, Int64s, OutFlags, OutInt32s, OutInt64s
-from spark_mq.format.batch_consume_queue import BATCH_UNIT_SIZE
-from spark_mq.format.consume_queue import UNIT_SIZE
+from spark_mq.format.consume_queue import BATCH_UNIT_SIZE, UNIT_SIZE
 from spark_mq.format.dledger import BLANK_MAGIC as ENTRY_BLANK_MAGIC
 from spark_mq.format.dledger import HEAD_SIZE as ENTRY_HEAD_SIZE
 from spark_mq.format.kernels.big_endian import byte_at, read_i16, read_i32, read_i64

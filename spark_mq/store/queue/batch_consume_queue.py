@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spark_mq.format.batch_consume_queue import BATCH_UNIT, BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE, BatchUnits
-from spark_mq.format.consume_queue import UNIT_DTYPE, Units
+from spark_mq.format.consume_queue import BATCH_UNIT, BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE, UNIT_DTYPE, BatchUnits, Units
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.queue.consume_queue import ConsumeQueue, QueueFile

@@ -22,8 +22,16 @@ import numpy.typing as npt
 
 from spark_mq.errors import SparkMqError
 from spark_mq.format.array_types import leading
-from spark_mq.format.batch_consume_queue import BATCH_FILE_SIZE, BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE, is_written
-from spark_mq.format.consume_queue import DEFAULT_FILE_SIZE, UNIT_DTYPE, UNIT_SIZE, Units
+from spark_mq.format.consume_queue import (
+    BATCH_FILE_SIZE,
+    BATCH_UNIT_DTYPE,
+    BATCH_UNIT_SIZE,
+    DEFAULT_FILE_SIZE,
+    UNIT_DTYPE,
+    UNIT_SIZE,
+    Units,
+    is_written,
+)
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf, Sourced
