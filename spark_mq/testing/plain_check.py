@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache, cached_property
 from pathlib import Path
 
 from spark_mq.errors import CorruptLogError
@@ -35,20 +36,28 @@ class Oracle:
 
     def _visible(self, damaged: Path) -> Iterator[str]:
         for folder in ("commitlog", "consumequeue", "index"):
-            for file in sorted((self.original / folder).rglob("*")):
-                if not file.is_file():
+            can_have_expired = folder == "commitlog"
+            for path, before in self._files(folder):
+                file = self.original / path
+                can_have_expired = can_have_expired and not (damaged / path).exists()
+                if can_have_expired:
                     continue
-                path = str(file.relative_to(self.original))
-                before = file.read_bytes()
                 after = (damaged / path).read_bytes() if (damaged / path).is_file() else b""
                 if len(before) != len(after):
                     yield f"{path}: {len(after)} bytes"
                 elif before != after:
                     check = {"commitlog": self._log, "consumequeue": self._queue, "index": self._index}[folder]
                     yield from (f"{path}: {change}" for change in check(file, before, after))
-        yield from self._checkpoint((damaged / "checkpoint").read_bytes())
+        if (damaged / "checkpoint").exists():
+            yield from self._checkpoint((damaged / "checkpoint").read_bytes())
 
-    @property
+    @cache  # noqa: B019 - oracles are few
+    def _files(self, folder: str) -> list[tuple[str, bytes]]:
+        """The files of a folder by relative path, sorted."""
+        files = sorted(path for path in (self.original / folder).rglob("*") if path.is_file())
+        return [(str(file.relative_to(self.original)), file.read_bytes()) for file in files]
+
+    @cached_property
     def _settings(self) -> dict[str, str]:
         return BrokerConf.of(str(self.packed.broker_conf)).settings
 

@@ -19,7 +19,7 @@ from pathlib import Path
 FOLDER = Path("build/fuzz")
 MEMORY_MB = 1024
 INPUT_SECONDS = 20
-_TO_END = 300
+_TO_END = 600
 """Seconds that a process may need to begin and to end."""
 
 
@@ -34,20 +34,25 @@ def fuzz(target: str, seconds: int) -> bool:
         f"-max_total_time={seconds}",
         f"-timeout={INPUT_SECONDS}",
         f"-rss_limit_mb={MEMORY_MB}",
+        f"-artifact_prefix={found}/",
         "-print_final_stats=1",
     ]
     environment = os.environ | {"NUMBA_DISABLE_JIT": "1"}
     log = FOLDER / f"{target}.log"
     with log.open("wb") as output:
-        running = subprocess.run(command, env=environment, stdout=output, stderr=output, timeout=seconds + _TO_END)
-    if running.returncode == 0:
+        try:
+            limit = seconds + _TO_END
+            status = subprocess.run(command, env=environment, stdout=output, stderr=output, timeout=limit).returncode
+        except subprocess.TimeoutExpired:
+            status = -1
+    if status == 0:
         (found / "current").unlink(missing_ok=True)
     text = log.read_text(errors="replace")
     tried = re.findall(r"stat::number_of_executed_units:\s*(\d+)", text) or re.findall(r"^#(\d+)", text, re.MULTILINE)
     covered, peak = re.findall(r"cov: (\d+)", text), re.findall(r"rss: (\d+)", text)
     inputs, edges, memory = (int(numbers[-1]) if numbers else 0 for numbers in (tried, covered, peak))
     kept = sorted(set(found.iterdir()) - earlier)
-    failed = "" if running.returncode == 0 else f"; ended with status {running.returncode}: see {log}"
+    failed = "" if status == 0 else f"; {'did not end' if status < 0 else f'ended with status {status}'}: see {log}"
     failed += f"; FAILED: {', '.join(map(str, kept))}" if kept else ""
     print(f"{target}: {inputs:,} inputs, {edges:,} edges, {memory:,} MiB{failed}", flush=True)
     return not failed

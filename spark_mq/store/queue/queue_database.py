@@ -246,14 +246,15 @@ class QueueDatabase(NetworkStorage):
             start = key + b"\0" if name is None else prefix[:-1] + _AFTER
             if name is not None and _offset(key) >= 0:
                 last = self._database.last_key(DEFAULT, key, prefix + _NEGATIVE) or key
-                yield _Queue(*name, prefix, _offset(key), _offset(last) + 1, tuple(self._file_numbers(key, last)))
+                first, stop = _offset(key), _offset(last, len(prefix)) + 1
+                yield _Queue(*name, prefix, first, stop, tuple(self._file_numbers(key, last)))
 
     def _file_numbers(self, key: bytes, last: bytes) -> Iterator[int]:
         """The numbers of the files with the units of a queue from one key to another."""
         units, after = self.file_size // UNIT_SIZE, last + b"\0"
         found: bytes | None = key
         while found is not None:
-            number = _offset(found) // units
+            number = _offset(found, len(key) - _INT64.size) // units
             yield number
             start = key[: -_INT64.size] + _UINT64.pack((number + 1) * units)
             found = next((one for one, _ in self._database.items(DEFAULT, start, after)), None)
@@ -280,7 +281,7 @@ class QueueDatabase(NetworkStorage):
                     found[queue.topic, queue.queue_id] = first, (int(units["commit_log_offset"][at]), start + at)
                     break
                 before = self._database.last_key(DEFAULT, queue.key(queue.first), queue.key(start))
-                stop = queue.first if before is None else _offset(before) + 1
+                stop = queue.first if before is None else _offset(before, len(queue.prefix)) + 1
         return found
 
     def offset_table(self) -> OffsetTable:
@@ -408,6 +409,7 @@ def _queue_of(key: bytes) -> tuple[str, int] | None:
     return key[topic_at:after].decode("utf-8", "replace"), _INT32.unpack_from(key, after + 1)[0]
 
 
-def _offset(key: bytes) -> int:
-    offset: int = _INT64.unpack(key[-_INT64.size :])[0]
+def _offset(key: bytes, at: int = -_INT64.size) -> int:
+    """The queue offset in a key, which is damaged if it has fewer or more bytes: then that of the key's place."""
+    offset: int = _INT64.unpack(key[at:][: _INT64.size].ljust(_INT64.size, b"\0"))[0]
     return offset

@@ -110,6 +110,31 @@ def test_keys_of_another_form_are_no_queue(tmp_path: Path) -> None:
     assert [(folder.topic, folder.queue_id) for folder in folders] == [("t", 0)]
 
 
+def test_a_key_far_from_the_others_adds_one_file(tmp_path: Path) -> None:
+    """A damaged queue offset must not make each file up to it."""
+    tree = queue_tree(write(tmp_path / "s", {("t", 0): [0, 1, 1 << 60]}))
+    (folder,) = queue_folders(tree)
+    assert [info.base_name for info in folder.files] == [
+        f"{0:020d}",
+        f"{(1 << 60) // 300_000 * DEFAULT_FILE_SIZE:020d}",
+    ]
+    assert units_of(folder)[:3] == [(1000, 100, 0), (1001, 100, -1), (0, 0, 0)]
+    assert isinstance(tree.storage, QueueDatabase)
+    assert tree.storage.ends(1002)["t", 0] == ((1000, 0), (1001, 1))
+
+
+def test_a_negative_queue_offset_hides_no_unit(tmp_path: Path) -> None:
+    (folder,) = queue_folders(queue_tree(write(tmp_path / "s", {("t", 0): [5], ("u", 0): []}, [key_of("t", 0, -1)])))
+    assert units_of(folder)[5] == (1005, 100, -5)
+
+
+@pytest.mark.parametrize("other", [key_of("t", 0, 1), key_of("t", 0, 0) + b"x"], ids=["value", "key"])
+def test_a_key_or_value_of_another_size_is_an_error(tmp_path: Path, other: bytes) -> None:
+    (folder,) = queue_folders(queue_tree(write(tmp_path / "s", {("t", 0): [0, 2]}, [other])))
+    with pytest.raises(StorageError, match=r"consumequeue: a key or value has \d+ bytes, not \d+: it is damaged"):
+        units_of(folder)
+
+
 def test_another_process_opens_the_database_again(tmp_path: Path) -> None:
     (folder,) = queue_folders(queue_tree(write(tmp_path / "s", {("t", 0): [0, 1]})))
     assert units_of(pickle.loads(pickle.dumps(folder))) == units_of(folder)
