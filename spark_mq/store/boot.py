@@ -585,6 +585,7 @@ def index_outcome(
     last = facts.last_indexed.get(kept[-1].name, LastIndexed()) if kept else LastIndexed()
     doubled = last.doubled(rules) if is_put_again else 0
     start = min((part.start for part in dispatched), default=facts.log_end)
+    start = max(start, min(end, facts.log_end))  # the index ignores messages before its end
     if deleted:
         is_whole = last.entries >= last.keys
         covered_to = max(end + is_whole if kept else facts.log_start, facts.log_start)

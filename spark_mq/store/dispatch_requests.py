@@ -469,7 +469,7 @@ class StartingQueues:
                 continue
             after = truncated(queue, log_end)
             has_new_units = self.end[number] > queue.end
-            if after.end < queue.end or (after.end > queue.end and not has_new_units):
+            if after.end < queue.end or (not has_new_units and (after.end > queue.end or after.deleted)):
                 changed[number] = self.on_disk[number] = after
             if after.end < queue.end or not has_new_units:
                 self.end[number], self.max_physic_offset[number] = after.end, after.max_physic_offset

@@ -506,6 +506,8 @@ class _Start:
             size = queue.folder.unit_size
             units = (queue.end - stop) // size
             action, why = "truncate", reason
+            if units == 0:  # only a file without a unit
+                continue
             if units > 0:
                 log.cut(number)
             else:

@@ -27,7 +27,7 @@ from tests.support.soak import SOAKS
 pytestmark = pytest.mark.broker
 
 VERSIONS = ("4.9.7", "5.3.3", "5.4.0", "5.5.0") if SOAKS else ("4.9.7", "5.3.3")
-STATES = 36 if SOAKS else 6
+STATES = 36 if SOAKS else 4
 """States of each store: as the broker left it, and derived ones."""
 WHOLE_BROKERS = 2 if SOAKS else 1
 """States of each store that whole brokers boot, too."""

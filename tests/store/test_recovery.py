@@ -343,6 +343,20 @@ def test_a_last_queue_file_without_a_unit_keeps_some_from_starting(version: str,
     assert bool(store_state(str(tmp_path), version, full=True).obstacles) is not starts
 
 
+def test_a_last_queue_file_is_deleted_if_its_torn_unit_leads_after_the_log(tmp_path: Path) -> None:
+    """`truncateDirtyLogicFiles` looks at the offset of the first unit of a file only, and its size is 0."""
+    writer = small_log()
+    change(writer, 9, BODY_CRC_AT, b"\x11\x11\x11\x11")
+    writer.write(tmp_path)
+    size = writer.offsets[1]
+    write_units(tmp_path, 0, [(offset, size) for offset in writer.offsets[::2]], count=5)
+    write_units(tmp_path, 0, [(writer.next_offset, 0)], base=100, count=5)
+    write_units(tmp_path, 1, [(offset, size) for offset in writer.offsets[1::2]], count=5)
+    recovery = recover(tmp_path, "5.3.3")
+    assert [row["file"] for row in rows(recovery, "delete", "queue file")] == [f"consumequeue/T/0/{100:020d}"]
+    assert (recovery.obstacles, recovery.max_offsets) == ((), {("T", 0): 5, ("T", 1): 4})
+
+
 def index_of(store: RealStore, folder: Path) -> tuple[list[Path], list[tuple[int, int]]]:
     """The index files, and the position and the commit log offset of each entry of the last one."""
     files, layout = sorted((folder / "index").iterdir()), layout_of(store)
