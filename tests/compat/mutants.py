@@ -30,7 +30,7 @@ SECONDS = 600
 """A mutant that runs longer is noticed: it does not end."""
 
 TESTS = {
-    "format/record": "test_record test_message_row kernels/test_frames",
+    "format/record": "test_record test_message_row kernels/test_crc kernels/test_frames ../store/log/test_time_pruning",
     "format/properties": "test_properties test_record",
     "format/message_id": "test_message_id test_message_row",
     "format/compression": "test_compression",

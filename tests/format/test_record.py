@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from spark_mq.errors import CorruptLogError
 from spark_mq.format.record import (
     BORN_HOST_V6_FLAG,
+    HOST_V6_SIZE,
     MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,
@@ -19,6 +20,7 @@ from spark_mq.format.record import (
     Record,
     decode_record,
     encode_blank,
+    store_timestamp_of,
 )
 from spark_mq.testing.strategies import records
 from tests.support.kernels import examples
@@ -188,3 +190,8 @@ def test_a_record_with_any_bytes_changed_is_a_record_or_refused(
 def test_a_value_that_does_not_fit_is_not_encoded(record: Record) -> None:
     with pytest.raises(struct.error):
         record.encode()
+
+
+def test_a_head_that_ends_before_the_store_time_has_none() -> None:
+    head = Record(b"T", store_timestamp=5, born_host=bytes(HOST_V6_SIZE)).encode()
+    assert [store_timestamp_of(head[:size]) for size in (0, 47, 48, 75, 76)] == [None, None, None, None, 5]
