@@ -11,7 +11,6 @@ from pyspark.sql.types import StructType
 
 from spark_mq.live.cluster import live_brokers
 from spark_mq.live.options import LiveOptions, parse_live_options, parse_live_stream_options, parse_live_table
-from spark_mq.live.tables import live_rows
 from spark_mq.remoting.client import RemotingClient
 from spark_mq.source.schema import names_of_schema
 from spark_mq.store.config.named_stores import STORE_COLUMNS_SCHEMA
@@ -57,6 +56,8 @@ class _TableReader(DataSourceReader):
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """The rows of all brokers."""
+        from spark_mq.live.tables import live_rows
+
         for rows in live_rows(self._options):
             yield from rows.select(self._columns).to_batches()
 

@@ -104,7 +104,7 @@ def test_an_extra_that_the_installation_does_not_know_is_not_called_installed(
 def test_every_extra_of_users_is_checked() -> None:
     setup = configparser.ConfigParser()
     setup.read(PROJECT / "setup.cfg")
-    assert set(doctor._USES) == set(setup["options.extras_require"]) - {"notebook", "test", "dev"}
+    assert set(doctor._USES) == set(setup["options.extras_require"]) - {"notebook", "test", "fuzz", "dev"}
 
 
 def test_it_imports_neither_spark_nor_arrow() -> None:

@@ -261,7 +261,9 @@ def _explain(arguments: argparse.Namespace, **options: str) -> int:
 
 def _print_as_broker(arguments: argparse.Namespace, begin: int | None, end: int | None) -> int:
     """Print what each broker answers; stderr says what is not the key's, and what the index leads to in vain."""
-    refuse(arguments, ("filter", "check_index", "explain"), " has no effect on a broker's own look-up: --as-broker")
+    refuse(
+        arguments, ("filter", "check_index", "explain"), " is not part of a broker's own look-up: leave out --as-broker"
+    )
     is_tag, topic, key = arguments.index_type == "T", arguments.topic, arguments.key
 
     def has_key(record: Record) -> bool:
