@@ -10,7 +10,7 @@ import os
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -46,6 +46,7 @@ ENGINES = {"local": "in threads of this process", "spark": "on Spark, without it
 """Where the tasks of a job can run, and how a report says it after the seconds."""
 
 _NUMBERS = pa.schema([("id", pa.int64())])
+_SECONDS_OF_WAIT = 0.5
 
 
 @contextmanager
@@ -97,6 +98,16 @@ def _numbers(first: int, stop: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array(range(first, stop), pa.int64())], schema=_NUMBERS)
 
 
+def _awaited(future: Future[Result]) -> Result:
+    """What a part of a job returns.
+
+    Python handles Ctrl-C in the main thread. If it comes just before the thread waits, it is handled after the wait.
+    """
+    while not future.done():
+        wait([future], _SECONDS_OF_WAIT)
+    return future.result()
+
+
 @dataclass(frozen=True)
 class LocalTasks:
     """Runs tasks in this process.
@@ -133,8 +144,12 @@ class LocalTasks:
             parts: Iterable[list[pa.RecordBatch]] = (self._part(task, number) for number in range(count))
             return pa.Table.from_batches((batch for part in parts for batch in part), schema)
         with ThreadPoolExecutor(min(self.threads, count)) as executor:
-            parts = executor.map(lambda number: self._part(task, number), range(count))
-            return pa.Table.from_batches((batch for part in parts for batch in part), schema)
+            futures = [executor.submit(self._part, task, number) for number in range(count)]
+            try:
+                return pa.Table.from_batches((batch for part in map(_awaited, futures) for batch in part), schema)
+            finally:
+                for future in futures:
+                    future.cancel()
 
     def _part(self, task: ArrowTask, number: int) -> list[pa.RecordBatch]:
         with self._slots:
