@@ -17,7 +17,6 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from spark_mq.errors import OutputExistsError
@@ -139,6 +138,8 @@ class OffsetMap:
 def _batches(files: Sequence[Location]) -> Iterator[pa.RecordBatch]:
     """The queue offsets in these files."""
     if files[0].is_local:
+        import pyarrow.dataset as ds  # which imports pandas
+
         dataset = ds.dataset([file.path for file in files], OFFSET_MAP_SCHEMA, format="parquet")
         yield from dataset.to_batches(_QUEUE_OFFSETS, batch_size=256 << 10, batch_readahead=4, fragment_readahead=2)
         return

@@ -52,7 +52,7 @@ _SCHEMA = pa.schema(
         ("problem", pa.string()),
     ]
 )
-_EMPTY = _SCHEMA.empty_table()
+_EMPTY = pa.Table.from_batches([], _SCHEMA)
 
 
 def compacted_messages(store: MessageStore, topic: str | None = None) -> pa.Table:

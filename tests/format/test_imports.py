@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+import spark_mq
 import spark_mq.format
 import spark_mq.io
 
@@ -17,6 +18,7 @@ PLAIN = [
     for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")
     if not module.ispkg
 ]
+JOBS = ("indexer", "verifier", "repairer", "restorer", "job", "store", "lifecycle")
 
 
 def loaded_of(packages: set[str], modules: list[str]) -> str:
@@ -28,6 +30,18 @@ def loaded_of(packages: set[str], modules: list[str]) -> str:
 def test_modules_of_plain_python_load_neither_numba_nor_spark() -> None:
     assert {"spark_mq.format.record", "spark_mq.format.array_types", "spark_mq.io.location"} <= set(PLAIN)
     assert loaded_of({"numba", "pandas", "pyspark"}, PLAIN) == ""
+
+
+def test_jobs_in_this_process_load_no_pandas() -> None:
+    """pandas takes 0.2 s. `pyarrow` loads it for `pa.array` of a list and for `empty_table`, too."""
+    folders = {name: f"{spark_mq.__path__[0]}/{name}" for name in JOBS}
+    found = [
+        module.name
+        for name, folder in folders.items()
+        for module in pkgutil.walk_packages([folder], f"spark_mq.{name}.")
+    ]
+    assert len(found) > 100
+    assert loaded_of({"pandas"}, found) == ""
 
 
 @pytest.mark.parametrize(
