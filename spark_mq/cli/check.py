@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,16 @@ from spark_mq.io.location import Location
 from spark_mq.store.broker_versions import find_broker_versions
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.store_state import store_state
-from spark_mq.store.verdict import messages, whole_without_abort
+from spark_mq.store.verdict import (
+    AT_LEAST,
+    CERTAIN,
+    NOT_KNOWN,
+    Fact,
+    losses,
+    lost_before,
+    messages,
+    whole_without_abort,
+)
 from spark_mq.verifier.codes import Severity
 
 if TYPE_CHECKING:
@@ -27,10 +35,8 @@ if TYPE_CHECKING:
     from spark_mq.store.store_state import StoreState
     from spark_mq.verifier.result import VerifyReport
 
-_CERTAIN, _AT_LEAST, _NOT_KNOWN = "certain", "at least", "not known"
 _YES, _UNKNOWN, _LOSSES, _NO = "yes", "yes, losses are not known", "yes, with losses", "no"
 _STATUS = {_YES: FOUND, _UNKNOWN: DAMAGED, _LOSSES: DAMAGED, _NO: FAILED}
-_SHOWN = 5
 _CODES_OF_BOOT = (
     "LOG_STALE_TAIL SEGMENT_GAP QUEUE_LAGS QUEUE_LAGS_CLEAN QUEUE_MISSING QUEUE_UNIT_STALE INDEX_LAGS INDEX_MISSING "
     "INDEX_ENTRY_STALE CONFIG_BROKEN"
@@ -39,15 +45,6 @@ _OF_BOOT = _CODES_OF_BOOT.split()
 """Codes of which the model of a boot says what comes of them."""
 _LOST_MESSAGES = ("OFFSET_PAST_END", "DELAY_OFFSET_PAST_END", "CHECKPOINT_AHEAD")
 """Warnings that can show that messages were lost."""
-
-
-@dataclass(frozen=True)
-class Fact:
-    """One thing that the answer rests on."""
-
-    certainty: str
-    text: str
-    until: str = ""
 
 
 @dataclass(frozen=True)
@@ -104,91 +101,36 @@ def check_store(store: str, expect_version: str | None, conf: str | None) -> lis
 
 def answers_of(state: StoreState, report: VerifyReport, expect_version: str | None) -> list[Answer]:
     """The answers for a store, from its state with the whole log, and the report of a quick check."""
-    shared = [*_before_any_boot(state), *_damage(report)]
+    shared = [*lost_before(state), *_damage(report)]
     downgrade = [] if expect_version is None else list(_downgrade(state.store, expect_version))
     by_answer: dict[Answer, list[Boot]] = {}
     for boot in state.boots:
         losses = (*_of_boot(state, boot), *shared, *downgrade)
-        are_known = any(loss.certainty != _NOT_KNOWN for loss in losses)
+        are_known = any(loss.certainty != NOT_KNOWN for loss in losses)
         answer = _LOSSES if are_known else _UNKNOWN if losses else _YES
         if state.obstacles or state.last_stop.is_running or boot.deletes_queues:
             answer = _NO
             losses = (*_why_not(state, boot), *losses)
-        facts = (*_come_back(state, boot), Fact(_AT_LEAST, f"the quick check: {report.verdict}"))
+        facts = (*_come_back(state, boot), Fact(AT_LEAST, f"the quick check: {report.verdict}"))
         by_answer.setdefault(Answer("", answer, losses, facts, _next(state, boot, answer)), []).append(boot)
     return [replace(one, versions=versions_text(boot.rules for boot in boots)) for one, boots in by_answer.items()]
 
 
 def _why_not(state: StoreState, boot: Boot) -> Iterator[Fact]:
     if state.last_stop.is_running:
-        yield Fact(_CERTAIN, "a broker runs on it, or a job writes into it: the lock is taken")
+        yield Fact(CERTAIN, "a broker runs on it, or a job writes into it: the lock is taken")
     for obstacle in state.obstacles:
-        yield Fact(_CERTAIN, f"it does not start: {obstacle}")
+        yield Fact(CERTAIN, f"it does not start: {obstacle}")
     if boot.deletes_queues:
-        yield Fact(_CERTAIN, "commitlog/ has no segment: a boot deletes all consume queues")
+        yield Fact(CERTAIN, "commitlog/ has no segment: a boot deletes all consume queues")
 
 
 def _of_boot(state: StoreState, boot: Boot) -> Iterator[Fact]:
-    sure = _CERTAIN if boot.is_full else _AT_LEAST
-    repair = f"`spark-mq repair {shlex.quote(state.store)} --apply` adds"
     if not boot.is_full and not boot.deletes_queues:
-        yield Fact(_NOT_KNOWN, "what the boot loses: it does not start")
-    if boot.cut_bytes:
-        text = f"cut off the log: {messages(boot.cut_messages)}, {size_text(boot.cut_bytes)}"
-        yield Fact(sure, text, "for good, once it has started")
-    lost, shifted = _by_topic(boot, "lost"), _by_topic(boot, "shifted")
-    if lost:
-        until = f"until {repair} their units"
-        if boot.queues_cut_at is not None:
-            until = "for good, once new messages have their queue offsets; not if the file abort is deleted before"
-        yield Fact(sure, f"lost for all consumers: {messages(boot.lost)} ({_topics(lost)})", until)
-    if shifted:
-        text = f"put at a wrong queue offset: {messages(boot.shifted)} ({_topics(shifted)})"
-        yield Fact(sure, text, "for good, once it has started")
-    if boot.revived:
-        yield Fact(sure, f"taken for live ones: {boot.revived:,} old or damaged records", "once it has started")
-    if boot.unindexed is not None:
-        part = f"{boot.unindexed.start:,} to {boot.unindexed.stop:,}"
-        text = f"not in the index: messages at commit log offsets {part}"
-        until = f"until {repair} their entries"
-        if state.index is not None and not state.index.files:
-            until += "; no loss if the broker writes no index files, which --broker-conf tells"
-        yield Fact(sure, text, until)
+        yield Fact(NOT_KNOWN, "what the boot loses: it does not start")
+    yield from (replace(loss, text=f"the boot {loss.text}") for loss in losses(boot))
     if state.index is not None and not boot.is_index_known:
-        yield Fact(_NOT_KNOWN, f"what the index lacks: {state.index.unknown_layout}")
-
-
-def _by_topic(boot: Boot, what: str) -> Mapping[str, int]:
-    counts: Counter[str] = Counter()
-    for queue in boot.queues:
-        counts[queue.topic] += getattr(queue, what)
-    return +counts
-
-
-def _topics(counts: Mapping[str, int]) -> str:
-    named = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    more = f" and {len(named) - _SHOWN:,} more topics" if len(named) > _SHOWN else ""
-    return ", ".join(f"{topic} {count:,}" for topic, count in named[:_SHOWN]) + more
-
-
-def _before_any_boot(state: StoreState) -> Iterator[Fact]:
-    if state.gone.count:
-        counts: Counter[str] = Counter()
-        for (topic, _), count in state.gone.by_queue.items():
-            counts[topic] += count
-        text = f"not in the log, which ends before them: {messages(state.gone.count)} that queues or the index show"
-        until = "for good, unless a newer copy of the segment has them; or an earlier recovery cut them off"
-        yield Fact(_AT_LEAST, f"{text} ({_topics(counts)})" if counts else text, until)
-    damaged = max((boot.damaged_bytes for boot in state.boots), default=0)
-    if damaged:
-        until = "for good, unless a copy of the segment has them"
-        yield Fact(
-            _AT_LEAST, f"damaged: {size_text(damaged)} of the log are not records, or no segment has them", until
-        )
-    deleted = max((boot.deleted for boot in state.boots), default=0)
-    if deleted:
-        text = f"without a unit: {messages(deleted)} whose topics seem to be deleted"
-        yield Fact(_CERTAIN, text, "for good; `spark-mq repair` does not add their units")
+        yield Fact(NOT_KNOWN, f"what the index lacks: {state.index.unknown_layout}")
 
 
 def _damage(report: VerifyReport) -> Iterator[Fact]:
@@ -196,7 +138,7 @@ def _damage(report: VerifyReport) -> Iterator[Fact]:
     for name, code in report.codes():
         is_grave = code.severity == Severity.ERROR and name not in _OF_BOOT
         if is_grave or name in _LOST_MESSAGES:
-            certainty = _AT_LEAST if is_grave else _NOT_KNOWN
+            certainty = AT_LEAST if is_grave else NOT_KNOWN
             yield Fact(certainty, f"{name} {report.counts[name]:,}: {code.meaning}", f"do: {code.remedy}")
 
 
@@ -204,16 +146,16 @@ def _downgrade(store: str, version: str) -> Iterator[Fact]:
     shown, given = find_broker_versions(Location.resolve(store)), BrokerVersions.parse(version, "--expect-version")
     if given.last < shown.first:
         text = f"a downgrade to {given}: a broker of {shown.first} or later wrote here ({shown.evidence})"
-        yield Fact(_NOT_KNOWN, f"{text}; what {given} does with its other files was not tried")
+        yield Fact(NOT_KNOWN, f"{text}; what {given} does with its other files was not tried")
 
 
 def _come_back(state: StoreState, boot: Boot) -> Iterator[Fact]:
     stop = "stopped cleanly" if state.last_stop.is_clean else "not stopped cleanly: the file abort is there"
-    yield Fact(_CERTAIN, stop)
+    yield Fact(CERTAIN, stop)
     if boot.recovers_from is not None:
         size = size_text(max(state.log.end - boot.recovers_from, 0))
         completed = f", and completes {messages(boot.completed)} in their queues" if boot.completed else ""
-        yield Fact(_CERTAIN if boot.is_full else _AT_LEAST, f"before it serves, it checks {size} of the log{completed}")
+        yield Fact(CERTAIN if boot.is_full else AT_LEAST, f"before it serves, it checks {size} of the log{completed}")
 
 
 def _next(state: StoreState, boot: Boot, answer: str) -> str:

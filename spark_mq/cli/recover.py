@@ -6,17 +6,16 @@ import argparse
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from spark_mq.cli.arguments import broker_conf_path
 from spark_mq.cli.command import command
 from spark_mq.cli.exit_status import FOUND
 from spark_mq.cli.output.terminal import print_answer
 from spark_mq.format.amounts import counted, size_text
-from spark_mq.store.verdict import joined, losses, lost_before, no_more, obstacle_text, setting_line, unknown_index
-
-if TYPE_CHECKING:
-    from spark_mq.store.recovery import Recovery
+from spark_mq.store.boot import Boot, one_boot_group
+from spark_mq.store.store_state import StoreState, store_state
+from spark_mq.store.verdict import remedies, setting_line, verdict
 
 _SHOWN = 8
 """Rows of one kind that are printed; the rest is a number."""
@@ -50,73 +49,40 @@ _COUNTS_OF_BOOT = {
 )
 def recover(arguments: argparse.Namespace) -> int:
     """Print what the broker does; returns the exit status."""
-    from spark_mq.store.recovery import next_recovery
-
+    version = vars(arguments)["as"]
+    one_boot_group(version)
     conf = broker_conf_path(arguments.broker_conf, arguments.store)
-    recovery = next_recovery(arguments.store, vars(arguments)["as"], conf)
-    print_answer(arguments.json, lambda: recovery_fields(recovery), lambda: recovery_lines(recovery))
+    state = store_state(arguments.store, version, conf, full=True, with_forced=False)
+    print_answer(arguments.json, lambda: recovery_fields(state), lambda: recovery_lines(state))
     return FOUND
 
 
-def recovery_lines(recovery: Recovery) -> list[str]:
+def recovery_lines(state: StoreState) -> list[str]:
     """The lines; a line of a section begins with two spaces, and the name of its row."""
+    (boot,) = state.boots
     sections = [
-        verdict(recovery),
-        [f"a start of {recovery.release}", *_rows(recovery)],
-        ["assumed", *(setting_line(setting, _WIDTH + 2) for setting in recovery.settings)],
-        ["what to do", *(f"  - {remedy}" for remedy in _remedies(recovery))],
+        recovery_verdict(state),
+        [f"a start of {boot.rules}", *_rows(boot)],
+        ["assumed", *(setting_line(setting, _WIDTH + 2) for setting in state.settings)],
+        ["what to do", *(f"  - {remedy}" for remedy in remedies(state))],
     ]
     shown = [section for section in sections if len(section) > 1 or section[0][-1:] == "."]
     return [line for section in shown for line in (*section, "")][:-1]
 
 
-def verdict(recovery: Recovery) -> list[str]:
-    """The answer, a sentence each: how the broker stopped, whether it starts, what it cuts off, and what it loses."""
-    return [_stop(recovery), *_outcome(recovery)]
+def recovery_verdict(state: StoreState) -> list[str]:
+    """The answer of `state`, and where the check of the log ends."""
+    (boot,) = state.boots
+    if boot.log_end is None:
+        return verdict(state)
+    end = f"commit log offset {boot.log_end:,} ({boot.end_reason})"
+    return [*verdict(state), f"It checks {counted(boot.checked or 0, 'record')}, and ends the log at {end}."]
 
 
-def _stop(recovery: Recovery) -> str:
-    if recovery.last_stop.is_running:
-        return (
-            "A broker runs on this store, or a job writes into it. This is what a start does if the broker crashes now."
-        )
-    return "Stopped cleanly." if recovery.last_stop.is_clean else "Not stopped cleanly: the file abort is there."
-
-
-def _outcome(recovery: Recovery) -> Iterator[str]:
-    broker, boot = f"A broker of {recovery.release}", recovery.boot
-    if recovery.obstacles:
-        yield f"{broker} does not start: {obstacle_text(recovery.obstacles)}."
-    if boot is None:
-        return
-    if boot.deletes_queues:
-        has_queues = recovery.rows.num_rows > 0
-        yield f"{broker} finds {'no segment, and deletes all consume queues' if has_queues else 'an empty log'}."
-        return
-    yield (
-        f"{broker} checks {counted(recovery.checked, 'record')} from segment {boot.recovers_from or 0:020d} on, and "
-        f"ends the log at commit log offset {recovery.log_end:,} ({recovery.end_reason})."
-    )
-    said = losses(boot)
-    if said or not recovery.obstacles:
-        yield f"It {joined(said or [f'loses {no_more(boot)}'])}{unknown_index(boot)}."
-    yield from lost_before([boot])
-
-
-def _remedies(recovery: Recovery) -> Iterator[str]:
-    if recovery.obstacles:
-        yield "Repair what is named, and run this command again."
-    elif not recovery.is_harmless and not recovery.last_stop.is_running:
-        yield (
-            "Save the store before a broker starts on it. `spark-mq state` says what to do about queues, index and old "
-            "records; `spark-mq verify` names all damage."
-        )
-
-
-def _rows(recovery: Recovery) -> Iterator[str]:
+def _rows(boot: Boot) -> Iterator[str]:
     """A line for each row; of many rows of one kind, the first ones and the number of the others."""
     seen: Counter[tuple[str, str]] = Counter()
-    rows = recovery.rows.to_pylist()
+    rows = boot.rows.to_pylist()
     totals = Counter((row["action"], row["target"]) for row in rows)
     for row in rows:
         kind = row["action"], row["target"]
@@ -156,24 +122,24 @@ def _row_text(row: Mapping[str, Any]) -> str:
     return text if reason is None else f"{text}: {reason}" if text else reason
 
 
-def recovery_fields(recovery: Recovery) -> dict[str, Any]:
+def recovery_fields(state: StoreState) -> dict[str, Any]:
     """The fields; `rows` has an object for each row, in order, with all columns."""
-    boot = recovery.boot
+    (boot,) = state.boots
     return {
-        "store": recovery.store,
-        "broker_version": str(recovery.release),
-        "rules": str(recovery.release),
-        "verdict": " ".join(verdict(recovery)),
-        "is_harmless": recovery.is_harmless,
-        "is_clean": recovery.last_stop.is_clean,
-        "is_running": recovery.last_stop.is_running,
-        "obstacles": list(recovery.obstacles),
-        "recovers_from": None if boot is None else boot.recovers_from,
-        "checked_records": recovery.checked,
-        "log_end": recovery.log_end,
-        "live_end": recovery.live_end,
-        "end_reason": recovery.end_reason,
-        **{field: 0 if boot is None else getattr(boot, name) for name, field in _COUNTS_OF_BOOT.items()},
-        "rows": recovery.rows.to_pylist(),
-        "settings": [asdict(setting) for setting in recovery.settings],
+        "store": state.store,
+        "broker_version": str(boot.rules),
+        "rules": str(boot.rules),
+        "verdict": " ".join(recovery_verdict(state)),
+        "is_harmless": boot.is_harmless,
+        "is_clean": state.last_stop.is_clean,
+        "is_running": state.last_stop.is_running,
+        "obstacles": list(boot.obstacles),
+        "recovers_from": boot.recovers_from,
+        "checked_records": boot.checked,
+        "log_end": boot.log_end,
+        "live_end": state.log.end,
+        "end_reason": boot.end_reason,
+        **{field: getattr(boot, name) for name, field in _COUNTS_OF_BOOT.items()},
+        "rows": boot.rows.to_pylist(),
+        "settings": [asdict(setting) for setting in state.settings],
     }

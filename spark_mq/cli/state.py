@@ -6,7 +6,7 @@ import argparse
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from spark_mq.cli.arguments import broker_conf_path
@@ -18,7 +18,7 @@ from spark_mq.cli.output.value_text import local_time_of
 from spark_mq.format.amounts import counted, duration_text, size_text
 from spark_mq.format.broker_version import DISPATCHES_AFTER_QUEUE_END, BrokerVersions, versions_text
 from spark_mq.store.store_state import store_state
-from spark_mq.store.verdict import at_least, messages, remedies, setting_line, verdict
+from spark_mq.store.verdict import messages, remedies, setting_line, verdict
 
 if TYPE_CHECKING:
     from spark_mq.store.boot import Boot, QueueOutcome
@@ -213,12 +213,13 @@ def _boot(state: StoreState, boot: Boot) -> Iterator[str]:
     checked = size_text(max(state.log.end - start, 0))
     why = "by the queues in RocksDB" if state.has_rocksdb_queues and not boot.is_clean else _why_there(boot)
     yield _row("starts at", f"segment {start:020d} ({why}); checks {checked}")
+    damage = "" if boot.is_full else ", or up to damage before that"
     for part in boot.dispatched:
-        yield _row("dispatches", f"commit log offsets {_range(part)} again")
+        yield _row("dispatches", f"commit log offsets {_range(part)} again{damage}")
     if not boot.dispatched:
         yield _row("dispatches", "nothing again")
     if boot.completed:
-        yield _row("completes", f"{at_least(boot)}{messages(boot.completed)} in their queues")
+        yield _row("completes", f"{boot.at_least}{messages(boot.completed)} in their queues")
     for outcome in [one for one in boot.queues if one.lost or one.shifted][:_SHOWN]:
         yield _row("loses", _outcome(boot, outcome))
     hidden = sum(bool(one.lost or one.shifted) for one in boot.queues) - _SHOWN
@@ -232,7 +233,7 @@ def _boot(state: StoreState, boot: Boot) -> Iterator[str]:
     if boot.doubled_entries:
         yield _row("puts twice", f"{boot.doubled_entries:,} index entries of one message, which harms no query")
     if boot.unindexed is not None:
-        yield _row("index lacks", f"the messages at commit log offsets {_range(boot.unindexed)}")
+        yield _row("index lacks", f"the messages at commit log offsets {_range(boot.unindexed)}{damage}")
     if not boot.is_clean and _offset_files(state):
         yield _row(
             "repeats", f"messages consumed or delivered after the last write of {' and '.join(_offset_files(state))}"
@@ -255,7 +256,7 @@ def _outcome(boot: Boot, outcome: QueueOutcome) -> str:
     said = []
     if outcome.first_lost_offset is not None:
         at = f"commit log offset {outcome.first_lost_offset:,}"
-        said.append(f"{at_least(boot)}{messages(outcome.lost)}, the first at {at}")
+        said.append(f"{boot.at_least}{messages(outcome.lost)}, the first at {at}")
     if outcome.shifted:
         said.append(f"{messages(outcome.shifted)} with a queue offset that is too small")
     return f"{outcome.topic}/{outcome.queue_id}: {'; '.join(said)}"
@@ -303,5 +304,7 @@ def state_fields(state: StoreState) -> dict[str, Any]:
 
 
 def _boot_fields(boot: Boot) -> dict[str, Any]:
+    shown = asdict(replace(boot, rows=None, max_offsets={}))
+    del shown["rows"], shown["max_offsets"]
     counts = {"completed": boot.completed, "shifted": boot.shifted, "lost": boot.lost}
-    return asdict(boot) | {"rules": str(boot.rules)} | counts | {"loses_nothing": boot.loses_nothing}
+    return shown | {"rules": str(boot.rules)} | counts | {"loses_nothing": boot.loses_nothing}

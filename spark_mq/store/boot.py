@@ -1,8 +1,23 @@
-"""What the next boot of a broker does to a store: a function of a few facts about its files, by version.
+"""What the next boot of a broker does to a store, by version: one model of two depths, and the rules of both.
 
-`recovery` does the same exactly, record by record (`CommitLog.recoverNormally` and `recoverAbnormally`,
-`isMappedFileMatchedRecover`, `DefaultMessageStore.load`, `start` and `doRecheckReputOffsetFromCq`,
-`ConsumeQueue.putMessagePositionInfo`, `ConsumeQueueStore`, `IndexService.load`):
+```
+store_state, next_recovery          who asks: `state`, `recover`, `check`, `report`, `repair`
+   |- next_boot(rules, BootFacts)   quick: sizes and times of files, ends of queues, 256 KiB of the log; no kernels
+   `- recovery.next_recoveries      full: the records and units that the boot reads, and the rest of the log
+          both fill one `Boot`, by `recovery_start`, `matches_recovery` and `index_outcome` of this module
+verdict                             says what is in a `Boot`, for all of them
+```
+
+What the quick depth says is a part of what the full one says:
+
+- The segment with which the boot begins, the index files that it deletes, and messages that are gone, are the same. So
+  are the parts that are dispatched or lack index entries, up to damage in the log: the boot ends the log there.
+- Messages that the quick depth calls lost, or at a wrong queue offset, are so, or they are cut off with the log.
+- What it cannot know has no value: `Boot.log_end` and what follows, and entries that are put twice.
+
+The steps are those of `CommitLog.recoverNormally` and `recoverAbnormally`, `isMappedFileMatchedRecover`,
+`DefaultMessageStore.load`, `start` and `doRecheckReputOffsetFromCq`, `ConsumeQueue.putMessagePositionInfo`,
+`ConsumeQueueStore`, and `IndexService.load`:
 
 - A broker checks the records of the log from one segment on, and cuts the log at the first one that is damaged.
 - It dispatches a part of the log again. Queues ignore messages that they have. A message with a queue offset after the
@@ -40,6 +55,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Self
 
+import pyarrow as pa
 from pyarrow import fs
 
 from spark_mq.errors import OptionError, UnsupportedStoreError
@@ -89,6 +105,39 @@ _FILES_BACK = 3
 """A clean boot of 4.9, and of 5.0.0 to 5.3.1, begins with the third-last file."""
 _MOST_FILES = 10
 """Since 5.4.0 a boot begins with the tenth-last file at the latest."""
+
+RECOVERY_SCHEMA = pa.schema(
+    [
+        ("action", pa.string()),
+        ("target", pa.string()),
+        ("file", pa.string()),
+        ("topic", pa.string()),
+        ("queue_id", pa.int32()),
+        ("queue_offset", pa.int64()),
+        ("position", pa.int64()),
+        ("commit_log_offset", pa.int64()),
+        ("bytes", pa.int64()),
+        ("count", pa.int64()),
+        ("reason", pa.string()),
+    ]
+)
+"""The columns. `file` is a path in the store, `position` a byte of it.
+`count` is a number of messages, units or entries.
+
+| action | what a broker does |
+| --- | --- |
+| refuse | does not start |
+| start, check, end | begins with a segment; checks records; ends the log at a position |
+| revive | takes old records after the live end for live ones |
+| truncate | cuts off the end of a segment or of a queue |
+| delete | deletes a segment, a queue file, an index file or the database of the queues |
+| add | counts a unit that no message of the log has |
+| dispatch, ignore | dispatches messages again; ignores those of them that their queues have |
+| complete, shift, lose | gives messages their unit, a unit at a wrong queue offset, or none |
+| double | puts units or index entries a second time |
+| lack, skip | leaves messages without index entries; puts no keys of new messages up to an offset |
+"""
+_NO_ROWS = pa.Table.from_batches([], RECOVERY_SCHEMA)
 
 
 @dataclass(frozen=True)
@@ -382,19 +431,28 @@ class Boot:
         queues_cut_at: The commit log offset from which on queues lose the units that they have, although the log goes
             on (`DLEDGER_DISPATCHES_AFTER_CRASH`); None if they do not.
         is_full: Whether the whole log was read, and each record that the broker checks (`recovery`). Otherwise the
-            numbers are what the end of the log shows: at least that many.
+            numbers are what the end of the log shows: at least that many. And parts of the log end where it ends now:
+            damage, of which nothing is known, can end them earlier.
         is_index_known: Whether the index files could be read; else `unindexed` is None without a meaning.
+        obstacles: Why the broker does not start, as far as the read files show.
+        log_end: The commit log offset at which the broker ends the log. It, and what follows, is not known without the
+            whole log: None then.
+        end_reason: What is at that offset.
+        checked: The number of records that are checked and accepted.
+        max_offsets: The queue offset after the last unit of each queue, by topic and queue id, as the broker then has
+            them.
+        rows: Each thing that is done, in order, with the columns of `RECOVERY_SCHEMA`.
     """
 
     rules: BrokerVersions
     is_clean: bool
-    recovers_from: int | None
-    dispatched: tuple[LogRange, ...]
-    deleted_index_files: tuple[str, ...]
-    doubled_entries: int
-    unindexed: LogRange | None
-    queues: tuple[QueueOutcome, ...]
-    deletes_queues: bool
+    recovers_from: int | None = None
+    dispatched: tuple[LogRange, ...] = ()
+    deleted_index_files: tuple[str, ...] = ()
+    doubled_entries: int = 0
+    unindexed: LogRange | None = None
+    queues: tuple[QueueOutcome, ...] = ()
+    deletes_queues: bool = False
     cut_bytes: int = 0
     cut_messages: int = 0
     revived: int = 0
@@ -404,6 +462,12 @@ class Boot:
     queues_cut_at: int | None = None
     is_full: bool = False
     is_index_known: bool = True
+    obstacles: tuple[str, ...] = field(default=(), compare=False)
+    log_end: int | None = field(default=None, compare=False)
+    end_reason: str | None = field(default=None, compare=False)
+    checked: int | None = field(default=None, compare=False)
+    max_offsets: Mapping[tuple[str, int], int] = field(default_factory=dict, compare=False)
+    rows: pa.Table = field(default_factory=lambda: _NO_ROWS, compare=False)
 
     @property
     def lost(self) -> int:
@@ -431,11 +495,21 @@ class Boot:
         """Whether all messages are in the log, in their queues and in the index after the boot."""
         return self.loses_no_message and self.is_index_known and self.unindexed is None
 
+    @property
+    def is_harmless(self) -> bool:
+        """Whether the broker starts, and all live messages are then in the log, in their queues and in the index."""
+        return self.is_full and self.loses_nothing and not self.obstacles
+
+    @property
+    def at_least(self) -> str:
+        """`at least` before a number of messages, if not the whole log was read."""
+        return "" if self.is_full else "at least "
+
 
 def next_boot(rules: BrokerVersions, facts: BootFacts) -> Boot:
     """What a boot by `rules` does to the store that has these facts."""
     if not facts.segments:
-        return Boot(rules, facts.is_clean, None, (), (), 0, None, (), deletes_queues=True, gone=facts.gone)
+        return Boot(rules, facts.is_clean, deletes_queues=True, gone=facts.gone)
     recovers_from = recovery_start(rules, facts)
     dispatched = tuple(part for part in _dispatched(rules, facts, recovers_from) if part.size > 0)
     deleted, doubled, unindexed = index_outcome(rules, facts, dispatched)
@@ -448,7 +522,6 @@ def next_boot(rules: BrokerVersions, facts: BootFacts) -> Boot:
         doubled,
         unindexed,
         _queues(facts, dispatched),
-        deletes_queues=False,
         revived=facts.revived,
         gone=facts.gone,
         damaged_bytes=facts.missing_bytes,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -11,41 +11,10 @@ from spark_mq.format.array_types import Flags, Int32s, Int64s, is_in
 from spark_mq.format.arrow_array import table_of
 from spark_mq.format.dispatch import LITE_PREFIX
 from spark_mq.format.kernels.recovery import PutResult, put_keys_again
-from spark_mq.store.boot import QueueOutcome
+from spark_mq.store.boot import RECOVERY_SCHEMA, QueueOutcome
 from spark_mq.store.dispatch_requests import ANYWHERE, NOWHERE, DispatchRequests, StartingQueues, WithoutUnit
 from spark_mq.store.log.log_range import LogRange
 
-RECOVERY_SCHEMA = pa.schema(
-    [
-        ("action", pa.string()),
-        ("target", pa.string()),
-        ("file", pa.string()),
-        ("topic", pa.string()),
-        ("queue_id", pa.int32()),
-        ("queue_offset", pa.int64()),
-        ("position", pa.int64()),
-        ("commit_log_offset", pa.int64()),
-        ("bytes", pa.int64()),
-        ("count", pa.int64()),
-        ("reason", pa.string()),
-    ]
-)
-"""The columns. `file` is a path in the store, `position` a byte of it.
-`count` is a number of messages, units or entries.
-
-| action | what a broker does |
-| --- | --- |
-| refuse | does not start |
-| start, check, end | begins with a segment; checks records; ends the log at a position |
-| revive | takes old records after the live end for live ones |
-| truncate | cuts off the end of a segment or of a queue |
-| delete | deletes a segment, a queue file, an index file or the database of the queues |
-| add | counts a unit that no message of the log has |
-| dispatch, ignore | dispatches messages again; ignores those of them that their queues have |
-| complete, shift, lose | gives messages their unit, a unit at a wrong queue offset, or none |
-| double | puts units or index entries a second time |
-| lack, skip | leaves messages without index entries; puts no keys of new messages up to an offset |
-"""
 _NO_OFFSETS = np.empty(0, np.int64)
 
 
@@ -106,19 +75,18 @@ class DispatchLog:
         for read, results in zip(self._read, self._results, strict=True):
             results[(read.queue == number) & (results > PutResult.IGNORED)] = PutResult.IGNORED
 
-    def doubled_entries(self, index_end: int, known: Sequence[Int64s], has_tags: bool) -> tuple[int, int]:
+    def doubled_entries(self, index_end: int, known: Int64s, entries: Int64s, has_tags: bool) -> tuple[int, int]:
         """The number of index entries that are put a second time, and the commit log offset of the first such message.
 
         Args:
             index_end: The commit log offset of the last message in the index; 0 without one.
-            known: The commit log offsets of the entries of files that end there, or later.
+            known: The commit log offsets from there on that the entries of files have, in order.
+            entries: The number of entries with each of them.
             has_tags: Whether tags have entries.
         """
         counts = [part.key_count + part.has_tags if has_tags else part.key_count for part in self._dispatched]
         offsets = [part.commit_log_offset for part in self._dispatched]
-        messages, entries = np.unique(np.concatenate([_NO_OFFSETS, *known]), return_counts=True)
-        doubled, first = put_keys_again(np.concatenate(offsets), np.concatenate(counts), index_end, messages, entries)
-        return doubled, first
+        return put_keys_again(np.concatenate(offsets), np.concatenate(counts), index_end, known, entries)
 
     def outcomes(
         self, lacking: Mapping[tuple[str, int], WithoutUnit], old_from: int

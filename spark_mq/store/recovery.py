@@ -11,13 +11,13 @@ The rest of the log is read, too: its messages that have no unit do not get one 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
+from spark_mq.format.array_types import Int64s
 from spark_mq.format.broker_version import (
     BATCH_PROPERTIES_ARE_CHECKED,
     DISPATCHES_AFTER_QUEUE_END,
@@ -46,10 +46,8 @@ from spark_mq.store.boot import (
     BootFacts,
     BootSettings,
     LastInDatabase,
-    LastStop,
     SegmentHead,
     are_rules_known,
-    assumed_settings,
     check_boot,
     index_outcome,
     last_stop,
@@ -61,7 +59,6 @@ from spark_mq.store.boot import (
     unknown_rules,
 )
 from spark_mq.store.boot_obstacles import boot_obstacles
-from spark_mq.store.config.broker_conf import FileSetting
 from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.config.store_kind import batch_topics, dledger_node
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX, mapped_files
@@ -103,40 +100,7 @@ from spark_mq.store.starting_database import StartingDatabase
 _CHECKED = "while the log is checked"
 
 
-@dataclass(frozen=True)
-class Recovery:
-    """What the next start of a broker does.
-
-    Attributes:
-        release: The versions that start in the same way; what only some of them do is that of the last one.
-        boot: The outcome, in the terms in which `boot` predicts it; None if nothing was done because of an obstacle.
-        log_end: The commit log offset at which the broker ends the log; -1 without segments.
-        checked: The number of records that are checked and accepted.
-        max_offsets: The queue offset after the last unit of each queue, by topic and queue id, as the broker then has
-            them; empty if nothing was done.
-        rows: Each thing that is done, in order, with the columns of `RECOVERY_SCHEMA`.
-    """
-
-    store: str
-    release: BrokerVersions
-    last_stop: LastStop
-    rows: pa.Table
-    settings: tuple[FileSetting, ...]
-    obstacles: tuple[str, ...] = ()
-    boot: Boot | None = None
-    log_end: int = -1
-    live_end: int = -1
-    end_reason: str | None = None
-    checked: int = 0
-    max_offsets: Mapping[tuple[str, int], int] = field(default_factory=dict)
-
-    @property
-    def is_harmless(self) -> bool:
-        """Whether the broker starts, and all live messages are then in the log, in their queues and in the index."""
-        return self.boot is not None and self.boot.loses_nothing and not self.obstacles
-
-
-def next_recovery(path: str, broker_version: str, broker_conf: str | None = None) -> Recovery:
+def next_recovery(path: str, broker_version: str, broker_conf: str | None = None) -> Boot:
     """What a broker of a version would do to the store at `path` if it were started now. Nothing is changed.
 
     The records from the segment on with which the broker begins are read and checked, without Spark. Of the others, it
@@ -150,7 +114,7 @@ def next_recovery(path: str, broker_version: str, broker_conf: str | None = None
         return next_recoveries(store, [(release, not last_stop(store).is_clean)], gone)[0]
 
 
-def next_recoveries(store: MessageStore, starts: Sequence[tuple[BrokerVersions, bool]], gone: int) -> list[Recovery]:
+def next_recoveries(store: MessageStore, starts: Sequence[tuple[BrokerVersions, bool]], gone: int) -> list[Boot]:
     """The same for several starts. What several of them read is read once."""
     stopped = _StoppedStore(store, gone)
     # The last starts dispatch most: what they read is enough for the others.
@@ -184,6 +148,7 @@ class _StoppedStore:
         self.scan = LackingScan(store, self.numbers, self.log)
         self.recovered = cache(lambda folder, file_size: recover_queue(folder, file_size, store.files))
         self.truncated = cache(lambda queue, end: truncate_queue(queue, end, store.files))
+        self.entries_from = cache(self._entries_from)
         self._obstacles: dict[tuple[bool, ...], list[str]] = {}
 
     @cached_property
@@ -194,6 +159,16 @@ class _StoppedStore:
     def last_indexed(self) -> Mapping[str, LastIndexed]:
         """The last message in the index files that a broker can keep."""
         return last_indexed(self.store, self.index, self.checkpoint.index_msg_timestamp)
+
+    def _entries_from(self, start: int, names: frozenset[str]) -> tuple[Int64s, Int64s]:
+        """The commit log offsets from `start` on that entries of these index files have, and the number of each."""
+        layout = index_layout(self.store.location, self.conf) if names else IndexLayout()
+        found = [np.empty(0, np.int64)]
+        for file in index_files(self.store.location):
+            if file.name in names:
+                offsets = read_entries(file, layout)["commit_log_offset"]
+                found.append(offsets[offsets >= start])
+        return np.unique(np.concatenate(found), return_counts=True)
 
     def obstacles(self, folders: Sequence[QueueFolder], version: BrokerVersion) -> list[str]:
         """The obstacles of a version, which finds the queue files of `folders`."""
@@ -214,17 +189,14 @@ class _Start:
         self._rows = RecoveryRows()
         self._stop = replace(stopped.last_stop, is_clean=not after_crash)
         self._checkpoint = stopped.checkpoint
-        self._assumed: tuple[FileSetting, ...] = ()
         self._live_end = -1
         self._empty_files: tuple[str, ...] = ()
 
-    def run(self) -> Recovery:
+    def run(self) -> Boot:
         files, folders, database = self._log_files(), self._queue_folders(), self._stopped.database
         if not are_rules_known(self._release, database, self._stopped.batch_topics):
             raise unknown_rules(self._store)
         queue_files = find_queue_file_size(self._conf, [(self._location / CONSUME_QUEUE, folders)])
-        size = files[0].size if files else 0
-        self._assumed = assumed_settings(self._store, [self._release], size, queue_files)
         obstacles = self._stopped.obstacles(folders, self._version)
         if obstacles:
             self._rows = RecoveryRows()  # nothing is changed
@@ -308,18 +280,18 @@ class _Start:
         )
         return SegmentHead.of(file.base, data, is_whole=is_whole)
 
-    def _without_log(self, queues: Sequence[RecoveredQueue]) -> Recovery:
+    def _without_log(self, queues: Sequence[RecoveredQueue]) -> Boot:
         for queue in queues:
             for info in queue.files:
                 self._delete_queue_file(queue.folder, info, "the log has no segment")
         if self._stopped.database is not None:
             self._rows.add("delete", "database", "the log has no segment", file=self._stopped.database.folder.name)
         facts = BootFacts(self._stop.is_clean, -1, -1, (), checkpoint=self._checkpoint, gone=self._lose_gone(-1))
-        return self._result(boot=replace(next_boot(self._release, facts), is_full=True))
+        return self._done(replace(next_boot(self._release, facts), is_full=True))
 
     # -- recover, start -----------------------------------------------------------------------------------------------
 
-    def _with_log(self, files: Sequence[SegmentFile], queues: StartingQueues, facts: BootFacts) -> Recovery:
+    def _with_log(self, files: Sequence[SegmentFile], queues: StartingQueues, facts: BootFacts) -> Boot:
         add, start = self._rows.add, recovery_start(self._release, facts)
         first = facts.segments.index(start)
         if self._accelerates and self._checkpoint.physic_msg_timestamp > 0 >= self._checkpoint.logics_physical_offset:
@@ -369,7 +341,7 @@ class _Start:
         stuck: int | None,
         harm: Mapping[str, Any],
         ends: Mapping[str, Any],
-    ) -> Recovery:
+    ) -> Boot:
         """What is lost, and the index, after everything was dispatched; `harm` and `ends` are fields of the result."""
         rules, log_end, add = self._release, facts.log_end, self._rows.add
         old_from = min(self._old_from(files), log_end)  # DLedger cuts its log before the messages are dispatched
@@ -385,7 +357,6 @@ class _Start:
             doubled,
             unindexed,
             outcomes,
-            deletes_queues=False,
             cut_messages=self._stopped.scan.count_after(log_end) if harm["cut_bytes"] else 0,
             **harm,
             gone=self._lose_gone(self._live_end),
@@ -393,6 +364,8 @@ class _Start:
             damaged_bytes=self._lose_damaged(log_end),
             is_full=True,
             is_index_known=facts.is_index_known,
+            max_offsets=queues.max_offsets(),
+            **ends,
         )
         obstacles = self._empty_files
         if stuck is not None:
@@ -401,7 +374,7 @@ class _Start:
                 "the end of the queues on before it starts",
             )
             add("refuse", "store", obstacles[-1], commit_log_offset=stuck)
-        return self._result(obstacles=obstacles, boot=boot, max_offsets=queues.max_offsets(), **ends)
+        return self._done(replace(boot, obstacles=obstacles))
 
     def _why_there(self, facts: BootFacts) -> str:
         rules = self._release
@@ -573,13 +546,8 @@ class _Start:
         kept = [file for file in facts.index.files if file.name not in deleted]
         index_end = kept[-1].end_offset if kept else 0
         names = {file.name for file in kept if file.end_offset >= index_end} if facts.is_index_known else set()
-        layout = index_layout(self._location, self._conf) if names else IndexLayout()
-        read = [
-            read_entries(file, layout)["commit_log_offset"]
-            for file in index_files(self._location)
-            if file.name in names
-        ]
-        doubled, first = log.doubled_entries(index_end, read, INDEX_TAGS.holds(self._version))
+        known = self._stopped.entries_from(index_end, frozenset(names))
+        doubled, first = log.doubled_entries(index_end, *known, INDEX_TAGS.holds(self._version))
         if doubled:
             reason = "the keys of the last message in the index are put again, which harms no query"
             add("double", "index", reason, commit_log_offset=first, count=doubled)
@@ -592,16 +560,13 @@ class _Start:
             add("skip", "index", reason, file=file_name, commit_log_offset=index_end, bytes=size)
         return deleted, doubled, unindexed
 
-    def _refused(self, *obstacles: str) -> Recovery:
+    def _refused(self, *obstacles: str) -> Boot:
         for obstacle in obstacles:
             self._rows.add("refuse", "store", obstacle)
-        self._live_end = -1
-        return self._result(obstacles=obstacles)
+        return self._done(Boot(self._release, self._stop.is_clean, obstacles=obstacles))
 
-    def _result(self, **found: Any) -> Recovery:
-        rows = self._rows.to_table()
-        done = (str(self._location), self._release, self._stop, rows, self._assumed)
-        return Recovery(*done, live_end=self._live_end, **found)
+    def _done(self, boot: Boot) -> Boot:
+        return replace(boot, rows=self._rows.to_table())
 
 
 class _DLedgerStart(_Start):
@@ -616,7 +581,7 @@ class _DLedgerStart(_Start):
     def _record_rules(self) -> int:
         return super()._record_rules() | kernels.HAS_HEADS
 
-    def _with_log(self, files: Sequence[SegmentFile], queues: StartingQueues, facts: BootFacts) -> Recovery:
+    def _with_log(self, files: Sequence[SegmentFile], queues: StartingQueues, facts: BootFacts) -> Boot:
         assert self._stopped.node is not None
         add, found = self._rows.add, recover_entries(self._stopped.node, files)
         last = next(file for file in reversed(files) if file.base <= max(found.end - 1, files[0].base))

@@ -163,15 +163,19 @@ def store_state(
         starts = [(release, after_crash) for after_crash in stops for release in rules]
         boots = [next_boot(release, replace(facts, is_clean=not after_crash)) for release, after_crash in starts]
         folders = [] if database is not None else list(queues_in_files(store.location))
-        obstacles, waits = boot_obstacles(store.location, conf, folders, only), list[str]()
+        obstacles = boot_obstacles(store.location, conf, folders, only)
         asks_more = conf.is_enabled("forceVerifyPropCRC") or facts.settings.enable_accelerated_recovery
         is_read = log.end - log.start <= SMALL_LOG if full is None else full
         if store.records.has_entries or batches:  # a few facts do not tell what happens to them
             is_checked, is_read = False, True
         if is_checked and database is None and not obstacles and not asks_more:
             boots = [replace(boot, is_full=True) for boot in boots]
-        elif is_read:
-            boots, waits = _exact_boots(store, starts, boots, gone.count)
+        elif not is_read:
+            boots = [_quick(boot, index) for boot in boots]
+        else:
+            boots = _exact_boots(store, starts, boots, gone.count)
+            for boot in boots[: len(rules)]:
+                obstacles += [f"{boot.rules}: {one}" if boot.is_full else one for one in boot.obstacles]
         queue_files = find_queue_file_size(conf, [(store.location / CONSUME_QUEUE, folders)])
         config = (
             ConfigSnapshot(info.base_name, (info.mtime_ns or 0) // NANOS_PER_MILLI)
@@ -189,7 +193,7 @@ def store_state(
             gone,
             index,
             tuple(config),
-            tuple(dict.fromkeys([*obstacles, *waits])),
+            tuple(dict.fromkeys(obstacles)),
             assumed_settings(store, rules, log.file_size, queue_files),
             tuple(boots[: len(rules)]),
             tuple(boots[len(rules) :]),
@@ -199,23 +203,25 @@ def store_state(
         )
 
 
+def _quick(boot: Boot, index: IndexState | None) -> Boot:
+    """What is known of a boot without the entries of index files: a file can lack some that its header counts."""
+    is_whole = index is None or not index.problems
+    return replace(boot, doubled_entries=0, unindexed=boot.unindexed if is_whole else None)
+
+
 def _exact_boots(
     store: MessageStore,
     starts: Sequence[tuple[BrokerVersions, bool]],
     seen: Sequence[Boot],
     gone: int,
-) -> tuple[list[Boot], list[str]]:
-    """The boots with the whole log read, and why some never end. `seen` are given for those that do not start."""
+) -> list[Boot]:
+    """The boots with the whole log read; `seen` are given for those that do not start."""
     from spark_mq.store.recovery import next_recoveries  # the kernels take half a second
 
-    recoveries = next_recoveries(store, starts, gone)
-    waits = [
-        f"{recovery.release}: {obstacle}"
-        for recovery in recoveries
-        for obstacle in recovery.obstacles
-        if recovery.boot is not None and recovery.last_stop.is_clean != starts[0][1]
+    return [
+        found if found.is_full else replace(boot, obstacles=found.obstacles, rows=found.rows)
+        for found, boot in zip(next_recoveries(store, starts, gone), seen, strict=True)
     ]
-    return [recovery.boot or boot for recovery, boot in zip(recoveries, seen, strict=True)], waits
 
 
 def _log_state(store: MessageStore, lacking: LackingMessages, stop: LastStop) -> LogState:

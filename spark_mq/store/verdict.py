@@ -3,28 +3,46 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spark_mq.format.amounts import counted, size_text
 from spark_mq.format.broker_version import MESSAGE_VERSION_2, BrokerVersions, versions_text
 
 if TYPE_CHECKING:
-    from spark_mq.store.boot import Boot
+    from spark_mq.store.boot import Boot, LastStop
     from spark_mq.store.config.broker_conf import FileSetting
     from spark_mq.store.store_state import StoreState
 
 
+CERTAIN, AT_LEAST, NOT_KNOWN = "certain", "at least", "not known"
+_SHOWN = 5
+"""Topics that are named; the rest is a number."""
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One thing that an answer rests on: how sure it is, what it is, and how long it stays so, or unless what."""
+
+    certainty: str
+    text: str
+    until: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """The fact as a sentence."""
+        until = f" ({self.until})" if self.until else ""
+        return f"{self.text[:1].upper()}{self.text[1:]}{until}."
+
+
 def verdict(state: StoreState) -> list[str]:
     """The answer, a sentence each: how the broker stopped, whether it starts, what is lost, and what a boot loses."""
-    said = [_stop(state)]
+    said = [_stop(state.last_stop)]
     if state.obstacles:
         said.append(f"A broker may not start: {obstacle_text(state.obstacles)}.")
-    missing = sum(gap.size for gap in state.log.gaps)
-    if missing:
-        lost = "the messages in it are lost, unless the files are elsewhere"
-        said.append(f"No segment has {size_text(missing)} of the log: {lost}.")
-    return [*said, *lost_before(state.boots, missing), *next_boots(state)]
+    return [*said, *(fact.sentence for fact in lost_before(state)), *next_boots(state)]
 
 
 def obstacle_text(obstacles: Sequence[str]) -> str:
@@ -39,8 +57,7 @@ def setting_line(setting: FileSetting, width: int = 15) -> str:
     return f"  {setting.name}={setting.value} ({setting.source})"
 
 
-def _stop(state: StoreState) -> str:
-    stop = state.last_stop
+def _stop(stop: LastStop) -> str:
     if stop.is_running:
         return "A broker runs on this store, or a job writes into it: the lock is taken, and the figures change."
     if stop.is_clean:
@@ -49,20 +66,27 @@ def _stop(state: StoreState) -> str:
     return f"Not stopped cleanly: the file abort is there, and {locked}."
 
 
-def lost_before(boots: Sequence[Boot], missing_bytes: int = 0) -> Iterator[str]:
-    """What is lost whatever boot comes, a sentence each; `missing_bytes` of the log are named elsewhere."""
-    damaged = max((boot.damaged_bytes for boot in boots), default=0) - missing_bytes
+def lost_before(state: StoreState) -> Iterator[Fact]:
+    """What is lost whatever boot comes."""
+    gaps, boots = state.log.gaps, state.boots
+    missing = sum(gap.size for gap in gaps)
+    if missing:
+        lost = f"no segment has {size_text(missing)} of the log: the messages in it are lost"
+        yield Fact(CERTAIN, lost, "unless the files are elsewhere")
+    damaged = max((boot.damaged_bytes for boot in boots), default=0) - missing
     if damaged > 0:
-        yield f"{size_text(damaged)} of the log are not records: the messages in them are lost."
-    gone = max((boot.gone for boot in boots), default=0)
-    if gone:
-        yield (
-            f"The log ends before at least {messages(gone)} that queues or the index show: they are lost, unless an "
-            "earlier recovery cut them off."
-        )
+        lost = f"{size_text(damaged)} of the log are not records: the messages in them are lost"
+        yield Fact(AT_LEAST, lost, "for good, unless a copy of the segment has them")
+    count = max((boot.gone for boot in boots), default=0)
+    if count:
+        topics = _topics((topic, of_queue) for (topic, _), of_queue in state.gone.by_queue.items())
+        lost = f"the log ends before at least {messages(count)} that queues or the index show{topics}: they are lost"
+        yield Fact(AT_LEAST, lost, "unless a newer copy of the segment has them, or an earlier recovery cut them off")
     deleted = max((boot.deleted for boot in boots), default=0)
     if deleted:
-        yield f"{messages(deleted)} of deleted topics have no unit; if the topics were not deleted, they are lost."
+        lost = f"topics that seem to be deleted have {messages(deleted)} without a unit"
+        until = "lost if the topics were not deleted: `spark-mq repair` does not add their units"
+        yield Fact(CERTAIN, lost, until)
 
 
 def next_boots(state: StoreState) -> Iterator[str]:
@@ -81,42 +105,56 @@ def boot_text(state: StoreState, boot: Boot) -> str:
     """What a boot does, as the predicate of a sentence."""
     if boot.deletes_queues:
         return "finds no segment, and deletes all consume queues" if state.queue_count else "finds an empty log"
-    said = [f"starts at segment {boot.recovers_from:020d}", *(losses(boot) or [_no_loss(state, boot)])]
-    return f"{joined(said)}{unknown_index(boot)}"
+    said = [f"starts at segment {boot.recovers_from:020d}", *(fact.text for fact in losses(boot))]
+    return f"{_joined(said if len(said) > 1 else [*said, _no_loss(state, boot)])}{_unknown_index(boot)}"
 
 
-def unknown_index(boot: Boot) -> str:
+def _unknown_index(boot: Boot) -> str:
     """The end of a sentence about a boot, if the index files could not be read."""
     return "" if boot.is_index_known else "; what its index lacks is not known without --broker-conf"
 
 
-def no_more(boot: Boot) -> str:
-    """What a boot loses that has no `losses`."""
-    if boot.loses_nothing:
-        return "nothing"
-    return "no message" if boot.loses_no_message else "no more"
-
-
-def losses(boot: Boot) -> list[str]:
-    """What a boot does to messages and their index entries that it should not, as predicates."""
+def losses(boot: Boot) -> list[Fact]:
+    """What a boot does to messages and their index entries that it should not; the texts are predicates."""
     said = []
-    least = at_least(boot)
+    sure, least = CERTAIN if boot.is_full else AT_LEAST, boot.at_least
+    started = "for good, once the broker has started"
     if boot.cut_bytes:
-        said.append(f"cuts {size_text(boot.cut_bytes)} off the log, with {counted(boot.cut_messages, 'whole message')}")
+        cut = f"cuts {size_text(boot.cut_bytes)} off the log, with {counted(boot.cut_messages, 'whole message')}"
+        said.append(Fact(sure, cut, started))
     if boot.lost:
-        said.append(f"loses {least}{messages(boot.lost)} for all consumers")
+        topics = _topics((queue.topic, queue.lost) for queue in boot.queues)
+        until = "until `spark-mq repair` adds their units"
+        if boot.queues_cut_at is not None:
+            until = "for good, once new messages have their queue offsets; not if the file abort is deleted before"
+        said.append(Fact(sure, f"loses {least}{messages(boot.lost)} for all consumers{topics}", until))
     if boot.shifted:
-        said.append(f"gives {least}{messages(boot.shifted)} a wrong queue offset")
+        topics = _topics((queue.topic, queue.shifted) for queue in boot.queues)
+        said.append(Fact(sure, f"gives {least}{messages(boot.shifted)} a wrong queue offset{topics}", started))
     if boot.revived:
-        said.append(f"takes {counted(boot.revived, 'record')} after the live end, old or damaged, for live ones")
+        old = f"takes {counted(boot.revived, 'record')} after the live end, old or damaged, for live ones"
+        said.append(Fact(sure, old, "once the broker has started"))
     if boot.unindexed is not None:
-        said.append("leaves messages without index entries")
+        part = f"{boot.unindexed.start:,} to {boot.unindexed.stop:,}"
+        until = "until `spark-mq repair` adds their entries; no loss if the broker writes no index "
+        until += "files, which --broker-conf tells"
+        said.append(Fact(sure, f"leaves messages at commit log offsets {part} without index entries", until))
     return said
+
+
+def _topics(counts: Iterable[tuple[str, int]]) -> str:
+    """The topics with the most messages, and the number of messages of each; empty without one."""
+    by_topic: Counter[str] = Counter()
+    for topic, count in counts:
+        by_topic[topic] += count
+    named = sorted((+by_topic).items(), key=lambda item: (-item[1], item[0]))
+    more = f" and {len(named) - _SHOWN:,} more topics" if len(named) > _SHOWN else ""
+    return f" ({', '.join(f'{topic} {count:,}' for topic, count in named[:_SHOWN])}{more})" if named else ""
 
 
 def _no_loss(state: StoreState, boot: Boot) -> str:
     if boot.is_full:
-        return f"loses {no_more(boot)}"
+        return f"loses {'nothing' if boot.loses_nothing else 'no message' if boot.loses_no_message else 'no more'}"
     if state.obstacles:
         return "what it loses is not known before it can start"
     path = shlex.quote(state.store)
@@ -216,16 +254,11 @@ def _of_cuts(state: StoreState, cutting: Sequence[Boot]) -> str:
     )
 
 
-def at_least(boot: Boot) -> str:
-    """`at least` before a number of messages, if not the whole log was read."""
-    return "" if boot.is_full else "at least "
-
-
 def messages(count: int) -> str:
     """A number of messages as text."""
     return counted(count, "message")
 
 
-def joined(parts: Sequence[str]) -> str:
+def _joined(parts: Sequence[str]) -> str:
     """The parts as a list in a sentence."""
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

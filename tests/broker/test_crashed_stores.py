@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from spark_mq.store.recovery import Recovery, next_recovery
+from spark_mq.store.boot import Boot
+from spark_mq.store.recovery import next_recovery
 from spark_mq.store.store_state import StoreState, store_state
 from tests.broker import harness
 from tests.support.boots import rows
@@ -98,7 +99,7 @@ class Case:
     whole: set[int]
     before: StoreFiles
     slots: int
-    recovery: Recovery
+    recovery: Boot
     state: StoreState
 
     def differences(self, answer: Mapping[str, Any]) -> Iterator[str]:
@@ -106,13 +107,13 @@ class Case:
         recovery = self.recovery
         if bool(self.state.obstacles) != bool(recovery.obstacles):
             yield f"state says {self.state.obstacles}, recover {recovery.obstacles}"
-        if recovery.boot is not None and [recovery.boot] != list(self.state.boots):
-            yield f"state says {self.state.boots}, recover {recovery.boot}"
+        if recovery.is_full and [recovery] != list(self.state.boots):
+            yield f"state says {self.state.boots}, recover {recovery}"
         if "failure" in answer or recovery.obstacles:
             if "failure" not in answer or not recovery.obstacles:
                 yield f"start: {answer.get('failure', 'it starts')}, said: {recovery.obstacles}"
             return
-        if answer["logEnd"] != max(recovery.log_end, 0):
+        if answer["logEnd"] != (recovery.log_end or 0):
             yield f"log end {answer['logEnd']}, said: {recovery.log_end}"
         ends = {(topic, int(id)): end for topic, ids in answer["queueEnds"].items() for id, end in ids.items() if end}
         said = {queue: end for queue, end in recovery.max_offsets.items() if end}
@@ -144,9 +145,7 @@ class Case:
         if len({frozenset(names) for names in named}) > 1:
             yield "a whole broker leaves other files"
 
-    def _messages(self, recovery: Recovery, ends: Mapping[tuple[str, int], int], after: StoreFiles) -> Iterator[str]:
-        boot = recovery.boot
-        assert boot is not None
+    def _messages(self, recovery: Boot, ends: Mapping[tuple[str, int], int], after: StoreFiles) -> Iterator[str]:
         units = {
             queue: {at: offset for at, offset in places.items() if at < ends.get(queue, 0)}
             for queue, places in after.units.items()
@@ -157,7 +156,7 @@ class Case:
         log_start = min((int(name[-20:]) for name in after.inodes if name.startswith("commitlog/")), default=0)
         for message in self.messages:
             is_there = message.offset in self.left
-            is_live = is_there and message.offset < recovery.log_end
+            is_live = is_there and message.offset < (recovery.log_end or 0)
             if is_live and units.get(message.queue, {}).get(message.queue_offset) == message.offset:
                 continue
             if is_live and (message.queue, message.offset) in led_to:
@@ -167,32 +166,32 @@ class Case:
             elif message.offset >= log_start:
                 cut += is_there
                 is_shown |= is_there or message.offset in shown
-        if (lost, shifted) != (boot.lost + boot.deleted, boot.shifted):
-            yield f"lost {lost}, shifted {shifted}; said: {boot.lost} + {boot.deleted}, {boot.shifted}"
-        if boot.cut_bytes and not boot.cut_messages <= cut <= boot.cut_messages + boot.gone:
-            yield f"cut {cut}; said: {boot.cut_messages} + {boot.gone}"
+        if (lost, shifted) != (recovery.lost + recovery.deleted, recovery.shifted):
+            yield f"lost {lost}, shifted {shifted}; said: {recovery.lost} + {recovery.deleted}, {recovery.shifted}"
+        if recovery.cut_bytes and not recovery.cut_messages <= cut <= recovery.cut_messages + recovery.gone:
+            yield f"cut {cut}; said: {recovery.cut_messages} + {recovery.gone}"
         if recovery.is_harmless and (lost or shifted or is_shown):
             yield "it is not harmless"
 
-    def _index(self, recovery: Recovery, after: StoreFiles) -> Iterator[str]:
-        boot = recovery.boot
-        assert boot is not None
+    def _index(self, recovery: Boot, after: StoreFiles) -> Iterator[str]:
         deleted = self.before.deleted(after)
         kept = (found for name, found in self.before.entries.items() if f"index/{name}" not in deleted)
         had, has = sum(kept, Counter()), sum(after.entries.values(), Counter())
         doubled = sum(min(had[offset], has[offset] - had[offset]) for offset in had)
-        if doubled != boot.doubled_entries:
-            yield f"doubled entries {doubled}, said: {boot.doubled_entries}"
+        if doubled != recovery.doubled_entries:
+            yield f"doubled entries {doubled}, said: {recovery.doubled_entries}"
         lacking = [
             message.offset
             for message in self.messages
-            if message.offset in self.whole and message.offset < recovery.log_end and has[message.offset] < message.keys
+            if message.offset in self.whole
+            and message.offset < (recovery.log_end or 0)
+            and has[message.offset] < message.keys
         ]
-        part = boot.unindexed
+        part = recovery.unindexed
         outside = [offset for offset in lacking if part is None or offset not in part]
-        if outside and boot.is_index_known:
+        if outside and recovery.is_index_known:
             yield f"{len(outside)} of {len(lacking)} without entries from {outside[0]} on, said: {part}"
-        if part is not None and not lacking and part.start < recovery.live_end:
+        if part is not None and not lacking and part.start < self.state.log.end:
             yield f"none lacks entries, said: {part}"
 
 

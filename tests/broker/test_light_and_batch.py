@@ -129,8 +129,8 @@ def test_a_boot_does_to_batch_queues_what_was_said(version: str, is_killed: bool
         data = segment.read_bytes()
         segment.write_bytes(data[: log_end - int(segment.name)].ljust(len(data), b"\0"))
     recovery = next_recovery(str(store), version, str(packed.broker_conf))
-    assert recovery.boot is not None
-    assert recovery.boot.lost > 0 or recovery.boot.completed > 0
+    assert recovery.is_full
+    assert recovery.lost > 0 or recovery.completed > 0
     with harness.Broker(version, store, packed.broker_conf) as broker:
         found = {
             record.commit_log_offset
@@ -139,7 +139,7 @@ def test_a_boot_does_to_batch_queues_what_was_said(version: str, is_killed: bool
         }
     live = {fact["offset"] for fact in records if fact["offset"] < recovery.log_end}
     assert found <= live
-    assert len(live - found) == recovery.boot.lost
+    assert len(live - found) == recovery.lost
 
 
 @pytest.mark.parametrize("version", cases(["5.3.3"], ["4.9.7", "5.3.3", "5.4.0", "5.5.0"]))
@@ -154,8 +154,8 @@ def test_a_boot_does_to_light_queues_what_was_said(version: str, is_killed: bool
     without_units(store, "%LMQ%a", len(wanted["%LMQ%a"]) - 2)
     without_units(store, "%LMQ%b", 20)
     recovery = next_recovery(str(store), version, str(packed.broker_conf))
-    assert recovery.boot is not None
-    lost = {outcome.topic: outcome.lost for outcome in recovery.boot.queues}
+    assert recovery.is_full
+    lost = {outcome.topic: outcome.lost for outcome in recovery.queues}
     assert lost["%LMQ%b"] > 0
     with harness.Broker(version, store, packed.broker_conf) as broker:
         for name, offsets in wanted.items():

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from spark_mq.expirer import expire
-from spark_mq.store.recovery import Recovery, next_recovery
+from spark_mq.store.boot import Boot
+from spark_mq.store.recovery import next_recovery
 from spark_mq.store.store_state import store_state
 from tests.broker import harness
 from tests.broker.make_stores import NO_TIMERS, SMALL_SETTINGS, log_records
@@ -32,10 +33,10 @@ def make(version: str, store: Path) -> Path:
     return store
 
 
-def predicted(store: Path, version: str) -> Recovery:
+def predicted(store: Path, version: str) -> Boot:
     recovery = next_recovery(str(store), version, str(conf_of(store)))
     (boot,) = store_state(str(store), version, str(conf_of(store)), with_forced=False).boots
-    assert recovery.boot == boot
+    assert recovery == boot
     return recovery
 
 
@@ -96,7 +97,7 @@ def test_a_boot_does_to_queues_in_rocksdb_what_was_said(version: str, tmp_path: 
         assert recovery.log_end == offsets[number]
         if (number, has_abort) == (42, False):
             # `binarySearchInCQ` meets the first message after the end at once: the queue keeps one of 14 messages.
-            assert (recovery.max_offsets[TOPIC, 0], recovery.boot and recovery.boot.lost) == (1, 13)
+            assert (recovery.max_offsets[TOPIC, 0], recovery and recovery.lost) == (1, 13)
         assert boot(version, copy) == recovery.max_offsets, (number, has_abort)
 
 

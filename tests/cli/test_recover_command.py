@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from spark_mq.cli.main import main
-from spark_mq.store.dispatch_log import RECOVERY_SCHEMA
+from spark_mq.store.boot import RECOVERY_SCHEMA
 from spark_mq.testing import LogWriter
 from tests.support.stores import STORES, Unpack
 
@@ -21,17 +21,19 @@ from tests.support.stores import STORES, Unpack
             "lagging-533",
             "5.3.3",
             "Stopped cleanly.\n"
-            "A broker of 5.3.3 checks 120 records from segment 00000000000000000000 on, and ends the log at commit log "
-            "offset 43,802 (size and magic number are 0, nothing was written there).\n"
-            "It loses 1 message for all consumers and gives 2 messages a wrong queue offset.",
+            "The next boot of 5.3.3 starts at segment 00000000000000000000, loses 1 message for all consumers "
+            "(LastQueue 1) and gives 2 messages a wrong queue offset (LastQueue 2).\n"
+            "It checks 120 records, and ends the log at commit log offset 43,802 (size and magic number are 0, nothing "
+            "was written there).",
         ),
         (
             "crc-533",
             "4.9.7",
             "Stopped cleanly.\n"
-            "A broker of 4.9.7 checks 10 records from segment 00000000000000000000 on, and ends the log at commit log "
-            "offset 1,629 (a record of format V2 (a long topic) is there, which brokers before 5.1 reject).\n"
-            "It cuts 208.7 KiB off the log, with 417 whole messages.",
+            "The next boot of 4.9.7 starts at segment 00000000000000000000 and cuts 208.7 KiB off the log, with 417 "
+            "whole messages.\n"
+            "It checks 10 records, and ends the log at commit log offset 1,629 (a record of format V2 (a long topic) "
+            "is there, which brokers before 5.1 reject).",
         ),
     ],
 )
@@ -42,7 +44,7 @@ def test_the_answer_comes_first(
     assert main(["recover", str(unpacked(STORES[name])), "--as", version, "--broker-conf", conf]) == 0
     text = capsys.readouterr().out
     assert text.partition("\n\n")[0] == answer
-    assert "Save the store before a broker starts on it." in text
+    assert "Do not start a broker of " in text
 
 
 def test_many_rows_of_a_kind_are_counted(unpacked: Unpack, capsys: pytest.CaptureFixture[str]) -> None:
@@ -80,4 +82,4 @@ def test_hostile_names_steer_no_terminal(tmp_path: Path, capsys: pytest.CaptureF
     assert main(["recover", str(tmp_path), "--as", "5.3.1"]) == 0
     text = capsys.readouterr().out
     assert "\x1b" not in text
-    assert "A broker of 5.3.1 does not start: commitlog/\\x1b]0;evil\\x07 is not a segment" in text
+    assert "A broker may not start: commitlog/\\x1b]0;evil\\x07 is not a segment" in text

@@ -49,14 +49,14 @@ def fields_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, 
             "5.3.3",
             "Stopped cleanly.\n"
             "The next boot of 5.3.3 starts at segment 00000000000000000000, loses 1 message for all "
-            "consumers and gives 2 messages a wrong queue offset.",
+            "consumers (LastQueue 1) and gives 2 messages a wrong queue offset (LastQueue 2).",
         ),
         (
             "lagging-533",
             "5.3.1",
             "Stopped cleanly.\n"
             "The next boot of 5.3.1 starts at segment 00000000000000000000 and loses 3 messages for all "
-            "consumers.",
+            "consumers (LastQueue 3).",
         ),
     ],
 )

@@ -18,7 +18,8 @@ import pytest
 
 from spark_mq.cli.main import main
 from spark_mq.errors import UnsupportedStoreError
-from spark_mq.store.recovery import Recovery, next_recovery
+from spark_mq.store.boot import Boot
+from spark_mq.store.recovery import next_recovery
 from spark_mq.store.store_state import store_state
 from tests.support.boots import rows
 from tests.support.rebuilt import rebuild_here
@@ -59,10 +60,10 @@ def conf_of(store: Path, settings: str = "") -> str:
     return str(conf)
 
 
-def predicted(store: Path, version: str, conf: str) -> Recovery:
+def predicted(store: Path, version: str, conf: str) -> Boot:
     recovery = next_recovery(str(store), version, conf)
     (boot,) = store_state(str(store), version, conf, with_forced=False).boots
-    assert recovery.boot == boot
+    assert recovery == boot
     return recovery
 
 
@@ -70,7 +71,8 @@ def predicted(store: Path, version: str, conf: str) -> Recovery:
 def test_a_sound_store_keeps_its_queues(version: str, unpacked: Unpack) -> None:
     recovery = predicted(unpacked(STORE), version, CONF)
     assert recovery.is_harmless
-    (batch_files,) = (setting for setting in recovery.settings if setting.name == "batch queue files")
+    settings = store_state(str(unpacked(STORE)), version, CONF, with_forced=False).settings
+    (batch_files,) = (setting for setting in settings if setting.name == "batch queue files")
     assert batch_files.value == "13,800,000 bytes each"
     assert recovery.log_end == STORE.facts("store")[0]["maxPhyOffset"]
     ends = {(fact["topic"], fact["queueId"]): fact["max"] for fact in STORE.facts("queue") if fact["max"]}
@@ -146,7 +148,7 @@ def test_damaged_queues_end_where_the_rules_say(seed: int, version: str, small_f
     if not has_others:  # then a record of a batch consume queue is the last one that a queue has
         shutil.rmtree(store / "consumequeue")
     recovery = predicted(store, version, conf_of(store))
-    assert recovery.boot is not None
+    assert recovery.is_full
     assert recovery.log_end == log_end
     others = [fact["offset"] + fact["size"] for fact in records if fact["topic"] != TOPIC and has_others]
     highest = max([*others, *(of_queue[-1].offset for of_queue in units.values() if of_queue)], default=-1)
@@ -170,7 +172,7 @@ def test_damaged_queues_end_where_the_rules_say(seed: int, version: str, small_f
     live = {fact["offset"] for fact in records if fact["topic"] == TOPIC and fact["offset"] < log_end}
     served = {unit for number, of_queue in units.items() for unit in of_queue if unit.next_queue_offset <= ends[number]}
     lost = live - {unit.offset for unit in served}
-    outcomes = [queue for queue in recovery.boot.queues if queue.topic == TOPIC]
+    outcomes = [queue for queue in recovery.queues if queue.topic == TOPIC]
     assert sum(queue.lost for queue in outcomes) == len(lost)
     assert not any(queue.shifted for queue in outcomes)
 
@@ -186,8 +188,8 @@ def test_the_record_right_after_the_last_one_of_a_batch_queue_is_dispatched(smal
         of_queue = [fact["offset"] for fact in records if (fact["topic"], fact["queueId"]) == (TOPIC, queue_id)]
         change_units(store, queue_id, sum(offset <= last["offset"] for offset in of_queue), len(of_queue))
     recovery = predicted(store, "5.3.3", conf_of(store))
-    assert recovery.boot is not None
-    outcomes = {queue.queue_id: queue for queue in recovery.boot.queues if queue.topic == TOPIC}
+    assert recovery.is_full
+    outcomes = {queue.queue_id: queue for queue in recovery.queues if queue.topic == TOPIC}
     assert sum(queue.completed for queue in outcomes.values()) > 0
     assert not any(queue.lost for queue in outcomes.values())
 

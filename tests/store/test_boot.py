@@ -297,7 +297,7 @@ def test_the_tags_of_the_last_message_in_a_5_5_index_are_counted(version: str, t
     expected = min(kept, keys[end] + (version == "5.5.0"))
     recovery = next_recovery(str(folder), version, str(store.broker_conf))
     assert [row["count"] for row in recovery.rows.to_pylist() if row["action"] == "double"] == [expected]
-    (seen,) = store_state(str(folder), version, str(store.broker_conf), full=False).boots
+    (seen,) = store_state(str(folder), version, str(store.broker_conf), is_checked=True).boots
     assert seen.doubled_entries == expected
 
 

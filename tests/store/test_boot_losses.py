@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from spark_mq.cli.check import check_store
-from spark_mq.cli.recover import verdict as recover_verdict
+from spark_mq.cli.recover import recovery_verdict
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.recovery import next_recovery
 from spark_mq.store.store_state import store_state
@@ -58,24 +58,23 @@ def test_nobody_denies_a_loss(seed: int, unpacked: Unpack, tmp_path: Path) -> No
     whole = {message.offset for message in messages if log.read(message.offset, message.size) == message.data}
     lost &= whole | units
 
-    recovery = next_recovery(str(folder), version, conf)
-    boot = recovery.boot
-    assert boot is not None, recovery.obstacles
+    boot = next_recovery(str(folder), version, conf)
+    assert boot.is_full, boot.obstacles
     said = boot.lost + boot.shifted + boot.cut_messages + boot.gone + boot.deleted
     assert said >= len(lost), (seed, version, said, len(lost))
     assert said == len(lost) or boot.gone, (seed, version, said, len(lost))  # the index can show more
-    assert not (recovery.is_harmless and lost)
+    assert not (boot.is_harmless and lost)
     full = store_state(str(folder), version, conf, full=True)
     assert list(full.boots) == [boot]
     quick = store_state(str(folder), version, conf, full=False)
     report, _ = quick_check(str(folder), BrokerConf.of(conf))
-    texts = [recover_verdict(recovery), state_verdict(full), state_verdict(quick)]
+    texts = [recovery_verdict(full), state_verdict(quick)]
     if lost:
         assert not [text for text in texts if "loses nothing" in " ".join(text) and "not known" not in " ".join(text)]
         if not report.is_sound:
             assert "sound" not in report.verdict.replace("not sound", "")
     (answer,) = check_store(str(folder), version, conf)
-    assert not (answer.answer == "yes" and (lost or not recovery.is_harmless))
+    assert not (answer.answer == "yes" and (lost or not boot.is_harmless))
     assert answer.answer != "no"
     (seen,) = quick.boots
     assert not seen.is_full
@@ -114,13 +113,12 @@ def test_a_log_that_is_older_than_its_queues_is_not_harmless(unpacked: Unpack, t
         for is_clean in (True, False):
             (folder / "abort").unlink(missing_ok=True) if is_clean else (folder / "abort").touch()
             recovery = next_recovery(str(folder), version, str(store.broker_conf))
-            assert recovery.boot is not None
-            assert recovery.boot.gone == gone
+            assert recovery.is_full
+            assert recovery.gone == gone
             assert not recovery.is_harmless
             state = store_state(str(folder), version, str(store.broker_conf), full=False)
             assert state.gone.count == gone
             assert f"at least {gone} messages" in " ".join(state_verdict(state))
-            assert f"at least {gone} messages" in " ".join(recover_verdict(recovery))
     _, found = quick_check(str(folder), BrokerConf.of(str(store.broker_conf)))
     codes = set(found["code"].to_pylist())
     assert "QUEUE_UNIT_STALE" in codes

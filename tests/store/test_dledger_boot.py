@@ -48,8 +48,8 @@ def test_after_a_crash_the_units_at_the_end_are_cut_off(store: Path, capsys: pyt
     """`mmapFileOffset += size` leaves out the heads of entries: 89 of them in the last file, 48 bytes each."""
     (store / "abort").touch()
     recovery = next_recovery(str(store), "5.3.3", str(CONF))
-    assert recovery.boot is not None
-    assert recovery.boot.queues_cut_at == LOG_END - 89 * 48
+    assert recovery.is_full
+    assert recovery.queues_cut_at == LOG_END - 89 * 48
     assert lost(store) == DELAYED
     assert not rows(next_recovery(str(store), "5.1.4", str(CONF)), "lose")  # it does not dispatch, and does not cut
     assert main(["check", str(store), "--broker-conf", str(CONF)]) == DAMAGED
@@ -74,9 +74,9 @@ def test_dledger_ends_its_log_before_a_wrong_entry(store: Path, field: int) -> N
     overwrite(store, entry[0] + field, struct.pack(">i" if field == 44 else ">q", 99_999))
     recovery = next_recovery(str(store), "5.3.3", str(CONF))
     assert recovery.log_end == entry[0]
-    assert recovery.boot is not None
+    assert recovery.is_full
     if field == 8:
-        assert (recovery.boot.cut_bytes, recovery.boot.cut_messages) == (LOG_END - entry[0], 9)
+        assert (recovery.cut_bytes, recovery.cut_messages) == (LOG_END - entry[0], 9)
         cut = {(row["topic"], row["queue_id"]): row["count"] for row in rows(recovery, "truncate") if row["topic"]}
         assert cut == {("b1-delay", 0): 1, ("b1-delay", 1): 2, ("b1timer", 0): 6}
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from spark_mq.store.boot import QueueOutcome
+from spark_mq.store.boot import Boot, QueueOutcome
 from spark_mq.store.lacking_messages import find_lacking_messages
 from spark_mq.store.message_store import MessageStore
-from spark_mq.store.recovery import Recovery, next_recovery
+from spark_mq.store.recovery import next_recovery
 from tests.support.light_queues import dispatched, without_units
 from tests.support.stores import OWN_STORES, RealStore
 
@@ -26,13 +26,13 @@ def store(tmp_path: Path) -> Path:
     return path
 
 
-def recovered(store: Path, version: str = "5.3.3") -> Recovery:
+def recovered(store: Path, version: str = "5.3.3") -> Boot:
     return next_recovery(str(store), version, str(STORE.broker_conf))
 
 
-def outcomes(recovery: Recovery) -> list[QueueOutcome]:
-    assert recovery.boot is not None
-    return list(recovery.boot.queues)
+def outcomes(recovery: Boot) -> list[QueueOutcome]:
+    assert recovery.is_full
+    return list(recovery.queues)
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
@@ -42,8 +42,8 @@ def test_a_sound_store_keeps_all_units(is_killed: bool, store: Path) -> None:
     recovery = recovered(store)
     ends = {(fact["topic"], fact["queueId"]): fact["max"] for fact in STORE.facts("queue") if fact["max"]}
     assert recovery.max_offsets == ends
-    assert recovery.boot is not None
-    assert recovery.boot.loses_no_message
+    assert recovery.is_full
+    assert recovery.loses_no_message
     (check,) = [row for row in recovery.rows.to_pylist() if row["action"] == "check"]
     assert check["count"] == len([fact for fact in STORE.facts("msg") if fact["offset"] >= check["commit_log_offset"]])
 
@@ -82,5 +82,5 @@ def test_expired_lite_topics_are_no_loss(tmp_path: Path) -> None:
     settings = [line for line in LITE.broker_conf.read_text().splitlines() if "rocksdb" not in line.lower()]
     conf.write_text("\n".join(settings))
     recovery = next_recovery(str(store), "5.5.0", str(conf))
-    assert recovery.boot is not None
-    assert (recovery.boot.lost, recovery.boot.deleted) == (0, 0)
+    assert recovery.is_full
+    assert (recovery.lost, recovery.deleted) == (0, 0)

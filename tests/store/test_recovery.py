@@ -21,14 +21,13 @@ import pytest
 from spark_mq.errors import OptionError, SparkMqError
 from spark_mq.format.broker_version import ALL_VERSIONS, BrokerVersions
 from spark_mq.format.record import BODY_CRC_AT, COMMIT_LOG_OFFSET_AT, MAGIC_AT, MAGIC_V2, Record
-from spark_mq.store.boot import boot_groups
+from spark_mq.store.boot import RECOVERY_SCHEMA, Boot, boot_groups
 from spark_mq.store.config.checkpoint import Checkpoint
-from spark_mq.store.dispatch_log import RECOVERY_SCHEMA
 from spark_mq.store.dispatch_requests import CheckedLog
 from spark_mq.store.log.record_reader import RecordChunk
 from spark_mq.store.log.recovery_walk import FileCheck
 from spark_mq.store.message_store import MessageStore
-from spark_mq.store.recovery import Recovery, next_recoveries, next_recovery
+from spark_mq.store.recovery import next_recoveries, next_recovery
 from spark_mq.store.store_state import store_state
 from spark_mq.testing import LogWriter
 from tests.support.boots import CLEAN, RECOVERED, body_at, entries_of, flip, rows, some_message, units_of
@@ -42,7 +41,7 @@ NOW = 1_700_000_000_000
 UNIT = struct.Struct(">qiq")
 
 
-def recover(folder: Path, version: str, store: RealStore | None = None) -> Recovery:
+def recover(folder: Path, version: str, store: RealStore | None = None) -> Boot:
     return next_recovery(str(folder), version, None if store is None else str(store.broker_conf))
 
 
@@ -86,7 +85,7 @@ def test_a_recovery_did_what_the_rows_say(store: RealStore, unpacked: Unpack, tm
 def test_the_exact_form_agrees_with_the_prediction(store: RealStore, version: str, unpacked: Unpack) -> None:
     """`tests/store/test_boot.py` compares the prediction with what brokers did."""
     folder = unpacked(store)
-    boot = recover(folder, version, store).boot
+    boot = recover(folder, version, store)
     assert boot is not None
     assert [boot] == list(store_state(str(folder), version, str(store.broker_conf), full=True).boots)
     (predicted,) = store_state(str(folder), version, str(store.broker_conf), full=False).boots
@@ -94,7 +93,7 @@ def test_the_exact_form_agrees_with_the_prediction(store: RealStore, version: st
         assert (version, predicted.is_full) == ("4.9.7", False)
         assert any(fact["magic"] == MAGIC_V2 for fact in store.facts("msg"))
     else:
-        assert replace(boot, is_full=False) == predicted
+        assert replace(boot, is_full=False, doubled_entries=0) == predicted
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -107,9 +106,9 @@ def test_a_clean_boot_cuts_the_log_at_a_wrong_crc(version: str, tmp_path: Path) 
     flip(file, position)
     recovery = recover(folder, version, store)
     end = store.facts("store")[0]["maxPhyOffset"]
-    assert recovery.boot is not None
-    assert (recovery.log_end, recovery.live_end, recovery.boot.cut_bytes) == (offset, end, end - offset)
-    assert recovery.boot.cut_messages == sum(fact["offset"] >= offset for fact in store.facts("msg"))
+    assert recovery.is_full
+    assert (recovery.log_end, recovery.cut_bytes) == (offset, end - offset)
+    assert recovery.cut_messages == sum(fact["offset"] >= offset for fact in store.facts("msg"))
     assert recovery.end_reason == "the CRC of a record is wrong"
     gone = [fact for fact in store.facts("msg") if fact["offset"] >= offset and fact["sysFlag"] & 0xC in (0, 8)]
     assert len(gone) == sum(row["count"] for row in rows(recovery, "truncate", "queue"))
@@ -163,7 +162,7 @@ def test_a_recovery_begins_where_the_checkpoint_says(has_checkpoint: bool, tmp_p
         (folder / "checkpoint").unlink()
     recovery = recover(folder, "5.3.3", store)
     (state,) = store_state(str(folder), "5.3.3", str(store.broker_conf), full=False).boots
-    assert recovery.boot == replace(state, is_full=True)
+    assert recovery == replace(state, is_full=True)
     (start,) = rows(recovery, "start")
     assert (start["commit_log_offset"] > 0) is has_checkpoint
     dispatched = [fact for fact in store.facts("msg") if fact["offset"] >= start["commit_log_offset"]]
@@ -233,16 +232,16 @@ def test_garbage_after_the_end_is_cut_off_and_harms_nothing(tmp_path: Path) -> N
     writer.write(tmp_path)
     for version in ("4.9.7", "5.3.3"):
         recovery = recover(tmp_path, version)
-        assert recovery.boot is not None
+        assert recovery.is_full
         (cut,) = rows(recovery, "truncate", "segment")
         assert (
             recovery.log_end,
             cut["commit_log_offset"],
             cut["bytes"],
-            recovery.boot and recovery.boot.cut_bytes,
+            recovery and recovery.cut_bytes,
         ) == (end, end, 100, 0)
         assert [row["count"] for row in rows(recovery, "complete")] == [5, 5]  # without queues, all are built
-    assert recover(tmp_path, "5.3.1").boot.lost == 10  # type: ignore[union-attr]
+    assert recover(tmp_path, "5.3.1").lost == 10
 
 
 def test_a_log_without_room_ends_before_its_blank(tmp_path: Path) -> None:
@@ -254,7 +253,7 @@ def test_a_log_without_room_ends_before_its_blank(tmp_path: Path) -> None:
     writer.write(tmp_path)
     for version in VERSIONS:
         recovery = recover(tmp_path, version)
-        assert (recovery.log_end, recovery.boot and recovery.boot.cut_bytes) == (end, 0)
+        assert (recovery.log_end, recovery and recovery.cut_bytes) == (end, 0)
 
 
 def test_old_records_without_a_gap_are_revived(tmp_path: Path) -> None:
@@ -270,7 +269,7 @@ def test_old_records_without_a_gap_are_revived(tmp_path: Path) -> None:
     for version in VERSIONS:
         recovery = recover(tmp_path, version)
         (revived,) = rows(recovery, "revive")
-        assert (recovery.boot and recovery.boot.revived, revived["commit_log_offset"]) == (8, written)
+        assert (recovery and recovery.revived, revived["commit_log_offset"]) == (8, written)
         assert recovery.log_end == len(lost.segments[0])
         assert not recovery.is_harmless
 
@@ -301,7 +300,7 @@ def test_a_hole_in_a_queue_drops_what_follows_it(tmp_path: Path) -> None:
     assert (lost["queue_id"], lost["count"], lost["commit_log_offset"]) == (0, 4, writer.offsets[2])
     assert recovery.max_offsets == {("T", 0): 1, ("T", 1): 5}
     # 4.9 dispatches from the end of the queues on, which queue 1 has reached.
-    assert next_recovery(str(tmp_path), "4.9.7", str(conf)).boot.lost == 4  # type: ignore[union-attr]
+    assert next_recovery(str(tmp_path), "4.9.7", str(conf)).lost == 4
     (tmp_path / "abort").touch()
     forced = next_recovery(str(tmp_path), "5.3.3", str(conf))
     assert [(row["queue_id"], row["count"]) for row in rows(forced, "complete")] == [(0, 4)]
@@ -375,8 +374,8 @@ def test_an_index_file_that_lost_its_end_lacks_messages(version: str, tmp_path: 
     file.write_bytes(file.read_bytes()[:position].ljust(file.stat().st_size, b"\0"))
     (folder / "checkpoint").unlink()
     recovery = recover(folder, version, store)
-    assert recovery.boot is not None
-    part = recovery.boot.unindexed
+    assert recovery.is_full
+    part = recovery.unindexed
     assert part is not None
     assert all(offset in part for _, offset in entries if offset > first)
     assert part.start > entries[0][1]
@@ -396,7 +395,7 @@ def test_an_index_file_that_lost_its_header_gets_all_keys_again(tmp_path: Path) 
     for version in VERSIONS:
         recovery = recover(folder, version, store)
         assert rows(recovery, "start")[0]["commit_log_offset"] == 0
-        live = sum(count for offset, count in had.items() if offset < recovery.log_end)
+        live = sum(count for offset, count in had.items() if offset < (recovery.log_end or 0))
         assert [row["count"] for row in rows(recovery, "double")] == [live]
 
 
@@ -410,8 +409,8 @@ def test_an_index_that_ends_after_the_log_has_what_is_left(version: str, tmp_pat
     position = offset - int(file.name)
     file.write_bytes(file.read_bytes()[:position].ljust(file.stat().st_size, b"\0"))
     recovery = recover(folder, version, store)
-    assert recovery.boot is not None
-    assert (recovery.log_end, recovery.boot.unindexed) == (offset, None)
+    assert recovery.is_full
+    assert (recovery.log_end, recovery.unindexed) == (offset, None)
 
 
 def test_an_index_that_lost_files_lacks_what_is_after_damage(tmp_path: Path) -> None:
@@ -427,8 +426,8 @@ def test_an_index_that_lost_files_lacks_what_is_after_damage(tmp_path: Path) -> 
     data = segment.read_bytes()
     segment.write_bytes(data[:at] + bytes(8) + data[at + 8 :])
     recovery = recover(folder, "5.3.3", store)
-    assert recovery.boot is not None
-    part = recovery.boot.unindexed
+    assert recovery.is_full
+    part = recovery.unindexed
     assert part is not None
     assert all(fact["offset"] in part for fact in store.facts("msg") if fact["offset"] > offset and fact["keys"])
 
@@ -481,7 +480,7 @@ def test_some_versions_do_not_start(damage: Callable[[Path], None], refusing: tu
         recovery = recover(folder, version, store)
         is_refusing = version in refusing or (version == "5.0" and "5.1.2" in refusing)
         assert bool(recovery.obstacles) is is_refusing
-        assert (recovery.boot is None) is is_refusing
+        assert recovery.is_full is not is_refusing
         assert len(rows(recovery, "refuse")) == is_refusing
         assert bool(store_state(str(folder), version, str(store.broker_conf)).obstacles) is is_refusing
     if damage in (empty_last_segment, empty_last_queue_file):
@@ -497,8 +496,8 @@ def test_without_segments_the_queues_are_deleted(tmp_path: Path) -> None:
     for version in VERSIONS:
         recovery = recover(folder, version, STORES["lagging-533"])
         assert {row["file"] for row in rows(recovery, "delete")} == files
-        assert recovery.boot is not None
-        assert recovery.boot.deletes_queues
+        assert recovery.is_full
+        assert recovery.deletes_queues
 
 
 def test_a_wrong_property_ends_the_log(tmp_path: Path) -> None:
@@ -520,7 +519,7 @@ def test_a_version_must_tell_its_rules(version: str, tmp_path: Path) -> None:
 
 def test_a_version_that_is_newer_than_the_rules_is_said(tmp_path: Path) -> None:
     small_log().write(tmp_path)
-    (rules,) = (setting for setting in recover(tmp_path, "5.10.0").settings if setting.name == "rules")
+    (rules,) = (setting for setting in store_state(str(tmp_path), "5.10.0").settings if setting.name == "rules")
     assert (rules.value, "its rules are assumed" in rules.source) == ("of a broker of 5.5.1", True)
 
 
@@ -571,7 +570,7 @@ def test_no_damage_raises_an_unknown_error(seed: int, unpacked: Unpack, tmp_path
         except SparkMqError:
             continue
         assert recovery.rows.num_rows
-        assert recovery.obstacles or recovery.boot is not None
+        assert recovery.obstacles or recovery.is_full
 
 
 def test_records_of_other_sizes_are_read(tmp_path: Path) -> None:
@@ -592,19 +591,19 @@ def test_records_of_other_sizes_are_read(tmp_path: Path) -> None:
 STARTS = [(group, after_crash) for after_crash in (False, True) for group in boot_groups(ALL_VERSIONS)]
 
 
-def recover_all(folder: Path, *askings: list[tuple[BrokerVersions, bool]], conf: str | None = None) -> list[Recovery]:
+def recover_all(folder: Path, *askings: list[tuple[BrokerVersions, bool]], conf: str | None = None) -> list[Boot]:
     with MessageStore(str(folder), None, conf) as store:
         return [one for starts in askings for one in next_recoveries(store, starts, 0)]
 
 
-def recover_alone(folder: Path, patch: pytest.MonkeyPatch, conf: str | None = None) -> list[Recovery]:
+def recover_alone(folder: Path, patch: pytest.MonkeyPatch, conf: str | None = None) -> list[Boot]:
     """The same of each start alone, whose check of the log is by its own rules, and which reads the live log, too."""
     patch.setattr(FileCheck, "holds_for", lambda check, rules: check._rules == rules)
     patch.setattr(CheckedLog, "known", lambda log, segment, stop: None)
     return recover_all(folder, *([start] for start in STARTS), conf=conf)
 
 
-def said(recovery: Recovery) -> tuple[object, ...]:
+def said(recovery: Boot) -> tuple[object, ...]:
     """All of it; which of several rows of a kind is the first is no matter."""
     return {**vars(recovery), "rows": None}, sorted(map(str, recovery.rows.to_pylist()))
 
@@ -677,12 +676,12 @@ def test_a_start_of_its_version_did_what_is_said(store: RealStore, tmp_path: Pat
     recovery = recover(store.unpack(tmp_path), version, store)
     booted = RealStore(f"{store.name}.booted", store.folder)
     assert recovery.log_end == booted.facts("store")[0]["maxPhyOffset"]
-    assert recovery.boot is not None
-    assert (recovery.boot.lost, recovery.boot.shifted, recovery.boot.cut_bytes, recovery.boot.gone) == (0, 0, 0, 0)
+    assert recovery.is_full
+    assert (recovery.lost, recovery.shifted, recovery.cut_bytes, recovery.gone) == (0, 0, 0, 0)
     maxima = {(fact["topic"], fact["queueId"]): fact["max"] for fact in booted.facts("queue") if fact["max"]}
     assert {queue: end for queue, end in recovery.max_offsets.items() if end} == maxima
     found = {offset for fact in booted.facts("query") for offset in fact["offsets"]}
-    lacked = recovery.boot.unindexed
+    lacked = recovery.unindexed
     assert found
     assert lacked is None or not [offset for offset in found if offset in lacked]
     assert recovery.is_harmless is (lacked is None)

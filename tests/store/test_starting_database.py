@@ -16,10 +16,11 @@ from spark_mq.errors import UnsupportedStoreError
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.io.rocksdb import RocksDatabase
+from spark_mq.store.boot import Boot
 from spark_mq.store.dispatch_requests import QueueNumbers
 from spark_mq.store.queue.folders import queue_folders
 from spark_mq.store.queue.queue_database import QueueDatabase, database_tree
-from spark_mq.store.recovery import Recovery, next_recovery
+from spark_mq.store.recovery import next_recovery
 from spark_mq.store.starting_database import StartingDatabase
 from spark_mq.store.store_state import store_state
 from tests.support.boots import rows
@@ -53,10 +54,10 @@ def store(tmp_path: Path) -> Path:
     return ROCKS.unpack(tmp_path)
 
 
-def recover(store: Path, version: str = "5.5.0") -> Recovery:
+def recover(store: Path, version: str = "5.5.0") -> Boot:
     recovery = next_recovery(str(store), version, str(ROCKS.broker_conf))
     (boot,) = store_state(str(store), version, str(ROCKS.broker_conf), with_forced=False).boots
-    assert recovery.boot == boot
+    assert recovery == boot
     return recovery
 
 
@@ -106,16 +107,16 @@ def test_units_that_a_crash_lost_come_back_after_it_and_one_is_lost_without_abor
     lacking = lose_units(store, start)
     assert lacking == sum(offset >= start for offset in offsets)
     clean = recover(store, version)
-    assert clean.boot is not None
-    assert (clean.boot.lost, clean.boot.completed, clean.boot.shifted) == (1, lacking - 1, 0)
+    assert clean.is_full
+    assert (clean.lost, clean.completed, clean.shifted) == (1, lacking - 1, 0)
     assert [row["commit_log_offset"] for row in rows(clean, "lose")] == [start]
     (store / "abort").touch()
     crashed = recover(store, version)
-    assert crashed.boot is not None
-    assert (crashed.boot.completed, crashed.is_harmless) == (lacking, True)
+    assert crashed.is_full
+    assert (crashed.completed, crashed.is_harmless) == (lacking, True)
     assert {queue: end for queue, end in crashed.max_offsets.items() if end} == maxima()
     quick = store_state(str(store), version, str(ROCKS.broker_conf), full=False).boots[0]
-    assert (quick.recovers_from, quick.lost) == (crashed.boot.recovers_from, 0)
+    assert (quick.recovers_from, quick.lost) == (crashed.recovers_from, 0)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -159,8 +160,8 @@ def test_what_else_is_in_rocksdb_decides_where_the_check_begins(store: Path, set
         for version in ("5.3.3", "5.5.0"):
             recovery = next_recovery(str(store), version, str(conf))
             assert recovery.is_harmless
-            assert recovery.boot is not None
-            starts[has_abort, version] = recovery.boot.recovers_from
+            assert recovery.is_full
+            starts[has_abort, version] = recovery.recovers_from
     assert starts == {(a, v): 0 if v == "5.5.0" else 131_072 for a in (False, True) for v in ("5.3.3", "5.5.0")}
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from spark_mq.store.recovery import Recovery
+from spark_mq.store.boot import Boot
 from tests.support.index_stores import index_files, layout_of
 from tests.support.stores import RealStore, all_stores
 
@@ -62,6 +62,6 @@ def some_message(store: RealStore, after: int) -> int:
     return int(min(fact["offset"] for fact in store.facts("msg") if fact["offset"] >= after and fact["bodyLenRaw"] > 0))
 
 
-def rows(recovery: Recovery, action: str, target: str | None = None) -> list[dict[str, Any]]:
+def rows(recovery: Boot, action: str, target: str | None = None) -> list[dict[str, Any]]:
     found = [row for row in recovery.rows.to_pylist() if row["action"] == action]
     return [row for row in found if target in (None, row["target"])]

@@ -20,7 +20,6 @@ from typing import TypeVar
 import pytest
 
 from spark_mq.cli.check import Answer, answers_of
-from spark_mq.cli.recover import verdict as recover_verdict
 from spark_mq.errors import CorruptLogError, SparkMqError
 from spark_mq.format.broker_version import BrokerVersions
 from spark_mq.format.kernels.recovery import RecordCheck
@@ -33,7 +32,7 @@ from spark_mq.store.config.config_file import parse_fastjson
 from spark_mq.store.lacking_messages import LackingMessages, find_lacking_messages
 from spark_mq.store.log.recovery_walk import END_REASONS
 from spark_mq.store.message_store import MessageStore
-from spark_mq.store.recovery import Recovery, next_recoveries, next_recovery
+from spark_mq.store.recovery import next_recoveries, next_recovery
 from spark_mq.store.store_state import StoreState, store_state
 from spark_mq.store.verdict import losses as boot_losses
 from spark_mq.store.verdict import verdict as state_verdict
@@ -181,7 +180,7 @@ class Answers:
     """
 
     quick: VerifyReport | None
-    recovery: Recovery | None
+    recovery: Boot | None
     state: StoreState | None
     quick_state: StoreState | None
     check: Answer | None
@@ -227,9 +226,7 @@ class Answers:
     def denials(self) -> list[str]:
         """The doors that say that nothing is lost, and nothing is in doubt."""
         said = []
-        if self.recovery is not None and "loses nothing" in " ".join(recover_verdict(self.recovery)):
-            said.append("recover")
-        for name, state in (("state --full", self.state), ("state", self.quick_state)):
+        for name, state in (("recover and state --full", self.state), ("state", self.quick_state)):
             if state is not None and "loses nothing" in " ".join(state_verdict(state)):
                 said.append(name)
         if self.check is not None and self.check.answer == "yes":
@@ -243,14 +240,14 @@ class Answers:
 def read_once(patch: pytest.MonkeyPatch) -> None:
     """Let the doors share what they read of the log, the models of a boot, and config files: it takes most time."""
     tails: dict[str, LackingMessages] = {}
-    recoveries: dict[tuple[BrokerVersions, bool], Recovery] = {}
+    recoveries: dict[tuple[BrokerVersions, bool], Boot] = {}
 
     def lacking(store: MessageStore) -> LackingMessages:
         if str(store.location) not in tails:
             tails[str(store.location)] = find_lacking_messages(store)
         return tails[str(store.location)]
 
-    def recover(store: MessageStore, starts: Iterable[tuple[BrokerVersions, bool]], gone: int) -> list[Recovery]:
+    def recover(store: MessageStore, starts: Iterable[tuple[BrokerVersions, bool]], gone: int) -> list[Boot]:
         asked = list(starts)
         missing = [start for start in asked if start not in recoveries]
         recoveries.update(zip(missing, next_recoveries(store, missing, gone) if missing else [], strict=True))
@@ -282,15 +279,15 @@ def contradictions(truth: Truth, answers: Answers) -> Iterator[str]:
         shown = replace(seen, boots=tuple(replace(boot, is_full=True) for boot in seen.boots))
         if state_verdict(shown) != state_verdict(state):
             yield f"a check shows {state_verdict(shown)}, but state --full: {state_verdict(state)}"
-    boot = None if recovery is None else recovery.boot
-    if recovery is not None and boot is not None and not boot.deletes_queues:
+    boot = recovery
+    if boot is not None and boot.is_full and not boot.deletes_queues:
         ends = boot.completed + boot.lost + boot.shifted + boot.deleted + boot.cut_messages
         if len(truth.lacking) > ends:
             yield f"recover knows what becomes of {ends} messages, but {len(truth.lacking)} have no unit"
         if state is not None and list(state.boots) != [boot]:
             yield "state --full and recover say different things"
         if answers.is_sound and (harm(boot) or (boot.deleted and not answers.deleted_queues)):
-            yield f"verify: sound, but recover: {recover_verdict(recovery)}"
+            yield f"verify: sound, but recover: {boot_losses(boot)}"
         if seen is not None and seen.boots[0].lost + seen.boots[0].shifted > ends - boot.completed:
             yield f"state sees more losses than there are: {boot_losses(seen.boots[0])}, but {boot_losses(boot)}"
     if recovery is not None and not recovery.is_harmless and denials:
@@ -314,9 +311,9 @@ def false_repair(plan: RepairReport, done: RepairReport, after: Answers) -> Iter
         return
     if not after.is_sound:
         yield f"repair: {done.verdict}, but verify: {after.damage}"
-    boot = None if after.recovery is None else after.recovery.boot
-    if after.recovery is not None and boot is not None and harm(boot):
-        yield f"repair: {done.verdict}, but recover: {recover_verdict(after.recovery)}"
+    boot = after.recovery
+    if boot is not None and boot.is_full and harm(boot):
+        yield f"repair: {done.verdict}, but recover: {boot_losses(boot)}"
     if after.quick is not None and not after.quick.is_sound:
         yield f"repair: {done.verdict}, but verify --quick: {after.quick.counts}"
     if after.check is not None:
@@ -330,11 +327,11 @@ def lasting_losses(after: Answers) -> Iterator[str]:
     recovery = after.recovery
     yield "a downgrade to "
     if recovery is not None and recovery.end_reason == END_REASONS[RecordCheck.TOO_NEW]:
-        yield "cut off the log: "
-    if recovery is not None and recovery.boot is not None and recovery.boot.deleted_index_files:
-        yield "not in the index: "
+        yield "the boot cuts "
+    if recovery is not None and recovery.is_full and recovery.deleted_index_files:
+        yield "the boot leaves messages at "
     if after.deleted_queues:
-        yield "without a unit: "
+        yield "topics that seem to be deleted "
 
 
 @pytest.fixture(autouse=True)
