@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from spark_mq.errors import CorruptLogError, ProtocolError, RefusedError, RemotingError
-from spark_mq.format.dispatch import offset_in_queue
+from spark_mq.format.dispatch import LIGHT_PREFIX, offset_in_queue
 from spark_mq.format.record import Record, decode_record
 from spark_mq.live.options import LiveOptions
 from spark_mq.remoting.client import RemotingClient, shown
@@ -87,13 +87,16 @@ class LiveBroker:
         return self._settings.get("messageIndexEnable", "true").lower() == "true"
 
     def queues(self, *topics: str) -> list[QueueRange]:
-        """The queues of topics that consumers can read, each from its first offset to its end."""
+        """The queues of topics that consumers can read, each from its first offset to its end.
+
+        A broker does not list light message queues: one that it does not have has no message.
+        """
         found = [
             (topic, queue_id)
             for topic in topics
             if topic in self.topics and self.topics[topic].perm & READABLE
             for queue_id in range(self.topics[topic].read_queue_nums)
-        ]
+        ] + [(topic, 0) for topic in topics if topic.startswith(LIGHT_PREFIX)]
         ends = queue_ends(self.client, self.address, found)
         return [self.range(*queue, *of_queue) for queue, of_queue in zip(found, ends, strict=True)]
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from heapq import merge
 
 from spark_mq.errors import DataLossError, first_names, similar
-from spark_mq.format.dispatch import KeyType, record_keys
+from spark_mq.format.dispatch import LIGHT_PREFIX, KeyType, record_keys
 from spark_mq.format.message_id import has_plausible_port
 from spark_mq.format.record import Record
 from spark_mq.lifecycle.life.situation import Situations
@@ -126,7 +126,7 @@ class ClusterMessages:
         if offset_message_id is not None:
             return self._why_no_id(offset_message_id)
         known = {name for broker in self._brokers for name in broker.topics}
-        if topic is not None and topic not in known:
+        if topic is not None and topic not in known and not topic.startswith(LIGHT_PREFIX):
             return f"no broker has topic {topic}{similar(topic, known) or f'; topics: {first_names(known)}'}"
         if topic is None or queue_id is None:
             return ""

@@ -16,6 +16,7 @@ from ipaddress import ip_address
 from typing import TypeVar
 
 from spark_mq.errors import CorruptLogError, DataLossError, ProtocolError, RemotingError
+from spark_mq.format.dispatch import offset_in_queue
 from spark_mq.format.message_id import decode_offset_message_id
 from spark_mq.format.record import Record, decode_record
 from spark_mq.live.options import LiveOptions
@@ -200,14 +201,15 @@ def records_of_range(body: bytes, queue: QueueRange) -> tuple[list[Record], list
 
     Raises `ProtocolError` if one is of another queue, or before it.
     """
-    records = [one.record for one in sent_records(body, queue.address, RequestCode.PULL_MESSAGE)]
-    last = queue.start - 1
-    for record in records:
-        if (record.topic, record.queue_id) != (queue.topic.encode(), queue.queue_id) or record.queue_offset <= last:
+    records, offsets = list[Record](), list[int]()
+    for one in sent_records(body, queue.address, RequestCode.PULL_MESSAGE):
+        offset = offset_in_queue(one.record, queue.topic, queue.queue_id)
+        if offset is None or offset <= (offsets[-1] if offsets else queue.start - 1):
             raise other_messages(queue)
-        last = record.queue_offset
-    kept = [record for record in records if record.queue_offset < queue.stop]
-    return kept, [record.queue_offset for record in kept]
+        records.append(one.record)
+        offsets.append(offset)
+    kept = bisect_left(offsets, queue.stop)
+    return records[:kept], offsets[:kept]
 
 
 def other_messages(queue: QueueRange) -> ProtocolError:
