@@ -19,6 +19,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from spark_mq import __version__
+from spark_mq.errors import OutputExistsError
 from spark_mq.format.index_file import IndexLayout
 from spark_mq.indexer.forecast import file_settings, no_room_error, room_needed
 from spark_mq.indexer.index_database import write_index_database
@@ -39,7 +40,14 @@ from spark_mq.job.tasks import JobContext, Tasks, package_errors, spark_tasks
 from spark_mq.store.config.broker_conf import FileSetting
 from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint
 from spark_mq.store.config.store_kind import Door, batch_topics, check_form
-from spark_mq.store.config.store_paths import ABORT, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX, ROCKSDB_STORE
+from spark_mq.store.config.store_paths import (
+    ABORT,
+    BATCH_CONSUME_QUEUE,
+    CONSUME_QUEUE,
+    CONSUME_QUEUE_EXT,
+    INDEX,
+    ROCKSDB_STORE,
+)
 from spark_mq.store.index.folder import IndexFileInfo, index_files
 from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, CommitLog
 from spark_mq.store.log.segment_files import CorruptRange
@@ -192,6 +200,9 @@ class _Rebuild:
     ) -> RebuildReport:
         request, committer = self.request, self.request.committer
         manifest, continued = self._prepare()
+        if BATCH_CONSUME_QUEUE in continued:
+            tree = committer.output / BATCH_CONSUME_QUEUE
+            raise OutputExistsError(f"{tree} exists, and batch consume queues are not continued: give --replace")
         plan = RebuildPlan(
             **{field.name: getattr(request, field.name) for field in fields(RebuildInput)},
             settings=manifest.settings,

@@ -7,23 +7,28 @@ is completed, the last file of the index is continued until it is full, and then
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 
-from spark_mq.errors import CorruptLogError, OutputExistsError
+from spark_mq.errors import CorruptLogError
 from spark_mq.format.broker_version import CHECKPOINT_LOGICS_OFFSET, BrokerVersions
+from spark_mq.format.consume_queue import Queue
 from spark_mq.indexer.batch_queues import BatchResult, write_batch_queues
 from spark_mq.indexer.index_files import ExistingIndex, IndexResult, find_existing_index, write_index
 from spark_mq.indexer.queue_files import QueueResult, write_queues
 from spark_mq.indexer.queue_plan import ExistingQueues, find_existing_queues
 from spark_mq.indexer.rebuild_plan import RebuildPlan
 from spark_mq.indexer.stage import StagedLog, stage_range
+from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.job.tasks import JobContext
 from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.config.store_paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, INDEX
 from spark_mq.store.log.commit_log import OffsetRange
+from spark_mq.store.queue.batch_consume_queue import BatchConsumeQueue
+from spark_mq.store.queue.folders import queue_folders
 
 
 @dataclass(frozen=True)
@@ -38,17 +43,18 @@ class WrittenTrees:
 
 @dataclass(frozen=True)
 class ExistingTrees:
-    """What exists of the trees that are written; None for a tree that is not written."""
+    """What exists of the trees that are written; None for a tree that is not written.
+
+    `batches` are the batch consume queues that are continued.
+    """
 
     queues: ExistingQueues | None
     index: ExistingIndex | None
+    batches: Mapping[Queue, BatchConsumeQueue] = field(default_factory=dict)
 
     @classmethod
     def find(cls, plan: RebuildPlan, output: Location) -> ExistingTrees:
         """The trees in `output`. Raises the errors of files that cannot be continued."""
-        if BATCH_CONSUME_QUEUE in plan.continued:
-            tree = output / BATCH_CONSUME_QUEUE
-            raise OutputExistsError(f"{tree} exists, and batch consume queues are not continued: give --replace")
         return cls(
             find_existing_queues(plan, output) if plan.selection.has_queues else None,
             find_existing_index(plan, output) if plan.selection.has_index else None,
@@ -60,7 +66,7 @@ def extend_trees(context: JobContext, plan: RebuildPlan, log_range: OffsetRange)
 
     The range starts with a record or a blank, and stops at the end of one.
     """
-    existing = ExistingTrees.find(plan, plan.store)
+    existing = replace(ExistingTrees.find(plan, plan.store), batches=_batch_queues(plan, log_range.start))
     staged = stage_range(context, plan, log_range)
     if staged.end != log_range.end:
         raise CorruptLogError(
@@ -68,6 +74,14 @@ def extend_trees(context: JobContext, plan: RebuildPlan, log_range: OffsetRange)
             f"{log_range.end}"
         )
     return write_trees(context, plan, staged, existing)
+
+
+def _batch_queues(plan: RebuildPlan, log_end: int) -> dict[Queue, BatchConsumeQueue]:
+    """The batch consume queues of a store whose log ends at an offset."""
+    with closing(FileReaders()) as files:
+        folders = list(queue_folders(plan.store / BATCH_CONSUME_QUEUE))
+        queues = [BatchConsumeQueue(folder, files, 0, log_end) for folder in folders]
+    return {(queue.topic, queue.queue_id): queue for queue in queues}
 
 
 def write_trees(context: JobContext, plan: RebuildPlan, staged: StagedLog, existing: ExistingTrees) -> WrittenTrees:
@@ -83,7 +97,7 @@ def write_trees(context: JobContext, plan: RebuildPlan, staged: StagedLog, exist
             pending_index = executor.submit(write_index_files)
             queue_result = QueueResult() if queues is None else write_queues(context, plan, queues, staged)
             has_batches = plan.selection.has_batches
-            batch_result = write_batch_queues(context, plan, staged) if has_batches else BatchResult()
+            batch_result = write_batch_queues(context, plan, staged, existing.batches) if has_batches else BatchResult()
             return WrittenTrees(staged, queue_result, pending_index.result(), batch_result)
         except BaseException:
             stopped.set()

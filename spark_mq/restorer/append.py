@@ -39,7 +39,6 @@ from pathlib import Path
 from typing import Any, Self
 
 from spark_mq.errors import CorruptLogError, NoRoomError, SparkMqError, StorageError, UnfinishedAppendError
-from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.format.timestamp import NANOS_PER_MILLI
 from spark_mq.indexer.rebuild_plan import DispatchSettings, RebuildPlan, Selection
 from spark_mq.indexer.trees import WrittenTrees, extend_trees, rebuilt_checkpoint
@@ -54,9 +53,18 @@ from spark_mq.job.tasks import JobContext, Tasks
 from spark_mq.restorer.append_target import AppendTarget, not_local
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint
-from spark_mq.store.config.store_paths import APPEND_UNFINISHED, APPENDS, COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX
+from spark_mq.store.config.store_kind import configured_batch_topics
+from spark_mq.store.config.store_paths import (
+    APPEND_UNFINISHED,
+    APPENDS,
+    BATCH_CONSUME_QUEUE,
+    COMMIT_LOG,
+    CONFIG,
+    CONSUME_QUEUE,
+    INDEX,
+)
 from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, CommitLog, list_offset_range
-from spark_mq.store.queue.folders import QueueFolder, queue_folders
+from spark_mq.store.queue.folders import QueueFolder
 from spark_mq.store.queue.queue_database import has_light_queues
 from spark_mq.store.store_lock import store_lock
 
@@ -64,7 +72,7 @@ APPEND = "append"
 """The name of an append's folder in `.spark_mq/`."""
 COMMIT = "commit.json"
 _SYNCED_AT_ONCE = 8
-_TREES = (CONSUME_QUEUE, INDEX, CONFIG, COMMIT_LOG)
+_TREES = (CONSUME_QUEUE, BATCH_CONSUME_QUEUE, INDEX, CONFIG, COMMIT_LOG)
 """The folders whose files are put in place, in this order; the checkpoint and the list of appends follow."""
 _TEXT = (
     "spark-mq is putting the files of an append into this store, or was interrupted while it did. No broker must start "
@@ -247,7 +255,9 @@ class Append:
     def write_trees(self, tasks: Tasks, log_end: int, split_size: int = DEFAULT_SPLIT_SIZE) -> WrittenTrees:
         """Write queue files, index files and the checkpoint for the new records, into the append's folder."""
         target = self.target
-        trees = (CONSUME_QUEUE, INDEX) if target.has_index else (CONSUME_QUEUE,)
+        batches = tuple(sorted(configured_batch_topics(target.store)))
+        selection = Selection(has_index=target.has_index, has_batches=bool(batches))
+        trees = selection.trees
         log_range = list_offset_range(self.folder, target.log_end, log_end)
         for missing in log_range.missing:
             raise CorruptLogError(f"{self.folder}: the new records are not all there: {missing.describe()}")
@@ -264,8 +274,8 @@ class Append:
             store=target.store,
             broker_conf=target.conf,
             broker_versions=target.broker_versions,
-            selection=Selection(has_index=target.has_index),
-            settings=DispatchSettings(target.queue_file_size, delay_levels, target.index_tags, has_light),
+            selection=selection,
+            settings=DispatchSettings(target.queue_file_size, delay_levels, target.index_tags, has_light, batches),
             split_size=split_size,
             continued=trees,
         )
@@ -285,13 +295,13 @@ class Append:
         Then a start of a broker takes the units for live ones (`ConsumeQueue.recover`@5.3.3 and @4.9.7 stop only at
         zeros).
         """
-        written, stale = self.folder / CONSUME_QUEUE, set(self.target.stale_queues)
         removed: list[Location] = []
-        for folder in queue_folders(self.target.store / CONSUME_QUEUE) if stale else ():
-            queue, output = (folder.topic, folder.queue_id), written / folder.topic / str(folder.queue_id)
-            if queue in stale and not output.is_directory:
-                removed += _write_end(folder, self.target.next_offsets[queue] * UNIT_SIZE, output)
-        queues = replace(extension.queues, stale_files=(*extension.queues.stale_files, *removed))
+        for folder, end in self.target.stale_queues:
+            output = self.folder / folder.tree / folder.topic / str(folder.queue_id)
+            if not output.is_directory:
+                removed += _write_end(folder, end, output)
+        stale_files = (*extension.queues.stale_files, *extension.batches.stale_files, *removed)
+        queues = replace(extension.queues, stale_files=stale_files)
         return replace(extension, queues=queues)
 
     def commit(

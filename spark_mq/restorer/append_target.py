@@ -13,7 +13,7 @@ import numpy as np
 from pyarrow import fs
 
 from spark_mq.errors import CorruptIndexError, UnsupportedStoreError
-from spark_mq.format.consume_queue import Queue
+from spark_mq.format.consume_queue import UNIT_SIZE, Queue
 from spark_mq.format.index_file import ENTRY, ENTRY_SIZE, IndexLayout
 from spark_mq.format.record import FRAME
 from spark_mq.indexer.staged_files import EntryBatch
@@ -22,14 +22,25 @@ from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.store.boot_obstacles import boot_obstacles
 from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.config.store_kind import Door, check_form
-from spark_mq.store.config.store_paths import ABORT, COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX, is_rocksdb, mapped_files
+from spark_mq.store.config.store_kind import Door, batch_topics, check_form
+from spark_mq.store.config.store_paths import (
+    ABORT,
+    BATCH_CONSUME_QUEUE,
+    COMMIT_LOG,
+    CONFIG,
+    CONSUME_QUEUE,
+    INDEX,
+    is_rocksdb,
+    mapped_files,
+)
 from spark_mq.store.file_states import queue_states
 from spark_mq.store.index.folder import IndexFileInfo, index_end, index_files, index_layout
 from spark_mq.store.lacking_messages import find_lacking_messages
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.segment_files import DEFAULT_SEGMENT_SIZE, usual_size
 from spark_mq.store.message_store import MessageStore
+from spark_mq.store.queue.batch_consume_queue import BatchConsumeQueue
+from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.folders import find_queue_file_size, listed
 
 _TAIL = 1000
@@ -44,7 +55,8 @@ class AppendTarget:
         last_segment: The file that contains `log_end`, and perhaps records before it; None if the next record starts in
             a file that does not exist yet.
         last_store_timestamp: The store time of the last record, in milliseconds; 0 for an empty log.
-        stale_queues: The queues with units, after their end, of records that a recovery cut off.
+        stale_queues: The queues with units, after their end, of records that a recovery cut off; and the byte of the
+            queue at which the others end.
     """
 
     def __init__(self, store: Location, conf: BrokerConf) -> None:
@@ -64,12 +76,19 @@ class AppendTarget:
             _check_queues(opened, self.log_end)
             queues = opened.queues
             self.next_offsets: Mapping[Queue, int] = {queue: opened.get_max_offset_in_queue(*queue) for queue in queues}
-            self.stale_queues = tuple(name for name in queues if queues[name].written_end > self.next_offsets[name])
+            stale = (queue for name, queue in queues.items() if queue.written_end > self.next_offsets[name])
+            self.stale_queues = tuple((queue.folder, self._end_of(queue)) for queue in stale)
             self.has_index = conf.without_index_files is None
             self.index_tags = self.has_index and _check_index(opened, index_layout(store, conf), self.log_end)
         segments = mapped_files((store / COMMIT_LOG).entries())
         self.segment_size = conf.commit_log_file_size or usual_size(segments) or DEFAULT_SEGMENT_SIZE
         self.queue_file_size = find_queue_file_size(conf, listed([store / CONSUME_QUEUE])).value
+
+    def _end_of(self, queue: ConsumeQueue) -> int:
+        """The byte of a queue after its last live unit."""
+        if isinstance(queue, BatchConsumeQueue):
+            return queue.end_position
+        return self.next_offsets[queue.topic, queue.queue_id] * UNIT_SIZE
 
 
 def _refused(store: Location, why: str) -> UnsupportedStoreError:
@@ -98,14 +117,14 @@ def check_appendable(store: Location) -> None:
             f"{store / ABORT} says that its broker runs or crashed, so its log has not been checked; start the broker "
             "on it, and stop it cleanly (mqshutdown broker)",
         )
-    check_form(store, Door.FILES, Door.WRITE, Door.CHANGE)
+    check_form(store, Door.FILES, Door.CHANGE)
     if is_rocksdb(store / CONSUME_QUEUE):
         raise _refused(store, f"{store / CONSUME_QUEUE} is a RocksDB database (storeType=defaultRocksDB)")
 
 
 def _check_filesystem(store: Location) -> None:
     own = os.stat(store.path).st_dev
-    for tree in (COMMIT_LOG, CONSUME_QUEUE, INDEX, CONFIG):
+    for tree in (COMMIT_LOG, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, INDEX, CONFIG):
         folder = (store / tree).path
         if os.path.isdir(folder) and os.stat(folder).st_dev != own:
             raise _refused(
@@ -153,11 +172,12 @@ def _check_queues(store: MessageStore, log_end: int) -> None:
 
 def _with_units(store: Location, start: int, stop: int) -> Iterator[int]:
     """The commit log offsets of the messages of a range that belong into a consume queue."""
-    from spark_mq.format.kernels.dispatch import has_unit
+    from spark_mq.format.kernels.dispatch import has_unit, is_final
     from spark_mq.store.log.split_reader import read_chunks
 
+    belongs = is_final if batch_topics(store) else has_unit
     for chunk in read_chunks(store, start, stop):
-        yield from (chunk.base + chunk.frames.position[has_unit(chunk.frames)]).tolist()
+        yield from (chunk.base + chunk.frames.position[belongs(chunk.frames)]).tolist()
 
 
 def _check_index(store: MessageStore, layout: IndexLayout, log_end: int) -> bool:

@@ -153,7 +153,8 @@ def _append(job: StoreJob, append: Append, stage: Stage) -> RestoreReport:
     progress = Progress(append.folder, job.tasks.on_progress)
     chunks = job.stage(stage, chunk_folder, progress)
     find_append(job, target.log_end, chunks)
-    plan = place_after(chunks, target.segment_size, target.log_end, target.next_offsets)
+    chunks, queues = job.numbered(chunks, progress, target.next_offsets)
+    plan = place_after(chunks, queues, target.segment_size, target.log_end)
     if transactional := plan.topics & {HALF_TOPIC, OP_TOPIC}:
         raise OptionError(
             f"messages of {', '.join(sorted(transactional))} cannot be appended: they name each other by their queue "
@@ -169,8 +170,8 @@ def _append(job: StoreJob, append: Append, stage: Stage) -> RestoreReport:
         log,
         offset_map,
         notes=notes,
-        queues=extension.queues.queues,
-        queue_files=extension.queues.files,
+        queues=extension.queues.queues + extension.batches.queues,
+        queue_files=extension.queues.files + extension.batches.files,
         index_files=extension.index.index_files,
         index_entries=extension.index.index_entries,
         stages=progress.seconds,

@@ -34,6 +34,8 @@ from spark_mq.restorer.source_columns import EncodingRules
 if TYPE_CHECKING:
     from spark_mq.restorer.encode_messages import EncodedMessages
 
+KEPT = -1
+"""Instead of the first queue offset of a queue: its messages keep the queue offsets that they have."""
 CHUNK_SIZE = 64 << 20
 """Bytes of records after which a chunk ends."""
 _ROWS_AT_ONCE, _BYTES_AT_ONCE = 16 << 10, 16 << 20
@@ -96,13 +98,17 @@ class Chunk:
             units = [{"topic": topic, "queue_id": id_, "units": count} for (topic, id_), count in dispatched.items()]
             chunk._write_table("dispatched", pa.Table.from_pylist(units))
         chunk._write_table("rows", pa.table(vars(rows)))
-        queued = rows.has_unit
-        last = np.full(len(parts.queues), -1, np.int64)
-        np.maximum.at(last, rows.queue_number[queued], rows.queue_offset[queued])
+        queued = rows.take(rows.has_unit)
+        numbers, after = (
+            queued.queue_number,
+            np.where(queued.queue_offset < 0, 0, queued.queue_offset + queued.messages),
+        )
+        last, counts = np.full(len(parts.queues), -1, np.int64), np.zeros(len(parts.queues), np.int64)
+        np.maximum.at(last, numbers, after - 1)
         first = last.copy()
-        np.minimum.at(first, rows.queue_number[queued], rows.queue_offset[queued])
+        np.minimum.at(first, numbers, queued.queue_offset)
+        np.add.at(counts, numbers, queued.messages)
         topics, ids = ([queue[part] for queue in parts.queues] for part in (0, 1))
-        counts = np.bincount(rows.queue_number[queued], minlength=len(parts.queues))
         names = [field.name for field in fields(QueueCount)]
         chunk._write_table("queues", pa.table([topics, ids, counts, first, last], names))
         return chunk
@@ -131,10 +137,34 @@ class Chunk:
         """Write the queue offset of the first message of each queue."""
         self._write_table("starts", pa.table({"first_queue_offset": pa.array(first_offsets, pa.int64())}))
 
-    def queue_starts(self) -> Int64s:
-        """The queue offset of the first message of each queue (`put_queue_starts`)."""
+    def new_queue_offsets(self, rows: ChunkRows) -> Int64s:
+        """The queue offset that each record gets: those of a queue follow each other from its start on."""
         starts: Int64s = self._read_table("starts")["first_queue_offset"].to_numpy()
-        return starts
+        result = np.zeros(rows.queue_number.size, np.int64)
+        order = np.argsort(rows.queue_number, kind="stable")
+        order = order[rows.has_unit[order]]
+        numbers, messages = rows.queue_number[order], rows.messages[order].astype(np.int64)
+        before = messages.cumsum() - messages
+        begins = np.flatnonzero(np.diff(numbers, prepend=-1))
+        rank = before - np.repeat(before[begins], np.diff(begins, append=order.size))
+        first = starts[numbers]
+        result[order] = np.where(first == KEPT, rows.queue_offset[order], first + rank)
+        return result
+
+    def with_new_bases(self) -> Chunk:
+        """The chunk, staged again with new queue offsets in the properties of its inner batches: their sizes change."""
+        from spark_mq.format.kernels.inner_batches import put_bases
+
+        rows = self.rows()
+        records = np.frombuffer(self.records.read_bytes(), np.uint8)
+        records, sizes = put_bases(records, rows.starts, self.new_queue_offsets(rows))
+        chunk = replace(self, records=self.records.parent / f"{uuid.uuid4().hex}.records", size=int(records.size))
+        with chunk.records.open_output() as file:
+            file.write(records.data)
+        chunk._write_table("rows", pa.table(vars(replace(rows, store_size=sizes))))
+        for kind in ("queues", "starts", "dispatched") if self.dispatched_queues else ("queues", "starts"):
+            chunk._write_table(kind, self._read_table(kind))
+        return chunk
 
     def _file(self, kind: str) -> Location:
         return self.records.parent / f"{self.records.name.removesuffix('.records')}.{kind}"

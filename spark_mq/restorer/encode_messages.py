@@ -46,7 +46,7 @@ from spark_mq.format.kernels.property_writer import (
 from spark_mq.format.message_id import parse_host
 from spark_mq.format.message_schema import CORRUPT_RECORD, MAX_TIMESTAMP_MILLIS
 from spark_mq.format.pieces import Pieces, no_pieces, pieces_of_array, pieces_of_bytes
-from spark_mq.format.properties import INNER_MULTI_DISPATCH, REAL_TOPIC
+from spark_mq.format.properties import INNER_BASE, INNER_MULTI_DISPATCH, INNER_NUM, REAL_TOPIC
 from spark_mq.format.record import (
     BORN_HOST_V6_FLAG,
     HOST_V4_SIZE,
@@ -57,7 +57,7 @@ from spark_mq.format.record import (
     TRANSACTION_COMMIT_TYPE,
     TRANSACTION_TYPE_MASK,
 )
-from spark_mq.restorer.record_columns import ChunkRows, read_bodies, read_hosts, read_queues
+from spark_mq.restorer.record_columns import ChunkRows, RowQueues, read_bodies, read_hosts, read_queues
 from spark_mq.restorer.source_columns import (
     DEFAULT_BORN_HOST,
     DEFAULT_STORE_HOST,
@@ -94,6 +94,9 @@ _MAX_COMMIT_LOG_OFFSET = _MAX_INT64 - MAX_RECORD_SIZE
 _MAX_QUEUE_OFFSET = 1 << 58
 """20 bytes for each unit, a file position still fits 64 bits."""
 _MAX_V1_TOPIC = 127
+_MAX_BATCH = (1 << 15) - 1
+_BASE_DIGITS = 19
+"""The largest number of digits that INNER_BASE of an inner batch can get."""
 _EXACT_COLUMNS = ("properties_bytes", "stored_body", "born_host", "store_host", "sys_flag")
 """The columns without which a record can have another size than it had."""
 
@@ -122,8 +125,9 @@ def _completed(columns: SourceColumns, rules: EncodingRules, properties: Pieces)
     """The properties with the property CRC, if the broker adds one."""
     if rules.properties_crc and not rules.is_faithful:
         properties = with_property_crcs(properties)
+    has_new_bases = bool(rules.batch_topics) and not rules.is_faithful
     columns.check(
-        properties.lengths > MAX_PROPERTIES_SIZE,
+        properties.lengths > MAX_PROPERTIES_SIZE - (_BASE_DIGITS if has_new_bases else 0),
         lambda row: (
             f"the properties have {properties.lengths[row]} bytes: a message can have {MAX_PROPERTIES_SIZE} at most"
         ),
@@ -279,7 +283,7 @@ def encode_messages(
     queue_offsets = columns.numbers("queue_offset", 0, _MAX_QUEUE_OFFSET, UNKNOWN)
     is_from_source: Flags = commit_log_offsets >= 0
     queues = read_queues(columns, rules, is_from_source)
-    sys_flags = _sys_flags(columns, rules.keeps_batches)
+    sys_flags = _int32s(columns, "sys_flag")
     bodies, stored_bodies, new_flags = read_bodies(columns, rules, sys_flags, is_from_source)
     has_stored_body = stored_bodies.is_given()
     store_timestamps = _times(columns, "store_timestamp", 1, is_from_source, np.int64(rules.now))
@@ -303,6 +307,7 @@ def encode_messages(
         real = queues.chosen(rules.queues, properties, partition + first_row)
         is_new = has_unit & ~is_from_source
         queues, properties = place_waiting(columns, real, properties, is_new, rules.queues.delay_levels)
+    messages = _message_counts(columns, rules, queues, properties)
     properties = _completed(columns, rules, properties)
     for hosts, flag in ((born_hosts, BORN_HOST_V6_FLAG), (store_hosts, STORE_HOST_V6_FLAG)):
         new_flags = np.where(hosts.lengths == HOST_V6_SIZE, new_flags | flag, new_flags & ~flag).astype(np.int32)
@@ -336,7 +341,7 @@ def encode_messages(
     named = tuple(map(queues.queue, distinct.dictionary.to_pylist()))
     belonging = () if real is queues else map(real.queue, np.unique(real.numbers).tolist())
     numbers = distinct.indices.to_numpy()
-    rows = ChunkRows(sizes, commit_log_offsets, queue_offsets, numbers, has_unit, store_timestamps)
+    rows = ChunkRows(sizes, commit_log_offsets, queue_offsets, numbers, has_unit, store_timestamps, messages)
     dispatched = count_dispatched(properties.take(in_queues), queues.queue_ids[in_queues])
     return EncodedMessages(data, rows, tuple(dict.fromkeys((*named, *belonging))), dispatched)
 
@@ -375,15 +380,34 @@ def _int32s(columns: SourceColumns, name: str) -> Int32s:
     return numbers
 
 
-def _sys_flags(columns: SourceColumns, keeps_batches: bool) -> Int32s:
-    """The sysFlags of the rows. Plain queues have no inner batch (`HookUtils.checkInnerBatch`@5.3.3)."""
-    sys_flags = _int32s(columns, "sys_flag")
+def _message_counts(columns: SourceColumns, rules: EncodingRules, queues: RowQueues, properties: Pieces) -> Int32s:
+    """How many messages each record has: those of an inner batch, or one.
+
+    A broker takes a record with INNER_NUM only with the bit of an inner batch, and that only for a topic with batch
+    consume queues; it adds INNER_BASE (`HookUtils.checkInnerBatch`, `BatchConsumeQueue.assignQueueOffset`@5.3.3).
+    """
+    is_batch = _int32s(columns, "sys_flag") & INNER_BATCH_FLAG != 0
+    is_of_topic: Flags = np.array([name in rules.batch_topics for name in queues.names], np.bool_)[queues.topics]
     columns.check(
-        (sys_flags & INNER_BATCH_FLAG != 0) & (not keeps_batches),
-        "the message is a batch of several messages (bit 0x80 of sys_flag) of a topic with batch consume queues, which "
-        "are not written, so no consumer would get it: leave such rows out (sys_flag & 128 = 0)",
+        is_batch & ~is_of_topic,
+        "the message is a batch of several messages (bit 0x80 of sys_flag), and the topic has no batch consume queues "
+        "(queue.type=BatchCQ) in the store, so no consumer would get it: leave such rows out (sys_flag & 128 = 0)",
     )
-    return sys_flags
+    messages, is_wrong = np.ones(columns.size, np.int32), np.zeros(columns.size, np.bool_)
+    rows = np.flatnonzero(is_of_topic)
+    if rows.size:
+        own = properties.take(rows)
+        texts = gathered(Pieces(own.buffer, *places_of(own, INNER_NUM)))
+        numbers = pc.if_else(pc.match_substring_regex(texts, "^[1-9][0-9]{0,4}$"), texts, b"0")
+        messages[rows] = np.where(is_batch[rows], numbers.cast(pa.string()).cast(pa.int32()), 1)
+        has_base = places_of(own, INNER_BASE)[1] > 0
+        is_wrong[rows] = (messages[rows] < 1) | (messages[rows] > _MAX_BATCH) | (has_base != is_batch[rows])
+    columns.check(
+        is_wrong,
+        "bit 0x80 of sys_flag and the properties INNER_BASE and INNER_NUM (1 to 32767) belong together: a broker gives "
+        "all of them to a batch of several messages, and none of them to another message",
+    )
+    return messages
 
 
 def _times(

@@ -26,7 +26,16 @@ from dataclasses import replace
 import numpy as np
 
 from spark_mq.errors import OptionError
-from spark_mq.format.consume_queue import DEFAULT_FILE_SIZE, UNIT_SIZE, Queue, pre_blank, queue_file_name
+from spark_mq.format.consume_queue import (
+    BATCH_FILE_SIZE,
+    BATCH_UNIT,
+    BATCH_UNIT_SIZE,
+    DEFAULT_FILE_SIZE,
+    UNIT_SIZE,
+    Queue,
+    pre_blank,
+    queue_file_name,
+)
 from spark_mq.format.system_topic import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from spark_mq.indexer.queue_plan import carry_over
 from spark_mq.io.local import sync_folder
@@ -126,7 +135,15 @@ def _write_empty_queues(job: StoreJob, store: Location, log: NewLog) -> tuple[di
             lost += carry_over(existing, known, store / BATCH_CONSUME_QUEUE, source.batch_file_size)[1]
         names = set(kept)
         return {q: offset for q, offset in missing.items() if f"{q[0]}/{q[1]}" in names}, list(lost)
-    written, left_out = write_empty_queues(folder, missing, file_size, log.start, log.last_store_timestamp)
+    batches = {queue: offset for queue, offset in missing.items() if queue[0] in job.batch_topics}
+    plain, modified = {queue: missing[queue] for queue in missing.keys() - batches.keys()}, log.last_store_timestamp
+    written, left_out = write_empty_queues(folder, plain, file_size, log.start, modified)
+    for (topic, queue_id), next_offset in batches.items() if log.start >= sum(_LAST_UNIT[:2]) else ():
+        content = BATCH_UNIT.pack(*_LAST_UNIT, modified, next_offset - 1, 1, -1, 0)
+        file = store / BATCH_CONSUME_QUEUE / topic / str(queue_id) / queue_file_name(0, BATCH_UNIT_SIZE)
+        publish(file, content, source.batch_file_size or BATCH_FILE_SIZE, modified)
+        written.append((topic, queue_id))
+    left_out += sorted(batches.keys() - written)
     notes = []
     if left_out:
         first = ", ".join(f"{topic}/{queue_id}" for topic, queue_id in left_out[:3])

@@ -13,7 +13,7 @@ import dataclasses
 import errno
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from spark_mq.errors import InvalidMessageError, StorageError
 from spark_mq.format.broker_version import MIN_OFFSET_BY_HALVING
+from spark_mq.format.consume_queue import Queue
 from spark_mq.format.system_topic import HALF_TOPIC
 from spark_mq.indexer.rebuild import rebuild_with
 from spark_mq.indexer.rebuild_request import PERMISSIVE, RebuildRequest
@@ -33,7 +34,7 @@ from spark_mq.job.progress import Progress
 from spark_mq.job.task_errors import reason_of
 from spark_mq.restorer.appended_messages import recorded
 from spark_mq.restorer.chunk import Chunk
-from spark_mq.restorer.config_files import TOPICS
+from spark_mq.restorer.config_files import TOPICS, CopyType
 from spark_mq.restorer.finish import finish_store
 from spark_mq.restorer.offset_map import complete_map
 from spark_mq.restorer.placement import LEADING, LogPlan, place_after, place_as_before, with_leading_segments
@@ -155,14 +156,14 @@ def _make(job: StoreJob, work: Location, stage: Stage) -> RestoreReport:
         folder.make_folder()
     progress = Progress(work, job.tasks.on_progress)
     chunks = job.stage(stage, chunk_folder, progress)
-    plan = _place(job, chunks)
+    chunks, plan = _place(job, chunks, progress)
     notes = job.notes(plan, chunks)
     with job.offset_map(chunks, plan) as offset_map:
         log = job.write_log(plan, work, store, offset_map, progress)
         # All of the log is live, whatever its store times are, where messages are left out, too.
         publish(store / CHECKPOINT, Checkpoint(written_end=log.end).encode(), CHECKPOINT_SIZE)
-        if job.source.batch_topics:  # a rebuild asks the settings of topics which queues are batch consume queues
-            publish(store / TOPICS, job.source.files[TOPICS])
+        if job.batch_topics:  # a rebuild asks the settings of topics which queues are batch consume queues
+            publish(store / TOPICS, job.topics)
         rebuilt = _derive(job, store)
         notes += [*_missing_notes(job, plan, rebuilt), *finish_store(job, store, log, offset_map), _EXPIRY_NOTE]
         report = job.report(
@@ -204,25 +205,42 @@ def _missing_notes(job: StoreJob, plan: LogPlan, rebuilt: RebuildReport) -> list
     ]
 
 
-def _place(job: StoreJob, chunks: Sequence[Chunk]) -> LogPlan:
+def _place(job: StoreJob, chunks: list[Chunk], progress: Progress) -> tuple[list[Chunk], LogPlan]:
     size = job.request.segment_size
     if job.is_faithful:
         is_whole = job.source.is_store and job.is_whole
         plan = place_as_before(chunks, size, job.source.log_end if is_whole else None)
-        # An archive can lack messages that expired before they were archived. A record of a batch has several offsets.
-        is_complete = not plan.lacks_messages or bool(job.source.batch_topics)
-        return plan if is_whole and is_complete else with_leading_segments(plan)
-    if job.request.keeps_queue_offsets:
+        _check_batch_queues(job, plan.lacking)
+        # An archive can lack messages that expired before they were archived.
+        return chunks, plan if is_whole and not plan.lacking else with_leading_segments(plan)
+    keeps, after_leading = job.request.keeps_queue_offsets, (LEADING + 1) * size
+    chunks, queues = job.numbered(chunks, progress, keeps_queue_offsets=keeps)
+    if keeps:
+        _check_batch_queues(job, queues.lacking)
         start = (job.source.log_start or 0) // size * size
-        plan = place_after(chunks, size, start, keeps_queue_offsets=True)
         # Queue offsets of messages that are lost or left out, as in a log that keeps all offsets.
-        is_early = plan.lacks_messages and start <= LEADING * size
-        plan = place_after(chunks, size, (LEADING + 1) * size, keeps_queue_offsets=True) if is_early else plan
-        return with_leading_segments(plan) if plan.lacks_messages else plan
-    if any(queue.topic == HALF_TOPIC for chunk in chunks for queue in chunk.queues()):
+        is_early = queues.lacking and start <= LEADING * size
+        plan = place_after(chunks, queues, size, after_leading if is_early else start)
+        return chunks, with_leading_segments(plan) if plan.lacking else plan
+    if any(topic == HALF_TOPIC for topic, _ in queues.messages):
         # Half messages keep their queue offsets, of which some can be left out.
-        return with_leading_segments(place_after(chunks, size, (LEADING + 1) * size))
-    return place_after(chunks, size)
+        return chunks, with_leading_segments(place_after(chunks, queues, size, after_leading))
+    return chunks, place_after(chunks, queues, size)
+
+
+def _check_batch_queues(job: StoreJob, lacking: Collection[Queue]) -> None:
+    """Refuse a batch consume queue without some of its offsets.
+
+    At such an offset, a broker finds the unit before it, and sends its messages again
+    (`BatchConsumeQueue.binarySearch`@5.3.3).
+    """
+    of_batches = sorted(queue for queue in lacking if queue[0] in job.batch_topics)
+    if of_batches and job.copy_type != CopyType.WHOLE:
+        topic, queue_id = of_batches[0]
+        raise InvalidMessageError(
+            f"batch consume queue {topic}/{queue_id} would have queue offsets without a message between others. There, "
+            "a broker sends the messages before again: give new offsets (--renumber), or leave out the whole queue"
+        )
 
 
 def _derive(job: StoreJob, store: Location) -> RebuildReport:

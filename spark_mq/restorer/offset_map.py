@@ -97,6 +97,12 @@ class OffsetMap:
         """Write the file of some messages of a chunk. A task that runs again writes the same file."""
         if not offsets.size:
             return
+        if (rows.messages > 1).any():
+            numbers = np.repeat(np.arange(offsets.size), rows.messages)
+            after = np.arange(numbers.size) - np.flatnonzero(np.diff(numbers, prepend=-1))[numbers]
+            rows, offsets = rows.take(numbers), offsets[numbers]
+            rows.queue_offset[:] += np.where(rows.queue_offset < 0, 0, after)
+            queue_offsets = None if queue_offsets is None else queue_offsets[numbers] + after
         numbers, new = pa.array(rows.queue_number), [queue.topic for queue in queues]
         old = [self.old_topics.get(topic, topic) for topic in new]
         new_offsets = rows.queue_offset if queue_offsets is None else queue_offsets

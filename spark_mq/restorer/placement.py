@@ -18,7 +18,7 @@ from spark_mq.errors import InvalidMessageError
 from spark_mq.format.consume_queue import Queue
 from spark_mq.format.record import BLANK_SIZE
 from spark_mq.format.system_topic import HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
-from spark_mq.restorer.chunk import Chunk
+from spark_mq.restorer.chunk import KEPT, Chunk
 
 WAITING_TOPICS = (SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC, OP_TOPIC)
 """The topics from which a broker delivers messages to their own topics."""
@@ -28,8 +28,6 @@ _WAITING = {
     TIMER_TOPIC: "timer messages: a broker of 5.x delivers those that are due as soon as it starts",
     HALF_TOPIC: "half messages: a broker asks the producers of those that are not settled",
 }
-KEPT = -1
-"""Instead of the first queue offset of a queue: its messages keep the queue offsets that they have."""
 
 
 @dataclass(frozen=True)
@@ -59,12 +57,12 @@ class SegmentPlan:
 
 @dataclass(frozen=True)
 class LogPlan:
-    """The new log, or its new part; `lacks_messages` if a queue has offsets without a message between others."""
+    """The new log, or its new part; the queues in `lacking` have offsets without a message between others."""
 
     segments: tuple[SegmentPlan, ...]
     messages: Mapping[Queue, int]
     next_queue_offsets: Mapping[Queue, int]
-    lacks_messages: bool = False
+    lacking: tuple[Queue, ...] = ()
 
     @property
     def topics(self) -> set[str]:
@@ -185,24 +183,29 @@ def place_as_before(chunks: Iterable[Chunk], segment_size: int, log_end: int | N
         time = times[base] if base in times else plans[-1].store_timestamp
         has_blank = base != last or log_end == last + segment_size
         plans.append(SegmentPlan(base, segment_size, tuple(pieces.get(base, ())), base, has_blank, time))
-    lacks = any(queues[name] - first > messages[name] for name, first in firsts.items())
-    return LogPlan(tuple(reversed(plans)), messages, queues, lacks)
+    lacking = tuple(name for name, first in firsts.items() if queues[name] - first > messages[name])
+    return LogPlan(tuple(reversed(plans)), messages, queues, lacking)
 
 
-def place_after(
+@dataclass(frozen=True)
+class NumberedQueues:
+    """The queues of a log with new offsets, as `LogPlan` has them."""
+
+    messages: Mapping[Queue, int]
+    next_queue_offsets: Mapping[Queue, int]
+    lacking: tuple[Queue, ...]
+
+
+def number_queues(
     chunks: Sequence[Chunk],
-    segment_size: int,
-    start: int = 0,
     next_queue_offsets: Mapping[Queue, int] | None = None,
     *,
     keeps_queue_offsets: bool = False,
-) -> LogPlan:
-    """The log in which the records of all chunks follow each other, with dense queues or with those that they had."""
+) -> NumberedQueues:
+    """Give the messages of all chunks queue offsets: dense ones, or those that they had."""
     earliest: dict[Queue, int] = {}
     next_offsets = dict(next_queue_offsets or {})
     messages: Counter[Queue] = Counter()
-    pieces: dict[int, list[Piece]] = {}
-    offset = start
     for chunk in chunks:
         firsts = []
         for queue in chunk.queues():
@@ -217,6 +220,15 @@ def place_after(
                 firsts.append(next_offsets.get(name, 0))
                 next_offsets[name] = firsts[-1] + queue.messages
         chunk.put_queue_starts(firsts)
+    lacking = (name for name, first in earliest.items() if next_offsets[name] - first > messages[name])
+    return NumberedQueues(messages, next_offsets, tuple(lacking) if keeps_queue_offsets else ())
+
+
+def place_after(chunks: Sequence[Chunk], queues: NumberedQueues, segment_size: int, start: int = 0) -> LogPlan:
+    """The log in which the records of all chunks follow each other."""
+    pieces: dict[int, list[Piece]] = {}
+    offset = start
+    for chunk in chunks:
         for first_row, stop_row, at, end in _appended(chunk, offset, segment_size):
             pieces.setdefault(at // segment_size * segment_size, []).append(Piece(chunk, first_row, stop_row, at))
             offset = end
@@ -227,9 +239,9 @@ def place_after(
             SegmentPlan(base, segment_size, tuple(pieces.get(base, ())), max(base, start), base != last)
             for base in range(first, last + 1, segment_size)
         ),
-        messages,
-        next_offsets,
-        keeps_queue_offsets and any(next_offsets[name] - at > messages[name] for name, at in earliest.items()),
+        queues.messages,
+        queues.next_queue_offsets,
+        queues.lacking,
     )
 
 

@@ -29,7 +29,8 @@ class ChunkRows(ArrayRows):
 
     `queue_number` is that of the queue in the chunk, `store_timestamp` is in milliseconds. A prepared or rolled back
     message has no unit in a queue, and queue offset 0 (`MessageExtEncoder.encode`,
-    `CommitLogDispatcherBuildConsumeQueue`@5.3.3).
+    `CommitLogDispatcherBuildConsumeQueue`@5.3.3). An inner batch has several `messages`: so many queue offsets follow
+    each other (`CommitLog.getMessageNum`@5.3.3).
     """
 
     store_size: Int32s
@@ -38,6 +39,7 @@ class ChunkRows(ArrayRows):
     queue_number: Int32s
     has_unit: Flags
     store_timestamp: Int64s
+    messages: Int32s
 
     @property
     def starts(self) -> Int64s:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_mq.errors import EmptyStoreError, OptionError
+from spark_mq.errors import EmptyStoreError, OptionError, UnsupportedStoreError
 from spark_mq.format.message_schema import CORRUPT_RECORD, RECORD_COLUMNS
 from spark_mq.format.system_topic import LEFT_OUT_TOPIC, REVIVE_PREFIX
 from spark_mq.io.location import Location
@@ -30,7 +30,8 @@ from spark_mq.restorer.source_facts import Source, facts_of_store
 from spark_mq.restorer.store_job import Stage, StoreJob
 from spark_mq.source.messages import MessagesReader
 from spark_mq.source.options import parse_options
-from spark_mq.store.config.store_kind import Door, batch_topics, check_form, dledger_node
+from spark_mq.store.config.store_kind import batch_topics, configured_batch_topics, dledger_node
+from spark_mq.store.config.store_paths import BATCH_CONSUME_QUEUE
 from spark_mq.store.index.folder import index_files, index_layout
 from spark_mq.store.log.commit_log import CommitLog
 
@@ -230,9 +231,13 @@ def _is_lost(rows: pa.RecordBatch | pa.Table) -> pa.BooleanArray:
 
 def _facts_of_store(store: Location, request: RestoreRequest) -> Source:
     source = facts_of_store(store)
-    is_whole = not (request.is_renumbered or request.where is not None or request.only_delivered)
-    if not is_whole or source.batch_topics != batch_topics(store):
-        check_form(store, Door.WRITE)
+    unknown = batch_topics(store) - configured_batch_topics(store)
+    if unknown:
+        raise UnsupportedStoreError(
+            f"{store / BATCH_CONSUME_QUEUE} has batch consume queues of topic{'s' if len(unknown) > 1 else ''} "
+            f"{', '.join(sorted(unknown))}, and config/topics.json does not say so (queue.type=BatchCQ): no broker "
+            "starts with them. Put the right topics.json in place"
+        )
     if index_files(store):
         index_layout(store, request.broker_conf)  # an error if nothing shows it: no index is made from a guess
     if source.log_start is None:

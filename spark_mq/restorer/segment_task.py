@@ -19,7 +19,7 @@ from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.io.publish import FileInParts, published
 from spark_mq.restorer.offset_map import OffsetMap
-from spark_mq.restorer.placement import KEPT, Piece, SegmentPlan, WrittenSegment
+from spark_mq.restorer.placement import Piece, SegmentPlan, WrittenSegment
 from spark_mq.restorer.record_columns import ChunkRows
 
 PART_SIZE = 32 << 20
@@ -103,21 +103,8 @@ class _PieceRows:
         if earliest is not None:
             raised = int((rows.store_timestamp < earliest).sum())
             rows.store_timestamp[:] = np.maximum(rows.store_timestamp, earliest)
-        queue_offsets = _queue_offsets(of_chunk, piece.chunk.queue_starts())[own]
+        queue_offsets = piece.chunk.new_queue_offsets(of_chunk)[own]
         return cls(piece, rows, starts, starts[:-1] - starts[0] + piece.offset, queue_offsets, raised)
-
-
-def _queue_offsets(rows: ChunkRows, first_offsets: Int64s) -> Int64s:
-    """The queue offset that each message of a chunk gets: those of a queue follow each other."""
-    result = np.zeros(rows.queue_number.size, np.int64)
-    order = np.argsort(rows.queue_number, kind="stable")
-    order = order[rows.has_unit[order]]
-    numbers = rows.queue_number[order]
-    counts = np.bincount(numbers, minlength=first_offsets.size)
-    rank = np.arange(order.size) - np.repeat(counts.cumsum() - counts, counts)
-    first = first_offsets[numbers]
-    result[order] = np.where(first == KEPT, rows.queue_offset[order], first + rank)
-    return result
 
 
 @dataclass(frozen=True)

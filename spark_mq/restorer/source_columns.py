@@ -122,7 +122,7 @@ class EncodingRules:
         properties_crc: Whether each record gets the property CRC of a broker with `enabledAppendPropCRC`. A faithful
             record never gets one that it did not have.
         queues: How messages get their queues, as a broker chooses them; None leaves that to a broker that gets them.
-        keeps_batches: Whether a record can be an inner batch, as in a store that is restored with its batch queues.
+        batch_topics: The topics that have batch consume queues in the store: only these have inner batches.
         allows_v2: Whether the broker can read records of version 2, which long topics need: brokers from 5.1.0 on can.
     """
 
@@ -134,7 +134,7 @@ class EncodingRules:
     properties_crc: bool = False
     queues: StoreQueues | None = None
     allows_v2: bool = True
-    keeps_batches: bool = False
+    batch_topics: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -64,8 +64,7 @@ class Source:
         databases: The folders in `config/`, which are RocksDB databases.
         tagged: Where tags have index entries, by the snapshots of an archive; None if they do not show it, and for a
             store, whose index shows it.
-        batch_topics: The topics of a store that have batch consume queues, by their settings.
-        batch_file_size: Bytes of a file of their queues.
+        batch_file_size: Bytes of a file of batch consume queues; None without such queues.
         form_notes: What the new store lacks because of the form of its source (`check_form`), a sentence each.
     """
 
@@ -86,7 +85,6 @@ class Source:
     time_zone: tzinfo | None = None
     databases: tuple[str, ...] = ()
     tagged: TaggedRanges | None = None
-    batch_topics: frozenset[str] = frozenset()
     batch_file_size: int | None = None
     form_notes: tuple[str, ...] = ()
 
@@ -137,7 +135,6 @@ def facts_of_store(store: Location) -> Source:
         log_end=log_end if has_messages else None,
         broker_versions=_versions_of(store),
         databases=tuple(sorted({f"{CONFIG}/{info.base_name}" for info in infos if not info.is_file} - read)),
-        batch_topics=batches,
         batch_file_size=find_batch_file_size(BrokerConf.of(None), store).value if batches else None,
     )
 
@@ -185,7 +182,7 @@ def facts_of_archive(archive: ArchivedRows) -> Source:
     queues, newest_index = (json.loads(files.pop(folder, b"null")) for folder in (CONSUME_QUEUE, INDEX))
     index = _archived_index_files(archive)
     tagged = tags_of_files(index)
-    forms = check_form(snapshot_location(files, name), Door.FILES, Door.WRITE)
+    forms = check_form(snapshot_location(files, name), Door.FILES)
     nested = {path for path in files if path.count("/") > 1}
     readable = readable_files({path: files[path] for path in files if path not in nested}, name)
     sizes = Counter(row["file_size"] for row in rows if row["file_size"])

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -28,9 +28,9 @@ from spark_mq.job.progress import Progress
 from spark_mq.job.shared_storage import SharedStorageCheck
 from spark_mq.job.tasks import TaskRunner, Tasks
 from spark_mq.restorer.chunk import Chunk, StageTask
-from spark_mq.restorer.config_files import CopyType
+from spark_mq.restorer.config_files import TOPICS, CopyType, topics_json
 from spark_mq.restorer.offset_map import OffsetMap, check_map_folder
-from spark_mq.restorer.placement import LogPlan, NewLog
+from spark_mq.restorer.placement import LogPlan, NewLog, NumberedQueues, number_queues
 from spark_mq.restorer.queue_choice import StoreQueues
 from spark_mq.restorer.report import RestoreReport
 from spark_mq.restorer.restore_request import RestoreRequest
@@ -38,6 +38,8 @@ from spark_mq.restorer.segment_task import SegmentWriter
 from spark_mq.restorer.source_columns import EncodingRules
 from spark_mq.restorer.source_facts import Source
 from spark_mq.store.config.config_file import load_config
+from spark_mq.store.config.offset_files import object_of
+from spark_mq.store.config.store_kind import BATCH_QUEUES, configured_batch_topics, named_with_attribute
 from spark_mq.store.config.store_paths import COMMIT_LOG
 from spark_mq.store.metadata_tables import topic_rows
 from spark_mq.store.queue.queue_database import has_light_queues
@@ -87,6 +89,18 @@ class StoreJob:
         return self.is_faithful and (asked is None or asked.decide(INDEX_TAGS) is None)
 
     @property
+    def topics(self) -> bytes:
+        """The settings of the topics of a new store, as far as they are those of the source."""
+        return topics_json(self.source.files.get(TOPICS), {}, self.request.topic_map, self.broker_versions)
+
+    @property
+    def batch_topics(self) -> frozenset[str]:
+        """The topics of the store that have batch consume queues."""
+        if self.request.append:
+            return configured_batch_topics(self.request.store)
+        return named_with_attribute(object_of(self.topics, TOPICS), *BATCH_QUEUES)
+
+    @property
     def has_offset_map(self) -> bool:
         """Whether offsets or ids of messages change that have been in a store."""
         return self.source.has_offsets and not (self.is_faithful and self.request.store_host is None)
@@ -101,7 +115,7 @@ class StoreJob:
             topics=request.topic_map,
             properties_crc=request.broker_conf.is_enabled("enabledAppendPropCRC"),
             queues=None if self.is_faithful else self._queues(),
-            keeps_batches=bool(self.source.batch_topics),
+            batch_topics=self.batch_topics,
             allows_v2=asked is None or asked.decide(MESSAGE_VERSION_2) is not False,
         )
         segment_size = request.segment_size if self.is_faithful else None
@@ -124,6 +138,25 @@ class StoreJob:
         if not chunks:
             raise self.request.nothing_to_restore(self.source.name)
         return sorted(chunks, key=lambda chunk: (chunk.partition, chunk.number))
+
+    def numbered(
+        self,
+        chunks: Sequence[Chunk],
+        progress: Progress,
+        next_queue_offsets: Mapping[Queue, int] | None = None,
+        *,
+        keeps_queue_offsets: bool = False,
+    ) -> tuple[list[Chunk], NumberedQueues]:
+        """The chunks, with new queue offsets in inner batches, and the queues with these offsets."""
+        numbered = number_queues(chunks, next_queue_offsets, keeps_queue_offsets=keeps_queue_offsets)
+        topics, renewed = self.batch_topics, list(chunks)
+        rows = [row for row, chunk in enumerate(chunks) if any(queue.topic in topics for queue in chunk.queues())]
+        if rows:
+            runner = TaskRunner(self.tasks, progress)
+            new = runner.each("number batches", "chunks", [chunks[row] for row in rows], Chunk.with_new_bases)
+            for row, chunk in zip(rows, new, strict=True):
+                renewed[row] = chunk
+        return renewed, numbered
 
     @contextmanager
     def offset_map(self, chunks: Sequence[Chunk], plan: LogPlan) -> Iterator[OffsetMap | None]:

@@ -30,7 +30,7 @@ def queue_facts(store: MessageStore) -> dict[str, Any] | None:
     """The size of a queue file in bytes, None if queues are in RocksDB, and the ends of each; None without a queue."""
     if not store.queue_names:
         return None
-    found = {name: queue for name in store.queue_names if (queue := store.find_queue(*name)) is not None}
+    found = dict(sorted(store.queues.items()))
     queues, log_start = [], store.get_min_phy_offset()
     for topic, queue_id in found:
         max_offset = store.get_max_offset_in_queue(topic, queue_id)

@@ -40,7 +40,7 @@ _ZEROS = np.zeros(1, BATCH_UNIT_DTYPE)
 
 @dataclass(frozen=True)
 class BatchQueueCheck:
-    """The check of one queue, a task. `parts` are its staged units, in the folder `staged`.
+    """The check of one queue, a task. `parts` are its staged units.
 
     `far` are files after a gap that is larger than all units of the log: their names are wrong, and nobody reads them.
     """
@@ -52,7 +52,6 @@ class BatchQueueCheck:
     far: tuple[QueueFileInfo, ...]
     file_size: int
     parts: tuple[BatchPart, ...]
-    staged: Location
     bounds: LogBounds
     log: LiveLog
 
@@ -86,7 +85,7 @@ class BatchQueueCheck:
 
     def expected(self) -> BatchUnits:
         """The units that the log has, in its order."""
-        return read_parts(self.parts, self.staged)
+        return read_parts(self.parts)
 
     def existing(self) -> BatchUnits:
         """All units of the files, from `first` on; zeros for files that are missing or have another size."""
@@ -265,9 +264,7 @@ def batch_queue_checks(
     for queue in sorted({*parts, *folders}):
         own, files = tuple(parts.get(queue, ())), folders[queue].files if queue in folders else ()
         near = _near(files, file_size, sum(part.count for part in own))
-        checks.append(
-            BatchQueueCheck(store, *queue, files[:near], files[near:], file_size, own, staged.folder, bounds, log)
-        )
+        checks.append(BatchQueueCheck(store, *queue, files[:near], files[near:], file_size, own, bounds, log))
     return checks
 
 

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import json
 import shutil
+import struct
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
+from spark_mq.cli.exit_status import NOT_FOUND
 from spark_mq.cli.main import main
 from spark_mq.format.consume_queue import BATCH_UNIT_SIZE
 from spark_mq.format.record import Record, decode_record
 from spark_mq.remoting.client import ClientSettings, RemotingClient, parse_name_servers
 from spark_mq.remoting.pull import QueueRange, pull
+from spark_mq.remoting.writes import send_message
 from spark_mq.store.recovery import next_recovery
 from tests.broker import harness
 from tests.broker.lite_topics import LiteTopics
 from tests.support.light_queues import dispatched, without_units
 from tests.support.rebuilt import rebuild_here
-from tests.support.restored import restore_here
+from tests.support.restored import restore_here, restored_plain
 from tests.support.soak import cases
 from tests.support.stores import OWN_STORES, Fact, RealStore
 
@@ -36,10 +42,13 @@ def with_our_files(name: str, folder: Path) -> tuple[RealStore, Path]:
     return packed, store
 
 
+def settings_of(broker: harness.Broker) -> ClientSettings:
+    return ClientSettings(parse_name_servers(broker.name_server))
+
+
 def served(broker: harness.Broker, topic: str, queue_id: int, stop: int) -> Iterator[Record]:
     """The records that the broker hands out of a queue from offset 0 to `stop`."""
-    settings = ClientSettings(parse_name_servers(broker.name_server))
-    with RemotingClient(settings) as client:
+    with RemotingClient(settings_of(broker)) as client:
         queue, offset = QueueRange("broker", broker.address, topic, queue_id, 0, stop), 0
         while offset < stop:
             answer = pull(client, queue, offset)
@@ -52,7 +61,14 @@ def served(broker: harness.Broker, topic: str, queue_id: int, stop: int) -> Iter
                 yield record
 
 
-def test_light_queues(tmp_path: Path) -> None:
+def live_rows(broker: harness.Broker, capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]]:
+    """The rows that a command prints about a running broker."""
+    command, *others = words
+    assert main([command, f"rocketmq://{broker.name_server}", *others, "--json"]) == 0
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_light_queues(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     packed, store = with_our_files("fLmq533", tmp_path)
     wanted = dispatched(packed)
     assert {name: len(offsets) for name, offsets in wanted.items()} == {
@@ -62,6 +78,14 @@ def test_light_queues(tmp_path: Path) -> None:
         for name, offsets in wanted.items():
             records = list(served(broker, name, 0, len(offsets)))
             assert [record.commit_log_offset for record in records] == offsets
+            rows = live_rows(broker, capsys, "print-message", name)
+            assert [row["commit_log_offset"] for row in rows] == offsets
+            for queue_offset in {0, len(offsets) // 2, len(offsets) - 1}:
+                (row,) = live_rows(broker, capsys, "query-by-offset", name, "0", str(queue_offset))
+                assert row["commit_log_offset"] == offsets[queue_offset]
+        words = "query-by-offset", f"rocketmq://{broker.name_server}", "%LMQ%none", "0", "0"
+        assert main(words) == NOT_FOUND
+        assert "queue %LMQ%none/0 of broker broker has no message" in capsys.readouterr().err
 
 
 def test_lite_topics(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -77,8 +101,7 @@ def test_lite_topics(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
             records = list(served(broker, name, 0, ends[name] or 1))
             assert [record.commit_log_offset for record in records] == offsets[-len(records) :]
         for command in ("lag", "consumer-progress", "queues"):
-            assert main([command, f"rocketmq://{broker.name_server}", "--json"]) == 0
-            rows = {row["topic"]: row for row in map(json.loads, capsys.readouterr().out.splitlines())}
+            rows = {row["topic"]: row for row in live_rows(broker, capsys, command)}
             for fact in packed.facts("liteLag"):
                 row = rows[fact["topic"]]
                 assert row.get("lag", fact["lag"]) == fact["lag"]
@@ -103,6 +126,74 @@ def test_batch_queues(tmp_path: Path) -> None:
         with harness.PullConsumer(broker, "b1bcq", 32) as consumer:
             messages, _ = consumer.read()
         assert messages == count(facts)
+
+
+BATCHED = RealStore("fBatchcq533", OWN_STORES / "forms")
+
+
+def batch_of(*bodies: bytes) -> bytes:
+    """The body of a producer's batch (`MessageDecoder.encodeMessages`@5.3.3)."""
+    return b"".join(struct.pack(">iiiii", 22 + len(body), 0, 0, 0, len(body)) + body + bytes(2) for body in bodies)
+
+
+@pytest.mark.parametrize("version", cases(["5.3.3"], ["5.3.3", "5.5.0"]))
+def test_batch_queues_with_new_offsets(version: str, tmp_path: Path) -> None:
+    """Restored without one batch, then all messages appended once more: each is served once, and the queues go on."""
+    packed, facts = BATCHED, [fact for fact in BATCHED.facts("msg") if fact["topic"] == "b1bcq"]
+    store, restored = packed.unpack(tmp_path), tmp_path / "restored"
+    lost = next(fact for fact in facts if fact["queueId"] == 0 and "INNER_NUM" in fact["properties"])
+
+    def kept(batch: pa.RecordBatch) -> pa.RecordBatch:
+        return batch.filter(pc.not_equal(batch["commit_log_offset"], lost["offset"]))
+
+    restore_here(store, restored, packed.broker_conf, kept, renumber=True)
+    restored_plain(store, restored, packed.broker_conf, append=True, offset_map=str(tmp_path / "offsets"))
+    with harness.Broker(version, restored, packed.broker_conf) as broker:
+        ends = []
+        for queue_id in (0, 1):
+            own = [fact for fact in facts if fact["queueId"] == queue_id]
+            expected = [fact for fact in own if fact is not lost] + own
+            counts = [int(fact["properties"].get("INNER_NUM", 1)) for fact in expected]
+            ends.append(sum(counts))
+            records = list(served(broker, "b1bcq", queue_id, ends[-1]))
+            properties = [record.text_properties for record in records]
+            assert [one.get("UNIQ_KEY") for one in properties] == [fact.get("uniqKey") for fact in expected]
+            places = [sum(counts[:number]) for number in range(len(counts))]
+            assert [record.queue_offset for record in records] == places
+            for one, place in zip(properties, places, strict=True):
+                assert ("INNER_BASE" in one) == ("INNER_NUM" in one)
+                assert one.get("INNER_BASE", str(place)) == str(place)
+        with RemotingClient(settings_of(broker)) as client:
+            unique_key = "UNIQ_KEY\1FD0000000000000000000000000000023A034E0E2F2A695C97210FFF\2"
+            to, body = (broker.address, "broker", "producers", "b1bcq", 1), batch_of(b"one", b"two", b"three")
+            send_message(client, *to, body, unique_key, is_batch=True)
+        *_, record = served(broker, "b1bcq", 1, ends[1] + 3)
+        assert (record.queue_offset, record.text_properties["INNER_NUM"]) == (ends[1], "3")
+        with harness.PullConsumer(broker, "b1bcq", 32) as consumer:
+            assert consumer.read()[0] == sum(ends) + 3
+
+
+def test_a_batch_queue_without_a_message_goes_on_at_its_offset(tmp_path: Path) -> None:
+    """Its messages were left out of an archived log that begins above 0."""
+    store, restored = BATCHED.unpack(tmp_path), tmp_path / "restored"
+    segment = int(sorted((store / "commitlog").iterdir())[1].name)
+    own = [fact for fact in BATCHED.facts("msg") if (fact["topic"], fact["queueId"]) == ("b1bcq", 1)]
+    end = sum(int(fact["properties"].get("INNER_NUM", 1)) for fact in own)
+
+    def kept(batch: pa.RecordBatch) -> pa.RecordBatch:
+        is_other = pc.or_(pc.not_equal(batch["topic"], "b1bcq"), pc.equal(batch["queue_id"], 0))
+        return batch.filter(pc.and_(pc.greater_equal(batch["commit_log_offset"], segment), is_other))
+
+    restore_here(store, restored, BATCHED.broker_conf, kept, archived=True)
+    with harness.Broker("5.3.3", restored, BATCHED.broker_conf) as broker:
+        queue = QueueRange("broker", broker.address, "b1bcq", 1, 0, 0)
+        with RemotingClient(settings_of(broker)) as client:
+            before = pull(client, queue, end)
+            assert (before.min_offset, before.max_offset, before.records) == (end, end, b"")
+            send_message(client, broker.address, "broker", "producers", "b1bcq", 1, b"one", "")
+            after = pull(client, queue, end)
+            assert decode_record(after.records).queue_offset == end
+            assert (after.min_offset, after.max_offset) == (end, end + 1)
 
 
 def without_batch_units(store: Path, queue_id: int, first: int) -> None:

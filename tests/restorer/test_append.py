@@ -264,7 +264,9 @@ def test_a_stale_tail(name: str, unpacked: Unpack, tmp_path: Path) -> None:
     path = Path(shutil.copytree(unpacked(store), tmp_path / "store"))
     target = AppendTarget(Location.resolve(str(path)), BrokerConf.of(str(store.broker_conf)))
     queue = ("SequenceDemo", 1)
-    assert target.stale_queues == tuple(("SequenceDemo", number) for number in range(3))
+    assert [(folder.topic, folder.queue_id) for folder, _ in target.stale_queues] == [
+        ("SequenceDemo", number) for number in range(3)
+    ]
     assert target.last_segment is not None
     base, size = target.last_segment.base, target.segment_size
     assert any(segments_of(path)[base][target.log_end - base :])

@@ -140,14 +140,6 @@ def test_a_store_without_an_index(store: Path) -> None:
     assert not target_of(store, BrokerConf({**CONF.settings, "messageIndexEnable": "false"})).has_index
 
 
-def test_a_store_with_batch_queues(store: Path) -> None:
-    topics = json.loads((store / "config" / "topics.json").read_bytes())
-    topics["topicConfigTable"]["Batched"] = {"topicName": "Batched", "attributes": {"queue.type": "BatchCQ"}}
-    (store / "config" / "topics.json").write_text(json.dumps(topics))
-    with pytest.raises(UnsupportedStoreError, match="has batch consume queues of topic Batched"):
-        target_of(store)
-
-
 def test_nobody_reads_a_store_with_some_files_of_an_append(store: Path) -> None:
     (store / "commitlog" / "append-unfinished").write_text("text")
     for read in (lambda: MessageStore(str(store)), lambda: target_of(store)):

@@ -29,6 +29,7 @@ from tests.support.stores import RealStore, Unpack, usual_stores
 NOW = 1_700_000_000_000
 FAITHFUL = EncodingRules(is_faithful=True, now=NOW)
 COMPACT = EncodingRules(is_faithful=False, now=NOW)
+BATCHES = EncodingRules(is_faithful=False, now=NOW, batch_topics=frozenset({"Topic"}))
 STORES = usual_stores()
 INT32, INT64 = st.integers(-(1 << 31), (1 << 31) - 1), st.integers(-(1 << 63), (1 << 63) - 1)
 TIMES = st.integers(1, 253_402_300_799_999)
@@ -417,7 +418,18 @@ SOURCE = {"commit_log_offset": 4096, "queue_offset": 3, "queue_id": 2}
         ({"body": b"x", "body_crc": 5, **SOURCE}, FAITHFUL, "body_crc 5 is not the CRC of the body"),
         ({"stored_body": b"x", "body_crc": 5}, COMPACT, "body_crc 5 is not the CRC of the body"),
         ({"sys_flag": 0x80, **SOURCE}, COMPACT, "the message is a batch of several messages .bit 0x80 of sys_flag"),
-        ({"sys_flag": 0xC1, **SOURCE}, FAITHFUL, "batch consume queues, .* leave such rows out .sys_flag & 128 = 0"),
+        ({"sys_flag": 0xC1, **SOURCE}, FAITHFUL, "no batch consume queues .* leave such rows out .sys_flag & 128 = 0"),
+        ({"sys_flag": 0x80, **SOURCE}, BATCHES, "INNER_BASE and INNER_NUM .1 to 32767. belong together"),
+        ({"properties": [("INNER_BASE", "7")], **SOURCE}, BATCHES, "belong together"),
+        ({"sys_flag": 0x80, "properties": [("INNER_NUM", "7")], **SOURCE}, BATCHES, "belong together"),
+        *(
+            (
+                {"sys_flag": 0x80, "properties": [("INNER_BASE", "7"), ("INNER_NUM", text)], **SOURCE},
+                BATCHES,
+                "1 to 32767",
+            )
+            for text in ("0", "32768", "-1", "x", "99999999999")
+        ),
         (
             {"store_size": 200, **SOURCE},
             FAITHFUL,

@@ -30,7 +30,9 @@ def rows_of(*rows: tuple[int, int, int], has_unit: bool = True) -> ChunkRows:
     numbers = np.array(columns[2], np.int32)
     zeros = np.zeros(numbers.size, np.int64)
     has_units = np.full(numbers.size, has_unit)
-    return ChunkRows(numbers, np.array(columns[0]), np.array(columns[1]), numbers, has_units, zeros)
+    return ChunkRows(
+        numbers, np.array(columns[0]), np.array(columns[1]), numbers, has_units, zeros, np.ones(numbers.size, np.int32)
+    )
 
 
 def new_map(folder: Path, **topics: str) -> OffsetMap:

@@ -14,8 +14,8 @@ from spark_mq.errors import InvalidMessageError
 from spark_mq.format.array_types import Int32s
 from spark_mq.format.system_topic import HALF_TOPIC
 from spark_mq.io.location import Location
-from spark_mq.restorer.chunk import Chunk, QueueCount
-from spark_mq.restorer.placement import KEPT, LogPlan, place_after, place_as_before
+from spark_mq.restorer.chunk import KEPT, Chunk, QueueCount
+from spark_mq.restorer.placement import LogPlan, number_queues, place_after, place_as_before
 
 SEGMENT = 1000
 
@@ -84,7 +84,7 @@ SIZES = st.lists(st.lists(st.integers(92, SEGMENT - 8), min_size=1, max_size=12)
 def test_records_get_the_places_that_a_broker_gives(lists: list[list[int]], start: int) -> None:
     sizes = dict(enumerate(lists))
     chunks = [chunk_of(number, part) for number, part in sizes.items()]
-    plan = place_after(chunks, SEGMENT, start)
+    plan = place_after(chunks, number_queues(chunks), SEGMENT, start)
     assert placed(plan, sizes) == appended([size for part in lists for size in part], start)
     bases = [segment.base for segment in plan.segments]
     assert bases == list(range(bases[0], bases[-1] + 1, SEGMENT))
@@ -94,21 +94,21 @@ def test_records_get_the_places_that_a_broker_gives(lists: list[list[int]], star
 
 def test_only_chunks_that_cross_the_end_of_a_segment_are_looked_into() -> None:
     chunks = [chunk_of(number, [100, 100]) for number in range(12)]
-    place_after(chunks, SEGMENT)
+    place_after(chunks, number_queues(chunks), SEGMENT)
     assert [chunk.number for chunk in chunks if chunk.looked] == [4, 9]
 
 
 def test_queues_are_dense_over_all_chunks() -> None:
     first = chunk_of(0, [100] * 5, QueueCount("A", 0, 3, -1, -1), QueueCount("B", 1, 2, -1, -1))
     second = chunk_of(1, [100] * 4, QueueCount("B", 1, 1, -1, -1), QueueCount("A", 0, 3, -1, -1))
-    plan = place_after([first, second], SEGMENT, 0, {("A", 0): 7})
+    plan = place_after([first, second], number_queues([first, second], {("A", 0): 7}), SEGMENT)
     assert [first.starts, second.starts] == [[7, 0], [2, 10]]
     assert plan.next_queue_offsets == {("A", 0): 13, ("B", 1): 3}
 
 
 def test_half_messages_keep_their_queue_offsets() -> None:
     chunk = chunk_of(0, [100] * 3, QueueCount(HALF_TOPIC, 0, 2, 40, 41), QueueCount("A", 0, 1, 9, 9))
-    plan = place_after([chunk], SEGMENT)
+    plan = place_after([chunk], number_queues([chunk]), SEGMENT)
     assert chunk.starts == [KEPT, 0]
     assert plan.next_queue_offsets == {(HALF_TOPIC, 0): 42, ("A", 0): 1}
 
@@ -116,7 +116,7 @@ def test_half_messages_keep_their_queue_offsets() -> None:
 def test_a_message_that_fits_into_no_segment_is_an_error() -> None:
     sizes = [100, SEGMENT - 7]
     with pytest.raises(InvalidMessageError, match="mappedFileSizeCommitLog"):
-        place_after([chunk_of(0, sizes)], SEGMENT)
+        place_after([chunk := chunk_of(0, sizes)], number_queues([chunk]), SEGMENT)
 
 
 def test_messages_that_keep_their_places() -> None:
@@ -132,11 +132,11 @@ def test_messages_that_keep_their_places() -> None:
     assert [(p.first_row, p.stop_row) for s in plan.segments for p in s.pieces] == [(0, 2), (0, 1), (2, 3)]
     assert plan.next_queue_offsets == {("A", 0): 10}
     assert not place_as_before([one, two], SEGMENT).segments[-1].has_blank
-    assert not plan.lacks_messages
+    assert plan.lacking == ()
 
 
 @pytest.mark.parametrize(("first", "last"), [(4, 4), (11, 11), (1, 5)])
 def test_a_queue_that_lacks_messages(first: int, last: int) -> None:
     one = chunk_of(0, [100] * 3, QueueCount("A", 0, 3, 7, 9), segments=((2000, 0, 50),))
     two = chunk_of(1, [100], QueueCount("A", 0, 1, first, last), segments=((2000, 0, 40),))
-    assert place_as_before([one, two], SEGMENT).lacks_messages
+    assert place_as_before([one, two], SEGMENT).lacking == (("A", 0),)

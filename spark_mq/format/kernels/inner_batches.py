@@ -3,6 +3,9 @@
 `spark_mq.format.inner_batch` describes the body of such a record, and is the twin for one record. A message becomes a
 record with everything of the record of its batch, except its queue offset, flag, body, body CRC and properties, and
 without the bits of a batch and of a compressed body. So what reads records reads these messages.
+
+A broker writes the queue offset of an inner batch into its property INNER_BASE, as decimal digits, before it encodes
+the record (`BatchConsumeQueue.assignQueueOffset`@5.3.3). So a record with another queue offset can have another size.
 """
 
 from __future__ import annotations
@@ -11,13 +14,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spark_mq.format.array_types import Bytes, Flags, Int32s, OutBytes, OutInt32s
+from spark_mq.format.array_types import Bytes, Flags, Int32s, Int64s, OutBytes, OutInt32s, OutInt64s
 from spark_mq.format.inner_batch import NEED_UNWRAP_FLAG
 from spark_mq.format.kernels.batches import message_batches
 from spark_mq.format.kernels.big_endian import copy_bytes, read_i16, read_i32, read_i64, write_i32, write_i64
 from spark_mq.format.kernels.crc import CRC_MASK, crc32, wrong_body_crcs
-from spark_mq.format.kernels.frames import Frames, new_frames
+from spark_mq.format.kernels.frames import Frames, new_frames, read_frames_at
 from spark_mq.format.kernels.kernel import kernel
+from spark_mq.format.kernels.properties import find_value
+from spark_mq.format.properties import INNER_BASE
 from spark_mq.format.record import BODY_CRC_AT, COMPRESSED_FLAG, FLAG_AT, INNER_BATCH_FLAG, QUEUE_OFFSET_AT, SYS_FLAG_AT
 
 _BATCH = INNER_BATCH_FLAG | NEED_UNWRAP_FLAG
@@ -26,6 +31,7 @@ _HEAD_SIZE = 20
 """Bytes before the body of a message in a batch: its size, two numbers that are not used, flag, length of the body."""
 _FLAG_AT, _BODY_LENGTH_AT = 12, 16
 _MOST_RECORDS = 1024
+_INNER_BASE, _ZERO = np.frombuffer(INNER_BASE, np.uint8), ord("0")
 
 
 @dataclass(frozen=True)
@@ -150,3 +156,70 @@ def _write(
             position = properties_at + 2 + properties_length
             at += size
             row += 1
+
+
+def put_bases(data: Bytes, starts: Int64s, queue_offsets: Int64s) -> tuple[Bytes, Int32s]:
+    """Records with new queue offsets in INNER_BASE, where they are inner batches, and the sizes of all.
+
+    The records follow each other, and do not have commit log offsets yet.
+    """
+    frames, sizes = new_frames(queue_offsets.size), np.empty(queue_offsets.size, np.int32)
+    read_frames_at(data, starts, np.zeros(queue_offsets.size, np.int64), np.diff(starts), frames)
+    ends, lengths = np.empty(queue_offsets.size, np.int64), np.empty(queue_offsets.size, np.int32)
+    _measure_bases(data, frames, queue_offsets, ends, lengths, sizes)
+    out = np.empty(int(sizes.sum(dtype=np.int64)), np.uint8)
+    _put_bases(data, frames, queue_offsets, ends, lengths, sizes, out)
+    return out, sizes
+
+
+@kernel
+def _measure_bases(
+    data: Bytes,
+    frames: Frames,
+    queue_offsets: Int64s,
+    base_ends: OutInt64s,
+    base_lengths: OutInt32s,
+    sizes: OutInt32s,
+) -> None:
+    """Write where INNER_BASE ends in each record, its digits, and the new size; a record that is no batch has none."""
+    for index in range(frames.size):
+        frame = frames[index]
+        base_ends[index], base_lengths[index] = frame.position + int(frame.store_size), 0
+        sizes[index] = int(frame.store_size)
+        if int(frame.sys_flag) & INNER_BATCH_FLAG:
+            start, length = find_value(data, frame.properties_start, int(frame.properties_length), _INNER_BASE)
+            digits, rest = 1, queue_offsets[index] // 10
+            while rest > 0:
+                digits, rest = digits + 1, rest // 10
+            base_ends[index], base_lengths[index] = start + length, length
+            sizes[index] += digits - length
+
+
+@kernel
+def _put_bases(
+    data: Bytes,
+    frames: Frames,
+    queue_offsets: Int64s,
+    base_ends: Int64s,
+    base_lengths: Int32s,
+    sizes: Int32s,
+    out: OutBytes,
+) -> None:
+    at = 0
+    for index in range(frames.size):
+        frame = frames[index]
+        position, old_size, size = int(frame.position), int(frame.store_size), int(sizes[index])
+        more = size - old_size
+        digits = int(base_lengths[index]) + more
+        head = int(base_ends[index]) - int(base_lengths[index]) - position
+        copy_bytes(out, at, data, position, head)
+        rest = int(queue_offsets[index])
+        for place in range(at + head + digits - 1, at + head - 1, -1):
+            out[place] = _ZERO + rest % 10
+            rest //= 10
+        copy_bytes(out, at + head + digits, data, base_ends[index], position + old_size - int(base_ends[index]))
+        write_i32(out, at, size)
+        length_at = at + int(frame.properties_start) - position - 2
+        out[length_at] = int(frame.properties_length) + more >> 8
+        out[length_at + 1] = int(frame.properties_length) + more & 0xFF
+        at += size

@@ -43,6 +43,8 @@ from spark_mq.store.config.store_paths import (
 )
 
 DELTA_LOG = "_delta_log"
+BATCH_QUEUES = "queue.type", "BatchCQ"
+"""The attribute of a topic with batch consume queues, and its value."""
 _COMPACTION_LOG = "compaction/compactionLog"
 _ROCKSDB_QUEUES = (CONSUME_QUEUE, "consumequeue_rocksdb")
 """The folders of queues in RocksDB; the second one with `useSeparateStorePathForRocksdbCQ` (from 5.5.0 on)."""
@@ -59,7 +61,6 @@ class Door(Enum):
     BOOT = "say something about the next start of the broker"
     CHECK = "check files against the log"
     FILES = "make, continue or delete queue files"
-    WRITE = "write messages, and queue files for them"
     CHANGE = "change the files of the store"
 
 
@@ -142,7 +143,7 @@ def batch_topics(store: Location) -> frozenset[str]:
 
 def configured_batch_topics(store: Location) -> frozenset[str]:
     """The topics that `config/topics.json` gives batch consume queues."""
-    return topics_with_attribute(store, "queue.type", "BatchCQ")
+    return topics_with_attribute(store, *BATCH_QUEUES)
 
 
 def queue_database(store: Location) -> Location | None:
@@ -227,17 +228,22 @@ def message_database(store: Location) -> Location | None:
 
 
 def topics_with_attribute(store: Location, name: str, value: str) -> frozenset[str]:
-    """The topics whose attribute `name` is `value` in `config/topics.json` (`TopicAttributes`@5.3.3)."""
+    """The topics whose attribute `name` is `value` in `config/topics.json`."""
 
-    def with_attribute(content: dict[str, Any]) -> frozenset[str]:
-        return frozenset(
-            str(topic)
-            for topic, values in (content.get("topicConfigTable") or {}).items()
-            for key, found in (values.get("attributes") or {}).items()
-            if key.lstrip("+") == name and found == value
-        )
+    def found(content: dict[str, Any]) -> frozenset[str]:
+        return named_with_attribute(content, name, value)
 
-    return read_config(lambda: load_config(store, "topics.json", with_attribute))[0] or frozenset()
+    return read_config(lambda: load_config(store, "topics.json", found))[0] or frozenset()
+
+
+def named_with_attribute(content: dict[str, Any], name: str, value: str) -> frozenset[str]:
+    """The topics whose attribute `name` is `value` in the content of `topics.json` (`TopicAttributes`@5.3.3)."""
+    return frozenset(
+        str(topic)
+        for topic, values in (content.get("topicConfigTable") or {}).items()
+        for key, found in (values.get("attributes") or {}).items()
+        if key.lstrip("+") == name and found == value
+    )
 
 
 _OF_FILES = Door.CHECK, Door.FILES
@@ -257,8 +263,6 @@ FORMS: tuple[Form, ...] = (
         refused={
             Door.QUEUE: "has batch consume queues{topics}, in which a message can have several queue offsets: read the "
             "topic's messages without queue offsets, or look one up with `spark-mq query-by-offset`",
-            Door.WRITE: "has batch consume queues{topics}, into which no message is written here. Only the whole store "
-            "is restored, with its offsets: without --where, --only-delivered, --renumber and --append",
         },
     ),
     Form(

@@ -66,6 +66,12 @@ class BatchConsumeQueue(ConsumeQueue):
             for first in ([self.record_unit(start).queue_offset] if start < stop else [self._stop_of(written)])
         ]
 
+    @property
+    def end_position(self) -> int:
+        """The byte of the queue after its last live unit."""
+        first = int(self.folder.files[0].base_name) if self.folder.files else 0
+        return first + self.count * BATCH_UNIT_SIZE
+
     def _stop_of(self, number: int) -> int:
         """The queue offset after the units before a number."""
         return self.record_unit(number - 1).next_offset if number else 0
