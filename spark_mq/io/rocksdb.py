@@ -18,6 +18,7 @@ import tempfile
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +45,7 @@ DEFAULT = "default"
 REMEDY = "run pip install 'spark-mq[rocksdb]', on every machine of a cluster"
 
 
+@cache
 def can_read_rocksdb() -> bool:
     """Whether the package that reads RocksDB is installed."""
     return importlib.util.find_spec("rocksdict") is not None

@@ -110,7 +110,9 @@ def check_store(
         facts = {path: facts_of(location) for path, location in files_now(listed).items()}
 
     # The log
-    checked_log = checked_log or check_log(request, log, index, file_size, runner, work / STAGED, found, since)
+    has_light_queues = makes_light_queues(store, conf)
+    if checked_log is None:
+        checked_log = check_log(request, listed, has_light_queues, runner, work / STAGED, found, since)
     staged, summaries = checked_log.staged, list(checked_log.summaries)
     bounds, expected = checked_log.bounds(log, not listed.state.has_abort), checked_log.expected_entries()
     dispatched = checked_log.named & {(folder.topic, folder.queue_id) for folder in folders}
@@ -129,7 +131,7 @@ def check_store(
         live = LiveLog(store, log.segments[-1], bounds.end, last_time)
         if not has_lock:
             live.wait_for_broker()
-        runs = staged_runs(runner.tasks, staged.units, has_lite_topics=makes_light_queues(store, conf))
+        runs = staged_runs(runner.tasks, staged.units, has_lite_topics=has_light_queues)
         queues = {(queue.topic, queue.queue_id): queue for queue in runs.queues()}
         topics = listed.config.topics
         files = QueueFiles(listed.tree, file_size, bounds, live, has_extensions, topics, dispatched, since.sound_to)

@@ -28,11 +28,10 @@ from spark_mq.store.log.live_reader import NO_TIME
 from spark_mq.store.log.log_range import joined, range_of
 from spark_mq.store.log.record_lookup import UNFINISHED
 from spark_mq.store.log.segment_files import CorruptRange
-from spark_mq.store.queue.queue_database import makes_light_queues
 from spark_mq.verifier.entry_match import ExpectedEntries
 from spark_mq.verifier.finding import findings
-from spark_mq.verifier.folders import IndexFolder
 from spark_mq.verifier.journal import WHOLE, Since
+from spark_mq.verifier.listed_store import ListedStore
 from spark_mq.verifier.log_bounds import LogBounds
 from spark_mq.verifier.records import FAR_BACK_MILLIS, dispatched_queues, record_findings
 from spark_mq.verifier.result import FindingSink, Summary
@@ -113,15 +112,15 @@ class CheckedSplit:
 
 def check_log(
     request: VerifyRequest,
-    log: CommitLog,
-    index: IndexFolder,
-    queue_file_size: int,
+    listed: ListedStore,
+    has_light_queues: bool,
     runner: TaskRunner,
     staged: Location,
     found: Location,
     since: Since = WHOLE,
 ) -> CheckedLog:
     """The log from `since.start` on, staged into the folder `staged`; findings are written into the folder `found`."""
+    log, index, queue_file_size = listed.log, listed.index, listed.queue_file_size
     staged.make_folder()
     if not log.segments:
         return CheckedLog(StagedLog(staged, (), 0, 0, ()))
@@ -129,7 +128,7 @@ def check_log(
         queue_file_size,
         request.conf.message_delay_level,
         None,  # which tags have entries can be seen only after all of the log is staged
-        makes_light_queues(request.store, request.conf),
+        has_light_queues,
         tuple(sorted(batch_topics(request.store))),
     )
     targets = DispatchTargets(staged, settings, has_queues=queue_file_size > 0, has_index=True)

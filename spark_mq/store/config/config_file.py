@@ -162,11 +162,12 @@ def consumed_offsets(store: Location) -> dict[tuple[str, int], int]:
 
 def parse_fastjson(text: str) -> object:
     """The value of a JSON text whose integer keys may be unquoted; such keys become strings."""
-    pieces = re.split(r'("(?:[^"\\]|\\.)*"?)', text)
-    outside_strings = [
-        _UNQUOTED_KEY.sub(r'\1"\2"\3', piece) if index % 2 == 0 else piece for index, piece in enumerate(pieces)
-    ]
-    content = json.loads("".join(outside_strings))
+    try:
+        content = json.loads(text)
+    except json.JSONDecodeError:
+        pieces = re.split(r'("(?:[^"\\]|\\.)*"?)', text)
+        pieces[::2] = [_UNQUOTED_KEY.sub(r'\1"\2"\3', piece) for piece in pieces[::2]]
+        content = json.loads("".join(pieces))
     if _SURROGATE.search(text):  # half of a character, which neither Arrow nor Java takes
         content = json.loads(json.dumps(content, ensure_ascii=False).encode("utf-8", "replace"))
     return content

@@ -148,8 +148,9 @@ class IndexCoverage:
         self.infos: list[IndexFileInfo] = []
         self.layout = IndexLayout()
         try:
-            self.layout = index_layout(records.store, conf) if checked is None else checked.layout
-            self.infos = index_files(records.store)
+            infos = index_files(records.store)
+            self.layout = index_layout(records.store, conf, infos) if checked is None else checked.layout
+            self.infos = infos
         except OptionError as error:
             self.problems.append(str(error))
         self._only = None if checked is None else checked.window(self)

@@ -274,21 +274,23 @@ def index_files(store: Location) -> list[IndexFileInfo]:
     ]
 
 
-def index_layout(store: Location, conf: BrokerConf) -> IndexLayout:
+def index_layout(store: Location, conf: BrokerConf, files: Sequence[IndexFileInfo] | None = None) -> IndexLayout:
     """The numbers of slots and entries of the store's index files; see `find_index_layout`."""
-    return find_index_layout(store, conf).value
+    return find_index_layout(store, conf, files).value
 
 
-def find_index_layout(store: Location, conf: BrokerConf) -> Sourced[IndexLayout]:
+def find_index_layout(
+    store: Location, conf: BrokerConf, files: Sequence[IndexFileInfo] | None = None
+) -> Sourced[IndexLayout]:
     """The numbers of slots and entries of the store's index files, from the broker's settings or the files.
 
     A size alone (4 bytes per slot and 20 per entry) shows only that a file has the broker's default numbers. A file
     that is followed by another one is full (`IndexFile.isWriteFull`@5.3.3), so its index count is the number of
-    entries. Without files the result is the default.
+    entries. Without files the result is the default. `files` are those of the index, if they were listed before.
     """
     if conf.index_layout is not None:
         return Sourced(conf.index_layout, conf.source)
-    files = index_files(store)
+    files = index_files(store) if files is None else files
     if not files:
         return Sourced(IndexLayout(), conf.source_of_defaults)
     if all(file.size == IndexLayout().file_size for file in files):
