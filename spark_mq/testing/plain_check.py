@@ -53,8 +53,8 @@ class Oracle:
 
     @cache  # noqa: B019 - oracles are few
     def _files(self, folder: str) -> list[tuple[str, bytes]]:
-        """The files of a folder by relative path, sorted."""
-        files = sorted(path for path in (self.original / folder).rglob("*") if path.is_file())
+        """The files of a folder by relative path, sorted, without those of a database."""
+        files = sorted(path for path in (self.original / folder).rglob("*") if path.is_file() and path.name.isdigit())
         return [(str(file.relative_to(self.original)), file.read_bytes()) for file in files]
 
     @cached_property

@@ -20,6 +20,8 @@ from tests.support.stores import RealStore, tree_of
 
 PARTS = ("commitlog", "commitlog", "consumequeue", "index", "checkpoint", "config")
 """The parts of a store that are damaged; of six damages, two are in the log."""
+_OTHER_PARTS = ("batchconsumequeue", "compaction")
+"""The parts that only some stores have."""
 _BLOCKS = (512, 4096)
 _CRC_NAME = b"__CRC32#\1"
 _CRC_SIZE = 11
@@ -56,6 +58,11 @@ class DamagedStore:
         """A copy in `folder`, which gets the older store, too."""
         path = Path(shutil.copytree(original, folder / "store", symlinks=True))
         return cls(packed, path, tree_of(original), tree_of(_older_store(packed, original, folder / "older")))
+
+    @cached_property
+    def parts(self) -> list[str]:
+        """The parts of a store that are damaged."""
+        return [*PARTS, *(part for part in _OTHER_PARTS if self.files(part))]
 
     def files(self, part: str) -> list[str]:
         """The files of a part of the store, or the file of this name, that have bytes now."""
@@ -177,7 +184,7 @@ def block_of_another_offset(store: DamagedStore, chance: random.Random, part: st
 def block_of_another_file(store: DamagedStore, chance: random.Random, part: str) -> str:
     """At the same offset in half of the cases, as if a copy took the wrong file."""
     file, at, size = _block(store, chance, part)
-    other = chance.choice(store.files(part if chance.random() < 0.5 else chance.choice(PARTS)))
+    other = chance.choice(store.files(part if chance.random() < 0.5 else chance.choice(store.parts)))
     data = store.read(other)
     source = at if chance.random() < 0.5 and at < len(data) else chance.randrange(len(data)) // size * size
     store.put(file, at, data[source : source + size])
@@ -293,7 +300,7 @@ def damage_disk(store: DamagedStore, chance: random.Random) -> tuple[list[str], 
     while len(done) < wanted:
         name = chance.choice(list(KINDS))
         try:
-            done.append(KINDS[name](store, chance, chance.choice(PARTS)))
+            done.append(KINDS[name](store, chance, chance.choice(store.parts)))
         except NoPlaceError:
             continue
         kinds.append(name)

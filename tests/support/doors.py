@@ -172,10 +172,14 @@ def ask(door: str, path: Path, asked: Questions) -> object:
 
 def _without(path: str, found: Any) -> Any:
     """An answer in whose texts the path of the store is `STORE`."""
+    return _replaced(path, found) if path in repr(found) else found
+
+
+def _replaced(path: str, found: Any) -> Any:
     if isinstance(found, str):
         return found.replace(path, "STORE")
     if isinstance(found, list | tuple):
-        return [_without(path, one) for one in found]
+        return [_replaced(path, one) for one in found]
     if isinstance(found, dict):
-        return {name: _without(path, one) for name, one in found.items()}
+        return {name: _replaced(path, one) for name, one in found.items()}
     return found
