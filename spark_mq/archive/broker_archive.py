@@ -29,8 +29,8 @@ from spark_mq.errors import DataLossError, LogCutError, OptionError
 from spark_mq.format.consume_queue import Queue
 from spark_mq.format.record import Record
 from spark_mq.live.cluster import LiveBroker, live_brokers, message_at, selected_topics
+from spark_mq.live.message_stream import LiveOffset
 from spark_mq.live.options import LiveOptions, parse_live_stream_options
-from spark_mq.live.stream_offset import LiveOffset
 from spark_mq.remoting.client import RemotingClient
 
 _SAMPLES = 64

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark_mq.archive.archive_tables import ArchiveTable, ArchiveTables
 from spark_mq.archive.lease import lease
-from spark_mq.job.report import Report
+from spark_mq.job import Report
 
 DEFAULT_FILE_SIZE = 256 << 20
 _FILE_SIZE_SETTING = "spark.databricks.delta.optimize.maxFileSize"

@@ -12,7 +12,7 @@ from typing import Any, Self
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_mq.job.report import Report
+from spark_mq.job import Report
 from spark_mq.tables.table import LIVE_SCHEME
 
 

@@ -60,9 +60,8 @@ from spark_mq.archive.table_file import (
 from spark_mq.errors import LogCutError, SparkMqError, StoreChangedError
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, MESSAGE_SCHEMA
 from spark_mq.live.cluster import LiveBroker
-from spark_mq.live.message_stream import LiveMessagesStreamReader
+from spark_mq.live.message_stream import LiveMessagesStreamReader, QueueKey
 from spark_mq.live.options import is_live, parse_live_stream_options
-from spark_mq.live.stream_offset import QueueKey
 from spark_mq.remoting.pull import QueueRange
 from spark_mq.source.message_stream import MessagesStreamReader
 from spark_mq.source.options import parse_stream_options

@@ -89,7 +89,7 @@ def repair(arguments: argparse.Namespace) -> int:
 
 def _repair(arguments: argparse.Namespace, conf: str | None) -> RepairReport:
     from spark_mq.repairer.plan import RepairRequest
-    from spark_mq.verifier.verify_request import VerifyRequest
+    from spark_mq.verifier.check import VerifyRequest
 
     # Wrong arguments, and a path that is not a store, are found before a JVM starts.
     request = RepairRequest.of(

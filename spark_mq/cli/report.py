@@ -68,7 +68,7 @@ def print_report(arguments: argparse.Namespace) -> int:
 
 
 def _of_archive(arguments: argparse.Namespace) -> Report:
-    from spark_mq.reporter.archive_figures import archive_figures
+    from spark_mq.reporter.figures import archive_figures
     from spark_mq.reporter.report import report_of
 
     if len(arguments.store) > 1:

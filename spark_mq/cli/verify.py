@@ -146,7 +146,7 @@ def metrics_of(report: VerifyReport) -> Iterator[Metric]:
 
 
 def _verify_log(arguments: argparse.Namespace, conf: str | None) -> VerifyReport:
-    from spark_mq.verifier.verify_request import VerifyRequest
+    from spark_mq.verifier.check import VerifyRequest
 
     # A path that is not a store is found before a JVM starts.
     request = VerifyRequest.of(
@@ -168,9 +168,9 @@ def _verify_log(arguments: argparse.Namespace, conf: str | None) -> VerifyReport
 def _verify_sample(arguments: argparse.Namespace, conf: str | None) -> VerifyReport:
     from spark_mq.io.publish import discard_folder
     from spark_mq.job.progress import Progress
+    from spark_mq.verifier.check import VerifyRequest
     from spark_mq.verifier.result import write_findings
     from spark_mq.verifier.verify import LogSample, check_sample, task_runner, work_folder
-    from spark_mq.verifier.verify_request import VerifyRequest
 
     sample, started = LogSample.parse(arguments.sample), time.monotonic()
     request = VerifyRequest.of(arguments.store, conf, arguments.scratch, arguments.split_size)

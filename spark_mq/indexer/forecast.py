@@ -20,7 +20,7 @@ from spark_mq.indexer.manifest import Manifest, segments_now
 from spark_mq.indexer.rebuild_request import RebuildRequest
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
-from spark_mq.job.report import Report
+from spark_mq.job import Report
 from spark_mq.store.config.broker_conf import FileSetting, Sourced
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
 from spark_mq.store.index.folder import find_index_layout, index_files, index_layout

@@ -24,7 +24,6 @@ from spark_mq.errors import OptionError, similar_names
 from spark_mq.format.consume_queue import DATABASE_UNIT_DTYPE, UNIT_SIZE, Queue, queue_file_name
 from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.indexer.ext_settings import ExtSettings
-from spark_mq.indexer.queue_extensions import write_extensions
 from spark_mq.indexer.queue_plan import ExistingQueues, QueuePlan, carry_over, plan_queues
 from spark_mq.indexer.queue_runs import Run, StagedQueue, of_runs, staged_runs
 from spark_mq.indexer.queue_writer import COMPLETED, NEW, STAGED, QueueFile, QueueWriter, WrittenQueueFile, files_of
@@ -157,6 +156,8 @@ def write_queues(context: JobContext, plan: RebuildPlan, existing: ExistingQueue
         work = as_table if plan.selection.in_rocksdb else writer.write
         written = of_runs(context, "write queues", runs, queue_plan.assignment(), work)
     if ext is not None:
+        from spark_mq.indexer.queue_extensions import write_extensions  # needs the kernels
+
         write_extensions(context, plan, queue_plan, ext)
     findings = raise_or_report(unit_findings(queue_plan, written), plan.is_permissive)
     result = QueueResult(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from spark_mq.errors import CorruptLogError
 from spark_mq.format.amounts import size_text
-from spark_mq.job.report import Report
+from spark_mq.job import Report
 from spark_mq.job.tasks import ENGINES
 from spark_mq.store.config.store_paths import INDEX, ROCKSDB_STORE
 from spark_mq.store.log.segment_files import CorruptRange

@@ -5,7 +5,7 @@
 - `look_ups`, `cluster_messages`: messages by key, id and queue, as plain records, for point commands
 - `broker_life`: the look-ups of a message's life
 - `messages`: pulls as Arrow batches
-- `stream_offset`, `message_stream`: the same, batch after batch
+- `message_stream`: the same, batch after batch
 - `tables`: the other tables
 - `offset_reset`: the offsets of a consumer group set to a time
 - `datasource`: columns, and a reader for each table

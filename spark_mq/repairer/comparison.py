@@ -41,7 +41,7 @@ from spark_mq.format.kernels.properties import checked_pieces
 from spark_mq.format.message_row import Row, message_row
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
-from spark_mq.job.report import Report
+from spark_mq.job import Report
 from spark_mq.store.config.config_file import read_config
 from spark_mq.store.config.epochs import EpochFile, consistent_offset
 from spark_mq.store.config.store_kind import Door, check_form

@@ -28,8 +28,8 @@ from spark_mq.format.timestamp import NANOS_PER_MILLI
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.io.publish import discard_folder, published
+from spark_mq.job import Report
 from spark_mq.job.output_committer import WORK_FOLDER
-from spark_mq.job.report import Report
 from spark_mq.job.task_errors import is_full
 from spark_mq.repairer.changes import Backup, Change, ChangeKind
 from spark_mq.repairer.comparison import Comparison, Part, PartState, compare_logs

@@ -22,7 +22,7 @@ import numpy as np
 from spark_mq.errors import OptionError
 from spark_mq.format.record import BLANK_SIZE
 from spark_mq.io.location import Location
-from spark_mq.job.report import Report
+from spark_mq.job import Report
 from spark_mq.repairer.changes import Backup, Change, ChangeKind
 from spark_mq.store.config.store_kind import Door, check_form
 from spark_mq.store.log.commit_log import CommitLog, Segment, SegmentSource

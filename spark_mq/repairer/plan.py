@@ -28,10 +28,9 @@ from spark_mq.store.config.store_paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
 from spark_mq.store.index.folder import check_layout_is_known, find_index_layout, index_files
 from spark_mq.store.log.segment_files import find_data_end
 from spark_mq.store.queue.folders import find_queue_file_size, listed, queue_folders
-from spark_mq.verifier.check import CheckedStore
+from spark_mq.verifier.check import CheckedStore, VerifyRequest
 from spark_mq.verifier.codes import CODES, Treatment
 from spark_mq.verifier.queue_task import file_range
-from spark_mq.verifier.verify_request import VerifyRequest
 
 Codes = tuple[tuple[str, int], ...]
 """Codes of findings, in order, each with the number of findings."""

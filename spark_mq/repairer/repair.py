@@ -31,11 +31,10 @@ from spark_mq.store.config.store_kind import has_rocksdb_queues
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
 from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE
 from spark_mq.store.store_lock import store_lock
-from spark_mq.verifier.check import CheckedStore, check_store
+from spark_mq.verifier.check import CheckedStore, VerifyRequest, check_store
 from spark_mq.verifier.codes import CODES, Treatment
 from spark_mq.verifier.result import read_findings
 from spark_mq.verifier.verify import task_runner, work_folder
-from spark_mq.verifier.verify_request import VerifyRequest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,7 +1,6 @@
 """A page about a store, for people: what its files say and no dashboard can show.
 
-`figures` reads the store, `archive_figures` one of an archive: they have its numbers, which are those of the tables and
-commands. `status` says what is the
-matter; `sections` makes tables and plots, each with the query that gives it; `page` makes the HTML file. `history`
-keeps the figures of each run. `plots` draws, also for notebooks. `report` is what a user calls.
+`figures` reads the store, or one of an archive: they have its numbers, which are those of the tables and commands.
+`status` says what is the matter; `sections` makes tables and plots, each with the query that gives it; `page` makes the
+HTML file. `history` keeps the figures of each run. `plots` draws, also for notebooks. `report` is what a user calls.
 """

@@ -7,9 +7,9 @@ that messages say.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any
+from dataclasses import asdict, dataclass, field
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +27,7 @@ from spark_mq.lifecycle.selected_messages import EVERYTHING, LogReadOnce, Select
 from spark_mq.lifecycle.statistics import (
     BY_QUEUE,
     BY_TAGS,
+    NOT_OF_USERS,
     DelaySums,
     KeySums,
     MessageSums,
@@ -46,13 +47,20 @@ from spark_mq.store.metadata_tables import queues
 from spark_mq.store.retention import Retention, moment_of, retention
 from spark_mq.store.store_state import LogState, StoreState, store_state
 from spark_mq.tables.all_tables import TABLES
+from spark_mq.verifier.check import VerifyRequest
 from spark_mq.verifier.codes import Severity
 from spark_mq.verifier.result import VerifyReport
 from spark_mq.verifier.verify import verify_with
-from spark_mq.verifier.verify_request import VerifyRequest
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+    from spark_mq.archive.archived_store import ArchivedStore
 
 CELLS = 200
 """The parts into which the log is divided for the map of damage."""
+_COUNTED = ("rates", "skew", "hot_keys")
+_TOLD = ("consumer_progress", "delayed", "transactions", "dead_letters")
 _PLACES = pa.schema(
     [
         *((name, pa.string()) for name in ("code", "severity", "file", "topic")),
@@ -288,3 +296,46 @@ def _checked(request: VerifyRequest, tasks: Tasks, log: LogState) -> tuple[Verif
     finally:
         result.close()
     return result.report, counts.result() or _PLACES.append(pa.field("count", pa.int64())).empty_table()
+
+
+def archive_figures(archived: ArchivedStore) -> ArchiveFigures:
+    """The figures of one store of an archive, at the newest time of which the archive knows the store.
+
+    Its sums are made by Spark.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    from spark_mq.archive.archived_tables import arrow_groups, counts, host_without_port
+
+    source, problems = archived.source, dict[str, str]()
+    rows = source.messages.where(F.col("topic").isNotNull())
+    of_users = rows.where(~F.col("topic").rlike(NOT_OF_USERS))
+
+    def values(value: Column) -> pa.Table | None:
+        return arrow_groups(of_users.groupBy("topic", value.alias("value")).agg(F.count("*").alias("count")))
+
+    born, stored = source.column("born_timestamp_millis"), source.column("store_timestamp_millis")
+    sizes = values(F.col("store_size").cast("long"))
+    producers = arrow_groups(rows.groupBy("topic", host_without_port()).agg(*counts()))
+    read: dict[str, Callable[[], pa.Table]] = {name: partial(archived.table, name) for name in _TOLD}
+    tables = {name: archived.table(name) for name in _COUNTED} | dict(tables_or_problems(problems, read))
+    tables |= {
+        "producers": pa.table({"topic": [], "born_host": []}) if producers is None else producers,
+        "delays": value_ranges(values(F.greatest(F.lit(0), stored - born))),
+        "sizes": value_ranges(sizes),
+    }
+    names, cover = asdict(source.archive.identity), source.cover
+    return ArchiveFigures(
+        store=f"{source.archive.tables.name} ({', '.join(names.values())})",
+        at=source.known_until,
+        tables=tables,
+        sizes=pa.table({"value": [], "count": []}) if sizes is None else sizes.select(["value", "count"]),
+        problems=problems,
+        archive=source.archive.tables.name,
+        names=names,
+        log=cover.log,
+        damage=cover.damage,
+        newest=cover.newest_timestamp,
+        snapshot=source.snapshot.timestamp,
+        lost_end=source.lost_end(cover.newest_timestamp),
+    )

@@ -150,7 +150,7 @@ def report_archive(
         1364
     """
     from spark_mq.archive.archived_store import ArchivedStore
-    from spark_mq.reporter.archive_figures import archive_figures
+    from spark_mq.reporter.figures import archive_figures
 
     archived = ArchivedStore.open(
         spark, archive, cluster=cluster, broker=broker, store_name=store_name, broker_conf=broker_conf

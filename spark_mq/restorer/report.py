@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from spark_mq.format.amounts import size_text
-from spark_mq.job.report import Report
+from spark_mq.job import Report
 from spark_mq.job.tasks import ENGINES
 
 

@@ -7,7 +7,7 @@ bytes to findings: `records`, `queue_file` (with `queue_ext`), `batch_queue`, `i
 the matter of `folders` and `config_files`, which `listed_store` puts together.
 
 `check` runs all of that over a store: as tasks (`log_check`, `queue_task`), in this process or on Spark. `verify` is
-the job, with a `verify_request`, also with a sample of the log; `quick` is the check without a read of the whole log;
+the job, also with a sample of the log; `quick` is the check without a read of the whole log;
 `result` collects the findings, and is what all of them give. A `journal` says what was sound, so that the next check
 reads only what is new.
 """

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Self
 
 import pyarrow as pa
 
@@ -25,15 +26,17 @@ from spark_mq.indexer.queue_runs import StagedQueue, of_runs, restarted_topics, 
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.job.tasks import TaskRunner
+from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.config_file import is_topic_name
-from spark_mq.store.config.store_kind import dledger_node
+from spark_mq.store.config.store_kind import Door, check_form, dledger_node
 from spark_mq.store.config.store_paths import COMPACTION, CONSUME_QUEUE_EXT, INDEX
 from spark_mq.store.index.index_database import index_database
-from spark_mq.store.log.commit_log import CommitLog
+from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, CommitLog
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.folders import QueueFolder, find_batch_file_size
 from spark_mq.store.queue.queue_database import makes_light_queues
 from spark_mq.store.store_lock import is_locked
+from spark_mq.store.tiered_storage import TieredStorage
 from spark_mq.verifier.batch_queue import BatchQueueCheck, batch_queue_checks, batch_queue_offsets
 from spark_mq.verifier.compaction import compaction_findings
 from spark_mq.verifier.dledger import end_findings, entry_findings
@@ -50,7 +53,6 @@ from spark_mq.verifier.queue_task import FilesWithoutMessages, QueueFiles
 from spark_mq.verifier.records import not_checked_queues
 from spark_mq.verifier.result import FindingSink, Summary, VerifyReport
 from spark_mq.verifier.tiered import check_tiered
-from spark_mq.verifier.verify_request import VerifyRequest
 
 FINDINGS, STAGED = "findings", "staged"
 """Folders of a check's work folder: the files of all findings; staged units and entries."""
@@ -59,6 +61,39 @@ _ENTRIES = "entries.json"
 
 Check = Callable[[], Iterable[pa.RecordBatch]]
 """Says what is wrong with a part of a store. It can be pickled."""
+
+
+@dataclass(frozen=True)
+class VerifyRequest:
+    """What to check; see `spark_mq.verify` for the arguments. `since_last` is the file of the journal.
+
+    It is made without Spark: a wrong argument must not wait until a JVM has started.
+    """
+
+    store: Location
+    conf: BrokerConf
+    scratch: Location | None = None
+    split_size: int = DEFAULT_SPLIT_SIZE
+    since_last: Location | None = None
+    tiered: TieredStorage | None = None
+
+    @classmethod
+    def of(
+        cls,
+        store: str,
+        broker_conf: str | None = None,
+        scratch: str | None = None,
+        split_size: int = DEFAULT_SPLIT_SIZE,
+        since_last: str | None = None,
+        tiered_storage: str | None = None,
+    ) -> Self:
+        """The request with these arguments."""
+        location = Location.resolve(store)
+        CommitLog.open(location)
+        check_form(location, Door.CHECK)
+        folder, journal = (None if path is None else Location.resolve(path) for path in (scratch, since_last))
+        tiered = None if tiered_storage is None else TieredStorage.of(location, tiered_storage)
+        return cls(location, BrokerConf.of(broker_conf), folder, split_size, journal, tiered)
 
 
 @dataclass(frozen=True)

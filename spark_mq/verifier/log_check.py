@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -35,7 +36,9 @@ from spark_mq.verifier.listed_store import ListedStore
 from spark_mq.verifier.log_bounds import LogBounds
 from spark_mq.verifier.records import FAR_BACK_MILLIS, dispatched_queues, record_findings
 from spark_mq.verifier.result import FindingSink, Summary
-from spark_mq.verifier.verify_request import VerifyRequest
+
+if TYPE_CHECKING:
+    from spark_mq.verifier.check import VerifyRequest
 
 _END = 1 << 62
 _MAX_HOLES = 256

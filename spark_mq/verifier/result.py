@@ -21,7 +21,7 @@ from spark_mq.errors import StorageError
 from spark_mq.format.amounts import counted
 from spark_mq.format.timestamp import iso_text
 from spark_mq.io.location import Location
-from spark_mq.job.report import Report
+from spark_mq.job import Report
 from spark_mq.verifier.codes import CODES, Code, Severity
 from spark_mq.verifier.finding import FINDING_SCHEMA, LATER, Finding, rows
 

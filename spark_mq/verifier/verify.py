@@ -28,12 +28,11 @@ from spark_mq.job.tasks import LocalTasks, TaskRunner, Tasks, package_errors, sp
 from spark_mq.source.options import parse_size
 from spark_mq.store.live_end import LiveEndFinder
 from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, CommitLog, SegmentSource, Split, list_offset_range
-from spark_mq.verifier.check import STAGED, check_store
+from spark_mq.verifier.check import STAGED, VerifyRequest, check_store
 from spark_mq.verifier.finding import FINDING_SCHEMA
 from spark_mq.verifier.log_check import CheckedSplit, check_split
 from spark_mq.verifier.quick import quick_check
 from spark_mq.verifier.result import SHOWN, Summary, VerifyReport, read_findings, write_findings
-from spark_mq.verifier.verify_request import VerifyRequest
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,7 +12,7 @@ from spark_mq.job.tasks import LocalTasks, TaskRunner
 from spark_mq.repairer.plan import RepairRequest
 from spark_mq.repairer.repair import repair_store
 from spark_mq.repairer.report import RepairReport
-from spark_mq.verifier.verify_request import VerifyRequest
+from spark_mq.verifier.check import VerifyRequest
 
 
 def repair_here(

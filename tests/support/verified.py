@@ -15,10 +15,9 @@ from spark_mq.io.location import Location
 from spark_mq.job.tasks import LocalTasks, TaskRunner
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.tiered_storage import TieredStorage
-from spark_mq.verifier.check import check_store
+from spark_mq.verifier.check import VerifyRequest, check_store
 from spark_mq.verifier.finding import Finding, rows
 from spark_mq.verifier.result import VerifyReport, read_findings
-from spark_mq.verifier.verify_request import VerifyRequest
 from tests.support.stores import OWN_STORES, Fact, RealStore
 
 

@@ -13,9 +13,8 @@ from spark_mq.io.location import Location
 from spark_mq.job.tasks import LocalTasks
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.store_lock import store_lock
-from spark_mq.verifier.check import check_store
+from spark_mq.verifier.check import VerifyRequest, check_store
 from spark_mq.verifier.codes import CODES, Severity
-from spark_mq.verifier.verify_request import VerifyRequest
 from tests.support.stores import OWN_STORES, RealStore, Unpack
 from tests.support.verified import Appending, Bench
 

@@ -14,10 +14,9 @@ import pytest
 from spark_mq.io.location import Location
 from spark_mq.job.tasks import LocalTasks, TaskRunner
 from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.verifier.check import check_store
+from spark_mq.verifier.check import VerifyRequest, check_store
 from spark_mq.verifier.finding import Finding, rows
 from spark_mq.verifier.result import VerifyReport, read_findings
-from spark_mq.verifier.verify_request import VerifyRequest
 from tests.support.rebuilt import rebuild_here
 from tests.support.store_history import cut_log, expire, grow_log, record_ends, settings_of
 from tests.support.stores import WORKLOAD, Unpack
