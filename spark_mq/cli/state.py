@@ -202,7 +202,7 @@ def _config_age(state: StoreState) -> Iterator[str]:
 def _boots(state: StoreState) -> Iterator[list[str]]:
     by_lines: dict[tuple[str, ...], list[BrokerVersions]] = {}
     for boot in state.boots:
-        if not boot.deletes_queues:
+        if boot.recovers_from is not None:
             by_lines.setdefault(tuple(_boot(state, boot)), []).append(boot.rules)
     for lines, names in by_lines.items():
         yield [f"next boot of {versions_text(names)}", *lines]

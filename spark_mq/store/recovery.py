@@ -114,9 +114,13 @@ def next_recovery(path: str, broker_version: str, broker_conf: str | None = None
         return next_recoveries(store, [(release, not last_stop(store).is_clean)], gone)[0]
 
 
-def next_recoveries(store: MessageStore, starts: Sequence[tuple[BrokerVersions, bool]], gone: int) -> list[Boot]:
-    """The same for several starts. What several of them read is read once."""
+def next_recoveries(
+    store: MessageStore, starts: Sequence[tuple[BrokerVersions, bool]], gone: int, index: IndexState | None = None
+) -> list[Boot]:
+    """The same for several starts. What several of them read is read once; `index` if it was read before."""
     stopped = _StoppedStore(store, gone)
+    if index is not None:
+        stopped.index = index
     # The last starts dispatch most: what they read is enough for the others.
     start = _Start if stopped.node is None else _DLedgerStart
     found = [start(stopped, release, after_crash).run() for release, after_crash in reversed(starts)]

@@ -7,7 +7,6 @@ what it saw; what it did not see is not known.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pyarrow import fs
@@ -101,7 +100,8 @@ class StoreState:
     Attributes:
         lacking: The messages at the end of the log that queues lack.
         index: The index; None if the broker writes no index files.
-        boots: What the next boot does, for each possible version.
+        boots: What the next boot does, for each possible version. With the whole log, nothing is known of one that
+            does not start.
         forced_boots: The same if a file `abort` is created before it; empty if there is one, or if nobody asked.
         has_rocksdb_queues: Whether the queues are in RocksDB.
         unpredicted: The possible versions whose next boot is not predicted, because the queues are in RocksDB.
@@ -154,28 +154,31 @@ def store_state(
             raise unknown_rules(store)
         checkpoint = Checkpoint.load(store.location)
         lacking = find_lacking_messages(store)
-        index = index_state(store) if conf.without_index_files is None else None
         stop, only = last_stop(store), rules[0].last if len(rules) == 1 and rules[0].first == rules[0].last else None
         log = _log_state(store, lacking, stop)
         gone = find_gone_messages(store)
-        facts = _boot_facts(store, log, checkpoint, lacking, index, gone.count)
         stops = (False, True) if stop.is_clean and with_forced else (not stop.is_clean,)
         starts = [(release, after_crash) for after_crash in stops for release in rules]
-        boots = [next_boot(release, replace(facts, is_clean=not after_crash)) for release, after_crash in starts]
         folders = [] if database is not None else list(queues_in_files(store.location))
         obstacles = boot_obstacles(store.location, conf, folders, only)
-        asks_more = conf.is_enabled("forceVerifyPropCRC") or facts.settings.enable_accelerated_recovery
+        asks_more = any(map(conf.is_enabled, ("forceVerifyPropCRC", "enableAcceleratedRecovery")))
         is_read = log.end - log.start <= SMALL_LOG if full is None else full
         if store.records.has_entries or batches:  # a few facts do not tell what happens to them
             is_checked, is_read = False, True
-        if is_checked and database is None and not obstacles and not asks_more:
-            boots = [replace(boot, is_full=True) for boot in boots]
-        elif not is_read:
-            boots = [_quick(boot, index) for boot in boots]
-        else:
-            boots = _exact_boots(store, starts, boots, gone.count)
+        is_checked &= database is None and not obstacles and not asks_more
+        is_read &= not is_checked
+        has_index = conf.without_index_files is None
+        index = index_state(store, checkpoint.index_msg_timestamp if is_read else None) if has_index else None
+        if is_read:
+            from spark_mq.store.recovery import next_recoveries  # the kernels take half a second
+
+            boots = next_recoveries(store, starts, gone.count, index)
             for boot in boots[: len(rules)]:
                 obstacles += [f"{boot.rules}: {one}" if boot.is_full else one for one in boot.obstacles]
+        else:
+            facts = _boot_facts(store, log, checkpoint, lacking, index, gone.count)
+            boots = [next_boot(release, replace(facts, is_clean=not after_crash)) for release, after_crash in starts]
+            boots = [replace(boot, is_full=True) if is_checked else _quick(boot, index) for boot in boots]
         queue_files = find_queue_file_size(conf, [(store.location / CONSUME_QUEUE, folders)])
         config = (
             ConfigSnapshot(info.base_name, (info.mtime_ns or 0) // NANOS_PER_MILLI)
@@ -207,21 +210,6 @@ def _quick(boot: Boot, index: IndexState | None) -> Boot:
     """What is known of a boot without the entries of index files: a file can lack some that its header counts."""
     is_whole = index is None or not index.problems
     return replace(boot, doubled_entries=0, unindexed=boot.unindexed if is_whole else None)
-
-
-def _exact_boots(
-    store: MessageStore,
-    starts: Sequence[tuple[BrokerVersions, bool]],
-    seen: Sequence[Boot],
-    gone: int,
-) -> list[Boot]:
-    """The boots with the whole log read; `seen` are given for those that do not start."""
-    from spark_mq.store.recovery import next_recoveries  # the kernels take half a second
-
-    return [
-        found if found.is_full else replace(boot, obstacles=found.obstacles, rows=found.rows)
-        for found, boot in zip(next_recoveries(store, starts, gone), seen, strict=True)
-    ]
 
 
 def _log_state(store: MessageStore, lacking: LackingMessages, stop: LastStop) -> LogState:

@@ -105,6 +105,8 @@ def boot_text(state: StoreState, boot: Boot) -> str:
     """What a boot does, as the predicate of a sentence."""
     if boot.deletes_queues:
         return "finds no segment, and deletes all consume queues" if state.queue_count else "finds an empty log"
+    if boot.recovers_from is None:
+        return "does not start"
     said = [f"starts at segment {boot.recovers_from:020d}", *(fact.text for fact in losses(boot))]
     return f"{_joined(said if len(said) > 1 else [*said, _no_loss(state, boot)])}{_unknown_index(boot)}"
 

@@ -59,6 +59,10 @@ def check(folder: Path, version: str, conf: Path) -> int:
     known = [(seen, found) for seen, found in pairs if found.is_full]
     assert set(quick.obstacles) <= set(full.obstacles)
     assert [one for seen, found in known for one in contradictions(seen, found)] == []
+    for _, boot in known:  # an answer does not say that the index has all messages, and that a boot leaves some out
+        if boot.unindexed is not None and not boot.deleted_index_files:
+            assert full.index is not None
+            assert boot.unindexed.start == full.index.covered_to
     return len(known)
 
 

@@ -29,6 +29,7 @@ from spark_mq.reporter.status import state_word
 from spark_mq.store.boot import Boot
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.config_file import parse_fastjson
+from spark_mq.store.file_states import IndexState
 from spark_mq.store.lacking_messages import LackingMessages, find_lacking_messages
 from spark_mq.store.log.recovery_walk import END_REASONS
 from spark_mq.store.message_store import MessageStore
@@ -247,10 +248,12 @@ def read_once(patch: pytest.MonkeyPatch) -> None:
             tails[str(store.location)] = find_lacking_messages(store)
         return tails[str(store.location)]
 
-    def recover(store: MessageStore, starts: Iterable[tuple[BrokerVersions, bool]], gone: int) -> list[Boot]:
+    def recover(
+        store: MessageStore, starts: Iterable[tuple[BrokerVersions, bool]], gone: int, index: IndexState | None = None
+    ) -> list[Boot]:
         asked = list(starts)
         missing = [start for start in asked if start not in recoveries]
-        recoveries.update(zip(missing, next_recoveries(store, missing, gone) if missing else [], strict=True))
+        recoveries.update(zip(missing, next_recoveries(store, missing, gone, index) if missing else [], strict=True))
         return [recoveries[start] for start in asked]
 
     for module in ("store_state", "file_states"):
