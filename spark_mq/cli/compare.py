@@ -13,7 +13,7 @@ from spark_mq.cli.output.terminal import print_answer
 from spark_mq.format.amounts import counted, size_text
 
 if TYPE_CHECKING:
-    from spark_mq.repairer.comparison import Comparison, Part
+    from spark_mq.repairer.comparison import Comparison, Part, Side
 
 _SHOWN = 20
 """Parts, and topics, that are printed of each kind."""
@@ -49,7 +49,7 @@ def _lines(found: Comparison) -> Iterator[str]:
 
     yield f"comparison of {found.store.store} and {found.replica.store}"
     for name, side in (("STORE", found.store), ("REPLICA", found.replica)):
-        yield f"  {name:<14}  commit log offsets {side.start} to {side.end}"
+        yield f"  {name:<14}  commit log offsets {side.start} to {side.end}{_committed(side)}"
     yield f"  compared        {size_text(found.compared_bytes)}, in {found.seconds:.1f} seconds"
     if found.consistent_offset is not None:
         yield f"  epochs          a slave cuts its log at {found.consistent_offset} before it follows the other one"
@@ -61,6 +61,10 @@ def _lines(found: Comparison) -> Iterator[str]:
         store, replica = shlex.quote(found.store.store), shlex.quote(found.replica.store)
         yield f"next: `spark-mq repair {store} --from {replica}`"
     yield f"verdict: {found.verdict}"
+
+
+def _committed(side: Side) -> str:
+    return "" if side.committed is None else f"; it knows that its group committed what is before {side.committed}"
 
 
 def part_lines(title: str, parts: list[Part]) -> Iterator[str]:

@@ -14,6 +14,10 @@ logs have in a cell decides:
 
 A record is sound if its framing, its CRCs, its properties and the form of its body are right. If the last cell of a
 segment is different, the logs have parted there, and nothing after it is compared.
+
+The members of a DLedger group have the same bytes, too: a follower appends each entry at the position that its leader
+gave it (`DLedgerMmapFileStore.appendAsFollower`@dledger-0.3.1). There, a cell is an entry with its head. An entry is
+sound if its record is, and if its index and its term fit between those of its neighbours.
 """
 
 from __future__ import annotations
@@ -32,9 +36,10 @@ from typing import Self
 import numpy as np
 import pyarrow.compute as pc
 
-from spark_mq.errors import OptionError, UnsupportedStoreError
+from spark_mq.errors import OptionError
 from spark_mq.format.amounts import counted
 from spark_mq.format.array_types import Bytes, Flags, Int64s
+from spark_mq.format.dledger import HEAD_SIZE
 from spark_mq.format.kernels.columns import MessageColumns
 from spark_mq.format.kernels.frames import Frames
 from spark_mq.format.kernels.properties import checked_pieces
@@ -44,13 +49,13 @@ from spark_mq.io.location import Location
 from spark_mq.job import Report
 from spark_mq.store.config.config_file import read_config
 from spark_mq.store.config.epochs import EpochFile, consistent_offset
-from spark_mq.store.config.store_kind import Door, check_form
-from spark_mq.store.config.store_paths import COMMIT_LOG
+from spark_mq.store.config.store_kind import Door, check_form, dledger_node
 from spark_mq.store.live_end import LiveEndFinder
 from spark_mq.store.log.commit_log import CommitLog, Segment, SegmentSource
+from spark_mq.store.log.dledger_log import NONE_COMMITTED, read_entries, recover_entries
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.log.record_reader import RecordChunk, RecordReader
-from spark_mq.store.log.segment_files import segment_files, usual_size
+from spark_mq.store.log.segment_files import list_segment_files, segment_files, usual_size
 from spark_mq.store.log.split_reader import next_boundary, read_chunks
 from spark_mq.store.store_lock import is_locked
 from spark_mq.verifier.records import TIME_CODES, record_findings
@@ -81,7 +86,7 @@ class Part:
 
     Attributes:
         start: The commit log offset of its first byte; `stop` is the one after its last byte.
-        file: The segment, as a path in the store.
+        file: The segment, as a path in the first store.
         records: The sound records in the part, of the log that has more of them.
         of_store: The record at its start in the first log: offsets, topic, queue and ids. None if none is there.
         of_replica: The same of the second log.
@@ -109,6 +114,7 @@ class Part:
             return f"{what}, {counted(self.records, 'record')}"
         more = f", and {counted(self.records - 1, 'more record')}" if self.records > 1 else ""
         ids = f"message id {row['offset_message_id']}, unique key {row['unique_key'] or '-'}"
+        ids += f", entry {row['entry']} of term {row['term']}" if "entry" in row else ""
         return f"{what}: topic {row['topic']} queue {row['queue_id']} queue offset {row['queue_offset']}, {ids}{more}"
 
 
@@ -128,12 +134,17 @@ class OneSided:
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two logs: its commit log offsets from `start` to `end`, and what only this log has."""
+    """One of the two logs: its commit log offsets from `start` to `end`, and what only this log has.
+
+    A DLedger node knows that the entries before `committed` are committed: a majority of its group has them. None if it
+    is not known, or if the log is a plain one.
+    """
 
     store: str
     start: int
     end: int
     only: tuple[OneSided, ...] = ()
+    committed: int | None = None
 
 
 @dataclass(frozen=True)
@@ -198,7 +209,6 @@ def compare(store: str, replica: str) -> Comparison:
     Raises:
         OptionError: The segments of the two logs have different sizes.
         StoreNotFoundError: A path is not a message store.
-        UnsupportedStoreError: A store is a node of DLedger.
         CorruptLogError: A segment was removed while it was read.
         StorageError: A file cannot be read.
 
@@ -218,6 +228,9 @@ def compare_logs(store: Location, replica: Location, *, has_lock: bool = False) 
             f"{store} has segments of {one.size} bytes from {one.start} on, and {replica} of {other.size} bytes from "
             f"{other.start} on: they are not replicas of one log"
         )
+    common = one.segments.keys() & other.segments.keys()
+    if any(one.segments[base].has_entries != other.segments[base].has_entries for base in common):
+        raise OptionError(f"only one of {store} and {replica} is a DLedger log there: they are not replicas of one log")
     pair = _Pair(one, other)
     parts, has_parted = pair.compare()
     stop = next((part.start for part in parts if part.state == PartState.DIFFERENT), None) if has_parted else None
@@ -248,13 +261,12 @@ class _Log:
     start: int
     end: int
     written: int
+    committed: int | None
 
     @classmethod
     def of(cls, store: Location, has_lock: bool) -> Self:
         log = CommitLog.open(store)
         check_form(store, Door.FILES)
-        if any(segment.has_entries for segment in log.segments):
-            raise UnsupportedStoreError(f"{store} is a node of DLedger, whose logs are not compared: verify each node")
         size = usual_size(segment_files(store))
         start = log.segments[0].base if log.segments else 0
         end = max(LiveEndFinder(store).find_end_now().offset, start)
@@ -262,14 +274,32 @@ class _Log:
         if log.segments and (has_lock or not is_locked(store)):
             last = log.segments[-1]
             written = max(end, last.base + (last.data_end if last.size == size else size))
-        return cls(store, {segment.base: segment for segment in log.segments}, size, start, end, written)
+        node, entries = dledger_node(store), [segment for segment in log.segments if segment.has_entries]
+        committed = recover_entries(node, entries).committed if node is not None and entries else NONE_COMMITTED
+        segments = {segment.base: segment for segment in log.segments}
+        return cls(store, segments, size, start, end, written, None if committed == NONE_COMMITTED else committed)
+
+    def entries_at(self, offset: int) -> Segment | None:
+        """The segment of DLedger that has an offset."""
+        base = self.start + (offset - self.start) // self.size * self.size
+        segment = self.segments.get(base)
+        return segment if segment is not None and segment.has_entries else None
+
+    def next_boundary(self, offset: int) -> int:
+        """The first boundary from an offset on; in a log of DLedger, the first end of an entry."""
+        segment = self.entries_at(offset)
+        if segment is None:
+            return next_boundary(self.location, offset, self.end)
+        found = read_entries(segment, segment.size)
+        ends = (end for entries in found for end in (entries.offset + entries.size).tolist() if end >= offset)
+        return min(next(ends, self.end), self.end)
 
     def side(self, other: _Log, parted_at: int | None) -> Side:
         """The log, and what the other one does not have."""
         stop = other.end if parted_at is None else parted_at
         ranges = [(self.start, min(other.start, self.end)), (max(stop, self.start), self.end)]
         only = [OneSided(start, stop, self._topics(start, stop)) for start, stop in ranges if start < stop]
-        return Side(str(self.location), self.start, self.end, tuple(only))
+        return Side(str(self.location), self.start, self.end, tuple(only), self.committed)
 
     def _topics(self, start: int, stop: int) -> dict[str, int]:
         counts: Counter[str] = Counter()
@@ -326,7 +356,7 @@ class _Pair:
     def stop(self) -> int:
         shorter, longer = sorted((self.one, self.other), key=lambda log: log.end)
         stop = min(longer.end, shorter.written)
-        return stop if stop == shorter.end else next_boundary(longer.location, stop, longer.end)
+        return stop if stop == shorter.end else longer.next_boundary(stop)
 
     def common_bytes(self, stop: int) -> int:
         """The bytes before an offset that both logs have."""
@@ -348,7 +378,7 @@ class _Pair:
                     return parts, True
         gaps = [(before + self.one.size, after) for before, after in pairwise(bases) if after > before + self.one.size]
         for start, stop in gaps:
-            parts.append(Part(start, stop, _path(start), PartState.BOTH_DAMAGED, 0, None, None))
+            parts.append(Part(start, stop, self._path(start), PartState.BOTH_DAMAGED, 0, None, None))
         return sorted(parts, key=lambda part: part.start), False
 
     def _differences(self, base: int) -> _Ranges:
@@ -399,23 +429,28 @@ class _Pair:
             for cell in chosen.tolist():
                 start, stop = int(cells[cell]), int(cells[cell + 1])
                 rows = [
-                    _name_of(lookup, start) if count[cell] else None
-                    for lookup, count in zip(lookups, counts, strict=True)
+                    _name_of(log, lookup, start) if count[cell] else None
+                    for log, lookup, count in zip((self.one, self.other), lookups, counts, strict=True)
                 ]
                 records = int(max(count[cell] for count in counts))
-                yield Part(start, stop, _path(base), _STATES[states[cell]], records, *rows)
+                yield Part(start, stop, self._path(base), _STATES[states[cell]], records, *rows)
+
+    def _path(self, base: int) -> str:
+        return list_segment_files(self.one.location).at(base, self.one.size).path
 
 
-def _path(base: int) -> str:
-    return f"{COMMIT_LOG}/{base:020d}"
-
-
-def _name_of(records: RecordLookup, offset: int) -> Row | None:
+def _name_of(log: _Log, records: RecordLookup, offset: int) -> Row | None:
+    """The record at an offset, or in the entry there, whose index and term have names, too."""
+    entry: Row = {}
+    if (segment := log.entries_at(offset)) is not None:
+        entries = next(read_entries(segment, segment.size, offset - segment.base))
+        entry = {"entry": int(entries.index[0]), "term": int(entries.term[0])}
+        offset = int(entries.offset[0]) + HEAD_SIZE
     record = records.find(offset)
     if record is None:
         return None
     row = message_row(record)
-    return {name: row[name] for name in _NAMES}
+    return {name: row[name] for name in _NAMES} | entry
 
 
 def _cells_of(cells: Int64s, ranges: _Ranges) -> Flags:
@@ -459,7 +494,25 @@ def _walk(log: _Log, base: int, stop: int, differences: _Ranges) -> _Walk:
     if reached < stop:  # the file is missing, or was cut
         damage.append((reached, stop))
     starts, stops = (np.concatenate([getattr(part, name) for part in records]) for name in ("starts", "stops"))
-    return _Walk(_Ranges(starts, stops), _Ranges.of(damage), max(reached, stop))
+    walk = _Walk(_Ranges(starts, stops), _Ranges.of(damage), max(reached, stop))
+    return _with_heads(walk, segment, stop) if segment is not None and segment.has_entries else walk
+
+
+def _with_heads(walk: _Walk, segment: Segment, stop: int) -> _Walk:
+    """The walk by entries: the sound ones, and what is between them."""
+    parts = [list(vars(part).values()) for part in read_entries(segment, stop - segment.base)]
+    offset, size, _, index, term = np.concatenate([np.zeros((5, 0), np.int64), *parts], axis=1)
+    is_sound = np.isin(offset + HEAD_SIZE, walk.records.starts) | (size == HEAD_SIZE)
+    for values, least in ((index, 1), (term, 0)):
+        # A value is wrong if those of its neighbours fit together, and it is not between them.
+        before, own, after = values[:-2], values[1:-1], values[2:]
+        is_sound[1:-1] &= (before > after) | ((own - before >= least) & (after - own >= least))
+    records = _Ranges(offset[is_sound], offset[is_sound] + size[is_sound])
+    edges = np.array([segment.base, *np.ravel((records.starts, records.stops), "F").tolist(), stop])
+    starts, stops = edges[::2], edges[1::2]
+    is_damage = starts < stops
+    is_damage[-1] &= walk.damage.overlap(starts[-1:], stops[-1:])[0]  # a blank can follow the last entry of a segment
+    return _Walk(records, _Ranges(starts[is_damage], stops[is_damage]), walk.reached)
 
 
 def _unsound(buffer: Bytes, frames: Frames) -> Int64s:

@@ -5,6 +5,9 @@ records here do. Before they are taken, the units of this store are asked: one t
 both logs have a sound record, and the two differ, nothing shows which one is right: it stays as it is. If the logs
 part, nothing is taken from there on.
 
+Of a DLedger node, entries are taken only if they are those of the group: the replica knows them as committed, or an
+entry after them is the same in both logs, so all entries before it are, too (Raft's log matching property).
+
 A segment is written whole under another name, and then takes the place of the old one, which stays in the backup.
 """
 
@@ -35,15 +38,16 @@ from spark_mq.repairer.changes import Backup, Change, ChangeKind
 from spark_mq.repairer.comparison import Comparison, Part, PartState, compare_logs
 from spark_mq.repairer.new_files import copy_bytes
 from spark_mq.repairer.repair import NEW_FILES
-from spark_mq.store.config.store_kind import Door, check_form
-from spark_mq.store.config.store_paths import COMMIT_LOG
-from spark_mq.store.log.segment_files import find_data_end, segment_files
+from spark_mq.store.log.commit_log import CommitLog
+from spark_mq.store.log.dledger_log import read_entries
+from spark_mq.store.log.segment_files import MAX_OFFSET, find_data_end, list_segment_files
 from spark_mq.store.log.split_reader import read_chunks
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.store_lock import store_lock
 
 _HAVE_PARTED = "the logs part here: from here on, each has other messages, and nothing is taken"
+_NOT_COMMITTED = "REPLICA does not know these entries as committed, and no later entry is the same in both logs"
 _REASONS = {
     PartState.DIFFERENT: "both logs have sound records here, and they differ: nothing shows which one is right",
     PartState.BOTH_DAMAGED: "the replica is damaged here, too, or has no such segment",
@@ -132,7 +136,6 @@ def repair_from(store: str, replica: str, *, apply: bool = False) -> ReplicaRepa
         raise OptionError(f"{location} is not on a local filesystem, where no log can be changed")
     with store_lock(location) if apply else nullcontext():
         found = _plan(location, other, has_lock=apply)
-        check_form(location, Door.CHANGE)
         if not apply or not found.changes:
             return found
         backup = _apply(location, other, found)
@@ -146,6 +149,9 @@ def _plan(store: Location, replica: Location, *, has_lock: bool) -> ReplicaRepai
     parted_in = compared.parts[-1].file if compared.has_parted else None
     if parted_in is not None:
         left = [replace(one, reason=_HAVE_PARTED) if one.part == compared.parts[-1] else one for one in left]
+    unknown = [part for part in damaged if not _is_of_group(store, compared, part)]
+    left += [TakenPart(part, _NOT_COMMITTED) for part in unknown]
+    damaged = [part for part in damaged if part not in unknown]
     with MessageStore(str(store)) as opened:
         checks = [(part, *_check_units(opened.queues, replica, part)) for part in damaged]
     left += [
@@ -153,7 +159,8 @@ def _plan(store: Location, replica: Location, *, has_lock: bool) -> ReplicaRepai
         for part, wrong, _ in checks
         if wrong
     ]
-    whole = _segments(store, compared.segment_size)
+    files = list_segment_files(store).files
+    whole = {file.path for file in files if file.size == compared.segment_size}
     lacking = {
         one.part.file for one in left if one.part.state != PartState.DIFFERENT or one.part.file == parted_in
     } - whole
@@ -165,11 +172,12 @@ def _plan(store: Location, replica: Location, *, has_lock: bool) -> ReplicaRepai
             why = "its records are sound, and fit between those of this log"
             taken.append(TakenPart(part, f"{why}; units of this store lead to {leading} of {part.records}"))
     # A broker does not start with a segment that was cut, even if no record is lost.
-    cut = {f"{COMMIT_LOG}/{info.base_name}" for info in segment_files(store)} - whole
-    cut = {file for file in cut if parted_in is None or file < parted_in}  # nothing later was compared
-    files = {one.part.file for one in taken} | (cut & _segments(replica, compared.segment_size)) - lacking
+    there = {file.base for file in list_segment_files(replica).files if file.size == compared.segment_size}
+    parted_at = int(parted_in.rpartition("/")[2]) if parted_in is not None else MAX_OFFSET  # nothing later was compared
+    cut = {file.path for file in files if file.path not in whole and file.base in there and file.base < parted_at}
+    changed = {one.part.file for one in taken} | cut - lacking
     changes = tuple(
-        Change(ChangeKind.REPLACE if (store / file).is_file else ChangeKind.CREATE, file) for file in sorted(files)
+        Change(ChangeKind.REPLACE if (store / file).is_file else ChangeKind.CREATE, file) for file in sorted(changed)
     )
     room = len(changes) * compared.segment_size
     return ReplicaRepair(compared, tuple(taken), tuple(sorted(left, key=_place)), changes, room)
@@ -179,9 +187,21 @@ def _place(one: TakenPart) -> int:
     return one.part.start
 
 
-def _segments(store: Location, size: int) -> set[str]:
-    """The segments of a size, as paths in the store."""
-    return {f"{COMMIT_LOG}/{info.base_name}" for info in segment_files(store) if info.size == size}
+def _is_of_group(store: Location, compared: Comparison, part: Part) -> bool:
+    """Whether the entries of a part are committed for all that is known; a plain log has no entries."""
+    if not list_segment_files(store).at(int(part.file.rpartition("/")[2]), 0).has_entries:
+        return True
+    if compared.replica.committed is not None and part.stop <= compared.replica.committed:
+        return True
+    end = min(compared.store.end, compared.replica.end)
+    for later in reversed(compared.parts):  # from the last bytes on that both logs have alike
+        end = min(end, later.start) if later.stop >= end or later.state == PartState.DIFFERENT else end
+    return any(
+        int(entries.offset[0] + entries.size[0]) <= end
+        for segment in CommitLog.open(store).segments
+        if segment.base < end and segment.end_offset > part.stop
+        for entries in read_entries(segment, end - segment.base, max(part.stop - segment.base, 0))
+    )
 
 
 def _check_units(queues: Mapping[Queue, ConsumeQueue], replica: Location, part: Part) -> tuple[int, int]:
@@ -230,9 +250,9 @@ def _write(store: Location, replica: Location, new: Location, found: ReplicaRepa
 
     If all up to the replica's end is taken, what this store has after it is a part of the damage, and is left out.
     """
-    file, size, base = f"{COMMIT_LOG}/{new.name}", found.before.segment_size, int(new.name)
-    own, other = store / file, replica / file
-    parts = [one.part for one in found.taken if one.part.file == file]
+    size, base = found.before.segment_size, int(new.name)
+    own, other = (list_segment_files(one).at(base, size).location for one in (store, replica))
+    parts = [one.part for one in found.taken if one.part.file.endswith(f"/{new.name}")]
     info = own.info() if own.is_file else other.info()
     with published(new, size, (info.mtime_ns or 0) // NANOS_PER_MILLI) as target:
         if own.is_file:

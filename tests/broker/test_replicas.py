@@ -1,16 +1,22 @@
-"""The logs of a real master and its slave, compared; and one repaired from the other."""
+"""The logs of real replicas, compared; and one repaired from the other: a master and its slave, and DLedger's nodes."""
 
 from __future__ import annotations
 
+import shutil
+import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from spark_mq import compare, repair_from
 from spark_mq.repairer.comparison import Comparison, PartState
+from spark_mq.store.message_store import MessageStore
 from tests.broker import harness
+from tests.support import dledger
 from tests.support.replicas import log_of
+from tests.support.soak import SOAKS
 from tests.support.stores import WORKLOAD
 from tests.support.verified import check, grave
 
@@ -72,3 +78,70 @@ def test_a_master_and_its_slave(tmp_path: Path) -> None:
     assert part.of_replica is not None
     assert part.of_store["unique_key"] != part.of_replica["unique_key"]
     assert found.replica.only[0].topics["SequenceDemo"] == 50
+
+
+def damage(node: Path, *numbers: int) -> None:
+    """Damage the record of an entry, and the head of the one after it, for each number."""
+    (data,), entries = node.glob("dledger-*/data"), dledger.heads(node)
+    for number in numbers:
+        for at, (offset, *_) in zip((58, 5), entries[number : number + 2], strict=True):
+            file = sorted(data.iterdir())[offset // dledger.SEGMENT]
+            content = bytearray(file.read_bytes())
+            content[offset % dledger.SEGMENT + at] ^= 0xFF
+            file.write_bytes(content)
+
+
+def test_a_broker_serves_a_repaired_node_of_dledger(tmp_path: Path) -> None:
+    store = dledger.STORE.unpack(tmp_path)
+    replica = Path(shutil.copytree(store, tmp_path / "replica"))
+    with MessageStore(str(store)) as opened:
+        messages = sum(opened.get_max_offset_in_queue("b1_Main", queue_id) for queue_id in range(3))
+    damage(store, 10, 200)
+    assert repair_from(str(store), str(replica), apply=True).is_complete
+    settings = dict(line.split("=", 1) for line in dledger.CONF.read_text().splitlines() if "=" in line)
+    with harness.Broker("5.3.3", store, settings) as broker, harness.PullConsumer(broker, "b1_Main", 32) as consumer:
+        assert consumer.read()[0] == messages == 150
+    assert compare(str(store), str(replica)).is_same
+
+
+@pytest.mark.skipif(not SOAKS, reason="a soak")
+def test_two_members_of_a_group(tmp_path: Path) -> None:
+    """Both have the same bytes. One is repaired from the other, and both go on together: nothing is lost or twice."""
+    with socket.socket() as one, socket.socket() as other:
+        for free in (one, other):
+            free.bind(("127.0.0.1", 0))
+        ports = [free.getsockname()[1] for free in (one, other)]
+    peers = ";".join(f"n{number}-127.0.0.1:{port}" for number, port in enumerate(ports))
+    base = {"enableDLegerCommitLog": "true", "dLegerGroup": "group", "dLegerPeers": peers}
+    base |= {"autoCreateTopicEnable": "true", "maxHashSlotNum": "99", "maxIndexNum": "500"}
+    base |= {"mappedFileSizeCommitLog": str(dledger.SEGMENT), "mappedFileSizeConsumeQueue": "2000"}
+    nodes = [tmp_path / f"n{number}" for number in range(2)]
+    members = [harness.Broker("5.3.3", node, base | {"dLegerSelfId": node.name}) for node in nodes]
+
+    def leader() -> harness.Broker:
+        latest = time.monotonic() + SECONDS
+        while True:
+            assert time.monotonic() < latest
+            votes = {file.read_text().split("voteLeader=")[-1].split()[0] for file in tmp_path.glob("n?/*/currterm")}
+            if len(votes) == 1 and votes < {"n0", "n1"}:
+                return members[int(votes.pop()[1])]
+            time.sleep(0.5)
+
+    for first in (0, 1000):
+        with ThreadPoolExecutor(2) as threads:
+            list(threads.map(harness.Broker.start, members))
+        try:
+            harness.send(leader(), "sequence", 1, 1000, first=first)
+            time.sleep(3)  # a follower learns with the next request what is committed
+            with harness.PullConsumer(leader(), "SequenceDemo", 32) as consumer:
+                assert consumer.read()[0] == first + 1000
+        finally:
+            with ThreadPoolExecutor(2) as threads:
+                list(threads.map(harness.Broker.stop, members))
+        found = compare(*map(str, nodes))
+        assert found.is_same
+        assert found.store.end == found.replica.end == found.store.committed == found.replica.committed
+        damage(nodes[1], 20, 700)
+        assert len(compare(*map(str, nodes)).of(PartState.REPLICA_DAMAGED)) == 2
+        assert repair_from(str(nodes[1]), str(nodes[0]), apply=True).is_complete
+        assert compare(*map(str, nodes)).is_same

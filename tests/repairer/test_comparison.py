@@ -12,7 +12,6 @@ import pytest
 from spark_mq import compare
 from spark_mq.cli.exit_status import DAMAGED, FOUND, NOT_UNDERSTOOD
 from spark_mq.cli.main import main
-from spark_mq.errors import UnsupportedStoreError
 from spark_mq.format.record import Record
 from spark_mq.repairer.comparison import Comparison, PartState, compare_logs
 from spark_mq.repairer.log_edit import cut_log
@@ -210,12 +209,6 @@ def test_the_command(pair: tuple[Bench, Bench], unpacked: Unpack, capsys: pytest
     others = unpacked(RealStore("stale-533", OWN_STORES))
     assert main(["compare", str(store.path), str(others)]) == NOT_UNDERSTOOD
     assert "they are not replicas of one log" in capsys.readouterr().err
-
-
-def test_nodes_of_dledger_are_refused(tmp_path: Path) -> None:
-    store = str(RealStore("fDledger533", OWN_STORES / "forms").unpack(tmp_path))
-    with pytest.raises(UnsupportedStoreError, match="is a node of DLedger"):
-        compare(store, store)
 
 
 def test_logs_without_a_common_offset(pair: tuple[Bench, Bench]) -> None:

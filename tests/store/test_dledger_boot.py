@@ -114,7 +114,7 @@ def test_a_segment_is_kept_an_hour_longer_and_expires_by_a_plan_only(store: Path
     assert kept.disk.max_used_percent == 70
     planned = expire(str(store), min_offset=300_140)
     assert [file.path for file in planned.files] == [f"dledger-n0/data/{0:020d}"]
-    with pytest.raises(UnsupportedStoreError, match="whose files only its broker changes"):
+    with pytest.raises(UnsupportedStoreError, match="which only its broker, and `spark-mq repair --from`, change"):
         expire(str(store), min_offset=300_140, apply=True)
     (store / planned.files[0].path).unlink()  # as DLedger does it
     with MessageStore(str(store)) as opened:

@@ -15,7 +15,7 @@ _HEAD = struct.Struct(">iiqqqiiii")
 
 def heads(store: Path) -> list[tuple[int, int, int]]:
     """Offset, size and index of each entry, in the order of the log."""
-    data = b"".join(file.read_bytes() for file in sorted((store / "dledger-n0" / "data").iterdir()))
+    data = b"".join(file.read_bytes() for file in sorted(store.glob("dledger-*/data/*")))
     position, found = 0, list[tuple[int, int, int]]()
     while position + _HEAD.size <= len(data):
         magic, size, index, *_ = _HEAD.unpack_from(data, position)

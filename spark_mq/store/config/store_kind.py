@@ -252,8 +252,8 @@ FORMS: tuple[Form, ...] = (
         "enableDLegerCommitLog",
         dledger_node,
         refused={
-            Door.CHANGE: "is a DLedger log, whose files only its broker changes. `spark-mq restore STORE NEW` makes a "
-            "plain store of it",
+            Door.CHANGE: "is a DLedger log, which only its broker, and `spark-mq repair --from`, change. "
+            "`spark-mq restore STORE NEW` makes a plain store of it",
         },
     ),
     Form(

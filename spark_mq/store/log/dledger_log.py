@@ -28,6 +28,8 @@ _CHUNK = 4 << 20
 _UNIT_DTYPE = np.dtype([("magic", ">i4"), ("offset", ">i8"), ("size", ">i4"), ("index", ">i8"), ("term", ">i8")])
 _LOOK = 1024
 _FILES_BACK = 3
+NONE_COMMITTED = -1
+"""Instead of the offset after the last committed entry: it is not known."""
 _BLANK = Struct(">i")
 _UNIT_SIZE = _UNIT_DTYPE.itemsize
 """Bytes of a unit of DLedger's index (`DLedgerEntryCoder.encodeIndex`@dledger-0.3.1)."""
@@ -154,7 +156,7 @@ class RecoveredEntries:
         end: The offset after the last entry that it accepts: there it cuts the log.
         count: The number of entries that it accepts.
         reason: Why the log ends there.
-        committed: The offset after the last entry that is known as committed; -1 if none is.
+        committed: The offset after the last entry that is known as committed, or `NONE_COMMITTED`.
         index_from: The first entry of which DLedger writes the index again; None if its index has all of them.
     """
 
@@ -169,7 +171,7 @@ class RecoveredEntries:
 def recover_entries(node: Location, files: Sequence[SegmentFile]) -> RecoveredEntries:
     """What DLedger finds when it starts with these files, of which there must be one at least."""
     first = next((at for at in range(max(len(files) - _FILES_BACK, 0), -1, -1) if _is_indexed(node, files[at])), 0)
-    wanted, committed, index_from = _stated(node, "committedIndex"), -1, None
+    wanted, committed, index_from = _stated(node, "committedIndex"), NONE_COMMITTED, None
     index, term, count = -1, -1, 0
     for file in files[first:]:
         end = file.base

@@ -179,12 +179,13 @@ class SegmentFiles:
         """The segments, each used only up to the start of the next one."""
         bases = [int(info.base_name) for info in self.segments]
         files = zip(self.segments, bases, [*bases[1:], MAX_OFFSET], strict=False)
-        return [self._file(info, base, min(info.size, stop - base)) for info, base, stop in files]
+        return [self.at(base, min(info.size, stop - base)) for info, base, stop in files]
 
-    def _file(self, info: fs.FileInfo, base: int, size: int) -> SegmentFile:
+    def at(self, base: int, size: int) -> SegmentFile:
+        """The segment that begins at a commit log offset, which need not exist."""
         has_entries = self.entries is not None and base >= self.entries_from
         folder = self.entries if self.entries is not None and has_entries else self.folder
-        return SegmentFile(folder / info.base_name, base, size, has_entries=has_entries)
+        return SegmentFile(folder / f"{base:020d}", base, size, has_entries=has_entries)
 
 
 def segment_files(store: Location) -> tuple[fs.FileInfo, ...]:
