@@ -79,7 +79,7 @@ from spark_mq.store.config.broker_conf import BrokerConf, FileSetting, Sourced
 from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.config.store_kind import Door, batch_topics, check_form, message_database
 from spark_mq.store.config.store_paths import ABORT
-from spark_mq.store.file_states import IndexState, LastIndexed, kept_files
+from spark_mq.store.file_states import IndexFileEnd, IndexState, LastIndexed, kept_files
 from spark_mq.store.index.folder import find_index_layout
 from spark_mq.store.index.index_database import last_offset
 from spark_mq.store.lacking_messages import LackingMessage
@@ -643,9 +643,16 @@ def _outcome(
 
 
 def index_outcome(
-    rules: BrokerVersions, facts: BootFacts, dispatched: Sequence[LogRange]
+    rules: BrokerVersions,
+    facts: BootFacts,
+    dispatched: Sequence[LogRange],
+    find_lacking: Callable[[Sequence[IndexFileEnd], int], LogRange | None] | None = None,
 ) -> tuple[tuple[str, ...], int, LogRange | None]:
-    """The deleted files, the number of doubled entries, and the part of the log that the index then lacks."""
+    """The deleted files, the number of doubled entries, and the part of the log that the index then lacks.
+
+    Args:
+        find_lacking: Finds what files lack before an offset (`lacking_entries`); None to judge by their edges.
+    """
     index = facts.index
     if index is None:
         return (), 0, None
@@ -659,13 +666,14 @@ def index_outcome(
     doubled = last.doubled(rules) if is_put_again else 0
     start = min((part.start for part in dispatched), default=facts.log_end)
     start = max(start, min(end, facts.log_end))  # the index ignores messages before its end
+    if find_lacking is not None and facts.is_index_known:
+        found = find_lacking(kept, start)
+        return deleted, doubled, None if found is None else LogRange(found.start, start)
     if deleted:
         is_whole = last.entries >= last.keys
         covered_to = max(end + is_whole if kept else facts.log_start, facts.log_start)
         lacks = covered_to < start
     else:
         covered_to = index.covered_to
-        is_complete = index.checked.stop >= facts.log_end  # a boot can end the log after the live end
-        lacks = covered_to < start and (not is_complete or any(offset < start for offset in index.lacking))
-        lacks = lacks and facts.is_index_known
+        lacks = facts.is_index_known and any(offset < start for offset in index.lacking)
     return deleted, doubled, LogRange(covered_to, start) if lacks else None

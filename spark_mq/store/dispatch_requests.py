@@ -38,7 +38,7 @@ from spark_mq.store.log.segment_files import SegmentFile
 from spark_mq.store.log.split_reader import WHOLE, read_split
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue
-from spark_mq.store.queue.folders import NO_FILE, QueueFolder, RecoveredQueue, queue_path, unit_blocks
+from spark_mq.store.queue.folders import NO_FILE, QueueFolder, RecoveredQueue, queue_path, unit_blocks, units_after
 
 ANYWHERE, NOWHERE = -(1 << 63), (1 << 63) - 1
 """Offsets before and after all others."""
@@ -72,16 +72,16 @@ class LackingScan:
         self._numbers = numbers
         self._checked = checked
         self._damaged: list[LogRange] = []
-        self._known: dict[tuple[tuple[int, int], ...], dict[Queue, WithoutUnit]] = {}
+        self._known: dict[tuple[object, ...], dict[Queue, WithoutUnit]] = {}
         self._counts: dict[int, int] = {}
 
     def before(self, queues: StartingQueues, stop: int) -> dict[Queue, WithoutUnit]:
         """The messages before commit log offset `stop` without a unit in `queues`, by queue."""
-        bounds = queues.bounds()
-        if bounds not in self._known:
-            self._known[bounds] = self._scan(queues)
+        key = queues.bounds(), tuple(queues.counted_again.items())
+        if key not in self._known:
+            self._known[key] = self._scan(queues)
         found = {}
-        for name, messages in self._known[bounds].items():
+        for name, messages in self._known[key].items():
             count = int(np.searchsorted(messages.commit_log_offset, stop))
             if count:
                 found[name] = messages.take(slice(count))
@@ -231,7 +231,7 @@ class QueueNumbers:
         self._batch_topics = batch_topics
         self._batch_units: dict[int, BatchUnits] = {}
         self._folders = folders
-        self._readers = readers
+        self.readers = readers
         self._numbers = {name: number for number, name in enumerate(self.names)}
         self._table = QueueTable()
         self._number_of: list[int] = []
@@ -301,9 +301,9 @@ class QueueNumbers:
         pieces, first, position, data = [0], list[int](), [0], list[bytes]()
         for number, is_batch in enumerate(self.are_batch.tolist()):
             if number < len(self._folders) and lowest[number] <= highest[number] and not is_batch:
-                queue = ConsumeQueue(self._folders[number], self._readers)
+                queue = ConsumeQueue(self._folders[number], self.readers)
                 for location, start, stop in queue.ranges(int(lowest[number]), int(highest[number]) + 1):
-                    data.append(self._readers.read(location, start, stop - start))
+                    data.append(self.readers.read(location, start, stop - start))
                     first.append(-(-int(location.name) // UNIT_SIZE) + start // UNIT_SIZE)
                     position.append(position[-1] + len(data[-1]))
             pieces.append(len(first))
@@ -332,7 +332,7 @@ class QueueNumbers:
                 units[is_written(units)]
                 for folder in folders
                 for info in folder.files
-                for units in unit_blocks(folder, info, info.size, self._readers)
+                for units in unit_blocks(folder, info, info.size, self.readers)
             )
             units = np.concatenate([np.empty(0, BATCH_UNIT_DTYPE), *blocks])
             self._batch_units[number] = units[np.argsort(units["commit_log_offset"], kind="stable")]
@@ -414,6 +414,7 @@ class StartingQueues:
         end: The byte of each queue after its last unit; -1 if it has no file.
         max_physic_offset: The commit log offset after the last message of each queue; that of the last record of a
             batch consume queue. -1 if that is not known.
+        counted_again: By number: the queue offsets of the first unit, and after the last one, that `truncate` added.
     """
 
     def __init__(self, recovered: Iterable[RecoveredQueue], numbers: QueueNumbers, file_size: int) -> None:
@@ -425,6 +426,7 @@ class StartingQueues:
         self._next_offset = np.array([queue.next_offset for queue in self.on_disk], np.int64)
         self._exists = np.ones(len(self.on_disk), np.bool_)
         self._file_size = file_size
+        self.counted_again: dict[int, tuple[int, int]] = {}
 
     @property
     def highest(self) -> int:
@@ -461,7 +463,8 @@ class StartingQueues:
     ) -> dict[int, RecoveredQueue]:
         """Cut off the units of messages from commit log offset `log_end` on; returns the queues that change, by number.
 
-        Units that were put before are after the ones that are cut off, and go with them.
+        Units that were put before are after the ones that are cut off, and go with them. If they fill a gap, the valid
+        units after it count again: `truncateDirtyLogicFiles` reads the last file from its start.
         """
         changed = {}
         for number, queue in enumerate(self.on_disk):
@@ -474,6 +477,14 @@ class StartingQueues:
             if after.end < queue.end or not has_new_units:
                 self.end[number], self.max_physic_offset[number] = after.end, after.max_physic_offset
                 self._next_offset[number] = after.next_offset
+            elif not queue.folder.is_batch and int(queue.files[-1].base_name) <= (end := int(self.end[number])) < (
+                int(queue.files[-1].base_name) + self._file_size
+            ):
+                count, max_physic_offset = units_after(queue, end, log_end, self._numbers.readers)
+                if count:
+                    self.end[number], self.max_physic_offset[number] = end + count * UNIT_SIZE, max_physic_offset
+                    self._next_offset[number] += count
+                    self.counted_again[number] = end // UNIT_SIZE, end // UNIT_SIZE + count
         without_file = self._exists & (self.end == NO_FILE)
         are_batch = self._numbers.are_batch[: without_file.size]
         self.max_physic_offset[without_file] = log_end - are_batch[without_file]
@@ -496,10 +507,13 @@ class StartingQueues:
         return tuple((queue.folder.first_offset, queue.next_offset) for queue in self.on_disk)
 
     def are_there(self, requests: DispatchRequests) -> Flags:
-        """Which messages have a unit at their queue offset before anything is dispatched."""
-        first, stop = np.zeros((2, len(self.names)), np.int64)
-        for number, bounds in enumerate(self.bounds()):
-            first[number], stop[number] = bounds
-        found, chosen = np.empty(requests.queue.size, np.bool_), requests.is_led_to & requests.has_unit
-        within_queues(requests.queue, requests.queue_offset, chosen, first, stop, found)
-        return found
+        """Which messages have a unit at their queue offset that is not one of those that were put."""
+        chosen, are_there = requests.is_led_to & requests.has_unit, np.zeros(requests.queue.size, np.bool_)
+        for bounds in (dict(enumerate(self.bounds())), self.counted_again):
+            first, stop = np.zeros((2, len(self.names)), np.int64)
+            for number, part in bounds.items():
+                first[number], stop[number] = part
+            found = np.empty(requests.queue.size, np.bool_)
+            within_queues(requests.queue, requests.queue_offset, chosen, first, stop, found)
+            are_there |= found
+        return are_there

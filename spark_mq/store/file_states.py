@@ -24,31 +24,31 @@ message is older and that no group consumed.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 
-import numpy as np
 from pyarrow import fs
 
 from spark_mq.errors import CorruptIndexError, CorruptLogError, OptionError
 from spark_mq.format.amounts import counted
-from spark_mq.format.array_types import leading
 from spark_mq.format.broker_version import INDEX_TAGS, BrokerVersions
 from spark_mq.format.consume_queue import Queue
 from spark_mq.format.dispatch import record_keys
 from spark_mq.format.dledger import BLANK_MAGIC
-from spark_mq.format.index_file import Entries
-from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.properties import TAGS, parse_properties
 from spark_mq.format.record import BLANK_SIZE, MAGIC_AT, MAGIC_BLANK, MAX_BLANK_SIZE, Record, is_blank
 from spark_mq.store.config.config_file import configured_topics, consumed_offsets
 from spark_mq.store.config.store_kind import log_folders
 from spark_mq.store.config.store_paths import mapped_files
 from spark_mq.store.index.coverage import IndexedRange
-from spark_mq.store.index.folder import IndexFileInfo, index_end, index_files, index_layout, read_entries
+from spark_mq.store.index.folder import (
+    IndexFileInfo,
+    index_end,
+    index_files,
+    index_layout,
+)
 from spark_mq.store.lacking_messages import (
     TAIL_SIZE,
     find_gone_messages,
@@ -57,7 +57,6 @@ from spark_mq.store.lacking_messages import (
 )
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.record_lookup import NoRecord
-from spark_mq.store.log.scan import WithKey
 from spark_mq.store.log.segment_files import STRAY, usual_size
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue
@@ -113,13 +112,17 @@ def index_state(store: MessageStore, flushed_timestamp: int | None = None) -> In
 
     Args:
         flushed_timestamp: Files that end later were perhaps not flushed to the disk (`Checkpoint.index_msg_timestamp`):
-            their entries are read, as far as they lead to messages. None to look at the edges of files only.
+            what files lack is looked up (`lacking_entries`). None to look at the edges of files only.
     """
     covering = [part for part in store.index.parts if isinstance(part, IndexedRange)]
     end = store.get_max_phy_offset()
     covered_to = max((part.stop for part in covering), default=max(store.get_min_phy_offset(), 0))
     if flushed_timestamp is not None and _unknown_layout(store) is None:
-        covered_to = _covered_by_entries(store, covering, covered_to, flushed_timestamp)
+        from spark_mq.store.lacking_entries import find_lacking_entries  # the kernels take half a second
+
+        names = {file.name for file in index_files(store.location)}
+        found = find_lacking_entries(store, names, end, flushed_timestamp)
+        covered_to = max(covered_to, end) if found is None else found.start
     checked = LogRange(covered_to, max(covered_to, min(end, covered_to + TAIL_SIZE)))
     lacking, reached = [], checked.start
     try:
@@ -139,47 +142,6 @@ def index_state(store: MessageStore, flushed_timestamp: int | None = None) -> In
         tuple(dict.fromkeys(store.index.problems)),
         _unknown_layout(store),
     )
-
-
-def _covered_by_entries(
-    store: MessageStore, covering: Sequence[IndexedRange], covered_to: int, flushed_timestamp: int
-) -> int:
-    """The commit log offset up to which the entries of the index cover the log, if files can be torn, or be longer."""
-    layout, stops = index_layout(store.location, store.broker_conf), {part.info.name: part.stop for part in covering}
-    covered = max(store.get_min_phy_offset(), 0)
-    for file in index_files(store.location):
-        header = file.stored_header()
-        if header.next_entry <= 1:
-            continue
-        if file.name in stops and header.end_timestamp <= flushed_timestamp:
-            covered = stops[file.name]
-            continue
-        entries = read_entries(file, layout)
-        offsets = entries["commit_log_offset"].astype(np.int64)
-        is_next = np.diff(offsets, prepend=header.begin_commit_log_offset) >= 0
-        live = bisect_left(range(leading(is_next)), True, key=lambda number: not _is_live(store, entries, number))
-        if live < header.next_entry - 1:
-            last = int(offsets[live - 1]) if live else -1
-            record = store.records.find(last)
-            if record is None:
-                return covered
-            is_whole = np.count_nonzero(offsets[:live] == last) >= len(record_keys(record))
-            return store.records.next_offset(last) if is_whole else last
-        covered = stops.get(file.name, covered_to)
-    return covered
-
-
-def _is_live(store: MessageStore, entries: Entries, number: int) -> bool:
-    """Whether the entry with this index is before the log, or leads to a message of the log that has its key."""
-    offset = int(entries["commit_log_offset"][number])
-    if offset < store.get_min_phy_offset():
-        return True
-    record = store.records.find(offset) if offset < store.get_max_phy_offset() else None
-    if record is None:
-        return False
-    hashes = {WithKey(decode_utf8(record.topic), key).key_hash for key in record_keys(record)}
-    same = entries[number - len(hashes) - 1 if number > len(hashes) else 0 : number + 2 + len(hashes)]
-    return not hashes.isdisjoint(same["key_hash"][same["commit_log_offset"] == offset].tolist())
 
 
 def _unknown_layout(store: MessageStore) -> str | None:

@@ -72,8 +72,9 @@ from spark_mq.store.dispatch_requests import (
     QueueNumbers,
     StartingQueues,
 )
-from spark_mq.store.file_states import IndexState, LastIndexed, index_state, last_indexed
+from spark_mq.store.file_states import IndexFileEnd, IndexState, LastIndexed, index_state, last_indexed
 from spark_mq.store.index.folder import index_files, index_layout, read_entries
+from spark_mq.store.lacking_entries import find_lacking_entries
 from spark_mq.store.lacking_messages import find_gone_messages
 from spark_mq.store.log.dledger_log import RecoveredEntries, recover_entries
 from spark_mq.store.log.log_range import LogRange
@@ -154,10 +155,18 @@ class _StoppedStore:
         self.truncated = cache(lambda queue, end: truncate_queue(queue, end, store.files))
         self.entries_from = cache(self._entries_from)
         self._obstacles: dict[tuple[bool, ...], list[str]] = {}
+        self._lacking: dict[tuple[frozenset[str], int], LogRange | None] = {}
 
     @cached_property
     def index(self) -> IndexState:
         return index_state(self.store, self.checkpoint.index_msg_timestamp)
+
+    def find_lacking_entries(self, kept: Sequence[IndexFileEnd], stop: int) -> LogRange | None:
+        """The first part of the log before `stop` in which messages lack entries in the files that the broker keeps."""
+        key = frozenset(file.name for file in kept), stop
+        if key not in self._lacking:
+            self._lacking[key] = find_lacking_entries(self.store, *key, self.checkpoint.index_msg_timestamp)
+        return self._lacking[key]
 
     @cached_property
     def last_indexed(self) -> Mapping[str, LastIndexed]:
@@ -539,7 +548,8 @@ class _Start:
         """The deleted index files, the number of doubled entries, and the part of the log that the index lacks."""
         assert facts.index is not None
         add, sizes = self._rows.add, {file.name: file.size for file in index_files(self._location)}
-        deleted, _, unindexed = index_outcome(self._release, facts, log.ranges)
+        find_lacking = self._stopped.find_lacking_entries
+        deleted, _, unindexed = index_outcome(self._release, facts, log.ranges, find_lacking)
         for file in facts.index.files:
             if file.name in deleted:
                 reason, name = "it ends after the checkpoint's index time, as every file that is not full", file.name

@@ -29,6 +29,7 @@ class StartingDatabase(StartingQueues):
     def __init__(self, database: QueueDatabase, numbers: QueueNumbers, log_start: int) -> None:
         table = database.offset_table()
         self.names = numbers.names
+        self.counted_again = {}
         self._database = database
         self._known = len(numbers.names)
         self._log_start = log_start

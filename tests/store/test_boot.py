@@ -18,10 +18,10 @@ from spark_mq.errors import OptionError
 from spark_mq.format.broker_version import ALL_VERSIONS, BrokerVersions
 from spark_mq.format.record import MAGIC_V1, MAGIC_V2
 from spark_mq.io.location import Location
-from spark_mq.store.boot import Boot, BootFacts, BootSettings, SegmentHead, boot_groups, next_boot, one_boot_group
+from spark_mq.store.boot import Boot, BootFacts, BootSettings, SegmentHead, boot_groups, next_boot
 from spark_mq.store.broker_versions import find_broker_versions
 from spark_mq.store.config.checkpoint import Checkpoint
-from spark_mq.store.file_states import IndexState, LastIndexed
+from spark_mq.store.file_states import LastIndexed
 from spark_mq.store.lacking_messages import LackingMessage
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.recovery import next_recovery
@@ -299,11 +299,3 @@ def test_the_tags_of_the_last_message_in_a_5_5_index_are_counted(version: str, t
     assert [row["count"] for row in recovery.rows.to_pylist() if row["action"] == "double"] == [expected]
     (seen,) = store_state(str(folder), version, str(store.broker_conf), is_checked=True).boots
     assert seen.doubled_entries == expected
-
-
-def test_an_index_can_lack_what_is_after_the_live_end() -> None:
-    """A boot that does not check the damage at the live end ends the log later, and its index lost the last file."""
-    index = IndexState((), 100, None, LogRange(100, 100), (), 100, ())
-    facts = BootFacts(True, 0, 200, (0,), queue_end=200, index=index)
-    assert next_boot(one_boot_group("5.3.3"), facts).unindexed == LogRange(100, 200)
-    assert next_boot(one_boot_group("5.3.3"), replace(facts, log_end=100)).unindexed is None

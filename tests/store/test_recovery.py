@@ -356,6 +356,27 @@ def test_a_last_queue_file_is_deleted_if_its_torn_unit_leads_after_the_log(tmp_p
     assert (recovery.obstacles, recovery.max_offsets) == ((), {("T", 0): 5, ("T", 1): 4})
 
 
+@pytest.mark.parametrize(("version", "end", "lost", "shifted"), [("5.3.3", 8, 3, 2), ("5.4.0", 11, 2, 0)])
+def test_units_after_a_gap_count_again_if_new_ones_fill_it(
+    version: str, end: int, lost: int, shifted: int, tmp_path: Path
+) -> None:
+    """`truncateDirtyLogicFiles` reads the last file from its start; a clean boot of 5.4.0 calls it after all puts.
+
+    The unit at 6 is lost. The last two messages are dispatched, and get the units at 6 and 7.
+    """
+    writer = LogWriter(4096)
+    for number in range(12):
+        writer.append(NOW + number, b"order %04d" % number, queue_id=int(number == 8))
+    writer.write(tmp_path)
+    size = writer.offsets[1]
+    units = [(offset, size) for offset in writer.offsets]
+    write_units(tmp_path, 0, [*units[:6], (0, 0), units[7], *units[9:]])
+    write_units(tmp_path, 1, units[8:9])
+    recovery = recover(tmp_path, version)
+    assert recovery.max_offsets == {("T", 0): end, ("T", 1): 1}
+    assert (recovery.lost, recovery.shifted) == (lost, shifted)
+
+
 def index_of(store: RealStore, folder: Path) -> tuple[list[Path], list[tuple[int, int]]]:
     """The index files, and the position and the commit log offset of each entry of the last one."""
     files, layout = sorted((folder / "index").iterdir()), layout_of(store)
@@ -430,6 +451,35 @@ def test_an_index_that_lost_files_lacks_what_is_after_damage(tmp_path: Path) -> 
     part = recovery.unindexed
     assert part is not None
     assert all(fact["offset"] in part for fact in store.facts("msg") if fact["offset"] > offset and fact["keys"])
+
+
+def test_an_index_has_the_messages_after_a_damaged_one(tmp_path: Path) -> None:
+    """A message of the last index file is damaged, in a segment that a clean boot does not check."""
+    store = STORES["workload-533"]
+    folder = store.unpack(tmp_path)
+    _, entries = index_of(store, folder)
+    offset = next(offset for _, offset in entries if entries[0][1] < offset < 524288)
+    segment = folder / "commitlog" / f"{393216:020d}"
+    at = offset - 393216
+    data = segment.read_bytes()
+    segment.write_bytes(data[:at] + bytes(8) + data[at + 8 :])
+    recovery = recover(folder, "5.3.3", store)
+    assert (recovery.damaged_bytes > 0, recovery.unindexed) == (True, None)
+    (seen,) = store_state(str(folder), "5.3.3", str(store.broker_conf), full=False).boots
+    assert seen.unindexed is None
+
+
+def test_an_index_that_lost_a_file_lacks_its_messages(tmp_path: Path) -> None:
+    """`IndexService.load` does not ask whether a file is missing between two others."""
+    store = STORES["workload-533"]
+    folder = store.unpack(tmp_path)
+    had = Counter(entries_of(store, folder))
+    sorted((folder / "index").iterdir())[-2].unlink()
+    has = Counter(entries_of(store, folder))
+    recovery = recover(folder, "5.3.3", store)
+    part = recovery.unindexed
+    assert part is not None
+    assert all(offset in part for offset in had if has[offset] < had[offset])
 
 
 def test_4_9_waits_forever_for_a_segment_that_is_missing(tmp_path: Path) -> None:

@@ -160,6 +160,12 @@ def _segments(store: Path) -> list[Path]:
     return [file for file in sorted((store / "commitlog").iterdir()) if _written(file)]
 
 
+def written_end(store: Path) -> int:
+    """The commit log offset after the last byte of the log that is not 0, also while a broker writes; 0 without one."""
+    segments = _segments(store) if (store / "commitlog").exists() else []
+    return int(segments[-1].name) + _written(segments[-1]) if segments else 0
+
+
 class CrashModel:
     """Makes states of a store that a crash could leave, at random."""
 

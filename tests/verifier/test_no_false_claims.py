@@ -10,7 +10,7 @@ import os
 import random
 import shutil
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -19,29 +19,15 @@ from typing import TypeVar
 
 import pytest
 
-from spark_mq.cli.check import Answer, answers_of
-from spark_mq.errors import CorruptLogError, SparkMqError
-from spark_mq.format.broker_version import BrokerVersions
+from spark_mq.errors import CorruptLogError
 from spark_mq.format.kernels.recovery import RecordCheck
 from spark_mq.format.record import decode_record
 from spark_mq.repairer.report import RepairReport
-from spark_mq.reporter.status import state_word
-from spark_mq.store.boot import Boot
-from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.config.config_file import parse_fastjson
-from spark_mq.store.file_states import IndexState
-from spark_mq.store.lacking_messages import LackingMessages, find_lacking_messages
 from spark_mq.store.log.recovery_walk import END_REASONS
-from spark_mq.store.message_store import MessageStore
-from spark_mq.store.recovery import next_recoveries, next_recovery
-from spark_mq.store.store_state import StoreState, store_state
 from spark_mq.store.verdict import losses as boot_losses
-from spark_mq.store.verdict import verdict as state_verdict
 from spark_mq.testing.plain_boot import OracleMessage, messages_of
 from spark_mq.testing.plain_check import Oracle
-from spark_mq.verifier.codes import CODES, Severity
-from spark_mq.verifier.quick import quick_check
-from spark_mq.verifier.result import VerifyReport
+from tests.support.answers import Answers, answer_of, ends_of_lacking, harm
 from tests.support.damages import DAMAGES
 from tests.support.index_damages import EditedIndexFile, damage_index
 from tests.support.random_damages import QUEUE_AND_LOG_ENDS, damage_bytes
@@ -158,152 +144,25 @@ class Units:
         return any(data.startswith(unit, at - first) for first, data in files if first <= at)
 
 
-def answer_of(ask: Callable[[], Result]) -> Result | None:
-    """The answer of a door; None if it refuses the store with an error of the package."""
-    try:
-        return ask()
-    except SparkMqError:
-        return None
-
-
-@dataclass(frozen=True)
-class Answers:
-    """What the doors say of a store; None of a door that refuses it.
-
-    Attributes:
-        quick: The report of `verify --quick`.
-        recovery: What `recover` says.
-        state: What `state --full` says.
-        quick_state: What `state` says without reading the log.
-        check: What `check` says of the full state and the quick report.
-        plan: The plan of `repair`, with the report of `verify`.
-
-    """
-
-    quick: VerifyReport | None
-    recovery: Boot | None
-    state: StoreState | None
-    quick_state: StoreState | None
-    check: Answer | None
-    plan: RepairReport | None = None
-
-    @classmethod
-    def of(cls, folder: Path, version: str, conf: Path) -> Answers:
-        with pytest.MonkeyPatch.context() as patch:
-            read_once(patch)
-            return cls._asked(str(folder), version, str(conf))
-
-    @classmethod
-    def _asked(cls, path: str, version: str, conf: str) -> Answers:
-        settings = BrokerConf.of(conf)
-        found = answer_of(lambda: quick_check(path, settings))
-        state = answer_of(lambda: store_state(path, version, conf, full=True))
-        return cls(
-            None if found is None else found[0],
-            answer_of(lambda: next_recovery(path, version, conf)),
-            state,
-            answer_of(lambda: store_state(path, version, conf, full=False)),
-            None if state is None or found is None else answers_of(state, found[0], version)[0],
-        )
-
-    @property
-    def damage(self) -> dict[str, int]:
-        """The warnings and errors of `verify`, counted; empty if it refuses the store."""
-        counts = {} if self.plan is None else self.plan.before.counts
-        return {code: count for code, count in counts.items() if CODES[code].severity != Severity.NOTE}
-
-    @property
-    def is_sound(self) -> bool:
-        """Whether `verify` answers, and finds neither a warning nor an error."""
-        return self.plan is not None and not self.damage
-
-    @property
-    def deleted_queues(self) -> set[tuple[str, int]]:
-        """The queues of which `verify` notes that their topic seems to be deleted: if it is not, they are lost."""
-        noted = [] if self.plan is None else self.plan.before.first.get("QUEUE_DELETED", [])
-        return {(finding.topic or "", finding.queue_id or 0) for finding in noted}
-
-    @property
-    def denials(self) -> list[str]:
-        """The doors that say that nothing is lost, and nothing is in doubt."""
-        said = []
-        for name, state in (("recover and state --full", self.state), ("state", self.quick_state)):
-            if state is not None and "loses nothing" in " ".join(state_verdict(state)):
-                said.append(name)
-        if self.check is not None and self.check.answer == "yes":
-            said.append("check")
-        checked = None if self.plan is None else self.plan.before
-        if self.state is not None and checked is not None and state_word(self.state, checked)[0].startswith("SOUND"):
-            said.append("report")
-        return said
-
-
-def read_once(patch: pytest.MonkeyPatch) -> None:
-    """Let the doors share what they read of the log, the models of a boot, and config files: it takes most time."""
-    tails: dict[str, LackingMessages] = {}
-    recoveries: dict[tuple[BrokerVersions, bool], Boot] = {}
-
-    def lacking(store: MessageStore) -> LackingMessages:
-        if str(store.location) not in tails:
-            tails[str(store.location)] = find_lacking_messages(store)
-        return tails[str(store.location)]
-
-    def recover(
-        store: MessageStore, starts: Iterable[tuple[BrokerVersions, bool]], gone: int, index: IndexState | None = None
-    ) -> list[Boot]:
-        asked = list(starts)
-        missing = [start for start in asked if start not in recoveries]
-        recoveries.update(zip(missing, next_recoveries(store, missing, gone, index) if missing else [], strict=True))
-        return [recoveries[start] for start in asked]
-
-    for module in ("store_state", "file_states"):
-        patch.setattr(f"spark_mq.store.{module}.find_lacking_messages", lacking)
-    patch.setattr("spark_mq.store.recovery.next_recoveries", recover)
-    patch.setattr("spark_mq.store.config.config_file.parse_fastjson", cache(parse_fastjson))
-
-
 def contradictions(truth: Truth, answers: Answers) -> Iterator[str]:
     """What the doors say against the bytes, and against each other."""
-    denials, recovery, state, seen = answers.denials, answers.recovery, answers.state, answers.quick_state
-    losses = truth.gone or truth.shown
-    if denials and losses:
-        yield f"{denials} deny that {len(truth.gone)} + {len(truth.shown)} messages are lost"
+    losses, boot = truth.gone or truth.shown, answers.recovery
+    if answers.denials and losses:
+        yield f"{answers.denials} deny that {len(truth.gone)} + {len(truth.shown)} messages are lost"
     without = [message for message in truth.lacking if message.queue not in answers.deleted_queues]
     if answers.is_sound and (losses or without):
         yield f"verify: sound, but {len(losses)} messages are lost, and {len(without)} have no unit"
-    if answers.is_sound and answers.quick is not None and not answers.quick.is_sound:
-        yield f"verify: sound, but verify --quick: {answers.quick.counts}"
     if answers.quick is not None and answers.quick.is_sound and "as far as" not in answers.quick.verdict:
         yield "verify --quick says sound without a limit"
     plan = answers.plan
     if plan is not None and not plan.actions and ("the store is sound" in plan.verdict) != answers.is_sound:
         yield f"repair: {plan.verdict}, but verify: {answers.damage}"
-    if plan is not None and plan.before.shows_boots and state is not None and seen is not None and not state.obstacles:
-        shown = replace(seen, boots=tuple(replace(boot, is_full=True) for boot in seen.boots))
-        if state_verdict(shown) != state_verdict(state):
-            yield f"a check shows {state_verdict(shown)}, but state --full: {state_verdict(state)}"
-    boot = recovery
-    if boot is not None and boot.is_full and not boot.deletes_queues:
-        ends = boot.completed + boot.lost + boot.shifted + boot.deleted + boot.cut_messages
-        if len(truth.lacking) > ends:
-            yield f"recover knows what becomes of {ends} messages, but {len(truth.lacking)} have no unit"
-        if state is not None and list(state.boots) != [boot]:
-            yield "state --full and recover say different things"
-        if answers.is_sound and (harm(boot) or (boot.deleted and not answers.deleted_queues)):
-            yield f"verify: sound, but recover: {boot_losses(boot)}"
-        if seen is not None and seen.boots[0].lost + seen.boots[0].shifted > ends - boot.completed:
-            yield f"state sees more losses than there are: {boot_losses(seen.boots[0])}, but {boot_losses(boot)}"
-    if recovery is not None and not recovery.is_harmless and denials:
-        yield f"recover: not harmless, but {denials} deny it"
-    if answers.check is not None and answers.check.answer == "yes" and state is not None and state.obstacles:
-        yield f"check: yes, but state: {state.obstacles}"
+    is_known = boot is not None and boot.is_full and not boot.deletes_queues
+    if boot is not None and is_known and len(truth.lacking) > ends_of_lacking(boot):
+        yield f"recover knows the ends of {ends_of_lacking(boot)} messages, but {len(truth.lacking)} have no unit"
     if answers.check is not None and answers.is_sound and "spark-mq repair" in answers.check.next:
         yield f"check says {answers.check.next}, but repair has nothing to do"
-
-
-def harm(boot: Boot) -> bool:
-    """Whether a boot has to do with damage, whatever version boots."""
-    return any((boot.lost, boot.shifted, boot.gone, boot.revived, boot.damaged_bytes))
+    yield from answers.contradictions()
 
 
 def false_repair(plan: RepairReport, done: RepairReport, after: Answers) -> Iterator[str]:

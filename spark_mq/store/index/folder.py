@@ -57,6 +57,7 @@ _NEAR = timedelta(minutes=2)
 _NO_TIME = 1 << 63
 """A time later than that of every file."""
 _NAME_LENGTH = len("yyyyMMddHHmmssSSS")
+NO_ENTRIES: Entries = np.empty(0, ENTRY_DTYPE)
 _BLOCK = 1024
 _MOST = 64 << 10
 """Entries of one message that are read: a message has at most 16,384 keys."""
@@ -262,6 +263,16 @@ def read_entries(file: IndexFileInfo, layout: IndexLayout) -> Entries:
     with FileReader(file.location) as reader:
         data = reader.read(layout.entries_at + ENTRY_SIZE, ENTRY_SIZE * count)
     return np.frombuffer(data, ENTRY_DTYPE, len(data) // ENTRY_SIZE)
+
+
+def entries_from(start: int, file: IndexFileInfo, header: IndexHeader, layout: IndexLayout) -> Entries:
+    """The last entries of a file, as far back as they lead to `start` or later; perhaps a few more."""
+    found = [NO_ENTRIES]
+    for block in _blocks_back([file], [header], layout):
+        found.append(block)
+        if block["commit_log_offset"][0] < start:
+            break
+    return np.concatenate(found)
 
 
 def index_files(store: Location) -> list[IndexFileInfo]:

@@ -93,6 +93,18 @@ def truncate_queue(queue: RecoveredQueue, log_end: int, readers: FileReaders) ->
     return RecoveredQueue(folder, queue.file_size, NO_FILE, 0, log_end - folder.is_batch, (), queue.files)
 
 
+def units_after(queue: RecoveredQueue, start: int, log_end: int, readers: FileReaders) -> tuple[int, int]:
+    """The number of valid units of messages before `log_end` from byte `start` on, which is in its last file.
+
+    Also returns `max_physic_offset` after them.
+    """
+    location = queue.folder.location / queue.files[-1].base_name
+    data = readers.read(location, start % queue.file_size, queue.file_size - start % queue.file_size)
+    units = np.frombuffer(data, UNIT_DTYPE, len(data) // UNIT_SIZE)
+    count = leading(_is_valid(queue.folder, units) & (units["commit_log_offset"] < log_end))
+    return count, _max_physic_offset(queue.folder, units[count - 1]) if count else -1
+
+
 def _kept_units(
     folder: QueueFolder,
     info: QueueFileInfo,
