@@ -26,6 +26,7 @@ from spark_mq.store.verdict import (
     losses,
     lost_before,
     messages,
+    of_deleted_topics,
     whole_without_abort,
 )
 from spark_mq.verifier.codes import Severity
@@ -108,10 +109,11 @@ def answers_of(state: StoreState, report: VerifyReport, expect_version: str | No
         losses = (*_of_boot(state, boot), *shared, *downgrade)
         are_known = any(loss.certainty != NOT_KNOWN for loss in losses)
         answer = _LOSSES if are_known else _UNKNOWN if losses else _YES
-        if state.obstacles or state.last_stop.is_running or boot.deletes_queues:
+        if state.obstacles or state.last_stop.is_running or state.is_emptied_by(boot):
             answer = _NO
             losses = (*_why_not(state, boot), *losses)
-        facts = (*_come_back(state, boot), Fact(AT_LEAST, f"the quick check: {report.verdict}"))
+        quick = Fact(AT_LEAST, f"the quick check: {report.verdict}")
+        facts = (*of_deleted_topics(state), *_come_back(state, boot), quick)
         by_answer.setdefault(Answer("", answer, losses, facts, _next(state, boot, answer)), []).append(boot)
     return [replace(one, versions=versions_text(boot.rules for boot in boots)) for one, boots in by_answer.items()]
 
@@ -121,7 +123,7 @@ def _why_not(state: StoreState, boot: Boot) -> Iterator[Fact]:
         yield Fact(CERTAIN, "a broker runs on it, or a job writes into it: the lock is taken")
     for obstacle in state.obstacles:
         yield Fact(CERTAIN, f"it does not start: {obstacle}")
-    if boot.deletes_queues:
+    if state.is_emptied_by(boot):
         yield Fact(CERTAIN, "commitlog/ has no segment: a boot deletes all consume queues")
 
 
@@ -162,7 +164,7 @@ def _next(state: StoreState, boot: Boot, answer: str) -> str:
     store = shlex.quote(state.store)
     if state.last_stop.is_running:
         return "ask again after the broker has stopped"
-    if state.obstacles or boot.deletes_queues:
+    if state.obstacles or state.is_emptied_by(boot):
         return f"repair what is named; then `spark-mq check {store}`"
     if answer == _YES:
         return "start the broker" + ("" if state.last_stop.is_clean else ", and keep the file abort")

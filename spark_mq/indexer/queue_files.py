@@ -137,7 +137,9 @@ class QueueResult:
 def write_queues(context: JobContext, plan: RebuildPlan, existing: ExistingQueues, staged: StagedLog) -> QueueResult:
     """Write every queue file, and carry over queues without a live message."""
     committer, file_size = context.committer, plan.settings.queue_file_size
-    runs = staged_runs(context.tasks, staged.units, has_lite_topics=plan.settings.has_light_queues)
+    shown_by = None if plan.queues_shown_by is None else plan.queues_shown_by / CONSUME_QUEUE
+    has_lite_topics = plan.settings.has_light_queues
+    runs = staged_runs(context.tasks, staged.units, shown_by=shown_by, has_lite_topics=has_lite_topics)
     queues = runs.queues()
     log_end = staged.start if staged.follows_trees else staged.end
     queue_plan = plan_queues(plan, existing, queues, log_end)

@@ -21,10 +21,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_mq.format.consume_queue import Queue
+from spark_mq.format.consume_queue import UNIT_SIZE, Queue, queue_file_name
 from spark_mq.format.dispatch import LITE_PREFIX
 from spark_mq.indexer.staged_files import READERS, RUN_SCHEMA, StagedUnits
-from spark_mq.io.file_reader import FileReaders
+from spark_mq.io.file_reader import FileReader, FileReaders
 from spark_mq.io.location import Location
 from spark_mq.job.progress import mark_done
 from spark_mq.job.task_items import RESULTS, ArrowTask, TaskItems, pickled, unpickled
@@ -92,6 +92,11 @@ class StagedQueue:
         """Topic and queue id."""
         return self.topic, self.queue_id
 
+    @property
+    def is_without_gaps(self) -> bool:
+        """Whether the log can have one message for each offset of the queue."""
+        return self.staged_units == self.queue_max - self.queue_min
+
 
 @dataclass(frozen=True)
 class Assignment:
@@ -111,35 +116,58 @@ class Assignment:
         return assigned.append_column("task", pa.array(task.astype(np.int32)))
 
 
-def staged_runs(tasks: Tasks, splits: Sequence[StagedUnits], *, has_lite_topics: bool = False) -> Runs:
+def staged_runs(
+    tasks: Tasks, splits: Sequence[StagedUnits], *, shown_by: Location | None = None, has_lite_topics: bool = False
+) -> Runs:
     """The runs of all splits, for tasks that run there.
 
-    A lite topic that expired, and was used again, has only its newer messages: its queue begins with offset 0 again
-    (`AbstractLiteLifecycleManager.deleteLmq`, `QueueOffsetOperator.remove`@5.5.0).
+    A queue that was deleted, and used again, has only its newer messages: it begins with offset 0 again
+    (`DefaultMessageStore.deleteTopics`, `AbstractLiteLifecycleManager.deleteLmq`, `QueueOffsetOperator.remove`@5.5.0).
+    Of a lite topic the log tells it, of other queues the first unit in the folder `shown_by` of queues.
     """
-    if has_lite_topics:
-        starts = _lite_starts(_found(tasks, splits, _first_of_lite_topics))
-        splits = [replace(split, starts=starts) for split in splits]
+    lite = _lives(tasks, splits) if has_lite_topics else {}
+    starts = {queue: at[-1] for queue, at in lite.items() if queue[0].startswith(LITE_PREFIX) and len(at) > 1}
+    runs = _read(tasks, splits, starts)
+    # Queue offsets that two messages have, or none, are rare.
+    odd = [] if shown_by is None else [queue for queue in runs.queues() if not queue.is_without_gaps]
+    if shown_by is None or not odd:
+        return runs
+    lives = _lives(tasks, splits)
+    newest = {queue.key: lives[queue.key][-1] for queue in odd if queue.key in lives}
+    again = {queue: start for queue, start in newest.items() if _first_offset(shown_by, queue) == start}
+    again = {queue.key: again[queue.key] for queue in odd if again.get(queue.key, 0) > queue.commit_log_offset}
+    return _read(tasks, splits, starts | again) if again else runs
+
+
+def _read(tasks: Tasks, splits: Sequence[StagedUnits], starts: Mapping[Queue, int]) -> Runs:
+    splits = tuple(replace(split, starts=starts) for split in splits)
     runs, is_remote = sum(split.runs for split in splits), any(not split.location.is_local for split in splits[:1])
     if not isinstance(tasks, SparkTasks):
-        return (
-            LocalRuns.read(tasks, tuple(splits)) if runs <= _MAX_RUNS_IN_DRIVER else _RunsInFiles(tasks, tuple(splits))
-        )
+        return LocalRuns.read(tasks, splits) if runs <= _MAX_RUNS_IN_DRIVER else _RunsInFiles(tasks, splits)
     if runs > (_MAX_REMOTE_RUNS_IN_DRIVER if is_remote else _MAX_RUNS_IN_DRIVER):
-        return _RunsInSpark(tasks, tuple(splits))
-    return LocalRuns.read(tasks, tuple(splits))
+        return _RunsInSpark(tasks, splits)
+    return LocalRuns.read(tasks, splits)
 
 
-def _first_of_lite_topics(runs: pa.Table) -> pa.Table:
-    is_first = pc.and_(pc.starts_with(runs["topic"], LITE_PREFIX), pc.equal(runs["first_queue_offset"], 0))
-    return runs.filter(is_first).select(["topic", "commit_log_offset"])
+def _lives(tasks: Tasks, splits: Sequence[StagedUnits]) -> dict[Queue, list[int]]:
+    """The commit log offsets of the messages with queue offset 0 of each queue, ascending."""
+    firsts = _found(tasks, splits, _first_of_queues).group_by(["topic", "queue_id"])
+    rows = firsts.aggregate([("commit_log_offset", "list")]).to_pylist()
+    return {(row["topic"], row["queue_id"]): sorted(row["commit_log_offset_list"]) for row in rows}
 
 
-def _lite_starts(firsts: pa.Table) -> dict[str, int]:
-    """Where the newer messages of a lite topic begin, if several have the queue offset 0."""
-    functions = ("max", "count")
-    found = firsts.group_by("topic").aggregate([("commit_log_offset", function) for function in functions]).to_pylist()
-    return {row["topic"]: row["commit_log_offset_max"] for row in found if row["commit_log_offset_count"] > 1}
+def _first_of_queues(runs: pa.Table) -> pa.Table:
+    is_first = pc.equal(runs["first_queue_offset"], 0)
+    return runs.filter(is_first).select(["topic", "queue_id", "commit_log_offset"])
+
+
+def _first_offset(queues: Location, queue: Queue) -> int:
+    """The commit log offset in the first unit of a queue whose files begin with queue offset 0; else -1."""
+    file = queues / "/".join(map(str, queue)) / queue_file_name(0, 0)
+    if not file.is_file or file.info().size < UNIT_SIZE:
+        return -1
+    with FileReader(file) as reader:
+        return int.from_bytes(reader.read(0, 8), "big", signed=True)
 
 
 def find_queues(runs: pa.Table) -> pa.Table:
@@ -344,8 +372,8 @@ Runs = LocalRuns | _RunsInFiles | _RunsInSpark
 """The runs of all splits."""
 
 
-def restarted_topics(runs: Runs) -> Mapping[str, int]:
-    """The lite topics that were used again after they had expired, and the commit log offset from which on."""
+def restarted_queues(runs: Runs) -> Mapping[Queue, int]:
+    """The queues that were used again after they had been deleted, and the commit log offset from which on."""
     return runs.splits[0].starts if runs.splits else {}
 
 

@@ -125,7 +125,10 @@ class StagingSettings(DispatchSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class RebuildInput:
-    """What is rebuilt, and by which settings of the broker; without a zone, existing names of index files decide."""
+    """What is rebuilt, and by which settings of the broker; without a zone, existing names of index files decide.
+
+    The queues of the store `queues_shown_by` show which of them were deleted and used again.
+    """
 
     store: Location
     selection: Selection
@@ -134,6 +137,7 @@ class RebuildInput:
     time_zone: tzinfo | None = None
     is_permissive: bool = False
     split_size: int
+    queues_shown_by: Location | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

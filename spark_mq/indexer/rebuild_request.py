@@ -113,6 +113,7 @@ class RebuildRequest(RebuildInput):
             replace=replace,
             resume=resume,
             tags_shown_by=None if is_told else location,
+            queues_shown_by=location,
             assume_defaults=assume_defaults,
             queue_store=queue_store,
         )

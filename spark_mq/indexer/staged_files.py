@@ -30,7 +30,7 @@ from pyarrow import NativeFile
 
 from spark_mq.errors import StorageError
 from spark_mq.format.array_types import ArrayRows, Bytes, Int32s, Int64s
-from spark_mq.format.consume_queue import UNIT_SIZE, Units
+from spark_mq.format.consume_queue import UNIT_SIZE, Queue, Units
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.store.log.segment_files import CorruptRange
@@ -64,7 +64,7 @@ BATCH_ENTRIES = 1 << 20
 class StagedUnits:
     """A file of units. A file without a unit does not exist.
 
-    Runs of topics in `starts` that begin before their commit log offset there are not read.
+    Runs of queues in `starts` that begin before their commit log offset there are not read.
     """
 
     location: Location
@@ -72,7 +72,7 @@ class StagedUnits:
     runs: int
     size: int
     unit_size: int = UNIT_SIZE
-    starts: Mapping[str, int] = field(default_factory=dict)
+    starts: Mapping[Queue, int] = field(default_factory=dict)
 
     @classmethod
     def write(cls, folder: Location, units: Units, runs: pa.RecordBatch) -> Self:
@@ -104,8 +104,10 @@ class StagedUnits:
         runs = runs.append_column("first_unit", pa.array(counts.cumsum() - counts))
         if not self.starts:
             return runs
-        place = pc.index_in(runs["topic"], pa.array(self.starts)).fill_null(-1)
-        starts = np.array([*self.starts.values(), 0])[place.to_numpy()]  # the last one is that of all other topics
+        names = pa.array([f"{queue_id}/{topic}" for topic, queue_id in self.starts])
+        of_runs = pc.binary_join_element_wise(runs["queue_id"].cast(pa.string()), runs["topic"], "/")
+        place = pc.index_in(of_runs, names).fill_null(-1)
+        starts = np.array([*self.starts.values(), 0])[place.to_numpy()]  # the last one is that of all other queues
         return runs.filter(pa.array(runs["commit_log_offset"].to_numpy() >= starts))
 
     def has_directory(self) -> bool:

@@ -97,7 +97,8 @@ def write_queue_files(
         names = sorted({(file.topic, file.queue_id) for file in with_messages})
         plan = QueuePlan(tuple(PlannedQueue(**vars(checked.queues[name]), existing_end=0) for name in names), capacity)
         has_lite_topics = any(topic.startswith(LITE_PREFIX) for topic, _ in names)
-        runs = staged_runs(runner.tasks, checked.log.staged.units, has_lite_topics=has_lite_topics)
+        shown_by = store / CONSUME_QUEUE
+        runs = staged_runs(runner.tasks, checked.log.staged.units, shown_by=shown_by, has_lite_topics=has_lite_topics)
         work = partial(writer.write_runs, files=with_messages)
         of_runs(runner, "make queue files", runs, plan.assignment(), work)
     if others:

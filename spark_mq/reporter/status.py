@@ -84,11 +84,11 @@ def state_word(state: StoreState, check: VerifyReport) -> tuple[str, str]:
         return "CANNOT START", "bad"
     if check.count(Severity.ERROR):
         return "DAMAGED", "bad"
-    if any(losses(boot) or boot.deletes_queues for boot in state.boots):
+    if any(losses(boot) or state.is_emptied_by(boot) for boot in state.boots):
         return "LOSES MESSAGES AT THE NEXT BOOT", "bad"
     if not check.is_sound or any(boot.is_full and not boot.loses_nothing for boot in state.boots):
         return "NOT SOUND", "warn"
-    if not all(boot.is_full for boot in state.boots):
+    if not all(boot.is_full or boot.deletes_queues for boot in state.boots):
         return "SOUND, BUT THE NEXT BOOT IS NOT KNOWN", "warn"
     return ("SOUND, AND ITS BROKER RUNS" if state.last_stop.is_running else "SOUND"), "good"
 

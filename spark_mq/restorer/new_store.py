@@ -190,18 +190,20 @@ def _make(job: StoreJob, work: Location, stage: Stage) -> RestoreReport:
 
 
 def _missing_notes(job: StoreJob, plan: LogPlan, rebuilt: RebuildReport) -> list[str]:
-    """A sentence about queue offsets without a message, if a broker of 5.x does not skip them."""
+    """Sentences about queue offsets of two messages, and about those without one that a broker of 5.x does not skip."""
+    doubled = [f"queue {one.file}: {one.reason}" for one in rebuilt.corrupt if one.code == "DOUBLED_UNITS"]
     queues = {damage.file for damage in rebuilt.corrupt if damage.code == "MISSING_UNITS"}
     if (
         not queues
         or job.broker_versions.decide(MIN_OFFSET_BY_HALVING) is False
         or not any(segment.pieces for segment in plan.segments[:LEADING])
     ):
-        return []
+        return doubled
     return [
+        *doubled,
         f"{len(queues):,} queues have offsets without a message, and the log starts too early to mark them: "
         "`spark-mq verify` reports QUEUE_NO_MESSAGE, and a broker of 5.x can stop consumers there until it starts "
-        "again (--renumber gives new offsets without gaps)"
+        "again (--renumber gives new offsets without gaps)",
     ]
 
 
@@ -252,6 +254,7 @@ def _derive(job: StoreJob, store: Location) -> RebuildReport:
         broker_versions=job.broker_versions,
         tags_shown_by=job.source.location if job.keeps_tags else None,
         tagged=job.source.tagged if job.keeps_tags else None,
+        queues_shown_by=job.source.location if job.is_faithful else None,
     )
     report = rebuild_with(job.tasks, request)
     doubled = [damage for damage in report.corrupt if damage.code == "DOUBLED_UNITS"]

@@ -39,9 +39,9 @@ from spark_mq.format.dispatch import record_keys
 from spark_mq.format.dledger import BLANK_MAGIC
 from spark_mq.format.properties import TAGS, parse_properties
 from spark_mq.format.record import BLANK_SIZE, MAGIC_AT, MAGIC_BLANK, MAX_BLANK_SIZE, Record, is_blank
-from spark_mq.store.config.config_file import configured_topics, consumed_offsets
+from spark_mq.store.config.config_file import configured_topics, consumed_offsets, is_configured
 from spark_mq.store.config.store_kind import log_folders
-from spark_mq.store.config.store_paths import mapped_files
+from spark_mq.store.config.store_paths import CONSUME_QUEUE, mapped_files
 from spark_mq.store.index.coverage import IndexedRange
 from spark_mq.store.index.folder import (
     IndexFileInfo,
@@ -356,8 +356,16 @@ def queue_states(store: MessageStore, topic: str | None = None) -> QueueStates:
     if found.messages and not found.is_complete:
         behind = f"the log has {found.log_end - found.dispatched_to} bytes after the last message that any queue has"
     consumed = consumed_offsets(store.location)
-    configured = configured_topics(store.location) or frozenset()
-    names = {*store.queues, *lacking, *(queue for queue in consumed if queue[0] in configured and consumed[queue] > 0)}
+    configured, folder = configured_topics(store.location), store.location / CONSUME_QUEUE
+    names = {
+        *store.queues,
+        *(
+            (topic, queue_id)
+            for topic, queue_id in lacking
+            if is_configured(topic, configured) or (folder / topic / str(queue_id)).entries()
+        ),
+        *(queue for queue in consumed if queue[0] in (configured or ()) and consumed[queue] > 0),
+    }
     gone = find_gone_messages(store).by_queue
     by_queue = {
         queue: _state(store, queue, lacking.get(queue, ()), consumed.get(queue, 0), gone.get(queue, 0), behind)

@@ -125,6 +125,10 @@ class StoreState:
     has_rocksdb_queues: bool = False
     unpredicted: tuple[BrokerVersions, ...] = ()
 
+    def is_emptied_by(self, boot: Boot) -> bool:
+        """Whether the boot deletes queues; the store of a broker that never got a message has none."""
+        return boot.deletes_queues and self.queue_count > 0
+
 
 def store_state(
     path: str,

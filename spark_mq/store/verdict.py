@@ -42,7 +42,8 @@ def verdict(state: StoreState) -> list[str]:
     said = [_stop(state.last_stop)]
     if state.obstacles:
         said.append(f"A broker may not start: {obstacle_text(state.obstacles)}.")
-    return [*said, *(fact.sentence for fact in lost_before(state)), *next_boots(state)]
+    before = (*lost_before(state), *of_deleted_topics(state))
+    return [*said, *(fact.sentence for fact in before), *next_boots(state)]
 
 
 def obstacle_text(obstacles: Sequence[str]) -> str:
@@ -82,7 +83,11 @@ def lost_before(state: StoreState) -> Iterator[Fact]:
         topics = _topics((topic, of_queue) for (topic, _), of_queue in state.gone.by_queue.items())
         lost = f"the log ends before at least {messages(count)} that queues or the index show{topics}: they are lost"
         yield Fact(AT_LEAST, lost, "unless a newer copy of the segment has them, or an earlier recovery cut them off")
-    deleted = max((boot.deleted for boot in boots), default=0)
+
+
+def of_deleted_topics(state: StoreState) -> Iterator[Fact]:
+    """The messages of deleted topics: no loss, unless the store does not show the topics."""
+    deleted = max((boot.deleted for boot in state.boots), default=0)
     if deleted:
         lost = f"topics that seem to be deleted have {messages(deleted)} without a unit"
         until = "lost if the topics were not deleted: `spark-mq repair` does not add their units"
@@ -104,7 +109,7 @@ def next_boots(state: StoreState) -> Iterator[str]:
 def boot_text(state: StoreState, boot: Boot) -> str:
     """What a boot does, as the predicate of a sentence."""
     if boot.deletes_queues:
-        return "finds no segment, and deletes all consume queues" if state.queue_count else "finds an empty log"
+        return "finds no segment, and deletes all consume queues" if state.is_emptied_by(boot) else "finds an empty log"
     if boot.recovers_from is None:
         return "does not start"
     said = [f"starts at segment {boot.recovers_from:020d}", *(fact.text for fact in losses(boot))]
@@ -194,7 +199,7 @@ def remedies(state: StoreState) -> list[str]:
         )
     if losing:
         said += _of_losses(state, losing)
-    elif any(boot.deletes_queues for boot in state.boots) and state.queue_count:
+    elif any(map(state.is_emptied_by, state.boots)):
         said.append("If the segments are in another folder (storePathCommitLog), link them into commitlog/ first.")
     if any(boot.unindexed for boot in state.boots):
         said.append(

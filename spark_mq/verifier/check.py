@@ -22,7 +22,7 @@ import pyarrow as pa
 from spark_mq.format.consume_queue import Queue
 from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.indexer.queue_plan import PlannedQueue, QueuePlan
-from spark_mq.indexer.queue_runs import StagedQueue, of_runs, restarted_topics, staged_runs
+from spark_mq.indexer.queue_runs import StagedQueue, of_runs, restarted_queues, staged_runs
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.job.tasks import TaskRunner
@@ -166,7 +166,7 @@ def check_store(
         live = LiveLog(store, log.segments[-1], bounds.end, last_time)
         if not has_lock:
             live.wait_for_broker()
-        runs = staged_runs(runner.tasks, staged.units, has_lite_topics=has_light_queues)
+        runs = staged_runs(runner.tasks, staged.units, shown_by=listed.tree, has_lite_topics=has_light_queues)
         queues = {(queue.topic, queue.queue_id): queue for queue in runs.queues()}
         topics = listed.config.topics
         files = QueueFiles(listed.tree, file_size, bounds, live, has_extensions, topics, dispatched, since.sound_to)
@@ -180,10 +180,10 @@ def check_store(
             kept = {name: queue for name, queue in queues.items() if name in some or is_light[name]}
             trees.append((files, FilesWithoutMessages.of(files, double.folders, kept, runs)))
         missing += (batch for _, others in trees for batch in others.missing())
-        for topic, start in restarted_topics(runs).items():
+        for queue, start in restarted_queues(runs).items():
             messages = "units of the messages before it", "a later message with queue offset 0"
-            path = f"{trees[-1][0].name}/{topic}/0"
-            missing.append(findings("QUEUE_DELETED", path, *messages, queue=(topic, 0), commit_log_offset=start))
+            path = "/".join((trees[-1][0].name, queue[0], str(queue[1])))
+            missing.append(findings("QUEUE_DELETED", path, *messages, queue=queue, commit_log_offset=start))
         expected.save(work / _ENTRIES)
         batches = batch_queue_checks(store, find_batch_file_size(conf, store).value, staged, bounds, live)
         database = index_database(store)

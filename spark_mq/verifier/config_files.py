@@ -18,6 +18,7 @@ from spark_mq.store.config.config_file import (
     DELAY_OFFSETS,
     ConsumerOffset,
     configured_topics,
+    is_configured,
     load_config,
     load_consumer_offsets,
     parse_delay_offsets,
@@ -103,11 +104,14 @@ class ConfigFiles:
     def findings(
         self, bounds: Mapping[Queue, range], topics: Iterable[str], is_known: Callable[[str], bool] = lambda topic: True
     ) -> Iterator[pa.RecordBatch]:
-        """What is wrong with the files. A queue of a topic that is not known, nor in `bounds`, is of another kind."""
+        """What is wrong with the files. A queue of a topic that is not known, nor in `bounds`, is of another kind.
+
+        A broker of 4.9 keeps the offsets of topics that were deleted (`AdminBrokerProcessor.deleteTopic`@4.9.7).
+        """
         yield from self.problems
         for offset in self.consumer_offsets:
             queue = offset.topic, offset.queue_id
-            if queue not in bounds and not is_known(offset.topic):
+            if queue not in bounds and not (is_known(offset.topic) and is_configured(offset.topic, self.topics)):
                 continue
             offsets = bounds.get(queue, range(0))
             file, found = f"{CONFIG}/consumerOffset.json", f"offset {offset.offset} of group {offset.consumer_group}"

@@ -25,7 +25,6 @@ from spark_mq.format.index_file import (
 from spark_mq.io.file_reader import FileReader, FileReaders
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.config.config_file import is_configured
 from spark_mq.store.config.store_kind import dledger_node
 from spark_mq.store.config.store_paths import CONSUME_QUEUE, INDEX
 from spark_mq.store.file_states import QueueStateName, index_state, queue_states, segment_states
@@ -66,7 +65,7 @@ def quick_check(store: str, conf: BrokerConf) -> tuple[VerifyReport, pa.Table]:
             found += _log_edges(opened, log, index, conf, newest)
         if listed.has_queues:
             bounds = _bounds(opened)
-            found += _queue_edges(opened, listed.config.topics, not listed.state.has_abort, bool(log.gaps))
+            found += _queue_edges(opened, not listed.state.has_abort, bool(log.gaps))
     # A clock that was set back leaves later times than that of the last message, as the index shows.
     index_ends = [info.stored_header().end_timestamp for info in index.files]
     found += listed.findings(range(start, max(end, 0)), max([newest, *index_ends]), bounds)
@@ -122,9 +121,7 @@ def _log_edges(
         yield from log_end_findings(last, end, LiveLog(store.location, last, end, newest).has_grown)
 
 
-def _queue_edges(
-    store: MessageStore, topics: frozenset[str] | None, is_clean: bool, has_gaps: bool
-) -> Iterator[pa.RecordBatch]:
+def _queue_edges(store: MessageStore, is_clean: bool, has_gaps: bool) -> Iterator[pa.RecordBatch]:
     """Queues whose first or last unit leads to no message, or that lack messages at the end of the log."""
     codes = {
         QueueStateName.BEHIND: "QUEUE_LAGS_CLEAN" if is_clean else "QUEUE_LAGS",
@@ -138,8 +135,6 @@ def _queue_edges(
             code = "QUEUE_UNIT_STALE"  # else an offset of a consumer is past the end: OFFSET_PAST_END
         queue = store.queues.get((topic, queue_id))
         file = f"{CONSUME_QUEUE if queue is None else queue.folder.tree}/{topic}/{queue_id}"
-        if state.name == QueueStateName.LOST and not is_configured(topic, topics):
-            code = code if (store.location / file).entries() else "QUEUE_DELETED"
         if code is not None:
             yield findings(code, file, found=state.problem, queue=(topic, queue_id))
 

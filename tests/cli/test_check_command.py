@@ -110,3 +110,17 @@ def test_a_store_with_which_no_broker_starts(
     assert (status, found["answer"]) == (1, "no")
     assert "it does not start: " in found["answers"][0]["losses"][0]["text"]
     assert found["answers"][0]["next"].startswith("repair what is named")
+
+
+def test_a_broker_that_never_got_a_message_may_be_started(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its boot finds no segment, as that of a store that lost its log; but there are no queues."""
+    (tmp_path / "commitlog").mkdir()
+    (tmp_path / "consumequeue").mkdir()
+    assert main(["check", str(tmp_path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["answer"], {one["next"] for one in found["answers"]}) == ("yes", {"start the broker"})
+    queue = tmp_path / "consumequeue/orders/0"
+    queue.mkdir(parents=True)
+    (queue / f"{0:020d}").write_bytes(bytes(2000))
+    assert main(["check", str(tmp_path)]) == 1
+    assert "a boot deletes all consume queues" in capsys.readouterr().out

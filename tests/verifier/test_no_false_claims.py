@@ -185,15 +185,13 @@ def false_repair(plan: RepairReport, done: RepairReport, after: Answers) -> Iter
 
 
 def lasting_losses(after: Answers) -> Iterator[str]:
-    """How the losses begin that `check` names of a sound store: the version is the reason, or that topics are gone."""
+    """How the losses begin that `check` names of a sound store: the version is the reason."""
     recovery = after.recovery
     yield "a downgrade to "
     if recovery is not None and recovery.end_reason == END_REASONS[RecordCheck.TOO_NEW]:
         yield "the boot cuts "
     if recovery is not None and recovery.is_full and recovery.deleted_index_files:
         yield "the boot leaves messages at "
-    if after.deleted_queues:
-        yield "topics that seem to be deleted "
 
 
 @pytest.fixture(autouse=True)
