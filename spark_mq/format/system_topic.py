@@ -19,6 +19,14 @@ HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 """The topic of op messages, which say which half messages are settled."""
 
+ROCKSDB_HALF_TOPIC = "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC"
+"""The topic of half messages of a broker that keeps transactions in RocksDB only (`transRocksDBEnable` and not
+`transWriteOriginTransHalfEnable`@5.4.0)."""
+
+ROCKSDB_OP_TOPIC = "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC"
+"""The topic of its op messages, whose property TRANS_OFFSET is the commit log offset of the half message
+(`TransMessageRocksDBStore.makeOpMessageInner`@5.5.0)."""
+
 DISCARD_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 """The topic of half messages that the broker gave up, because it had asked too often or they were too old."""
 
@@ -49,8 +57,10 @@ _NAMES = frozenset(
         SCHEDULE_TOPIC,
         "BenchmarkTest",
         HALF_TOPIC,
+        ROCKSDB_HALF_TOPIC,
         TRACE_TOPIC,
         OP_TOPIC,
+        ROCKSDB_OP_TOPIC,
         DISCARD_TOPIC,
         "SELF_TEST_TOPIC",
         "OFFSET_MOVED_EVENT",

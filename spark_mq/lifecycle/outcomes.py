@@ -8,6 +8,9 @@ UNKNOWN, with the reason.
 The body of an op message contains queue offsets of half messages, which are in the queue of the half topic with the
 same queue id. A broker of 4.9 writes one offset; one of 5.x writes many, each with a comma after it
 (`TransactionalMessageServiceImpl.getOpMessage`@5.3.3). Commit and rollback write the same op messages, with tag `d`.
+
+With transactions in RocksDB only (`ROCKSDB_HALF_TOPIC`), an op message has the commit log offset of one half message
+in its property TRANS_OFFSET. The checks are counted in RocksDB, and when the broker gives up, it stores no message.
 """
 
 from __future__ import annotations
@@ -43,6 +46,12 @@ TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
 TIMER_PRECISION = 1000
 """Milliseconds by which a timer ends after TIMER_OUT_MS at most (`timerPrecisionMs`@5.3.3, by default)."""
 SLOT_IS_READ = "the time in timercheck is after its slot, but no delivered message of it is in the log"
+TRANS_OFFSET = "TRANS_OFFSET"
+"""The property of an op message that has the commit log offset of its half message (`MessageConst`@5.4.0)."""
+NOT_IN_LOG = (
+    "whether the broker still asks is not known: it counts checks in RocksDB (folder rocksdbstore), and gives up "
+    "without a message in the log"
+)
 HALF_OFFSET = r"\+?[0-9]{1,18}"
 
 

@@ -23,6 +23,7 @@ from spark_mq.format.system_topic import (
     DISCARD_TOPIC,
     HALF_TOPIC,
     RETRY_PREFIX,
+    ROCKSDB_HALF_TOPIC,
     SCHEDULE_TOPIC,
     SYSTEM_TOPICS,
     TIMER_TOPIC,
@@ -91,7 +92,8 @@ def _causes(copies: pa.Table, numbers: Int64s) -> pa.Array:
     def has(name: str) -> Flags:
         return flags(pc.is_valid(copies[name]))
 
-    is_half, is_timer = flags(pc.equal(topics, HALF_TOPIC)), flags(pc.equal(topics, TIMER_TOPIC))
+    is_half = flags(pc.is_in(topics, pa.array([HALF_TOPIC, ROCKSDB_HALF_TOPIC])))
+    is_timer = flags(pc.equal(topics, TIMER_TOPIC))
     waits = is_timer | flags(pc.equal(topics, SCHEDULE_TOPIC))
     retry = np.where(waits, flags(pc.starts_with(real, RETRY_PREFIX)), flags(pc.starts_with(topics, RETRY_PREFIX)))
     rules: tuple[tuple[str, Flags], ...] = (

@@ -14,6 +14,8 @@ How a broker keeps a transaction (`TransactionalMessageServiceImpl`, `EndTransac
 - A half message that was checked too often, or is too old, is stored in TRANS_CHECK_MAX_TIME_TOPIC. That message names
   no offset; unique key, born time, born host, producer group and real topic together identify it. A copy that was made
   for a check can be discarded after the producer rolled back an older one: the transaction is rolled back.
+- With transactions in RocksDB only, half messages are in `ROCKSDB_HALF_TOPIC`, once each: RocksDB has the number of
+  checks. An op message has the commit log offset of its half message. If the broker gives up, the log does not show it.
 - The offset of group CID_RMQ_SYS_TRANS in the half topic is after all copies about which the broker has decided.
 
 All of these messages follow the half message in the log. So a half message whose log is whole from there on has a
@@ -33,7 +35,7 @@ from spark_mq.format.array_types import Flags, Int64s
 from spark_mq.format.arrow_array import timestamps
 from spark_mq.format.broker_version import TRANSACTION_CHECK_IN_30_SECONDS, BrokerVersions
 from spark_mq.format.message_schema import CORRUPT_RECORD
-from spark_mq.format.system_topic import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
+from spark_mq.format.system_topic import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC
 from spark_mq.lifecycle.message_arrays import (
     Groups,
     by_number,
@@ -48,7 +50,9 @@ from spark_mq.lifecycle.message_arrays import (
 )
 from spark_mq.lifecycle.outcomes import (
     HALF_OFFSET,
+    NOT_IN_LOG,
     REMOVE_TAG,
+    TRANS_OFFSET,
     TRANSACTION_GROUP,
     DecidedHalves,
     State,
@@ -71,9 +75,10 @@ from spark_mq.tables.lifecycle import TRANSACTIONS
 CHECK, DISCARD = "CHECK", "DISCARD"
 
 _NONE = -1
+_HALF_TOPICS = (HALF_TOPIC, ROCKSDB_HALF_TOPIC)
 
 RECORDS = Selection(
-    TopicRule(names=frozenset({HALF_TOPIC, DISCARD_TOPIC}), transaction_types=frozenset({"COMMIT"})),
+    TopicRule(names=frozenset({*_HALF_TOPICS, DISCARD_TOPIC}), transaction_types=frozenset({"COMMIT"})),
     (
         *POSITION_COLUMNS,
         *("born_timestamp_millis", "born_host", "store_timestamp_millis", "prepared_transaction_offset"),
@@ -86,8 +91,18 @@ RECORDS = Selection(
 """The half messages, commits and discarded messages of a store."""
 
 OPS = Selection(
-    TopicRule(names=frozenset({OP_TOPIC})),
-    ("commit_log_offset", "queue_id", "tags", "body", "store_timestamp_millis", CORRUPT_RECORD, *SOUND_COLUMNS),
+    TopicRule(names=frozenset({OP_TOPIC, ROCKSDB_OP_TOPIC})),
+    (
+        "commit_log_offset",
+        "topic",
+        "queue_id",
+        "tags",
+        "body",
+        "store_timestamp_millis",
+        CORRUPT_RECORD,
+        *SOUND_COLUMNS,
+    ),
+    (TRANS_OFFSET,),
     check_crc=True,
 )
 """The op messages of a store."""
@@ -152,7 +167,8 @@ def transactions(
     ended = np.select([is_committed, is_discarded], [stored[found.commit], stored[found.discard]], found.last_op_time)
     is_pending = flags(pc.equal(state, State.PENDING))
     has_ended = ~is_pending & flags(pc.not_equal(state, State.UNKNOWN))
-    counted = np.where(found.has_half, newest, found.commit)
+    in_rocksdb = found.has_half & found.in_rocksdb[newest]
+    counted = np.where(found.has_half & ~in_rocksdb, newest, found.commit)
     checks = np.where(counted >= 0, found.checks[counted], _NONE)
     next_time, next_step = _next_step(found, settings, born, stored, checks)
     queue_id = numbers(some["REAL_QID"], 9, _NONE, _NONE)
@@ -183,20 +199,23 @@ def transactions(
 
 
 def settled_halves(ops: pa.Table) -> pa.Table:
-    """The half messages that op messages name, a row for each of them: the twin of `half_queue_offsets` for many."""
+    """The half messages that op messages name, a row for each of them: the twin of `half_queue_offsets` for many.
+
+    With transactions in RocksDB, `half_queue_offset` is a commit log offset, and `queue_id` is -1.
+    """
     ops = ops.filter(pc.equal(ops["tags"], REMOVE_TAG)).combine_chunks()
+    is_own = pc.equal(ops["topic"], OP_TOPIC)
+    others, ops = ops.filter(pc.invert(is_own)).combine_chunks(), ops.filter(is_own).combine_chunks()
     lists = pc.split_pattern(ops["body"].cast(pa.large_binary()), pattern=b",").combine_chunks()
     pieces = pc.list_flatten(lists)
     is_offset = pc.match_substring_regex(pieces, f"^{HALF_OFFSET}$")
     owners = ops.take(pc.list_parent_indices(lists).filter(is_offset))
     texts = pc.replace_substring_regex(pieces.filter(is_offset).cast(pa.large_string()), r"^\+", "")
-    return pa.table(
-        {
-            "op_offset": owners["commit_log_offset"],
-            "queue_id": owners["queue_id"],
-            "half_queue_offset": texts.cast(pa.int64()),
-        }
-    )
+    names = ("op_offset", "queue_id", "half_queue_offset")
+    in_queues = pa.table([owners["commit_log_offset"], owners["queue_id"], texts.cast(pa.int64())], names)
+    half = numbers(others[TRANS_OFFSET], 18, _NONE, _NONE)
+    queue_id = pa.repeat(pa.scalar(_NONE, pa.int32()), half.size)
+    return pa.concat_tables([in_queues, pa.table([others["commit_log_offset"], queue_id, half], names)])
 
 
 class TransactionRecords:
@@ -213,7 +232,8 @@ class TransactionRecords:
         self.log = log
         self.offset = integers(records["commit_log_offset"])
         self.queue_id, self.queue_offset = integers(records["queue_id"]), integers(records["queue_offset"])
-        self.is_half = flags(pc.equal(records["topic"], HALF_TOPIC))
+        self.is_half = flags(pc.is_in(records["topic"], pa.array(_HALF_TOPICS)))
+        self.in_rocksdb = flags(pc.equal(records["topic"], ROCKSDB_HALF_TOPIC))
         self.is_discard = flags(pc.equal(records["topic"], DISCARD_TOPIC))
         self.is_commit: Flags = ~self.is_half & ~self.is_discard
         own_topic = pc.if_else(pa.array(self.is_commit), records["topic"], pa.scalar(None, pa.string()))
@@ -272,8 +292,10 @@ class TransactionRecords:
         named, named_queue = integers(settled["half_queue_offset"]), integers(settled["queue_id"])
         halves = self.halves
         stand_ins = halves[self.original[halves] >= 0]  # a copy stands for its original, which can have expired
-        queue = np.concatenate((self.queue_id[halves], self.queue_id[stand_ins], named_queue))
-        offset = np.concatenate((self.queue_offset[halves], self.original[stand_ins], named))
+        own_queue = np.where(self.in_rocksdb, _NONE, self.queue_id)
+        own_offset = np.where(self.in_rocksdb, self.offset, self.queue_offset)
+        queue = np.concatenate((own_queue[halves], own_queue[stand_ins], named_queue))
+        offset = np.concatenate((own_offset[halves], self.original[stand_ins], named))
         time = np.concatenate((self.offset[halves], np.full(stand_ins.size, _NONE), integers(settled["op_offset"])))
         owner = np.concatenate((halves, stand_ins, np.full(named.size, _NONE)))
         order = np.lexsort((time, offset, queue))
@@ -289,7 +311,7 @@ class TransactionRecords:
         self.last_op = np.full(count, _NONE)
         self.last_op[owners] = offsets  # the pairs ascend
         newest = self.newest_half[number]
-        is_newest = (op_named == self.queue_offset[newest]) | (op_named == self.original[newest])
+        is_newest = (op_named == own_offset[newest]) | (op_named == self.original[newest])
         self.is_settled = np.isin(np.arange(count), number[is_newest])
         has_op = self.last_op >= 0
         places = np.searchsorted(integers(ops["commit_log_offset"]), self.last_op[has_op])
@@ -311,7 +333,8 @@ def _states(found: TransactionRecords, decided: DecidedHalves, end_problem: str 
         np.where(is_rolled_back, first_offset, newest_offset),
     )
     offset_of_group = by_number(found.queue_id[newest], decided.offsets, _NONE)
-    is_passed = found.queue_offset[newest] < offset_of_group
+    in_rocksdb = has_half & found.in_rocksdb[newest]
+    is_passed = ~in_rocksdb & (found.queue_offset[newest] < offset_of_group)
     undecided = f"how far the broker has decided: {decided.problem}"
     cases = transaction_cases(
         is_committed=found.commit >= 0,
@@ -321,7 +344,7 @@ def _states(found: TransactionRecords, decided: DecidedHalves, end_problem: str 
         lacks_copies=(lacks_copies, _LACKS_COPIES.format(start=log.log.start)),
         ambiguous=(is_passed & found.is_ambiguous[newest], _AMBIGUOUS),
         passed=(is_passed, _PASSED),
-        lost_end=(end_problem is not None, end_problem),
+        lost_end=(in_rocksdb | (end_problem is not None), end_problem or NOT_IN_LOG),
         not_read=(decided.problem is not None, undecided),
         asks_again=found.last_op >= 0,
     )

@@ -21,6 +21,7 @@ from spark_mq.format.record import Record
 from spark_mq.format.system_topic import (
     HALF_TOPIC,
     REVIVE_PREFIX,
+    ROCKSDB_HALF_TOPIC,
     SCHEDULE_TOPIC,
     TIMER_TOPIC,
     delay_level_millis,
@@ -47,7 +48,7 @@ from spark_mq.store.log.record_lookup import NoRecord
 
 _AT_ONCE = 8
 """Topics of a broker that are asked for a key at the same time."""
-_WAITING = (HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC)
+_WAITING = (HALF_TOPIC, ROCKSDB_HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC)
 """Topics in which a message is stored before it comes into its own queue."""
 _POPS_IN_ROCKSDB = "popConsumerKVServiceInit"
 

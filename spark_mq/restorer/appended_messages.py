@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from spark_mq.errors import OptionError, UnfinishedAppendError
-from spark_mq.format.system_topic import HALF_TOPIC, OP_TOPIC
 from spark_mq.io.location import Location
 from spark_mq.job.progress import Progress
 from spark_mq.restorer.append import Append, appending, locked_store
@@ -25,7 +24,7 @@ from spark_mq.restorer.append_target import AppendTarget
 from spark_mq.restorer.chunk import Chunk
 from spark_mq.restorer.config_files import TOPICS, topics_json
 from spark_mq.restorer.offset_map import complete_map
-from spark_mq.restorer.placement import place_after
+from spark_mq.restorer.placement import TRANSACTION_TOPICS, place_after
 from spark_mq.restorer.report import RestoreReport
 from spark_mq.restorer.restore_request import CHUNKS
 from spark_mq.restorer.store_job import Stage, StoreJob
@@ -155,9 +154,9 @@ def _append(job: StoreJob, append: Append, stage: Stage) -> RestoreReport:
     find_append(job, target.log_end, chunks)
     chunks, queues = job.numbered(chunks, progress, target.next_offsets)
     plan = place_after(chunks, queues, target.segment_size, target.log_end)
-    if transactional := plan.topics & {HALF_TOPIC, OP_TOPIC}:
+    if transactional := plan.topics.intersection(TRANSACTION_TOPICS):
         raise OptionError(
-            f"messages of {', '.join(sorted(transactional))} cannot be appended: they name each other by their queue "
+            f"messages of {', '.join(sorted(transactional))} cannot be appended: they name each other by their "
             "offsets, which change; --only-delivered leaves them out"
         )
     notes = job.notes(plan, chunks)

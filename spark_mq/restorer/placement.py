@@ -17,10 +17,20 @@ import numpy as np
 from spark_mq.errors import InvalidMessageError
 from spark_mq.format.consume_queue import Queue
 from spark_mq.format.record import BLANK_SIZE
-from spark_mq.format.system_topic import HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
+from spark_mq.format.system_topic import (
+    HALF_TOPIC,
+    OP_TOPIC,
+    ROCKSDB_HALF_TOPIC,
+    ROCKSDB_OP_TOPIC,
+    SCHEDULE_TOPIC,
+    TIMER_TOPIC,
+)
 from spark_mq.restorer.chunk import KEPT, Chunk
 
-WAITING_TOPICS = (SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC, OP_TOPIC)
+TRANSACTION_TOPICS = (HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC)
+"""The topics of half messages and of op messages, which name each other by their offsets."""
+
+WAITING_TOPICS = (SCHEDULE_TOPIC, TIMER_TOPIC, *TRANSACTION_TOPICS)
 """The topics from which a broker delivers messages to their own topics."""
 
 _WAITING = {

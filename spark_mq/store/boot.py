@@ -486,7 +486,7 @@ class Boot:
 
     @property
     def loses_no_message(self) -> bool:
-        """Whether all messages are in the log, and those of topics that are not deleted in their queues, after the boot."""
+        """Whether all messages are in the log, and in their queues unless these were deleted, after the boot."""
         harm = self.lost, self.shifted, self.cut_bytes, self.revived, self.gone, self.damaged_bytes
         return not (any(harm) or self.deletes_queues)
 

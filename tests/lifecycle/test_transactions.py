@@ -27,6 +27,7 @@ from spark_mq.lifecycle.transactions import (
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.log.segment_files import CorruptRange
 from spark_mq.tables.lifecycle import TRANSACTIONS
+from tests.support.in_process import read_rows
 from tests.support.removed_parts import remove_parts
 from tests.support.soak import SOAKS
 from tests.support.stores import OWN_STORES, WORKLOADS, Fact, RealStore, Unpack, stores_in, version_stores
@@ -68,6 +69,28 @@ def test_states_are_those_that_the_producer_decided(packed: RealStore, unpacked:
     assert set(expected.values()) == {"COMMITTED", "ROLLED_BACK", "DISCARDED", "PENDING"}
     assert {key: row["state"] for key, row in rows.items()} == expected
     assert {row["reason"] for row in rows.values()} == {None}
+
+
+def test_in_rocksdb_the_log_shows_what_the_producer_decided(unpacked: Unpack) -> None:
+    """`transRocksDBEnable` without `transWriteOriginTransHalfEnable`: a 5.5.0 broker gave up the undecided ones."""
+    folder = unpacked(RealStore("fTrans550", OWN_STORES / "forms"))
+    expected, checks = {}, {}
+    for row in read_rows(path=str(folder)):
+        fates = [dict(row["properties"]).get(name) for name in ("fate", "fateWhenAsked")]
+        if any(fates):
+            decisions = [STATES[fate] for fate in fates if fate in STATES]
+            expected[row["unique_key"]] = decisions[0] if decisions else "UNKNOWN"
+            checks[row["unique_key"]] = int(fates[0] not in STATES) if decisions == ["COMMITTED"] else None
+    rows = rows_of(folder)
+    assert sorted(expected.values()) == ["COMMITTED"] * 6 + ["ROLLED_BACK"] * 6 + ["UNKNOWN"] * 3
+    assert {key: row["state"] for key, row in rows.items()} == expected
+    assert {key: row["checks"] for key, row in rows.items()} == checks
+    assert {row["reason"] is None for row in rows.values() if row["state"] != "UNKNOWN"} == {True}
+    with MessageStore(str(folder)) as store:
+        for key, row in rows.items():
+            (found,) = life(store, key).lives
+            ops = [one.commit_log_offset for one in found.events if one.kind == "DECIDED"]
+            assert (found.topic, found.state, ops) == ("tx", expected[key], row["op_offsets"]), key
 
 
 @pytest.mark.parametrize("packed", WORKLOADS, ids=str)

@@ -16,17 +16,26 @@ from spark_mq.format.amounts import counted
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.properties import TAGS, parse_properties
 from spark_mq.format.record import Record
-from spark_mq.format.system_topic import HALF_TOPIC, OP_TOPIC, REVIVE_PREFIX, TIMER_TOPIC
+from spark_mq.format.system_topic import (
+    HALF_TOPIC,
+    OP_TOPIC,
+    REVIVE_PREFIX,
+    ROCKSDB_HALF_TOPIC,
+    ROCKSDB_OP_TOPIC,
+    TIMER_TOPIC,
+)
 from spark_mq.io.location import Location
 from spark_mq.lifecycle.life.event import EventKind, Step, body_of, record_event, time_text
 from spark_mq.lifecycle.life.life_store import Cut, LifeStore
 from spark_mq.lifecycle.life.pairing import Copy, cancels, next_half, place_text
-from spark_mq.lifecycle.life.situation import RecordKind, Situations
+from spark_mq.lifecycle.life.situation import RecordKind, Situations, integer
 from spark_mq.lifecycle.outcomes import (
     NO_DOUBT,
+    NOT_IN_LOG,
     REMOVE_TAG,
     SLOT_IS_READ,
     TIMER_PRECISION,
+    TRANS_OFFSET,
     TRANSACTION_GROUP,
     Case,
     DeliveryProgress,
@@ -251,7 +260,8 @@ class Outcomes:
         last, consumers = halves[-1].record, self._source.consumers
         damage = None if op is not None or cut is None else f"an op message can be missing: {cut}"
         damage = damage if missing is None else f"a commit can be missing: {missing}"
-        decided = consumers.offset(TRANSACTION_GROUP, HALF_TOPIC, last.queue_id)
+        in_rocksdb = first.position[0] == ROCKSDB_HALF_TOPIC
+        decided = None if in_rocksdb else consumers.offset(TRANSACTION_GROUP, HALF_TOPIC, last.queue_id)
         passed = (
             f"the broker is done with it (offset {decided} of {TRANSACTION_GROUP} in {HALF_TOPIC}/{last.queue_id}), "
             "but neither an op message nor another copy of it is in the log"
@@ -265,7 +275,7 @@ class Outcomes:
                 damage=(damage is not None, damage),
                 lacks_copies=(bool(first.situation.check) or first.prepared_queue_offset is not None, older),
                 passed=(decided is not None and last.queue_offset < decided, passed),
-                lost_end=NO_DOUBT,
+                lost_end=(in_rocksdb, NOT_IN_LOG),
                 not_read=(consumers.unread is not None, f"how far the broker has decided: {consumers.unread}"),
             )
         )
@@ -274,20 +284,24 @@ class Outcomes:
         self, halves: Sequence[Copy], commits: Sequence[Copy], *, is_any_copy: bool
     ) -> tuple[Step | None, str | None]:
         """The step of the op message that decides the last half message, or any copy; why it can be missing."""
-        wanted = {half.record.queue_offset: half for half in (halves if is_any_copy else halves[-1:])}
+        in_rocksdb = halves[0].position[0] == ROCKSDB_HALF_TOPIC
+        chosen = halves if is_any_copy else halves[-1:]
+        wanted = {one.record.commit_log_offset if in_rocksdb else one.record.queue_offset: one for one in chosen}
         for half in list(wanted.values()):
             prepared = half.prepared_queue_offset
             if prepared is not None:  # `checkPrepareQueueOffset`@5.3.3
                 wanted.setdefault(prepared, half)
         # A broker commits first, and writes the op message then (`EndTransactionProcessor`@5.3.3).
         after = min(one.record.commit_log_offset for one in commits or wanted.values())
-        cut = None
-        following = self._store.messages_after(OP_TOPIC, halves[0].record.queue_id, after)
+        cut, topic = None, ROCKSDB_OP_TOPIC if in_rocksdb else OP_TOPIC
+        following = self._store.messages_after(topic, halves[0].record.queue_id, after)
         for message in islice(following, _OPS_AFTER_COMMIT if commits else None):
             if isinstance(message, Cut):
                 cut = cut or message.reason
-            elif parse_properties(message.properties).get(TAGS) == REMOVE_TAG.encode():
-                for offset in half_queue_offsets(body_of(message) or b""):
+            elif (properties := message.text_properties).get("TAGS") == REMOVE_TAG:
+                named = integer(properties.get(TRANS_OFFSET))
+                in_body = half_queue_offsets(b"" if in_rocksdb else body_of(message) or b"")
+                for offset in in_body if named is None else [named]:
                     if offset in wanted:
                         text = f"op message, {place_text(message)}: half message {offset} is decided"
                         return self._step(EventKind.DECIDED, message, text, wanted[offset]), None

@@ -28,6 +28,8 @@ from spark_mq.format.system_topic import (
     OP_TOPIC,
     RETRY_PREFIX,
     REVIVE_PREFIX,
+    ROCKSDB_HALF_TOPIC,
+    ROCKSDB_OP_TOPIC,
     SCHEDULE_TOPIC,
     TIMER_TOPIC,
     TRACE_PREFIX,
@@ -157,6 +159,7 @@ class _Reading:
         topic = self._topic
         known = {
             HALF_TOPIC: self._half,
+            ROCKSDB_HALF_TOPIC: self._half,
             DISCARD_TOPIC: self._discarded,
             SCHEDULE_TOPIC: self._delayed,
             TIMER_TOPIC: self._timer,
@@ -164,7 +167,12 @@ class _Reading:
         if topic in known:
             return known[topic]()
         if topic == OP_TOPIC:
-            return self._own(RecordKind.OP, _op_text(body_of(self._record)))
+            from spark_mq.lifecycle.outcomes import half_queue_offsets
+
+            return self._own(RecordKind.OP, _op_text(half_queue_offsets(body_of(self._record) or b"")))
+        if topic == ROCKSDB_OP_TOPIC:
+            half = self._number("TRANS_OFFSET")
+            return self._own(RecordKind.OP, _op_text([] if half is None else [half]))
         if topic.startswith(RETRY_PREFIX):
             return self._retry()
         if topic.startswith(DLQ_PREFIX):
@@ -272,10 +280,7 @@ def _due_text(due: int | None) -> str:
     return "at a time that is not known" if due is None else time_text(due)
 
 
-def _op_text(body: bytes | None) -> str:
-    from spark_mq.lifecycle.outcomes import half_queue_offsets
-
-    offsets = half_queue_offsets(body or b"")
+def _op_text(offsets: Sequence[int]) -> str:
     if not offsets:
         return "op message that names no half message"
     shown = ", ".join(map(str, offsets[:_SHOWN_OFFSETS]))
