@@ -42,6 +42,7 @@ from spark_mq.restorer.report import RestoreReport
 from spark_mq.restorer.restore_request import CHUNKS, STORE
 from spark_mq.restorer.store_job import Stage, StoreJob
 from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint
+from spark_mq.store.config.store_kind import has_rocksdb_queues
 from spark_mq.store.config.store_paths import APPENDS, COMMIT_LOG, INDEX, RESTORE_UNFINISHED
 from spark_mq.store.index.folder import index_files
 from spark_mq.store.store_lock import store_lock
@@ -58,6 +59,10 @@ _MARK: Final = f"{COMMIT_LOG}/{RESTORE_UNFINISHED}"
 _COPIERS: Final = 8
 """Requests at the same time."""
 _EXPIRY_NOTE = "the segments are as new as this job: a broker deletes them after fileReservedTime (72 h) from now"
+_FILES_NOTE = (
+    "the queues are files, which a broker with storeType=defaultRocksDB does not read: for such a broker, `spark-mq "
+    "rebuild STORE --only consumequeue --queue-store rocksdb --replace` comes before its start"
+)
 _ID_NOTE = "offset message ids contain the address of another broker than before"
 
 
@@ -166,6 +171,9 @@ def _make(job: StoreJob, work: Location, stage: Stage) -> RestoreReport:
             publish(store / TOPICS, job.topics)
         rebuilt = _derive(job, store)
         notes += [*_missing_notes(job, plan, rebuilt), *finish_store(job, store, log, offset_map), _EXPIRY_NOTE]
+        origin = job.source.location
+        if job.request.broker_conf.has_rocksdb_queues or (origin is not None and has_rocksdb_queues(origin)):
+            notes.append(_FILES_NOTE)
         report = job.report(
             log,
             offset_map,

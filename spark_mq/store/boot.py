@@ -48,6 +48,7 @@ log, or with batch consume queues, is modelled in `recovery` only.
 
 from __future__ import annotations
 
+import shlex
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
@@ -77,8 +78,14 @@ from spark_mq.format.timestamp import NANOS_PER_MILLI
 from spark_mq.io.rocksdb import DEFAULT, RocksDatabase
 from spark_mq.store.config.broker_conf import BrokerConf, FileSetting, Sourced
 from spark_mq.store.config.checkpoint import Checkpoint
-from spark_mq.store.config.store_kind import Door, batch_topics, check_form, message_database
-from spark_mq.store.config.store_paths import ABORT
+from spark_mq.store.config.store_kind import (
+    Door,
+    batch_topics,
+    check_form,
+    double_written_database,
+    message_database,
+)
+from spark_mq.store.config.store_paths import ABORT, CONSUME_QUEUE
 from spark_mq.store.file_states import IndexFileEnd, IndexState, LastIndexed, kept_files
 from spark_mq.store.index.folder import find_index_layout
 from spark_mq.store.index.index_database import last_offset
@@ -182,12 +189,18 @@ def check_boot(store: MessageStore) -> QueueDatabase | None:
     check_form(store.location, Door.BOOT)
     _ = store.queues  # an error if RocksDB does not open the database
     conf, database, batches = store.broker_conf, store.queue_database, batch_topics(store.location)
+    if database is None and conf.has_rocksdb_queues and store.queues and not double_written_database(store.location):
+        raise UnsupportedStoreError(
+            f"{store.location / CONSUME_QUEUE} has queue files, and {conf.source} says storeType={_IN_ROCKSDB}: such a "
+            f"broker does not read them. First `spark-mq rebuild {shlex.quote(store.location.path)} --only "
+            "consumequeue --queue-store rocksdb --replace`"
+        )
     if database is None and not batches:
         return None
     what = f"{store.location} has batch consume queues (queue.type=BatchCQ)"
     if database is not None:
         what = f"{database.folder} is a RocksDB database of queues"
-        if conf.settings.get("storeType", _IN_ROCKSDB if not conf.is_given else "default") != _IN_ROCKSDB:
+        if conf.is_given and not conf.has_rocksdb_queues:
             raise UnsupportedStoreError(
                 f"{what}, which a broker reads with storeType={_IN_ROCKSDB}. {conf.source} says otherwise: give the "
                 "settings of this broker (--broker-conf)"

@@ -24,6 +24,8 @@ from spark_mq.store.recovery import next_recovery
 from spark_mq.store.starting_database import StartingDatabase
 from spark_mq.store.store_state import store_state
 from tests.support.boots import rows
+from tests.support.rebuilt import rebuild_here
+from tests.support.restored import restore_here
 from tests.support.rocksdb import ALL_IN_ROCKS, ROCKS, key_of, write_database
 
 Queue = tuple[str, int]
@@ -168,6 +170,18 @@ def test_what_else_is_in_rocksdb_decides_where_the_check_begins(store: Path, set
 def test_a_store_with_all_in_rocksdb_loses_nothing(tmp_path: Path) -> None:
     recovery = next_recovery(str(ALL_IN_ROCKS.unpack(tmp_path)), "5.5.0", str(ALL_IN_ROCKS.broker_conf))
     assert recovery.is_harmless
+
+
+def test_a_broker_of_rocksdb_does_not_read_the_queue_files_of_a_restored_store(store: Path, tmp_path: Path) -> None:
+    """Seen with 5.5.1: of a message at commit log offset 0 it has no unit then."""
+    report = restore_here(store, tmp_path / "new", ROCKS.broker_conf)
+    assert sum("--queue-store rocksdb" in note for note in report.notes) == 1
+    with pytest.raises(UnsupportedStoreError, match=r"has queue files, and .* says storeType=defaultRocksDB"):
+        store_state(str(tmp_path / "new"), "5.5.0", str(ROCKS.broker_conf))
+    assert store_state(str(tmp_path / "new"), "5.5.0").boots[0].loses_nothing
+    conf = str(ROCKS.broker_conf)
+    rebuild_here(tmp_path / "new", only="consumequeue", queue_store="rocksdb", replace=True, broker_conf=conf)
+    assert store_state(str(tmp_path / "new"), "5.5.0", conf).boots[0].loses_nothing
 
 
 def test_what_is_not_predicted_is_said(store: Path, tmp_path: Path) -> None:

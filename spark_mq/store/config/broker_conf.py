@@ -202,6 +202,11 @@ class BrokerConf:
         return self.is_enabled("messageIndexEnable", default=True) and self.is_enabled("indexRocksDBEnable")
 
     @property
+    def has_rocksdb_queues(self) -> bool:
+        """Whether the broker has its queues in RocksDB, and reads no queue files (`DefaultMessageStore`@5.5.0)."""
+        return self.settings.get("storeType") == "defaultRocksDB"
+
+    @property
     def source_of_defaults(self) -> str:
         """What says that the broker has the default of a setting that the settings do not name, as text."""
         return f"the default, as in {self.source}" if self.is_given else NOTHING_TELLS
