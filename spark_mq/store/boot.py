@@ -86,7 +86,7 @@ from spark_mq.store.config.store_kind import (
     message_database,
 )
 from spark_mq.store.config.store_paths import ABORT, CONSUME_QUEUE
-from spark_mq.store.file_states import IndexFileEnd, IndexState, LastIndexed, kept_files
+from spark_mq.store.file_states import IndexFileEnd, IndexState, kept_files
 from spark_mq.store.index.folder import find_index_layout
 from spark_mq.store.index.index_database import last_offset
 from spark_mq.store.lacking_messages import LackingMessage
@@ -378,7 +378,7 @@ class BootFacts:
         queue_end: The largest offset after a message that a queue's last unit points to, whether live or not
             (`ConsumeQueueStore.getMaxPhyOffsetInConsumeQueue`@5.3.3); -1 without queues. Of queues in RocksDB, it is
             that of the table of ends; 0 without one.
-        live_queue_end: The same of units of live messages.
+        live_queue_end: The same of units before `log_end`.
         next_queue_offsets: The queue offset after the end of each queue that lacks messages and has files.
         revived: The number of old records after the live end that the broker takes for live ones.
         read_from: The commit log offset from which on the log was read.
@@ -395,7 +395,7 @@ class BootFacts:
     lacking: tuple[LackingMessage, ...] = ()
     next_queue_offsets: Mapping[tuple[str, int], int] = field(default_factory=dict)
     index: IndexState | None = None
-    last_indexed: Mapping[str, LastIndexed] = field(default_factory=dict)
+    cut_index_ends: frozenset[str] = frozenset()
     settings: BootSettings = field(default_factory=BootSettings)
     gone: int = 0
     revived: int = 0
@@ -447,6 +447,7 @@ class Boot:
             numbers are what the end of the log shows: at least that many. And parts of the log end where it ends now:
             damage, of which nothing is known, can end them earlier.
         is_index_known: Whether the index files could be read; else `unindexed` is None without a meaning.
+        doubled_entries: The number of index entries that are put a second time; 0 without the whole log.
         obstacles: Why the broker does not start, as far as the read files show.
         log_end: The commit log offset at which the broker ends the log. It, and what follows, is not known without the
             whole log: None then.
@@ -462,7 +463,6 @@ class Boot:
     recovers_from: int | None = None
     dispatched: tuple[LogRange, ...] = ()
     deleted_index_files: tuple[str, ...] = ()
-    doubled_entries: int = 0
     unindexed: LogRange | None = None
     queues: tuple[QueueOutcome, ...] = ()
     deletes_queues: bool = False
@@ -475,6 +475,7 @@ class Boot:
     queues_cut_at: int | None = None
     is_full: bool = False
     is_index_known: bool = True
+    doubled_entries: int = field(default=0, compare=False)
     obstacles: tuple[str, ...] = field(default=(), compare=False)
     log_end: int | None = field(default=None, compare=False)
     end_reason: str | None = field(default=None, compare=False)
@@ -525,14 +526,13 @@ def next_boot(rules: BrokerVersions, facts: BootFacts) -> Boot:
         return Boot(rules, facts.is_clean, deletes_queues=True, gone=facts.gone)
     recovers_from = recovery_start(rules, facts)
     dispatched = tuple(part for part in _dispatched(rules, facts, recovers_from) if part.size > 0)
-    deleted, doubled, unindexed = index_outcome(rules, facts, dispatched)
+    deleted, unindexed = index_outcome(facts, dispatched)
     return Boot(
         rules,
         facts.is_clean,
         recovers_from,
         dispatched,
         deleted,
-        doubled,
         unindexed,
         _queues(facts, dispatched),
         revived=facts.revived,
@@ -656,37 +656,33 @@ def _outcome(
 
 
 def index_outcome(
-    rules: BrokerVersions,
     facts: BootFacts,
     dispatched: Sequence[LogRange],
     find_lacking: Callable[[Sequence[IndexFileEnd], int], LogRange | None] | None = None,
-) -> tuple[tuple[str, ...], int, LogRange | None]:
-    """The deleted files, the number of doubled entries, and the part of the log that the index then lacks.
+) -> tuple[tuple[str, ...], LogRange | None]:
+    """The deleted files, and the part of the log that the index then lacks.
 
     Args:
         find_lacking: Finds what files lack before an offset (`lacking_entries`); None to judge by their edges.
     """
     index = facts.index
     if index is None:
-        return (), 0, None
+        return (), None
     kept = list(index.files) if facts.is_clean else kept_files(index.files, facts.checkpoint.index_msg_timestamp)
     deleted = tuple(file.name for file in index.files if file not in kept)
     if not facts.settings.writes_index_files:
-        return deleted, 0, None
+        return deleted, None
     end = kept[-1].end_offset if kept else 0
-    is_put_again = any(end in part for part in dispatched)
-    last = facts.last_indexed.get(kept[-1].name, LastIndexed()) if kept else LastIndexed()
-    doubled = last.doubled(rules) if is_put_again else 0
     start = min((part.start for part in dispatched), default=facts.log_end)
     start = max(start, min(end, facts.log_end))  # the index ignores messages before its end
     if find_lacking is not None and facts.is_index_known:
         found = find_lacking(kept, start)
-        return deleted, doubled, None if found is None else LogRange(found.start, start)
+        return deleted, None if found is None else LogRange(found.start, start)
     if deleted:
-        is_whole = last.entries >= last.keys
+        is_whole = not kept or kept[-1].name not in facts.cut_index_ends
         covered_to = max(end + is_whole if kept else facts.log_start, facts.log_start)
         lacks = covered_to < start
     else:
         covered_to = index.covered_to
         lacks = facts.is_index_known and any(offset < start for offset in index.lacking)
-    return deleted, doubled, LogRange(covered_to, start) if lacks else None
+    return deleted, LogRange(covered_to, start) if lacks else None

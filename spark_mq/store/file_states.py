@@ -33,11 +33,9 @@ from pyarrow import fs
 
 from spark_mq.errors import CorruptIndexError, CorruptLogError, OptionError
 from spark_mq.format.amounts import counted
-from spark_mq.format.broker_version import INDEX_TAGS, BrokerVersions
 from spark_mq.format.consume_queue import Queue
 from spark_mq.format.dispatch import record_keys
 from spark_mq.format.dledger import BLANK_MAGIC
-from spark_mq.format.properties import TAGS, parse_properties
 from spark_mq.format.record import BLANK_SIZE, MAGIC_AT, MAGIC_BLANK, MAX_BLANK_SIZE, Record, is_blank
 from spark_mq.store.config.config_file import configured_topics, consumed_offsets, is_configured
 from spark_mq.store.config.store_kind import log_folders
@@ -162,45 +160,23 @@ def kept_files(files: Sequence[IndexFileEnd], index_msg_timestamp: int) -> list[
     return [file for file in files if file.end_timestamp <= index_msg_timestamp]
 
 
-@dataclass(frozen=True)
-class LastIndexed:
-    """The last message in some index files, whose other entries are in the next file.
-
-    Attributes:
-        entries: The number of entries that the files have, also one of its tags (`INDEX_TAGS`).
+def cut_index_ends(store: MessageStore, index: IndexState, index_msg_timestamp: int) -> frozenset[str]:
+    """The last file that a broker keeps after a clean stop, and after another one, if the next file has entries of its
+    last message, too.
     """
-
-    keys: int = 0
-    entries: int = 0
-    has_tags: bool = False
-
-    def doubled(self, versions: BrokerVersions) -> int:
-        """The number of entries that a broker of these versions puts a second time."""
-        puts_tags = self.has_tags and bool(versions.decide(INDEX_TAGS))
-        return min(self.entries, self.keys + puts_tags)
-
-
-def last_indexed(store: MessageStore, index: IndexState, index_msg_timestamp: int) -> dict[str, LastIndexed]:
-    """The last message in the files that a broker keeps after a clean stop, and after another one, by the last file."""
     kept = [index.files, kept_files(index.files, index_msg_timestamp)]
-    return {files[-1].name: _last_indexed(store, files) for files in kept if files}
+    return frozenset(files[-1].name for files in kept if files and _is_cut(store, files))
 
 
-def _last_indexed(store: MessageStore, kept: Sequence[IndexFileEnd]) -> LastIndexed:
-    """The last message in these files; no keys if they have no entry, or if the log does not contain the message."""
-    if not kept or max(file.next_entry for file in kept) <= 1:
-        return LastIndexed()
-    record = store.records.find(kept[-1].end_offset)
-    if record is None:
-        return LastIndexed()
-    keys, has_tags = len(record_keys(record)), bool(parse_properties(record.properties).get(TAGS))
+def _is_cut(store: MessageStore, kept: Sequence[IndexFileEnd]) -> bool:
+    record = store.records.find(kept[-1].end_offset) if max(file.next_entry for file in kept) > 1 else None
     names = {file.name for file in kept}
     infos = [info for info in index_files(store.location) if info.name in names]
     try:
         end = index_end(infos, index_layout(store.location, store.broker_conf))
     except (CorruptIndexError, OptionError):
-        return LastIndexed(keys, keys, has_tags)
-    return LastIndexed(keys, keys if end is None else min(keys + has_tags, len(end.key_hashes)), has_tags)
+        return False
+    return record is not None and end is not None and len(end.key_hashes) < len(record_keys(record))
 
 
 @dataclass(frozen=True)

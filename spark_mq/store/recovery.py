@@ -72,7 +72,7 @@ from spark_mq.store.dispatch_requests import (
     QueueNumbers,
     StartingQueues,
 )
-from spark_mq.store.file_states import IndexFileEnd, IndexState, LastIndexed, index_state, last_indexed
+from spark_mq.store.file_states import IndexFileEnd, IndexState, index_state
 from spark_mq.store.index.folder import index_files, index_layout, read_entries
 from spark_mq.store.lacking_entries import find_lacking_entries
 from spark_mq.store.lacking_messages import find_gone_messages
@@ -167,11 +167,6 @@ class _StoppedStore:
         if key not in self._lacking:
             self._lacking[key] = find_lacking_entries(self.store, *key, self.checkpoint.index_msg_timestamp)
         return self._lacking[key]
-
-    @cached_property
-    def last_indexed(self) -> Mapping[str, LastIndexed]:
-        """The last message in the index files that a broker can keep."""
-        return last_indexed(self.store, self.index, self.checkpoint.index_msg_timestamp)
 
     def _entries_from(self, start: int, names: frozenset[str]) -> tuple[Int64s, Int64s]:
         """The commit log offsets from `start` on that entries of these index files have, and the number of each."""
@@ -273,7 +268,6 @@ class _Start:
             checkpoint=self._checkpoint,
             queue_end=queue_end,
             index=self._stopped.index,
-            last_indexed=self._stopped.last_indexed,
             settings=self._settings,
             has_rocksdb_queues=self._stopped.database is not None,
             last_in_database=self._stopped.last_in_database,
@@ -367,7 +361,6 @@ class _Start:
             start,
             tuple(log.ranges),
             deleted,
-            doubled,
             unindexed,
             outcomes,
             cut_messages=self._stopped.scan.count_after(log_end) if harm["cut_bytes"] else 0,
@@ -377,6 +370,7 @@ class _Start:
             damaged_bytes=self._lose_damaged(log_end),
             is_full=True,
             is_index_known=facts.is_index_known,
+            doubled_entries=doubled,
             max_offsets=queues.max_offsets(),
             **ends,
         )
@@ -548,8 +542,7 @@ class _Start:
         """The deleted index files, the number of doubled entries, and the part of the log that the index lacks."""
         assert facts.index is not None
         add, sizes = self._rows.add, {file.name: file.size for file in index_files(self._location)}
-        find_lacking = self._stopped.find_lacking_entries
-        deleted, _, unindexed = index_outcome(self._release, facts, log.ranges, find_lacking)
+        deleted, unindexed = index_outcome(facts, log.ranges, self._stopped.find_lacking_entries)
         for file in facts.index.files:
             if file.name in deleted:
                 reason, name = "it ends after the checkpoint's index time, as every file that is not full", file.name

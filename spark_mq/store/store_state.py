@@ -8,11 +8,13 @@ what it saw; what it did not see is not known.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 
 from pyarrow import fs
 
 from spark_mq.format.broker_version import ALL_VERSIONS, BrokerVersions
-from spark_mq.format.record import HEAD_SIZE
+from spark_mq.format.consume_queue import Queue
+from spark_mq.format.record import HEAD_SIZE, is_body_crc_wrong
 from spark_mq.format.timestamp import NANOS_PER_MILLI
 from spark_mq.store.boot import (
     Boot,
@@ -37,7 +39,7 @@ from spark_mq.store.config.checkpoint import Checkpoint, checkpoint_problem
 from spark_mq.store.config.store_kind import batch_topics
 from spark_mq.store.config.store_paths import CONFIG, CONSUME_QUEUE, mapped_files
 from spark_mq.store.disk_use import DiskUse, disk_use
-from spark_mq.store.file_states import IndexState, index_state, last_indexed
+from spark_mq.store.file_states import IndexState, cut_index_ends, index_state
 from spark_mq.store.lacking_messages import (
     GoneMessages,
     LackingMessage,
@@ -48,7 +50,13 @@ from spark_mq.store.lacking_messages import (
 from spark_mq.store.log.log_range import LogRange, between
 from spark_mq.store.log.segment_files import booted_folder, usual_size
 from spark_mq.store.message_store import MessageStore
-from spark_mq.store.queue.folders import find_queue_file_size, queues_in_files, recover_queue
+from spark_mq.store.queue.folders import (
+    RecoveredQueue,
+    find_queue_file_size,
+    queues_in_files,
+    recover_queue,
+    truncate_queue,
+)
 from spark_mq.store.queue.queue_database import in_files
 
 _MAX_REVIVED = 1000
@@ -211,9 +219,9 @@ def store_state(
 
 
 def _quick(boot: Boot, index: IndexState | None) -> Boot:
-    """What is known of a boot without the entries of index files: a file can lack some that its header counts."""
-    is_whole = index is None or not index.problems
-    return replace(boot, doubled_entries=0, unindexed=boot.unindexed if is_whole else None)
+    """What is known of a boot without the entries of index files: a file without a header can have some."""
+    is_whole = index is None or not (index.problems or any(file.next_entry <= 1 for file in index.files))
+    return replace(boot, unindexed=boot.unindexed if is_whole else None)
 
 
 def _log_state(store: MessageStore, lacking: LackingMessages, stop: LastStop) -> LogState:
@@ -253,25 +261,28 @@ def _boot_facts(
     gone: int,
 ) -> BootFacts:
     queues, database = store.queues, store.queue_database
+    segments = tuple(segment.base for segment in store.records.segments)
+    log_end = log.end if log.stale_tail is None else log.stale_tail.stop
+    if store.records.segment_of(log_end) is None:  # the check goes on with the next file, and notices no gap
+        log_end = min((base for base in segments if base > log_end), default=log_end)
     if database is None:
-        ends = [queue.unit(queue.written_end - 1)[:2] for queue in queues.values()]
-        queue_end = max((at + size for at, size in ends if size > 0), default=-1)
-        messages = _with_known_end(store, lacking.messages)
+        queue_end, live_queue_end, messages = _ends_of_queues(store, lacking.messages, log_end)
     else:
         queue_end, messages = database.offset_table().checkpoint or 0, lacking.messages
+        live_queue_end = lacking.dispatched_to if queues else -1
     names = {(message.topic, message.queue_id) for message in messages} & queues.keys()
     facts = BootFacts(
         True,
         log.start,
-        log.end if log.stale_tail is None else log.stale_tail.stop,
-        tuple(segment.base for segment in store.records.segments),
+        log_end,
+        segments,
         checkpoint=checkpoint,
         queue_end=queue_end,
-        live_queue_end=lacking.dispatched_to if queues else -1,
+        live_queue_end=live_queue_end,
         lacking=messages,
         next_queue_offsets={name: store.get_max_offset_in_queue(*name) for name in names},
         index=index,
-        last_indexed={} if index is None else last_indexed(store, index, checkpoint.index_msg_timestamp),
+        cut_index_ends=frozenset() if index is None else cut_index_ends(store, index, checkpoint.index_msg_timestamp),
         settings=BootSettings.of(store.broker_conf),
         gone=gone,
         revived=0 if log.stale_tail is None else log.stale_tail.count,
@@ -280,33 +291,48 @@ def _boot_facts(
         has_rocksdb_queues=database is not None,
         last_in_database=LastInDatabase.of(store),
     )
-    heads = (SegmentHead.of(one.base, store.records.read(one.base, HEAD_SIZE)) for one in store.records.segments[::-1])
+
+    def head(base: int) -> SegmentHead:
+        record = store.records.find(base)
+        is_whole = record is not None and not is_body_crc_wrong(record)
+        return SegmentHead.of(base, store.records.read(base, HEAD_SIZE), is_whole=is_whole)
+
     either = [replace(facts, is_clean=is_clean) for is_clean in (True, False)]
 
     def is_first(head: SegmentHead) -> bool:
         """Whether every version begins there at the latest, after any stop."""
         return all(matches_recovery(head, one, rules) for one in either for rules in boot_groups(ALL_VERSIONS))
 
-    return replace(facts, heads=newest_heads(heads, is_first))
+    return replace(facts, heads=newest_heads(map(head, reversed(segments)), is_first))
 
 
-def _with_known_end(store: MessageStore, messages: tuple[LackingMessage, ...]) -> tuple[LackingMessage, ...]:
-    """The messages of which the ends of queues tell what becomes of them.
+def _ends_of_queues(
+    store: MessageStore, messages: tuple[LackingMessage, ...], log_end: int
+) -> tuple[int, int, tuple[LackingMessage, ...]]:
+    """`BootFacts.queue_end` and `live_queue_end`, and the messages of which they tell what becomes of them.
 
     A boot takes a hole in the last three files of a queue for its end, and then dispatches messages that have units,
-    too. None are left if the queue with the newest message has a hole: it says from where on messages are dispatched.
+    too. Only if the queue with the newest message has a hole, or leads after the end of the log, the files of all
+    queues say where the queues end.
     """
-    queues = store.queues if messages else {}
+    queues = store.queues
     folders = in_files(queue.folder for queue in queues.values())
     size = find_queue_file_size(store.broker_conf, [(store.location / CONSUME_QUEUE, folders)])
+    last = {name: queue.unit(queue.written_end - 1)[0] for name, queue in queues.items()}
 
-    def has_hole(name: tuple[str, int]) -> bool:
-        recovered = recover_queue(queues[name].folder, size.value, store.files)
-        return recovered.next_offset < queues[name].written_end
+    @cache
+    def recovered(name: Queue) -> RecoveredQueue:
+        return recover_queue(queues[name].folder, size.value, store.files)
 
-    newest = max(queues, key=lambda name: queues[name].unit(queues[name].written_end - 1)[0], default=None)
-    if newest is not None and has_hole(newest):
-        return ()
-    lacking = {(message.topic, message.queue_id) for message in messages} & queues.keys()
-    unknown = {name for name in lacking if has_hole(name)}
-    return tuple(message for message in messages if (message.topic, message.queue_id) not in unknown)
+    def has_hole(name: Queue) -> bool:
+        return recovered(name).next_offset < queues[name].written_end
+
+    newest = sorted(last, key=last.__getitem__)[-1:]
+    deciding = last if any(map(has_hole, newest)) else newest
+    unknown = set(filter(has_hole, {(message.topic, message.queue_id) for message in messages} & queues.keys()))
+    known = tuple(message for message in messages if (message.topic, message.queue_id) not in unknown)
+    live_end = end = max((recovered(name).max_physic_offset for name in deciding), default=-1)
+    if end >= log_end:
+        cut = (truncate_queue(recovered(name), log_end, store.files) for name in queues)
+        live_end = max((queue.max_physic_offset for queue in cut), default=-1)
+    return end, live_end, known

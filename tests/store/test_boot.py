@@ -21,7 +21,6 @@ from spark_mq.io.location import Location
 from spark_mq.store.boot import Boot, BootFacts, BootSettings, SegmentHead, boot_groups, next_boot
 from spark_mq.store.broker_versions import find_broker_versions
 from spark_mq.store.config.checkpoint import Checkpoint
-from spark_mq.store.file_states import LastIndexed
 from spark_mq.store.lacking_messages import LackingMessage
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.recovery import next_recovery
@@ -272,13 +271,6 @@ def test_another_version_is_an_error(version: str, tmp_path: Path) -> None:
         find_broker_versions(Location.resolve(str(tmp_path)), version)
 
 
-def test_entries_of_tags_are_put_again_since_5_4_if_the_index_has_them() -> None:
-    """`IndexService.buildIndex`@5.4.0 puts the tags after the keys. An older broker puts only the keys again."""
-    own, upgraded = LastIndexed(2, 3, has_tags=True), LastIndexed(2, 2, has_tags=True)
-    assert [own.doubled(group) for group in GROUPS] == [2, 2, 2, 2, 3, 3]
-    assert {upgraded.doubled(group) for group in GROUPS} == {2}
-
-
 @pytest.mark.parametrize("version", ["5.3.3", "5.5.0"])
 def test_the_tags_of_the_last_message_in_a_5_5_index_are_counted(version: str, tmp_path: Path) -> None:
     """After a crash, the checkpoint keeps the index files up to one whose last message has tags."""
@@ -297,5 +289,4 @@ def test_the_tags_of_the_last_message_in_a_5_5_index_are_counted(version: str, t
     expected = min(kept, keys[end] + (version == "5.5.0"))
     recovery = next_recovery(str(folder), version, str(store.broker_conf))
     assert [row["count"] for row in recovery.rows.to_pylist() if row["action"] == "double"] == [expected]
-    (seen,) = store_state(str(folder), version, str(store.broker_conf), is_checked=True).boots
-    assert seen.doubled_entries == expected
+    assert recovery.doubled_entries == expected
