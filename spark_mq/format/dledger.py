@@ -23,6 +23,8 @@ BODY_SIZE_AT = 44
 MAGIC_NORMAL, MAGIC_CONFIG_CHANGE = 1, 3
 """The first and the last magic number of an entry; that of an entry without a body is between them."""
 BLANK_MAGIC = -1
+BLANK = struct.Struct(">ii")
+"""A blank: its magic number, and the bytes that are left in the file."""
 MAX_ENTRY_SIZE = 4 << 20
 """Bytes of the largest entry (`DLedgerMmapFileStore.localEntryBuffer`@dledger-0.3.1)."""
 

@@ -39,12 +39,12 @@ import pyarrow.compute as pc
 from spark_mq.errors import OptionError
 from spark_mq.format.amounts import counted
 from spark_mq.format.array_types import Bytes, Flags, Int64s
-from spark_mq.format.dledger import HEAD_SIZE
+from spark_mq.format.dledger import BLANK, BLANK_MAGIC, HEAD_SIZE
 from spark_mq.format.kernels.columns import MessageColumns
 from spark_mq.format.kernels.frames import Frames
 from spark_mq.format.kernels.properties import checked_pieces
 from spark_mq.format.message_row import Row, message_row
-from spark_mq.io.file_reader import FileReaders
+from spark_mq.io.file_reader import FileReader, FileReaders
 from spark_mq.io.location import Location
 from spark_mq.job import Report
 from spark_mq.store.config.config_file import read_config
@@ -511,7 +511,9 @@ def _with_heads(walk: _Walk, segment: Segment, stop: int) -> _Walk:
     edges = np.array([segment.base, *np.ravel((records.starts, records.stops), "F").tolist(), stop])
     starts, stops = edges[::2], edges[1::2]
     is_damage = starts < stops
-    is_damage[-1] &= walk.damage.overlap(starts[-1:], stops[-1:])[0]  # a blank can follow the last entry of a segment
+    with FileReader(segment.location) as file:
+        head = file.read(int(starts[-1]) - segment.base, BLANK.size)
+    is_damage[-1] &= head != BLANK.pack(BLANK_MAGIC, segment.end_offset - int(starts[-1]))
     return _Walk(records, _Ranges(starts[is_damage], stops[is_damage]), walk.reached)
 
 

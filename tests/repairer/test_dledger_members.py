@@ -13,6 +13,7 @@ import pytest
 from spark_mq import compare, repair_from
 from spark_mq.cli.exit_status import DAMAGED
 from spark_mq.cli.main import main
+from spark_mq.format.dledger import BLANK
 from spark_mq.repairer.comparison import PartState
 from tests.support.dledger import SEGMENT, STORE, heads, overwrite
 from tests.support.soak import cases
@@ -144,6 +145,17 @@ def test_members_that_part(pair: tuple[Path, Path], capsys: pytest.CaptureFixtur
     assert repair_from(str(store), str(replica)).changes == ()
 
 
+def test_a_damaged_blank(pair: tuple[Path, Path]) -> None:
+    """DLedger would cut its log there (`DLedgerMmapFileStore.recover`@dledger-0.3.1)."""
+    store, replica = pair
+    offset, size, _ = [entry for entry in heads(store) if entry[0] < SEGMENT][-1]
+    flip(store, offset + size + 3)
+    (part,) = compare(str(store), str(replica)).parts
+    assert (part.start, part.stop, part.state) == (offset + size, SEGMENT, PartState.STORE_DAMAGED)
+    assert repair_from(str(store), str(replica), apply=True).is_complete
+    assert log_of(store) == log_of(replica)
+
+
 @pytest.mark.parametrize("seed", cases(range(8), range(300)))
 def test_random_damage(seed: int, pair: tuple[Path, Path]) -> None:
     """After a repair, the log is that of the other member, except in what is named as left."""
@@ -163,6 +175,8 @@ def test_random_damage(seed: int, pair: tuple[Path, Path]) -> None:
         differs[one.part.start : one.part.stop] = False
     if repaired.before.has_parted:
         differs[repaired.before.parts[-1].start :] = False
+    last, last_size, _ = [entry for entry in heads(replica) if entry[0] < SEGMENT][-1]
+    differs[last + last_size + BLANK.size : SEGMENT] = False  # nobody reads what follows the head of a blank
     assert not differs.any(), np.flatnonzero(differs)
 
 
