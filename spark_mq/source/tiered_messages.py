@@ -104,7 +104,8 @@ class TieredMessagesReader(MessagesReader):
     def _matching(self, part: Records, file: Location) -> Iterator[pa.RecordBatch]:
         """As of a log; of table `messages`, nothing is decoded of a record that is no row."""
         if self._is_of_messages:
-            part = replace(part, frames=part.frames[self._states(part) == _COLD])
+            is_cold = self._states(part) == _COLD
+            part = part if is_cold.all() else replace(part, frames=part.frames[is_cold])
         yield from super()._matching(part, file)
 
     def batch(self, messages: MessageColumns) -> pa.RecordBatch:

@@ -176,6 +176,8 @@ class TieredQueue:
 
     def units(self, queue_offsets: Int64s) -> Units:
         """The unit of each of the queue offsets; zeros for those that no file has."""
+        if queue_offsets.size and (np.diff(queue_offsets) == 1).all():  # as a broker uploads messages
+            return self._read(int(queue_offsets[0]), int(queue_offsets[0]) + queue_offsets.size)
         found: Units = np.zeros(queue_offsets.size, UNIT_DTYPE)
         bounds = np.array([(-(-file.base // UNIT_SIZE), file.end_offset // UNIT_SIZE) for file in self.files])
         if not bounds.size:
@@ -196,7 +198,8 @@ class TieredQueue:
         found: Units = np.zeros(stop - start, UNIT_DTYPE)
         memory, base = found.view(np.uint8), start * UNIT_SIZE
         for file in self.files:
-            first, last = max(base, file.base), min(stop * UNIT_SIZE, file.end_offset)
+            whole = -(-file.base // UNIT_SIZE) * UNIT_SIZE, file.end_offset // UNIT_SIZE * UNIT_SIZE
+            first, last = max(base, whole[0]), min(stop * UNIT_SIZE, whole[1])
             if first < last:
                 with FileReader(file.location) as reader:
                     data = reader.read(first - file.base, last - first)
