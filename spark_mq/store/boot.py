@@ -94,7 +94,7 @@ from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.segment_files import DEFAULT_SEGMENT_SIZE
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.folders import find_batch_file_size
-from spark_mq.store.queue.queue_database import QueueDatabase, has_light_queues
+from spark_mq.store.queue.queue_database import QueueDatabase, has_light_queues, lost_light_database
 from spark_mq.store.store_lock import is_locked
 
 BOOT_RULES = (
@@ -194,6 +194,12 @@ def check_boot(store: MessageStore) -> QueueDatabase | None:
             f"{store.location / CONSUME_QUEUE} has queue files, and {conf.source} says storeType={_IN_ROCKSDB}: such a "
             f"broker does not read them. First `spark-mq rebuild {shlex.quote(store.location.path)} --only "
             "consumequeue --queue-store rocksdb --replace`"
+        )
+    if lost_light_database(store.location, conf):
+        raise UnsupportedStoreError(
+            f"{store.location} has no RocksDB database, in which its broker has light message queues "
+            f"(combineCQUseRocksdbForLmq=true in {conf.source}). It is lost, unless such a broker never ran; "
+            f"{_NOT_PREDICTED}"
         )
     if database is None and not batches:
         return None

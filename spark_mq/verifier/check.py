@@ -29,12 +29,12 @@ from spark_mq.job.tasks import TaskRunner
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.config_file import is_topic_name
 from spark_mq.store.config.store_kind import Door, check_form, dledger_node
-from spark_mq.store.config.store_paths import COMPACTION, CONSUME_QUEUE_EXT, INDEX
+from spark_mq.store.config.store_paths import COMPACTION, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX
 from spark_mq.store.index.index_database import index_database
 from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, CommitLog
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.folders import QueueFolder, find_batch_file_size
-from spark_mq.store.queue.queue_database import makes_light_queues
+from spark_mq.store.queue.queue_database import lost_light_database, makes_light_queues
 from spark_mq.store.store_lock import is_locked
 from spark_mq.store.tiered_storage import TieredStorage
 from spark_mq.verifier.batch_queue import BatchQueueCheck, batch_queue_checks, batch_queue_offsets
@@ -180,6 +180,9 @@ def check_store(
             kept = {name: queue for name, queue in queues.items() if name in some or is_light[name]}
             trees.append((files, FilesWithoutMessages.of(files, double.folders, kept, runs)))
         missing += (batch for _, others in trees for batch in others.missing())
+        if lost_light_database(store, conf) and any(topic.startswith(LIGHT_PREFIX) for topic, _ in queues):
+            wanted = "the RocksDB database of light message queues (combineCQUseRocksdbForLmq)"
+            missing.append(findings("QUEUE_DATABASE", CONSUME_QUEUE, wanted, "no database"))
         for queue, start in restarted_queues(runs).items():
             messages = "units of the messages before it", "a later message with queue offset 0"
             path = "/".join((trees[-1][0].name, queue[0], str(queue[1])))

@@ -406,9 +406,11 @@ CODES = {
         *_QUEUE_AGAIN,
     ),
     "QUEUE_DATABASE": _error(
-        "RocksDB does not open or read the database of the queues, so no unit in it was checked.",
-        "a file of the database was cut, damaged, or not copied",
-        _REFUSES,
+        "RocksDB does not open or read the database of the queues, so no unit in it was checked; or there is no "
+        "database, and the settings say that the broker has light message queues in it.",
+        "a file of the database was cut, damaged, or not copied; or the whole database was not copied",
+        "the broker does not start, or fails; without the database, it makes units again of those messages that its "
+        "start dispatches, and light message queues lack all others",
         "rebuild queue files from the log with another --output; or put the database of a replica in its place",
     ),
     "QUEUE_OFFSET_TABLE": _error(

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from spark_mq.cli.exit_status import FAILED
+from spark_mq.cli.main import main
 from spark_mq.indexer import queue_runs
 from spark_mq.lifecycle.consumer_progress import consumer_progress_rows
 from spark_mq.lifecycle.life.life import life
@@ -101,3 +103,20 @@ def test_a_rebuild_says_that_lite_topics_are_in_a_database(store: Path, tmp_path
     assert any("combineCQUseRocksdbForLmq" in note for note in report.notes)
     assert report.lost_queues == []
     assert not list((tmp_path / "out/consumequeue").glob("%LMQ%*"))
+
+
+def test_a_lost_database_is_found_and_no_boot_of_it_is_predicted(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A broker of 5.5.0 makes the units again of messages that its start dispatches: all but the one at offset 0."""
+    for path in (store / "consumequeue").iterdir():
+        if path.is_file():
+            path.unlink()
+    (found,) = grave(check(store, STORE.broker_conf)[1])
+    assert (found.code, found.file, found.found) == ("QUEUE_DATABASE", "consumequeue", "no database")
+    assert grave(check(store, None)[1]) == []  # without the settings, the lite topics can have expired
+    words = ["recover", str(store), "--as", "5.5.0", "--broker-conf", str(STORE.broker_conf)]
+    assert main(words) == FAILED
+    assert "has no RocksDB database, in which its broker has light" in capsys.readouterr().err
+    main(["state", *words[1:2], *words[4:]])
+    assert "loses nothing" not in capsys.readouterr().out

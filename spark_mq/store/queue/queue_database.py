@@ -133,6 +133,12 @@ def has_light_database(store: Location, conf: BrokerConf) -> bool:
     return _has_them_in_database(conf) or bool(light_folders(store))
 
 
+def lost_light_database(store: Location, conf: BrokerConf) -> bool:
+    """Whether a broker has light message queues in a database beside the files of others, and there is no database."""
+    is_there = double_written_database(store) is not None or queue_database(store) is not None
+    return _has_them_in_database(conf) and not is_there
+
+
 def _has_them_in_database(conf: BrokerConf) -> bool:
     return conf.is_enabled("rocksdbCQDoubleWriteEnable") and conf.is_enabled("combineCQUseRocksdbForLmq")
 
