@@ -47,9 +47,9 @@ _SHOWN = 5
     come the details, and what to do.
 
     A log of at most 1 GiB, and with --full any log, is read whole: then the boots are those of `spark-mq recover`,
-    record by record. Otherwise few bytes are read: names, sizes and times of files, the last units of queues, the ends
-    of index files, and at most 256 KiB of the log. Then "at least" is in front of the numbers, and what was not read is
-    not known. `spark-mq verify` checks everything.
+    record by record. Otherwise few bytes are read: names, sizes and times of files, the last units of queues, the last
+    files of the queue with the newest message, the ends of index files, and at most 256 KiB of the log. Then "at least"
+    is in front of the numbers, and what was not read is not known. `spark-mq verify` checks everything.
 
     Brokers recover by other rules since 5.0.0, 5.1.0, 5.3.2, 5.4.0 and 5.5.0. The files of a store do not show which of
     them it was: without --broker-version, all possible ones are printed.

@@ -1,8 +1,8 @@
 """The state of a whole store, as an operator asks for it after a stop: what is there, and what the next boot does.
 
 The boots are those of `recovery`, which reads the whole log, or of `boot`, which knows a few facts: names, sizes and
-times of files, the last unit of each queue, the ends of index files, and at most 256 KiB of the log. The latter says
-what it saw; what it did not see is not known.
+times of files, the last unit of each queue, the last files of one, the ends of index files, and at most 256 KiB of the
+log. The latter says what it saw; what it did not see is not known.
 """
 
 from __future__ import annotations
@@ -332,7 +332,7 @@ def _ends_of_queues(
     unknown = set(filter(has_hole, {(message.topic, message.queue_id) for message in messages} & queues.keys()))
     known = tuple(message for message in messages if (message.topic, message.queue_id) not in unknown)
     live_end = end = max((recovered(name).max_physic_offset for name in deciding), default=-1)
-    if end >= log_end:
+    if end > log_end:
         cut = (truncate_queue(recovered(name), log_end, store.files) for name in queues)
         live_end = max((queue.max_physic_offset for queue in cut), default=-1)
     return end, live_end, known
