@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from spark_mq.cli.arguments import broker_conf_path
@@ -14,6 +14,7 @@ from spark_mq.cli.exit_status import FOUND
 from spark_mq.cli.output.terminal import print_answer
 from spark_mq.format.amounts import counted, size_text
 from spark_mq.store.boot import Boot, one_boot_group
+from spark_mq.store.config.broker_conf import FileSetting
 from spark_mq.store.store_state import StoreState, store_state
 from spark_mq.store.verdict import remedies, setting_line, verdict
 
@@ -63,11 +64,16 @@ def recovery_lines(state: StoreState) -> list[str]:
     sections = [
         recovery_verdict(state),
         [f"a start of {boot.rules}", *_rows(boot)],
-        ["assumed", *(setting_line(setting, _WIDTH + 2) for setting in state.settings)],
+        ["assumed", *(setting_line(setting, _WIDTH + 2) for setting in _settings(state))],
         ["what to do", *(f"  - {remedy}" for remedy in remedies(state))],
     ]
     shown = [section for section in sections if len(section) > 1 or section[0][-1:] == "."]
     return [line for section in shown for line in (*section, "")][:-1]
+
+
+def _settings(state: StoreState) -> list[FileSetting]:
+    """The settings that are assumed; the version is that of this command's option."""
+    return [replace(one, source="--as") if one.source == "--broker-version" else one for one in state.settings]
 
 
 def recovery_verdict(state: StoreState) -> list[str]:
@@ -141,5 +147,5 @@ def recovery_fields(state: StoreState) -> dict[str, Any]:
         "end_reason": boot.end_reason,
         **{field: getattr(boot, name) for name, field in _COUNTS_OF_BOOT.items()},
         "rows": boot.rows.to_pylist(),
-        "settings": [asdict(setting) for setting in state.settings],
+        "settings": [asdict(setting) for setting in _settings(state)],
     }

@@ -45,6 +45,7 @@ def test_the_answer_comes_first(
     text = capsys.readouterr().out
     assert text.partition("\n\n")[0] == answer
     assert "Do not start a broker of " in text
+    assert f"of a broker of {version} (--as)" in text
 
 
 def test_many_rows_of_a_kind_are_counted(unpacked: Unpack, capsys: pytest.CaptureFixture[str]) -> None:
