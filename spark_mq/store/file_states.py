@@ -115,13 +115,14 @@ def index_state(store: MessageStore, flushed_timestamp: int | None = None) -> In
     covering = [part for part in store.index.parts if isinstance(part, IndexedRange)]
     end = store.get_max_phy_offset()
     covered_to = max((part.stop for part in covering), default=max(store.get_min_phy_offset(), 0))
+    start = covered_to
     if flushed_timestamp is not None and _unknown_layout(store) is None:
         from spark_mq.store.lacking_entries import find_lacking_entries  # the kernels take half a second
 
         names = {file.name for file in index_files(store.location)}
         found = find_lacking_entries(store, names, end, flushed_timestamp)
-        covered_to = max(covered_to, end) if found is None else found.start
-    checked = LogRange(covered_to, max(covered_to, min(end, covered_to + TAIL_SIZE)))
+        covered_to, start = (max(covered_to, end),) * 2 if found is None else (found.start, found.stop)
+    checked = LogRange(start, max(start, min(end, start + TAIL_SIZE)))
     lacking, reached = [], checked.start
     try:
         for record in store.records.iterate(checked):

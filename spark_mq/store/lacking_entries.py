@@ -2,7 +2,7 @@
 
 A file that agrees with the log at both ends (`index.coverage`) has the entries of all messages between them if it was
 flushed, or if all of its entries are there, in the order of the log, and lead to messages. In the other parts of the
-log, each key of each message is looked for among the entries.
+log, the entries of each message are counted: those of a damaged one have the keys that it had.
 """
 
 from __future__ import annotations
@@ -26,11 +26,9 @@ from spark_mq.store.log.scan import WithKey
 from spark_mq.store.log.split_reader import WHOLE, read_split
 from spark_mq.store.message_store import MessageStore
 
-_HASH_BITS = 31
-
 
 def find_lacking_entries(store: MessageStore, kept: Set[str], stop: int, flushed_timestamp: int) -> LogRange | None:
-    """The first part of the log before `stop` in which a message has a key without an entry; None if there is none.
+    """The first part of the log before `stop` in which a message has fewer entries than keys; None if there is none.
 
     The part begins after the last message before that has its entries, and ends where that message starts.
 
@@ -86,20 +84,18 @@ def _is_live(store: MessageStore, entries: Entries, number: int) -> bool:
 
 def _find_lacking(store: MessageStore, part: LogRange, entries: Entries) -> LogRange | None:
     """The same in one part of the log, whose messages have no other entries than these."""
-    known, number = np.unique(entries["commit_log_offset"].astype(np.int64), return_inverse=True)
-    known_keys = (number.astype(np.int64) << _HASH_BITS) + entries["key_hash"]
+    entries = entries[entries["key_hash"] != 0]  # lost ones are zeros
+    known, counts = np.unique(entries["commit_log_offset"].astype(np.int64), return_counts=True)
+    counts = np.append(counts, 0)
     start = part.start
     for split in list_offset_range(store.location, part.start, part.stop).splits(WHOLE, is_start_known=False):
         for chunk in read_split(split):
             if isinstance(chunk, RecordChunk):
-                keys = index_keys(chunk.buffer, chunk.frames)
-                offsets = np.repeat(chunk.base + chunk.frames.position, keys.entry_count)
-                places = np.searchsorted(known, offsets)
-                is_there = is_in(offsets, known) & is_in((places << _HASH_BITS) + keys.key_hash, known_keys)
-                count = leading(is_there)
-                first = int(offsets[count]) if count < offsets.size else part.stop
-                before = offsets[:count][offsets[:count] < first]
-                start = int(before[-1]) + 1 if before.size else start
-                if first < part.stop:
-                    return LogRange(start, first)
+                key_counts = index_keys(chunk.buffer, chunk.frames).entry_count
+                offsets = (chunk.base + chunk.frames.position)[key_counts > 0]
+                found = np.where(is_in(offsets, known), np.searchsorted(known, offsets), known.size)
+                are_there = leading(counts[found] >= key_counts[key_counts > 0])
+                start = int(offsets[are_there - 1]) + 1 if are_there else start
+                if are_there < offsets.size:
+                    return LogRange(start, int(offsets[are_there]))
     return None

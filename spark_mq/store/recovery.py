@@ -155,7 +155,8 @@ class _StoppedStore:
         self.truncated = cache(lambda queue, end: truncate_queue(queue, end, store.files))
         self.entries_from = cache(self._entries_from)
         self._obstacles: dict[tuple[bool, ...], list[str]] = {}
-        self._lacking: dict[tuple[frozenset[str], int], LogRange | None] = {}
+        flushed = self.checkpoint.index_msg_timestamp
+        self._find_lacking = cache(lambda names, stop: find_lacking_entries(store, names, stop, flushed))
 
     @cached_property
     def index(self) -> IndexState:
@@ -163,10 +164,14 @@ class _StoppedStore:
 
     def find_lacking_entries(self, kept: Sequence[IndexFileEnd], stop: int) -> LogRange | None:
         """The first part of the log before `stop` in which messages lack entries in the files that the broker keeps."""
-        key = frozenset(file.name for file in kept), stop
-        if key not in self._lacking:
-            self._lacking[key] = find_lacking_entries(self.store, *key, self.checkpoint.index_msg_timestamp)
-        return self._lacking[key]
+        names, index = frozenset(file.name for file in kept), self.index
+        if len(kept) == len(index.files):
+            found = LogRange(index.covered_to, index.lacking[0]) if index.lacking else None
+        else:
+            found = self._find_lacking(names, index.log_end)
+        if found is None and stop > index.log_end:  # a boot can end the log after the live end
+            found = self._find_lacking(names, stop)
+        return found if found is not None and found.stop < stop else None
 
     def _entries_from(self, start: int, names: frozenset[str]) -> tuple[Int64s, Int64s]:
         """The commit log offsets from `start` on that entries of these index files have, and the number of each."""

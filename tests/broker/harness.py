@@ -453,10 +453,11 @@ def describe(store: Path, settings: Settings, out: Path, version: str = VERSIONS
         out.write_text(facts, encoding="utf-8")
 
 
-def boot_stores(stores: Iterable[tuple[Path, Path]], version: str, seconds: int = 30) -> list[dict[str, Any]]:
+def boot_stores(stores: Iterable[tuple[Path, Path]], version: str, seconds: int = 15) -> list[dict[str, Any]]:
     """Boot stores, each with its settings file, by the Java message store in one process, and stop them again.
 
-    Return for each its ``logEnd`` and ``queueEnds`` (by topic and queue id) after the boot, or the ``failure``.
+    Return for each its ``logEnd`` and ``queueEnds`` (by topic and queue id) after the boot, or the ``failure``: also of
+    a start that only slept for so many seconds.
     """
     with _workspace() as (home, _):
         lines = "".join(json.dumps({"store": str(store), "settings": str(conf)}) + "\n" for store, conf in stores)

@@ -139,7 +139,8 @@ class Answers:
             yield f"state sees more losses than there are: {boot_losses(quick)}, but {boot_losses(boot)}"
         if (quick.recovers_from, quick.deleted_index_files) != (boot.recovers_from, boot.deleted_index_files):
             yield f"state starts {quick.recovers_from}, {quick.deleted_index_files}; recover {boot.recovers_from}"
-        if quick.unindexed is not None and boot.unindexed is None:
+        # Damage that a quick look does not see can end the log before the messages that it means.
+        if quick.unindexed is not None and boot.unindexed is None and quick.unindexed.start < (boot.log_end or 0):
             yield f"state says that the index lacks {quick.unindexed}, recover that it lacks nothing"
 
 

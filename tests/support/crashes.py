@@ -93,12 +93,16 @@ def left_messages(messages: list[WrittenMessage], store: Path) -> tuple[set[int]
 
 
 def entries_in(file: Path, slots: int) -> Counter[int]:
-    """The number of entries by commit log offset that the header of an index file counts."""
+    """The number of entries by commit log offset that the header of an index file counts; those of zeros were lost.
+
+    A broker fills a file that was cut with zeros.
+    """
     data = file.read_bytes()
     count = struct.unpack_from(">i", data, 36)[0] if len(data) >= _INDEX_HEADER_SIZE else 0
     start = _INDEX_HEADER_SIZE + 4 * slots
-    places = range(start + _ENTRY.size, min(start + count * _ENTRY.size, len(data) - _ENTRY.size + 1), _ENTRY.size)
-    return Counter(_ENTRY.unpack_from(data, at)[1] for at in places)
+    data = data.ljust(start + count * _ENTRY.size, b"\0")
+    places = range(start + _ENTRY.size, start + count * _ENTRY.size, _ENTRY.size)
+    return Counter(_ENTRY.unpack_from(data, at)[1] for at in places if any(data[at : at + 12]))
 
 
 @dataclass(frozen=True)
