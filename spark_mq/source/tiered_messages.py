@@ -20,7 +20,7 @@ from pyspark.sql.datasource import InputPartition
 
 from spark_mq.format.message_row import corrupt_row
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS
-from spark_mq.format.record import COMMIT_LOG_OFFSET_AT, QUEUE_OFFSET_AT
+from spark_mq.format.record import QUEUE_OFFSET_AT
 from spark_mq.io.s3 import shown
 from spark_mq.source.messages import MAX_STORE_SIZE, MessagesReader, frozen_modules
 from spark_mq.source.options import Mode, ReadOptions
@@ -130,14 +130,13 @@ class TieredMessagesReader(MessagesReader):
     def _states(self, messages: MessageColumns | Records) -> Int8s:
         """The index of each message's state."""
         from spark_mq.format.kernels.big_endian import int64s_at
+        from spark_mq.format.kernels.dispatch import lead_to
 
-        queue, stored, position = self._partition.queue, self._partition.stored, messages.frames.position
-        offsets = int64s_at(messages.buffer, position + QUEUE_OFFSET_AT)
-        units = queue.units(offsets)
-        has_unit = units["commit_log_offset"] == int64s_at(messages.buffer, position + COMMIT_LOG_OFFSET_AT)
-        has_unit &= (units["store_size"] == messages.frames.store_size) & (offsets >= queue.min_offset)
-        is_stored = (offsets >= stored.start) & (offsets < stored.stop)
-        states: Int8s = np.where(has_unit, np.where(is_stored, _HOT, _COLD), _NO_UNIT).astype(np.int8)
+        queue, stored, buffer, frames = self._partition.queue, self._partition.stored, messages.buffer, messages.frames
+        offsets = int64s_at(buffer, frames.position + QUEUE_OFFSET_AT)
+        states = np.full(offsets.size, _COLD, np.int8)
+        states[(offsets >= stored.start) & (offsets < stored.stop)] = _HOT
+        states[~lead_to(queue.units(offsets), buffer, frames) | (offsets < queue.min_offset)] = _NO_UNIT
         return states
 
     def _corrupt_rows(self, damage: Sequence[CorruptRange]) -> Iterator[pa.RecordBatch]:

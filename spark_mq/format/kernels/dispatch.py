@@ -25,7 +25,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spark_mq.format.array_types import ArrayRows, Bytes, Int32s, Int64s, OutBytes, OutInt32s, OutInt64s
+from spark_mq.format.array_types import (
+    ArrayRows,
+    Bytes,
+    Flags,
+    Int32s,
+    Int64s,
+    OutBytes,
+    OutFlags,
+    OutInt32s,
+    OutInt64s,
+)
 from spark_mq.format.consume_queue import BATCH_UNIT_DTYPE, UNIT_DTYPE, UNIT_SIZE, BatchUnits, Units
 from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.format.kernels.big_endian import (
@@ -33,6 +43,7 @@ from spark_mq.format.kernels.big_endian import (
     copy_bytes,
     int32s_at,
     int64s_at,
+    read_i32,
     read_i64,
     write_i32,
     write_i64,
@@ -136,6 +147,21 @@ def _place_units(
         write_i64(units, place * UNIT_SIZE, commit_log_offset[index])
         write_i32(units, place * UNIT_SIZE + 8, int(store_size[index]))
         write_i64(units, place * UNIT_SIZE + 12, tags_code[index])
+
+
+def lead_to(units: Units, buffer: Bytes, frames: Frames) -> Flags:
+    """Which of the units, one for each record, lead to their record: they have its offset and its size."""
+    found = np.empty(frames.size, np.bool_)
+    _lead_to(units.view(np.uint8), buffer, frames, found)
+    return found
+
+
+@kernel
+def _lead_to(units: Bytes, buffer: Bytes, frames: Frames, found: OutFlags) -> None:
+    for index in range(frames.size):
+        frame, unit = frames[index], index * UNIT_SIZE
+        offset, size = read_i64(units, unit), read_i32(units, unit + 8)
+        found[index] = offset == read_i64(buffer, frame.position + COMMIT_LOG_OFFSET_AT) and size == frame.store_size
 
 
 def has_unit(frames: Frames) -> npt.NDArray[np.bool_]:

@@ -19,6 +19,7 @@ from spark_mq.format.kernels.dispatch import (
     grouped,
     has_unit,
     is_inner_batch,
+    lead_to,
     light_units,
     parse_delay_levels,
 )
@@ -324,3 +325,15 @@ def test_live_units_of_a_rebuilt_queue_are_those_that_the_broker_counts(store: R
 @pytest.mark.parametrize(("number", "size", "name"), [(0, 20, "0" * 20), (3, 6_000_000, "00000000000018000000")])
 def test_a_queue_file_is_named_by_its_first_byte(number: int, size: int, name: str) -> None:
     assert queue_file_name(number, size) == name
+
+
+@settings(max_examples=examples(60))
+@given(st.lists(st.tuples(st.binary(max_size=3), st.sampled_from(["same", "other offset", "other size"])), max_size=9))
+def test_a_unit_leads_to_the_record_that_has_its_offset_and_its_size(rows: list[tuple[bytes, str]]) -> None:
+    data, units = b"", np.zeros(len(rows), UNIT_DTYPE)
+    for unit, (body, kind) in zip(units, rows, strict=True):
+        record = Record(b"T", body=body, commit_log_offset=len(data))
+        unit["commit_log_offset"] = len(data) + (kind == "other offset")
+        unit["store_size"] = record.size - (kind == "other size")
+        data += record.encode()
+    assert lead_to(units, array(data), frames_of(data)).tolist() == [kind == "same" for _, kind in rows]
