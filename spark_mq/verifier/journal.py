@@ -276,12 +276,12 @@ def _known_files(
         yield path, known(path, location, first, last, stop)
     layout = listed.index.layout
     for info in listed.index.files:
+        assert layout is not None, "files are listed by their layout"
         path, header = f"{INDEX}/{info.name}", info.stored_header()
-        if path in before and layout is not None:
-            is_last = info is listed.index.files[-1]
-            stop = layout.entries_at + ENTRY_SIZE * header.next_entry if is_last else info.size
-            first, last = header.begin_commit_log_offset, header.end_commit_log_offset
-            yield path, known(path, info.location, first, last, stop, head=0)
+        is_last = info is listed.index.files[-1]
+        stop = layout.entries_at + ENTRY_SIZE * header.next_entry if is_last else info.size
+        first, last = header.begin_commit_log_offset, header.end_commit_log_offset
+        yield path, known(path, info.location, first, last, stop, head=0)
 
 
 def _queue_files(folders: Iterable[QueueFolder]) -> Iterator[tuple[str, Location, tuple[QueueFolder, str]]]:
