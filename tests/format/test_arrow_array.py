@@ -3,14 +3,16 @@ from __future__ import annotations
 import struct
 import subprocess
 import sys
+from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_mq.format.arrow_array import array_of, table_of
+from spark_mq.format.arrow_array import array_of, table_of, timestamps
 
 INT32, INT64 = st.integers(-(1 << 31), (1 << 31) - 1), st.integers(-(1 << 63), (1 << 63) - 1)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
@@ -36,6 +38,14 @@ def test_it_is_what_pyarrow_makes(kind: pa.DataType, one: st.SearchStrategy[Any]
     array = array_of(values, kind)
     array.validate(full=True)
     assert array.equals(pa.array(values, kind))
+
+
+def test_timestamps_have_milliseconds_also_beside_null() -> None:
+    millis = np.array([1_700_000_000_123, 5, -62_135_596_800_001])  # the last is a millisecond before the year 1
+    times = [datetime(2023, 11, 14, 22, 13, 20, 123_000, UTC), datetime(1970, 1, 1, 0, 0, 0, 5_000, UTC)]
+    assert timestamps(millis[:2]).to_pylist() == times
+    assert timestamps(millis).to_pylist() == [*times, None]
+    assert timestamps(millis[:2], np.array([True, False])).to_pylist() == [times[0], None]
 
 
 def test_a_map_can_be_a_mapping() -> None:

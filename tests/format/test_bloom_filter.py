@@ -36,5 +36,10 @@ def test_settings_that_no_broker_starts_with(settings: tuple[int, int]) -> None:
         BloomFilter.of(*settings)
 
 
+@pytest.mark.parametrize("settings", [(1, 1), (99, 1)])
+def test_the_least_settings_with_which_a_broker_starts(settings: tuple[int, int]) -> None:
+    assert BloomFilter.of(*settings).bit_count % 8 == 0
+
+
 def test_a_name_that_is_not_unicode_has_bits() -> None:
     assert BloomFilter.of().positions("a\ud800", "t") == BloomFilter.of().positions("a?", "t")

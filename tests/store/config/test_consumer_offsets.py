@@ -34,6 +34,7 @@ def store_with(folder: Path, **files: str | bytes) -> Location:
         (r'{"quote\"{0:":1,2:"\\"}', {'quote"{0:': 1, "2": "\\"}),
         ('{"a":[1,2,{3:4}]}', {"a": [1, 2, {"3": 4}]}),
         ("[]", []),
+        (r'{"half":"\ud800","whole":"\ud83d\ude00"}', {"half": "?", "whole": "\U0001f600"}),
     ],
 )
 def test_integer_keys_need_no_quotes(text: str, content: object) -> None:
@@ -61,8 +62,9 @@ def test_what_is_no_json_is_a_value_error(text: str) -> None:
 
 
 def test_the_highest_offset_of_all_groups_counts(tmp_path: Path) -> None:
-    text = '{"offsetTable":{"t@g1":{0:5,1:6},"t@g2":{0:7,1:2},"u@g1":{3:1}}}'
-    assert consumed_offsets(store_with(tmp_path, main=text)) == {("t", 0): 7, ("t", 1): 6, ("u", 3): 1}
+    text = '{"offsetTable":{"t@g1":{0:5,1:6},"t@g2":{0:7,1:2},"u@g1":{3:1,4:0}}}'
+    highest = {("t", 0): 7, ("t", 1): 6, ("u", 3): 1, ("u", 4): 0}
+    assert consumed_offsets(store_with(tmp_path, main=text)) == highest
 
 
 def test_a_group_s_name_can_hold_anything(tmp_path: Path) -> None:

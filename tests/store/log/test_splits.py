@@ -18,7 +18,7 @@ from spark_mq.format.record import MAX_RECORD_SIZE, Record, encode_blank
 from spark_mq.io.location import Location
 from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, CommitLog, SegmentSource, Split, plan_splits
 from spark_mq.store.log.record_reader import RecordReader
-from spark_mq.store.log.split_reader import boundary_after, find_start, place_of_newer
+from spark_mq.store.log.split_reader import boundary_after, find_start, last_record, place_of_newer
 from spark_mq.testing import LogWriter, write_store
 from spark_mq.testing.plain_log import plausible_frames
 from spark_mq.testing.strategies import hostile_segments
@@ -33,7 +33,7 @@ from tests.support.readers import (
     small_windows,
     split_sizes,
 )
-from tests.support.stores import RealStore, Unpack, usual_stores
+from tests.support.stores import WORKLOAD, RealStore, Unpack, usual_stores
 
 STORES = usual_stores()
 LARGEST_IN_STORES = 12 << 10
@@ -85,6 +85,15 @@ def sound_segments() -> dict[int, bytes]:
         body = generator.randbytes(generator.choice((0, 3, 50, 200, 1500)))
         writer.append(1_700_000_000_000 + len(writer.offsets), body, topic, generator.randrange(2))
     return {base: bytes(data).ljust(writer.segment_size, b"\0") for base, data in writer.segments.items()}
+
+
+def test_the_last_record_between_two_boundaries(store: str) -> None:
+    offsets, location = [fact["offset"] for fact in WORKLOAD.facts("msg")], Location.resolve(store)
+    boundaries = [*offsets, WORKLOAD.facts("store")[0]["maxPhyOffset"]]
+    count = len(offsets)
+    for first, stop in ((0, count), (0, 1), (5, 9), (count - 1, count), *((10, end) for end in range(11, count, 60))):
+        assert last_record(location, boundaries[first], boundaries[stop]) == offsets[stop - 1]
+    assert last_record(location, boundaries[7], boundaries[7]) is None
 
 
 @pytest.mark.parametrize("first", [0, 20])
