@@ -1,10 +1,10 @@
 """`python -m tests.compat.mutants`: small changes of the code, chosen at random, each of which a test must notice.
 
 A mutant is one change in one function: another operator, number, condition or returned value, or a statement that is
-left out. Those that no test notices are printed. Tools for this start a Python for each mutant, or record first which
-test calls which function of the package: on this tree both take longer than the mutants. Here the tests of some modules
-run once; then a process is forked for each mutant, which changes the function in memory, and runs the tests that call
-it.
+left out. Those that no test notices are printed. The tests of some folders run once, and `coverage` says which lines
+each of them runs. Then a process is forked for each mutant, which changes the function in memory, and runs the tests of
+the changed line, the quickest first, until one of them fails. Tests with Spark, and long ones, are left out, and so are
+compiled kernels: `make test-kernels` runs their tests as plain Python.
 """
 
 from __future__ import annotations
@@ -13,45 +13,29 @@ import argparse
 import ast
 import copy
 import gc
+import math
 import os
 import random
-import signal
 import sys
 import time
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from functools import _lru_cache_wrapper
 from pathlib import Path
-from types import CodeType, FrameType, FunctionType
+from resource import RLIMIT_CPU, setrlimit
+from types import CodeType, FunctionType
 
 import pytest
+from coverage import Coverage
 from hypothesis import Phase, settings
 
-SECONDS = 600
-"""A mutant that runs longer is noticed: it does not end."""
-
-TESTS = {
-    "format/record": "test_record test_message_row kernels/test_crc kernels/test_frames ../store/log/test_time_pruning",
-    "format/properties": "test_properties test_record",
-    "format/message_id": "test_message_id test_message_row",
-    "format/compression": "test_compression",
-    "format/dispatch": "kernels/test_keys test_record",
-    "format/index_file": "test_index_file test_index_placement test_index_query",
-    "format/consume_queue_ext": "test_consume_queue_ext",
-    "format/broker_version": "test_broker_version",
-    "store/config/checkpoint": "../test_boot",
-    "store/lacking_messages": "test_boot_losses",
-    "store/boot": "test_boot test_boot_losses",
-    "store/recovery": "test_recovery test_boot_losses",
-    "store/log/live_reader": "test_last_record",
-    "store/log/segment_files": "test_segment_files test_commit_log",
-    "verifier/queue_file": "test_queue_file test_near_misses test_damages",
-    "verifier/index_file": "test_index_damages test_near_misses test_damages",
-    "verifier/records": "test_damages test_near_misses",
-    "verifier/log_bounds": "test_near_misses test_damages",
-    "verifier/log_check": "test_damages test_near_misses",
-    "verifier/entry_match": "test_index_entries test_index_damages",
-}
-"""By module: the files of its tests, which are in the same folder of `tests`, the quickest first."""
+FOLDERS = "format", "store", "verifier"
+"""The folders of `spark_mq` that are changed, and of `tests` that must notice it, unless others are given."""
+SHORT = 2.0
+"""A test that takes longer, in seconds of the processor, is left out, and one that fails without a mutant."""
+ROCKSDB = Path("spark_mq/io/rocksdb.py")
+"""Tests that run it are left out: RocksDB has threads, and waits without end in a forked process."""
+SECONDS = 20
+"""The tests of a mutant that begin within this time are run. One that makes them take twice as long is noticed."""
 
 SWAPPED: dict[type[ast.AST], type[ast.AST]] = {
     one: other
@@ -129,7 +113,7 @@ def functions(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
 
 
 class Mutant:
-    """A change of one function of a module."""
+    """A change of one function of a module; `lines` are those of the code that it replaces."""
 
     def __init__(self, path: Path, function: str, number: int) -> None:
         self.path, self.function = path, function
@@ -138,11 +122,25 @@ class Mutant:
         old = getattr(parent, field) if place is None else getattr(parent, field)[place]
         before, after = (ast.unparse(one).replace("\n", " ")[:90] for one in (old, node))
         self.text = f"{path}:{old.lineno} {function}: {before} => {after}"
+        asked = old.test if isinstance(old, ast.If) else old
+        self.lines = range(asked.lineno, (asked.end_lineno or asked.lineno) + 1)
         if place is None:
             setattr(parent, field, node)
         else:
             getattr(parent, field)[place] = node
         self._tree = ast.fix_missing_locations(tree)
+
+    @classmethod
+    def every(cls, folders: Sequence[str]) -> list[tuple[Path, str, int]]:
+        """What makes all mutants of some folders."""
+        paths = [path for folder in folders for path in sorted(Path("spark_mq", folder).rglob("*.py"))]
+        return [
+            (path, function, number)
+            for path in paths
+            if "kernels" not in path.parts
+            for function, node in functions(ast.parse(path.read_text()))
+            for number, _ in enumerate(places(node))
+        ]
 
     def apply(self, live: Sequence[FunctionType]) -> None:
         """Give the function the changed code; `live` are the functions of this process."""
@@ -151,21 +149,16 @@ class Mutant:
             codes += [one for one in code.co_consts if isinstance(one, CodeType)]
         (changed_code,) = [code for code in codes if code.co_qualname == self.function]
         for function in live:
-            if _name(function.__code__) == (str(self.path.resolve()), self.function):
+            code = function.__code__
+            if (code.co_filename, code.co_qualname) == (changed_code.co_filename, self.function):
                 function.__code__ = changed_code
-
-
-def _name(code: CodeType) -> tuple[str, str]:
-    """The file and the qualified name of a function; those of the function around it, if it is inside of one."""
-    return code.co_filename, code.co_qualname.partition(".<locals>")[0]
 
 
 class Trials:
     """A plugin of pytest that runs all tests once, and then some of them on each mutant."""
 
-    def __init__(self, mutants: Sequence[Mutant]) -> None:
-        self.mutants = mutants
-        self.noticed = 0
+    def __init__(self, folders: Sequence[str], seed: int, wanted: int) -> None:
+        self.folders, self.seed, self.wanted = folders, seed, wanted
         self._results = os.fdopen(os.dup(1), "w")
 
     def pytest_collection(self) -> None:
@@ -176,82 +169,82 @@ class Trials:
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Run the tests, and the mutants."""
-        calls: dict[tuple[str, str], list[pytest.Item]] = defaultdict(list)
-        seconds: dict[pytest.Item, float] = {}
-        for number, item in enumerate(session.items):
-            called: set[CodeType] = set()
-
-            def profile(frame: FrameType, event: str, argument: object, called: set[CodeType] = called) -> None:
-                called.add(frame.f_code)
-
-            following = session.items[(number + 1) % len(session.items)]
+        items = [item for item in session.items if "spark" not in item.fixturenames]  # type: ignore[attr-defined]
+        seconds: dict[str, float] = {}
+        measured = Coverage(data_file=None, include=["spark_mq/*"], config_file=False)
+        measured.start()
+        for item, following in zip(items, [*items[1:], items[0]], strict=True):
+            measured.switch_context(item.nodeid)
             begun = time.process_time()
-            sys.setprofile(profile)
             session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-            sys.setprofile(None)
-            seconds[item] = time.process_time() - begun
-            for name in set(map(_name, called)):
-                calls[name].append(item)
-        assert not session.testsfailed, "a test fails without a mutant"
+            seconds[item.nodeid] = time.process_time() - begun if not session.testsfailed else math.inf
+            session.testsfailed = 0
+        measured.stop()
         session._setupstate.teardown_exact(None)
-        live = [one for one in gc.get_objects() if isinstance(one, FunctionType)]
+        data = measured.get_data()
+        with_threads = set[str]().union(*data.contexts_by_lineno(str(ROCKSDB.resolve())).values())
+        short = {
+            item.nodeid: item for item in items if seconds[item.nodeid] <= SHORT and item.nodeid not in with_threads
+        }
+        objects = gc.get_objects()
+        live = [one for one in objects if isinstance(one, FunctionType)]
+        self._caches = [one for one in objects if isinstance(one, _lru_cache_wrapper)]
         gc.disable()
-        for mutant in self.mutants:
-            items = sorted(calls[str(mutant.path.resolve()), mutant.function], key=seconds.__getitem__)
-            begun = time.monotonic()
-            status = self._run(session, mutant, items, live) if items else 0
-            self.noticed += status != 0
-            result = {0: "SURVIVED", 1: "noticed"}.get(status, "does not end")
-            self._results.write(f"{result} {len(items)} tests {time.monotonic() - begun:.0f} s {mutant.text}\n")
-            self._results.flush()
-        gc.enable()
+        every = Mutant.every(self.folders)
+        random.Random(self.seed).shuffle(every)
+        tried = noticed = not_run = 0
+        for one in every:
+            mutant = Mutant(*one)
+            contexts = data.contexts_by_lineno(str(mutant.path.resolve()))
+            names = {name for line in mutant.lines for name in contexts.get(line, ())} & short.keys()
+            if not names:
+                not_run += 1
+                continue
+            chosen = sorted(names, key=seconds.__getitem__)
+            status = self._run(session, mutant, [short[name] for name in chosen], live)
+            tried, noticed = tried + 1, noticed + (status != 0)
+            result = "does not end" if status < 0 else "noticed" if status else "SURVIVED"
+            self._say(f"{result} {len(chosen)} tests {mutant.text}")
+            if tried == self.wanted:
+                break
+        self._say(f"{noticed} of {tried} mutants noticed; {not_run} more are in lines that no short test runs")
         return True
+
+    def _say(self, text: str) -> None:
+        self._results.write(f"\n{text}\n")
+        self._results.flush()
 
     def _run(
         self, session: pytest.Session, mutant: Mutant, items: Sequence[pytest.Item], live: Sequence[FunctionType]
     ) -> int:
         process = os.fork()
         if not process:
-            os.setpgid(0, 0)
+            setrlimit(RLIMIT_CPU, (2 * SECONDS, 2 * SECONDS))
             mutant.apply(live)
-            for number, item in enumerate(items):
-                following = items[number + 1] if number + 1 < len(items) else None
+            for cache in self._caches:
+                cache.cache_clear()
+            for item, following in zip(items, [*items[1:], None], strict=True):
                 session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
                 if session.testsfailed:
                     os._exit(1)
+                if time.process_time() > SECONDS:
+                    break
             os._exit(0)
-        deadline = time.monotonic() + SECONDS
-        while (done := os.waitpid(process, os.WNOHANG)) == (0, 0):
-            if time.monotonic() > deadline:
-                os.killpg(process, signal.SIGKILL)
-            time.sleep(0.02)
-        return done[1] >> 8 if os.WIFEXITED(done[1]) else 2
+        _, status = os.waitpid(process, 0)
+        return os.waitstatus_to_exitcode(status)
 
 
 def main() -> None:
-    """Try a sample of the mutants of each module."""
+    """Try a sample of the mutants."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("modules", nargs="*", help=f"some of {', '.join(TESTS)} (default: all)")
     parser.add_argument("--seed", type=int, default=41)
-    parser.add_argument("--per-cent", type=float, default=10, help="how many of the mutants of a module are tried")
+    parser.add_argument("--number", type=int, default=300, help="how many mutants are tried")
+    parser.add_argument("folders", nargs="*", default=FOLDERS, help="as format, store/log (default: %(default)s)")
     arguments = parser.parse_args()
-    tried = noticed = 0
-    for module in arguments.modules or TESTS:
-        path = Path("spark_mq", f"{module}.py")
-        every = [
-            (path, function, number)
-            for function, node in functions(ast.parse(path.read_text()))
-            for number, _ in enumerate(places(node))
-        ]
-        chosen = random.Random(arguments.seed).sample(every, round(len(every) * arguments.per_cent / 100))
-        trials = Trials([Mutant(*one) for one in chosen])
-        files = [str(Path("tests", module).parent / f"{name}.py") for name in TESTS[module].split()]
-        pytest.main(
-            ["-qq", "--tb=no", "--capture=sys", "-p", "no:logging", "-p", "no:cacheprovider", "-p", "no:xdist", *files],
-            [trials],
-        )
-        tried, noticed = tried + len(chosen), noticed + trials.noticed
-        print(f"{module}: {trials.noticed} of {len(chosen)} noticed; in all {noticed} of {tried}", flush=True)
+    quiet = ["-qq", "--tb=no", "--capture=sys", "--timeout=60"]
+    tests = [f"tests/{folder}" for folder in arguments.folders]
+    without = [part for name in ("logging", "cacheprovider", "xdist") for part in ("-p", f"no:{name}")]
+    sys.exit(pytest.main([*quiet, *without, *tests], [Trials(arguments.folders, arguments.seed, arguments.number)]))
 
 
 if __name__ == "__main__":
