@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from spark_mq.format.index_file import HEADER, HEADER_SIZE
 from spark_mq.format.timestamp import iso_text
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.verifier.quick import quick_check
@@ -13,6 +14,9 @@ HAS_NO_UNIT = (4, 12)
 def test_a_missing_first_segment_is_a_note_with_what_is_left_of_it(bench: Bench) -> None:
     start = bench.setting("mappedFileSizeCommitLog")
     (bench.path / f"commitlog/{0:020d}").unlink()
+    headers = [HEADER.unpack(file.read_bytes()[:HEADER_SIZE]) for file in (bench.path / "index").iterdir()]
+    older = sum(count > 1 and begin_offset < start for _, _, begin_offset, _, _, count in headers)
+    (bench.path / "index/20991231235959999").write_bytes(bytes(bench.entry(bench.setting("maxIndexNum"))))  # no entry
     lost = [fact for fact in bench.messages if fact["offset"] < start]
     with_unit = [fact for fact in lost if fact["sysFlag"] & 12 not in HAS_NO_UNIT]
     queues = {(fact["topic"], fact["queueId"]) for fact in with_unit}
@@ -22,7 +26,7 @@ def test_a_missing_first_segment_is_a_note_with_what_is_left_of_it(bench: Bench)
     (note,) = [finding for finding in findings if finding.code == "LOG_BEFORE_START"]
     assert note.commit_log_offset == start
     found = note.found or ""
-    assert found.startswith(f"{len(with_unit)} units of {len(queues)} queues, and entries of ")
+    assert found.startswith(f"{len(with_unit)} units of {len(queues)} queues, and entries of {older} index files")
     assert found.endswith(f"the oldest entry is of {oldest}")
     report, table = quick_check(str(bench.path), BrokerConf.of(str(bench.packed.broker_conf)))
     assert report.counts["LOG_BEFORE_START"] == 1
