@@ -66,7 +66,7 @@ def tags_code(record: Record, delays: list[int]) -> int:
 def light_queues(topic: str, names: str, offsets: str) -> list[tuple[str, int]]:
     """The light message queues of a message, and its offset in each (`ConsumeQueue.multiDispatchLmqQueue`@5.3.3).
 
-    A text that is not a number is skipped.
+    A text that is not a number is skipped, and so is a queue that was named before.
 
     Args:
         topic: The topic of the message.
@@ -79,7 +79,11 @@ def light_queues(topic: str, names: str, offsets: str) -> list[tuple[str, int]]:
     if not names or not offsets or len(names_of) != len(offsets_of):
         return []
     pairs = zip(names_of, offsets_of, strict=True)
-    return [(name, int(at)) for name, at in pairs if name.startswith("%LMQ%") and "/" not in name and at.isdigit()]
+    found: dict[str, int] = {}
+    for name, at in pairs:
+        if name.startswith("%LMQ%") and "/" not in name and at.isdigit():
+            found.setdefault(name, int(at))
+    return list(found.items())
 
 
 def _java_split(text: str) -> list[str]:

@@ -396,10 +396,13 @@ def _find_light_queues(
     name_lengths: OutInt32s,
     queue_offsets: OutInt64s,
 ) -> int:
-    """Write the light message queues of messages, in their order; returns how many there are."""
+    """Write the light message queues of messages, in their order; returns how many there are.
+
+    A queue that a message names twice has it once (`ConsumeQueue.putMessagePositionInfo` by the commit log offset).
+    """
     count = 0
     for index in range(frames.size):
-        frame = frames[index]
+        frame, first = frames[index], count
         topic, topic_length = frame.topic_start, int(frame.topic_length)
         if _starts_with(buffer, topic, topic_length, _RETRY) or _starts_with(buffer, topic, topic_length, _SYSTEM):
             continue
@@ -419,7 +422,13 @@ def _find_light_queues(
             offset_end = skip_to(buffer, offset, offsets_end, _COMMA)
             queue_offset = _parse_offset(buffer, offset, offset_end)
             is_light = _starts_with(buffer, name, name_end - name, _LIGHT)
-            if is_light and queue_offset >= 0 and skip_to(buffer, name, name_end, _SLASH) == name_end:
+            is_light = is_light and queue_offset >= 0 and skip_to(buffer, name, name_end, _SLASH) == name_end
+            for other in range(first, count):
+                is_same = name_lengths[other] == name_end - name
+                is_light = is_light and not (
+                    is_same and same_bytes(buffer, name, buffer, name_starts[other], name_end - name)
+                )
+            if is_light:
                 messages[count], queue_offsets[count] = index, queue_offset
                 name_starts[count], name_lengths[count] = name, name_end - name
                 count += 1
