@@ -20,7 +20,7 @@ from functools import partial
 
 import numpy as np
 
-from spark_mq.errors import OptionError, similar_names
+from spark_mq.errors import OptionError, StorageError, similar_names
 from spark_mq.format.consume_queue import DATABASE_UNIT_DTYPE, UNIT_SIZE, Queue, queue_file_name
 from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.indexer.ext_settings import ExtSettings
@@ -137,7 +137,7 @@ class QueueResult:
 def write_queues(context: JobContext, plan: RebuildPlan, existing: ExistingQueues, staged: StagedLog) -> QueueResult:
     """Write every queue file, and carry over queues without a live message."""
     committer, file_size = context.committer, plan.settings.queue_file_size
-    shown_by = None if plan.queues_shown_by is None else plan.queues_shown_by / CONSUME_QUEUE
+    shown_by = None if plan.queues_shown_by is None else _readable_queues(plan.queues_shown_by)
     has_lite_topics = plan.settings.has_light_queues
     runs = staged_runs(context.tasks, staged.units, shown_by=shown_by, has_lite_topics=has_lite_topics)
     queues = runs.queues()
@@ -203,6 +203,14 @@ def write_queues(context: JobContext, plan: RebuildPlan, existing: ExistingQueue
         lost_queues=(*lost, *_lost_offsets(plan, next_offsets, carried_over)),
         stale_files=tuple(stale_files),
     )
+
+
+def _readable_queues(store: Location) -> Location | None:
+    """The queues of a store; None if they are in a database that RocksDB does not open."""
+    try:
+        return queue_tree(store)
+    except StorageError:
+        return None
 
 
 def _refuse_unknown_topic(plan: RebuildPlan, queues: Sequence[StagedQueue]) -> None:

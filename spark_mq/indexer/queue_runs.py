@@ -123,7 +123,8 @@ def staged_runs(
 
     A queue that was deleted, and used again, has only its newer messages: it begins with offset 0 again
     (`DefaultMessageStore.deleteTopics`, `AbstractLiteLifecycleManager.deleteLmq`, `QueueOffsetOperator.remove`@5.5.0).
-    Of a lite topic the log tells it, of other queues the first unit in the folder `shown_by` of queues.
+    Of a lite topic the log tells it, of other queues the first unit in the folder `shown_by` of queues: see
+    `_later_lives`.
     """
     lite = _lives(tasks, splits) if has_lite_topics else {}
     starts = {queue: at[-1] for queue, at in lite.items() if queue[0].startswith(LITE_PREFIX) and len(at) > 1}
@@ -132,11 +133,47 @@ def staged_runs(
     odd = [] if shown_by is None else [queue for queue in runs.queues() if not queue.is_without_gaps]
     if shown_by is None or not odd:
         return runs
-    lives = _lives(tasks, splits)
-    newest = {queue.key: lives[queue.key][-1] for queue in odd if queue.key in lives}
-    again = {queue: start for queue, start in newest.items() if _first_offset(shown_by, queue) == start}
-    again = {queue.key: again[queue.key] for queue in odd if again.get(queue.key, 0) > queue.commit_log_offset}
+    again = _later_lives(tasks, splits, runs.queues(), shown_by)
     return _read(tasks, splits, starts | again) if again else runs
+
+
+def _later_lives(
+    tasks: Tasks, splits: Sequence[StagedUnits], queues: Sequence[StagedQueue], shown_by: Location
+) -> dict[Queue, int]:
+    """Where the messages of queues begin whose topic was deleted and created again.
+
+    The first unit of such a queue is that of the newest message with queue offset 0. If another queue of the topic
+    kept a unit from before the deletion, the topic was not deleted: a queue lost its files. A queue without files has
+    no message since the topic was created again.
+    """
+    lives = _lives(tasks, splits)
+    firsts = {queue.key: _first_offset(shown_by, queue.key) for queue in queues}
+    starts = {
+        queue.key: firsts[queue.key]
+        for queue in queues
+        if not queue.is_without_gaps and queue.commit_log_offset < firsts[queue.key] == lives.get(queue.key, [-1])[-1]
+    }
+    if not starts:
+        return {}
+    columns = [[topic for topic, _ in starts], pa.array([id_ for _, id_ in starts], pa.int32()), [*starts.values()]]
+    find = partial(_before_starts, starts=pa.table(columns, ["topic", "queue_id", "start"]))
+    found = _found(tasks, splits, find).group_by("topic").aggregate([("commit_log_offset", "max")]).to_pylist()
+    ends = {row["topic"]: row["commit_log_offset_max"] for row in found}
+    kept = {topic for (topic, _), first in firsts.items() if 0 <= first < ends.get(topic, 0)}
+    begin = {topic: min(at for (name, _), at in starts.items() if name == topic) for topic in ends.keys() - kept}
+    without_files = {
+        queue: begin[queue[0]]
+        for queue, first in firsts.items()
+        if queue[0] in begin and first < 0 and not (shown_by / queue[0] / str(queue[1])).entries()
+    }
+    return {queue: start for queue, start in starts.items() if queue[0] in begin} | without_files
+
+
+def _before_starts(runs: pa.Table, starts: pa.Table) -> pa.Table:
+    runs = runs.select(["topic", "queue_id", "commit_log_offset"]).join(
+        starts, ["topic", "queue_id"], join_type="inner"
+    )
+    return runs.filter(pc.less(runs["commit_log_offset"], runs["start"])).select(["topic", "commit_log_offset"])
 
 
 def _read(tasks: Tasks, splits: Sequence[StagedUnits], starts: Mapping[Queue, int]) -> Runs:

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -110,9 +110,22 @@ class LackingScan:
                     lacking.setdefault(name, []).append(found)
         self._damaged = sorted(damaged, key=lambda part: part.start)
         configured = configured_topics(self._store.location)
-        return {
+        without = {
             name: self._without_unit(name, parts, is_configured(name[0], configured)) for name, parts in lacking.items()
         }
+        return {name: self._of_later_life(name, messages, without) for name, messages in without.items()}
+
+    def _of_later_life(self, name: Queue, messages: WithoutUnit, without: Mapping[Queue, WithoutUnit]) -> WithoutUnit:
+        """The messages of a queue without files; they were deleted with its topic if other queues of it show that."""
+        if name in self._store.queues or messages.is_deleted.any():
+            return messages
+        of_topic = [one for (topic, _), one in without.items() if topic == name[0]]
+        deleted = [int(one.commit_log_offset[one.is_deleted].max()) for one in of_topic if one.is_deleted.any()]
+        queues = [queue for queue in self._store.queues.values() if queue.topic == name[0] and queue.files]
+        firsts = [queue.unit(queue.files[0].first)[0] for queue in queues]
+        if not deleted or not firsts or min(firsts) < max(deleted):
+            return messages
+        return replace(messages, is_deleted=messages.commit_log_offset < min(firsts))
 
     def _live(self, start: int, damaged: list[LogRange]) -> Iterator[DispatchRequests]:
         """The messages of the live log from `start` on; what is not a record is added to `damaged`."""

@@ -12,7 +12,7 @@ clear the log either, so the old records are still at their places, and such uni
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -158,7 +158,29 @@ def find_lacking_messages(store: MessageStore) -> LackingMessages:
                     lacking.append(LackingMessage(name, 0, queue_offset, record.commit_log_offset))
     except CorruptLogError:
         pass  # table `segments` reports damage of the log
-    return LackingMessages(tuple(lacking), checked, dispatched_to, last, end)
+    return LackingMessages(tuple(_of_topics_that_are(store, lacking)), checked, dispatched_to, last, end)
+
+
+def _of_topics_that_are(store: MessageStore, lacking: Sequence[LackingMessage]) -> Iterator[LackingMessage]:
+    """Those that are not of a topic before it was deleted and created again.
+
+    It was, if a queue begins with offset 0 after one of its messages, and no queue of the topic has an older unit.
+    """
+    starts: dict[str, int] = {}
+    topics = {message.topic for message in lacking}
+    for queue in store.queues.values():
+        if queue.topic in topics and queue.files:
+            first = queue.unit(queue.files[0].first)[0]
+            starts[queue.topic] = min(first, starts.get(queue.topic, first))
+    again = set()
+    for message in lacking:
+        found = store.queues.get((message.topic, message.queue_id))
+        is_older = found is not None and found.files and message.commit_log_offset < starts[message.topic]
+        if found is not None and is_older and found.files[0].first == 0 and leads_to_its_message(store, found, 0):
+            again.add(message.topic)
+    for message in lacking:
+        if message.topic not in again or message.commit_log_offset >= starts[message.topic]:
+            yield message
 
 
 def _tail_start(store: MessageStore, end: int) -> tuple[int, int, int | None]:

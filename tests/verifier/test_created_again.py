@@ -7,11 +7,17 @@ from __future__ import annotations
 
 import json
 import shutil
+import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from spark_mq.cli.main import main
+from spark_mq.store.message_store import MessageStore
+from spark_mq.store.metadata_tables import queues
+from spark_mq.store.store_state import store_state
+from spark_mq.testing import LogWriter
 from tests.support.rebuilt import rebuild_here
 from tests.support.repaired import repair_here
 from tests.support.restored import restore_here
@@ -19,7 +25,7 @@ from tests.support.stores import OWN_STORES, RealStore, Unpack, tree_of
 from tests.support.verified import check, grave
 
 STORE = RealStore("fAgain533", OWN_STORES / "forms")
-TREE = "consumequeue"
+TREE, NOW = "consumequeue", 1_700_000_000_000
 
 
 def test_it_is_sound_and_may_be_started(unpacked: Unpack, capsys: pytest.CaptureFixture[str]) -> None:
@@ -65,3 +71,54 @@ def test_offsets_of_a_deleted_topic_are_not_past_an_end(unpacked: Unpack, tmp_pa
     topics.write_text(topics.read_text().replace('"stays"', '"never"'))
     codes = {(one.code, one.topic) for one in grave(check(folder, STORE.broker_conf)[1])}
     assert codes == {("OFFSET_PAST_END", "never")}
+
+
+@pytest.mark.parametrize("is_deleted", [True, False])
+def test_a_queue_without_messages_since_then_is_deleted_too(is_deleted: bool, tmp_path: Path) -> None:
+    """`g` had messages in two queues, and got one in queue 0 since. A deletion leaves no unit in queue 2."""
+    writer, messages = LogWriter(1 << 16), []
+    order = [0, 0, 0, 1, 1, 0] if is_deleted else [2, 0, 0, 0, 1, 1, 0]
+    for number, queue_id in enumerate(order):
+        is_newest = number == len(order) - 1
+        offset = writer.append(NOW + number, b"body", b"g", queue_id, queue_offset=0 if is_newest else None)
+        messages.append((queue_id, offset, writer.next_offset - offset))
+    writer.write(tmp_path)
+    for queue_id, offset, size in messages[-1:] if is_deleted else (messages[0], messages[-1]):
+        folder = tmp_path / TREE / "g" / str(queue_id)
+        folder.mkdir(parents=True)
+        unit = struct.pack(">qiq", offset, size, ord("a"))
+        (folder / f"{0:020d}").write_bytes(unit + bytes(2000 - len(unit)))
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config/topics.json").write_text(json.dumps({"topicConfigTable": {"g": {"topicName": "g"}}}))
+    (tmp_path / "broker.conf").write_text(f"mappedFileSizeCommitLog={1 << 16}\nmappedFileSizeConsumeQueue=2000\n")
+    found = {
+        (one.code, one.queue_id) for one in check(tmp_path, tmp_path / "broker.conf")[1] if one.queue_id is not None
+    }
+    states = {(row["queue_id"], row["state"]) for row in queues_of(tmp_path)}
+    boots = store_state(str(tmp_path), "5.3.3", str(tmp_path / "broker.conf"), full=True).boots
+    if is_deleted:
+        assert found == {("QUEUE_DELETED", 0), ("QUEUE_DELETED", 1)}
+        assert states == {(0, "CAUGHT_UP")}
+        assert [(boot.lost, boot.deleted) for boot in boots] == [(0, 5)]
+    else:
+        assert {("QUEUE_OFFSET_TWICE", 0), ("QUEUE_MISSING", 1)} <= found
+        assert {(0, "DAMAGED"), (1, "LOST")} <= states
+
+
+def queues_of(folder: Path) -> list[dict[str, Any]]:
+    with MessageStore(str(folder)) as store:
+        rows: list[dict[str, Any]] = queues(store).to_pylist()
+        return rows
+
+
+def test_a_lost_queue_is_not_deleted_because_others_begin_later(tmp_path: Path) -> None:
+    writer, units = LogWriter(1 << 16), b""
+    for number, queue_id in enumerate([0, 0, 1, 1]):
+        offset = writer.append(NOW + number, b"body", b"g", queue_id)
+        units += struct.pack(">qiq", offset, writer.next_offset - offset, ord("a")) if queue_id else b""
+    writer.write(tmp_path)
+    (tmp_path / TREE / "g/1").mkdir(parents=True)
+    (tmp_path / TREE / "g/1" / f"{0:020d}").write_bytes(units.ljust(2000, b"\0"))
+    (boot,) = store_state(str(tmp_path), "5.3.3", full=True).boots
+    assert (boot.lost + boot.shifted, boot.deleted) == (2, 0)
+    assert ("QUEUE_MISSING", 0) in {(one.code, one.queue_id) for one in check(tmp_path, None)[1]}
