@@ -18,7 +18,7 @@ from spark_mq.format.index_file import Entries, IndexLayout
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.kernels.index_keys import index_keys
 from spark_mq.store.index.coverage import IndexedRange
-from spark_mq.store.index.folder import NO_ENTRIES, entries_from, index_files, index_layout, read_entries
+from spark_mq.store.index.folder import MOST_KEYS, NO_ENTRIES, entries_from, index_files, index_layout, read_entries
 from spark_mq.store.log.commit_log import list_offset_range
 from spark_mq.store.log.log_range import LogRange, between
 from spark_mq.store.log.record_reader import RecordChunk
@@ -51,9 +51,11 @@ def find_lacking_entries(store: MessageStore, kept: Set[str], stop: int, flushed
     others = kept - {span.info.name for span in spans}
     read = [read_entries(file, layout) for file in files if file.name in others]
     for gap in between(parts, max(store.get_min_phy_offset(), 0), stop):
-        last = (span for span in spans if span.start < gap.start <= span.header.end_commit_log_offset)
-        ends = [entries_from(gap.start, span.info, span.header, layout) for span in last]
-        found = _find_lacking(store, gap, np.concatenate([NO_ENTRIES, *read, *ends]))
+        before = (span for span in spans if span.start < gap.start <= span.header.end_commit_log_offset)
+        after = (span for span in spans if span.header.begin_commit_log_offset in gap)
+        edges = [entries_from(gap.start, span.info, span.header, layout) for span in before]
+        edges += [read_entries(span.info, layout, MOST_KEYS) for span in after]
+        found = _find_lacking(store, gap, np.concatenate([NO_ENTRIES, *read, *edges]))
         if found is not None:
             return found
     return None

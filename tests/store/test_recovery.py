@@ -469,6 +469,20 @@ def test_an_index_has_the_messages_after_a_damaged_one(tmp_path: Path) -> None:
     assert seen.unindexed is None
 
 
+def test_the_keys_of_a_message_can_be_in_two_index_files(tmp_path: Path) -> None:
+    """The first message of the file before the last is damaged, so that nothing is known of this file by its edges."""
+    store = STORES["workload-533"]
+    folder = store.unpack(tmp_path)
+    heads = [struct.unpack(">qqqqii", file.read_bytes()[:40]) for file in index_of(store, folder)[0]]
+    offset = heads[-2][2]
+    assert heads[-2][3] == heads[-1][2]
+    segment = folder / "commitlog" / f"{393216:020d}"
+    at, data = offset - 393216, segment.read_bytes()
+    segment.write_bytes(data[:at] + bytes(8) + data[at + 8 :])
+    recovery = recover(folder, "5.3.3", store)
+    assert (recovery.damaged_bytes > 0, recovery.unindexed) == (True, None)
+
+
 def test_an_index_that_lost_a_file_lacks_its_messages(tmp_path: Path) -> None:
     """`IndexService.load` does not ask whether a file is missing between two others."""
     store = STORES["workload-533"]

@@ -59,7 +59,7 @@ _NO_TIME = 1 << 63
 _NAME_LENGTH = len("yyyyMMddHHmmssSSS")
 NO_ENTRIES: Entries = np.empty(0, ENTRY_DTYPE)
 _BLOCK = 1024
-_MOST = 64 << 10
+MOST_KEYS = 64 << 10
 """Entries of one message that are read: a message has at most 16,384 keys."""
 
 
@@ -207,7 +207,7 @@ def index_end(files: Sequence[IndexFileInfo], layout: IndexLayout) -> IndexEnd |
         if not hashes:
             last = entries["commit_log_offset"][-1]
             raise _contradiction(files[-1], f"the header ends at commit log offset {end}, the last entry is of {last}")
-        if others.size or len(hashes) >= _MOST:
+        if others.size or len(hashes) >= MOST_KEYS:
             break
     if end < 0:
         raise _contradiction(files[-1], f"the header ends at commit log offset {end}")
@@ -257,9 +257,14 @@ class IndexFileInfo:
         return IndexHeader(*HEADER.unpack(head)) if len(head) == HEADER_SIZE else IndexHeader()
 
 
-def read_entries(file: IndexFileInfo, layout: IndexLayout) -> Entries:
-    """The entries that the header of a file counts, as far as the file has them; they are not checked."""
+def read_entries(file: IndexFileInfo, layout: IndexLayout, most: int | None = None) -> Entries:
+    """The entries that the header of a file counts, as far as the file has them; they are not checked.
+
+    Args:
+        most: The number of entries to read; None for all.
+    """
     count = min(file.stored_header().next_entry, layout.index_num) - 1
+    count = count if most is None else min(count, most)
     with FileReader(file.location) as reader:
         data = reader.read(layout.entries_at + ENTRY_SIZE, ENTRY_SIZE * count)
     return np.frombuffer(data, ENTRY_DTYPE, len(data) // ENTRY_SIZE)
