@@ -375,7 +375,10 @@ def _no_log_error(store: Location) -> SparkMqError:
             f"{store} is itself a folder of segments, like commitlog/: give the folder that contains commitlog/ "
             "(storePathRootDir); if the log is in another folder, link it there under that name"
         )
-    return StoreNotFoundError(f"{store} has no commitlog folder: give the broker's store directory (storePathRootDir)")
+    return StoreNotFoundError(
+        f"{store} has no commitlog folder: give the broker's store directory (storePathRootDir); if storePathCommitLog "
+        "names another folder, link it there as commitlog"
+    )
 
 
 def _check_one_of_several(location: Location, files: list[fs.FileInfo]) -> None:
