@@ -256,6 +256,15 @@ def test_expired_segments_are_no_change(history: History) -> None:
     assert report.whole_reason == ""
 
 
+def test_a_lost_queue_file_is_found_after_segments_expired(history: History) -> None:
+    expire(history.path, 1)
+    assert not grave(history.check()[1])
+    folder = max((file.parent for file in history.files("consumequeue")), key=lambda one: len(list(one.iterdir())))
+    sorted(folder.iterdir())[-2].unlink()
+    found, expected = ({one.code for one in grave(history.check(since)[1])} for since in (True, False))
+    assert found == expected != set()
+
+
 def test_a_log_that_all_expired_is_read(history: History) -> None:
     history.grow()
     expire(history.path, len(history.files("commitlog")) - 1)
