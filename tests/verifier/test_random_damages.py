@@ -251,7 +251,12 @@ def test_findings_about_queues_are_exactly_the_units_that_differ(unpacked: Unpac
         for _ in range(chance.randrange(1, 4)):
             single_bit(store, chance, file)
         before, after = store.sound[file], store.read(file)
-        differ = {at for at in range(0, len(after), 20) if after[at : at + 20] != before[at : at + 20]}
+        differ = [at for at in range(0, len(after), 20) if after[at : at + 20] != before[at : at + 20]]
+        units = [before if any(before[at + 8 : at + 12]) else after for at in differ]  # the unit of the log, if any
+        offsets = [
+            int.from_bytes(unit[at : at + 8], "big", signed=True) for at, unit in zip(differ, units, strict=True)
+        ]
         _, findings = check(store.path, WORKLOAD.broker_conf)
-        assert {(f.file, f.position) for f in grave(findings)} == {(file, at) for at in differ}, seed
+        found = {(f.file, f.position, f.commit_log_offset) for f in grave(findings)}
+        assert found == {(file, *one) for one in zip(differ, offsets, strict=True)}, seed
         store.restore()
