@@ -19,7 +19,7 @@ import random
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from functools import _lru_cache_wrapper
+from functools import _lru_cache_wrapper, cache
 from pathlib import Path
 from resource import RLIMIT_CPU, setrlimit
 from types import CodeType, FunctionType
@@ -112,12 +112,18 @@ def functions(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
                 yield f"{node.name}.{inner.name}" if isinstance(node, ast.ClassDef) else inner.name, inner
 
 
+@cache
+def source(path: Path) -> str:
+    """The text of a module, as it was when it was first asked for."""
+    return path.read_text()
+
+
 class Mutant:
     """A change of one function of a module; `lines` are those of the code that it replaces."""
 
     def __init__(self, path: Path, function: str, number: int) -> None:
         self.path, self.function = path, function
-        tree = ast.parse(path.read_text())
+        tree = ast.parse(source(path))
         parent, field, place, node = list(places(dict(functions(tree))[function]))[number]
         old = getattr(parent, field) if place is None else getattr(parent, field)[place]
         before, after = (ast.unparse(one).replace("\n", " ")[:90] for one in (old, node))
@@ -138,7 +144,7 @@ class Mutant:
             (path, function, number)
             for path in paths
             if "kernels" not in path.parts
-            for function, node in functions(ast.parse(path.read_text()))
+            for function, node in functions(ast.parse(source(path)))
             for number, _ in enumerate(places(node))
         ]
 
@@ -169,6 +175,7 @@ class Trials:
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Run the tests, and the mutants."""
+        every = Mutant.every(self.folders)
         items = [item for item in session.items if "spark" not in item.fixturenames]  # type: ignore[attr-defined]
         seconds: dict[str, float] = {}
         measured = Coverage(data_file=None, include=["spark_mq/*"], config_file=False)
@@ -190,7 +197,6 @@ class Trials:
         live = [one for one in objects if isinstance(one, FunctionType)]
         self._caches = [one for one in objects if isinstance(one, _lru_cache_wrapper)]
         gc.disable()
-        every = Mutant.every(self.folders)
         random.Random(self.seed).shuffle(every)
         tried = noticed = not_run = 0
         for one in every:
