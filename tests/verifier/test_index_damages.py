@@ -6,6 +6,7 @@ broker's bytes again. Look-ups are judged by the messages that the Java classes 
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import struct
@@ -173,3 +174,13 @@ def _wrong_answers(
                 if any(answer["commit_log_offset"].to_pylist() != offsets for answer, offsets in answers):
                     wrong.append(key)
     return wrong
+
+
+def test_a_cut_file_does_not_hide_the_layout_of_the_others(bench: Bench) -> None:
+    """Without the broker's settings, most of the files tell the numbers of slots and entries."""
+    file = bench.index_file(-1)
+    os.truncate(bench.path / file, (bench.path / file).stat().st_size - 20)
+    _, findings = check(bench.path, None)
+    of_index = {(one.code, one.file) for one in findings if (one.file or "").startswith("index")}
+    assert ("INDEX_FILE_SIZE", file) in of_index
+    assert "NOT_CHECKED" not in {code for code, _ in of_index}
