@@ -165,12 +165,12 @@ class Case:
         log_start = min((int(name[-20:]) for name in after.inodes if name.startswith("commitlog/")), default=0)
         for message in self.messages:
             is_there = message.offset in self.left
-            is_live = is_there and message.offset < min(recovery.log_end or 0, self.live_end)
-            if is_live and units.get(message.queue, {}).get(message.queue_offset) == message.offset:
+            is_in_log = is_there and message.offset < (recovery.log_end or 0)
+            if is_in_log and units.get(message.queue, {}).get(message.queue_offset) == message.offset:
                 continue
-            if is_live and (message.queue, message.offset) in led_to:
+            if is_in_log and (message.queue, message.offset) in led_to:
                 shifted += 1
-            elif is_live:
+            elif is_in_log and message.offset < self.live_end:
                 lost += 1
             elif message.offset >= log_start:
                 cut += is_there and message.offset < self.live_end
