@@ -164,7 +164,7 @@ def put_bases(data: Bytes, starts: Int64s, queue_offsets: Int64s) -> tuple[Bytes
     The records follow each other, and do not have commit log offsets yet.
     """
     frames, sizes = new_frames(queue_offsets.size), np.empty(queue_offsets.size, np.int32)
-    read_frames_at(data, starts, np.zeros(queue_offsets.size, np.int64), np.diff(starts), frames)
+    read_frames_at(data, starts[:-1], np.zeros(queue_offsets.size, np.int64), np.diff(starts), frames)
     ends, lengths = np.empty(queue_offsets.size, np.int64), np.empty(queue_offsets.size, np.int32)
     _measure_bases(data, frames, queue_offsets, ends, lengths, sizes)
     out = np.empty(int(sizes.sum(dtype=np.int64)), np.uint8)
