@@ -29,6 +29,7 @@ from spark_mq.io.location import Location
 from spark_mq.job.progress import mark_done
 from spark_mq.job.task_items import RESULTS, ArrowTask, TaskItems, pickled, unpickled
 from spark_mq.job.tasks import LocalTasks, Result, SparkTasks, TaskRunner, Tasks
+from spark_mq.store.config.config_file import is_topic_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -147,6 +148,7 @@ def _later_lives(
     no message since the topic was created again.
     """
     lives = _lives(tasks, splits)
+    queues = [queue for queue in queues if is_topic_name(queue.topic)]
     firsts = {queue.key: _first_offset(shown_by, queue.key) for queue in queues}
     starts = {
         queue.key: firsts[queue.key]

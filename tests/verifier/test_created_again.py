@@ -105,6 +105,22 @@ def test_a_queue_without_messages_since_then_is_deleted_too(is_deleted: bool, tm
         assert {(0, "DAMAGED"), (1, "LOST")} <= states
 
 
+@pytest.mark.parametrize("topic", [b"a\0b", b"../../out", b".."])
+def test_a_name_that_is_no_folder_has_no_first_unit(topic: bytes, tmp_path: Path) -> None:
+    """Nothing outside of the store is read, also if a file there begins with the offset of the second message."""
+    writer, folder = LogWriter(1 << 16), tmp_path / "store"
+    for number in range(2):
+        offset = writer.append(NOW + number, b"body", topic, queue_offset=0)
+    writer.write(folder)
+    (folder / TREE).mkdir()
+    file = tmp_path / "out/0" / f"{0:020d}"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(struct.pack(">qiq", offset, writer.next_offset - offset, 0))
+    conf = tmp_path / "broker.conf"
+    conf.write_text(f"mappedFileSizeCommitLog={1 << 16}\nmappedFileSizeConsumeQueue=2000\n")
+    assert {one.code for one in check(folder, conf)[1]} == {"TOPIC_NAME"}
+
+
 def queues_of(folder: Path) -> list[dict[str, Any]]:
     with MessageStore(str(folder)) as store:
         rows: list[dict[str, Any]] = queues(store).to_pylist()
