@@ -58,6 +58,7 @@ from spark_mq.store.log.record_lookup import NoRecord
 from spark_mq.store.log.segment_files import STRAY, usual_size
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue
+from spark_mq.store.queue.folders import folders_of_topic
 
 _FIRST_LOOK = 64 << 10
 _LOOK_FACTOR = 16
@@ -339,7 +340,7 @@ def queue_states(store: MessageStore, topic: str | None = None) -> QueueStates:
         *(
             (topic, queue_id)
             for topic, queue_id in lacking
-            if is_configured(topic, configured) or (folder / topic / str(queue_id)).entries()
+            if is_configured(topic, configured) or folders_of_topic(folder, topic, queue_id)
         ),
         *(queue for queue in consumed if queue[0] in (configured or ()) and consumed[queue] > 0),
     }

@@ -119,6 +119,9 @@ def test_a_name_that_is_no_folder_has_no_first_unit(topic: bytes, tmp_path: Path
     conf = tmp_path / "broker.conf"
     conf.write_text(f"mappedFileSizeCommitLog={1 << 16}\nmappedFileSizeConsumeQueue=2000\n")
     assert {one.code for one in check(folder, conf)[1]} == {"TOPIC_NAME"}
+    (folder / "config").mkdir()
+    (folder / "config/topics.json").write_text(json.dumps({"topicConfigTable": {"good": {"topicName": "good"}}}))
+    assert queues_of(folder) == []
 
 
 def queues_of(folder: Path) -> list[dict[str, Any]]:

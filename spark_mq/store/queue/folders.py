@@ -246,7 +246,7 @@ def queues_in_files(store: Location) -> Iterator[QueueFolder]:
 
 def folders_of_topic(consume_queue: Location, topic: str, queue_id: int | None = None) -> list[QueueFolder]:
     """The queues of one topic that `queue_folders` returns, or one of them. No other topic's folder is listed."""
-    if topic in ("", ".", "..") or "/" in topic:
+    if topic in ("", ".", "..") or "/" in topic or "\0" in topic:
         return []
     return list(_folders_of_topic(consume_queue / topic, queue_id, with_empty=False, skips_unreadable=True))
 
