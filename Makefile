@@ -7,7 +7,7 @@ BENCH_SIZE ?= 1GiB
 BENCH_FOLDER ?= /tmp/spark-mq-bench
 TEST_PROCESSES ?= 3
 # Tests with brokers, clusters and servers wait for them most of the time, those of `make test` for Spark now and then.
-REST_PROCESSES ?= 6
+REST_PROCESSES ?= 4
 REST := broker or archive or cluster or notebook or shared or s3 or hdfs
 # To collect all files takes each process of a run 15 seconds: these have a test that REST selects.
 REST_FILES = $(sort $(shell grep -rlE 'pytest\.mark\.(broker|archive|cluster|notebook|s3|hdfs)|marked_stores' tests --include='test_*.py'))

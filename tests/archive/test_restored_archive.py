@@ -42,6 +42,7 @@ def assert_comes_back(spark: SparkSession, packed: RealStore, table: str, unpack
     assert grave(check(new, packed.broker_conf)[1]) == []
 
 
+@pytest.mark.skipif(not SOAKS, reason="a soak")
 def test_two_stores_of_an_archive_come_back(delta: SparkSession, unpacked: Unpack, tmp_path: Path) -> None:
     """One is whole. Of the other one, the first segments had expired, and with them all messages of two queues."""
     table = str(tmp_path / "messages")

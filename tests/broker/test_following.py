@@ -1,7 +1,8 @@
 """`spark-mq archive --follow` beside a broker that writes, while either of them is killed and begins again.
 
-The broker writes at least one round of messages at each stage. `make soak` sets how long it writes in all, with
-`SPARK_MQ_FOLLOW_SECONDS` (five minutes), and how soon after the last message everything must be archived, with
+It takes three minutes and more, so only `make soak` runs it; `tests/archive/test_archive.py` tries what can happen
+between runs. The broker writes at least one round of messages at each stage. `SPARK_MQ_FOLLOW_SECONDS` says how
+long it writes in all (five minutes), and how soon after the last message everything must be archived, with
 `SPARK_MQ_LAG_SECONDS` (15, on a machine that does nothing else).
 """
 
@@ -122,6 +123,7 @@ class Producer:
                 time.sleep(0.2)
 
 
+@pytest.mark.skipif(not SECONDS, reason="a soak")
 def test_every_message_is_archived_once_while_broker_and_archive_are_killed(
     delta_jars: dict[str, str], tmp_path: Path
 ) -> None:

@@ -370,7 +370,7 @@ def test_history_has_each_message_of_archive_and_broker_once(
 
 
 @pytest.mark.archive
-@pytest.mark.parametrize("served", ["5.3.3", "4.9.7"], indirect=True)
+@pytest.mark.parametrize("served", cases(["4.9.7"], ["5.3.3", "4.9.7"]), indirect=True)
 def test_history_goes_on_in_each_queue_of_a_broker_that_was_archived(
     served: Served, delta: SparkSession, tmp_path: Path
 ) -> None:

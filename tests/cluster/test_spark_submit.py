@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.processes import Cluster, Done, Python, run, standalone_cluster
+from tests.support.soak import SOAKS
 from tests.support.stores import PROJECT, SAME, WORKLOAD, index_of, tree_of
 
 pytestmark = pytest.mark.cluster
@@ -71,6 +72,7 @@ def test_rebuild_gives_the_brokers_files(cluster: Cluster, package: Path, store:
     assert index_of(tmp_path / "out") == index_of(store)
 
 
+@pytest.mark.skipif(not SOAKS, reason="a soak")
 def test_an_output_that_executors_do_not_see_is_an_error(
     cluster: Cluster, package: Path, store: Path, tmp_path: Path
 ) -> None:
