@@ -57,7 +57,7 @@ from spark_mq.source.predicate import Condition, Operator, decode_conditions, en
 from spark_mq.store.config.config_file import load_consumer_offsets
 from spark_mq.tables.store_files import QUEUES
 from tests.broker import harness
-from tests.support.soak import cases
+from tests.support.soak import SOAKS, cases
 from tests.support.stores import OWN_STORES, RealStore, stores_in
 
 pytestmark = pytest.mark.broker
@@ -317,6 +317,7 @@ def test_a_broker_is_recognized_in_an_archive(
     assert not caplog.text
 
 
+@pytest.mark.skipif(not SOAKS, reason="a soak: test_broker_archive has a history with a cluster")
 @pytest.mark.archive
 @pytest.mark.parametrize("served", ["5.3.3"], indirect=True)
 def test_history_has_each_message_of_archive_and_broker_once(
