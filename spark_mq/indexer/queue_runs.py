@@ -131,10 +131,10 @@ def staged_runs(
     starts = {queue: at[-1] for queue, at in lite.items() if queue[0].startswith(LITE_PREFIX) and len(at) > 1}
     runs = _read(tasks, splits, starts)
     # Queue offsets that two messages have, or none, are rare.
-    odd = [] if shown_by is None else [queue for queue in runs.queues() if not queue.is_without_gaps]
-    if shown_by is None or not odd:
+    queues = [] if shown_by is None else runs.queues()
+    if shown_by is None or all(queue.is_without_gaps for queue in queues):
         return runs
-    again = _later_lives(tasks, splits, runs.queues(), shown_by)
+    again = _later_lives(tasks, splits, queues, shown_by)
     return _read(tasks, splits, starts | again) if again else runs
 
 
@@ -161,8 +161,11 @@ def _later_lives(
     find = partial(_before_starts, starts=pa.table(columns, ["topic", "queue_id", "start"]))
     found = _found(tasks, splits, find).group_by("topic").aggregate([("commit_log_offset", "max")]).to_pylist()
     ends = {row["topic"]: row["commit_log_offset_max"] for row in found}
-    kept = {topic for (topic, _), first in firsts.items() if 0 <= first < ends.get(topic, 0)}
-    begin = {topic: min(at for (name, _), at in starts.items() if name == topic) for topic in ends.keys() - kept}
+    again = ends.keys() - {topic for (topic, _), first in firsts.items() if 0 <= first < ends.get(topic, 0)}
+    begin: dict[str, int] = {}
+    for (topic, _), at in starts.items():
+        if topic in again:
+            begin[topic] = min(at, begin.get(topic, at))
     without_files = {
         queue: begin[queue[0]]
         for queue, first in firsts.items()

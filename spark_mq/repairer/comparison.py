@@ -55,7 +55,7 @@ from spark_mq.store.log.commit_log import CommitLog, Segment, SegmentSource
 from spark_mq.store.log.dledger_log import NONE_COMMITTED, read_entries, recover_entries
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.log.record_reader import RecordChunk, RecordReader
-from spark_mq.store.log.segment_files import list_segment_files, segment_files, usual_size
+from spark_mq.store.log.segment_files import SegmentFiles, list_segment_files, segment_files, usual_size
 from spark_mq.store.log.split_reader import next_boundary, read_chunks
 from spark_mq.store.store_lock import is_locked
 from spark_mq.verifier.records import TIME_CODES, record_findings
@@ -436,7 +436,11 @@ class _Pair:
                 yield Part(start, stop, self._path(base), _STATES[states[cell]], records, *rows)
 
     def _path(self, base: int) -> str:
-        return list_segment_files(self.one.location).at(base, self.one.size).path
+        return self._files.at(base, self.one.size).path
+
+    @cached_property
+    def _files(self) -> SegmentFiles:
+        return list_segment_files(self.one.location)
 
 
 def _name_of(log: _Log, records: RecordLookup, offset: int) -> Row | None:

@@ -13,7 +13,7 @@ A segment is written whole under another name, and then takes the place of the o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -149,7 +149,7 @@ def _plan(store: Location, replica: Location, *, has_lock: bool) -> ReplicaRepai
     parted_in = compared.parts[-1].file if compared.has_parted else None
     if parted_in is not None:
         left = [replace(one, reason=_HAVE_PARTED) if one.part == compared.parts[-1] else one for one in left]
-    unknown = [part for part in damaged if not _is_of_group(store, compared, part)]
+    unknown = _of_no_group(store, compared, damaged)
     left += [TakenPart(part, _NOT_COMMITTED) for part in unknown]
     damaged = [part for part in damaged if part not in unknown]
     with MessageStore(str(store)) as opened:
@@ -187,21 +187,28 @@ def _place(one: TakenPart) -> int:
     return one.part.start
 
 
-def _is_of_group(store: Location, compared: Comparison, part: Part) -> bool:
-    """Whether the entries of a part are committed for all that is known; a plain log has no entries."""
-    if not list_segment_files(store).at(int(part.file.rpartition("/")[2]), 0).has_entries:
-        return True
-    if compared.replica.committed is not None and part.stop <= compared.replica.committed:
-        return True
+def _of_no_group(store: Location, compared: Comparison, parts: Sequence[Part]) -> list[Part]:
+    """The parts of a DLedger log whose entries are not known as committed; a plain log has no entries."""
+    files, committed = list_segment_files(store), compared.replica.committed
+    unknown = [part for part in parts if files.at(int(part.file.rpartition("/")[2]), 0).has_entries]
+    unknown = [part for part in unknown if committed is None or part.stop > committed]
+    if not unknown:
+        return []
     end = min(compared.store.end, compared.replica.end)
     for later in reversed(compared.parts):  # from the last bytes on that both logs have alike
         end = min(end, later.start) if later.stop >= end or later.state == PartState.DIFFERENT else end
-    return any(
-        int(entries.offset[0] + entries.size[0]) <= end
-        for segment in CommitLog.open(store).segments
-        if segment.base < end and segment.end_offset > part.stop
-        for entries in read_entries(segment, end - segment.base, max(part.stop - segment.base, 0))
-    )
+    segments = [segment for segment in CommitLog.open(store).segments if segment.base < end]
+
+    def is_followed(part: Part) -> bool:
+        """Whether an entry after the part is the same in both logs."""
+        return any(
+            int(entries.offset[0] + entries.size[0]) <= end
+            for segment in segments
+            if segment.end_offset > part.stop
+            for entries in read_entries(segment, end - segment.base, max(part.stop - segment.base, 0))
+        )
+
+    return [part for part in unknown if not is_followed(part)]
 
 
 def _check_units(queues: Mapping[Queue, ConsumeQueue], replica: Location, part: Part) -> tuple[int, int]:

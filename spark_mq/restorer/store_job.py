@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from spark_mq.format.broker_version import INDEX_TAGS, MESSAGE_VERSION_2, BrokerVersions
@@ -88,12 +89,12 @@ class StoreJob:
         asked = self.request.broker_version
         return self.is_faithful and (asked is None or asked.decide(INDEX_TAGS) is None)
 
-    @property
+    @cached_property
     def topics(self) -> bytes:
         """The settings of the topics of a new store, as far as they are those of the source."""
         return topics_json(self.source.files.get(TOPICS), {}, self.request.topic_map, self.broker_versions)
 
-    @property
+    @cached_property
     def batch_topics(self) -> frozenset[str]:
         """The topics of the store that have batch consume queues."""
         if self.request.append:

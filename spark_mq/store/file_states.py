@@ -173,9 +173,10 @@ def cut_index_ends(store: MessageStore, index: IndexState, index_msg_timestamp: 
 def _is_cut(store: MessageStore, kept: Sequence[IndexFileEnd]) -> bool:
     record = store.records.find(kept[-1].end_offset) if max(file.next_entry for file in kept) > 1 else None
     names = {file.name for file in kept}
-    infos = [info for info in index_files(store.location) if info.name in names]
+    files = index_files(store.location)
+    infos = [info for info in files if info.name in names]
     try:
-        end = index_end(infos, index_layout(store.location, store.broker_conf))
+        end = index_end(infos, index_layout(store.location, store.broker_conf, files))
     except (CorruptIndexError, OptionError):
         return False
     return record is not None and end is not None and len(end.key_hashes) < len(record_keys(record))

@@ -36,8 +36,8 @@ def find_lacking_entries(store: MessageStore, kept: Set[str], stop: int, flushed
         kept: The names of the files that the broker keeps, which are the oldest ones.
         flushed_timestamp: Files that end later were perhaps not flushed (`Checkpoint.index_msg_timestamp`).
     """
-    layout = index_layout(store.location, store.broker_conf)
     files = index_files(store.location)
+    layout = index_layout(store.location, store.broker_conf, files)
     spans = [
         part
         for part in store.index.parts

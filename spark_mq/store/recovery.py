@@ -175,9 +175,10 @@ class _StoppedStore:
 
     def _entries_from(self, start: int, names: frozenset[str]) -> tuple[Int64s, Int64s]:
         """The commit log offsets from `start` on that entries of these index files have, and the number of each."""
-        layout = index_layout(self.store.location, self.conf) if names else IndexLayout()
+        files = index_files(self.store.location) if names else []
+        layout = index_layout(self.store.location, self.conf, files) if names else IndexLayout()
         found = [np.empty(0, np.int64)]
-        for file in index_files(self.store.location):
+        for file in files:
             if file.name in names:
                 offsets = read_entries(file, layout)["commit_log_offset"]
                 found.append(offsets[offsets >= start])
