@@ -29,7 +29,7 @@ from spark_mq.format.kernels.recovery import (
 from spark_mq.format.record import COMMIT_LOG_OFFSET_AT, MAX_RECORD_SIZE, MIN_RECORD_SIZE, QUEUE_OFFSET_AT
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.store.config.config_file import configured_topics, is_configured
-from spark_mq.store.lacking_messages import leads_to_its_message
+from spark_mq.store.lacking_messages import leads_to_its_message, oldest_units
 from spark_mq.store.log.commit_log import Split, list_offset_range
 from spark_mq.store.log.log_range import LogRange, range_of
 from spark_mq.store.log.record_reader import RecordChunk, joined_chunks
@@ -113,19 +113,21 @@ class LackingScan:
         without = {
             name: self._without_unit(name, parts, is_configured(name[0], configured)) for name, parts in lacking.items()
         }
-        return {name: self._of_later_life(name, messages, without) for name, messages in without.items()}
+        return without | self._of_later_lives(without)
 
-    def _of_later_life(self, name: Queue, messages: WithoutUnit, without: Mapping[Queue, WithoutUnit]) -> WithoutUnit:
-        """The messages of a queue without files; they were deleted with its topic if other queues of it show that."""
-        if name in self._store.queues or messages.is_deleted.any():
-            return messages
-        of_topic = [one for (topic, _), one in without.items() if topic == name[0]]
-        deleted = [int(one.commit_log_offset[one.is_deleted].max()) for one in of_topic if one.is_deleted.any()]
-        queues = [queue for queue in self._store.queues.values() if queue.topic == name[0] and queue.files]
-        firsts = [queue.unit(queue.files[0].first)[0] for queue in queues]
-        if not deleted or not firsts or min(firsts) < max(deleted):
-            return messages
-        return replace(messages, is_deleted=messages.commit_log_offset < min(firsts))
+    def _of_later_lives(self, without: Mapping[Queue, WithoutUnit]) -> dict[Queue, WithoutUnit]:
+        """The messages of queues without files that were deleted with their topic, as other queues of it show."""
+        deleted: dict[str, int] = {}
+        for (topic, _), one in without.items():
+            if one.is_deleted.any():
+                deleted[topic] = max(int(one.commit_log_offset[one.is_deleted].max()), deleted.get(topic, ANYWHERE))
+        starts = oldest_units(self._store, deleted.keys())
+        return {
+            name: replace(messages, is_deleted=messages.commit_log_offset < starts[name[0]])
+            for name, messages in without.items()
+            if name not in self._store.queues and not messages.is_deleted.any()
+            if name[0] in starts and starts[name[0]] >= deleted[name[0]]
+        }
 
     def _live(self, start: int, damaged: list[LogRange]) -> Iterator[DispatchRequests]:
         """The messages of the live log from `start` on; what is not a record is added to `damaged`."""

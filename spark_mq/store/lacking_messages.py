@@ -12,7 +12,7 @@ clear the log either, so the old records are still at their places, and such uni
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -161,17 +161,22 @@ def find_lacking_messages(store: MessageStore) -> LackingMessages:
     return LackingMessages(tuple(_of_topics_that_are(store, lacking)), checked, dispatched_to, last, end)
 
 
+def oldest_units(store: MessageStore, topics: Set[str]) -> dict[str, int]:
+    """For each of the topics with queue files, the least commit log offset in the first unit of a queue."""
+    starts: dict[str, int] = {}
+    for queue in store.queues.values() if topics else ():
+        if queue.topic in topics and queue.files:
+            first = queue.unit(queue.files[0].first)[0]
+            starts[queue.topic] = min(first, starts.get(queue.topic, first))
+    return starts
+
+
 def _of_topics_that_are(store: MessageStore, lacking: Sequence[LackingMessage]) -> Iterator[LackingMessage]:
     """Those that are not of a topic before it was deleted and created again.
 
     It was, if a queue begins with offset 0 after one of its messages, and no queue of the topic has an older unit.
     """
-    starts: dict[str, int] = {}
-    topics = {message.topic for message in lacking}
-    for queue in store.queues.values():
-        if queue.topic in topics and queue.files:
-            first = queue.unit(queue.files[0].first)[0]
-            starts[queue.topic] = min(first, starts.get(queue.topic, first))
+    starts = oldest_units(store, {message.topic for message in lacking})
     again = set()
     for message in lacking:
         found = store.queues.get((message.topic, message.queue_id))
