@@ -24,7 +24,10 @@ ROCKSDB_HALF_TOPIC = "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC"
 `transWriteOriginTransHalfEnable`@5.4.0)."""
 
 ROCKSDB_OP_TOPIC = "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC"
-"""The topic of its op messages, whose property TRANS_OFFSET is the commit log offset of the half message
+"""The topic of its op messages."""
+
+TRANS_OFFSET = "TRANS_OFFSET"
+"""The property of these op messages that is the commit log offset of the half message
 (`TransMessageRocksDBStore.makeOpMessageInner`@5.5.0)."""
 
 DISCARD_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"

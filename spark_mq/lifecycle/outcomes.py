@@ -46,8 +46,6 @@ TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
 TIMER_PRECISION = 1000
 """Milliseconds by which a timer ends after TIMER_OUT_MS at most (`timerPrecisionMs`@5.3.3, by default)."""
 SLOT_IS_READ = "the time in timercheck is after its slot, but no delivered message of it is in the log"
-TRANS_OFFSET = "TRANS_OFFSET"
-"""The property of an op message that has the commit log offset of its half message (`MessageConst`@5.4.0)."""
 NOT_IN_LOG = (
     "whether the broker still asks is not known: it counts checks in RocksDB (folder rocksdbstore), and gives up "
     "without a message in the log"

@@ -35,7 +35,14 @@ from spark_mq.format.array_types import Flags, Int64s
 from spark_mq.format.arrow_array import timestamps
 from spark_mq.format.broker_version import TRANSACTION_CHECK_IN_30_SECONDS, BrokerVersions
 from spark_mq.format.message_schema import CORRUPT_RECORD
-from spark_mq.format.system_topic import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC
+from spark_mq.format.system_topic import (
+    DISCARD_TOPIC,
+    HALF_TOPIC,
+    OP_TOPIC,
+    ROCKSDB_HALF_TOPIC,
+    ROCKSDB_OP_TOPIC,
+    TRANS_OFFSET,
+)
 from spark_mq.lifecycle.message_arrays import (
     Groups,
     by_number,
@@ -52,7 +59,6 @@ from spark_mq.lifecycle.outcomes import (
     HALF_OFFSET,
     NOT_IN_LOG,
     REMOVE_TAG,
-    TRANS_OFFSET,
     TRANSACTION_GROUP,
     DecidedHalves,
     State,

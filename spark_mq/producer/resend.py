@@ -37,7 +37,7 @@ from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.message_id import encode_offset_message_id, has_plausible_port, is_offset_message_id
 from spark_mq.format.properties import CRC_PROPERTY, SHARDING_KEY, UNIQUE_KEY, encode_properties, parse_properties
 from spark_mq.format.record import COMPRESSED_FLAG, COMPRESSION_TYPE_MASK, INNER_BATCH_FLAG, Record
-from spark_mq.format.system_topic import RETRY_PREFIX, is_system_topic
+from spark_mq.format.system_topic import RETRY_PREFIX, TRANS_OFFSET, is_system_topic
 from spark_mq.io.local import open_regular, sync_folder
 from spark_mq.lifecycle.retry_topic import DLQ_PREFIX
 from spark_mq.live.cluster import live_brokers
@@ -64,7 +64,7 @@ _LEFT_OUT = frozenset(
         *("TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS", "TIMER_ROLL_TIMES", "TIMER_DEL_UNIQKEY", "TIMER_DELAY_LEVEL"),
         *("TIMER_ROLL_LABEL", "E_T"),
         *("TRAN_MSG", "PGROUP", "TRAN_PREPARED_QUEUE_OFFSET", "TRANSACTION_CHECK_TIMES", "__transactionId__"),
-        *("CHECK_IMMUNITY_TIME_IN_SECONDS", "TRANS_OFFSET"),
+        *("CHECK_IMMUNITY_TIME_IN_SECONDS", TRANS_OFFSET),
         # of attempts of a consumer group
         *("RETRY_TOPIC", "ORIGIN_MESSAGE_ID", "DLQ_ORIGIN_TOPIC", "DLQ_ORIGIN_MESSAGE_ID", "RECONSUME_TIME"),
         *("MAX_RECONSUME_TIMES", "CONSUME_START_TIME", "POP_CK", "POP_CK_OFFSET", "1ST_POP_TIME"),

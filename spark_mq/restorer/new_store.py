@@ -172,7 +172,7 @@ def _make(job: StoreJob, work: Location, stage: Stage) -> RestoreReport:
         rebuilt = _derive(job, store)
         notes += [*_missing_notes(job, plan, rebuilt), *finish_store(job, store, log, offset_map), _EXPIRY_NOTE]
         origin = job.source.location
-        if job.request.broker_conf.has_rocksdb_queues or (origin is not None and has_rocksdb_queues(origin)):
+        if job.request.broker_conf.has_rocksdb_store or (origin is not None and has_rocksdb_queues(origin)):
             notes.append(_FILES_NOTE)
         report = job.report(
             log,

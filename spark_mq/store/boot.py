@@ -76,7 +76,7 @@ from spark_mq.format.broker_version import (
 from spark_mq.format.record import COMMIT_LOG_OFFSET_AT, MAGIC_AT, MAGIC_V1, MAGIC_V2, store_timestamp_of
 from spark_mq.format.timestamp import NANOS_PER_MILLI
 from spark_mq.io.rocksdb import DEFAULT, RocksDatabase
-from spark_mq.store.config.broker_conf import BrokerConf, FileSetting, Sourced
+from spark_mq.store.config.broker_conf import ROCKSDB_STORE, BrokerConf, FileSetting, Sourced
 from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.config.store_kind import (
     Door,
@@ -107,7 +107,6 @@ BOOT_RULES = (
 )
 """The rules on which a boot depends, whatever the settings are."""
 _NOT_PREDICTED = "what a broker does with them at its start is not predicted"
-_IN_ROCKSDB = "defaultRocksDB"
 _FILES_BACK = 3
 """A clean boot of 4.9, and of 5.0.0 to 5.3.1, begins with the third-last file."""
 _MOST_FILES = 10
@@ -189,10 +188,10 @@ def check_boot(store: MessageStore) -> QueueDatabase | None:
     check_form(store.location, Door.BOOT)
     _ = store.queues  # an error if RocksDB does not open the database
     conf, database, batches = store.broker_conf, store.queue_database, batch_topics(store.location)
-    if database is None and conf.has_rocksdb_queues and store.queues and not double_written_database(store.location):
+    if database is None and conf.has_rocksdb_store and store.queues and not double_written_database(store.location):
         raise UnsupportedStoreError(
-            f"{store.location / CONSUME_QUEUE} has queue files, and {conf.source} says storeType={_IN_ROCKSDB}: such a "
-            f"broker does not read them. First `spark-mq rebuild {shlex.quote(store.location.path)} --only "
+            f"{store.location / CONSUME_QUEUE} has queue files, and {conf.source} says storeType={ROCKSDB_STORE}: such "
+            f"a broker does not read them. First `spark-mq rebuild {shlex.quote(store.location.path)} --only "
             "consumequeue --queue-store rocksdb --replace`"
         )
     if lost_light_database(store.location, conf):
@@ -206,9 +205,9 @@ def check_boot(store: MessageStore) -> QueueDatabase | None:
     what = f"{store.location} has batch consume queues (queue.type=BatchCQ)"
     if database is not None:
         what = f"{database.folder} is a RocksDB database of queues"
-        if conf.is_given and not conf.has_rocksdb_queues:
+        if conf.is_given and not conf.has_rocksdb_store:
             raise UnsupportedStoreError(
-                f"{what}, which a broker reads with storeType={_IN_ROCKSDB}. {conf.source} says otherwise: give the "
+                f"{what}, which a broker reads with storeType={ROCKSDB_STORE}. {conf.source} says otherwise: give the "
                 "settings of this broker (--broker-conf)"
             )
         if batches:
@@ -327,7 +326,7 @@ def assumed_settings(
         not_considered.append("rocksdbCQDoubleWriteEnable")
     queues = FileSetting("queue files", f"{queue_files.value:,} bytes each", queue_files.source)
     if store.queue_database is not None:
-        queues = FileSetting("storeType", _IN_ROCKSDB, f"the database {store.tree.name}/")
+        queues = FileSetting("storeType", ROCKSDB_STORE, f"the database {store.tree.name}/")
     batches = []
     if batch_topics(store.location):
         found = find_batch_file_size(conf, store.location)

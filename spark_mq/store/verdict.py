@@ -41,14 +41,10 @@ def verdict(state: StoreState) -> list[str]:
     """The answer, a sentence each: how the broker stopped, whether it starts, what is lost, and what a boot loses."""
     said = [_stop(state.last_stop)]
     if state.obstacles:
-        said.append(f"A broker may not start: {obstacle_text(state.obstacles)}.")
+        more = f" ({len(state.obstacles) - 1:,} more below)" if len(state.obstacles) > 1 else ""
+        said.append(f"A broker may not start: {state.obstacles[0]}{more}.")
     before = (*lost_before(state), *of_deleted_topics(state))
     return [*said, *(fact.sentence for fact in before), *next_boots(state)]
-
-
-def obstacle_text(obstacles: Sequence[str]) -> str:
-    """The first reason for which a broker does not start, and the number of the others."""
-    return obstacles[0] + (f" ({len(obstacles) - 1:,} more below)" if len(obstacles) > 1 else "")
 
 
 def setting_line(setting: FileSetting, width: int = 15) -> str:

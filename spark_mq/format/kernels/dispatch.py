@@ -396,13 +396,10 @@ def _find_light_queues(
     name_lengths: OutInt32s,
     queue_offsets: OutInt64s,
 ) -> int:
-    """Write the light message queues of messages, in their order; returns how many there are.
-
-    A queue that a message names twice has it once (`ConsumeQueue.putMessagePositionInfo` by the commit log offset).
-    """
+    """Write the light message queues that messages name, in their order; returns how many there are."""
     count = 0
     for index in range(frames.size):
-        frame, first = frames[index], count
+        frame = frames[index]
         topic, topic_length = frame.topic_start, int(frame.topic_length)
         if _starts_with(buffer, topic, topic_length, _RETRY) or _starts_with(buffer, topic, topic_length, _SYSTEM):
             continue
@@ -422,13 +419,7 @@ def _find_light_queues(
             offset_end = skip_to(buffer, offset, offsets_end, _COMMA)
             queue_offset = _parse_offset(buffer, offset, offset_end)
             is_light = _starts_with(buffer, name, name_end - name, _LIGHT)
-            is_light = is_light and queue_offset >= 0 and skip_to(buffer, name, name_end, _SLASH) == name_end
-            for other in range(first, count):
-                is_same = name_lengths[other] == name_end - name
-                is_light = is_light and not (
-                    is_same and same_bytes(buffer, name, buffer, name_starts[other], name_end - name)
-                )
-            if is_light:
+            if is_light and queue_offset >= 0 and skip_to(buffer, name, name_end, _SLASH) == name_end:
                 messages[count], queue_offsets[count] = index, queue_offset
                 name_starts[count], name_lengths[count] = name, name_end - name
                 count += 1
@@ -437,13 +428,18 @@ def _find_light_queues(
 
 
 def light_queues(buffer: Bytes, frames: Frames, queues: QueueTable) -> tuple[Int64s, Int32s, Int64s]:
-    """The light message queues of messages, in their order: the number of the message, of the queue, and its offset."""
+    """The light message queues of messages, in their order: the number of the message, of the queue, and its offset.
+
+    A queue that a message names twice has it once (`ConsumeQueue.putMessagePositionInfo` by the commit log offset).
+    """
     most = int(frames.properties_length.sum(dtype=np.int64)) // _LIGHT.size
     messages, starts, offsets = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
     lengths = np.empty(most, np.int32)
     count = _find_light_queues(buffer, frames, messages, starts, lengths, offsets)
     numbers = queues.numbers_of(buffer, starts[:count], lengths[:count], np.zeros(count, np.int32))
-    return messages[:count], numbers, offsets[:count].copy()
+    _, first = np.unique(messages[:count] << 32 | numbers, return_index=True)
+    first.sort()
+    return messages[first], numbers[first], offsets[first]
 
 
 def light_units(buffer: Bytes, frames: Frames, units: DispatchedUnits, queues: QueueTable) -> DispatchedUnits:

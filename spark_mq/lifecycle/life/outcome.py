@@ -23,6 +23,7 @@ from spark_mq.format.system_topic import (
     ROCKSDB_HALF_TOPIC,
     ROCKSDB_OP_TOPIC,
     TIMER_TOPIC,
+    TRANS_OFFSET,
 )
 from spark_mq.io.location import Location
 from spark_mq.lifecycle.life.event import EventKind, Step, body_of, record_event, time_text
@@ -35,7 +36,6 @@ from spark_mq.lifecycle.outcomes import (
     REMOVE_TAG,
     SLOT_IS_READ,
     TIMER_PRECISION,
-    TRANS_OFFSET,
     TRANSACTION_GROUP,
     Case,
     DeliveryProgress,

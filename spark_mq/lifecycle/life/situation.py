@@ -34,6 +34,7 @@ from spark_mq.format.system_topic import (
     TIMER_TOPIC,
     TRACE_PREFIX,
     TRACE_TOPIC,
+    TRANS_OFFSET,
     delay_level_millis,
 )
 from spark_mq.lifecycle.life.event import body_of, time_text
@@ -171,7 +172,7 @@ class _Reading:
 
             return self._own(RecordKind.OP, _op_text(half_queue_offsets(body_of(self._record) or b"")))
         if topic == ROCKSDB_OP_TOPIC:
-            half = self._number("TRANS_OFFSET")
+            half = self._number(TRANS_OFFSET)
             return self._own(RecordKind.OP, _op_text([] if half is None else [half]))
         if topic.startswith(RETRY_PREFIX):
             return self._retry()

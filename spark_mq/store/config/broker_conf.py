@@ -23,6 +23,8 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 T = TypeVar("T")
 
 NOTHING_TELLS = "the default; nothing in the store tells"
+ROCKSDB_STORE = "defaultRocksDB"
+"""The value of `storeType` with which a broker has its queues in RocksDB (`StoreType`@5.3.3)."""
 
 
 def parse_java_properties(text: str) -> dict[str, str]:
@@ -202,9 +204,9 @@ class BrokerConf:
         return self.is_enabled("messageIndexEnable", default=True) and self.is_enabled("indexRocksDBEnable")
 
     @property
-    def has_rocksdb_queues(self) -> bool:
+    def has_rocksdb_store(self) -> bool:
         """Whether the broker has its queues in RocksDB, and reads no queue files (`DefaultMessageStore`@5.5.0)."""
-        return self.settings.get("storeType") == "defaultRocksDB"
+        return self.settings.get("storeType") == ROCKSDB_STORE
 
     @property
     def source_of_defaults(self) -> str:
