@@ -92,14 +92,20 @@ def _check_on_s3(tables: ArchiveTables, store: Location | None) -> None:
             raise OptionError(f"{folder} {_OTHER_FILES}")
 
 
-def check_is_archive(table: str) -> None:
-    """Check that a path is the messages table of an archive; a name in the catalog is not checked."""
+def check_is_archive(table: str, *, or_store: bool = False) -> None:
+    """Check that a path is the messages table of an archive; a name in the catalog is not checked.
+
+    With `or_store`, the error says that the path is not a store either.
+    """
+    problem, remedy = "is not a Delta table", "give the TABLE of spark-mq archive"
+    if or_store:
+        problem = "is neither a store (it has no folder commitlog) nor a Delta table"
+        remedy = "give a store directory, or the TABLE of spark-mq archive"
     if is_s3(table) and not is_launched() and not has_delta_log(table):
-        raise OptionError(f"{shown(table)} is not a Delta table: give the TABLE of spark-mq archive")
+        raise OptionError(f"{shown(table)} {problem}: {remedy}")
     folder = _local(table.rstrip("/")) if "/" in table else None
     if folder is not None and not (folder / DELTA_LOG).is_dir():
-        problem = "is not a Delta table" if folder.exists() else "does not exist"
-        raise OptionError(f"{table} {problem}: give the TABLE of spark-mq archive")
+        raise OptionError(f"{table} {problem if folder.exists() else 'does not exist'}: {remedy}")
 
 
 def _local(path: str) -> Path | None:

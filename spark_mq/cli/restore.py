@@ -108,5 +108,5 @@ def _settings(source: str, given: Mapping[str, str]) -> dict[str, str]:
             f"{source} {problem}: give a store directory, or the TABLE of spark-mq archive (the path of a table needs "
             f"a slash: ./{source})"
         )
-    check_is_archive(source)
+    check_is_archive(source, or_store=True)
     return delta_session_settings(given, source)

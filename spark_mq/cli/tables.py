@@ -273,7 +273,7 @@ def _print_problems(table: Table, arguments: argparse.Namespace, rows: Rows) -> 
         # A broker creates `abort` when it starts, and removes it when it stops cleanly.
         may_recover = table.name != "segments" and (Location.resolve(arguments.store) / ABORT).is_file
         broker = "; a broker that runs, or starts again, may complete them itself" if may_recover else ""
-        problem = f"{problem}; `spark-mq rebuild` {table.remedy}{broker}"
+        problem = f"{problem}; {table.remedy}{broker}"
     say(problem)
 
 

@@ -29,7 +29,7 @@ NULL. problem names the queues of the topic that have a problem in table queues;
     options=(BROKER_VERSION,),
     rows="spark_mq.store.metadata_tables.topics",
     noun="topic",
-    remedy="builds the consume queues from the log",
+    remedy="`spark-mq repair` plans what to do",
     example="""\
 +------------+----+----------------+-----------+-------------+
 |topic       |perm|write_queue_nums|queue_count|message_count|   ...
@@ -66,7 +66,7 @@ problem in table queues.
     own_command="lag",
     noun="consumer offset",
     nothing="config/consumerOffset.json has no offset of any group, or does not exist",
-    remedy="builds the consume queues from the log",
+    remedy="`spark-mq repair` plans what to do",
     example="""\
 +-----------------+------------------------+--------+---------------+----------+---+--------+
 |consumer_group   |topic                   |queue_id|consumer_offset|max_offset|lag|state   |   ...
@@ -168,7 +168,7 @@ consumer_offsets.
     rows="spark_mq.store.metadata_tables.delay_offsets",
     noun="delay level",
     nothing="config/delayOffset.json has no delay level, or does not exist",
-    remedy="builds the consume queues from the log",
+    remedy="`spark-mq repair` plans what to do",
     example="""\
 +-----------+-------------------+--------+------------+----------+---+--------+
 |delay_level|topic              |queue_id|delay_offset|max_offset|lag|state   |   ...
@@ -213,7 +213,7 @@ without an offset in each queue. Nothing is changed.
     ),
     rows="spark_mq.sharing.shares.begin_offsets",
     noun="queue",
-    remedy="builds the consume queues from the log",
+    remedy="`spark-mq repair` plans what to do",
     example="""\
 +-----------+--------+----------+----------+------------+---------+------------+
 |topic      |queue_id|min_offset|max_offset|begin_offset|begin_lag|reset_offset|   ...

@@ -74,7 +74,7 @@ damage in the middle of a segment.
     ),
     rows="spark_mq.store.metadata_tables.segments",
     noun="segment",
-    remedy="reads the whole log and names all damage (with --mode permissive and --output DIR)",
+    remedy="`spark-mq verify` reads the whole log, and names all damage",
     example="""\
 +--------------------+-----------------+----------+-----+-----------------------+
 |file                |commit_log_offset|end_offset|state|first_store_timestamp  |   ...
@@ -160,7 +160,7 @@ log. A queue can be BEHIND for a moment while its broker runs.
     options=(TOPIC, BROKER_VERSION),
     rows="spark_mq.store.metadata_tables.queues",
     noun="queue",
-    remedy="builds the consume queues from the log",
+    remedy="`spark-mq repair` plans what to do",
     example="""\
 +-----------+--------+----------+----------+----------------------+-----------------------+
 |topic      |queue_id|min_offset|max_offset|last_commit_log_offset|last_store_timestamp   |   ...
@@ -196,7 +196,7 @@ begins at or before min_timestamp.
     ),
     rows="spark_mq.store.metadata_tables.checkpoint",
     noun="checkpoint",
-    remedy="writes a checkpoint with the queues and the index",
+    remedy="`spark-mq rebuild` writes a checkpoint with the queues and the index",
     example="""\
 +-----------------------+-----------------------+--------+-------+
 |physic_msg_timestamp   |logics_msg_timestamp   |is_clean|problem|   ...

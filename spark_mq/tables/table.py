@@ -68,8 +68,8 @@ class Table:
     that not every table has, and `example` has rows as Spark shows them. `rows` and `archived_rows` are the module and
     the name of the functions that return the rows of a `MessageStore`, and of an archived store, for the options that
     choose rows; empty if tasks read parts of the table (`source`), or if archives do not have it. `own_command` is the
-    command's name if that is not the table's. `nothing` is why a store may have no row, and `remedy` what `spark-mq
-    rebuild` does about rows with a `problem`; empty if the table cannot tell, or for nothing.
+    command's name if that is not the table's. `nothing` is why a store may have no row, and `remedy` what to do
+    about rows with a `problem`; empty if the table cannot tell, or for nothing.
     """
 
     name: str

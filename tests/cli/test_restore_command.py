@@ -52,7 +52,7 @@ def places(unpacked: Unpack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     [
         (NOT_UNDERSTOOD, "nothing new", "nothing does not exist: give a store directory, or the TABLE"),
         (NOT_UNDERSTOOD, "./nothing new", "./nothing does not exist"),
-        (NOT_UNDERSTOOD, "./full new", "./full is not a Delta table"),
+        (NOT_UNDERSTOOD, "./full new", "./full is neither a store (it has no folder commitlog) nor a Delta table"),
         (FAILED, "{store} {store}", "is not empty: give a new folder, or --append"),
         (FAILED, "{store} full", "is not a message store"),
         (FAILED, "{store} hdfs://no-such-node/store", "its filesystem cannot be reached"),
