@@ -26,7 +26,7 @@ KERNELS = ("frames", "big_endian", "dispatch", "index_keys", "index_put")
     --queue-id N          with --topic: rebuild only this queue
     --queue-store {files,rocksdb}
                           write queue files; or a RocksDB database, for storeType=defaultRocksDB (default: files, which
-                          do not replace a database)
+                          do not replace a database; both if --broker-conf has rocksdbCQDoubleWriteEnable=true)
     --broker-conf FILE    the broker's settings file, for file sizes and delay levels
     --assume-defaults
     --broker-version V

@@ -116,8 +116,9 @@ def file_settings(request: RebuildRequest) -> tuple[FileSetting, ...]:
     """The settings of the files that a request rebuilds. Only names, sizes and headers of files are read."""
     conf, settings = request.broker_conf, []
     if request.selection.in_rocksdb:
-        settings.append(FileSetting("queues", "a RocksDB database", "--queue-store"))
-    elif request.selection.has_queues:
+        source = f"rocksdbCQDoubleWriteEnable in {conf.source}" if request.selection.in_files else "--queue-store"
+        settings.append(FileSetting("queues", "a RocksDB database", source))
+    if request.selection.has_queues and request.selection.in_files:
         trees = [request.store / CONSUME_QUEUE, request.committer.output / CONSUME_QUEUE]
         size = find_queue_file_size(conf, listed(trees if request.resume else trees[:1]))
         settings.append(FileSetting("queue files", f"{size.value:,} bytes each", size.source))

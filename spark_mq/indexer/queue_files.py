@@ -1,4 +1,4 @@
-"""Queues out of a staged log, as files or in RocksDB, and findings: missing, doubled and contradicted units.
+"""Queues out of a staged log, as files, in RocksDB or in both, and findings: missing, doubled and contradicted units.
 
 For a RocksDB database (`storeType=defaultRocksDB`), tasks write sorted tables of units (`*.sst`), each those of its
 runs, and the driver makes the database of them, with the table of the ends of queues. A broker that boots takes the
@@ -13,15 +13,17 @@ from __future__ import annotations
 import shutil
 import uuid
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
+import pyarrow as pa
+from pyarrow import fs
 
 from spark_mq.errors import OptionError, StorageError, similar_names
-from spark_mq.format.consume_queue import DATABASE_UNIT_DTYPE, UNIT_SIZE, Queue, queue_file_name
+from spark_mq.format.consume_queue import DATABASE_UNIT_DTYPE, UNIT_DTYPE, UNIT_SIZE, Queue, queue_file_name
 from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.indexer.ext_settings import ExtSettings
 from spark_mq.indexer.queue_plan import ExistingQueues, QueuePlan, carry_over, plan_queues
@@ -35,6 +37,7 @@ from spark_mq.io.location import Location
 from spark_mq.io.rocksdb import make_database, write_table
 from spark_mq.job.tasks import JobContext
 from spark_mq.store.config.config_file import consumed_offsets
+from spark_mq.store.config.store_kind import double_written_database, queue_database
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
 from spark_mq.store.log.segment_files import CorruptRange
 from spark_mq.store.queue.consume_queue import ConsumeQueue
@@ -43,7 +46,10 @@ from spark_mq.store.queue.queue_database import (
     End,
     OffsetTable,
     QueueDatabase,
+    database_tree,
     has_light_database,
+    has_light_queues,
+    in_files,
     offset_records,
     queue_tree,
     unit_key_prefix,
@@ -138,7 +144,7 @@ def write_queues(context: JobContext, plan: RebuildPlan, existing: ExistingQueue
     """Write every queue file, and carry over queues without a live message."""
     committer, file_size = context.committer, plan.settings.queue_file_size
     shown_by = None if plan.queues_shown_by is None else _readable_queues(plan.queues_shown_by)
-    has_lite_topics = plan.settings.has_light_queues
+    of_store, has_lite_topics = (plan.store, plan.broker_conf), plan.settings.has_light_queues
     runs = staged_runs(context.tasks, staged.units, shown_by=shown_by, has_lite_topics=has_lite_topics)
     queues = runs.queues()
     log_end = staged.start if staged.follows_trees else staged.end
@@ -156,28 +162,29 @@ def write_queues(context: JobContext, plan: RebuildPlan, existing: ExistingQueue
         writer = QueueWriter(growing, continued, file_size, staged.start, plan.is_resumed, missing, ext)
         as_table = partial(_write_table, tables=tables, capacity=queue_plan.units_per_file)
         work = as_table if plan.selection.in_rocksdb else writer.write
+        if plan.selection.in_rocksdb and plan.selection.in_files:
+            work = partial(_write_both, table=as_table, files=writer, has_light_files=has_light_queues(*of_store))
         written = of_runs(context, "write queues", runs, queue_plan.assignment(), work)
     if ext is not None:
         from spark_mq.indexer.queue_extensions import write_extensions  # needs the kernels
 
         write_extensions(context, plan, queue_plan, ext)
-    findings = raise_or_report(unit_findings(queue_plan, written), plan.is_permissive)
+    of_tables = [file for file in written if file.table]
+    all_queues = of_tables or written
+    findings = raise_or_report(unit_findings(queue_plan, all_queues), plan.is_permissive)
     result = QueueResult(
         queues=len(next_offsets),
-        files=len(written),
-        units=sum(file.units for file in written),
+        files=len(written) - len(of_tables),
+        units=sum(file.units for file in all_queues),
         bytes_written=sum(file.bytes for file in written),
         corrupt=(*queue_plan.corrupt, *findings),
         topics_left_out=queue_plan.topics_left_out,
         notes=queue_plan.notes,
     )
-    if plan.selection.in_rocksdb:
-        expired = expired_ends(plan.store, existing, next_offsets, staged.start)
-        make_queue_database(growing, tables, written, expired)
-        tables_made = sum(1 for info in growing.entries() if info.base_name.endswith(".sst"))
-        kept = tuple(f"{topic}/{queue_id}" for topic, queue_id in expired.maximum)
+    if not plan.selection.in_files:
+        kept, made = _make_database(context, plan, existing, next_offsets, of_tables, staged.start)
         lost_offsets = tuple(_lost_offsets(plan, next_offsets, kept))
-        return replace(result, files=tables_made, carried_over=kept, lost_queues=lost_offsets)
+        return replace(result, files=made, carried_over=kept, lost_queues=lost_offsets)
     copied, lost = carry_over(existing.not_continued(), next_offsets, growing, file_size)
     carried_over = [
         *copied,
@@ -192,6 +199,10 @@ def write_queues(context: JobContext, plan: RebuildPlan, existing: ExistingQueue
         return queue in carried_over or (name.isdigit() and int(name) // file_size in files)
 
     committer.keep_only(CONSUME_QUEUE, is_planned)
+    if plan.selection.in_rocksdb:
+        kept, made = _make_database(context, plan, existing, next_offsets, of_tables, staged.start)
+        carried_over = [*dict.fromkeys((*carried_over, *kept))]
+        result = replace(result, files=result.files + made)
     stale_files = existing.stale_files(file_ranges, file_size)
     states = Counter(file.state for file in written)
     there = sum(len(folder.files) for folder in existing.continued.values()) if written else 0
@@ -203,6 +214,44 @@ def write_queues(context: JobContext, plan: RebuildPlan, existing: ExistingQueue
         lost_queues=(*lost, *_lost_offsets(plan, next_offsets, carried_over)),
         stale_files=tuple(stale_files),
     )
+
+
+def _make_database(
+    context: JobContext,
+    plan: RebuildPlan,
+    existing: ExistingQueues,
+    live: Collection[Queue],
+    written: Sequence[WrittenQueueFile],
+    log_start: int,
+) -> tuple[tuple[str, ...], int]:
+    """Make the database of queues; returns those in it without a live message, and the number of tables."""
+    folder = context.committer.staging_path(plan.selection.database or CONSUME_QUEUE)
+    for info in folder.entries():  # what a killed job left; queue files are in folders
+        if info.type == fs.FileType.File:
+            (folder / info.base_name).delete()
+    expired = expired_ends(plan.store, existing, live, log_start)
+    make_queue_database(folder, context.committer.folder / _TABLES, written, expired)
+    made = sum(1 for info in folder.entries() if info.base_name.endswith(".sst"))
+    return tuple(f"{topic}/{queue_id}" for topic, queue_id in expired.maximum), made
+
+
+def _write_both(
+    runs: Iterable[Run],
+    table: Callable[[Iterable[Run]], Iterator[WrittenQueueFile]],
+    files: QueueWriter,
+    has_light_files: bool,
+) -> Iterator[WrittenQueueFile]:
+    """Write runs into a table, and those of queues that have files, too, as files."""
+    staged = list(runs)
+    yield from table(staged)
+    with_files = (run for run in staged if has_light_files or not run.topic.startswith(LIGHT_PREFIX))
+    yield from files.write(map(_without_times, with_files))
+
+
+def _without_times(run: Run) -> Run:
+    """A run with the units of files."""
+    units = np.frombuffer(run.units, DATABASE_UNIT_DTYPE)[list(UNIT_DTYPE.names or ())].astype(UNIT_DTYPE)
+    return replace(run, units=pa.py_buffer(units))
 
 
 def _readable_queues(store: Location) -> Location | None:
@@ -228,7 +277,7 @@ def _refuse_unknown_topic(plan: RebuildPlan, queues: Sequence[StagedQueue]) -> N
 
 def _lost_offsets(plan: RebuildPlan, next_offsets: Mapping[Queue, int], kept: Collection[str]) -> Iterator[str]:
     """A text for each selected queue whose consumers are past its end: its next offset falls back."""
-    is_elsewhere = has_light_database(plan.store, plan.broker_conf)
+    is_elsewhere = has_light_database(plan.store, plan.broker_conf) and not plan.selection.in_rocksdb
     for queue, offset in sorted(consumed_offsets(plan.store).items()):
         if is_elsewhere and queue[0].startswith(LIGHT_PREFIX):
             continue
@@ -289,7 +338,6 @@ def make_queue_database(
         queue = row.topic, row.queue_id
         ends.minimum.setdefault(queue, row.first)
         ends.maximum[queue] = row.last
-    shutil.rmtree(folder.path, ignore_errors=True)
     names = dict.fromkeys(row.table for row in written)
     make_database(folder.path, [(tables / name).path for name in names], {OFFSETS: offset_records(ends)})
     shutil.rmtree(tables.path, ignore_errors=True)
@@ -297,16 +345,15 @@ def make_queue_database(
 
 def expired_ends(store: Location, existing: ExistingQueues, live: Collection[Queue], log_start: int) -> OffsetTable:
     """The ends of the store's queues that have no live message; they begin after their last unit."""
-    storage = queue_tree(store).storage
-    maximum: dict[Queue, End] = {}
-    if isinstance(storage, QueueDatabase):
-        maximum = storage.offset_table().maximum
-    else:
-        with closing(FileReaders()) as files:
-            for folder in existing.of_store:
-                queue = ConsumeQueue(folder, files)
-                if end := queue.end_before(log_start):
-                    last = int(queue.units(end - 1, end)["commit_log_offset"][0])
-                    maximum[folder.topic, folder.queue_id] = last, end - 1
+    database, maximum = double_written_database(store) or queue_database(store), dict[Queue, End]()
+    with suppress(StorageError):  # if RocksDB does not open it, offsets of consumers show the loss
+        if database is not None and isinstance(storage := database_tree(database).storage, QueueDatabase):
+            maximum = storage.offset_table().maximum
+    with closing(FileReaders()) as files:
+        for folder in in_files(existing.of_store):
+            queue = ConsumeQueue(folder, files)
+            if end := queue.end_before(log_start):
+                last = int(queue.units(end - 1, end)["commit_log_offset"][0])
+                maximum[folder.topic, folder.queue_id] = last, end - 1
     kept = {queue: last for queue, last in maximum.items() if queue not in live and last[0] < log_start}
     return OffsetTable({queue: (log_start, last[1] + 1) for queue, last in kept.items()}, kept, None)

@@ -52,7 +52,7 @@ from spark_mq.store.index.folder import IndexFileInfo, index_files
 from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, CommitLog
 from spark_mq.store.log.segment_files import CorruptRange
 from spark_mq.store.queue.folders import find_queue_file_size, listed
-from spark_mq.store.queue.queue_database import has_light_queues
+from spark_mq.store.queue.queue_database import has_light_queues, makes_light_queues
 from spark_mq.store.store_lock import store_lock
 
 if TYPE_CHECKING:
@@ -118,7 +118,8 @@ def rebuild(
         assume_defaults: Whether index files are made with the broker's defaults if neither `broker_conf` nor an index
             file tells their slots and entries. A broker with other settings finds nothing in such files.
         queue_store: `files`, or `rocksdb` for a database that a broker with `storeType=defaultRocksDB` reads. Both can
-            be made of a store of either kind. By default files, which do not replace a database.
+            be made of a store of either kind. By default files, which do not replace a database; and a database besides
+            them if `broker_conf` has `rocksdbCQDoubleWriteEnable=true`.
         progress: Gets a line of progress every few seconds.
 
     Returns:
@@ -269,7 +270,9 @@ class _Rebuild:
             find_queue_file_size(request.broker_conf, listed(queue_trees)).value,
             request.broker_conf.message_delay_level,
             self._index_tags(left),
-            has_light_queues(request.store, request.broker_conf),
+            (makes_light_queues if request.selection.in_rocksdb else has_light_queues)(
+                request.store, request.broker_conf
+            ),
             tuple(sorted(batch_topics(request.store))) if request.selection.has_batches else (),
             request.selection.in_rocksdb,
             version=__version__,
@@ -350,8 +353,8 @@ class _Rebuild:
             yield f"index is not rebuilt: the broker keeps none ({conf.without_index_files})"
         if not selection.has_queues:
             return
-        is_made = ROCKSDB_STORE if selection.has_index_database else None
-        yield from (str(note) for note in check_form(store, Door.FILES) if note.path != is_made)
+        made = {selection.database, ROCKSDB_STORE if selection.has_index_database else None}
+        yield from (str(note) for note in check_form(store, Door.FILES) if note.path not in made)
         if inner_batches:
             yield (
                 f"{inner_batches} inner batches are of topics without queue.type=BatchCQ in config/topics.json, and "

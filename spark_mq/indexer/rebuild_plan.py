@@ -23,8 +23,9 @@ from spark_mq.store.config.store_paths import (
 class Selection:
     """The files to rebuild: of all topics and queues, or of one.
 
-    `has_ext` is about extensions of rebuilt queues, `has_batches` about batch consume queues. With `in_rocksdb`, queues
-    are written into a RocksDB database; with `has_index_database`, the index in RocksDB is made besides its files.
+    `has_ext` is about extensions of rebuilt queues, `has_batches` about batch consume queues. With `in_files`, queues
+    are written as files, and into a RocksDB database in the folder `database` if there is one; both is what a broker
+    does with `rocksdbCQDoubleWriteEnable`. With `has_index_database`, the index in RocksDB is made besides its files.
     """
 
     has_queues: bool = True
@@ -33,7 +34,8 @@ class Selection:
     queue_id: int | None = None
     has_ext: bool = False
     has_batches: bool = False
-    in_rocksdb: bool = False
+    in_files: bool = True
+    database: str | None = None
     has_index_database: bool = False
 
     @classmethod
@@ -56,6 +58,11 @@ class Selection:
         return cls(has_index=False, topic=topic, queue_id=queue_id)
 
     @property
+    def in_rocksdb(self) -> bool:
+        """Whether queues are written into a RocksDB database."""
+        return self.database is not None
+
+    @property
     def queue_tree(self) -> str | None:
         """The path of the selected queues in a store; None if no queue is rebuilt."""
         return self._path(CONSUME_QUEUE) if self.has_queues else None
@@ -66,8 +73,9 @@ class Selection:
         ext = (self._path(CONSUME_QUEUE_EXT),) if self.has_queues and self.has_ext else ()
         batches = (BATCH_CONSUME_QUEUE,) if self.has_batches else ()
         queues = (self.queue_tree,) if self.queue_tree else ()
-        database = (ROCKSDB_STORE,) if self.has_index_database else ()
-        return (*queues, *ext, *batches, *((INDEX,) if self.has_index else ()), *database)
+        databases = (*filter(None, (self.database,)), *((ROCKSDB_STORE,) if self.has_index_database else ()))
+        trees = *queues, *ext, *batches, *((INDEX,) if self.has_index else ()), *databases
+        return tuple(dict.fromkeys(trees))
 
     def _path(self, tree: str) -> str:
         parts = (tree, self.topic, None if self.queue_id is None else str(self.queue_id))

@@ -21,7 +21,7 @@ from spark_mq.job.output_committer import OutputCommitter
 from spark_mq.store.broker_versions import find_broker_versions
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.store_kind import Door, batch_topics, check_form, refuse_rocksdb
-from spark_mq.store.config.store_paths import CONSUME_QUEUE, ROCKSDB_STORE, is_rocksdb
+from spark_mq.store.config.store_paths import CONSUME_QUEUE, CONSUME_QUEUE_ROCKSDB, ROCKSDB_STORE, is_rocksdb
 from spark_mq.store.index.folder import check_layout_is_known, parse_time_zone
 from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, CommitLog
 from spark_mq.store.log.segment_files import CorruptRange
@@ -35,8 +35,9 @@ FILES, ROCKSDB = "files", "rocksdb"
 class RebuildRequest(RebuildInput):
     """What to rebuild, from where, and how; see `spark_mq.rebuild` for the arguments.
 
-    Queues are rebuilt in the `queue_store`: FILES, ROCKSDB, or FILES that replace no database if it is None. The index
-    of `tags_shown_by` shows which tags have index entries; without it, `tagged` or the version says so.
+    Queues are rebuilt in the `queue_store`: FILES, or ROCKSDB; if it is None, in both if the broker's settings say so,
+    or in FILES that replace no database. The index of `tags_shown_by` shows which tags have index entries; without it,
+    `tagged` or the version says so.
     """
 
     committer: OutputCommitter
@@ -77,9 +78,11 @@ class RebuildRequest(RebuildInput):
             raise OptionError(f"--queue-store {queue_store!r} is none of {FILES}, {ROCKSDB}")
         if queue_store is not None and not selection.has_queues:
             raise OptionError("--queue-store has no effect on the index: leave out --only index")
-        if queue_store == ROCKSDB:
-            selection = _in_rocksdb(selection)
         conf = BrokerConf.of(broker_conf)
+        database = CONSUME_QUEUE_ROCKSDB if conf.is_enabled("useSeparateStorePathForRocksdbCQ") else CONSUME_QUEUE
+        if queue_store == ROCKSDB:
+            selection = _in_rocksdb(selection, database)
+        writes_both = queue_store is None and conf.is_enabled("rocksdbCQDoubleWriteEnable")
         location = Location.resolve(store).snapshot()
         versions = find_broker_versions(location, broker_version)
         if selection.has_index:
@@ -88,16 +91,19 @@ class RebuildRequest(RebuildInput):
         target = Location.resolve(store if output is None else output)
         # A queue that is continued keeps the addresses that it has.
         is_continued = resume and selection.queue_tree is not None and (target / selection.queue_tree).is_directory
-        if conf.is_enabled("enableConsumeQueueExt") and not is_continued and not selection.in_rocksdb:
+        if conf.is_enabled("enableConsumeQueueExt") and not is_continued and selection.in_files:
             selection = dataclasses.replace(selection, has_ext=True)
         if selection.has_queues and batch_topics(location):
             if selection.in_rocksdb:
                 raise OptionError(f"--queue-store {ROCKSDB}: the store has batch consume queues, which are files only")
             selection = _with_batches(selection, batch_topics(location))
+        elif selection.has_queues and topic is None and writes_both and not is_continued:
+            selection = dataclasses.replace(selection, database=database)
         if not selection.trees:
             raise OptionError(f"--only index: the broker keeps none ({conf.source}: {conf.without_index_files})")
         if selection.in_rocksdb:
-            _check_database(f"--queue-store {ROCKSDB}", target / CONSUME_QUEUE, resume)
+            setting = f"{conf.source}: rocksdbCQDoubleWriteEnable" if writes_both else f"--queue-store {ROCKSDB}"
+            _check_database(setting, target / database, resume)
         if selection.has_index_database:
             _check_database(f"{conf.source}: indexRocksDBEnable", target / ROCKSDB_STORE, resume)
         is_told = broker_version is not None and versions.decide(INDEX_TAGS) is not None
@@ -128,7 +134,7 @@ class RebuildRequest(RebuildInput):
         damage = raise_or_report([*log.gaps, *log.stray, *lost], self.is_permissive)
         if self.selection.has_queues:
             check_form(self.store, Door.FILES)
-            if self.queue_store is None:
+            if self.queue_store is None and not self.selection.in_rocksdb:
                 refuse_rocksdb(self.committer.target(CONSUME_QUEUE))
         if not self.resume:
             self.committer.check_targets(self.replace)
@@ -155,10 +161,10 @@ def _with_batches(selection: Selection, topics: frozenset[str]) -> Selection:
     return selection
 
 
-def _in_rocksdb(selection: Selection) -> Selection:
+def _in_rocksdb(selection: Selection, database: str) -> Selection:
     if selection.topic is not None:
         raise OptionError(f"--queue-store {ROCKSDB} writes the queues of all topics: leave out --topic")
-    return dataclasses.replace(selection, in_rocksdb=True)
+    return dataclasses.replace(selection, in_files=False, database=database)
 
 
 def _check_database(setting: str, target: Location, resume: bool) -> None:

@@ -73,6 +73,7 @@ from spark_mq.format.broker_version import (
     BrokerVersions,
     versions_text,
 )
+from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.format.record import COMMIT_LOG_OFFSET_AT, MAGIC_AT, MAGIC_V1, MAGIC_V2, store_timestamp_of
 from spark_mq.format.timestamp import NANOS_PER_MILLI
 from spark_mq.io.rocksdb import DEFAULT, RocksDatabase
@@ -94,7 +95,13 @@ from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.segment_files import DEFAULT_SEGMENT_SIZE
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.folders import find_batch_file_size
-from spark_mq.store.queue.queue_database import QueueDatabase, has_light_queues, lost_light_database
+from spark_mq.store.queue.queue_database import (
+    QueueDatabase,
+    has_light_database,
+    light_database,
+    lost_light_database,
+    makes_light_queues,
+)
 from spark_mq.store.store_lock import is_locked
 
 BOOT_RULES = (
@@ -197,12 +204,16 @@ def check_boot(store: MessageStore) -> QueueDatabase | None:
     if lost_light_database(store.location, conf):
         raise UnsupportedStoreError(
             f"{store.location} has no RocksDB database, in which its broker has light message queues "
-            f"(combineCQUseRocksdbForLmq=true in {conf.source}). It is lost, unless such a broker never ran; "
-            f"{_NOT_PREDICTED}"
+            f"(combineCQUseRocksdbForLmq=true in {conf.source}). It is lost, unless such a broker never ran. "
+            f"First `spark-mq rebuild {shlex.quote(store.location.path)} --only consumequeue --replace --broker-conf "
+            f"{shlex.quote(conf.source)}`"
         )
-    if database is None and not batches:
+    light = light_database(store.location, conf)
+    if database is None and light is None and not batches:
         return None
     what = f"{store.location} has batch consume queues (queue.type=BatchCQ)"
+    if light is not None:
+        what = f"{light.folder} is a RocksDB database of light message queues beside queue files"
     if database is not None:
         what = f"{database.folder} is a RocksDB database of queues"
         if conf.is_given and not conf.has_rocksdb_store:
@@ -210,8 +221,8 @@ def check_boot(store: MessageStore) -> QueueDatabase | None:
                 f"{what}, which a broker reads with storeType={ROCKSDB_STORE}. {conf.source} says otherwise: give the "
                 "settings of this broker (--broker-conf)"
             )
-        if batches:
-            raise UnsupportedStoreError(f"{what} beside topics with queue.type=BatchCQ: {_NOT_PREDICTED}")
+    if batches and (database is not None or light is not None):
+        raise UnsupportedStoreError(f"{what} beside topics with queue.type=BatchCQ: {_NOT_PREDICTED}")
     if store.records.has_entries:
         raise UnsupportedStoreError(f"{what} beside a DLedger log: {_NOT_PREDICTED}")
     for setting in filter(conf.is_enabled, ("recheckReputOffsetFromCq", "enableAcceleratedRecovery")):
@@ -219,11 +230,16 @@ def check_boot(store: MessageStore) -> QueueDatabase | None:
     return database
 
 
-def are_rules_known(rules: BrokerVersions, database: QueueDatabase | None, batch_topics: frozenset[str]) -> bool:
+def are_rules_known(
+    rules: BrokerVersions, database: QueueDatabase | None, batch_topics: frozenset[str], has_light_database: bool
+) -> bool:
     """Whether boots of the versions can be predicted.
 
-    Those with queues in RocksDB can from 5.3.2 on. 4.9 has no batch consume queues.
+    Those with queues in RocksDB can from 5.3.2 on. 4.9 has no batch consume queues, and no version before 5.5.0 has
+    light message queues in a database beside files.
     """
+    if has_light_database:
+        return rules.decide(RECOVERS_FROM_FLUSHED_QUEUES) is True
     if database is None:
         return not (batch_topics and rules.decide(DISPATCHES_AT_CLEAN_BOOT))
     return rules.decide(DISPATCHES_AFTER_QUEUE_END) is True
@@ -231,6 +247,11 @@ def are_rules_known(rules: BrokerVersions, database: QueueDatabase | None, batch
 
 def unknown_rules(store: MessageStore) -> UnsupportedStoreError:
     """The error for a store whose boots `are_rules_known` excludes."""
+    if store.queue_database is None and has_light_database(store.location, store.broker_conf):
+        return UnsupportedStoreError(
+            f"{store.location} has light message queues in a RocksDB database beside queue files "
+            "(combineCQUseRocksdbForLmq), which brokers have from 5.5.0 on"
+        )
     if store.queue_database is None:
         return UnsupportedStoreError(
             f"{store.location} has batch consume queues (queue.type=BatchCQ), which brokers have from 5.0.0 on"
@@ -320,9 +341,10 @@ def assumed_settings(
     if PROPERTY_CRC.holds(rules[-1].last):
         switches["forceVerifyPropCRC"] = False
     not_considered = ["enableControllerMode", "duplicationEnable"]
-    if not has_light_queues(store.location, conf):
+    if not makes_light_queues(store.location, conf):
         not_considered.append("enableMultiDispatch")
-    if rules[-1].decide(RECOVERS_FROM_TENTH_FILE):  # then both kinds of queues decide (`CombineConsumeQueueStore`)
+    has_light = has_light_database(store.location, conf)
+    if rules[-1].decide(RECOVERS_FROM_TENTH_FILE) and not has_light:  # then both kinds of queues decide
         not_considered.append("rocksdbCQDoubleWriteEnable")
     queues = FileSetting("queue files", f"{queue_files.value:,} bytes each", queue_files.source)
     if store.queue_database is not None:
@@ -387,6 +409,8 @@ class BootFacts:
         next_queue_offsets: The queue offset after the end of each queue that lacks messages and has files.
         revived: The number of old records after the live end that the broker takes for live ones.
         read_from: The commit log offset from which on the log was read.
+        light_end: Of light message queues in RocksDB beside files: the commit log offset up to which messages were
+            dispatched to them; 0 without one. None if there are no such queues.
     """
 
     is_clean: bool
@@ -407,6 +431,7 @@ class BootFacts:
     missing_bytes: int = 0
     read_from: int = 0
     has_rocksdb_queues: bool = False
+    light_end: int | None = None
     last_in_database: LastInDatabase = field(default_factory=LastInDatabase)
 
     @property
@@ -417,7 +442,8 @@ class BootFacts:
     def dispatched_since(self, rules: BrokerVersions) -> int:
         """The commit log offset from which on a clean boot dispatches (`DefaultMessageStore.recover`@5.5.0)."""
         others = self.last_in_database.asked_by(rules) if rules.decide(RECOVERS_FROM_FLUSHED_QUEUES) else ()
-        return min([self.queue_end, *(last for last in others if last > 0)]) + 1
+        queue_end = self.queue_end if self.light_end is None else min(self.queue_end, self.light_end)
+        return min([queue_end, *(last for last in others if last > 0)]) + 1
 
 
 @dataclass(frozen=True)
@@ -569,6 +595,8 @@ def matches_recovery(head: SegmentHead, facts: BootFacts, rules: BrokerVersions)
         return time <= checkpoint.min_timestamp
     if not head.is_whole or any(head.commit_log_offset > last for last in facts.last_in_database.asked_by(rules)):
         return False
+    if facts.light_end and head.commit_log_offset > facts.light_end:
+        return False
     if facts.is_clean or facts.has_rocksdb_queues:
         return head.commit_log_offset <= facts.queue_end
     if not rules.decide(RECOVERS_FROM_FLUSHED_QUEUES):
@@ -629,7 +657,7 @@ def _queues(facts: BootFacts, dispatched: Sequence[LogRange]) -> tuple[QueueOutc
         end = facts.next_queue_offsets.get(queue)
         if end is not None and not is_all_known:
             end = max(end, messages[0].queue_offset)  # the messages before it can be completed, too
-        by_offset = facts.has_rocksdb_queues
+        by_offset = facts.has_rocksdb_queues or (facts.light_end is not None and queue[0].startswith(LIGHT_PREFIX))
         outcomes.append(_outcome(queue, messages, end, dispatched, by_offset=by_offset))
     return tuple(outcomes)
 

@@ -28,7 +28,7 @@ from spark_mq.store.index.folder import index_files
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue
-from spark_mq.store.queue.queue_database import has_light_queues
+from spark_mq.store.queue.queue_database import makes_light_queues
 
 _BLOCK = 1024
 _LOOKED_AT = 1000
@@ -146,7 +146,7 @@ def find_lacking_messages(store: MessageStore) -> LackingMessages:
     start, dispatched_to, last = _tail_start(store, end)
     checked = LogRange(start, min(end, start + TAIL_SIZE))
     lacking = []
-    makes_light = has_light_queues(store.location, store.broker_conf)
+    makes_light = makes_light_queues(store.location, store.broker_conf)
     try:
         for record in store.records.iterate(checked):
             topic = decode_utf8(record.topic)

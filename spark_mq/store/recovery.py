@@ -36,6 +36,7 @@ from spark_mq.format.broker_version import (
     BrokerVersions,
 )
 from spark_mq.format.consume_queue import UNIT_SIZE
+from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.format.dledger import HEAD_SIZE as ENTRY_HEAD_SIZE
 from spark_mq.format.index_file import IndexLayout
 from spark_mq.format.kernels import recovery as kernels
@@ -95,8 +96,8 @@ from spark_mq.store.queue.folders import (
     truncate_queue,
     without_empty_file,
 )
-from spark_mq.store.queue.queue_database import has_light_queues
-from spark_mq.store.starting_database import StartingDatabase
+from spark_mq.store.queue.queue_database import database_tree, light_database, makes_light_queues
+from spark_mq.store.starting_database import StartingDatabase, StartingLightDatabase
 
 _CHECKED = "while the log is checked"
 
@@ -146,9 +147,12 @@ class _StoppedStore:
         # A broker that does not delete an empty last file does not start.
         self.batch_topics = batch_topics(store.location)
         folders = [without_empty_file(folder) for folder in self.folders]
-        self.numbers = QueueNumbers(
-            folders, store.files, self.batch_topics, has_light_queues(store.location, self.conf)
-        )
+        self.light = light_database(store.location, self.conf)
+        if self.light is not None:
+            tree = database_tree(self.light.folder)
+            folders += [folder for folder in queue_folders(tree) if folder.topic.startswith(LIGHT_PREFIX)]
+        makes_light = makes_light_queues(store.location, self.conf)
+        self.numbers = QueueNumbers(folders, store.files, self.batch_topics, makes_light)
         self.log = CheckedLog(self.numbers)
         self.scan = LackingScan(store, self.numbers, self.log)
         self.recovered = cache(lambda folder, file_size: recover_queue(folder, file_size, store.files))
@@ -208,7 +212,8 @@ class _Start:
 
     def run(self) -> Boot:
         files, folders, database = self._log_files(), self._queue_folders(), self._stopped.database
-        if not are_rules_known(self._release, database, self._stopped.batch_topics):
+        light = self._stopped.light
+        if not are_rules_known(self._release, database, self._stopped.batch_topics, light is not None):
             raise unknown_rules(self._store)
         queue_files = find_queue_file_size(self._conf, [(self._location / CONSUME_QUEUE, folders)])
         obstacles = self._stopped.obstacles(folders, self._version)
@@ -221,12 +226,17 @@ class _Start:
         recovered = [self._recover(one, sizes[one.is_batch]) for one in folders] if database is None else []
         if not files:
             return self._without_log(recovered)
-        queues = (
-            StartingQueues(recovered, self._stopped.numbers, queue_files.value)
-            if database is None
-            else StartingDatabase(database, self._stopped.numbers, files[0].base)
-        )
-        return self._with_log(files, queues, self._facts(files, queues.highest))
+        numbers, log_start, light_end = self._stopped.numbers, files[0].base, None
+        queues: StartingQueues
+        if database is not None:
+            queues = StartingDatabase(database, numbers, log_start)
+        elif light is not None:
+            in_database = StartingDatabase(light, numbers, log_start, LIGHT_PREFIX)
+            light_end = in_database.highest
+            queues = StartingLightDatabase(recovered, numbers, queue_files.value, in_database)
+        else:
+            queues = StartingQueues(recovered, numbers, queue_files.value)
+        return self._with_log(files, queues, self._facts(files, queues.highest, light_end))
 
     # -- load ---------------------------------------------------------------------------------------------------------
 
@@ -265,7 +275,7 @@ class _Start:
         place = {"topic": folder.topic, "queue_id": folder.queue_id, "queue_offset": first}
         self._rows.add("delete", "queue file", reason, file=file, **place, bytes=info.size)
 
-    def _facts(self, files: Sequence[SegmentFile], queue_end: int) -> BootFacts:
+    def _facts(self, files: Sequence[SegmentFile], queue_end: int, light_end: int | None) -> BootFacts:
         facts = BootFacts(
             self._stop.is_clean,
             log_start=files[0].base,
@@ -276,6 +286,7 @@ class _Start:
             index=self._stopped.index,
             settings=self._settings,
             has_rocksdb_queues=self._stopped.database is not None,
+            light_end=light_end,
             last_in_database=self._stopped.last_in_database,
         )
         if self._stop.is_clean and not self._release.decide(RECOVERS_FROM_TENTH_FILE):
@@ -297,8 +308,9 @@ class _Start:
         for queue in queues:
             for info in queue.files:
                 self._delete_queue_file(queue.folder, info, "the log has no segment")
-        if self._stopped.database is not None:
-            self._rows.add("delete", "database", "the log has no segment", file=self._stopped.database.folder.name)
+        database = self._stopped.database or self._stopped.light
+        if database is not None:
+            self._rows.add("delete", "database", "the log has no segment", file=database.folder.name)
         facts = BootFacts(self._stop.is_clean, -1, -1, (), checkpoint=self._checkpoint, gone=self._lose_gone(-1))
         return self._done(replace(next_boot(self._release, facts), is_full=True))
 
@@ -329,9 +341,10 @@ class _Start:
         kept = self._truncate_log(files, log_end, cut_bytes)
         # Since 5.4.0 the end of the queues is that after the dispatch.
         queue_end = queues.highest if self._release.decide(RECOVERS_FROM_TENTH_FILE) else facts.queue_end
-        if isinstance(queues, StartingDatabase):
-            self._correct_ends(queues, log_end)
-        elif queue_end >= log_end:
+        in_database = queues.light if isinstance(queues, StartingLightDatabase) else queues
+        if isinstance(in_database, StartingDatabase):
+            self._correct_ends(in_database, log_end)
+        if not isinstance(queues, StartingDatabase) and queue_end >= log_end:
             self._truncate_queues(queues, log, log_end)
 
         self._find_empty_files(queues)

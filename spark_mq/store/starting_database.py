@@ -12,25 +12,28 @@ before the end of the log. It stops at a unit that leads exactly to that end, an
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
 from spark_mq.format.array_types import Flags, Int32s
 from spark_mq.format.consume_queue import Queue
+from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.format.kernels.recovery import PutResult
 from spark_mq.store.dispatch_requests import DispatchRequests, QueueNumbers, StartingQueues
+from spark_mq.store.queue.folders import RecoveredQueue
 from spark_mq.store.queue.queue_database import End, QueueDatabase
 
 
 class StartingDatabase(StartingQueues):
-    """The queues of a broker that starts, in RocksDB."""
+    """The queues of a broker that starts, in RocksDB; of all those that begin with a prefix the ends are told."""
 
-    def __init__(self, database: QueueDatabase, numbers: QueueNumbers, log_start: int) -> None:
+    def __init__(self, database: QueueDatabase, numbers: QueueNumbers, log_start: int, prefix: str = "") -> None:
         table = database.offset_table()
         self.names = numbers.names
         self.counted_again = {}
         self._database = database
+        self._prefix = prefix
         self._known = len(numbers.names)
         self._log_start = log_start
         self._minimum = table.minimum
@@ -70,7 +73,8 @@ class StartingDatabase(StartingQueues):
 
     def ends_from(self, log_end: int) -> list[tuple[Queue, End]]:
         """The queues that end with a message from commit log offset `log_end` on."""
-        return [(queue, end) for queue, end in sorted(self._maximum.items()) if end[0] >= log_end]
+        maximum = sorted(self._maximum.items())
+        return [(queue, end) for queue, end in maximum if end[0] >= log_end and queue[0].startswith(self._prefix)]
 
     def leads_before(self, queue: Queue, queue_offset: int, log_end: int) -> bool:
         """Whether a queue has a unit at a queue offset, of a message before commit log offset `log_end`."""
@@ -79,7 +83,8 @@ class StartingDatabase(StartingQueues):
 
     def max_offsets(self) -> dict[Queue, int]:
         """The queue offset after the last message of each queue."""
-        return {queue: queue_offset + 1 for queue, (_, queue_offset) in self._maximum.items()}
+        ends = self._maximum.items()
+        return {queue: last + 1 for queue, (_, last) in ends if queue[0].startswith(self._prefix)}
 
     def bounds(self) -> tuple[tuple[int, int], ...]:
         """The queue offsets of the first unit, and after the last one, of each queue before anything is dispatched."""
@@ -119,3 +124,33 @@ class StartingDatabase(StartingQueues):
                 break
             high = middle - 1
         return found
+
+
+class StartingLightDatabase(StartingQueues):
+    """Queues in files, and light message queues in a database beside them (`CombineConsumeQueueStore`@5.5.0).
+
+    The database has the units of all queues; a broker reads those of light message queues in it
+    (`combineCQUseRocksdbForLmq`).
+    """
+
+    def __init__(
+        self, recovered: Iterable[RecoveredQueue], numbers: QueueNumbers, file_size: int, light: StartingDatabase
+    ) -> None:
+        super().__init__(recovered, numbers, file_size)
+        self.light = light
+
+    def put(self, requests: DispatchRequests, is_dispatched: Flags) -> Int32s:
+        """Dispatch messages to their queues; returns what happened to each, as `PutResult` numbers."""
+        are_light = np.array([topic.startswith(LIGHT_PREFIX) for topic, _ in self.names], np.bool_)[requests.queue]
+        in_files = super().put(requests, is_dispatched & ~are_light)
+        results: Int32s = np.where(are_light, self.light.put(requests, is_dispatched), in_files)
+        return results
+
+    def max_offsets(self) -> dict[Queue, int]:
+        """The queue offset after the last unit of each queue."""
+        return super().max_offsets() | self.light.max_offsets()
+
+    def bounds(self) -> tuple[tuple[int, int], ...]:
+        """The queue offsets of the first unit, and after the last one, of each queue before anything is added."""
+        in_files = super().bounds()
+        return (*in_files, *self.light.bounds()[len(in_files) :])

@@ -57,7 +57,7 @@ from spark_mq.store.queue.folders import (
     recover_queue,
     truncate_queue,
 )
-from spark_mq.store.queue.queue_database import in_files
+from spark_mq.store.queue.queue_database import has_light_database, in_files, light_database
 
 _MAX_REVIVED = 1000
 """Stale records that are counted."""
@@ -161,7 +161,8 @@ def store_state(
         conf, database = store.broker_conf, check_boot(store)
         groups = boot_groups(store.broker_versions, store.records.has_entries)
         batches = batch_topics(store.location)
-        rules = [group for group in groups if are_rules_known(group, database, batches)]
+        has_light = has_light_database(store.location, conf)
+        rules = [group for group in groups if are_rules_known(group, database, batches, has_light)]
         if not rules:
             raise unknown_rules(store)
         checkpoint = Checkpoint.load(store.location)
@@ -177,7 +178,7 @@ def store_state(
         is_read = log.end - log.start <= SMALL_LOG if full is None else full
         if store.records.has_entries or batches:  # a few facts do not tell what happens to them
             is_checked, is_read = False, True
-        is_checked &= database is None and not obstacles and not asks_more
+        is_checked &= database is None and not has_light and not obstacles and not asks_more
         is_read &= not is_checked
         has_index = conf.without_index_files is None
         index = index_state(store, checkpoint.index_msg_timestamp if is_read else None) if has_index else None
@@ -270,6 +271,7 @@ def _boot_facts(
     else:
         queue_end, messages = database.offset_table().checkpoint or 0, lacking.messages
         live_queue_end = lacking.dispatched_to if queues else -1
+    light = light_database(store.location, store.broker_conf)
     names = {(message.topic, message.queue_id) for message in messages} & queues.keys()
     facts = BootFacts(
         True,
@@ -289,6 +291,7 @@ def _boot_facts(
         missing_bytes=sum(gap.size for gap in log.gaps),
         read_from=lacking.checked.start,
         has_rocksdb_queues=database is not None,
+        light_end=None if light is None else light.offset_table().checkpoint or 0,
         last_in_database=LastInDatabase.of(store),
     )
 
@@ -315,8 +318,9 @@ def _ends_of_queues(
     too. Only if the queue with the newest message has a hole, or leads after the end of the log, the files of all
     queues say where the queues end.
     """
-    queues = store.queues
-    folders = in_files(queue.folder for queue in queues.values())
+    folders = in_files(queue.folder for queue in store.queues.values())
+    names = {(folder.topic, folder.queue_id) for folder in folders}
+    queues = {name: queue for name, queue in store.queues.items() if name in names}
     size = find_queue_file_size(store.broker_conf, [(store.location / CONSUME_QUEUE, folders)])
     last = {name: queue.unit(queue.written_end - 1)[0] for name, queue in queues.items()}
 

@@ -411,7 +411,7 @@ CODES = {
         "a file of the database was cut, damaged, or not copied; or the whole database was not copied",
         "the broker does not start, or fails; without the database, it makes units again of those messages that its "
         "start dispatches, and light message queues lack all others",
-        "rebuild queue files from the log with another --output; or put the database of a replica in its place",
+        "rebuild queues from the log with another --output; or put the database of a replica in its place",
     ),
     "QUEUE_OFFSET_TABLE": _error(
         "The table of a RocksDB database has another begin or end of a queue than the queue's units, or an end of the "

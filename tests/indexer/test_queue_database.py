@@ -107,6 +107,17 @@ def test_what_cannot_be_done_is_an_error(options: dict[str, Any], said: str, unp
         rebuild_here(path, broker_conf=str(ROCKS.broker_conf), **options)
 
 
+@pytest.mark.parametrize("packed", [ROCKS, RealStore("fLite550", OWN_STORES / "forms")], ids=str)
+def test_a_database_that_does_not_open_is_replaced(packed: RealStore, tmp_path: Path) -> None:
+    path, conf = packed.unpack(tmp_path), str(packed.broker_conf)
+    (path / "consumequeue/CURRENT").write_text("MANIFEST-999999\n")
+    rebuild_here(path, broker_conf=conf, only="consumequeue", replace=True, queue_store=_QUEUE_STORES[packed.name])
+    assert check(path, packed.broker_conf)[0].is_sound
+
+
+_QUEUE_STORES = {"fRocks550": "rocksdb", "fLite550": None}
+
+
 def test_a_database_is_not_replaced_without_being_told(unpacked: Unpack, tmp_path: Path) -> None:
     path = tmp_path / "store"
     shutil.copytree(unpacked(ROCKS), path)

@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from spark_mq.errors import UnsupportedStoreError
 from spark_mq.store.boot import Boot, QueueOutcome
 from spark_mq.store.lacking_messages import find_lacking_messages
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.recovery import next_recovery
+from spark_mq.store.store_state import store_state
 from tests.support.light_queues import dispatched, without_units
+from tests.support.rocksdb import lose_units
 from tests.support.stores import OWN_STORES, RealStore
 
 STORE = RealStore("fLmq533", OWN_STORES / "forms")
@@ -73,7 +76,7 @@ def test_a_clean_boot_leaves_a_light_queue_that_lags(store: Path) -> None:
 
 
 def test_expired_lite_topics_are_no_loss(tmp_path: Path) -> None:
-    """Light message queues in RocksDB beside files are not considered; in files, expired ones are no loss."""
+    """Those in files."""
     store = LITE.unpack(tmp_path)
     for folder in (store / "consumequeue").iterdir():
         if folder.is_file():
@@ -84,3 +87,29 @@ def test_expired_lite_topics_are_no_loss(tmp_path: Path) -> None:
     recovery = next_recovery(str(store), "5.5.0", str(conf))
     assert recovery.is_full
     assert (recovery.lost, recovery.deleted) == (0, 0)
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_light_queues_in_a_database_that_lags(is_killed: bool, tmp_path: Path) -> None:
+    """A clean boot dispatches what is after the offset that the database names, and not the message at it."""
+    store, conf = LITE.unpack(tmp_path), str(LITE.broker_conf)
+    facts = [fact for fact in LITE.facts("msg") if "INNER_MULTI_DISPATCH" in fact["properties"]]
+    at = facts[40]["offset"]
+    of_sensors = {fact["offset"] for fact in facts if fact["topic"] == "Sensors" and fact["offset"] >= at}
+    assert lose_units(store, at) >= 2 * len(of_sensors)
+    if is_killed:
+        (store / "abort").touch()
+    exact = next_recovery(str(store), "5.5.0", conf)
+    quick = store_state(str(store), "5.5.0", conf, full=False, with_forced=False).boots[0]
+    for boot in (exact, quick):
+        found = [queue for queue in boot.queues if "$Sensors$" in queue.topic]
+        assert sum(queue.completed + queue.lost for queue in found) == len(of_sensors)
+        lost = [(queue.lost, queue.first_lost_offset) for queue in found if queue.lost]
+        assert lost == ([] if is_killed else [(1, at)])
+    ends = {fact["topic"]: fact["max"] for fact in LITE.facts("lite") if "$Sensors$" in fact["topic"]}
+    assert {name: exact.max_offsets[name, 0] for name in ends} == ends
+
+
+def test_boots_before_5_5_of_light_queues_in_a_database_are_not_predicted(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedStoreError, match=r"which brokers have from 5\.5\.0 on"):
+        next_recovery(str(LITE.unpack(tmp_path)), "5.4.0", str(LITE.broker_conf))

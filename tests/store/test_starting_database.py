@@ -6,7 +6,6 @@ Expectations follow from the facts of the store's broker, and from a plain look 
 from __future__ import annotations
 
 import random
-import shutil
 import struct
 from pathlib import Path
 
@@ -15,7 +14,6 @@ import pytest
 from spark_mq.errors import UnsupportedStoreError
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
-from spark_mq.io.rocksdb import RocksDatabase
 from spark_mq.store.boot import Boot
 from spark_mq.store.dispatch_requests import QueueNumbers
 from spark_mq.store.queue.folders import queue_folders
@@ -26,16 +24,9 @@ from spark_mq.store.store_state import store_state
 from tests.support.boots import rows
 from tests.support.rebuilt import rebuild_here
 from tests.support.restored import restore_here
-from tests.support.rocksdb import ALL_IN_ROCKS, ROCKS, key_of, write_database
+from tests.support.rocksdb import ALL_IN_ROCKS, CHECKPOINT, ROCKS, end_key, key_of, lose_units, write_database
 
 Queue = tuple[str, int]
-CHECKPOINT = ("CHECKPOINT_TOPIC", 0)
-
-
-def end_key(queue: Queue) -> bytes:
-    """`RocksDBConsumeQueueOffsetTable.buildOffsetKeyByteBuffer`@5.3.3, of an entry `max`."""
-    name = queue[0].encode()
-    return struct.pack(">i", len(name)) + b"\1" + name + b"\1max\1" + struct.pack(">i", queue[1])
 
 
 def database_of(folder: Path, units: dict[Queue, dict[int, int]], dispatched_to: int) -> None:
@@ -65,23 +56,6 @@ def recover(store: Path, version: str = "5.5.0") -> Boot:
 
 def maxima() -> dict[Queue, int]:
     return {(fact["topic"], fact["queueId"]): fact["max"] for fact in ROCKS.facts("queue") if fact["max"]}
-
-
-def lose_units(store: Path, start: int) -> int:
-    """Make the database as a crash leaves it that loses the units of messages from `start` on; returns how many."""
-    folder = store / "consumequeue"
-    database = RocksDatabase(Location.resolve(str(folder)))
-    units = dict(database.items("default"))
-    database.close()
-    kept = {key: value for key, value in units.items() if struct.unpack_from(">q", value)[0] < start}
-    ends: dict[bytes, bytes] = {}
-    for key, value in sorted(kept.items()):  # the last one of a queue remains
-        name, queue_offset = key[: -8 - 1 - 4 - 1], key[-8:]
-        ends[name + b"\1max\1" + key[-13:-9]] = value[:8] + queue_offset
-    ends[end_key(CHECKPOINT)] = struct.pack(">q", start)
-    shutil.rmtree(folder)
-    write_database(folder, {"default": kept, "offset": ends})
-    return len(units) - len(kept)
 
 
 def in_queues() -> list[int]:

@@ -9,6 +9,8 @@ from typing import Any
 
 from rocksdict import Options, Rdict
 
+from spark_mq.io.location import Location
+from spark_mq.io.rocksdb import RocksDatabase, make_database, write_table
 from tests.support.stores import OWN_STORES, RealStore
 
 ROCKS = RealStore("fRocks550", OWN_STORES / "forms")
@@ -46,3 +48,32 @@ def next_offsets(database: Path) -> dict[tuple[str, int], int]:
             found[key[5 : length + 5].decode(), queue_id] = struct.unpack(">qq", value)[1] + 1
     opened.close()
     return found
+
+
+CHECKPOINT = ("CHECKPOINT_TOPIC", 0)
+"""The queue whose entry in the table of ends says up to where messages were dispatched."""
+
+
+def end_key(queue: tuple[str, int]) -> bytes:
+    """`RocksDBConsumeQueueOffsetTable.buildOffsetKeyByteBuffer`@5.3.3, of an entry `max`."""
+    name = queue[0].encode()
+    return struct.pack(">i", len(name)) + b"\1" + name + b"\1max\1" + struct.pack(">i", queue[1])
+
+
+def lose_units(store: Path, start: int) -> int:
+    """Make the database as a crash leaves it that loses the units of messages from `start` on; returns how many."""
+    folder = store / "consumequeue"
+    database = RocksDatabase(Location.resolve(str(folder)))
+    units = dict(database.items("default"))
+    database.close()
+    kept = {key: value for key, value in units.items() if struct.unpack_from(">q", value)[0] < start}
+    ends: dict[bytes, bytes] = {}
+    for key, value in sorted(kept.items()):  # the last one of a queue remains
+        name, queue_offset = key[: -8 - 1 - 4 - 1], key[-8:]
+        ends[name + b"\1max\1" + key[-13:-9]] = value[:8] + queue_offset
+    ends[end_key(CHECKPOINT)] = struct.pack(">q", start)
+    for file in filter(Path.is_file, folder.iterdir()):  # not queue files, which are in folders
+        file.unlink()
+    write_table(str(folder / "units.sst"), sorted(kept.items()))  # by which a broker opens the database
+    make_database(str(folder), [str(folder / "units.sst")], {"offset": ends.items()})
+    return len(units) - len(kept)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from spark_mq.cli.exit_status import FAILED
 from spark_mq.cli.main import main
 from spark_mq.indexer import queue_runs
+from spark_mq.io.location import Location
+from spark_mq.io.rocksdb import RocksDatabase
 from spark_mq.lifecycle.consumer_progress import consumer_progress_rows
 from spark_mq.lifecycle.life.life import life
 from spark_mq.lifecycle.why_not_consumed import NotConsumed, why_not_consumed
@@ -98,11 +102,61 @@ def test_a_lite_topic_that_was_used_again_has_its_newer_messages(
         assert (tmp_path / "again" / path).read_bytes() == (tmp_path / "files" / path).read_bytes(), path
 
 
-def test_a_rebuild_says_that_lite_topics_are_in_a_database(store: Path, tmp_path: Path) -> None:
-    report = rebuild_here(store, tmp_path / "out", broker_conf=str(STORE.broker_conf))
+def test_a_rebuild_makes_the_database_and_the_files_of_the_broker(store: Path, tmp_path: Path) -> None:
+    """The messages of an expired lite topic are in its queue again; entries `min` are those a broker was asked for."""
+    rebuilt, gone = tmp_path / "out/consumequeue", GONE.encode()
+    report = rebuild_here(store, tmp_path / "out", broker_conf=str(STORE.broker_conf), only="consumequeue")
+    assert (report.lost_queues, report.notes) == ([], [])
+    for family in ("default", "offset"):
+        made, wanted = (
+            {
+                key: value
+                for key, value in entries(folder, family).items()
+                if gone not in key and (family == "default" or b"\1min\1" not in key)
+            }
+            for folder in (rebuilt, store / "consumequeue")
+        )
+        assert made == wanted
+    assert report.units == len(entries(rebuilt, "default")) == len(entries(store / "consumequeue", "default")) + 1
+    files = [path.relative_to(rebuilt) for path in rebuilt.rglob("0000000000*")]
+    assert {str(path.parent) for path in files} == {"Sensors/0", "Sensors/1", "Short/0", "Short/1"}
+    for path in files:
+        assert (rebuilt / path).read_bytes() == (store / "consumequeue" / path).read_bytes()
+    shutil.rmtree(store / "consumequeue")
+    shutil.move(rebuilt, store / "consumequeue")
+    assert grave(check(store, STORE.broker_conf)[1]) == []
+
+
+def entries(database: Path, family: str) -> dict[bytes, bytes]:
+    with closing(RocksDatabase(Location.resolve(str(database)))) as opened:
+        return dict(opened.items(family))
+
+
+@pytest.mark.parametrize("options", [{"queue_store": "files"}, {"topic": "Sensors"}, {"resume": True}], ids=str)
+def test_a_rebuild_of_files_alone_says_that_lite_topics_are_in_a_database(
+    options: dict[str, Any], store: Path, tmp_path: Path
+) -> None:
+    out, conf = tmp_path / "out", str(STORE.broker_conf)
+    rebuild_here(store, out, broker_conf=conf, only="consumequeue", queue_store="files")
+    report = rebuild_here(store, out, broker_conf=conf, replace="resume" not in options, **options)
     assert any("combineCQUseRocksdbForLmq" in note for note in report.notes)
     assert report.lost_queues == []
-    assert not list((tmp_path / "out/consumequeue").glob("%LMQ%*"))
+    assert not list((out / "consumequeue").glob("%LMQ%*"))
+    assert not (out / "consumequeue/CURRENT").exists()
+
+
+@pytest.mark.parametrize("is_apart", [False, True])
+def test_the_database_is_where_the_broker_looks_for_it(is_apart: bool, store: Path, tmp_path: Path) -> None:
+    """`useSeparateStorePathForRocksdbCQ` (`RocksDBConsumeQueueStore`@5.5.0); files that a killed job left are gone."""
+    conf, out = tmp_path / "broker.conf", tmp_path / "out"
+    conf.write_text(f"{STORE.broker_conf.read_text()}useSeparateStorePathForRocksdbCQ={str(is_apart).lower()}\n")
+    (out / ".spark_mq/consumequeue").mkdir(parents=True)
+    (out / ".spark_mq/consumequeue/000099.sst").touch()
+    rebuild_here(store, out, broker_conf=str(conf), only="consumequeue", resume=True)
+    folders = [path.parent.name for path in out.rglob("CURRENT")]
+    assert folders == ["consumequeue_rocksdb" if is_apart else "consumequeue"]
+    assert not list(out.rglob("000099.sst"))
+    assert (out / "consumequeue/Sensors/0").is_dir()
 
 
 def test_a_lost_database_is_found_and_no_boot_of_it_is_predicted(
@@ -117,6 +171,8 @@ def test_a_lost_database_is_found_and_no_boot_of_it_is_predicted(
     assert grave(check(store, None)[1]) == []  # without the settings, the lite topics can have expired
     words = ["recover", str(store), "--as", "5.5.0", "--broker-conf", str(STORE.broker_conf)]
     assert main(words) == FAILED
-    assert "has no RocksDB database, in which its broker has light" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "has no RocksDB database, in which its broker has light" in said
+    assert f"spark-mq rebuild {store} --only consumequeue --replace --broker-conf" in said
     main(["state", *words[1:2], *words[4:]])
     assert "loses nothing" not in capsys.readouterr().out

@@ -34,6 +34,7 @@ from spark_mq.store.config.store_paths import (
     COMMIT_LOG,
     CONFIG,
     CONSUME_QUEUE,
+    CONSUME_QUEUE_ROCKSDB,
     DLEDGER,
     DLEDGER_DATA,
     RESTORE_UNFINISHED,
@@ -46,8 +47,7 @@ DELTA_LOG = "_delta_log"
 BATCH_QUEUES = "queue.type", "BatchCQ"
 """The attribute of a topic with batch consume queues, and its value."""
 _COMPACTION_LOG = "compaction/compactionLog"
-_ROCKSDB_QUEUES = (CONSUME_QUEUE, "consumequeue_rocksdb")
-"""The folders of queues in RocksDB; the second one with `useSeparateStorePathForRocksdbCQ` (from 5.5.0 on)."""
+_ROCKSDB_QUEUES = (CONSUME_QUEUE, CONSUME_QUEUE_ROCKSDB)
 _MIN_FILES = 3
 """A gap between two files may be a deleted file. Two gaps of the same size are not a coincidence."""
 
@@ -278,7 +278,8 @@ FORMS: tuple[Form, ...] = (
             Door.QUEUE: "is a RocksDB database beside the queue files: the files are read, and of the database only "
             "light message queues that have no files. A broker with storeType=defaultRocksDB answers from the database",
             Door.FILES: "is a RocksDB database beside the queue files, which is not made here: with "
-            "combineCQUseRocksdbForLmq, a broker without it does not know the light message queues of old messages",
+            "combineCQUseRocksdbForLmq, a broker without it does not know the light message queues of old messages. "
+            "`spark-mq rebuild` makes both with a --broker-conf that has rocksdbCQDoubleWriteEnable=true",
         },
     ),
     Form(

@@ -133,6 +133,20 @@ def has_light_database(store: Location, conf: BrokerConf) -> bool:
     return _has_them_in_database(conf) or bool(light_folders(store))
 
 
+def light_database(store: Location, conf: BrokerConf) -> QueueDatabase | None:
+    """The database of light message queues beside the files of other queues; None if there is none.
+
+    Raises:
+        StorageError: RocksDB does not open it.
+    """
+    database = double_written_database(store) if can_read_rocksdb() and has_light_database(store, conf) else None
+    if database is None:
+        return None
+    found = QueueDatabase(database)
+    found.open_database()
+    return found
+
+
 def lost_light_database(store: Location, conf: BrokerConf) -> bool:
     """Whether a broker has light message queues in a database beside the files of others, and there is no database."""
     is_there = double_written_database(store) is not None or queue_database(store) is not None
