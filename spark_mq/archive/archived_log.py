@@ -279,19 +279,15 @@ def settle_name(archive: StoreArchive, rename: bool) -> int:
         raise OptionError(
             f"{problem}: archive it under this name, or give the {count:,} messages there the new name with --rename"
         )
-    return _rename_all(archive, name)
-
-
-def _rename_all(archive: StoreArchive, old: StoreIdentity) -> int:
     new, tables = archive.identity, archive.tables
-    for identity in (old, new):
+    for identity in (name, new):
         for stream in (MESSAGES_STREAM, KEYS_STREAM):
             Checkpoint(tables, identity, stream).retire()
     condition = (
-        f"cluster = {sql_text(old.cluster)} AND broker = {sql_text(old.broker)} AND "
-        f"(store = {sql_text(old.store)} OR startswith(store, {sql_text(old.store + LOST)}))"
+        f"cluster = {sql_text(name.cluster)} AND broker = {sql_text(name.broker)} AND "
+        f"(store = {sql_text(name.store)} OR startswith(store, {sql_text(name.store + LOST)}))"
     )
-    store = f"concat({sql_text(new.store)}, substr(store, {len(old.store) + 1}))"
+    store = f"concat({sql_text(new.store)}, substr(store, {len(name.store) + 1}))"
     changes = f"cluster = {sql_text(new.cluster)}, broker = {sql_text(new.broker)}, store = {store}"
     for table in (tables.snapshots, tables.segments, tables.keys):
         _update(archive.spark, table, changes, condition)

@@ -63,7 +63,10 @@ class ProgressPrinter:
         """Show how far a stage is."""
         with self._lock:
             if self._is_terminal:
-                self._rewrite(stage)
+                self._running[stage.name] = stage
+                if stage.is_done:
+                    del self._running[stage.name]
+                self._line.show("; ".join(map(str, self._running.values())), f"{stage}\n" if stage.is_done else "")
             elif not self._is_quiet and (stage.is_done or self._is_due(stage)):
                 print(stage, file=self._stream, flush=True)
 
@@ -78,12 +81,6 @@ class ProgressPrinter:
             return False
         self._printed_at[stage.name] = now
         return True
-
-    def _rewrite(self, stage: StageProgress) -> None:
-        self._running[stage.name] = stage
-        if stage.is_done:
-            del self._running[stage.name]
-        self._line.show("; ".join(map(str, self._running.values())), f"{stage}\n" if stage.is_done else "")
 
     def __enter__(self) -> Self:
         return self

@@ -76,7 +76,11 @@ def repair(arguments: argparse.Namespace) -> int:
     if arguments.undo:
         return _undo(arguments)
     if replica is not None:
-        return _repair_from(arguments, replica)
+        from spark_mq.repairer.from_replica import repair_from
+
+        found = repair_from(arguments.store, replica, apply=arguments.apply)
+        print_answer(arguments.json, found.to_json, lambda: _replica_lines(found))
+        return FOUND if found.is_complete else DAMAGED
     if arguments.cut_log_at is not None or arguments.blank_range is not None:
         return _edit_log(arguments)
     conf = broker_conf_path(arguments.broker_conf, arguments.store)
@@ -139,14 +143,6 @@ def _edit_log(arguments: argparse.Namespace) -> int:
         ]
     print_answer(arguments.json, edit.to_json, lambda: [*_change_lines(edit.changes), *said])
     return FOUND
-
-
-def _repair_from(arguments: argparse.Namespace, replica: str) -> int:
-    from spark_mq.repairer.from_replica import repair_from
-
-    found = repair_from(arguments.store, replica, apply=arguments.apply)
-    print_answer(arguments.json, found.to_json, lambda: _replica_lines(found))
-    return FOUND if found.is_complete else DAMAGED
 
 
 def _replica_lines(found: ReplicaRepair) -> Iterator[str]:

@@ -63,7 +63,20 @@ def print_retention(arguments: argparse.Namespace) -> int:
         lambda: _lines(found, arguments.archive, archived_to),
     )
     if not arguments.json:
-        _print_tables(found)
+        if found.segments:
+            segments = [row.values() for row in plain_rows(retention_table(found.segments))]
+            _print_table("segments", RETENTION.names, segments, RETENTION.importance)
+        if found.unread:
+            columns = ("delete_timestamp", "consumer_group", "topic", "queue_id", "unread", "loses", "lost")
+            losses = [[getattr(loss, name) for name in columns] for loss in found.unread]
+            losses = [[moment_of_millis(time), *rest] for time, *rest in losses]
+            _print_table("unread messages that groups lose", columns, losses, (*columns[:4], "loses"))
+        ages = [(_age(one.from_hours, one.to_hours), one.segments, one.log_bytes) for one in found.ages]
+        _print_table("bytes by age of the newest message of a segment", ("age", "segments", "log_bytes"), ages)
+        if found.topics is not None:
+            names = ("topic", "messages", "log_bytes", "expired_messages", "expired_bytes")
+            topics = [[getattr(one, name) for name in names] for one in found.topics]
+            _print_table("bytes by topic", names, topics, ("topic", "log_bytes", "expired_bytes"))
     return FOUND
 
 
@@ -157,23 +170,6 @@ def _lines(found: Retention, archive: str | None, archived_to: int | None) -> It
     yield from (*_verdict(found), "", "rules", *_rules(found))
     if archive is not None:
         yield from ("", "archive", *_archive(found, archive, archived_to))
-
-
-def _print_tables(found: Retention) -> None:
-    if found.segments:
-        segments = [row.values() for row in plain_rows(retention_table(found.segments))]
-        _print_table("segments", RETENTION.names, segments, RETENTION.importance)
-    if found.unread:
-        columns = ("delete_timestamp", "consumer_group", "topic", "queue_id", "unread", "loses", "lost")
-        losses = [[getattr(loss, name) for name in columns] for loss in found.unread]
-        losses = [[moment_of_millis(time), *rest] for time, *rest in losses]
-        _print_table("unread messages that groups lose", columns, losses, (*columns[:4], "loses"))
-    ages = [(_age(one.from_hours, one.to_hours), one.segments, one.log_bytes) for one in found.ages]
-    _print_table("bytes by age of the newest message of a segment", ("age", "segments", "log_bytes"), ages)
-    if found.topics is not None:
-        names = ("topic", "messages", "log_bytes", "expired_messages", "expired_bytes")
-        topics = [[getattr(one, name) for name in names] for one in found.topics]
-        _print_table("bytes by topic", names, topics, ("topic", "log_bytes", "expired_bytes"))
 
 
 def _print_table(

@@ -163,7 +163,12 @@ def _lag(state: StoreState) -> Iterator[str]:
     for (topic, queue_id), count in list(state.gone.by_queue.items())[:_SHOWN]:
         yield _row("past the end", f"{topic}/{queue_id} has {count:,} units of messages that the log does not have")
     yield from _index_lag(state)
-    yield from _config_age(state)
+    last = state.log.last_store_timestamp
+    for snapshot in state.config:
+        if last is not None and snapshot.name in _offset_files(state):
+            millis = snapshot.modification_timestamp - last
+            when = "after" if millis >= 0 else "before"
+            yield _row("config", f"{snapshot.name} was written {duration_text(abs(millis))} {when} that last message")
 
 
 def _index_lag(state: StoreState) -> Iterator[str]:
@@ -188,15 +193,6 @@ def _index_lag(state: StoreState) -> Iterator[str]:
 
 def _offset_files(state: StoreState) -> list[str]:
     return [snapshot.name for snapshot in state.config if snapshot.name in ("consumerOffset.json", "delayOffset.json")]
-
-
-def _config_age(state: StoreState) -> Iterator[str]:
-    last = state.log.last_store_timestamp
-    for snapshot in state.config:
-        if last is not None and snapshot.name in _offset_files(state):
-            millis = snapshot.modification_timestamp - last
-            when = "after" if millis >= 0 else "before"
-            yield _row("config", f"{snapshot.name} was written {duration_text(abs(millis))} {when} that last message")
 
 
 def _boots(state: StoreState) -> Iterator[list[str]]:

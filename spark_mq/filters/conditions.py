@@ -63,7 +63,11 @@ def answers(expression: sql.Expression, messages: Messages[Answers]) -> Answers:
         return messages.lookup(truth.NOT, answers(expression.operand, messages))
     if isinstance(expression, (sql.And, sql.Or)):
         table = truth.AND if isinstance(expression, sql.And) else truth.OR
-        return _combined(table, [answers(operand, messages) for operand in expression.operands], messages)
+        parts = [answers(operand, messages) for operand in expression.operands]
+        while len(parts) > 1:  # the tables are associative: a flat tree has the same answer
+            pairs = [messages.lookup_two(table, *parts[at : at + 2]) for at in range(0, len(parts) - 1, 2)]
+            parts = pairs + parts[len(pairs) * 2 :]
+        return parts[0]
     if isinstance(expression, sql.Unknown):
         return messages.lookup(truth.NULL_ONLY, answers(expression.operand, messages))
     if isinstance(expression, sql.In):
@@ -75,14 +79,6 @@ def answers(expression: sql.Expression, messages: Messages[Answers]) -> Answers:
         return _equal(expression, messages)
     assert isinstance(expression, sql.Comparison), "a property is a condition only in a BooleanCast"
     return _comparison(expression, messages)
-
-
-def _combined(table: Table2, parts: list[Answers], messages: Messages[Answers]) -> Answers:
-    """All parts from the left to the right. The tables are associative, so a flat tree has the same answer."""
-    while len(parts) > 1:
-        pairs = [messages.lookup_two(table, *parts[at : at + 2]) for at in range(0, len(parts) - 1, 2)]
-        parts = pairs + parts[len(pairs) * 2 :]
-    return parts[0]
 
 
 def _find(find: sql.Find, messages: Messages[Answers]) -> Answers:

@@ -137,14 +137,10 @@ def parse_sql92(text: str, version: str = NEWEST) -> ParsedFilter:
 
     The version is one such as `4.9.7` or `5.1.3`; a part such as `5` means its newest release.
     """
-    return _Parser(text, has_search=_has_search(version)).parse()
-
-
-def _has_search(version: str) -> bool:
     if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,3}){0,2}", version):
         raise OptionError(f"version {version!r} is not a version of RocketMQ, such as 4.9.7 or 5.3.3")
     newest = [*map(int, version.split(".")), _ANY, _ANY][:3]
-    return SQL92_SEARCH.holds(BrokerVersion(*newest))
+    return _Parser(text, has_search=SQL92_SEARCH.holds(BrokerVersion(*newest))).parse()
 
 
 class _Parser:

@@ -164,14 +164,10 @@ def _client(address: str, process: int) -> Client:
     """The client for an address. A process makes it once, so all files share its connections."""
     from hdfs_native import Client
 
-    return Client(address, None if _has_site() else _ONE_ATTEMPT)
-
-
-def _has_site() -> bool:
-    """Whether the settings of a site say how often a namenode is tried."""
     home = os.environ.get("HADOOP_HOME", "")
     folder = os.environ.get("HADOOP_CONF_DIR") or os.path.join(home, "etc", "hadoop")
-    return os.path.isfile(os.path.join(folder, _SITE_FILE))
+    has_site = os.path.isfile(os.path.join(folder, _SITE_FILE))  # it says how often a namenode is tried
+    return Client(address, None if has_site else _ONE_ATTEMPT)
 
 
 def _as_info(status: FileStatus) -> fs.FileInfo:

@@ -66,20 +66,16 @@ def published(location: Location, size: int, modified_millis: int | None = None)
         yield content
         location.parent.make_folder()
         if location.renames:
-            _write_and_rename(location, content.data, size)
+            temporary = location.parent / _temporary_name(location.name)
+            try:
+                _write(location, temporary, content.data, size)
+                rename(temporary, location)
+            except BaseException:
+                with suppress(OSError, StorageError):
+                    temporary.delete()
+                raise
         else:
             _write(location, location, content.data, size)
-
-
-def _write_and_rename(location: Location, content: bytearray | mmap.mmap, size: int) -> None:
-    temporary = location.parent / _temporary_name(location.name)
-    try:
-        _write(location, temporary, content, size)
-        rename(temporary, location)
-    except BaseException:
-        with suppress(OSError, StorageError):
-            temporary.delete()
-        raise
 
 
 def _write(location: Location, file: Location, content: bytearray | mmap.mmap, size: int) -> None:

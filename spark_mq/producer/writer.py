@@ -244,7 +244,18 @@ class _Sender:
         for attempt in range(_ATTEMPTS):
             begin = time.monotonic()
             try:
-                self._once(topic, queue, request)
+                send_message(
+                    self._client,
+                    self._addresses[queue.broker],
+                    queue.broker,
+                    self._options.producer_group,
+                    topic,
+                    queue.queue_id,
+                    request.body,
+                    "WAIT\x01true\x02" if request.properties is None else request.properties,
+                    request.flag,
+                    is_batch=request.properties is None,
+                )
             except ProtocolError:
                 raise
             except RemotingError as error:
@@ -262,20 +273,6 @@ class _Sender:
                 self._brokers.note(queue.broker, int((end - begin) * 1000), int(end * 1000))
                 return queue
         raise AssertionError
-
-    def _once(self, topic: str, queue: MessageQueue, request: Request) -> None:
-        send_message(
-            self._client,
-            self._addresses[queue.broker],
-            queue.broker,
-            self._options.producer_group,
-            topic,
-            queue.queue_id,
-            request.body,
-            "WAIT\x01true\x02" if request.properties is None else request.properties,
-            request.flag,
-            is_batch=request.properties is None,
-        )
 
 
 class TopicStreamWriter(DataSourceStreamArrowWriter):

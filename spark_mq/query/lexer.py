@@ -49,21 +49,16 @@ def certain_syntax_error(text: str) -> str | None:
         return f"{word} begins no statement; did you mean {near[0]}?" if near and not is_label else None
     if word not in _BRACKETED or "${" in text:
         return None
-    code = _without_opaque(text)
-    end = _END_OF_CODE.search(code)
-    if end is not None:
-        return "a comment is not closed" if end[0] == "/*" else f"the quote {end[0]} is not closed"
-    return _unbalanced(code)
-
-
-def _without_opaque(text: str) -> str:
-    """The text with spaces instead of strings, quoted names and comments that are closed."""
-    characters = list(text)
+    characters = list(text)  # with spaces instead of strings, quoted names and comments that are closed
     for start, stop, _ in opaque_spans(text):
         if text.startswith("/*", start) and is_open_comment(text[start:stop]):
             continue
         characters[start:stop] = " " * (stop - start)
-    return "".join(characters)
+    code = "".join(characters)
+    end = _END_OF_CODE.search(code)
+    if end is not None:
+        return "a comment is not closed" if end[0] == "/*" else f"the quote {end[0]} is not closed"
+    return _unbalanced(code)
 
 
 def _unbalanced(code: str) -> str | None:

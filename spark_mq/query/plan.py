@@ -206,7 +206,12 @@ class _Planner:
         for node, name in self._tables.named_tables.values():
             edits.append((*self._span(node), f"{_escaped(name)}{self._alias(node)}"))
         names = tuple(name for _, name in self._tables.named_tables.values())
-        return QueryPlan(_edited(self._statement.text, edits), tuple(references), names)
+        text = self._statement.text
+        pieces, position = [], 0
+        for start, stop, new in sorted(edits):
+            pieces += [_escaped(text[position:start]), new]
+            position = stop
+        return QueryPlan("".join([*pieces, _escaped(text[position:])]), tuple(references), names)
 
     def _column_names(self, table: exp.Table) -> frozenset[str] | None:
         store_table = self._tables.store_tables.get(id(table))
@@ -273,14 +278,6 @@ class _Planner:
                 return True
             select = select.find_ancestor(exp.Select)
         return False
-
-
-def _edited(text: str, edits: list[_Edit]) -> str:
-    pieces, position = [], 0
-    for start, stop, new in sorted(edits):
-        pieces += [_escaped(text[position:start]), new]
-        position = stop
-    return "".join([*pieces, _escaped(text[position:])])
 
 
 def _escaped(text: str) -> str:

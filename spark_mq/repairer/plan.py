@@ -205,21 +205,16 @@ def plan_repair(request: RepairRequest, damage: Damage, checked: CheckedStore) -
     _plan_queues(plan, request, damage, checked)
     _plan_index(plan, request, damage, checked)
     _plan_others(plan, request, damage, checked)
-    plan.actions = _one_for_each_file(plan.actions)
-    plan.left += list(_forgotten(damage, plan))
-    return plan
-
-
-def _one_for_each_file(actions: Iterable[Action]) -> list[Action]:
-    """The actions by file, without those that move a folder aside in whose place a file is put: that moves it, too."""
-    by_file: dict[str, Action] = {}
-    for action in actions:
+    by_file: dict[str, Action] = {}  # a file that is put in the place of a folder moves the folder aside
+    for action in plan.actions:
         other = by_file.get(action.change.file)
         if other is not None:
             first, second = (action, other) if action.change.kind != ChangeKind.ASIDE else (other, action)
             action = replace(first, codes=tuple(sorted({*first.codes, *second.codes})))
         by_file[action.change.file] = action
-    return [by_file[file] for file in sorted(by_file)]
+    plan.actions = [by_file[file] for file in sorted(by_file)]
+    plan.left += list(_forgotten(damage, plan))
+    return plan
 
 
 def _forgotten(damage: Damage, plan: RepairPlan) -> Iterator[Left]:

@@ -359,12 +359,8 @@ def time_axis(axes: Axes, first: pd.Timestamp, last: pd.Timestamp) -> None:
     if form.endswith("%f"):
         axes.xaxis.set_major_formatter(lambda number, _: f"{num2date(number):{form}}"[:-3])
     axes.set_xlim(date2num(first), date2num(last))
-    axes.set_xlabel(f"store time (UTC), {_days(first, last)}")
-
-
-def _days(first: pd.Timestamp, last: pd.Timestamp) -> str:
-    days = [f"{first:%Y-%m-%d}", f"{last:%Y-%m-%d}"]
-    return days[0] if days[0] == days[1] else " to ".join(days)
+    days = dict.fromkeys([f"{first:%Y-%m-%d}", f"{last:%Y-%m-%d}"])
+    axes.set_xlabel(f"store time (UTC), {' to '.join(days)}")
 
 
 def whole_numbers(axis: Any) -> None:
@@ -426,20 +422,16 @@ def lag_time(groups: pd.DataFrame) -> Plot:
     texts = [
         f"{duration(millis)}, {lag:,.0f} unread" for millis, lag in zip(shown["lag_millis"], shown["lag"], strict=True)
     ]
-    _label(axes, bars, texts, times.max())
-    name_rows(axes, [f"{short(one.consumer_group)}\n{short(one.topic)}" for one in shown.itertuples()])
-    axes.set(xlabel="age of the oldest unread message (logarithmic)")
-    return Plot(title, figure)
-
-
-def _label(axes: Axes, bars: Any, texts: Sequence[str], longest: float) -> None:
-    """Label bars of times on a logarithmic axis, with room for the texts."""
+    longest = times.max()
     axes.set_xscale("log")
     ticks = _FEW_TICKS if _is_wide() else _FEW_TICKS[1::2]
     axes.set_xticks(ticks, [duration(tick) for tick in ticks])
     axes.set_xticks([], minor=True)
     axes.set_xlim(_SHORTEST, max(10.0, longest) * (300 if _is_wide() else 1e6))
     axes.bar_label(bars, texts, padding=4, color=DARK)
+    name_rows(axes, [f"{short(one.consumer_group)}\n{short(one.topic)}" for one in shown.itertuples()])
+    axes.set(xlabel="age of the oldest unread message (logarithmic)")
+    return Plot(title, figure)
 
 
 def deliveries(messages: pd.DataFrame, top: int = 600) -> Plot:

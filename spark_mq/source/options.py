@@ -245,6 +245,11 @@ def _read_options(given: Mapping[str, str], table: str) -> ReadOptions:
         raise OptionError(f"option mostKeys={most_keys} is not a number of at least 0")
     if "brokerVersion" in given:
         BrokerVersions.parse(given["brokerVersion"], "option brokerVersion")
+    unwraps = parse_boolean("unwrapBatches", given)
+    for other in ("splitBy", "tieredStorage"):
+        if unwraps and other in given:
+            raise OptionError(f"option unwrapBatches does not work with option {other}: leave one of them out")
+    word = given.get("fromWhere", "").strip().lower()
     return ReadOptions(
         path=with_settings(given["path"], {name: given[name] for name in S3_OPTIONS if name in given}),
         table=table,
@@ -258,7 +263,7 @@ def _read_options(given: Mapping[str, str], table: str) -> ReadOptions:
         split_by_queue=_parse_split_by(given, predicate),
         mode=Mode(parse_choice("mode", given.get("mode", "PERMISSIVE").upper(), tuple(Mode))),
         check_crc=parse_boolean("checkCrc", given),
-        unwrap_batches=_parse_unwrap(given),
+        unwrap_batches=unwraps,
         broker_version=given.get("brokerVersion"),
         broker_conf=given.get("brokerConf"),
         reserved_hours=_parse_optional(
@@ -266,17 +271,9 @@ def _read_options(given: Mapping[str, str], table: str) -> ReadOptions:
         ),
         at=parse_optional_timestamp("at", given),
         most_keys=most_keys,
-        from_where=_parse_from_where(given),
+        from_where=word if word in ("first", "last") else parse_optional_timestamp("fromWhere", given),
         tiered_storage=given.get("tieredStorage"),
     )
-
-
-def _parse_unwrap(given: Mapping[str, str]) -> bool:
-    unwraps = parse_boolean("unwrapBatches", given)
-    for other in ("splitBy", "tieredStorage"):
-        if unwraps and other in given:
-            raise OptionError(f"option unwrapBatches does not work with option {other}: leave one of them out")
-    return unwraps
 
 
 def _parse_split_by(given: Mapping[str, str], predicate: Predicate) -> bool:
@@ -288,18 +285,16 @@ def _parse_split_by(given: Mapping[str, str], predicate: Predicate) -> bool:
     return by_queue
 
 
-def _parse_from_where(given: Mapping[str, str]) -> str | int | None:
-    word = given.get("fromWhere", "").strip().lower()
-    return word if word in ("first", "last") else parse_optional_timestamp("fromWhere", given)
-
-
 def _parse_predicate(given: Mapping[str, str]) -> Predicate:
     message_id = given.get("offsetMessageId")
     integer, time = parse_optional_integer, parse_optional_timestamp
+    text = given.get("tag")
+    if text is not None and not text.strip("| "):
+        raise OptionError(f"option tag={text!r} names no tag: give one, or several as 'a || b'")
     predicate = Predicate(
         topics=_as_set(given.get("topic")),
         queue_ids=_as_set(parse_optional_integer("queueId", given)),
-        tags=_parse_tags(given.get("tag")),
+        tags=parse_tags(text),
         keys=_as_set(given.get("key")),
         unique_keys=_as_set(given.get("uniqueKey")),
         offset_message_ids=None if message_id is None else frozenset((normalize_offset_message_id(message_id),)),
@@ -322,12 +317,6 @@ def _parse_filter(text: str | None) -> tuple[Expression, ...]:
     if parsed.ignored:
         raise OptionError(f"option filter: {parsed.warning}: write the whole condition")
     return (parsed.condition,)
-
-
-def _parse_tags(text: str | None) -> frozenset[str] | None:
-    if text is not None and not text.strip("| "):
-        raise OptionError(f"option tag={text!r} names no tag: give one, or several as 'a || b'")
-    return parse_tags(text)
 
 
 def _as_set(value: _T | None) -> frozenset[_T] | None:
@@ -359,11 +348,7 @@ def parse_write_options(options: Mapping[str, str]) -> dict[str, Any]:
     if table.lower() != MESSAGES.name:
         raise OptionError(f"table {table} cannot be written: a broker derives it from {MESSAGES.name}")
     given["renumber"] = parse_boolean("renumber", given)
-    given["topicMap"] = _parse_topic_map(given.get("topicMap", ""))
-    return {re.sub("[A-Z]", lambda capital: f"_{capital[0].lower()}", name): value for name, value in given.items()}
-
-
-def _parse_topic_map(text: str) -> dict[str, str]:
+    text = given.get("topicMap", "")
     topics: dict[str, str] = {}
     for pair in filter(None, (part.strip() for part in text.split(","))):
         old, separator, new = (part.strip() for part in pair.partition("="))
@@ -372,4 +357,5 @@ def _parse_topic_map(text: str) -> dict[str, str]:
         if old in topics:
             raise OptionError(f"option topicMap={text!r}: topic {old} has two new names")
         topics[old] = new
-    return topics
+    given["topicMap"] = topics
+    return {re.sub("[A-Z]", lambda capital: f"_{capital[0].lower()}", name): value for name, value in given.items()}

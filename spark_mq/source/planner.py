@@ -133,7 +133,10 @@ def plan_keys(options: ReadOptions, store: MessageStore) -> ReadPlan | str:
     is_proven = predicate.topics is not None and predicate.is_indexed
     if not is_proven and not predicate.offsets.is_all:
         return _why_not_alone(predicate)
-    topics = predicate.topics or _queued_topics(store)
+    # Light message queues contain messages of other topics.
+    topics = predicate.topics or frozenset(
+        topic for topic, _ in store.queue_names if not topic.startswith(LIGHT_PREFIX)
+    )
     pairs = sorted(product(topics, keys))
     if len(pairs) > _MAX_KEYS:
         return f"{len(pairs):,} keys are more than {_MAX_KEYS:,}: reading the log costs less"
@@ -158,11 +161,6 @@ def plan_keys(options: ReadOptions, store: MessageStore) -> ReadPlan | str:
     look_ups = [LookUp(tuple(pairs[at : at + _KEYS_OF_A_TASK])) for at in range(0, len(pairs), _KEYS_OF_A_TASK)]
     index = store.index.checked(*predicate.store_timestamp.bounds)
     return ReadPlan.of_look_ups(AccessPath.INDEX, options, store, look_ups, uncovered, notes, index)
-
-
-def _queued_topics(store: MessageStore) -> frozenset[str]:
-    """The topics that have a queue. Light message queues contain messages of other topics."""
-    return frozenset(topic for topic, _ in store.queue_names if not topic.startswith(LIGHT_PREFIX))
 
 
 def _why_not_alone(predicate: Predicate) -> str:

@@ -209,24 +209,18 @@ def segment_states(store: MessageStore) -> list[SegmentState]:
         if path in stray:
             states.append(SegmentState(path, info, None, STRAY, stray[path], None))
             continue
-        states.append(_segment_state(store, path, info, usual, end))
+        base, live_end = int(info.base_name), store.get_max_phy_offset()
+        first = store.find_record(store.records.after_heads(base)) if info.size else None
+        damage = list(_segment_damage(store, info, first)) if info.size else []
+        problems = list(_misfits(info, usual, end)) + damage
+        name = _state_name(info.size, usual, base, live_end)
+        if damage and name in ("FULL", "APPENDING", "BEHIND"):
+            name = "DAMAGED"
+        record = first if isinstance(first, Record) else None
+        states.append(SegmentState(path, info, base, name, "; ".join(problems) or None, record))
         if info.size:
             end = int(info.base_name) + info.size
     return states
-
-
-def _segment_state(
-    store: MessageStore, path: str, info: fs.FileInfo, usual: int, end_before: int | None
-) -> SegmentState:
-    base, live_end = int(info.base_name), store.get_max_phy_offset()
-    first = store.find_record(store.records.after_heads(base)) if info.size else None
-    damage = list(_segment_damage(store, info, first)) if info.size else []
-    problems = list(_misfits(info, usual, end_before)) + damage
-    name = _state_name(info.size, usual, base, live_end)
-    if damage and name in ("FULL", "APPENDING", "BEHIND"):
-        name = "DAMAGED"
-    record = first if isinstance(first, Record) else None
-    return SegmentState(path, info, base, name, "; ".join(problems) or None, record)
 
 
 def _state_name(size: int, usual: int, base: int, live_end: int) -> str:

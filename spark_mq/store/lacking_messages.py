@@ -73,7 +73,10 @@ def find_gone_messages(store: MessageStore) -> GoneMessages:
             counts[name] = int(is_gone.sum())
             chosen.append(offsets[is_gone])
     count = np.unique(np.concatenate(chosen)).size if chosen else 0
-    return GoneMessages(counts, max(count, _in_index(store, end)))
+    # The last message of the index counts, too, if it was after the end of the log.
+    headers = [file.stored_header() for file in index_files(store.location)]
+    newest = max((header.end_commit_log_offset for header in headers if header.next_entry > 1), default=-1)
+    return GoneMessages(counts, max(count, int(newest >= end and store.records.find(newest) is None)))
 
 
 def _after(queue: ConsumeQueue, end: int) -> Int64s:
@@ -90,13 +93,6 @@ def _after(queue: ConsumeQueue, end: int) -> Int64s:
             break
         stop = start
     return np.concatenate(blocks[::-1]) if blocks else np.empty(0, np.int64)
-
-
-def _in_index(store: MessageStore, end: int) -> int:
-    """1 if the last message of the index was after the end of the log, and is not there; else 0."""
-    headers = [file.stored_header() for file in index_files(store.location)]
-    newest = max((header.end_commit_log_offset for header in headers if header.next_entry > 1), default=-1)
-    return int(newest >= end and store.records.find(newest) is None)
 
 
 def leads_to_its_message(store: MessageStore, queue: ConsumeQueue, queue_offset: int) -> bool:

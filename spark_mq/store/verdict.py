@@ -109,12 +109,8 @@ def boot_text(state: StoreState, boot: Boot) -> str:
     if boot.recovers_from is None:
         return "does not start"
     said = [f"starts at segment {boot.recovers_from:020d}", *(fact.text for fact in losses(boot))]
-    return f"{_joined(said if len(said) > 1 else [*said, _no_loss(state, boot)])}{_unknown_index(boot)}"
-
-
-def _unknown_index(boot: Boot) -> str:
-    """The end of a sentence about a boot, if the index files could not be read."""
-    return "" if boot.is_index_known else "; what its index lacks is not known without --broker-conf"
+    unknown = "" if boot.is_index_known else "; what its index lacks is not known without --broker-conf"
+    return f"{_joined(said if len(said) > 1 else [*said, _no_loss(state, boot)])}{unknown}"
 
 
 def losses(boot: Boot) -> list[Fact]:

@@ -235,7 +235,12 @@ class _Search:
     def _place_between(self) -> None:
         """Let entries that are not found take the places that are free between their neighbours."""
         unknown = (self.number == NONE) & ~self.is_lost
-        lost = np.flatnonzero(unknown & ~self._is_plausible())
+        # Before or after all others, an offset can be of an expired message, or of one after the log.
+        inside = np.cumsum(self.in_log)
+        plausible: Flags = inside == inside[-1]
+        if not self.next_number:
+            plausible |= inside == 0
+        lost = np.flatnonzero(unknown & ~(plausible & ~self.in_log & (self.offsets >= 0)))
         if not lost.size:
             return
         taken = np.flatnonzero((self.number != NONE) & ~self.is_double)
@@ -248,11 +253,3 @@ class _Search:
             fits &= before > 0
         fits &= (place >= 0) & (place < self.expected.count)
         self.number[lost[fits]] = place[fits]
-
-    def _is_plausible(self) -> Flags:
-        """Which offsets can be of expired messages or of messages after the log: before or after all others."""
-        inside = np.cumsum(self.in_log)
-        plausible: Flags = inside == inside[-1]
-        if not self.next_number:
-            plausible |= inside == 0
-        return plausible & ~self.in_log & (self.offsets >= 0)

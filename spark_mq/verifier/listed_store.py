@@ -113,12 +113,6 @@ class ListedStore:
         """Whether queues in RocksDB are checked."""
         return self.double is not None or isinstance(self.tree.storage, QueueDatabase)
 
-    def _offset_tables(self, log: range) -> Iterator[pa.RecordBatch]:
-        trees = [(CONSUME_QUEUE, self.tree)] if self.double is None else [(self.double.name, self.double.tree)]
-        for name, tree in trees:
-            if isinstance(tree.storage, QueueDatabase):
-                yield from offset_table_findings(tree.storage, name, log)
-
     def findings(
         self,
         log: range,
@@ -142,7 +136,10 @@ class ListedStore:
         yield from form_findings(self.location)
         if self.fault is not None:
             yield findings("QUEUE_DATABASE", CONSUME_QUEUE, found=self.fault)
-        yield from self._offset_tables(log)
+        trees = [(CONSUME_QUEUE, self.tree)] if self.double is None else [(self.double.name, self.double.tree)]
+        for name, tree in trees:
+            if isinstance(tree.storage, QueueDatabase):
+                yield from offset_table_findings(tree.storage, name, log)
         yield from queue_folder_findings(self.location, self.queue_file_size, has_lock=has_lock)
         yield from self.index.findings
         yield from self.state.findings(log.stop, newest)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
@@ -37,18 +37,14 @@ def why_no_match(store: MessageStore, topic: str, queue_id: int | None, selectio
     tags = {tag for tag in selection.tags if tag is not None}
     asked = selection.message_filter.tags
     if asked is not None and not asked & tags:
-        return _why_no_tag(asked, tags, selection.read)
+        read = f"none of the {selection.read} messages that were read has"
+        if not tags:
+            return f"{read} a tag"
+        meant = "".join(similar(name, tags) for name in sorted(asked))
+        return f"{read} tag {' || '.join(sorted(asked))}{meant}; their tags: {first_names(tags)}"
     if selection.read == 1:
         return "1 message was read, and it does not match"
     return f"{selection.read} messages were read, and none of them matches"
-
-
-def _why_no_tag(asked: Collection[str], tags: Collection[str], read: int) -> str:
-    names = " || ".join(sorted(asked))
-    if not tags:
-        return f"none of the {read} messages that were read has a tag"
-    meant = "".join(similar(name, tags) for name in sorted(asked))
-    return f"none of the {read} messages that were read has tag {names}{meant}; their tags: {first_names(tags)}"
 
 
 def why_no_key(store: MessageStore, topic: str, key: str, begin: int | None, end: int | None) -> str:

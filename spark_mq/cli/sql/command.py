@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
     from spark_mq.archive.sql import Archives
     from spark_mq.query.catalog import Store
-    from spark_mq.query.plan import QueryPlan
     from spark_mq.query.statement_check import StatementCheck
 
 _PROMPT, _MORE = "spark-mq> ", "       -> "
@@ -122,7 +121,11 @@ class Console:
         plan = check.plan(statement, needs_parser=True) if self.explain else None
         check.check(statement)
         if plan is not None:
-            self._print_explained(statement, plan)
+            from spark_mq.cli.sql.explain import explained
+
+            archives = self.archives.archives.values()
+            for line in explained(plan, self.stores, archives, self.settings, sees_stores=not is_on_server()):
+                print(visible(line))
         elif answer is not None and (answer.with_session_tables is None or self._spark is None):
             from spark_mq.cli.output.dataframe_output import print_rows
 
@@ -130,25 +133,10 @@ class Console:
         else:
             self._run_in_spark(statement)
 
-    def _print_explained(self, statement: str, plan: QueryPlan) -> None:
-        from spark_mq.cli.sql.explain import explained
-
-        archives = self.archives.archives.values()
-        for line in explained(plan, self.stores, archives, self.settings, sees_stores=not is_on_server()):
-            print(visible(line))
-
     def _run_in_spark(self, statement: str) -> None:
         from spark_mq.cli.output.dataframe_output import print_dataframe
         from spark_mq.query.sql import run_statement
 
-        spark = self._started()
-        with spark_errors():
-            self.archives.prepare(spark, statement)
-            frame = run_statement(spark, statement, None, self.stores, self.archives.tables, self.archives.load)
-            print_dataframe(frame, self.form)
-
-    def _started(self) -> SparkSession:
-        """The session, which starts if it has not started yet. At a prompt, Ctrl-C cancels only the query."""
         if self._spark is None:
             from spark_mq.datasource import register
 
@@ -156,7 +144,11 @@ class Console:
             register(self._spark)
             if self._is_prompt:
                 self._stack.enter_context(cancels_on_interrupt(self._spark))
-        return self._spark
+        spark = self._spark
+        with spark_errors():
+            self.archives.prepare(spark, statement)
+            frame = run_statement(spark, statement, None, self.stores, self.archives.tables, self.archives.load)
+            print_dataframe(frame, self.form)
 
     def _columns(self, owner: str, table: str) -> list[str]:
         from spark_mq.archive.sql import archive_columns

@@ -175,7 +175,10 @@ class _Reading:
             half = self._number(TRANS_OFFSET)
             return self._own(RecordKind.OP, _op_text([] if half is None else [half]))
         if topic.startswith(RETRY_PREFIX):
-            return self._retry()
+            group, attempt, text = self._attempt(self._topic)
+            parsed = parse_retry_topic(self._topic, self._rules().groups, self._rules().topics)
+            origin = self._properties.get(RETRY_TOPIC) or (parsed.origin_topic if parsed else None) or self._topic
+            return Situation(RecordKind.RETRY, origin, None, text, group, attempt)
         if topic.startswith(DLQ_PREFIX):
             return self._dead_letter()
         if topic == self._trace_topic or topic.startswith(TRACE_PREFIX):
@@ -230,12 +233,6 @@ class _Reading:
         what = "timer" if deleted is None else f"cancels the timer of {deleted}"
         kind = RecordKind.TIMER if deleted is None else RecordKind.TIMER_DELETE
         return Situation(kind, *self._real, f"{what}{rolled}, due {_due_text(due)}", due=due)
-
-    def _retry(self) -> Situation:
-        group, attempt, text = self._attempt(self._topic)
-        parsed = parse_retry_topic(self._topic, self._rules().groups, self._rules().topics)
-        origin = self._properties.get(RETRY_TOPIC) or (parsed.origin_topic if parsed else None) or self._topic
-        return Situation(RecordKind.RETRY, origin, None, text, group, attempt)
 
     def _attempt(self, retry_topic: str) -> tuple[str | None, int, str]:
         """The group of a retry topic, the number of failed deliveries, and both as text."""

@@ -169,7 +169,10 @@ class KeyIndex(IndexCoverage):
                     stop = min([stop, *done])
                     continue
                 except CorruptIndexError as error:
-                    self._add_look_up_problem(str(error))
+                    problem = str(error)
+                    if problem not in self.problems:
+                        self.problems.append(problem)
+                        self.look_up_problems.append(problem)
             # All of it, not only what comes after the entries that were good: one can be where another should be.
             uncovered = between([(other.start, other.stop) for other in beside], part.start, stop)
             for log_range in reversed(uncovered):
@@ -189,11 +192,6 @@ class KeyIndex(IndexCoverage):
         self._tables[log_range] = None
         parts = scan(self.records, log_range, row_filter, begin, end)
         return [part.commit_log_offset for part in parts if isinstance(part, Record)]
-
-    def _add_look_up_problem(self, problem: str) -> None:
-        if problem not in self.problems:
-            self.problems.append(problem)
-            self.look_up_problems.append(problem)
 
     def _entries(
         self, span: IndexedRange, key_hash: int, begin: int | None, end: int | None

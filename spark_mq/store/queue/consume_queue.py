@@ -297,7 +297,12 @@ class ConsumeQueue:
             return 0
         first = self.files[0]
         if isinstance(first.location.storage, QueueDatabase):
-            return self._min_in_database(max_offset, log_start)
+            # `RocksDBConsumeQueueOffsetTable.correctMinCqOffset`@5.3.3, which skips what is not there
+            def at(offset: int) -> int:
+                commit_log_offset, store_size, _ = self.unit(offset)
+                return commit_log_offset if store_size not in (0, PRE_BLANK_SIZE) else -1
+
+            return bisect_left(range(max_offset), log_start, key=at)
         if not by_halving:
             stop = min(first.first + first.count, max_offset)
             offsets = self.units(first.first, stop)["commit_log_offset"]
@@ -306,15 +311,6 @@ class ConsumeQueue:
         if self.unit(max_offset - 1)[0] < log_start:
             return max_offset
         return self._search_min_offset(first, min(first.first + first.count, max_offset), log_start)
-
-    def _min_in_database(self, max_offset: int, log_start: int) -> int:
-        """The search of `RocksDBConsumeQueueOffsetTable.correctMinCqOffset`@5.3.3, which skips what is not there."""
-
-        def at(offset: int) -> int:
-            commit_log_offset, store_size, _ = self.unit(offset)
-            return commit_log_offset if store_size not in (0, PRE_BLANK_SIZE) else -1
-
-        return bisect_left(range(max_offset), log_start, key=at)
 
     def _search_min_offset(self, file: QueueFile, stop: int, log_start: int) -> int:
         """The search of `ConsumeQueue.correctMinOffset`@5.3.3 in the first file."""

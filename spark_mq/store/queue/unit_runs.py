@@ -169,22 +169,18 @@ def accounted(offsets: Int64s, sizes: Int64s, is_record: Callable[[int, int], bo
         last = next((at for at in tries if at == first or _is_record(at, offsets, sizes, is_record)), None)
         if last is not None:
             found.append(LogRange(int(offsets[first]), int(offsets[last] + sizes[last])))
-    return _without_overlaps(found)
-
-
-def _is_record(at: int, offsets: Int64s, sizes: Int64s, is_record: Callable[[int, int], bool]) -> bool:
-    return is_record(int(offsets[at]), int(sizes[at]))
-
-
-def _without_overlaps(parts: Sequence[LogRange]) -> list[LogRange]:
-    """The ranges that overlap no other one: of two that contradict each other, neither proves anything."""
+    # Of two that contradict each other, neither proves anything.
     result, reached = [], -1
-    for index, part in enumerate(parts):
-        following = parts[index + 1].start if index + 1 < len(parts) else part.stop
+    for index, part in enumerate(found):
+        following = found[index + 1].start if index + 1 < len(found) else part.stop
         if reached <= part.start and part.stop <= following:
             result.append(part)
         reached = max(reached, part.stop)
     return result
+
+
+def _is_record(at: int, offsets: Int64s, sizes: Int64s, is_record: Callable[[int, int], bool]) -> bool:
+    return is_record(int(offsets[at]), int(sizes[at]))
 
 
 def live_extents(block: Units, within: LogRange) -> tuple[Int64s, Int64s]:
