@@ -147,7 +147,7 @@ def check_store(
     # The log
     has_light_queues = makes_light_queues(store, conf)
     if checked_log is None:
-        checked_log = check_log(request, listed, has_light_queues, runner, work / STAGED, found, since)
+        checked_log = check_log(listed, request.split_size, has_light_queues, runner, work / STAGED, found, since)
     staged, summaries = checked_log.staged, list(checked_log.summaries)
     bounds, expected = checked_log.bounds(log, not listed.state.has_abort), checked_log.expected_entries()
     dispatched = checked_log.named & {(folder.topic, folder.queue_id) for folder in folders}

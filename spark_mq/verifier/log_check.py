@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -36,9 +35,6 @@ from spark_mq.verifier.listed_store import ListedStore
 from spark_mq.verifier.log_bounds import LogBounds
 from spark_mq.verifier.records import FAR_BACK_MILLIS, dispatched_queues, record_findings
 from spark_mq.verifier.result import FindingSink, Summary
-
-if TYPE_CHECKING:
-    from spark_mq.verifier.check import VerifyRequest
 
 _END = 1 << 62
 _MAX_HOLES = 256
@@ -114,8 +110,8 @@ class CheckedSplit:
 
 
 def check_log(
-    request: VerifyRequest,
     listed: ListedStore,
+    split_size: int,
     has_light_queues: bool,
     runner: TaskRunner,
     staged: Location,
@@ -129,10 +125,10 @@ def check_log(
         return CheckedLog(StagedLog(staged, (), 0, 0, ()))
     settings = DispatchSettings(
         queue_file_size,
-        request.conf.message_delay_level,
+        listed.conf.message_delay_level,
         None,  # which tags have entries can be seen only after all of the log is staged
         has_light_queues,
-        tuple(sorted(batch_topics(request.store))),
+        tuple(sorted(batch_topics(listed.location))),
     )
     targets = DispatchTargets(staged, settings, has_queues=queue_file_size > 0, has_index=True)
 
@@ -143,7 +139,7 @@ def check_log(
     def in_order(splits: Iterable[CheckedSplit]) -> list[CheckedSplit]:
         return sorted(splits, key=lambda split: (split.row.segment, split.row.split_start))
 
-    splits, last = within_offsets(plan_splits(log, request.split_size), since.start, _END), log.segments[-1]
+    splits, last = within_offsets(plan_splits(log, split_size), since.start, _END), log.segments[-1]
     if splits:
         checked = in_order(check("check log", splits, exact=False))
     else:  # nothing was appended
@@ -158,7 +154,7 @@ def check_log(
         checked = in_order([*aligned, *check("check log again", whole, exact=True)])
     rows = tuple(split.row for split in checked)
     whole_log = StagedLog(staged, rows, 0, sum(row.bytes_read for row in rows), ())
-    layout, versions = index.layout or IndexLayout(), find_broker_versions(request.store)
+    layout, versions = index.layout or IndexLayout(), find_broker_versions(listed.location)
     tagged_log, tagged = decide_tags(whole_log, index.files, layout, versions, runner)
     named = frozenset[Queue]().union(*(split.named for split in checked))
     is_accepted = all(split.is_accepted for split in checked)
