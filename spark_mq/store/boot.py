@@ -81,7 +81,6 @@ from spark_mq.store.config.broker_conf import ROCKSDB_STORE, BrokerConf, FileSet
 from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.config.store_kind import (
     Door,
-    batch_topics,
     check_form,
     double_written_database,
     message_database,
@@ -194,7 +193,7 @@ def check_boot(store: MessageStore) -> QueueDatabase | None:
     """
     check_form(store.location, Door.BOOT)
     _ = store.queues  # an error if RocksDB does not open the database
-    conf, database, batches = store.broker_conf, store.queue_database, batch_topics(store.location)
+    conf, database, batches = store.broker_conf, store.queue_database, store.batch_topics
     if database is None and conf.has_rocksdb_store and store.queues and not double_written_database(store.location):
         raise UnsupportedStoreError(
             f"{store.location / CONSUME_QUEUE} has queue files, and {conf.source} says storeType={ROCKSDB_STORE}: such "
@@ -350,7 +349,7 @@ def assumed_settings(
     if store.queue_database is not None:
         queues = FileSetting("storeType", ROCKSDB_STORE, f"the database {store.tree.name}/")
     batches = []
-    if batch_topics(store.location):
+    if store.batch_topics:
         found = find_batch_file_size(conf, store.location)
         batches.append(FileSetting("batch queue files", f"{found.value:,} bytes each", found.source))
     return (

@@ -23,7 +23,6 @@ from spark_mq.format.consume_queue import PRE_BLANK_SIZE
 from spark_mq.format.dispatch import LITE_PREFIX, light_queues, offset_in_queue
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.record import INNER_BATCH_FLAG, Record
-from spark_mq.store.config.store_kind import batch_topics
 from spark_mq.store.index.folder import index_files
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.message_store import MessageStore
@@ -218,5 +217,5 @@ def _is_after(queue: ConsumeQueue | None, topic: str, record: Record) -> bool:
 def _is_in_queue(store: MessageStore, topic: str, record: Record) -> bool:
     files = store.queues.get((topic, record.queue_id))
     if files is None:
-        return bool(record.sys_flag & INNER_BATCH_FLAG) and topic not in batch_topics(store.location)
+        return bool(record.sys_flag & INNER_BATCH_FLAG) and topic not in store.batch_topics
     return files.unit(record.queue_offset)[:2] == (record.commit_log_offset, record.size)

@@ -61,7 +61,7 @@ from spark_mq.store.boot import (
 )
 from spark_mq.store.boot_obstacles import boot_obstacles
 from spark_mq.store.config.checkpoint import Checkpoint
-from spark_mq.store.config.store_kind import batch_topics, dledger_node
+from spark_mq.store.config.store_kind import dledger_node
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX, mapped_files
 from spark_mq.store.dispatch_log import DispatchLog, RecoveryRows
 from spark_mq.store.dispatch_requests import (
@@ -145,7 +145,7 @@ class _StoppedStore:
         files = queues_in_files(store.location)
         self.folders = list(files if self.database is None else queue_folders(store.tree, with_empty=True))
         # A broker that does not delete an empty last file does not start.
-        self.batch_topics = batch_topics(store.location)
+        self.batch_topics = store.batch_topics
         folders = [without_empty_file(folder) for folder in self.folders]
         self.light = light_database(store.location, self.conf)
         if self.light is not None:

@@ -36,7 +36,6 @@ from spark_mq.store.boot import (
 from spark_mq.store.boot_obstacles import CONFIG_FILES, boot_obstacles
 from spark_mq.store.config.broker_conf import FileSetting
 from spark_mq.store.config.checkpoint import Checkpoint, checkpoint_problem
-from spark_mq.store.config.store_kind import batch_topics
 from spark_mq.store.config.store_paths import CONFIG, CONSUME_QUEUE, mapped_files
 from spark_mq.store.disk_use import DiskUse, disk_use
 from spark_mq.store.file_states import IndexState, cut_index_ends, index_state
@@ -160,7 +159,7 @@ def store_state(
     with MessageStore(path, broker_version, broker_conf) as store:
         conf, database = store.broker_conf, check_boot(store)
         groups = boot_groups(store.broker_versions, store.records.has_entries)
-        batches = batch_topics(store.location)
+        batches = store.batch_topics
         has_light = has_light_database(store.location, conf)
         rules = [group for group in groups if are_rules_known(group, database, batches, has_light)]
         if not rules:

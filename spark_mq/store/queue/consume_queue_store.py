@@ -22,7 +22,14 @@ from spark_mq.format.message_row import Row, corrupt_row, message_row, message_t
 from spark_mq.format.timestamp import millis_of
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
-from spark_mq.store.config.store_kind import Door, FoundForm, check_form, double_written_database, find_forms
+from spark_mq.store.config.store_kind import (
+    Door,
+    FoundForm,
+    batch_topics,
+    check_form,
+    double_written_database,
+    find_forms,
+)
 from spark_mq.store.config.store_paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
 from spark_mq.store.log.log_range import LiveEnd, LogRange
 from spark_mq.store.log.record_lookup import RecordLookup
@@ -292,6 +299,11 @@ class ConsumeQueueStore:
     def _batch_topics(self) -> frozenset[str]:
         """The topics with files of batch consume queues: of most stores there are none, which one look shows."""
         return frozenset((self.location / BATCH_CONSUME_QUEUE).folders())
+
+    @cached_property
+    def batch_topics(self) -> frozenset[str]:
+        """The topics that have batch consume queues, by their files or by `config/topics.json`."""
+        return batch_topics(self.location)
 
     def find_batch_queue(self, topic: str, queue_id: int) -> BatchConsumeQueue | None:
         """One batch consume queue; None if there is no such queue."""
