@@ -241,7 +241,7 @@ def _why_there(boot: Boot) -> str:
         return "by the checkpoint"
     if boot.rules.decide(DISPATCHES_AFTER_QUEUE_END):
         return "the last one that begins before the end of the queues"
-    return "the third-last file"
+    return "the third-last file, or the first one of fewer"
 
 
 def _range(part: LogRange) -> str:

@@ -106,6 +106,8 @@ def _example(table: Table) -> str:
 def _print_table(table: Table, arguments: argparse.Namespace) -> int:
     import pyarrow as pa
 
+    if getattr(arguments, "tiered_storage", "") is None:
+        raise OptionError("give --tiered-storage DIR, the broker's tieredStoreFilePath: no file of a store names it")
     is_several = _is_of_several(arguments)
     printer = RowPrinter(arguments, [*(STORE_COLUMNS if is_several else ()), *table.names])
     chosen = picked(arguments, *(option.argument for option in table.row_options))
@@ -242,10 +244,13 @@ def _why_no_row(table: Table, chosen: Mapping[str, Any], store: MessageStore) ->
     """Similar names, or the names that there are; or what a store without any row lacks."""
     if not table.rows.startswith("spark_mq.store."):
         return ""  # the log would be read again
-    every = table.read(store, {}).to_pylist()
+    names = {"consumer_group": "groups", "topic": "topics"}
+    every = table.read(
+        store, {argument: value for argument, value in chosen.items() if argument not in names}
+    ).to_pylist()
     if not every:
         return table.nothing
-    for argument, what in (("consumer_group", "groups"), ("topic", "topics")):
+    for argument, what in names.items():
         name = chosen.get(argument)
         if name is None:
             continue

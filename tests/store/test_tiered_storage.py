@@ -301,3 +301,13 @@ def test_without_the_folder_a_table_has_no_rows(
         caplog.clear()
         assert read_rows(path=str(store[1]), table=table) == []
         assert "have no rows without option tieredStorage" in caplog.text
+
+
+def test_a_command_asks_for_the_folder_and_names_its_topics(
+    store: tuple[RealStore, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = str(store[1])
+    assert main(["tiered-queues", folder]) == 2
+    assert capsys.readouterr().err.startswith("spark-mq: give --tiered-storage DIR")
+    assert main(["tiered-queues", folder, "--tiered-storage", f"{folder}/tiered", "--topic", "SequenceDem"]) == 3
+    assert "similar: SequenceDemo" in capsys.readouterr().err

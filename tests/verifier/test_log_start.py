@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
+import pytest
+
 from spark_mq.format.index_file import HEADER, HEADER_SIZE
 from spark_mq.format.timestamp import iso_text
 from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.message_store import MessageStore
+from spark_mq.store.metadata_tables import queues
 from spark_mq.verifier.quick import quick_check
+from tests.support.stores import WORKLOADS, RealStore, Unpack, segment_files
 from tests.support.verified import Bench, check, grave
 
 HAS_NO_UNIT = (4, 12)
@@ -36,3 +44,17 @@ def test_a_missing_first_segment_is_a_note_with_what_is_left_of_it(bench: Bench)
 def test_a_log_that_starts_at_its_start_has_no_such_note(bench: Bench) -> None:
     _, findings = check(bench.path, bench.packed.broker_conf)
     assert "LOG_BEFORE_START" not in {finding.code for finding in findings}
+
+
+@pytest.mark.parametrize("store", WORKLOADS, ids=str)
+def test_a_queue_whose_messages_all_expired_is_not_damaged(store: RealStore, unpacked: Unpack, tmp_path: Path) -> None:
+    """A broker never deletes the last file of a queue, and one of 4.9 still offers the offsets of its units."""
+    folder = Path(shutil.copytree(unpacked(store), tmp_path / "store"))
+    segment_files(folder)[0].unlink()
+    with MessageStore(str(folder)) as opened:
+        rows = {(row["topic"], row["queue_id"]): row for row in queues(opened).to_pylist()}
+    row = rows["DirectTopic", 1]
+    assert (row["state"], row["problem"], row["max_offset"]) == ("CAUGHT_UP", None, 24)
+    assert row["min_offset"] == (0 if store.name.endswith("49x") else 24)
+    report, _ = quick_check(str(folder), BrokerConf.of(str(store.broker_conf)))
+    assert report.is_sound
