@@ -26,9 +26,11 @@ from spark_mq.format.consume_queue import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE, Bat
 from spark_mq.format.timestamp import NANOS_PER_MILLI
 from spark_mq.indexer.batch_queues import BatchPart, read_parts, staged_parts
 from spark_mq.indexer.stage import StagedLog
+from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.store.config.store_paths import BATCH_CONSUME_QUEUE
+from spark_mq.store.log.segment_files import find_data_end
 from spark_mq.store.queue.folders import QueueFileInfo, queue_folders, queue_path
 from spark_mq.verifier.finding import findings, text
 from spark_mq.verifier.log_bounds import LiveLog, LogBounds
@@ -88,14 +90,17 @@ class BatchQueueCheck:
         return read_parts(self.parts)
 
     def existing(self) -> BatchUnits:
-        """All units of the files, from `first` on; zeros for files that are missing or have another size."""
-        numbers = [int(info.base_name) // self.file_size for info in self.files]
-        units = np.zeros((max(numbers) + 1) * self.capacity - self.first if numbers else 0, BATCH_UNIT_DTYPE)
-        for number, info in zip(numbers, self.files, strict=True):
+        """All written units of the files, from `first` on; zeros for files that are missing or have another size."""
+        units = np.zeros(0, BATCH_UNIT_DTYPE)
+        for info in self.files:
             if info.size == self.file_size and not int(info.base_name) % self.file_size:
-                data = (self.store / self.path(info.base_name)).read_bytes()
-                start = number * self.capacity - self.first
-                units[start : start + self.capacity] = np.frombuffer(data, BATCH_UNIT_DTYPE, self.capacity)
+                file = self.store / self.path(info.base_name)
+                count = min(-(-find_data_end(file, info.size) // BATCH_UNIT_SIZE), self.capacity)
+                with FileReader(file) as reader:
+                    data = reader.read(0, count * BATCH_UNIT_SIZE)
+                start = int(info.base_name) // self.file_size * self.capacity - self.first
+                zeros = np.zeros(start - units.size, BATCH_UNIT_DTYPE)
+                units = np.concatenate((units, zeros, np.frombuffer(data, BATCH_UNIT_DTYPE)))
         return units
 
     def write(self, output: Location, names: Iterable[str]) -> None:

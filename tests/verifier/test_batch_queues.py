@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from spark_mq.cli.main import main
+from spark_mq.errors import OptionError
 from spark_mq.format.consume_queue import BATCH_UNIT_SIZE
 from tests.support.rebuilt import rebuild_here
 from tests.support.repaired import repair_here
@@ -63,6 +64,26 @@ def test_a_brokers_files_are_sound(unpacked: Unpack) -> None:
     assert grave(findings) == []
     assert not [one for one in findings if one.code == "NOT_CHECKED"]
     assert (report.queues, report.units) == (18, 326)
+
+
+@pytest.mark.parametrize("size", [0, 30, BATCH_UNIT_SIZE + 4])
+def test_a_cut_file_does_not_say_how_long_the_others_are(size: int, unpacked: Unpack, tmp_path: Path) -> None:
+    store = Path(shutil.copytree(unpacked(STORE), tmp_path / "store"))
+    files = sorted((store / TREE).rglob("0*0"))
+    with files[0].open("r+b") as file:
+        file.truncate(size)
+    findings = grave(check(store, STORE.broker_conf)[1])
+    assert {(one.code, one.file) for one in findings if one.code == "QUEUE_FILE_SIZE"} == {
+        ("QUEUE_FILE_SIZE", str(files[0].relative_to(store)))
+    }
+    assert {one.file for one in findings} == {str(files[0].relative_to(store))}
+
+
+def test_a_file_that_is_shorter_than_a_unit_is_refused_as_a_setting(unpacked: Unpack, tmp_path: Path) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text("mapperFileSizeBatchConsumeQueue=45\n")
+    with pytest.raises(OptionError, match="mapperFileSizeBatchConsumeQueue=45 is too small: a unit has 46 bytes"):
+        check(unpacked(STORE), conf)
 
 
 def test_every_damaged_unit_is_named_and_repaired(store: Path, conf: Path) -> None:

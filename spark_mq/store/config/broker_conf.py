@@ -12,7 +12,7 @@ from typing import Generic, Self, TypeVar
 
 from spark_mq.errors import OptionError
 from spark_mq.format.bloom_filter import DEFAULT_ERROR_RATE, DEFAULT_EXPECTED_GROUPS, BloomFilter
-from spark_mq.format.consume_queue import UNIT_SIZE
+from spark_mq.format.consume_queue import BATCH_UNIT_SIZE, UNIT_SIZE
 from spark_mq.format.consume_queue_ext import DEFAULT_FILE_SIZE as EXT_FILE_SIZE
 from spark_mq.format.index_file import MAX_MSGS_NUM_BATCH, IndexLayout
 from spark_mq.format.system_topic import DEFAULT_DELAY_LEVELS
@@ -151,7 +151,11 @@ class BrokerConf:
     @property
     def batch_consume_queue_file_size(self) -> int | None:
         """Bytes of a file of batch consume queues, `mapperFileSizeBatchConsumeQueue`; None if not set."""
-        return self._positive_integer("mapperFileSizeBatchConsumeQueue")
+        size = self._positive_integer("mapperFileSizeBatchConsumeQueue")
+        if size is not None and size < BATCH_UNIT_SIZE:
+            least = f"a unit has {BATCH_UNIT_SIZE} bytes"
+            raise OptionError(f"{self.source}: mapperFileSizeBatchConsumeQueue={size} is too small: {least}")
+        return size
 
     @property
     def consume_queue_ext_file_size(self) -> int:

@@ -294,10 +294,12 @@ def _is_queue_id(name: str) -> bool:
     return _QUEUE_ID.fullmatch(name) is not None and -(1 << 31) <= int(name) < 1 << 31
 
 
-def existing_file_size(folders: list[QueueFolder]) -> int | None:
-    """The most frequent size of the existing files of consume queues, in bytes; None if there are no files."""
-    files = (info for folder in folders if not folder.is_batch for info in folder.files)
-    sizes = Counter(info.size for info in files if info.size and info.size % UNIT_SIZE == 0)
+def existing_file_size(folders: list[QueueFolder], is_batch: bool = False) -> int | None:
+    """The most frequent size of the existing files of (batch) consume queues, in bytes; None if there are no files."""
+    chosen = (folder for folder in folders if folder.is_batch == is_batch)
+    sizes = Counter(
+        info.size for folder in chosen for info in folder.files if info.size and info.size % folder.unit_size == 0
+    )
     return sizes.most_common(1)[0][0] if sizes else None
 
 
@@ -308,11 +310,12 @@ def listed(trees: Iterable[Location]) -> Iterator[tuple[Location, list[QueueFold
 
 
 def find_batch_file_size(conf: BrokerConf, store: Location) -> Sourced[int]:
-    """Bytes of a file of batch consume queues, from the broker's settings, or else from the first existing file."""
+    """Bytes of a file of batch consume queues, from the broker's settings, or else from the existing files."""
     if conf.batch_consume_queue_file_size is not None:
         return Sourced(conf.batch_consume_queue_file_size, conf.source)
-    for folder in queue_folders(store / BATCH_CONSUME_QUEUE):
-        return Sourced(folder.files[0].size, f"the files in {store / BATCH_CONSUME_QUEUE}")
+    size = existing_file_size(list(queue_folders(store / BATCH_CONSUME_QUEUE)), is_batch=True)
+    if size is not None:
+        return Sourced(size, f"the files in {store / BATCH_CONSUME_QUEUE}")
     return Sourced(BATCH_FILE_SIZE, conf.source_of_defaults)
 
 
