@@ -61,13 +61,15 @@ def compacted_messages(store: MessageStore, topic: str | None = None) -> pa.Tabl
     names = topics_with_attribute(store.location, "cleanup.policy", "COMPACTION") | set(root.folders())
     copied, others = [_EMPTY], []
     topics = sorted(names if topic is None else names & {topic})
+    if not topics:
+        return COMPACTED_MESSAGES.schema.empty_table()
     for name in topics:
         for queue_id in (root / name).folders():
             if queue_id.isascii() and queue_id.isdigit():
                 queue = _Copy(store.location, name, int(queue_id))
                 copied.append(queue.messages())
                 others += queue.others
-    rows = _with_states(pa.concat_tables(copied), _sent(store, topics) if topics else _EMPTY)
+    rows = _with_states(pa.concat_tables(copied), _sent(store, topics))
     return pa.concat_tables([rows, *others]).sort_by([(name, "ascending") for name in _PLACE])
 
 
