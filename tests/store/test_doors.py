@@ -26,7 +26,7 @@ from spark_mq.store import store_lock
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.store_lock import StateMemory, forget_everything
 from tests.support.disk_damages import DamagedStore, damage_disk
-from tests.support.doors import DOORS, Questions, answer, ask
+from tests.support.doors import DOORS, Questions, answer, ask, with_rows
 from tests.support.soak import SOAKS
 from tests.support.stores import STORES, Unpack
 
@@ -61,7 +61,7 @@ class OneStore(RuleBasedStateMachine):
                 target.unlink(missing_ok=True)
             elif not target.exists() or source.read_bytes() != target.read_bytes():
                 shutil.copy2(source, target)
-        rows: Any = self._judge("messages")
+        rows: Any = with_rows(self._judge("messages"))
         whole = [row for row in rows if isinstance(row, dict) and row["_corrupt_record"] is None]
         self.messages.append({row["commit_log_offset"]: row for row in whole})
 
@@ -110,7 +110,7 @@ class OneStore(RuleBasedStateMachine):
         if since == len(self.messages):
             assert said == self._judge(door), door
         elif door in _OF_ROWS and isinstance(said, list):
-            for row in (row for rows in said if isinstance(rows, list) for row in rows):
+            for row in (row for rows in with_rows(said) if isinstance(rows, list) for row in rows):
                 known = [messages.get(row["commit_log_offset"]) for messages in self.messages[since - 1 :]]
                 assert row in known, door
 

@@ -56,7 +56,7 @@ class DamagedStore:
     @classmethod
     def of(cls, packed: RealStore, original: Path, folder: Path) -> DamagedStore:
         """A copy in `folder`, which gets the older store, too."""
-        path = Path(shutil.copytree(original, folder / "store", symlinks=True))
+        path = Path(shutil.copytree(original, folder / "store", symlinks=True, copy_function=_copy))
         return cls(packed, path, tree_of(original), tree_of(_older_store(packed, original, folder / "older")))
 
     @cached_property
@@ -81,7 +81,7 @@ class DamagedStore:
         if data is None:
             path.unlink()
             return
-        path.write_bytes(data)
+        _write(path, data)
         os.utime(path, ns=(self.times[file], self.times[file]))
 
     def put(self, file: str, at: int, data: bytes) -> None:
@@ -125,6 +125,18 @@ class DamagedStore:
         if len(data) < size:
             raise NoPlaceError
         return data
+
+
+def _write(path: Path, data: bytes | bytearray) -> None:
+    """Write a file whose last zeros are a hole, as in a broker's files."""
+    with path.open("wb") as file:
+        file.write(data.rstrip(b"\0"))
+        file.truncate(len(data))
+
+
+def _copy(source: str, target: str) -> None:
+    _write(Path(target), Path(source).read_bytes())
+    shutil.copystat(source, target)
 
 
 def _older_store(packed: RealStore, original: Path, folder: Path) -> Path:

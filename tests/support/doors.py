@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from spark_mq.store.message_store import MessageStore
 from spark_mq.store.recovery import next_recovery
 from spark_mq.store.store_state import store_state
 from spark_mq.tables.all_tables import TABLES
-from tests.support.in_process import read_rows
+from tests.support.in_process import read_table
 from tests.support.stores import RealStore, index_keys
 
 NOW = 1_800_000_000_000
@@ -55,11 +56,11 @@ Door = Callable[[MessageStore, Questions], object]
 
 
 def _by_id(store: MessageStore, asked: Questions) -> object:
-    return [store.look_message_by_id(one).to_pylist() for one in asked.ids]
+    return [store.look_message_by_id(one) for one in asked.ids]
 
 
 def _by_key(store: MessageStore, asked: Questions) -> object:
-    return [store.query_message(*one).to_pylist() for one in asked.keys[:4]]
+    return [store.query_message(*one) for one in asked.keys[:4]]
 
 
 def _by_keys(store: MessageStore, asked: Questions) -> object:
@@ -69,17 +70,17 @@ def _by_keys(store: MessageStore, asked: Questions) -> object:
 
 
 def _as_broker(store: MessageStore, asked: Questions) -> object:
-    return [store.query_message_as_broker(*one).to_pylist() for one in asked.keys[4:8]]
+    return [store.query_message_as_broker(*one) for one in asked.keys[4:8]]
 
 
 def _by_unique_key(store: MessageStore, asked: Questions) -> object:
-    return [store.query_message_by_unique_key(*one).to_pylist() for one in asked.keys[8:]]
+    return [store.query_message_by_unique_key(*one) for one in asked.keys[8:]]
 
 
 def _by_queue(store: MessageStore, asked: Questions, read_log: bool) -> object:
     queues = asked.queues[1 :: 4 if read_log else 1]
     results = [store.get_message_result(*queue, 0, 2000, read_log=read_log) for queue in queues]
-    return [(str(result.status), result.messages.to_pylist()) for result in results]
+    return [(str(result.status), result.messages) for result in results]
 
 
 def _ends(store: MessageStore, asked: Questions, read_log: bool) -> object:
@@ -109,19 +110,19 @@ def _table(store: MessageStore, asked: Questions, name: str) -> object:
     table = TABLES[name]
     if table.rows:
         given = {"at": NOW} if any(option.name == "at" for option in table.options) else {}
-        return table.read(store, given).to_pylist()
+        return table.read(store, given)
     options = {"brokerConf": asked.conf} if any(option.name == "brokerConf" for option in table.options) else {}
-    return read_rows(path=str(store.location), table=name, **options)
+    return read_table(path=str(store.location), table=name, **options)
 
 
 def _of_topic(store: MessageStore, asked: Questions) -> object:
     topics = sorted({topic for topic, _ in asked.queues})[::3]
-    return [read_rows(path=str(store.location), brokerConf=asked.conf, topic=topic) for topic in topics]
+    return [read_table(path=str(store.location), brokerConf=asked.conf, topic=topic) for topic in topics]
 
 
 def _in_time(store: MessageStore, asked: Questions) -> object:
     first, last = map(str, asked.times)
-    return read_rows(path=str(store.location), brokerConf=asked.conf, startTimestamp=first, endTimestamp=last)
+    return read_table(path=str(store.location), brokerConf=asked.conf, startTimestamp=first, endTimestamp=last)
 
 
 def _log(store: MessageStore, _: Questions) -> object:
@@ -170,12 +171,21 @@ def ask(door: str, path: Path, asked: Questions) -> object:
         return _without(str(path), (type(error).__name__, str(error)))
 
 
+def with_rows(found: Any) -> Any:
+    """An answer in which rows are in the place of tables."""
+    if isinstance(found, pa.Table):
+        return found.to_pylist()
+    return type(found)(map(with_rows, found)) if isinstance(found, list | tuple) else found
+
+
 def _without(path: str, found: Any) -> Any:
     """An answer in whose texts the path of the store is `STORE`."""
-    return _replaced(path, found) if path in repr(found) else found
+    return _replaced(path, found) if path.encode() in pickle.dumps(found) else found
 
 
 def _replaced(path: str, found: Any) -> Any:
+    if isinstance(found, pa.Table):
+        return pa.Table.from_pylist(_replaced(path, found.to_pylist()), found.schema)
     if isinstance(found, str):
         return found.replace(path, "STORE")
     if isinstance(found, list | tuple):

@@ -17,18 +17,26 @@ def read_rows(**options: str) -> list[dict[str, Any]]:
     return [row for rows in read_partitions(**options) for row in rows]
 
 
+def read_table(**options: str) -> pa.Table:
+    """The same as a table; without columns if there are no rows."""
+    batches = [batch for batches in _partitions(**options) for batch in batches if batch.num_rows]
+    return pa.Table.from_batches(batches) if batches else pa.table({})
+
+
 def read_partitions(**options: str) -> list[list[dict[str, Any]]]:
     """The rows of each partition of a read with these options."""
+    return [[row for batch in batches for row in batch.to_pylist()] for batches in _partitions(**options)]
+
+
+def _partitions(**options: str) -> Iterator[list[pa.RecordBatch]]:
     source = RocketMQDataSource(options)
-    reader = source.reader(source.schema())
-    partitions: list[list[dict[str, Any]]] = []
+    schema = source.schema()
+    reader = source.reader(schema)
     for partition in reader.partitions():
-        partitions.append([])
-        for batch in reader.read(partition):
-            assert isinstance(batch, pa.RecordBatch)
-            assert from_arrow_schema(batch.schema) == source.schema()
-            partitions[-1] += batch.to_pylist()
-    return partitions
+        batches = list(reader.read(partition))
+        assert all(isinstance(batch, pa.RecordBatch) for batch in batches)
+        assert all(from_arrow_schema(batch.schema) == schema for batch in batches)
+        yield batches
 
 
 def message_batches(names: Sequence[str], **options: str) -> Iterator[pa.RecordBatch]:

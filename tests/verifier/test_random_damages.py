@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from spark_mq.errors import SparkMqError
 from spark_mq.testing.plain_check import Oracle
 from spark_mq.verifier.finding import Finding
 from tests.support.disk_damages import DamagedStore, damage_disk, single_bit
-from tests.support.doors import DOORS, Questions, ask
+from tests.support.doors import DOORS, Questions, ask, with_rows
 from tests.support.soak import SOAKS, cases
 from tests.support.stores import OWN_STORES, STORES, WORKLOAD, RealStore, Unpack, stores_in
 from tests.support.verified import check, grave
@@ -138,7 +139,9 @@ class Trial:
         """What is wrong with the messages of a store of which a check only notes something."""
         changes = [] if codes & ABSENT else self.oracle.visible_changes(self.store.path)[:3]
         rows = (
-            [] if "LOG_BEFORE_START" in codes else self._wrong_rows(self._ask("messages"), self._changed_records(files))
+            []
+            if "LOG_BEFORE_START" in codes
+            else self._wrong_rows(with_rows(self._ask("messages")), self._changed_records(files))
         )
         return [*(f"not found: {change}" for change in changes), *rows]
 
@@ -149,6 +152,10 @@ class Trial:
         if door not in self.answers:
             self.answers[door] = ask(door, self.oracle.original, self.asked)
         return self.answers[door]
+
+    @cached_property
+    def _sound_rows(self) -> Any:
+        return with_rows(self._sound("messages"))
 
     def _silent(self, files: list[str], chance: random.Random) -> tuple[str, list[str]]:
         """The outcome of a damage of which a check says nothing, and what is wrong with that."""
@@ -169,17 +176,18 @@ class Trial:
         if "index" in parts:
             permitted |= OF_INDEX
         if records:
-            wrong += self._wrong_rows(answers["messages"], records)
+            rows = with_rows(answers["messages"])
+            wrong += self._wrong_rows(rows, records)
             permitted |= {"messages", *OF_MEANING}
             permitted |= {door for door in differing & OF_ROWS if self._is_same(door, answers[door], records)}
-            if not wrong and _times(answers["messages"]) != _times(self._sound("messages")):
+            if not wrong and _times(rows) != _times(self._sound_rows):
                 permitted |= OF_TIMES
         wrong += [f"{door} differs" for door in sorted(differing - permitted)]
         return "listed" if records or differing else "harmless", wrong
 
     def _is_same(self, door: str, answer: Any, changed: set[int]) -> bool:
         """Whether the answer of a door differs from the right one in unseen fields at most."""
-        return _without_unseen(answer, changed) == _without_unseen(self._sound(door), changed)
+        return _without_unseen(with_rows(answer), changed) == _without_unseen(with_rows(self._sound(door)), changed)
 
     def _changed_records(self, files: list[str]) -> set[int]:
         """The offsets of the records whose bytes differ."""
@@ -192,7 +200,7 @@ class Trial:
 
     def _wrong_rows(self, rows: Any, changed: set[int]) -> list[str]:
         """What differs in the rows of `messages` although it is not an unseen field of a changed record."""
-        sound = self._sound("messages")
+        sound = self._sound_rows
         if len(rows) != len(sound):
             return [f"{len(rows)} messages, not {len(sound)}"]
         wrong = []
