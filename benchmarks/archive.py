@@ -27,7 +27,7 @@ from spark_mq.archive.report import ArchiveReport
 from spark_mq.archive.streams import archive_rows, source_schema
 from spark_mq.archive.writer import archive
 from spark_mq.cli.spark import spark_session
-from spark_mq.source.options import parse_size
+from spark_mq.format.amounts import parse_size
 
 
 def timed(run: Callable[[], object]) -> float:

@@ -132,7 +132,7 @@ def java_seconds(store: Path, scratch: Path) -> float | None:
 def main() -> int:
     """Measure, and print the figures, the table and one JSON line."""
     from benchmarks.generate_store import generate_store
-    from spark_mq.source.options import parse_size
+    from spark_mq.format.amounts import parse_size
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", default="1GiB", help="bytes of records (1GiB)")

@@ -22,9 +22,9 @@ import pyarrow.parquet as pq
 
 from benchmarks.generate_store import generate_store
 from benchmarks.index_memory import peaks
+from spark_mq.format.amounts import parse_size
 from spark_mq.format.consume_queue import UNIT_DTYPE
 from spark_mq.format.index_file import ENTRY_DTYPE, ENTRY_SIZE, HEADER, IndexHeader, IndexLayout
-from spark_mq.source.options import parse_size
 
 _MESSAGE_SIZE = 300
 

@@ -24,6 +24,7 @@ import numpy as np
 
 from benchmarks.points import cold_line
 from spark_mq import MessageStore
+from spark_mq.format.amounts import parse_size
 from spark_mq.format.array_types import Int64s
 from spark_mq.format.record import BODY_CRC_AT, COMMIT_LOG_OFFSET_AT, QUEUE_OFFSET_AT, Record, encode_blank
 from spark_mq.indexer.rebuild import rebuild_with
@@ -35,7 +36,6 @@ from spark_mq.lifecycle.delayed import delayed_rows
 from spark_mq.lifecycle.life.life import life
 from spark_mq.lifecycle.selected_messages import EVERYTHING, LogSource, Selection, TopicRule
 from spark_mq.lifecycle.transactions import transaction_rows
-from spark_mq.source.options import parse_size
 from spark_mq.store.config.checkpoint import CHECKPOINT, Checkpoint
 
 SEGMENT_SIZE = 128 << 20

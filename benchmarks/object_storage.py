@@ -21,10 +21,10 @@ from pathlib import Path
 
 from benchmarks.generate_store import generate_store
 from spark_mq import MessageStore
+from spark_mq.format.amounts import parse_size
 from spark_mq.indexer.rebuild import rebuild_with
 from spark_mq.indexer.rebuild_request import RebuildRequest
 from spark_mq.job.tasks import LocalTasks
-from spark_mq.source.options import parse_size
 from tests.s3.proxy import Proxy
 from tests.s3.server import ACCESS_KEY, SECRET_KEY, missing, running_server
 from tests.support.in_process import message_batches

@@ -27,8 +27,8 @@ from typing import Any
 from benchmarks.generate_store import generate_store
 from benchmarks.index_memory import processes
 from benchmarks.run import java_rebuild, plain_read
+from spark_mq.format.amounts import parse_size
 from spark_mq.job.tasks import ENGINES, LocalTasks, Tasks, spark_tasks
-from spark_mq.source.options import parse_size
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 

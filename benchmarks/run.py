@@ -26,8 +26,8 @@ from benchmarks.keys import print_keys
 from benchmarks.points import print_points
 from spark_mq import rebuild
 from spark_mq.cli.spark import spark_session
+from spark_mq.format.amounts import parse_size
 from spark_mq.source.messages import MAX_BATCH_ROWS
-from spark_mq.source.options import parse_size
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
 
 WITHOUT_BODIES = (

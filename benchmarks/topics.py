@@ -26,11 +26,12 @@ from pyspark.sql import DataFrame, SparkSession
 from benchmarks.first_programs import OneRow
 from benchmarks.generate_store import generate_store
 from spark_mq import MessageStore
+from spark_mq.format.amounts import parse_size
 from spark_mq.indexer.rebuild import rebuild_with
 from spark_mq.indexer.rebuild_request import RebuildRequest
 from spark_mq.job.tasks import LocalTasks
 from spark_mq.source import topic_plan
-from spark_mq.source.options import parse_options, parse_size
+from spark_mq.source.options import parse_options
 from spark_mq.store.queue.unit_cover import CLEARLY_LESS, coalesced, cost_of
 from tests.support.in_process import message_batches
 

@@ -33,8 +33,8 @@ from benchmarks.generate_store import generate_store
 from benchmarks.growth import rebuild_command
 from benchmarks.index_memory import processes
 from spark_mq import rebuild, verify
+from spark_mq.format.amounts import parse_size
 from spark_mq.format.consume_queue import UNIT_DTYPE
-from spark_mq.source.options import parse_size
 
 
 @contextmanager

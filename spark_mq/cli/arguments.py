@@ -177,7 +177,8 @@ PARSERS: Mapping[str, Callable[[str], Any]] = {
 
 
 def _size(option: str, text: str) -> int:
-    from spark_mq.source.options import MIN_SPLIT_SIZE, parse_size
+    from spark_mq.format.amounts import parse_size
+    from spark_mq.store.log.commit_log import MIN_SPLIT_SIZE
 
     return parse_size(option, text, MIN_SPLIT_SIZE if option == "--split-size" else 1)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import ctypes
 import os
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from types import FrameType
 
@@ -25,6 +26,10 @@ from spark_mq.job.tasks import ENGINES, LocalTasks, Tasks, cores, spark_tasks
 
 LOCAL, SPARK = ENGINES
 _SECONDS_TO_STOP = 3.0
+_ARENA_MAX = -8
+"""`M_ARENA_MAX` of mallopt(3)."""
+_KEPT_BYTES = 31 << 20
+"""After glibc freed a mapping of this size (32 MiB at most), it keeps up to twice as much (`M_MMAP_THRESHOLD`)."""
 
 
 def find_engine(arguments: argparse.Namespace, places: Sequence[str | None], only_spark: str = "") -> str:
@@ -71,6 +76,7 @@ def job_tasks(
         if engine == LOCAL:
             if entry.owns_process:
                 _leave_out_pandas()
+                _share_memory()
             tasks = LocalTasks(arguments.cores or cores(), progress)
             with _stopped_by_interrupt(tasks, hint):
                 yield tasks
@@ -106,6 +112,16 @@ def _leave_out_pandas() -> None:
     sys.meta_path.insert(0, _NoPandas)
     pa.array([0])
     sys.meta_path.remove(_NoPandas)
+
+
+def _share_memory() -> None:
+    """Let each thread use the memory that another one freed: the operating system would have to clear other memory.
+
+    It does nothing with a C library that has other functions.
+    """
+    with suppress(AttributeError):
+        ctypes.CDLL(None).mallopt(_ARENA_MAX, 1)
+    bytearray(_KEPT_BYTES)
 
 
 @contextmanager

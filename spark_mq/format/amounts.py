@@ -1,10 +1,15 @@
-"""Numbers as text for a person: things that are counted, bytes, and durations."""
+"""Numbers as text for a person, and the text of a person as a number: what is counted, bytes, and durations."""
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 
+from spark_mq.errors import OptionError
+
 _SIZES = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+_UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_SIZE = re.compile(r"(\d+)\s*([bkmg]?)(?:i?b)?", re.IGNORECASE)
 _DURATIONS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000))
 
 
@@ -23,6 +28,15 @@ def size_text(size: int) -> str:
         if abs(scaled) < 1023.95 or unit == _SIZES[-1]:
             break
     return f"{scaled:.1f} {unit}"
+
+
+def parse_size(name: str, text: str, least: int = 1) -> int:
+    """The bytes of a size: a number with an optional unit (k, m, g; powers of 1024). Raises `OptionError`."""
+    match = _SIZE.fullmatch(text.strip())
+    size = int(match[1]) * _UNITS[match[2].lower()] if match else 0
+    if size < least:
+        raise OptionError(f"{name}={text!r} is not a size of at least {least} bytes, such as 64m")
+    return size
 
 
 def duration_text(millis: int) -> str:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from spark_mq.errors import OptionError
-from spark_mq.filters.consumer_filter import ConsumerFilter, usable_filters
 from spark_mq.format.consume_queue_ext import END_BLANK_SIZE, HEADER_SIZE, MAX_UNIT_SIZE, ExtLayout
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.config.consumer_filters import CONSUMER_FILTERS, load_consumer_filters
+
+if TYPE_CHECKING:
+    from spark_mq.filters.consumer_filter import ConsumerFilter
+    from spark_mq.format.bloom_filter import BloomFilter
 
 Values = npt.NDArray[Any]
 """Staged values of messages: `queue_offset`, `tags_code`, `store_timestamp`, `bit_map` (`ExtSettings.staged_dtype`)."""
@@ -48,14 +50,7 @@ class ExtSettings:
     def of(cls, store: Location, conf: BrokerConf) -> Self:
         """The settings of a broker that starts on a store."""
         bloom = conf.bloom_filter
-        calculates = conf.is_enabled("enableCalcFilterBitMap")
-        filters = usable_filters(load_consumer_filters(store), bloom) if calculates else ()
-        outside = [one for one in filters for bit in one.bit_positions or () if not 0 <= bit < bloom.bit_count]
-        if outside:
-            raise OptionError(
-                f"config/{CONSUMER_FILTERS}: the bits of group {outside[0].consumer_group} are not in a bit map of "
-                f"{bloom.bit_count} bits; remove the group from the file"
-            )
+        filters = _filters(store, bloom) if conf.is_enabled("enableCalcFilterBitMap") else ()
         found = cls(conf.consume_queue_ext_file_size, bloom.bit_count, filters)
         largest = HEADER_SIZE + bloom.bit_count // 8
         if largest > min(MAX_UNIT_SIZE, found.file_size - END_BLANK_SIZE):
@@ -79,3 +74,17 @@ class ExtSettings:
         """Where the units of a queue of the topic are: they have a bit map if any group has a filter for the topic."""
         bits = self.bit_count // 8 if self.filters_of(topic) else 0
         return ExtLayout(self.file_size, HEADER_SIZE + bits)
+
+
+def _filters(store: Location, bloom: BloomFilter) -> tuple[ConsumerFilter, ...]:
+    from spark_mq.filters.consumer_filter import usable_filters
+    from spark_mq.store.config.consumer_filters import CONSUMER_FILTERS, load_consumer_filters
+
+    filters = usable_filters(load_consumer_filters(store), bloom)
+    outside = [one for one in filters for bit in one.bit_positions or () if not 0 <= bit < bloom.bit_count]
+    if outside:
+        raise OptionError(
+            f"config/{CONSUMER_FILTERS}: the bits of group {outside[0].consumer_group} are not in a bit map of "
+            f"{bloom.bit_count} bits; remove the group from the file"
+        )
+    return filters

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from spark_mq.errors import CorruptLogError, NoRoomError, SparkMqError
 from spark_mq.format.amounts import counted, size_text
@@ -19,6 +17,7 @@ from spark_mq.indexer.index_files import find_time_zone
 from spark_mq.indexer.manifest import Manifest, segments_now
 from spark_mq.indexer.rebuild_request import RebuildRequest
 from spark_mq.io.file_reader import FileReader
+from spark_mq.io.local import free_bytes
 from spark_mq.io.location import Location
 from spark_mq.job import Report
 from spark_mq.store.config.broker_conf import FileSetting, Sourced
@@ -100,16 +99,6 @@ def no_room_error(output: Location, needed: int | None, scratch: Sequence[str]) 
         f"{full}. Make room, and run the command again with --resume (and without --replace): it continues with what "
         "this job has staged, and the files that are in place stay as they are until then"
     )
-
-
-def free_bytes(path: str) -> int | None:
-    """The free bytes on the disk of `path`, or of its nearest parent folder that exists; None if unknown."""
-    for folder in (Path(path), *Path(path).parents):
-        try:
-            return shutil.disk_usage(folder).free
-        except OSError:
-            continue
-    return None
 
 
 def file_settings(request: RebuildRequest) -> tuple[FileSetting, ...]:

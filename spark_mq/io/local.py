@@ -11,6 +11,7 @@ import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import ClassVar, Final
 
 from pyarrow import fs
@@ -147,3 +148,13 @@ def _check(path: str, found: os.stat_result) -> None:
     kind = _kind(found)
     if kind is not None:
         raise StorageError(f"{path} is {kind}, not a file: move it away")
+
+
+def free_bytes(path: str) -> int | None:
+    """The free bytes on the disk of `path`, or of its nearest parent folder that exists; None if unknown."""
+    for folder in (Path(path), *Path(path).parents):
+        try:
+            return shutil.disk_usage(folder).free
+        except OSError:
+            continue
+    return None

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from spark_mq.errors import OptionError, similar
+from spark_mq.format.amounts import parse_size
 from spark_mq.format.consume_queue import Queue
 from spark_mq.format.system_topic import SCHEDULE_TOPIC, TIMER_TOPIC, is_system_topic
 from spark_mq.remoting.access import Credentials, Tls
@@ -24,7 +25,6 @@ from spark_mq.source.options import (
     parse_optional_integer,
     parse_optional_timestamp,
     parse_options,
-    parse_size,
 )
 from spark_mq.source.predicate import Condition, Predicate, decode_conditions
 from spark_mq.tables.live import (

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from spark_mq.errors import OptionError
+from spark_mq.format.amounts import parse_size
 from spark_mq.live.options import client_settings, given_options
 from spark_mq.remoting.client import ClientSettings
 from spark_mq.restorer.queue_choice import QueueSelector, parse_queue_selector
-from spark_mq.source.options import parse_size
 from spark_mq.tables.live import LIVE_WRITE_OPTIONS
 from spark_mq.tables.messages import MESSAGES
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from spark_mq.format.broker_version import INDEX_FLUSHED_AT_STOP
 from spark_mq.format.consume_queue import Queue
 from spark_mq.format.timestamp import NANOS_PER_MILLI
-from spark_mq.indexer.index_files import IndexFilePlan, IndexWriter
 from spark_mq.indexer.stage import StagedLog
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
@@ -25,6 +25,9 @@ from spark_mq.store.config.store_paths import INDEX
 from spark_mq.store.index.folder import index_files
 from spark_mq.verifier.check import CheckedStore
 from spark_mq.verifier.codes import Treatment
+
+if TYPE_CHECKING:
+    from spark_mq.indexer.index_files import IndexFilePlan, IndexWriter
 
 _BLOCK = 4 << 20
 
@@ -85,6 +88,8 @@ class NewFiles:
         layout, plans = self.checked.index.layout, self.plan.index_files
         if not plans or layout is None:
             return []
+        from spark_mq.indexer.index_files import IndexWriter
+
         empty_index_count = 0 if find_broker_versions(self.store).decide(INDEX_FLUSHED_AT_STOP) is False else 1
         writer = IndexWriter(self.folder / INDEX, layout, empty_index_count)
         return runner.each("make index files", "files", plans, partial(_write_index_file, self.store, writer))

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 from pyarrow import fs
@@ -15,12 +15,10 @@ from spark_mq.errors import CorruptIndexError, OptionError, OutputExistsError
 from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.format.index_file import ENTRY_SIZE, IndexLayout
 from spark_mq.format.system_topic import DEFAULT_DELAY_LEVELS, SCHEDULE_TOPIC
-from spark_mq.indexer.index_files import IndexFilePlan, find_time_zone
 from spark_mq.indexer.output_folder import check_output
 from spark_mq.io.location import Location
 from spark_mq.job.output_committer import WORK_FOLDER, UnfinishedTrees
 from spark_mq.repairer.changes import Change, ChangeKind
-from spark_mq.repairer.index_gaps import IndexGap, find_gaps, plan_gap
 from spark_mq.repairer.queue_task import QueueFileName
 from spark_mq.store.config.broker_conf import NOTHING_TELLS, FileSetting
 from spark_mq.store.config.store_kind import has_rocksdb_queues
@@ -31,6 +29,10 @@ from spark_mq.store.queue.folders import find_queue_file_size, listed, queue_fol
 from spark_mq.verifier.check import CheckedStore, VerifyRequest
 from spark_mq.verifier.codes import CODES, Treatment
 from spark_mq.verifier.queue_task import file_range
+
+if TYPE_CHECKING:
+    from spark_mq.indexer.index_files import IndexFilePlan
+    from spark_mq.repairer.index_gaps import IndexGap
 
 Codes = tuple[tuple[str, int], ...]
 """Codes of findings, in order, each with the number of findings."""
@@ -281,6 +283,9 @@ def _plan_index(plan: RepairPlan, request: RepairRequest, damage: Damage, checke
         plan.leave(doubtful.codes, f"{doubtful.file} contradicts a damaged record of the log, and is perhaps right")
     if not found or layout is None or not checked.log.staged.splits:
         return
+    from spark_mq.indexer.index_files import find_time_zone
+    from spark_mq.repairer.index_gaps import IndexGap, find_gaps, plan_gap
+
     files = index_files(store)
     if not files:
         try:

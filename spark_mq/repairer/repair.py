@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from spark_mq.errors import NoRoomError, StorageError
 from spark_mq.format.consume_queue import Queue
-from spark_mq.indexer.forecast import free_bytes
 from spark_mq.indexer.output_folder import check_file_sizes
+from spark_mq.io.local import free_bytes
 from spark_mq.io.location import Location
 from spark_mq.io.publish import discard_folder
 from spark_mq.job.output_committer import WORK_FOLDER, UnfinishedTrees

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from spark_mq.errors import OptionError, similar
 from spark_mq.filters.expression import Expression
 from spark_mq.filters.parser import parse_sql92, parse_tags
+from spark_mq.format.amounts import parse_size
 from spark_mq.format.broker_version import BrokerVersions
 from spark_mq.format.message_id import normalize_offset_message_id
 from spark_mq.format.timestamp import parse_time
@@ -19,15 +20,12 @@ from spark_mq.io.s3 import OPTIONS as S3_OPTIONS
 from spark_mq.io.s3 import redacted, with_settings
 from spark_mq.source.predicate import IN_INDEX, IN_QUEUES, IntegerSet, Predicate, decode_conditions
 from spark_mq.store.config.named_stores import is_pattern
-from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE
+from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, MIN_SPLIT_SIZE
 from spark_mq.tables.all_tables import TABLES
 from spark_mq.tables.messages import MESSAGES, READ_OPTIONS_OF_STREAMS, STREAM_OPTIONS, WRITE_OPTIONS
 
-_SIZE_UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-_SIZE = re.compile(r"(\d+)\s*([bkmg]?)(?:i?b)?", re.IGNORECASE)
 _T = TypeVar("_T")
 
-MIN_SPLIT_SIZE = 1024
 EARLIEST, LATEST = "earliest", "latest"
 
 
@@ -62,15 +60,6 @@ def parse_optional_integer(name: str, given: Mapping[str, str]) -> int | None:
 def parse_optional_timestamp(name: str, given: Mapping[str, str]) -> int | None:
     """The value of an option that is a time, epoch milliseconds; None if it is not given. See `parse_time`."""
     return parse_time(f"option {name}", given[name]) if name in given else None
-
-
-def parse_size(name: str, text: str, least: int = 1) -> int:
-    """The bytes of a size: a number with an optional unit (k, m, g; powers of 1024)."""
-    match = _SIZE.fullmatch(text.strip())
-    size = int(match[1]) * _SIZE_UNITS[match[2].lower()] if match else 0
-    if size < least:
-        raise OptionError(f"{name}={text!r} is not a size of at least {least} bytes, such as 64m")
-    return size
 
 
 class Mode(StrEnum):

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 
@@ -36,23 +36,21 @@ from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.folders import QueueFolder, find_batch_file_size
 from spark_mq.store.queue.queue_database import lost_light_database, makes_light_queues
 from spark_mq.store.store_lock import is_locked
-from spark_mq.store.tiered_storage import TieredStorage
 from spark_mq.verifier.batch_queue import BatchQueueCheck, batch_queue_checks, batch_queue_offsets
-from spark_mq.verifier.compaction import compaction_findings
-from spark_mq.verifier.dledger import end_findings, entry_findings
+from spark_mq.verifier.entry_match import ExpectedEntries
 from spark_mq.verifier.finding import findings
 from spark_mq.verifier.folders import IndexFolder
-from spark_mq.verifier.index_database import index_database_findings
 from spark_mq.verifier.index_file import index_file_checks
 from spark_mq.verifier.journal import WHOLE, Facts, facts_of, files_now, new_journal, plan_since
 from spark_mq.verifier.listed_store import ListedStore
 from spark_mq.verifier.log_bounds import LiveLog, LogBounds, log_end_findings
 from spark_mq.verifier.log_check import CheckedLog, check_log
-from spark_mq.verifier.queue_ext import extension_checks
 from spark_mq.verifier.queue_task import FilesWithoutMessages, QueueFiles
 from spark_mq.verifier.records import not_checked_queues
 from spark_mq.verifier.result import FindingSink, Summary, VerifyReport
-from spark_mq.verifier.tiered import check_tiered
+
+if TYPE_CHECKING:
+    from spark_mq.store.tiered_storage import TieredStorage
 
 FINDINGS, STAGED = "findings", "staged"
 """Folders of a check's work folder: the files of all findings; staged units and entries."""
@@ -92,7 +90,11 @@ class VerifyRequest:
         CommitLog.open(location)
         check_form(location, Door.CHECK)
         folder, journal = (None if path is None else Location.resolve(path) for path in (scratch, since_last))
-        tiered = None if tiered_storage is None else TieredStorage.of(location, tiered_storage)
+        tiered = None
+        if tiered_storage is not None:
+            from spark_mq.store.tiered_storage import TieredStorage
+
+            tiered = TieredStorage.of(location, tiered_storage)
         return cls(location, BrokerConf.of(broker_conf), folder, split_size, journal, tiered)
 
 
@@ -189,18 +191,17 @@ def check_store(
             missing.append(findings("QUEUE_DELETED", path, *messages, queue=queue, commit_log_offset=start))
         expected.save(work / _ENTRIES)
         batches = batch_queue_checks(store, find_batch_file_size(conf, store).value, staged, bounds, live)
-        database = index_database(store)
-        of_index = () if database is None else (store, database)
         checks: list[Check] = [
             partial(log_end_findings, live.last, live.end, live.has_grown),
             *(index_file_checks(index, work / _ENTRIES, staged.folder, bounds, live, since) if is_read(INDEX) else ()),
             *(check for _, others in trees for check in others.checks()),
-            *_entry_checks(store, log),
-            *([partial(compaction_findings, store, live)] if (store / COMPACTION).is_directory else ()),
-            *([partial(index_database_findings, *of_index, expected, bounds)] if of_index else ()),
-            *(extension_checks(store, folders, dispatched, bounds) if has_extensions else ()),
+            *_checks_of_forms(store, log, live, expected, bounds),
             *batches,
         ]
+        if has_extensions:
+            from spark_mq.verifier.queue_ext import extension_checks
+
+            checks += extension_checks(store, folders, dispatched, bounds)
         # Both at the same time, because neither alone keeps all cores busy.
         with ThreadPoolExecutor(1) as executor:
             of_checks = executor.submit(runner.each, "check files", "parts", checks, partial(_found_by, folder=found))
@@ -217,6 +218,8 @@ def check_store(
             summaries += of_checks.result()
 
     if request.tiered is not None:
+        from spark_mq.verifier.tiered import check_tiered
+
         summaries += check_tiered(
             request.tiered, work, runner, found, has_extensions=has_extensions, is_running=is_locked(store) is not False
         )
@@ -268,12 +271,25 @@ def check_store(
     return CheckedStore(*found_of, file_size, has_extensions, index, queues, offsets, batches)
 
 
-def _entry_checks(store: Location, log: CommitLog) -> Iterator[Check]:
-    node = dledger_node(store)
+def _checks_of_forms(
+    store: Location, log: CommitLog, live: LiveLog, expected: ExpectedEntries, bounds: LogBounds
+) -> Iterator[Check]:
+    """The checks of what few stores have. Their modules are loaded only for such a store: a command waits for them."""
+    node, database = dledger_node(store), index_database(store)
     if node is not None:
+        from spark_mq.verifier.dledger import end_findings, entry_findings
+
         yield from (partial(entry_findings, node, segment) for segment in log.segments if segment.has_entries)
         if not is_locked(store):
             yield partial(end_findings, node, log.segments)
+    if (store / COMPACTION).is_directory:
+        from spark_mq.verifier.compaction import compaction_findings
+
+        yield partial(compaction_findings, store, live)
+    if database is not None:
+        from spark_mq.verifier.index_database import index_database_findings
+
+        yield partial(index_database_findings, store, database, expected, bounds)
 
 
 def _found_by(check: Check, folder: Location) -> Summary:

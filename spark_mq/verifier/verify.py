@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Self
 import pyarrow as pa
 
 from spark_mq.errors import OptionError, StorageError
+from spark_mq.format.amounts import parse_size
 from spark_mq.indexer.rebuild_plan import DispatchSettings, DispatchTargets
 from spark_mq.io.location import Location
 from spark_mq.io.publish import discard_folder
 from spark_mq.job.progress import PROGRESS, Progress
 from spark_mq.job.shared_storage import SharedStorageCheck
 from spark_mq.job.tasks import LocalTasks, TaskRunner, Tasks, package_errors, spark_tasks
-from spark_mq.source.options import parse_size
 from spark_mq.store.live_end import LiveEndFinder
 from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, CommitLog, SegmentSource, Split, list_offset_range
 from spark_mq.verifier.check import STAGED, VerifyRequest, check_store

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from spark_mq.errors import OptionError
-from spark_mq.source.options import STREAM_ONLY, Mode, parse_options, parse_size
+from spark_mq.format.amounts import parse_size
+from spark_mq.source.options import STREAM_ONLY, Mode, parse_options
 from spark_mq.tables.all_tables import TABLES
 
 

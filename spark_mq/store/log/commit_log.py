@@ -47,6 +47,7 @@ EXPIRED = "EXPIRED"
 CLOCK_TOLERANCE_MILLIS = 60_000
 """Milliseconds by which a broker's clock may be set back without a record being missed."""
 DEFAULT_SPLIT_SIZE = 128 << 20
+MIN_SPLIT_SIZE = 1024
 
 
 @dataclass(frozen=True)
