@@ -59,11 +59,11 @@ demo: install ## rebuild the files of a real broker's store, and compare them wi
 	$(BIN)/python jobs/demo.py
 
 prepare: install ## compile the kernels, and archive Spark's Java classes, for a quicker start
-	$(BIN)/python -m spark_mq.format.kernels.compile
+	$(BIN)/spark-mq compile
 	$(MAKE) $(CLASSES)
 
 test: install ## run the tests
-	$(BIN)/python -m spark_mq.format.kernels.compile & \
+	$(BIN)/spark-mq compile & \
 	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder --durations=40 --durations-min=4 -m '$(SHORT)'
 
 test-kernels: install ## run the tests of the kernels, as plain Python

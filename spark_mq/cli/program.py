@@ -77,7 +77,7 @@ def shared_folder(name: str) -> Path:
 def compile_all(arguments: argparse.Namespace) -> int:
     """Compile all kernels, and print their number, the seconds, and the folder."""
     from spark_mq.format.kernels.cache import cache_folder
-    from spark_mq.format.kernels.compile import compile_kernels
+    from spark_mq.format.kernels.kernel import compile_kernels
 
     folder = cache_folder()
     if folder is None:

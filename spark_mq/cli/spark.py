@@ -61,6 +61,7 @@ _OF_JAVA = re.compile(
 _START_ERROR = re.compile(r'^Exception in thread "main" (?:[\w.$]+: )?(.*)', re.MULTILINE)
 _SERVER_ERROR = re.compile(r"Server access error at url \S+ \((.*?)\)\s*$", re.MULTILINE)
 _FAILED = re.compile(r"unresolved dependency|download failed")
+_COMPILE = "import sys; from spark_mq.format.kernels.kernel import compile_kernels; compile_kernels(sys.argv[1:])"
 _NOT_COORDINATES = "Maven Coordinates must be in the form"
 HINT = (
     "Check the coordinates, and that Maven Central can be reached. For a mirror, give --spark-conf "
@@ -388,7 +389,7 @@ def compile_in_background(modules: Sequence[str] = ()) -> None:
 def _compile_elsewhere(modules: Sequence[str]) -> None:
     with suppress(OSError):
         subprocess.run(
-            [sys.executable, "-m", "spark_mq.format.kernels.compile", *modules],
+            [sys.executable, "-c", _COMPILE, *modules],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

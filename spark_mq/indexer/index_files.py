@@ -1,6 +1,11 @@
 """Whole index files out of staged entries: which entries an index lacks, which go into which file, and the files.
 
-The rules are those of `IndexFile.putKey`@5.3.3, on one array for each file.
+The rules are those of `IndexFile.putKey`@5.3.3, on one array for each file. Entries fill one file after the other,
+`index_num` - 1 in each. When a file is full, the next dispatched message creates the next file, even a message without
+keys, a rolled-back message, or one that was indexed before. So if the last entry fills a file, it matters whether a
+message follows.
+
+A *run* is a range of consecutive messages of the log: those of a split, or a single message.
 """
 
 from __future__ import annotations
@@ -20,9 +25,7 @@ from spark_mq.format.index_file import (
     HEADER_SIZE,
     IndexHeader,
     IndexLayout,
-    IndexPlacement,
     decode_header,
-    place_entries,
 )
 from spark_mq.indexer.rebuild_plan import RebuildPlan
 from spark_mq.indexer.report import raise_or_report
@@ -48,6 +51,74 @@ from spark_mq.store.log.segment_files import CorruptRange
 _BLOCK = 4 << 20
 _BLOCK_ENTRIES = 1 << 16
 """Entries that are put together: 1.3 MB, which stay in a processor's cache until they are written."""
+
+
+@dataclass(frozen=True)
+class IndexPlacement:
+    """The files of all entries, as pieces in log order: `count` entries of a run, from entry `start` on, go to a file.
+
+    `run`, `file`, `start` and `count` have one value for each piece, and all count from 0. A file without a piece gets
+    no entry: it is the store's last file, or the last file of all, which a message after the last entry created.
+    `continues_last` is whether file 0 is the store's last file, which is not full yet.
+    """
+
+    run: Int64s
+    file: Int64s
+    start: Int64s
+    count: Int64s
+    files: int
+    continues_last: bool
+
+    def entry_before(self, file: int) -> tuple[int, int] | None:
+        """The last entry before `file`, as its run and its index in that run; None if no run contains that entry.
+
+        The header of `file` begins with the commit log offset and store time of this entry. No run contains it if it
+        is the end of the store's last file, or if `file` is the first one.
+        """
+        piece = int(np.searchsorted(self.file, file)) - 1
+        if piece < 0:
+            return None
+        return int(self.run[piece]), int(self.start[piece] + self.count[piece] - 1)
+
+
+def place_entries(
+    entry_counts: Int64s, trailing_messages: Int64s, layout: IndexLayout, last: IndexHeader | None = None
+) -> IndexPlacement:
+    """The placement of the entries of all runs, which are in log order, by the number of entries of each run.
+
+    `trailing_messages` are the messages of each run after the message with its last entry, or all of them if the run
+    has no entry. `last` is the header of the store's last index file; None if the store has no index file.
+    """
+    continues_last = last is not None and not last.is_full(layout)
+    used = last.next_entry - 1 if last is not None and continues_last else 0
+    capacity = layout.index_num - 1
+    ends = used + np.cumsum(entry_counts, dtype=np.int64)
+    total = int(ends[-1]) if ends.size else used
+
+    file_ends = np.arange(capacity, total, capacity, dtype=np.int64)
+    stops = np.union1d(ends, file_ends)
+    stops = stops[stops > used]
+    starts = np.concatenate((np.array([used], np.int64), stops[:-1]))[: stops.size]
+    run = np.searchsorted(ends, starts, side="right").astype(np.int64)
+
+    files = -(-total // capacity)
+    if total % capacity == 0 and _is_followed(entry_counts, trailing_messages):
+        files += 1
+    return IndexPlacement(
+        run=run,
+        file=starts // capacity,
+        start=starts - (ends - entry_counts)[run],
+        count=stops - starts,
+        files=max(files, int(continues_last)),
+        continues_last=continues_last,
+    )
+
+
+def _is_followed(entry_counts: Int64s, trailing_messages: Int64s) -> bool:
+    """Whether a message is dispatched after the message that puts the last entry."""
+    with_entries = np.flatnonzero(entry_counts)
+    last = int(with_entries[-1]) if with_entries.size else 0
+    return bool(trailing_messages[last:].any())
 
 
 @dataclass(frozen=True)

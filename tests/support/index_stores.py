@@ -15,11 +15,11 @@ from spark_mq.format.index_file import (
     IndexHeader,
     IndexLayout,
     decode_header,
-    place_entries,
 )
 from spark_mq.format.kernels.big_endian import int64s_at
 from spark_mq.format.kernels.index_keys import IndexKeys, index_keys
 from spark_mq.format.kernels.index_put import new_index_head, put_keys
+from spark_mq.indexer.index_files import place_entries
 from spark_mq.indexer.staged_files import STAGED_ENTRY_DTYPE
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf

@@ -4,7 +4,7 @@ A kernel that was compiled once on a machine is loaded without numba, whose impo
 of a kernel in a process loads LLVM, which takes 30 ms. So a planning worker of Spark or a point look-up imports these
 modules in the function that needs them; `spark_mq.format.array_types` has the types of arrays.
 
-Read `kernel` (how a function is compiled), `compile` (all of them, ahead), `cache` (where the result is kept),
+Read `kernel` (how a function is compiled, and all of them ahead), `cache` (where the result is kept),
 `machine_code` (how it is loaded and called), `instructions` (what takes the place of some calls) and `big_endian`
 first, then `frames` (where the parts of each record are), `entries` (the heads before the records of a DLedger log),
 `resync` (the first record of a split), `properties`, `java_string`, `crc`. Then what is built from frames: `columns`

@@ -14,14 +14,17 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property
+from importlib import import_module
+from pkgutil import iter_modules
 from types import FunctionType
 from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from spark_mq.format.kernels.cache import locked
+from spark_mq.format import kernels
+from spark_mq.format.kernels.cache import locked, mark_compiled
 from spark_mq.format.kernels.machine_code import MachineCode, keep_code, loaded, read_code
 
 FRAME_DTYPE = np.dtype(
@@ -67,6 +70,20 @@ def replaced(how: str, *details: int) -> Callable[[Function], Function]:
         return function
 
     return declared
+
+
+def compile_kernels(modules: Sequence[str] = ()) -> int:
+    """Compile the kernels of these modules, or of all, that are not in the cache, and return their number."""
+    # `instructions` has no kernel, and imports numba.
+    all_names = (module.name for module in iter_modules(kernels.__path__) if module.name != "instructions")
+    names = [f"{kernels.__name__}.{name}" for name in modules or all_names]
+    for name in names:
+        import_module(name)
+    found = [one for one in KERNELS if one.__module__ in names]
+    for one in found:
+        one.compile()
+    mark_compiled(modules)
+    return len(found)
 
 
 class Kernel:

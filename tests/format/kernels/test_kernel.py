@@ -14,8 +14,7 @@ import pytest
 
 from jobs.make_zip import make_zip
 from spark_mq.format.kernels import cache
-from spark_mq.format.kernels.compile import compile_kernels
-from spark_mq.format.kernels.kernel import KERNELS
+from spark_mq.format.kernels.kernel import KERNELS, compile_kernels
 from tests.support.kernels import WITHOUT_JIT
 from tests.support.stores import PROJECT
 
@@ -111,7 +110,7 @@ def test_every_kernel_of_the_package_is_compiled_ahead() -> None:
     assert compile_kernels() == len(written) > 30
     assert sorted(kernel.__name__ for kernel in KERNELS) == sorted(written)
     # A kernel that raises, or makes an array, needs functions of numba, and LLVM ends a process that lacks them.
-    load = "from spark_mq.format.kernels.compile import compile_kernels; print(compile_kernels())"
+    load = "from spark_mq.format.kernels.kernel import compile_kernels; print(compile_kernels())"
     folder = cache.cache_folder()
     assert folder is not None
     assert (

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_mq.format.index_file import IndexHeader, IndexLayout, decode_header, place_entries
+from spark_mq.format.index_file import IndexHeader, IndexLayout, decode_header
 from spark_mq.format.kernels.index_keys import IndexKeys
+from spark_mq.indexer.index_files import place_entries
 from spark_mq.testing.plain_index import PlainIndexService, PlainMessage
 from tests.support.index_stores import Messages, build_index, runs_of
 from tests.support.kernels import array, examples
