@@ -23,14 +23,6 @@ def checks(capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, str]]:
     return {check["name"]: check for check in json.loads(capsys.readouterr().out)["checks"]}
 
 
-def java_in(folder: Path, version: str) -> str:
-    """The folder, with a `java` that says that it has a version."""
-    java = folder / "java"
-    java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2026-01-01' >&2\n")
-    java.chmod(0o755)
-    return str(folder)
-
-
 def test_every_check_that_is_not_ok_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
     found = checks(capsys)
     assert {"packages", "[spark]", "[delta]", "Java", "Spark", "Delta jars", "kernels", "memory", "open files"} <= {
@@ -75,7 +67,10 @@ def test_the_version_of_java(
     version: str, state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setenv("PATH", java_in(tmp_path, version))
+    java = tmp_path / "java"
+    java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2026-01-01' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
     assert checks(capsys)["Java"]["state"] == state
     monkeypatch.setenv("PATH", "/nowhere")
     assert checks(capsys)["Java"]["found"] == "no java on the path"

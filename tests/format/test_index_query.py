@@ -37,15 +37,10 @@ def opened(files: Sequence[bytes], layout: IndexLayout) -> list[IndexFile]:
     return [file(number, data) for number, data in enumerate(files)]
 
 
-def tree_of_the_facts(store: RealStore) -> str:
-    """The facts of a killed store are those after its recovery."""
-    return "recovered" if store.has("recovered") else ""
-
-
 @pytest.mark.parametrize("store", STORES, ids=str)
 def test_queries_find_what_the_broker_finds(store: RealStore, unpacked: Unpack, tmp_path: Path) -> None:
     """`DefaultMessageStore.queryMessage` sorts what was found, and leaves out what is no longer in the log."""
-    tree = tree_of_the_facts(store)
+    tree = "recovered" if store.has("recovered") else ""
     folder = store.unpack(tmp_path, tree) if tree else unpacked(store)
     files = opened(read_files(index_files(folder)), layout_of(store))
     (facts,) = store.facts("store")

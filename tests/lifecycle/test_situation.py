@@ -56,26 +56,22 @@ def test_kind_and_real_place_of_every_record(store: RealStore, unpacked: Unpack)
             assert meant.kind == KINDS.get(fact["topic"], TYPES[fact["sysFlag"] & 0xC]), fact
             assert (meant.real_topic, meant.real_queue_id) == real_place(fact)
             assert bool(meant.text) or meant.kind == RecordKind.NORMAL
-            _check_text(fact, meant)
+            properties = fact["properties"]
+            if meant.kind == RecordKind.HALF:
+                checks = properties.get("TRANSACTION_CHECK_TIMES")
+                assert meant.text == ("half message" if checks is None else f"half message, check {checks}")
+            if meant.kind == RecordKind.DELAYED:
+                delay = {0: 1000, 1: 5000, 17: 7_200_000}[fact["queueId"]]
+                assert meant.due == fact["storeTimestamp"] + delay
+                assert ("of group GID_failing" in meant.text) == (properties["REAL_TOPIC"] == "%RETRY%GID_failing")
+            if meant.kind == RecordKind.TIMER:
+                assert meant.due == int(properties["TIMER_OUT_MS"])
+            if meant.kind == RecordKind.RETRY:
+                assert meant.text == f"retry {fact['reconsumeTimes']} of 16 of group GID_failing"
+            if meant.kind == RecordKind.DEAD_LETTER:
+                assert meant.text == "dead letter of group GID_failing after 3 failed deliveries"
             seen.add(meant.kind)
     assert seen >= set(KINDS.values()) - ({RecordKind.TIMER} if store.broker_version == "4.9" else set())
-
-
-def _check_text(fact: Fact, meant: Situation) -> None:
-    properties = fact["properties"]
-    if meant.kind == RecordKind.HALF:
-        checks = properties.get("TRANSACTION_CHECK_TIMES")
-        assert meant.text == ("half message" if checks is None else f"half message, check {checks}")
-    if meant.kind == RecordKind.DELAYED:
-        delay = {0: 1000, 1: 5000, 17: 7_200_000}[fact["queueId"]]
-        assert meant.due == fact["storeTimestamp"] + delay
-        assert ("of group GID_failing" in meant.text) == (properties["REAL_TOPIC"] == "%RETRY%GID_failing")
-    if meant.kind == RecordKind.TIMER:
-        assert meant.due == int(properties["TIMER_OUT_MS"])
-    if meant.kind == RecordKind.RETRY:
-        assert meant.text == f"retry {fact['reconsumeTimes']} of 16 of group GID_failing"
-    if meant.kind == RecordKind.DEAD_LETTER:
-        assert meant.text == "dead letter of group GID_failing after 3 failed deliveries"
 
 
 def record(topic: str, queue_id: int = 0, reconsume_times: int = 0, **properties: str) -> Record:

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import spark_partition_id
 
 from spark_mq.format.record import Record, encode_blank
-from tests.support.stores import OWN_STORES, PROJECT, SAME, WORKLOAD, Fact, RealStore, Unpack, stores_in, usual_stores
+from tests.support.stores import OWN_STORES, PROJECT, SAME, WORKLOAD, RealStore, Unpack, stores_in, usual_stores
 
 TRANSACTION_TYPES = ("NONE", "PREPARED", "COMMIT", "ROLLBACK")
 SMALLEST = min(stores_in(OWN_STORES), key=lambda store: len(store.facts("msg")))
@@ -32,18 +32,6 @@ def as_host(fact: str) -> str:
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
-def assert_equals_fact(row: dict[str, Any], fact: Fact) -> None:
-    assert {ours: row[ours] for ours in SAME} == {ours: fact[theirs] for ours, theirs in SAME.items()}
-    assert (row["born_host"], row["store_host"]) == (as_host(fact["bornHost"]), as_host(fact["storeHost"]))
-    assert round(row["born_timestamp"].timestamp() * 1000) == fact["bornTimestamp"]
-    assert round(row["store_timestamp"].timestamp() * 1000) == fact["storeTimestamp"]
-    assert hashlib.md5(row["body"]).hexdigest() == fact["bodyMd5"]
-    assert dict(row["properties"]) == fact["properties"]
-    assert row["keys"] == (None if fact["keys"] is None else fact["keys"].split())
-    assert row["transaction_type"] == TRANSACTION_TYPES[(fact["sysFlag"] >> 2) & 3]
-    assert row["_corrupt_record"] is None
-
-
 @pytest.mark.parametrize("store", usual_stores(), ids=str)
 def test_every_row_equals_the_brokers_facts_and_there_is_no_row_more(
     engine: SparkSession, unpacked: Unpack, store: RealStore
@@ -52,7 +40,15 @@ def test_every_row_equals_the_brokers_facts_and_there_is_no_row_more(
     found = rows(read(engine, unpacked(store)))
     assert [row["commit_log_offset"] for row in found] == [fact["offset"] for fact in facts]
     for row, fact in zip(found, facts, strict=True):
-        assert_equals_fact(row, fact)
+        assert {ours: row[ours] for ours in SAME} == {ours: fact[theirs] for ours, theirs in SAME.items()}
+        assert (row["born_host"], row["store_host"]) == (as_host(fact["bornHost"]), as_host(fact["storeHost"]))
+        assert round(row["born_timestamp"].timestamp() * 1000) == fact["bornTimestamp"]
+        assert round(row["store_timestamp"].timestamp() * 1000) == fact["storeTimestamp"]
+        assert hashlib.md5(row["body"]).hexdigest() == fact["bodyMd5"]
+        assert dict(row["properties"]) == fact["properties"]
+        assert row["keys"] == (None if fact["keys"] is None else fact["keys"].split())
+        assert row["transaction_type"] == TRANSACTION_TYPES[(fact["sysFlag"] >> 2) & 3]
+        assert row["_corrupt_record"] is None
 
 
 def offsets(frame: DataFrame) -> list[int]:

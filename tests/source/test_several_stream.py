@@ -119,7 +119,9 @@ def test_one_store_grows_while_another_one_expires_its_head(tmp_path: Path) -> N
     end, rows = given(stream)
     assert rows == first
     # What was read expires, and the store grows no more: nothing is lost.
-    more, head = put(log_of(120), grows), segment_files(put_back(log_of(400), expires))
+    writer = log_of(400)
+    put(writer, expires)
+    more, head = put(log_of(120), grows), segment_files(expires)
     for file in head[:1]:
         file.unlink()
     assert int(head[1].name) > 0
@@ -131,11 +133,6 @@ def test_one_store_grows_while_another_one_expires_its_head(tmp_path: Path) -> N
     assert given(reader(grows, expires, failOnDataLoss="false"), end) == (end, [])
     lost = {entry["store"]: entry["offset"]["lost_bytes"] for entry in end["stores"]}
     assert lost == {"grows": 0, "expires": int(head[1].name) - log_of(50).next_offset}
-
-
-def put_back(writer: LogWriter, store: Path) -> Path:
-    put(writer, store)
-    return store
 
 
 def test_a_store_that_is_added_begins_where_a_stream_would(tmp_path: Path) -> None:

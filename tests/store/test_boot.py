@@ -101,15 +101,11 @@ def test_nothing_happens_to_a_store_that_was_stopped_cleanly(store: RealStore, u
     for boot in state.boots:
         if boot.cut_messages:
             assert boot.rules == V5_0
-            assert has_v2_records(store)
+            assert any(fact["magic"] == MAGIC_V2 for fact in store.facts("msg"))
             continue
         assert boot.is_full
         assert boot.loses_nothing
         assert (boot.dispatched, boot.doubled_entries, boot.deleted_index_files, boot.queues) == ((), 0, (), ())
-
-
-def has_v2_records(store: RealStore) -> bool:
-    return any(fact["magic"] == MAGIC_V2 for fact in store.facts("msg"))
 
 
 def facts(**changes: object) -> BootFacts:

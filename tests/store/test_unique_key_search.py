@@ -13,15 +13,6 @@ from spark_mq.store.message_selection import find_unique_key, known_topics
 from tests.support.stores import WORKLOAD, Unpack
 
 
-def offsets_by_key() -> dict[str, list[int]]:
-    """Offsets, newest first, by unique key; messages of type ROLLBACK have no key."""
-    offsets = defaultdict(list)
-    for fact in sorted(WORKLOAD.facts("msg"), key=lambda fact: -int(fact["offset"])):
-        if fact["uniqKey"] and fact["sysFlag"] & 12 != 12:
-            offsets[fact["uniqKey"]].append(fact["offset"])
-    return offsets
-
-
 def found(store: MessageStore, key: str) -> list[int]:
     return [record.commit_log_offset for record in find_unique_key(store, key)]
 
@@ -34,7 +25,10 @@ def test_the_messages_of_all_topics_are_found(index: str, unpacked: Unpack, tmp_
         files = sorted((folder / "index").iterdir())
         for file in files if index == "none" else files[: len(files) // 2]:
             file.unlink()
-    expected = offsets_by_key()
+    expected = defaultdict(list)
+    for fact in sorted(WORKLOAD.facts("msg"), key=lambda fact: -int(fact["offset"])):
+        if fact["uniqKey"] and fact["sysFlag"] & 12 != 12:
+            expected[fact["uniqKey"]].append(fact["offset"])
     repeated = [key for key, offsets in expected.items() if len(offsets) > 1]
     assert repeated  # a retried message has the unique key of the first one
     with MessageStore(str(folder), broker_conf=str(WORKLOAD.broker_conf)) as store:

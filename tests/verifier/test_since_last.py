@@ -137,18 +137,14 @@ def new_part_of(history: History, place: str) -> tuple[Path, int]:
         return file, position + (7 if place == "unit offset" else 19)
     file = history.files("index")[-1]
     content = file.read_bytes()
-    slots = history_layout(file)
+    settings = dict(line.split("=", 1) for line in WORKLOAD.broker_conf.read_text().splitlines() if "=" in line)
+    slots = int(settings["maxHashSlotNum"])
     count = int.from_bytes(content[36:40], "big")
     at = {"entry hash": 2, "entry offset": 11, "entry time": 15, "entry chain": 19}
     if place in at:
         return file, 40 + 4 * slots + 20 * (count - 1) + at[place]
     hashed = int.from_bytes(content[40 + 4 * slots + 20 * (count - 1) :][:4], "big") % slots
     return file, {"slot": 40 + 4 * hashed + 3, "header": 15, "count": 39}[place]
-
-
-def history_layout(file: Path) -> int:
-    settings = dict(line.split("=", 1) for line in WORKLOAD.broker_conf.read_text().splitlines() if "=" in line)
-    return int(settings["maxHashSlotNum"])
 
 
 @pytest.mark.parametrize(

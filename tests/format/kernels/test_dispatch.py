@@ -214,16 +214,11 @@ def test_units_are_grouped_by_queue_in_the_order_of_the_log(parts: list[list[int
     assert units.units.tolist() == [(10 * n + 1, 10 * n + 2, -10 * n - 3) for _, n in expected]
 
 
-def queue_log(queues: list[tuple[bytes, int]]) -> bytes:
+def numbered(queues: list[tuple[bytes, int]], step: int) -> tuple[QueueTable, list[int]]:
+    """Numbers of the queues, asked for `step` at a time."""
     data = b""
     for topic, queue_id in queues:
         data += Record(topic, queue_id=queue_id, commit_log_offset=len(data)).encode()
-    return data
-
-
-def numbered(queues: list[tuple[bytes, int]], step: int) -> tuple[QueueTable, list[int]]:
-    """Numbers of the queues, asked for `step` at a time."""
-    data = queue_log(queues)
     frames, table, numbers = frames_of(data), QueueTable(), []
     for first in range(0, len(queues), step):
         numbers += table.numbers(array(data), frames[first : first + step]).tolist()
