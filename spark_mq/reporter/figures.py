@@ -19,7 +19,7 @@ from spark_mq.archive.snapshot_files import small_files, snapshot_location
 from spark_mq.errors import SparkMqError
 from spark_mq.io.s3 import shown
 from spark_mq.job.tasks import Tasks
-from spark_mq.lifecycle import delayed, retries, transactions
+from spark_mq.lifecycle import delayed, retry_copies, transactions
 from spark_mq.lifecycle.consumer_progress import consumer_progress_rows
 from spark_mq.lifecycle.message_arrays import MergedGroups, flags, integers
 from spark_mq.lifecycle.retries import dead_letters_rows
@@ -249,7 +249,7 @@ def _tables(store: MessageStore, at: int, conf: BrokerConf, problems: dict[str, 
     columns = tuple(dict.fromkeys(name for one in sums for name in one.columns))
     small = {row["file"]: row["content"] for row in small_files(store.location) if row["content"] is not None}
     before = snapshot_location(small, str(store.location))
-    selections = (delayed.RECORDS, transactions.RECORDS, transactions.OPS, retries.RECORDS)
+    selections = (delayed.RECORDS, transactions.RECORDS, transactions.OPS, retry_copies.RECORDS)
     log = LogReadOnce(store, before, selections, Selection(EVERYTHING, columns), add)
     by_rates, by_skew, by_key, by_delay, by_size = (one.groups.result() for one in sums)
     yield "rates", rates(by_rates)
