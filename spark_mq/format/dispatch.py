@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from itertools import takewhile
 
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.properties import (
@@ -22,11 +23,16 @@ from spark_mq.format.properties import (
     parse_properties,
 )
 from spark_mq.format.record import TRANSACTION_ROLLBACK_TYPE, Record
+from spark_mq.format.system_topic import RETRY_PREFIX, SCHEDULE_TOPIC, SYSTEM_PREFIX
 
 LIGHT_PREFIX = "%LMQ%"
 """How the name of a light message queue begins (`MixAll.LMQ_PREFIX`@5.3.3)."""
 LITE_PREFIX = "%LMQ%$"
 """How the light message queue `%LMQ%$PARENT$LITE` of a lite topic begins (`LiteUtil.toLmqName`@5.5.0)."""
+
+
+MAX_OFFSET_DIGITS = 18
+"""Longer texts are not queue offsets: no broker writes them."""
 
 
 class KeyType(StrEnum):
@@ -92,11 +98,36 @@ def light_queues(record: Record) -> dict[str, int]:
     return {name: offset for name, offset in others.items() if name.startswith(LIGHT_PREFIX)}
 
 
+def fails_dispatch(record: Record) -> bool:
+    """Whether a broker that dispatches to light message queues throws an exception for a message.
+
+    One of the queue offsets in its properties is not a number. A broker since 5.0.0 stores such a message that names a
+    light message queue after a plain topic (`LmqDispatch.wrapLmqDispatch`@5.3.3).
+    """
+    if not record.is_in_queue or INNER_MULTI_DISPATCH not in record.properties:
+        return False
+    topic = decode_utf8(record.topic)
+    if topic.startswith((RETRY_PREFIX, SYSTEM_PREFIX)) or topic == SCHEDULE_TOPIC:
+        return False
+    return any(not _is_offset(text) for _, text in _named(parse_properties(record.properties)))
+
+
 def _dispatched(properties: Mapping[bytes, bytes]) -> dict[bytes, int]:
-    """The queue offsets by the topics that a message names; of a repeated name, the first one."""
-    names = properties.get(INNER_MULTI_DISPATCH, b"").split(b",")
-    offsets = properties.get(INNER_MULTI_QUEUE_OFFSET, b"").split(b",")
-    if len(names) != len(offsets):
-        return {}
-    pairs = reversed([*zip(names, offsets, strict=True)])
-    return {name: int(text) for name, text in pairs if text.isdigit() and len(text) < 20}
+    """The queue offsets by the topics that a message names, up to a text that is not one; of a name, the first one."""
+    found: dict[bytes, int] = {}
+    for name, text in takewhile(lambda pair: _is_offset(pair[1]), _named(properties)):
+        found.setdefault(name, int(text))
+    return found
+
+
+def _named(properties: Mapping[bytes, bytes]) -> list[tuple[bytes, bytes]]:
+    """The topics and offsets that a message names. Java's `split` drops empty pieces at the end."""
+    names = properties.get(INNER_MULTI_DISPATCH, b"").rstrip(b",")
+    offsets = properties.get(INNER_MULTI_QUEUE_OFFSET, b"").rstrip(b",")
+    if not names or not offsets or names.count(b",") != offsets.count(b","):
+        return []
+    return [pair for pair in zip(names.split(b","), offsets.split(b","), strict=True) if b"/" not in pair[0]]
+
+
+def _is_offset(text: bytes) -> bool:
+    return text.isdigit() and len(text) <= MAX_OFFSET_DIGITS

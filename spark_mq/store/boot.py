@@ -96,6 +96,7 @@ from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.folders import find_batch_file_size
 from spark_mq.store.queue.queue_database import (
     QueueDatabase,
+    dispatches_to_light_queues,
     has_light_database,
     light_database,
     lost_light_database,
@@ -261,6 +262,16 @@ def unknown_rules(store: MessageStore) -> UnsupportedStoreError:
     )
 
 
+def dispatch_obstacle(commit_log_offset: int) -> str:
+    """Why a broker does not start that dispatches a message which `format.dispatch.fails_dispatch`."""
+    return (
+        f"the dispatch of the message at commit log offset {commit_log_offset:,} fails (NumberFormatException): one of "
+        "its offsets in INNER_MULTI_QUEUE_OFFSET is not a number, as of a message that names a plain topic and a light "
+        "message queue in INNER_MULTI_DISPATCH. Start the broker once with enableMultiDispatch=false, and stop it "
+        "cleanly; `spark-mq repair` then adds the units that light message queues lack"
+    )
+
+
 def one_boot_group(version: str, has_entries: bool = False) -> BrokerVersions:
     """The versions that a person names with `--as`, which must boot in the same way."""
     groups = boot_groups(BrokerVersions.parse(version, "--as"), has_entries)
@@ -294,6 +305,7 @@ class BootSettings:
     message_index_enable: bool = True
     writes_index_files: bool = True
     message_index_safe: bool = False
+    dispatches_to_light_queues: bool = True
     recheck_reput_offset_from_cq: bool = False
     commit_log_recover_max_num: int = _MOST_FILES
     enable_accelerated_recovery: bool = False
@@ -307,6 +319,7 @@ class BootSettings:
             conf.is_enabled("messageIndexEnable", default=True),
             conf.without_index_files is None,
             conf.is_enabled("messageIndexSafe"),
+            dispatches_to_light_queues(conf),
             conf.is_enabled("recheckReputOffsetFromCq"),
             int(most) if most.isdecimal() and int(most) else _MOST_FILES,
             conf.is_enabled("enableAcceleratedRecovery"),
@@ -408,6 +421,7 @@ class BootFacts:
         next_queue_offsets: The queue offset after the end of each queue that lacks messages and has files.
         revived: The number of old records after the live end that the broker takes for live ones.
         read_from: The commit log offset from which on the log was read.
+        fails_at: The commit log offset of the first message, of those that were read, whose dispatch fails.
         light_end: Of light message queues in RocksDB beside files: the commit log offset up to which messages were
             dispatched to them; 0 without one. None if there are no such queues.
     """
@@ -431,6 +445,7 @@ class BootFacts:
     read_from: int = 0
     has_rocksdb_queues: bool = False
     light_end: int | None = None
+    fails_at: int | None = None
     last_in_database: LastInDatabase = field(default_factory=LastInDatabase)
 
     @property
@@ -557,6 +572,9 @@ def next_boot(rules: BrokerVersions, facts: BootFacts) -> Boot:
     recovers_from = recovery_start(rules, facts)
     dispatched = tuple(part for part in _dispatched(rules, facts, recovers_from) if part.size > 0)
     deleted, unindexed = index_outcome(facts, dispatched)
+    fails_at = facts.fails_at if facts.settings.dispatches_to_light_queues else None
+    if fails_at is not None and not any(fails_at in part for part in dispatched):
+        fails_at = None
     return Boot(
         rules,
         facts.is_clean,
@@ -569,6 +587,7 @@ def next_boot(rules: BrokerVersions, facts: BootFacts) -> Boot:
         gone=facts.gone,
         damaged_bytes=facts.missing_bytes,
         is_index_known=facts.is_index_known,
+        obstacles=() if fails_at is None else (dispatch_obstacle(fails_at),),
     )
 
 
@@ -656,8 +675,10 @@ def _queues(facts: BootFacts, dispatched: Sequence[LogRange]) -> tuple[QueueOutc
         end = facts.next_queue_offsets.get(queue)
         if end is not None and not is_all_known:
             end = max(end, messages[0].queue_offset)  # the messages before it can be completed, too
-        by_offset = facts.has_rocksdb_queues or (facts.light_end is not None and queue[0].startswith(LIGHT_PREFIX))
-        outcomes.append(_outcome(queue, messages, end, dispatched, by_offset=by_offset))
+        is_light = queue[0].startswith(LIGHT_PREFIX)
+        by_offset = facts.has_rocksdb_queues or (facts.light_end is not None and is_light)
+        parts = dispatched if facts.settings.dispatches_to_light_queues or not is_light else ()
+        outcomes.append(_outcome(queue, messages, end, parts, by_offset=by_offset))
     return tuple(outcomes)
 
 

@@ -40,10 +40,17 @@ def _encodable(value: object) -> object:
 
 
 class DispatchLog:
-    """What was dispatched, and what happened to each message."""
+    """What was dispatched, and what happened to each message.
 
-    def __init__(self, queues: StartingQueues, rows: RecoveryRows) -> None:
+    Attributes:
+        fails_at: The commit log offset of the first message whose dispatch fails.
+    """
+
+    def __init__(self, queues: StartingQueues, rows: RecoveryRows, has_light_queues: bool) -> None:
+        """With `has_light_queues`, the broker dispatches to light message queues."""
+        self._has_light_queues = has_light_queues
         self.ranges: list[LogRange] = []
+        self.fails_at: int | None = None
         self._queues = queues
         self._rows = rows
         self._read: list[DispatchRequests] = []
@@ -59,12 +66,16 @@ class DispatchLog:
             cut_at: The commit log offset from which on queues do not keep their units.
         """
         is_dispatched = read.commit_log_offset >= since
+        if not self._has_light_queues:
+            is_dispatched &= read.rank == 0
         self._read.append(read)
         self._results.append(self._queues.put(read, is_dispatched & (read.commit_log_offset < cut_at)))
         dispatched = read if is_dispatched.all() else read.take(is_dispatched)
         self._dispatched.append(dispatched)
         if part.size > 0:
             self.ranges.append(part)
+        if self._has_light_queues and dispatched.fails.any() and self.fails_at is None:
+            self.fails_at = int(dispatched.position[dispatched.fails][0])
         if dispatched.position.size:
             records = dispatched.records()
             size, first, count = int(records.store_size.sum(dtype=np.int64)), records.position[0], records.position.size

@@ -178,6 +178,7 @@ class DispatchRequests(ArrayRows):
 
     Attributes:
         rank: 0 for a record, and 1, 2, ... for its light message queues.
+        fails: Whether its dispatch to light message queues fails (`kernels.dispatch.light_queues`).
         commit_log_offset: The commit log offset that the record states, with which a broker dispatches it.
         queue: The number of its queue in `QueueNumbers`.
         is_led_to: Whether a file of its queue has a unit at its queue offset that leads to it.
@@ -197,6 +198,7 @@ class DispatchRequests(ArrayRows):
     key_count: Int32s
     has_tags: Flags
     rank: Int32s
+    fails: Flags
 
     @property
     def place(self) -> Int64s:
@@ -223,7 +225,7 @@ class DispatchRequests(ArrayRows):
         return both.take(np.argsort(both.place))
 
 
-_NO_REQUESTS = DispatchRequests(*(np.empty(0, kind) for kind in "qqiiqq??i?i"))
+_NO_REQUESTS = DispatchRequests(*(np.empty(0, kind) for kind in "qqiiqq??i?i?"))
 
 
 class QueueNumbers:
@@ -284,9 +286,11 @@ class QueueNumbers:
                 key_count,
                 has_tags,
                 np.zeros_like(queue),
+                np.zeros_like(none),
             )
             if self._has_light_queues:
-                messages, numbers, light_offsets = light_queues(buffer, frames[in_queues], self._table)
+                messages, numbers, light_offsets, fails = light_queues(buffer, frames[in_queues], self._table)
+                found.fails[in_queues] = fails
                 found = found.with_light(np.flatnonzero(in_queues)[messages], self._known()[numbers], light_offsets)
             parts.append(found)
         found = DispatchRequests.concatenate(parts)

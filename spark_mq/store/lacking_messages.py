@@ -20,7 +20,7 @@ import numpy as np
 from spark_mq.errors import CorruptLogError, UnsupportedStoreError
 from spark_mq.format.array_types import Int64s
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE
-from spark_mq.format.dispatch import LITE_PREFIX, light_queues, offset_in_queue
+from spark_mq.format.dispatch import LITE_PREFIX, fails_dispatch, light_queues, offset_in_queue
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.record import INNER_BATCH_FLAG, Record
 from spark_mq.store.index.folder import index_files
@@ -121,6 +121,7 @@ class LackingMessages:
 
     Attributes:
         dispatched_to: The commit log offset after the last message that any queue has.
+        fails_at: The commit log offset of the first message whose dispatch to light message queues fails.
     """
 
     messages: tuple[LackingMessage, ...]
@@ -128,6 +129,7 @@ class LackingMessages:
     dispatched_to: int
     last_dispatched: int | None
     log_end: int
+    fails_at: int | None = None
 
     @property
     def is_complete(self) -> bool:
@@ -140,7 +142,7 @@ def find_lacking_messages(store: MessageStore) -> LackingMessages:
     end = store.get_max_phy_offset()
     start, dispatched_to, last = _tail_start(store, end)
     checked = LogRange(start, min(end, start + TAIL_SIZE))
-    lacking = []
+    lacking, fails_at = list[LackingMessage](), None
     makes_light = makes_light_queues(store.location, store.broker_conf)
     try:
         for record in store.records.iterate(checked):
@@ -148,12 +150,14 @@ def find_lacking_messages(store: MessageStore) -> LackingMessages:
             if record.is_in_queue and not _is_in_queue(store, topic, record):
                 at = record.queue_offset, record.commit_log_offset
                 lacking.append(LackingMessage(topic, record.queue_id, *at))
+            if makes_light and fails_at is None and fails_dispatch(record):
+                fails_at = record.commit_log_offset
             for name, queue_offset in light_queues(record).items() if makes_light else ():
                 if _is_after(store.queues.get((name, 0)), name, record):
                     lacking.append(LackingMessage(name, 0, queue_offset, record.commit_log_offset))
     except CorruptLogError:
         pass  # table `segments` reports damage of the log
-    return LackingMessages(tuple(_of_topics_that_are(store, lacking)), checked, dispatched_to, last, end)
+    return LackingMessages(tuple(_of_topics_that_are(store, lacking)), checked, dispatched_to, last, end, fails_at)
 
 
 def oldest_units(store: MessageStore, topics: Set[str]) -> dict[str, int]:

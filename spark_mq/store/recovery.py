@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from spark_mq.errors import UnsupportedStoreError
 from spark_mq.format.array_types import Int64s
 from spark_mq.format.broker_version import (
     BATCH_PROPERTIES_ARE_CHECKED,
@@ -50,6 +51,7 @@ from spark_mq.store.boot import (
     SegmentHead,
     are_rules_known,
     check_boot,
+    dispatch_obstacle,
     index_outcome,
     last_stop,
     matches_recovery,
@@ -335,7 +337,7 @@ class _Start:
         add("end", "log", end_reason, file=end.file.path, position=end.position, commit_log_offset=log_end)
         revived = self._revive(records, self._old_from(files))
 
-        log = DispatchLog(queues, self._rows)
+        log = DispatchLog(queues, self._rows, self._settings.dispatches_to_light_queues)
         log.dispatch(checked, LogRange(max(since, start), log_end), _CHECKED, since)
         cut_bytes = 0 if end.found == RecordCheck.BLANK else max(self._live_end - log_end, 0)
         kept = self._truncate_log(files, log_end, cut_bytes)
@@ -394,6 +396,15 @@ class _Start:
             **ends,
         )
         obstacles = self._empty_files
+        if log.fails_at is not None:
+            if not isinstance(queues, StartingDatabase) and self._stopped.light is None:
+                obstacles += (dispatch_obstacle(log.fails_at),)
+                add("refuse", "store", obstacles[-1], commit_log_offset=log.fails_at)
+            else:
+                raise UnsupportedStoreError(
+                    f"{self._location}: {dispatch_obstacle(log.fails_at)}. With light message queues in RocksDB, it is "
+                    "not known whether the broker starts"
+                )
         if stuck is not None:
             obstacles += (
                 f"it waits forever for commit log offset {stuck:,}, which no segment has: it dispatches the log from "
@@ -628,7 +639,8 @@ class _DLedgerStart(_Start):
             add("complete", "DLedger index", reason)
         cut_bytes = max(self._live_end - found.end, 0)
         kept = self._truncate_log(files, found.end, cut_bytes)
-        log, cut_at = DispatchLog(queues, self._rows), found.end
+        log = DispatchLog(queues, self._rows, self._settings.dispatches_to_light_queues)
+        cut_at = found.end
         dispatches = bool(self._release.decide(DLEDGER_DISPATCHES_AFTER_CRASH)) and not self._stop.is_clean
         if dispatches:
             cut_at = self._dispatch_checked(kept, queues, facts, log, found.end)

@@ -56,7 +56,12 @@ from spark_mq.store.queue.folders import (
     recover_queue,
     truncate_queue,
 )
-from spark_mq.store.queue.queue_database import has_light_database, in_files, light_database
+from spark_mq.store.queue.queue_database import (
+    has_light_database,
+    in_files,
+    light_database,
+    makes_light_queues,
+)
 
 _MAX_REVIVED = 1000
 """Stale records that are counted."""
@@ -177,7 +182,9 @@ def store_state(
         is_read = log.end - log.start <= SMALL_LOG if full is None else full
         if store.records.has_entries or batches:  # a few facts do not tell what happens to them
             is_checked, is_read = False, True
-        is_checked &= database is None and not has_light and not obstacles and not asks_more
+        is_checked &= (
+            database is None and not makes_light_queues(store.location, conf) and not obstacles and not asks_more
+        )
         is_read &= not is_checked
         has_index = conf.without_index_files is None
         index = index_state(store, checkpoint.index_msg_timestamp if is_read else None) if has_index else None
@@ -185,12 +192,12 @@ def store_state(
             from spark_mq.store.recovery import next_recoveries  # the kernels take half a second
 
             boots = next_recoveries(store, starts, gone.count, index)
-            for boot in boots[: len(rules)]:
-                obstacles += [f"{boot.rules}: {one}" if boot.is_full else one for one in boot.obstacles]
         else:
             facts = _boot_facts(store, log, checkpoint, lacking, index, gone.count)
             boots = [next_boot(release, replace(facts, is_clean=not after_crash)) for release, after_crash in starts]
             boots = [replace(boot, is_full=True) if is_checked else _quick(boot, index) for boot in boots]
+        for boot in boots[: len(rules)]:
+            obstacles += [f"{boot.rules}: {one}" if boot.is_full else one for one in boot.obstacles]
         queue_files = find_queue_file_size(conf, [(store.location / CONSUME_QUEUE, folders)])
         config = (
             ConfigSnapshot(info.base_name, (info.mtime_ns or 0) // NANOS_PER_MILLI)
@@ -290,6 +297,7 @@ def _boot_facts(
         missing_bytes=sum(gap.size for gap in log.gaps),
         read_from=lacking.checked.start,
         has_rocksdb_queues=database is not None,
+        fails_at=None if database is not None or light is not None else lacking.fails_at,
         light_end=None if light is None else light.offset_table().checkpoint or 0,
         last_in_database=LastInDatabase.of(store),
     )

@@ -66,7 +66,7 @@ def tags_code(record: Record, delays: list[int]) -> int:
 def light_queues(topic: str, names: str, offsets: str) -> list[tuple[str, int]]:
     """The light message queues of a message, and its offset in each (`ConsumeQueue.multiDispatchLmqQueue`@5.3.3).
 
-    A text that is not a number is skipped, and so is a queue that was named before.
+    A text that is not a number ends the list. A queue that was named before is skipped.
 
     Args:
         topic: The topic of the message.
@@ -81,7 +81,11 @@ def light_queues(topic: str, names: str, offsets: str) -> list[tuple[str, int]]:
     pairs = zip(names_of, offsets_of, strict=True)
     found: dict[str, int] = {}
     for name, at in pairs:
-        if name.startswith("%LMQ%") and "/" not in name and at.isdigit():
+        if "/" in name:
+            continue
+        if not (at.isascii() and at.isdigit()):
+            break
+        if name.startswith("%LMQ%"):
             found.setdefault(name, int(at))
     return list(found.items())
 

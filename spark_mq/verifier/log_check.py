@@ -182,7 +182,7 @@ def check_split(
             nonlocal newest, is_accepted
             wrong_pieces, has_inner = checked_pieces(chunk.buffer, chunk.frames)
             sink.add(record_findings(chunk.buffer, chunk.frames, wrong_pieces, name, segment, newest))
-            queues.update(dispatched_queues(chunk.buffer, chunk.frames[has_inner]))
+            queues.update(dispatched_queues(chunk.buffer, chunk.frames[has_inner], targets.settings.has_light_queues))
             is_accepted = is_accepted and are_all_accepted(chunk.buffer, chunk.frames, has_inner)
             newest = int(read_i64(chunk.buffer, int(chunk.frames[-1].store_timestamp_at)))
 

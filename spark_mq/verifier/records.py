@@ -43,8 +43,8 @@ _CONTAINERS = (None, 0x04224D18, 0x28B52FFD, None)
 """The first four bytes of a compressed body, by compression type; None for zlib, whose first byte is 0x78."""
 
 
-def dispatched_queues(buffer: Bytes, frames: Frames) -> set[Queue]:
-    """The queues that messages name, besides light message queues."""
+def dispatched_queues(buffer: Bytes, frames: Frames, has_light_queues: bool) -> set[Queue]:
+    """The queues that messages name, besides light message queues if there are some."""
     which = MessageColumns(buffer, frames).has_property(INNER_MULTI_DISPATCH)
     if not which.any():
         return set()
@@ -52,8 +52,9 @@ def dispatched_queues(buffer: Bytes, frames: Frames) -> set[Queue]:
     names = pc.split_pattern(messages.property_text(INNER_MULTI_DISPATCH), ",")
     queue_ids = messages.column("queue_id").take(pc.list_parent_indices(names))
     queues = pa.table([names.flatten(), queue_ids], ["topic", "queue_id"])
-    is_light = pc.starts_with(queues["topic"], LIGHT_PREFIX)
-    found = queues.filter(pc.invert(is_light)).group_by(["topic", "queue_id"]).aggregate([])
+    if has_light_queues:
+        queues = queues.filter(pc.invert(pc.starts_with(queues["topic"], LIGHT_PREFIX)))
+    found = queues.group_by(["topic", "queue_id"]).aggregate([])
     return {(row["topic"], row["queue_id"]) for row in found.to_pylist() if row["topic"]}
 
 

@@ -25,12 +25,13 @@ from spark_mq.store.queue.queue_database import QueueDatabase, database_tree
 from spark_mq.store.recovery import next_recovery
 from tests.broker import harness
 from tests.broker.lite_topics import LiteTopics
-from tests.support.light_queues import dispatched, without_units
+from tests.support.light_queues import dispatched, fail_dispatch, without_units
 from tests.support.rebuilt import rebuild_here
 from tests.support.restored import restore_here, restored_plain
 from tests.support.rocksdb import lose_units, next_offsets
 from tests.support.soak import cases
 from tests.support.stores import OWN_STORES, Fact, RealStore
+from tests.support.verified import check, grave
 
 pytestmark = pytest.mark.broker
 
@@ -133,6 +134,51 @@ def test_lite_topics_in_a_database_beside_files(folder: str, tmp_path: Path) -> 
         assert lite.info("a")["topicOffset"]["maxOffset"] == ends["%LMQ%$Sensors$a"] + 1
         *_, record = served(broker, "%LMQ%$Sensors$a", 0, ends["%LMQ%$Sensors$a"] + 1)
         assert record.body == b"a 60"
+
+
+@pytest.mark.parametrize("version", cases(["5.3.3"], ["4.9.7", "5.3.3", "5.5.0"]))
+def test_a_broker_does_not_start_if_a_dispatch_fails(version: str, tmp_path: Path) -> None:
+    """It does so, as the obstacle says, when it does not dispatch to light message queues."""
+    packed = RealStore("fLmq533", OWN_STORES / "forms")
+    store, conf = packed.unpack(tmp_path), tmp_path / "broker.conf"
+    fail_dispatch(store, packed)
+    (store / "abort").touch()
+    (store / "checkpoint").unlink()
+    (obstacle,) = next_recovery(str(store), version, str(packed.broker_conf)).obstacles
+    assert "enableMultiDispatch=false" in obstacle
+    with (
+        pytest.raises(harness.HarnessError, match="does not start"),
+        harness.Broker(version, store, packed.broker_conf),
+    ):
+        pass
+    conf.write_text(packed.broker_conf.read_text().replace("enableMultiDispatch=true", "enableMultiDispatch=false"))
+    assert not next_recovery(str(store), version, str(conf)).obstacles
+    for settings in (conf, packed.broker_conf):
+        with harness.Broker(version, store, settings):
+            pass
+        assert not (store / "abort").exists()
+
+
+def test_topics_named_as_light_queues_are_sound_without_enable_lmq(tmp_path: Path) -> None:
+    """4.9 has their units in the queue with the message's queue id, and offsets of any topics."""
+    packed = RealStore("fLmq533", OWN_STORES / "forms")
+    store, conf = tmp_path / "store", tmp_path / "broker.conf"
+    conf.write_text(packed.broker_conf.read_text().replace("enableLmq=true", "enableLmq=false"))
+    conf.write_text(conf.read_text().replace("autoCreateTopicEnable=false", "autoCreateTopicEnable=true"))
+    names = "%LMQ%a", "plain,%LMQ%a", "%LMQ%a,%LMQ%b"
+    with harness.Broker("4.9.7", store, conf) as broker, RemotingClient(settings_of(broker)) as client:
+        for number in range(24):
+            properties = f"KEYS\1k{number}\2INNER_MULTI_DISPATCH\1{names[number % 3]}\2"
+            to = broker.address, "broker", "producers", "TopicTest", number % 4
+            send_message(client, *to, b"%d" % number, properties)
+    for settings in (conf, None):
+        report, found = check(store, settings)
+        assert grave(found) == []
+        assert report.units == 24
+        topics = {one.topic for one in found if one.code == "NOT_CHECKED" and one.topic}
+        assert topics == {"%LMQ%a", "%LMQ%b", "plain"}
+    recovery = next_recovery(str(store), "4.9.7", str(conf))
+    assert (recovery.loses_nothing, recovery.queues) == (True, ())
 
 
 @pytest.mark.parametrize("what", cases(["lags", "killed"], ["sound", "lags", "killed", "cut"]))

@@ -12,7 +12,7 @@ from spark_mq.store.lacking_messages import find_lacking_messages
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.recovery import next_recovery
 from spark_mq.store.store_state import store_state
-from tests.support.light_queues import dispatched, without_units
+from tests.support.light_queues import dispatched, fail_dispatch, without_units
 from tests.support.rocksdb import lose_units
 from tests.support.stores import OWN_STORES, RealStore
 
@@ -73,6 +73,28 @@ def test_a_clean_boot_leaves_a_light_queue_that_lags(store: Path) -> None:
     with MessageStore(str(store), broker_conf=str(STORE.broker_conf)) as opened:
         found = find_lacking_messages(opened)
     assert [(one.topic, one.commit_log_offset) for one in found.messages] == [(NAME, at) for at in OFFSETS[-3:]]
+
+
+def test_a_broker_does_not_start_if_a_dispatch_fails(store: Path, tmp_path: Path) -> None:
+    """`ConsumeQueue.multiDispatchLmqQueue`@5.3.3; a clean start does not dispatch the message."""
+    at = fail_dispatch(store, STORE)
+    assert not recovered(store).obstacles
+    (store / "abort").touch()
+    assert not recovered(store).obstacles  # it begins after all of these messages
+    (store / "checkpoint").unlink()
+    (obstacle,) = recovered(store).obstacles
+    assert f"commit log offset {at:,} fails" in obstacle
+    for full in (True, False):
+        (said,) = store_state(str(store), "5.3.3", str(STORE.broker_conf), full).obstacles
+        assert said.endswith(obstacle)
+    conf = tmp_path / "broker.conf"
+    conf.write_text(STORE.broker_conf.read_text().replace("enableMultiDispatch=true", "enableMultiDispatch=false"))
+    without_units(store, NAME, len(OFFSETS) - 5)
+    recovery = next_recovery(str(store), "5.3.3", str(conf))
+    assert recovery.obstacles == ()
+    assert [(queue.topic, queue.lost) for queue in recovery.queues] == [(NAME, 4)]  # the fifth is that message
+    (quick,) = store_state(str(store), "5.3.3", str(conf), full=False).boots
+    assert (quick.obstacles, quick.queues) == ((), recovery.queues)
 
 
 def test_expired_lite_topics_are_no_loss(tmp_path: Path) -> None:

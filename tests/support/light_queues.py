@@ -18,6 +18,21 @@ def dispatched(packed: RealStore) -> dict[str, list[int]]:
     return found
 
 
+def fail_dispatch(store: Path, packed: RealStore) -> int:
+    """Let a message name a plain topic before a light message queue, as 5.x stores it; returns where it is."""
+    facts = [fact for fact in packed.facts("msg") if "," in fact["properties"].get("INNER_MULTI_DISPATCH", "")]
+    at, properties = facts[-1]["offset"], facts[-1]["properties"]
+    first, second = properties["INNER_MULTI_QUEUE_OFFSET"].split(",")
+    names = "plain0," + properties["INNER_MULTI_DISPATCH"].partition(",")[2]
+    segment = max(file for file in (store / "commitlog").iterdir() if int(file.name) <= at)
+    data, position = segment.read_bytes(), at - int(segment.name)
+    head, record = data[:position], data[position:]
+    record = record.replace(properties["INNER_MULTI_DISPATCH"].encode(), names.encode(), 1)
+    record = record.replace(f"QUEUE_OFFSET\1{first},{second}".encode(), f"QUEUE_OFFSET\1,{second}{first}".encode(), 1)
+    segment.write_bytes(head + record)
+    return int(at)
+
+
 def without_units(store: Path, topic: str, first: int) -> None:
     """Lose the units of a light message queue from a number on."""
     for file in sorted((store / "consumequeue" / topic / "0").iterdir()):

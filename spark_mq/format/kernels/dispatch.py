@@ -37,7 +37,7 @@ from spark_mq.format.array_types import (
     OutInt64s,
 )
 from spark_mq.format.consume_queue import BATCH_UNIT_DTYPE, UNIT_DTYPE, UNIT_SIZE, BatchUnits, Units
-from spark_mq.format.dispatch import LIGHT_PREFIX
+from spark_mq.format.dispatch import LIGHT_PREFIX, MAX_OFFSET_DIGITS
 from spark_mq.format.kernels.big_endian import (
     byte_at,
     copy_bytes,
@@ -80,7 +80,6 @@ _MULTI_QUEUE_OFFSET = np.frombuffer(INNER_MULTI_QUEUE_OFFSET, np.uint8)
 _LIGHT = np.frombuffer(LIGHT_PREFIX.encode(), np.uint8)
 _RETRY, _SYSTEM = np.frombuffer(RETRY_PREFIX.encode(), np.uint8), np.frombuffer(SYSTEM_PREFIX.encode(), np.uint8)
 _COMMA, _SLASH, _ZERO, _NINE = ord(","), ord("/"), ord("0"), ord("9")
-_MAX_DIGITS = 18
 _MAX_BATCH = (1 << 15) - 1
 
 
@@ -376,7 +375,7 @@ def _count_pieces(buffer: Bytes, start: int, end: int) -> int:
 @kernel
 def _parse_offset(buffer: Bytes, start: int, end: int) -> int:
     """A queue offset in decimal digits; -1 if the text is not one."""
-    if end == start or end - start > _MAX_DIGITS:
+    if end == start or end - start > MAX_OFFSET_DIGITS:
         return -1
     value = 0
     for position in range(start, end):
@@ -395,10 +394,15 @@ def _find_light_queues(
     name_starts: OutInt64s,
     name_lengths: OutInt32s,
     queue_offsets: OutInt64s,
+    fails: OutFlags,
 ) -> int:
-    """Write the light message queues that messages name, in their order; returns how many there are."""
+    """Write the light message queues that messages name, in their order; returns how many there are.
+
+    A text that is not a number ends the dispatch of the message, which `fails`.
+    """
     count = 0
     for index in range(frames.size):
+        fails[index] = False
         frame = frames[index]
         topic, topic_length = frame.topic_start, int(frame.topic_length)
         if _starts_with(buffer, topic, topic_length, _RETRY) or _starts_with(buffer, topic, topic_length, _SYSTEM):
@@ -417,34 +421,40 @@ def _find_light_queues(
         while name < names_end:
             name_end = skip_to(buffer, name, names_end, _COMMA)
             offset_end = skip_to(buffer, offset, offsets_end, _COMMA)
-            queue_offset = _parse_offset(buffer, offset, offset_end)
-            is_light = _starts_with(buffer, name, name_end - name, _LIGHT)
-            if is_light and queue_offset >= 0 and skip_to(buffer, name, name_end, _SLASH) == name_end:
-                messages[count], queue_offsets[count] = index, queue_offset
-                name_starts[count], name_lengths[count] = name, name_end - name
-                count += 1
+            if skip_to(buffer, name, name_end, _SLASH) == name_end:
+                queue_offset = _parse_offset(buffer, offset, offset_end)
+                if queue_offset < 0:
+                    fails[index] = True
+                    break
+                if _starts_with(buffer, name, name_end - name, _LIGHT):
+                    messages[count], queue_offsets[count] = index, queue_offset
+                    name_starts[count], name_lengths[count] = name, name_end - name
+                    count += 1
             name, offset = name_end + 1, offset_end + 1
     return count
 
 
-def light_queues(buffer: Bytes, frames: Frames, queues: QueueTable) -> tuple[Int64s, Int32s, Int64s]:
+def light_queues(buffer: Bytes, frames: Frames, queues: QueueTable) -> tuple[Int64s, Int32s, Int64s, Flags]:
     """The light message queues of messages, in their order: the number of the message, of the queue, and its offset.
 
-    A queue that a message names twice has it once (`ConsumeQueue.putMessagePositionInfo` by the commit log offset).
+    A queue that a message names twice has it once (`ConsumeQueue.putMessagePositionInfo` by the commit log offset). The
+    flags say of which messages the dispatch fails: an offset is not a number (`ConsumeQueue.multiDispatchLmqQueue`).
+    A broker since 5.0.0 stores such a message that names a light message queue and a plain topic
+    (`LmqDispatch.wrapLmqDispatch`@5.3.3).
     """
     most = int(frames.properties_length.sum(dtype=np.int64)) // _LIGHT.size
     messages, starts, offsets = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
-    lengths = np.empty(most, np.int32)
-    count = _find_light_queues(buffer, frames, messages, starts, lengths, offsets)
+    lengths, fails = np.empty(most, np.int32), np.empty(frames.size, np.bool_)
+    count = _find_light_queues(buffer, frames, messages, starts, lengths, offsets, fails)
     numbers = queues.numbers_of(buffer, starts[:count], lengths[:count], np.zeros(count, np.int32))
     _, first = np.unique(messages[:count] << 32 | numbers, return_index=True)
     first.sort()
-    return messages[first], numbers[first], offsets[first]
+    return messages[first], numbers[first], offsets[first], fails
 
 
 def light_units(buffer: Bytes, frames: Frames, units: DispatchedUnits, queues: QueueTable) -> DispatchedUnits:
     """The units of light message queues; `units` are those of the messages `frames` in their own queues."""
-    messages, numbers, offsets = light_queues(buffer, frames, queues)
+    messages, numbers, offsets, _ = light_queues(buffer, frames, queues)
     return replace(units.take(messages), queue_number=numbers, queue_offset=offsets)
 
 

@@ -118,9 +118,19 @@ def has_light_queues(store: Location, conf: BrokerConf) -> bool:
     if conf.is_enabled("enableLmq") and is_set and not _has_them_in_database(conf):
         return True
     try:
-        return any(topic.startswith(LIGHT_PREFIX) for topic in queue_tree(store).folders())
+        tree = queue_tree(store)
+        topics = [topic for topic in tree.folders() if topic.startswith(LIGHT_PREFIX)]
+        # Without enableLmq, 4.9 takes such names for topics, and has units in the queue with the message's queue id.
+        return any(topics) and all((tree / topic).folders() == ["0"] for topic in topics)
     except StorageError:
         return False
+
+
+def dispatches_to_light_queues(conf: BrokerConf) -> bool:
+    """Whether a broker that has light message queues puts new units into them; without a file of settings, it does."""
+    in_rocksdb = conf.has_rocksdb_store or _has_them_in_database(conf)
+    is_enabled = conf.is_enabled("enableLmq") and (in_rocksdb or conf.is_enabled("enableMultiDispatch"))
+    return is_enabled or not conf.is_given
 
 
 def makes_light_queues(store: Location, conf: BrokerConf) -> bool:

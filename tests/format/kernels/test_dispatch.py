@@ -9,8 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_mq.errors import OptionError
+from spark_mq.format import dispatch
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE, UNIT_DTYPE, UNIT_SIZE, is_live, pre_blank, queue_file_name
+from spark_mq.format.dispatch import fails_dispatch
 from spark_mq.format.java_text import hash_code
+from spark_mq.format.kernels import dispatch as kernels
 from spark_mq.format.kernels.dispatch import (
     DispatchedUnits,
     QueueTable,
@@ -173,12 +176,16 @@ LISTS = st.lists(st.tuples(NAMES, OFFSETS), max_size=4)
     )
 )
 def test_light_queues_get_the_units_of_their_messages(messages: list[tuple[str, list[tuple[str, str]], str]]) -> None:
-    data, expected = b"", []
+    data, expected, fail = b"", [], []
     for topic, pairs, rest in messages:
         names, offsets = ",".join(name for name, _ in pairs) + rest, ",".join(at for _, at in pairs)
         properties = f"TAGS\1a\2INNER_MULTI_DISPATCH\1{names}\2INNER_MULTI_QUEUE_OFFSET\1{offsets}\2".encode()
         record = Record(topic.encode(), queue_id=3, commit_log_offset=len(data), properties=properties)
-        expected += [(name, 0, at, len(data)) for name, at in light_queues(topic, names, offsets)]
+        found = light_queues(topic, names, offsets)
+        expected += [(name, 0, at, len(data)) for name, at in found]
+        fail.append(fails_dispatch(record))
+        if not topic.startswith(("%RETRY%", "rmq_sys_")) and topic != "SCHEDULE_TOPIC_XXXX":
+            assert list(dispatch.light_queues(record).items()) == found
         data += record.encode()
     queues, frames = QueueTable(), frames_of(data)
     own = dispatch_units(array(data), frames, queues, LEVELS)
@@ -187,8 +194,25 @@ def test_light_queues_get_the_units_of_their_messages(messages: list[tuple[str, 
     ids = queues.queue_ids()[light.queue_number].tolist()
     rows = zip(names_of, ids, light.queue_offset.tolist(), light.commit_log_offset.tolist(), strict=True)
     assert list(rows) == expected
+    assert kernels.light_queues(array(data), frames, queues)[-1].tolist() == fail
     of_own = dict(zip(own.commit_log_offset.tolist(), own.store_size.tolist(), strict=True))
     assert light.store_size.tolist() == [of_own[offset] for _, _, _, offset in expected]
+
+
+@pytest.mark.parametrize(
+    ("names", "offsets", "fails"),
+    [
+        ("plain,%LMQ%a", ",3", True),  # as `LmqDispatch.wrapLmqDispatch`@5.3.3 writes them: no offset of a plain topic
+        ("%LMQ%a,plain", "3,", False),  # Java's `split` drops the empty end: the numbers of pieces differ
+        ("a/b,%LMQ%a", ",3", False),
+        ("%LMQ%a,%LMQ%b", "3,4", False),
+        ("%LMQ%a,%LMQ%b", "3,x", True),
+    ],
+)
+def test_a_dispatch_fails_by_an_offset_that_is_not_a_number(names: str, offsets: str, fails: bool) -> None:
+    properties = f"INNER_MULTI_DISPATCH\1{names}\2INNER_MULTI_QUEUE_OFFSET\1{offsets}\2".encode()
+    assert fails_dispatch(Record(b"T", properties=properties)) == fails
+    assert not fails_dispatch(Record(b"%RETRY%g", properties=properties))
 
 
 def test_units_are_put_together_and_taken() -> None:
