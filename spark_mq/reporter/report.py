@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from spark_mq.errors import OptionError
+from spark_mq.errors import OptionError, StorageError
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.job.tasks import LocalTasks, Tasks
@@ -167,5 +167,8 @@ def report_of(found: Sequence[Figures], html: str | None, history: str | None) -
     runs = [] if history is None else add_to_history(history, [figures.summary for figures in found])
     page = html_page(found, runs, __version__)
     if html is not None:
-        publish(Location.resolve(html), page.encode())
+        try:
+            publish(Location.resolve(html), page.encode())
+        except OSError as error:
+            raise StorageError(f"--html {html}: cannot be written: {error.strerror or error}") from error
     return Report(tuple(found), page)

@@ -78,6 +78,7 @@ MISUNDERSTANDINGS = [
     ("state STORE --broker-version 3", "neither 4.9 nor 5"),
     ("state STORE --broker-version 5.x", "'5.x' is not a version such as 4.9.7 or 5.3.3"),
     ("state STORE --broker-conf nowhere", "there is no such file"),
+    ("state STORE --broker-conf STORE", "it is a folder"),
     ("retention STORE --at 1", "too small for epoch milliseconds"),
     ("retention STORE --broker-conf nowhere", "there is no such file"),
     ("retention STORE --archive a.b.c", "is a name in the catalog"),

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from spark_mq.cli.main import main
-from spark_mq.errors import ConfigError, StoreNotFoundError
+from spark_mq.errors import ConfigError, StorageError, StoreNotFoundError
 from spark_mq.job.tasks import LocalTasks
 from spark_mq.lifecycle import selected_messages, statistics
 from spark_mq.reporter import figures
 from spark_mq.reporter.history import HISTORY, add_to_history
 from spark_mq.reporter.page import html_page
-from spark_mq.reporter.report import report
+from spark_mq.reporter.report import report, report_of
 from spark_mq.reporter.status import status_of
 from spark_mq.testing import LogWriter
 from spark_mq.verifier import verify
@@ -207,6 +207,12 @@ def test_a_path_that_is_not_a_store_is_an_error(tmp_path: Path, capsys: pytest.C
 
 
 @pytest.mark.usefixtures("no_plots")
+def test_a_page_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageError, match=r"--html .*/file/page.html: cannot be written"):
+        report_of([], str(tmp_path / "file/page.html"), None)
+
+
 def test_messages_are_read_once_and_checked_once(unpacked: Unpack, monkeypatch: pytest.MonkeyPatch) -> None:
     done = []
 

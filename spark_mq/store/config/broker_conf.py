@@ -109,7 +109,8 @@ class BrokerConf:
     def load(cls, location: Location) -> Self:
         """The settings in a `broker.conf`."""
         if not location.is_file:
-            raise OptionError(f"--broker-conf {location}: cannot be read: there is no such file")
+            problem = "it is a folder" if location.is_directory else "there is no such file"
+            raise OptionError(f"--broker-conf {location}: cannot be read: {problem}")
         try:
             # Java reads a stream of properties as Latin-1 (java.util.Properties.load).
             return cls(parse_java_properties(location.read_bytes().decode("latin-1")), str(location))
