@@ -153,15 +153,19 @@ class ListedStore:
 
 def offset_table_findings(database: QueueDatabase, name: str, log: range) -> Iterator[pa.RecordBatch]:
     """What is wrong with the table of a database that findings call `name`; `log` are the offsets of the log."""
-    table, ends = database.offset_table(), database.ends(log.stop)
+    table, ends = database.offset_table(), database.last_units(log.stop)
     for queue in sorted({*ends, *table.maximum, *table.minimum}):
-        first, last = ends.get(queue, (None, None))
+        last = ends.get(queue)
         maximum, minimum = table.maximum.get(queue), table.minimum.get(queue)
         if maximum != last and (last is not None or (maximum is not None and maximum[0] >= log.start)):
             yield findings("QUEUE_OFFSET_TABLE", name, _text("max", last), _text("max", maximum), queue=queue)
-        is_old = minimum is not None and minimum[0] < log.start
-        if first is not None and minimum is not None and not is_old and minimum[1] > max(first[1], 0):
-            yield findings("QUEUE_OFFSET_TABLE", name, _text("min", first), _text("min", minimum), queue=queue)
+        if minimum is None or minimum[0] < log.start:
+            continue  # a broker looks for the first message of the log (`RocksDBConsumeQueueOffsetTable.isMinOffsetOk`)
+        before = minimum[1] - 1
+        is_past_end = last is not None and before > last[1]
+        if is_past_end or (database.commit_log_offset(queue, before) or 0) >= max(log.start, 1):
+            expected = "min: the queue offset of the first message in the log"
+            yield findings("QUEUE_OFFSET_TABLE", name, expected, _text("min", minimum), queue=queue)
     if table.checkpoint is not None and table.checkpoint > log.stop:
         found = f"checkpoint {table.checkpoint}"
         yield findings("QUEUE_OFFSET_TABLE", name, f"a checkpoint up to {log.stop}", found)

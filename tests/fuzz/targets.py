@@ -305,7 +305,7 @@ def a_queue_database(data: bytes) -> None:
         for queue_offset, value in list(units.items())[:3]:
             assert queue.units(queue_offset, queue_offset + 1).tobytes() == value[:20]
         assert queue.written_end > max(units)
-    queues.ends(1 << 40)
+    queues.last_units(1 << 40)
 
 
 def _stored_units(pairs: Mapping[bytes, bytes]) -> dict[tuple[str, int], dict[int, bytes]]:

@@ -76,10 +76,10 @@ def test_a_damage_is_found_and_left(change: Change, code: str, tmp_path: Path) -
     ]
 
 
-def _put_end(kind: bytes, at: int, offset: int) -> Change:
+def _put_end(kind: bytes, at: int, offset: int, queue: tuple[str, int] = (TOPIC, QUEUE)) -> Change:
     def put(database: Rdict) -> None:
-        topic = TOPIC.encode()
-        key = struct.pack(">ib", len(topic), 1) + topic + b"\1" + kind + struct.pack(">bi", 1, QUEUE)
+        topic = queue[0].encode()
+        key = struct.pack(">ib", len(topic), 1) + topic + b"\1" + kind + struct.pack(">bi", 1, queue[1])
         database.get_column_family("offset")[key] = struct.pack(">qq", at, offset)
 
     return put
@@ -108,6 +108,32 @@ def test_the_table_of_ends_is_held_against_the_units(change: Change, found: str,
     changed(store, change)
     _, findings = check(store, ROCKS.broker_conf)
     assert [(one.code, one.found) for one in findings] == [("QUEUE_OFFSET_TABLE", found)]
+
+
+@pytest.mark.parametrize(
+    ("queue", "beyond", "is_sound"),
+    [
+        ((TOPIC, QUEUE), 0, True),
+        ((TOPIC, QUEUE), 1, False),
+        (("RMQ_SYS_TRANS_HALF_TOPIC", 0), 0, True),
+        (("RMQ_SYS_TRANS_HALF_TOPIC", 0), 1, False),
+    ],
+)
+def test_a_queue_begins_after_expired_messages_whose_units_are_left(
+    queue: tuple[str, int], beyond: int, is_sound: bool, tmp_path: Path
+) -> None:
+    """A broker removes such units later (`RocksDBConsumeQueueOffsetTable.correctMinCqOffset`@5.5.0)."""
+    store, start = ROCKS.unpack(tmp_path), ROCKS.facts("store")[0]["mappedFileSizeCommitLog"]
+    (store / f"commitlog/{0:020d}").unlink()
+    expired = [
+        fact["queueOffset"]
+        for fact in ROCKS.facts("msg")
+        if (fact["topic"], fact["queueId"]) == queue and fact["offset"] < start
+    ]
+    changed(store, _put_end(b"min", start, max(expired) + 1 + beyond, queue))
+    _, findings = check(store, ROCKS.broker_conf)
+    codes = {(one.code, one.topic) for one in findings if one.severity != "note"}
+    assert codes == (set() if is_sound else {("QUEUE_OFFSET_TABLE", queue[0])})
 
 
 @pytest.fixture(params=["consumequeue", "consumequeue_rocksdb"])

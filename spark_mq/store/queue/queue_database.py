@@ -293,14 +293,13 @@ class QueueDatabase(NetworkStorage):
         """The queue offset after the last unit of a queue that has units."""
         return self._queues[topic][str(queue_id)].stop
 
-    def ends(self, log_end: int) -> dict[Queue, tuple[End, End]]:
-        """The first unit of each queue, and the last one that leads to the log.
+    def last_units(self, log_end: int) -> dict[Queue, End]:
+        """The last unit of each queue that leads to the log.
 
         A recovery that cuts the log leaves later units, which count no more (`RocksDBConsumeQueueStore.truncateDirty`).
         """
         found = {}
         for queue in (one for of_topic in self._queues.values() for one in of_topic.values()):
-            first = int(self.units(queue, queue.first, queue.first + 1)["commit_log_offset"][0]), queue.first
             stop = queue.stop
             while stop > queue.first:
                 start = max(stop - _UNITS_AT_ONCE, queue.first)
@@ -308,7 +307,7 @@ class QueueDatabase(NetworkStorage):
                 is_live = (units["store_size"] != 0) & (units["commit_log_offset"] < log_end)
                 if is_live.any():
                     at = int(np.flatnonzero(is_live)[-1])
-                    found[queue.topic, queue.queue_id] = first, (int(units["commit_log_offset"][at]), start + at)
+                    found[queue.topic, queue.queue_id] = int(units["commit_log_offset"][at]), start + at
                     break
                 before = self._database.last_key(DEFAULT, queue.key(queue.first), queue.key(start))
                 stop = queue.first if before is None else _offset(before, len(queue.prefix)) + 1

@@ -120,7 +120,7 @@ def test_a_key_far_from_the_others_adds_one_file(tmp_path: Path) -> None:
     ]
     assert units_of(folder)[:3] == [(1000, 100, 0), (1001, 100, -1), (0, 0, 0)]
     assert isinstance(tree.storage, QueueDatabase)
-    assert tree.storage.ends(1002)["t", 0] == ((1000, 0), (1001, 1))
+    assert tree.storage.last_units(1002)["t", 0] == (1001, 1)
 
 
 def test_a_negative_queue_offset_hides_no_unit(tmp_path: Path) -> None:
