@@ -44,6 +44,12 @@ def damage(code: str, *also: str, store: str = "workload-533") -> Callable[[Chan
     return add
 
 
+def add_all(changes: dict[tuple[str, ...], Change]) -> None:
+    """Add changes to the catalogue, by their names and codes."""
+    for (name, code, *others), do in changes.items():
+        DAMAGES.append(Damage(code, name, do, also=tuple(others)))
+
+
 def body_at(bench: Bench, offset: int) -> int:
     """The position of a record's body, counted from the record's start."""
     record = bench.record(offset)
@@ -81,23 +87,32 @@ def flip(bench: Bench, offset: int, at: int, bit: int = 0) -> Place:
 # records
 
 
-@damage("RECORD_BODY_CRC")
-def a_bit_of_a_body(bench: Bench) -> Place:
-    offset = ordinary(bench)
-    return flip(bench, offset, body_at(bench, offset) + 3)
+def of_record(at: int | Callable[[Bench, int], int], bit: int = 0) -> Change:
+    """A bit of an ordinary record changes."""
 
+    def do(bench: Bench) -> Place:
+        offset = ordinary(bench)
+        return flip(bench, offset, at if isinstance(at, int) else at(bench, offset), bit)
 
-@damage("RECORD_BODY_CRC")
-def a_bit_of_a_body_crc(bench: Bench) -> Place:
-    return flip(bench, ordinary(bench), 9)
+    return do
 
 
 LOST_MESSAGE = ("QUEUE_NO_MESSAGE", "INDEX_NO_MESSAGE")
-
-
-@damage("LOG_CORRUPT", *LOST_MESSAGE)
-def a_bit_of_a_magic(bench: Bench) -> Place:
-    return flip(bench, ordinary(bench), 4)
+add_all(
+    {
+        ("a_bit_of_a_body", "RECORD_BODY_CRC"): of_record(lambda bench, offset: body_at(bench, offset) + 3),
+        ("a_bit_of_a_body_crc", "RECORD_BODY_CRC"): of_record(9),
+        ("a_bit_of_a_magic", "LOG_CORRUPT", *LOST_MESSAGE): of_record(4),
+        ("a_topic_length", "LOG_CORRUPT", *LOST_MESSAGE): of_record(
+            lambda bench, offset: body_at(bench, offset) + len(bench.record(offset).body), 3
+        ),
+        ("a_properties_length", "LOG_CORRUPT", *LOST_MESSAGE): of_record(
+            lambda bench, offset: properties_at(bench, offset) - 1, 2
+        ),
+        ("an_unknown_flag", "RECORD_SYS_FLAG"): of_record(38, 4),
+        ("a_body_that_is_not_compressed", "RECORD_COMPRESSION"): of_record(39),
+    }
+)
 
 
 @damage("LOG_CORRUPT", *LOST_MESSAGE)
@@ -110,18 +125,6 @@ def a_size_that_is_one_too_large(bench: Bench) -> Place:
 def another_own_offset(bench: Bench) -> Place:
     offset = ordinary(bench)
     return change(bench, offset, 28, struct.pack(">q", offset + 131072))
-
-
-@damage("LOG_CORRUPT", *LOST_MESSAGE)
-def a_topic_length(bench: Bench) -> Place:
-    offset = ordinary(bench)
-    return flip(bench, offset, body_at(bench, offset) + len(bench.record(offset).body), 3)
-
-
-@damage("LOG_CORRUPT", *LOST_MESSAGE)
-def a_properties_length(bench: Bench) -> Place:
-    offset = ordinary(bench)
-    return flip(bench, offset, properties_at(bench, offset) - 1, 2)
 
 
 @damage("LOG_CORRUPT", *LOST_MESSAGE)
@@ -142,16 +145,6 @@ def a_property_that_is_not_utf8(bench: Bench) -> Place:
     offset = ordinary(bench)
     at = bench.record(offset).properties.index(b"WAIT\1true") + len("WAIT\1t")
     return change(bench, offset, properties_at(bench, offset) + at, b"\xf2")
-
-
-@damage("RECORD_SYS_FLAG")
-def an_unknown_flag(bench: Bench) -> Place:
-    return flip(bench, ordinary(bench), 38, 4)
-
-
-@damage("RECORD_COMPRESSION")
-def a_body_that_is_not_compressed(bench: Bench) -> Place:
-    return flip(bench, ordinary(bench), 39, 0)
 
 
 @damage("RECORD_QUEUE_OFFSET", "QUEUE_NO_MESSAGE")
@@ -266,39 +259,28 @@ def the_last_record(bench: Bench) -> Place:
 QUEUE = ("SequenceDemo", 0)
 
 
-@damage("QUEUE_UNIT_WRONG")
-def a_bit_of_a_unit_s_offset(bench: Bench) -> Place:
-    file, position = bench.unit(*QUEUE, 7)
-    bench.flip(file, position + 6)
-    return file, position
+def of_unit(at: int, data: bytes | None = None) -> Change:
+    """A bit of a unit changes, or bytes from its start on."""
+
+    def do(bench: Bench) -> Place:
+        file, position = bench.unit(*QUEUE, 7)
+        bench.flip(file, position + at) if data is None else bench.write(file, position, data)
+        return file, position
+
+    return do
 
 
-@damage("QUEUE_UNIT_WRONG")
-def a_bit_of_a_unit_s_size(bench: Bench) -> Place:
-    file, position = bench.unit(*QUEUE, 7)
-    bench.flip(file, position + 11)
-    return file, position
-
-
-@damage("QUEUE_UNIT_WRONG")
-def a_bit_of_a_tags_code(bench: Bench) -> Place:
-    file, position = bench.unit(*QUEUE, 7)
-    bench.flip(file, position + 19)
-    return file, position
-
-
-@damage("QUEUE_UNIT_MISSING")
-def a_unit_of_zeros(bench: Bench) -> Place:
-    file, position = bench.unit(*QUEUE, 7)
-    bench.write(file, position, bytes(20))
-    return file, position
-
-
-@damage("QUEUE_UNIT_MISSING")
-def a_pre_blank_unit_instead_of_a_message(bench: Bench) -> Place:
-    file, position = bench.unit(*QUEUE, 7)
-    bench.write(file, position, struct.pack(">qiq", 0, 0x7FFFFFFF, 0))
-    return file, position
+add_all(
+    {
+        ("a_bit_of_a_unit_s_offset", "QUEUE_UNIT_WRONG"): of_unit(6),
+        ("a_bit_of_a_unit_s_size", "QUEUE_UNIT_WRONG"): of_unit(11),
+        ("a_bit_of_a_tags_code", "QUEUE_UNIT_WRONG"): of_unit(19),
+        ("a_unit_of_zeros", "QUEUE_UNIT_MISSING"): of_unit(0, bytes(20)),
+        ("a_pre_blank_unit_instead_of_a_message", "QUEUE_UNIT_MISSING"): of_unit(
+            0, struct.pack(">qiq", 0, 0x7FFFFFFF, 0)
+        ),
+    }
+)
 
 
 def last_unit(bench: Bench) -> Place:
@@ -457,39 +439,30 @@ def expired_units_that_are_swapped(bench: Bench) -> Place:
 # the index
 
 
-@damage("INDEX_HEADER", "INDEX_TIME")
-def a_begin_time(bench: Bench) -> Place:
-    file = bench.index_file(1)
-    bench.flip(file, 6)
-    return file, 0
+def of_index(at: int, place: int, entry: int = 0, data: bytes | None = None) -> Change:
+    """A bit of an index file, or of an entry, changes; or bytes."""
+
+    def do(bench: Bench) -> Place:
+        file, start = bench.index_file(1), bench.entry(entry) if entry else 0
+        bench.flip(file, start + at) if data is None else bench.write(file, start + at, data)
+        return file, start + place
+
+    return do
 
 
-@damage("INDEX_HEADER", "INDEX_TIME", "CHECKPOINT_AHEAD")
-def an_end_time(bench: Bench) -> Place:
-    file = bench.index_file(1)
-    bench.flip(file, 13)
-    return file, 8
-
-
-@damage("INDEX_HEADER")
-def a_begin_offset(bench: Bench) -> Place:
-    file = bench.index_file(1)
-    bench.flip(file, 22)
-    return file, 16
-
-
-@damage("INDEX_HEADER")
-def an_end_offset(bench: Bench) -> Place:
-    file = bench.index_file(1)
-    bench.flip(file, 30)
-    return file, 24
-
-
-@damage("INDEX_HEADER")
-def a_slot_count(bench: Bench) -> Place:
-    file = bench.index_file(1)
-    bench.flip(file, 35)
-    return file, 32
+add_all(
+    {
+        ("a_begin_time", "INDEX_HEADER", "INDEX_TIME"): of_index(6, 0),
+        ("an_end_time", "INDEX_HEADER", "INDEX_TIME", "CHECKPOINT_AHEAD"): of_index(13, 8),
+        ("a_begin_offset", "INDEX_HEADER"): of_index(22, 16),
+        ("an_end_offset", "INDEX_HEADER"): of_index(30, 24),
+        ("a_slot_count", "INDEX_HEADER"): of_index(35, 32),
+        ("a_key_hash", "INDEX_ENTRY_WRONG"): of_index(2, 0, 20),
+        ("an_entry_s_offset", "INDEX_ENTRY_WRONG"): of_index(10, 0, 20),
+        ("an_entry_of_zeros", "INDEX_ENTRY_WRONG", "INDEX_TIME", "INDEX_CHAIN"): of_index(0, 0, 20, bytes(20)),
+        ("an_entry_s_time", "INDEX_TIME"): of_index(14, 0, 20),
+    }
+)
 
 
 @damage("INDEX_COUNT")
@@ -558,34 +531,6 @@ def a_pointer_that_skips_an_entry(bench: Bench) -> Place:
     entries = bench.entries(file)
     bench.write(file, bench.entry(number) + 16, struct.pack(">i", entries[entries[number - 1][3] - 1][3]))
     return file, bench.entry(number)
-
-
-@damage("INDEX_ENTRY_WRONG")
-def a_key_hash(bench: Bench) -> Place:
-    file = bench.index_file(1)
-    bench.flip(file, bench.entry(20) + 2)
-    return file, bench.entry(20)
-
-
-@damage("INDEX_ENTRY_WRONG")
-def an_entry_s_offset(bench: Bench) -> Place:
-    file = bench.index_file(1)
-    bench.flip(file, bench.entry(20) + 10)
-    return file, bench.entry(20)
-
-
-@damage("INDEX_ENTRY_WRONG", "INDEX_TIME", "INDEX_CHAIN")
-def an_entry_of_zeros(bench: Bench) -> Place:
-    file = bench.index_file(1)
-    bench.write(file, bench.entry(20), bytes(20))
-    return file, bench.entry(20)
-
-
-@damage("INDEX_TIME")
-def an_entry_s_time(bench: Bench) -> Place:
-    file = bench.index_file(1)
-    bench.flip(file, bench.entry(20) + 14)
-    return file, bench.entry(20)
 
 
 @damage("INDEX_ENTRY_MISSING", "INDEX_TIME")
