@@ -6,6 +6,7 @@ import os
 import shutil
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 
@@ -16,6 +17,10 @@ from spark_mq.format.index_file import ENTRY_DTYPE, ENTRY_SIZE, HEADER_SIZE, SLO
 UNIT_SIZE = 20
 _TREES = ("consumequeue", "index")
 _ENTRY_FIELDS = (("hash", 0, 4), ("offset", 4, 8), ("time", 12, 4), ("previous", 16, 4))
+
+
+class NothingToChangeError(Exception):
+    """A store has no file, unit or entry that could be changed."""
 
 
 class BrokenTrees:
@@ -34,7 +39,7 @@ class BrokenTrees:
 
     def break_something(self, where: str) -> None:
         """Make one random change to the files of `where`: consumequeue, index or checkpoint."""
-        makers: dict[str, list[Callable[[], str | None]]] = {
+        makers: dict[str, list[Callable[[], str]]] = {
             "consumequeue": [
                 *[self._flip_unit] * 6,
                 *[self._write_unit] * 5,
@@ -61,8 +66,8 @@ class BrokenTrees:
             "checkpoint": [self._change_checkpoint],
         }
         self._tree = where
-        change = self._random.choice(makers[where])()
-        self.changes.append(change or f"nothing to change in {where}")
+        with suppress(NothingToChangeError):
+            self.changes.append(self._random.choice(makers[where])())
 
     def has_cut_pointers(self) -> bool:
         """Whether a slot or an entry of an index file points to nothing, or skips entries of its slot.
@@ -97,31 +102,31 @@ class BrokenTrees:
     def _files(self, tree: str) -> list[Path]:
         return sorted(file for file in (self.folder / tree).rglob("*") if file.is_file() and file.stat().st_size)
 
-    def _file(self) -> Path | None:
+    def _file(self) -> Path:
         files = self._files(self._tree)
-        file = self._random.choice(files) if files else None
+        if not files:
+            raise NothingToChangeError
+        file = self._random.choice(files)
         self._note(file)
         return file
 
-    def _note(self, file: Path | None) -> None:
-        if file is not None and self._tree == "consumequeue":
+    def _note(self, file: Path) -> None:
+        if self._tree == "consumequeue":
             self.queues.add((file.parent.parent.name, int(file.parent.name)))
 
-    def _unit(self) -> tuple[Path, int] | None:
+    def _unit(self) -> tuple[Path, int]:
         """A file, and the place of a unit of it that was written, or the one after the last."""
         file = self._file()
-        if file is None or file.stat().st_size < UNIT_SIZE:
-            return None
+        if file.stat().st_size < UNIT_SIZE:
+            raise NothingToChangeError
         data = file.read_bytes()
         written = [at for at in range(0, len(data) - UNIT_SIZE + 1, UNIT_SIZE) if any(data[at : at + UNIT_SIZE])]
         after = (written[-1] if written else -UNIT_SIZE) + UNIT_SIZE
         at = self._random.choice([*written, *(written[-2:] * 3), *([after] if after + UNIT_SIZE <= len(data) else [])])
         return file, at
 
-    def _flip_unit(self) -> str | None:
-        if (found := self._unit()) is None:
-            return None
-        file, at = found
+    def _flip_unit(self) -> str:
+        file, at = self._unit()
         bit = self._random.randrange(12 * 8)
         return self._flip(file, at + bit // 8, bit % 8)
 
@@ -130,14 +135,12 @@ class BrokenTrees:
         data[place] ^= 1 << bit
         return self._write(file, bytes(data), f"bit {bit} of byte {place}")
 
-    def _write_unit(self) -> str | None:
-        if (found := self._unit()) is None:
-            return None
-        file, at = found
+    def _write_unit(self) -> str:
+        file, at = self._unit()
         data = bytearray(file.read_bytes())
         offset, size, tag = struct.unpack_from(">qiq", data, at)
-        other = self._unit()
-        other_unit = other[0].read_bytes()[other[1] :][:UNIT_SIZE] if other else b""
+        other, other_at = self._unit()
+        other_unit = other.read_bytes()[other_at:][:UNIT_SIZE]
         self._note(file)
         unit = self._random.choice(
             [
@@ -157,20 +160,16 @@ class BrokenTrees:
         data[at : at + UNIT_SIZE] = unit
         return self._write(file, bytes(data), f"unit at {at} is {struct.unpack('>qiq', unit)}")
 
-    def _clear_units(self) -> str | None:
-        if (found := self._unit()) is None:
-            return None
-        file, at = found
+    def _clear_units(self) -> str:
+        file, at = self._unit()
         data = bytearray(file.read_bytes())
         end = min(at + UNIT_SIZE * self._random.randint(1, 400), len(data))
         blank = self._random.choice([0, 0, 0xFF, 0x5A])
         data[at:end] = bytes([blank]) * (end - at)
         return self._write(file, bytes(data), f"{at} to {end} are {blank}")
 
-    def _shift_units(self) -> str | None:
-        if (found := self._unit()) is None:
-            return None
-        file, at = found
+    def _shift_units(self) -> str:
+        file, at = self._unit()
         data = file.read_bytes()
         if self._random.random() < 0.5:
             moved = data[:at] + data[at + UNIT_SIZE :] + bytes(UNIT_SIZE)
@@ -178,15 +177,13 @@ class BrokenTrees:
             moved = (data[:at] + data[at : at + UNIT_SIZE] + data[at:])[: len(data)]
         return self._write(file, moved, f"units from {at} on moved by one")
 
-    def _lose_file(self) -> str | None:
-        if (file := self._file()) is None:
-            return None
+    def _lose_file(self) -> str:
+        file = self._file()
         file.unlink()
         return f"{self._name(file)} lost"
 
-    def _cut_file(self) -> str | None:
-        if (file := self._file()) is None:
-            return None
+    def _cut_file(self) -> str:
+        file = self._file()
         size = file.stat().st_size
         length = self._random.choice([0, 1, 19, UNIT_SIZE, self._random.randrange(size), size - UNIT_SIZE])
         data = file.read_bytes()
@@ -194,16 +191,12 @@ class BrokenTrees:
             return self._write(file, data + bytes(self._random.choice([1, 20, 4000])), "longer")
         return self._write(file, data[:length], f"cut to {length} bytes")
 
-    def _replace_file(self) -> str | None:
+    def _replace_file(self) -> str:
         file, other = self._file(), self._file()
-        if file is None or other is None:
-            return None
         return self._write(file, other.read_bytes(), f"now has the bytes of {self._name(other)}")
 
-    def _add_file(self) -> str | None:
+    def _add_file(self) -> str:
         file, other = self._file(), self._file()
-        if file is None or other is None:
-            return None
         size = file.stat().st_size
         last = max(int(one.name) for one in file.parent.iterdir() if one.name.isdigit())
         number = self._random.choice(
@@ -213,9 +206,8 @@ class BrokenTrees:
         data = self._random.choice([other.read_bytes(), self._random.randbytes(size), bytes(size)])
         return self._write(added, data, f"added with {len(data)} bytes of {self._name(other)}, or of nothing")
 
-    def _lose_queue(self) -> str | None:
-        if (file := self._file()) is None:
-            return None
+    def _lose_queue(self) -> str:
+        file = self._file()
         queue, tree = file.parent, self.folder / self._tree
         lost = self._random.choice([queue, queue, queue, queue.parent, tree])
         for one in lost.rglob("0*"):
@@ -224,70 +216,67 @@ class BrokenTrees:
         shutil.rmtree(lost)
         return f"{self._name(lost)} lost"
 
-    def _add_queue(self) -> str | None:
-        if (file := self._file()) is None:
-            return None
+    def _add_queue(self) -> str:
+        file = self._file()
         queue_id = self._random.choice([7, 99, -1, 2**31 - 1])
         added = file.parent.parent / str(queue_id)
         if added.exists():
-            return None
+            raise NothingToChangeError
         shutil.copytree(file.parent, added)
         self.queues.add((added.parent.name, queue_id))
         return f"{self._name(added)} added, a copy of {self._name(file.parent)}"
 
-    def _swap_queues(self) -> str | None:
+    def _swap_queues(self) -> str:
         file, other = self._file(), self._file()
-        if file is None or other is None or file.parent == other.parent:
-            return None
+        if file.parent == other.parent:
+            raise NothingToChangeError
         aside = self.folder / "aside"
         file.parent.rename(aside)
         other.parent.rename(file.parent)
         aside.rename(other.parent)
         return f"{self._name(file.parent)} and {self._name(other.parent)} changed places"
 
-    def _entry(self) -> tuple[Path, int] | None:
+    def _entry(self) -> tuple[Path, int]:
         """An index file, and the place of an entry of it that counts."""
         file = self._file()
-        if file is None or file.stat().st_size != self._layout.file_size:
-            return None
+        if file.stat().st_size != self._layout.file_size:
+            raise NothingToChangeError
         count = min(int.from_bytes(file.read_bytes()[36:40], "big"), self._layout.index_num)
         if count <= 1:
-            return None
+            raise NothingToChangeError
         number = self._random.choice([1, count - 1, self._random.randrange(1, count)])
         return file, self._layout.entries_at + ENTRY_SIZE * number
 
-    def _flip_entry(self) -> str | None:
-        if (found := self._entry()) is None:
-            return None
-        file, at = found
+    def _flip_entry(self) -> str:
+        file, at = self._entry()
         bit = self._random.randrange(ENTRY_SIZE * 8)
         return self._flip(file, at + bit // 8, bit % 8)
 
-    def _write_entry(self) -> str | None:
+    def _write_entry(self) -> str:
         """Not a hash of the same slot: no look-up and no check of pointers can tell such an entry."""
-        if (found := self._entry()) is None:
-            return None
-        file, at = found
+        file, at = self._entry()
         name, start, width = self._random.choice(_ENTRY_FIELDS[1:])
         data = bytearray(file.read_bytes())
         value = self._random.choice([bytes(width), b"\xff" * width, self._random.randbytes(width)])
         data[at + start : at + start + width] = value
         return self._write(file, bytes(data), f"{name} of the entry at {at} is {value.hex()}")
 
-    def _flip_header(self) -> str | None:
-        if (file := self._file()) is None or file.stat().st_size < HEADER_SIZE:
-            return None
+    def _flip_header(self) -> str:
+        file = self._file()
+        if file.stat().st_size < HEADER_SIZE:
+            raise NothingToChangeError
         return self._flip(file, self._random.randrange(HEADER_SIZE), self._random.randrange(8))
 
-    def _flip_slot(self) -> str | None:
-        if (file := self._file()) is None or file.stat().st_size != self._layout.file_size:
-            return None
+    def _flip_slot(self) -> str:
+        file = self._file()
+        if file.stat().st_size != self._layout.file_size:
+            raise NothingToChangeError
         slots = np.frombuffer(file.read_bytes(), ">i4", self._layout.hash_slot_num, HEADER_SIZE)
         used = np.flatnonzero(slots).tolist()
         slot = self._random.choice(used) if used else 0
         return self._flip(file, HEADER_SIZE + SLOT_SIZE * slot + self._random.randrange(4), self._random.randrange(8))
 
-    def _change_checkpoint(self) -> str | None:
+    def _change_checkpoint(self) -> str:
         file = self.folder / "checkpoint"
         data = bytearray(file.read_bytes() if file.is_file() else bytes(4096))
         kind = self._random.choice(["bit", "bit", "bit", "early", "late", "lost", "cut"])
