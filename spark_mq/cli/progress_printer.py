@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO
 
 from spark_mq.format.amounts import duration_text
@@ -85,9 +84,7 @@ class ProgressPrinter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._line.clear()
 
 

@@ -20,7 +20,6 @@ import uuid
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -210,9 +209,7 @@ class StagedEntriesWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._stream is not None:
             self._stream.close()
 

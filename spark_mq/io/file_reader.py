@@ -12,7 +12,6 @@ import resource
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from spark_mq.errors import SparkMqError, StoreChangedError
@@ -49,9 +48,7 @@ class OpenFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def read_into(self, memory: memoryview, position: int) -> int:

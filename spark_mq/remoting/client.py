@@ -15,7 +15,6 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic, sleep
-from types import TracebackType
 from typing import Self, TypeVar
 
 from spark_mq.errors import OptionError, ProtocolError, RefusedError, RemotingError
@@ -247,9 +246,7 @@ class RemotingClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import cached_property
 from itertools import islice
-from types import TracebackType
 from typing import Self
 
 import pyarrow as pa
@@ -123,9 +122,7 @@ class MessageStore(ConsumeQueueStore):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
