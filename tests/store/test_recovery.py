@@ -30,7 +30,17 @@ from spark_mq.store.message_store import MessageStore
 from spark_mq.store.recovery import next_recoveries, next_recovery
 from spark_mq.store.store_state import store_state
 from spark_mq.testing import LogWriter
-from tests.support.boots import CLEAN, RECOVERED, body_at, entries_of, flip, rows, some_message, units_of
+from tests.support.boots import (
+    CLEAN,
+    RECOVERED,
+    body_at,
+    entries_of,
+    flip,
+    rows,
+    some_message,
+    store_with_old_records,
+    units_of,
+)
 from tests.support.index_stores import index_files, layout_of
 from tests.support.random_damages import QUEUE_AND_LOG_ENDS
 from tests.support.soak import SOAKS
@@ -257,20 +267,12 @@ def test_a_log_without_room_ends_before_its_blank(tmp_path: Path) -> None:
 
 
 def test_old_records_without_a_gap_are_revived(tmp_path: Path) -> None:
-    lost, writer = LogWriter(64 << 10), LogWriter(64 << 10)
-    for number in range(20):
-        lost.append(NOW + number, b"order %04d" % number, queue_id=number % 3)
-    for number in range(12):
-        writer.append(NOW + number + (3_600_000 if number >= 10 else 0), b"order %04d" % number, queue_id=number % 3)
-    written = len(writer.segments[0])
-    writer.segments[0] += lost.segments[0][written:]
-    writer.write(tmp_path)
-    (tmp_path / "checkpoint").write_bytes(Checkpoint(NOW + 3_600_011, NOW + 3_600_011).encode())
+    written, end = store_with_old_records(tmp_path)
     for version in VERSIONS:
         recovery = recover(tmp_path, version)
         (revived,) = rows(recovery, "revive")
         assert (recovery and recovery.revived, revived["commit_log_offset"]) == (8, written)
-        assert recovery.log_end == len(lost.segments[0])
+        assert recovery.log_end == end
         assert not recovery.is_harmless
 
 

@@ -15,12 +15,11 @@ from spark_mq.format.broker_version import ALL_VERSIONS
 from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.io.location import Location
 from spark_mq.store.boot import boot_groups
-from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.disk_use import disk_use
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.store_lock import store_lock
 from spark_mq.store.store_state import StaleTail, StoreState, store_state
-from spark_mq.testing import LogWriter
+from tests.support.boots import store_with_old_records
 from tests.support.stores import STORES, Unpack
 
 NOW = 1_700_000_000_000
@@ -61,19 +60,10 @@ def test_the_lag_is_what_was_cut_off(unpacked: Unpack) -> None:
 
 
 def test_old_records_without_a_gap_are_counted(tmp_path: Path) -> None:
-    """The sizes and queues of the old records are those that the next ones would have had."""
-    lost, writer = LogWriter(64 << 10), LogWriter(64 << 10)
-    for number in range(20):
-        lost.append(NOW + number, b"order %04d" % number, queue_id=number % 3)
-    for number in range(12):
-        writer.append(NOW + number + (3_600_000 if number >= 10 else 0), b"order %04d" % number, queue_id=number % 3)
-    written = len(writer.segments[0])
-    writer.segments[0] += lost.segments[0][written:]
-    writer.write(tmp_path)
-    (tmp_path / "checkpoint").write_bytes(Checkpoint(NOW + 3_600_011, NOW + 3_600_011).encode())
+    written, end = store_with_old_records(tmp_path)
     state = store_state(str(tmp_path))
     assert state.log.end == written
-    assert state.log.stale_tail == StaleTail(written, len(lost.segments[0]), 8)
+    assert state.log.stale_tail == StaleTail(written, end, 8)
     with store_lock(Location.resolve(str(tmp_path))):  # a broker that writes them now
         assert store_state(str(tmp_path)).log.stale_tail is None
 

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from spark_mq.store.boot import Boot
+from spark_mq.store.config.checkpoint import Checkpoint
+from spark_mq.testing import LogWriter
 from tests.support.index_stores import index_files, layout_of
 from tests.support.stores import RealStore, all_stores
 
@@ -65,3 +67,21 @@ def some_message(store: RealStore, after: int) -> int:
 def rows(recovery: Boot, action: str, target: str | None = None) -> list[dict[str, Any]]:
     found = [row for row in recovery.rows.to_pylist() if row["action"] == action]
     return [row for row in found if target in (None, row["target"])]
+
+
+def store_with_old_records(folder: Path) -> tuple[int, int]:
+    """A store of 12 messages, after whose live end are 8 old ones without a gap; both ends of the log.
+
+    The sizes and queues of the old records are those that the next ones would have had.
+    """
+    now = 1_700_000_000_000
+    lost, writer = LogWriter(64 << 10), LogWriter(64 << 10)
+    for number in range(20):
+        lost.append(now + number, b"order %04d" % number, queue_id=number % 3)
+    for number in range(12):
+        writer.append(now + number + (3_600_000 if number >= 10 else 0), b"order %04d" % number, queue_id=number % 3)
+    written = len(writer.segments[0])
+    writer.segments[0] += lost.segments[0][written:]
+    writer.write(folder)
+    (folder / "checkpoint").write_bytes(Checkpoint(now + 3_600_011, now + 3_600_011).encode())
+    return written, len(lost.segments[0])

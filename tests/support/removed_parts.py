@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
+
+
+def copies_without_parts(store: Path, folder: Path, cases: int) -> Iterator[tuple[Path, list[str]]]:
+    """Copies of a store, one after the other, each without other parts; and what was done to each."""
+    for seed in range(cases):
+        copy = Path(shutil.copytree(store, folder / "copy"))
+        yield copy, [f"seed {seed}", *remove_parts(copy, Random(seed))]
+        shutil.rmtree(copy)
 
 
 def remove_parts(store: Path, random: Random, count: int = 2) -> list[str]:
