@@ -91,6 +91,10 @@ _DATABASE = (
     "it is a RocksDB database, which is not read. The new store has topics.json only; to have consumers' offsets and "
     f"groups, {REMEDY}, or export the database with mqadmin rocksDBConfigToJson"
 )
+_RIGHTS = (
+    "it is a RocksDB database of users or their rights (ACL 2.0). Copy the folder while no broker runs, or make them "
+    "again with mqadmin createUser and createAcl"
+)
 
 FILE_RULES = (
     *_rules(
@@ -167,6 +171,8 @@ FILE_RULES = (
             "config/consumerOffsets/": _DATABASE,
             "config/rdb/": _DATABASE,
             "config/metadata/": _DATABASE,
+            "config/users/": _RIGHTS,
+            "config/acls/": _RIGHTS,
         },
     ),
 )

@@ -76,7 +76,7 @@ def test_rules_differ_by_situation() -> None:
         assert rule is not None
         assert rule.treatment(CopyType.WHOLE) == FileTreatment.KEPT
         assert rule.treatment(CopyType.PARTIAL) == FileTreatment.LEFT_OUT
-    assert rule_of("config/rdb/CURRENT") is not None
+    assert all(rule_of(f"config/{name}/CURRENT") is not None for name in ("rdb", "users", "acls"))
     assert rule_of("config/own.json") is None
 
 
