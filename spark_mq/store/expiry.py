@@ -206,8 +206,12 @@ def _of_index(store: MessageStore, problems: list[str]) -> Iterator[OldFile]:
     for info in infos[:-1]:
         header = info.stored_header()
         is_in_order = 0 <= header.begin_commit_log_offset <= header.end_commit_log_offset
-        if not is_in_order or header.end_commit_log_offset < release_offset or header.next_entry == 1:
+        if not is_in_order or header.next_entry == 1:
             problems.append(f"{INDEX}/{info.name} has a damaged header, although a file follows it")
+            return
+        if header.end_commit_log_offset < release_offset:
+            why = "the names are not in the order of the entries (a clock was set back), or a header is damaged"
+            problems.append(f"{INDEX}/{info.name} ends before the file before it: {why}")
             return
         release_offset = header.end_commit_log_offset
         yield OldFile(INDEX, f"{INDEX}/{info.name}", info.location, info.size, release_offset)

@@ -219,6 +219,15 @@ def test_a_damaged_header_keeps_the_index_from_there_on(workload: Path, header: 
     assert [problem for problem in plan.problems if f"index/{files[2].name} has a damaged header" in problem]
 
 
+def test_index_files_whose_names_are_not_in_order_are_kept(workload: Path) -> None:
+    """A clock that was set back gives the newer file the older name."""
+    files = sorted((workload / "index").iterdir())
+    files[2].rename(files[2].with_name("20000101000000000"))
+    plan = plan_of(workload)
+    assert [file.path for file in plan.files if file.tree == "index"] == ["index/20000101000000000"]
+    assert [problem for problem in plan.problems if f"index/{files[0].name} ends before the file before it" in problem]
+
+
 def test_a_log_with_a_file_that_is_not_a_segment(workload: Path) -> None:
     (workload / "commitlog" / f"{77:020d}").write_bytes(b"\1" * 131_072)
     with pytest.raises(CorruptLogError, match="move it out of"):
