@@ -387,9 +387,10 @@ def _damage(store: MessageStore, queue: ConsumeQueue) -> Iterator[str]:
     min_offset = store.get_min_offset_in_queue(queue.topic, queue.queue_id)
     max_offset = store.get_max_offset_in_queue(queue.topic, queue.queue_id)
     if min_offset < max_offset:
-        ends = sorted({min_offset, max_offset - 1})
-        # A broker of 4.9 offers the offsets of a queue whose messages all expired (`ConsumeQueue.correctMinOffset`).
-        has_messages = any(queue.unit(one)[0] >= store.get_min_phy_offset() for one in ends)
-        for queue_offset in ends:
-            if has_messages and not leads_to_its_message(store, queue, queue_offset):
+        start, first = store.get_min_phy_offset(), queue.files[0]
+        # Until its file is deleted, a broker can offer an expired first unit (`ConsumeQueue.correctMinOffset`).
+        may_be_expired = queue.unit(min(first.first + first.count, max_offset) - 1)[0] < start
+        for queue_offset in sorted({min_offset, max_offset - 1}):
+            is_expired = may_be_expired and queue.unit(queue_offset)[0] < start
+            if not is_expired and not leads_to_its_message(store, queue, queue_offset):
                 yield f"the unit at queue offset {queue_offset} does not lead to its message"

@@ -48,7 +48,7 @@ def test_a_log_that_starts_at_its_start_has_no_such_note(bench: Bench) -> None:
 
 @pytest.mark.parametrize("store", WORKLOADS, ids=str)
 def test_a_queue_whose_messages_all_expired_is_not_damaged(store: RealStore, unpacked: Unpack, tmp_path: Path) -> None:
-    """A broker never deletes the last file of a queue, and one of 4.9 still offers the offsets of its units."""
+    """A broker deletes queue files later, never the last one, and offers offsets of units that are left."""
     folder = Path(shutil.copytree(unpacked(store), tmp_path / "store"))
     segment_files(folder)[0].unlink()
     with MessageStore(str(folder)) as opened:
@@ -56,5 +56,7 @@ def test_a_queue_whose_messages_all_expired_is_not_damaged(store: RealStore, unp
     row = rows["DirectTopic", 1]
     assert (row["state"], row["problem"], row["max_offset"]) == ("CAUGHT_UP", None, 24)
     assert row["min_offset"] == (0 if store.name.endswith("49x") else 24)
-    report, _ = quick_check(str(folder), BrokerConf.of(str(store.broker_conf)))
-    assert report.is_sound
+    for segment in segment_files(folder)[:3]:
+        report, _ = quick_check(str(folder), BrokerConf.of(str(store.broker_conf)))
+        assert report.is_sound
+        segment.unlink()
