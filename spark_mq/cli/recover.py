@@ -13,7 +13,8 @@ from spark_mq.cli.command import command
 from spark_mq.cli.exit_status import FOUND
 from spark_mq.cli.output.terminal import print_answer
 from spark_mq.format.amounts import counted, size_text
-from spark_mq.store.boot import Boot, one_boot_group
+from spark_mq.store.boot import Boot
+from spark_mq.store.boot_conditions import one_boot_group
 from spark_mq.store.config.broker_conf import FileSetting
 from spark_mq.store.store_state import StoreState, store_state
 from spark_mq.store.verdict import remedies, setting_line, verdict

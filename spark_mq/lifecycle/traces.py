@@ -67,7 +67,7 @@ _EVENT = pa.schema([field for field in TRACES.schema if field.name not in _MESSA
 _COLUMNS = (*_MESSAGE, "body", CORRUPT_RECORD)
 _KEYS = TRACES.schema.field("keys").type
 _INT32S = ("body_length", "cost_millis", "retry_times")
-_SHORT, _LONG, _DIGIT = "^[+-]?[0-9]{1,9}$", "^[+-]?[0-9]{1,18}$", "^[0-9]$"
+_SHORT, _LONG = "^[+-]?[0-9]{1,9}$", "^[+-]?[0-9]{1,18}$"
 
 
 @dataclass(frozen=True)

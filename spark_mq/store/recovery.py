@@ -46,19 +46,21 @@ from spark_mq.format.record import HEAD_SIZE
 from spark_mq.store.boot import (
     Boot,
     BootFacts,
-    BootSettings,
-    LastInDatabase,
     SegmentHead,
-    are_rules_known,
-    check_boot,
     dispatch_obstacle,
     index_outcome,
-    last_stop,
     matches_recovery,
     newest_heads,
     next_boot,
-    one_boot_group,
     recovery_start,
+)
+from spark_mq.store.boot_conditions import (
+    BootSettings,
+    LastInDatabase,
+    are_rules_known,
+    check_boot,
+    last_stop,
+    one_boot_group,
     unknown_rules,
 )
 from spark_mq.store.boot_obstacles import boot_obstacles

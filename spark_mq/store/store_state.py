@@ -16,21 +16,16 @@ from spark_mq.format.broker_version import ALL_VERSIONS, BrokerVersions
 from spark_mq.format.consume_queue import Queue
 from spark_mq.format.record import HEAD_SIZE, is_body_crc_wrong
 from spark_mq.format.timestamp import NANOS_PER_MILLI
-from spark_mq.store.boot import (
-    Boot,
-    BootFacts,
+from spark_mq.store.boot import Boot, BootFacts, SegmentHead, matches_recovery, newest_heads, next_boot
+from spark_mq.store.boot_conditions import (
     BootSettings,
     LastInDatabase,
     LastStop,
-    SegmentHead,
     are_rules_known,
     assumed_settings,
     boot_groups,
     check_boot,
     last_stop,
-    matches_recovery,
-    newest_heads,
-    next_boot,
     unknown_rules,
 )
 from spark_mq.store.boot_obstacles import CONFIG_FILES, boot_obstacles

@@ -12,7 +12,8 @@ from spark_mq.format.amounts import counted, size_text
 from spark_mq.format.broker_version import MESSAGE_VERSION_2, BrokerVersions, versions_text
 
 if TYPE_CHECKING:
-    from spark_mq.store.boot import Boot, LastStop
+    from spark_mq.store.boot import Boot
+    from spark_mq.store.boot_conditions import LastStop
     from spark_mq.store.config.broker_conf import FileSetting
     from spark_mq.store.store_state import StoreState
 

@@ -18,7 +18,8 @@ from spark_mq.errors import OptionError
 from spark_mq.format.broker_version import ALL_VERSIONS, BrokerVersions
 from spark_mq.format.record import MAGIC_V1, MAGIC_V2
 from spark_mq.io.location import Location
-from spark_mq.store.boot import Boot, BootFacts, BootSettings, SegmentHead, boot_groups, next_boot
+from spark_mq.store.boot import Boot, BootFacts, SegmentHead, next_boot
+from spark_mq.store.boot_conditions import BootSettings, boot_groups
 from spark_mq.store.broker_versions import find_broker_versions
 from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.lacking_messages import LackingMessage

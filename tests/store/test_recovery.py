@@ -21,7 +21,8 @@ import pytest
 from spark_mq.errors import OptionError, SparkMqError
 from spark_mq.format.broker_version import ALL_VERSIONS, BrokerVersions
 from spark_mq.format.record import BODY_CRC_AT, COMMIT_LOG_OFFSET_AT, MAGIC_AT, MAGIC_V2, Record
-from spark_mq.store.boot import RECOVERY_SCHEMA, Boot, boot_groups
+from spark_mq.store.boot import RECOVERY_SCHEMA, Boot
+from spark_mq.store.boot_conditions import boot_groups
 from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.dispatch_requests import CheckedLog
 from spark_mq.store.log.record_reader import RecordChunk

@@ -14,7 +14,7 @@ from spark_mq.errors import SparkMqError, StoreNotFoundError, UnsupportedStoreEr
 from spark_mq.format.broker_version import ALL_VERSIONS
 from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.io.location import Location
-from spark_mq.store.boot import boot_groups
+from spark_mq.store.boot_conditions import boot_groups
 from spark_mq.store.disk_use import disk_use
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.store_lock import store_lock

@@ -31,7 +31,8 @@ from spark_mq.format.kernels.recovery import (
 )
 from spark_mq.format.record import MAGIC_V2, Record
 from spark_mq.format.system_topic import SCHEDULE_TOPIC
-from spark_mq.store.boot import BootFacts, next_boot, one_boot_group
+from spark_mq.store.boot import BootFacts, next_boot
+from spark_mq.store.boot_conditions import one_boot_group
 from spark_mq.store.lacking_messages import LackingMessage
 from tests.support.kernels import array
 
