@@ -177,13 +177,13 @@ class _Comparison:
         of_record = wrong & self.has_record
         yield from self._batch("QUEUE_UNIT_MISSING", of_record & is_zero)
         yield from self._batch("QUEUE_UNIT_WRONG", of_record & ~is_zero)
-        others = wrong & ~self.has_record
+        others = wrong & ~self.has_record & ~self.is_expired
         yield from self._batch("QUEUE_NO_MESSAGE", others & self.is_of_lost, "a record of the log")
         others &= ~self.is_of_lost
         stale = others & self.is_after & (self.offsets > self.bounds.end - self.have["store_size"].astype(np.int64))
         yield from self._batch("QUEUE_UNIT_STALE", stale, "zeros")
         yield from self._batch("QUEUE_UNIT_EXTRA", others & self.is_after & ~stale, "zeros")
-        early = others & ~self.is_after & ~self.is_expired
+        early = others & ~self.is_after
         yield from self._batch("QUEUE_EXPIRED_ORDER", early, "a unit of an expired record, in the order of the log")
 
     @property

@@ -161,7 +161,11 @@ def test_lost_queues_and_a_lost_end(store: Path, conf: Path) -> None:
 def test_units_of_expired_records_stay(store: Path, conf: Path) -> None:
     before = tree_of(store / TREE)
     (store / f"commitlog/{0:020d}").unlink()
+    all_expired = store / TREE / "old/0"
+    all_expired.mkdir(parents=True)
+    shutil.copy(store / name(0), all_expired)
     assert found(store, conf) == set()
+    shutil.rmtree(all_expired.parent)
     expired = store / name(1)
     data = bytearray(expired.read_bytes())
     data[7] ^= 1 << 7  # offset 92,820 becomes another one, which is before that of the unit before it
