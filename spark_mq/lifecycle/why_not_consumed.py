@@ -275,14 +275,15 @@ class _Question:
         )
 
     def _without_message(self, why: NoRecord) -> WhyNotConsumed:
-        if self.queue_offset < self.min_offset:
+        is_before = self.queue_offset < self.min_offset
+        if is_before or why.is_expired:
             if self.consumer_offset is None:
                 had = "the group has no offset there"
             elif self.consumer_offset > self.queue_offset:
                 had = f"the group's offset is {self.consumer_offset}, past it"
             else:
                 had = f"the group had not reached it: its offset is {self.consumer_offset}"
-            begins = f"{self.name} begins at offset {self.min_offset}"
+            begins = f"{self.name} begins at offset {self.min_offset}" if is_before else str(why)
             return self._answer(NotConsumed.EXPIRED, f"it is not in the store any more: {begins}; {had}")
         return self._answer(NotConsumed.UNKNOWN, f"the log does not have the message: {why}")
 

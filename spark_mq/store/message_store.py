@@ -257,7 +257,7 @@ class MessageStore(ConsumeQueueStore):
         if self.records.segment_of(commit_log_offset) is None:
             start = self.get_min_phy_offset()
             if 0 <= commit_log_offset < start:
-                return NoRecord(f"its segment has expired: the log begins at {start}")
+                return NoRecord(f"its segment has expired: the log begins at {start}", is_expired=True)
             stray_files = (f"; {stray.describe()}" for stray in self.records.stray if stray.holds(commit_log_offset))
             return NoRecord(f"no segment contains commit log offset {commit_log_offset}{''.join(stray_files)}")
         try:

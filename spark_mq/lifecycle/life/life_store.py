@@ -180,7 +180,13 @@ class LifeStore:
         """The record at an offset of a queue, or why there is none."""
         cover = self.store.queue_cover(topic, queue_id)
         record = next(cover.messages(queue_offset, queue_offset + 1), None)
-        return record or NoRecord(cover.why_not(queue_offset) or "no unit and no record of the log has this offset")
+        if record is not None:
+            return record
+        commit_log_offset, size, _ = (0, 0, 0) if cover.queue is None else cover.queue.unit(queue_offset)
+        if 0 < size < PRE_BLANK_SIZE and commit_log_offset < cover.log.start:
+            reason = f"its unit leads to commit log offset {commit_log_offset}, and the log begins at {cover.log.start}"
+            return NoRecord(reason, is_expired=True)
+        return NoRecord(cover.why_not(queue_offset) or "no unit and no record of the log has this offset")
 
     def filter_facts(self, record: Record) -> tuple[int | None, ExtUnit | None]:
         """The tags code and the extension unit of a record in a queue, which filters look at; None if not known."""

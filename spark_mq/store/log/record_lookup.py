@@ -80,9 +80,13 @@ def is_finished(record: Record, stored: Callable[[], bytes]) -> bool:
 
 @dataclass(frozen=True)
 class NoRecord:
-    """The answer of a look-up that finds no live record; `str` gives the reason, as text for a person."""
+    """The answer of a look-up that finds no live record; `str` gives the reason, as text for a person.
+
+    `is_expired` says that the record was before the first segment.
+    """
 
     reason: str
+    is_expired: bool = False
 
     def __str__(self) -> str:
         return self.reason
