@@ -125,6 +125,10 @@ class NetworkStorage(Storage):
         """The first files of the tree at a path, if one request gives them; else None."""
         return None
 
+    def data_end(self, path: str) -> int | None:
+        """The position in a file after which there are only zeros, if no read is needed for it; else None."""
+        return None
+
     def asked(self, path: str, request: Callable[[], _T], done: str = "read") -> _T:
         """The result of `request`, which is called again if it fails.
 

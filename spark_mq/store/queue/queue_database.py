@@ -383,6 +383,15 @@ class QueueDatabase(NetworkStorage):
         return below + [info for folder in folders for info in self.entries(folder, recursive)]
 
     def open(self, path: str, size: int | None = None) -> StoredFile:
+        return self._file(path)
+
+    def data_end(self, path: str) -> int:
+        file = self._file(path)
+        stop = min(file.queue.stop, file.first + self.file_size // UNIT_SIZE)
+        last = self._database.last_key(DEFAULT, file.queue.key(file.first), file.queue.key(stop))
+        return 0 if last is None else (_offset(last, len(file.queue.prefix)) + 1 - file.first) * UNIT_SIZE
+
+    def _file(self, path: str) -> _QueueFile:
         topic, queue_id, name = path.removeprefix(f"{self.folder.path}/").split("/")
         queue = self._queues.get(topic, {}).get(queue_id)
         if queue is None:

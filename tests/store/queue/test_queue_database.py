@@ -23,10 +23,11 @@ from spark_mq.format.consume_queue import DEFAULT_FILE_SIZE, PRE_BLANK_SIZE, UNI
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.io.rocksdb import RocksDatabase
+from spark_mq.store.log.segment_files import find_data_end
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.folders import QueueFolder, queue_folders
-from spark_mq.store.queue.queue_database import QueueDatabase, queue_tree
+from spark_mq.store.queue.queue_database import QueueDatabase, database_tree, queue_tree
 from tests.support.rocksdb import ROCKS, key_of, write_database
 from tests.support.soak import SOAKS
 from tests.support.stores import Unpack
@@ -58,6 +59,17 @@ queues = st.dictionaries(
     st.sets(st.integers(0, 40), min_size=1).map(sorted),
     max_size=5,
 )
+
+
+@pytest.mark.parametrize("offsets", [[0], [3, 4, 9], [9, 10, 19, 35], [25, 70]], ids=str)
+def test_the_end_of_a_file_is_that_of_its_last_unit(offsets: list[int], tmp_path: Path) -> None:
+    database = write(tmp_path / "store", {("a", 0): offsets, ("a", 1): [50], ("b", 0): [2]}) / "consumequeue"
+    for folder in queue_folders(database_tree(database, 10 * UNIT_DTYPE.itemsize)):
+        for info in folder.files:
+            units = np.frombuffer((folder.location / info.base_name).read_bytes(), UNIT_DTYPE)
+            written = np.flatnonzero((units["store_size"] != 0) & (units["store_size"] != PRE_BLANK_SIZE))
+            end = find_data_end(folder.location / info.base_name, info.size)
+            assert end == (int(written[-1]) + 1) * UNIT_DTYPE.itemsize, (folder.topic, folder.queue_id, info.base_name)
 
 
 @given(queues)
