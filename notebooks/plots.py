@@ -7,27 +7,22 @@ from __future__ import annotations
 
 import pandas as pd
 
-from spark_mq.reporter.plots import (
+from spark_mq.reporter.plot import (
     COLOUR,
     DARK,
     GREY,
     SECOND_COLOUR,
     Plot,
-    delays,
     duration,
-    heat_map,
-    lag_time,
     name_rows,
     new_figure,
     nothing,
     percent,
-    share,
     short,
-    sizes,
     time_axis,
-    time_step,
     whole_numbers,
 )
+from spark_mq.reporter.plots import delays, heat_map, lag_time, share, sizes, time_step
 
 __all__ = [
     "Plot",

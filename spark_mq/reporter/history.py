@@ -12,7 +12,8 @@ from spark_mq.errors import ConfigError
 from spark_mq.format.amounts import duration_text, size_text
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
-from spark_mq.reporter.plots import Plot, over_time
+from spark_mq.reporter.plot import Plot
+from spark_mq.reporter.plots import over_time
 
 HISTORY = "spark-mq-report.jsonl"
 VERSION = 1

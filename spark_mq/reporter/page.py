@@ -18,11 +18,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from spark_mq.format.amounts import counted, duration_text, size_text
-from spark_mq.reporter import plots
 from spark_mq.reporter.figures import Figures
 from spark_mq.reporter.history import HISTORY, history_plot
-from spark_mq.reporter.plots import Plot, printable
-from spark_mq.reporter.sections import Column, Section, sections
+from spark_mq.reporter.plot import Plot, narrow, printable
+from spark_mq.reporter.section import Column, Section
+from spark_mq.reporter.sections import sections
 from spark_mq.reporter.status import Status, status_of
 
 _SUMMARY = (
@@ -106,7 +106,7 @@ def _plot(name: str, draw: Callable[[], Plot], count: int) -> Drawn:
     if count > _DRAWN:
         return Drawn(plot.title, "", "")
     wide = plot.svg(f"{name}w") if count <= _TWICE else ""
-    with plots.narrow():
+    with narrow():
         return Drawn(plot.title, wide, draw().svg(f"{name}n"))
 
 

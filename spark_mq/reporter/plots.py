@@ -1,165 +1,49 @@
 """Plots of a store, for its page and for notebooks. Each title says what the plot shows, computed from its numbers.
 
-Every function returns a `Plot`. A notebook's cell that ends with it shows it; a page gets it as SVG. matplotlib draws
-them: an SVG needs no script, so a page of them is small, can be printed, and is shown where scripts are forbidden.
+Every function returns a `Plot`. A notebook's cell that ends with it shows it; a page gets it as SVG.
 """
 
 from __future__ import annotations
 
-import io
-import logging
-import re
-import textwrap
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
-from xml.etree import ElementTree
 
-import matplotlib
 import pandas as pd
-from matplotlib import font_manager
-from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, LogNorm, to_rgb
-from matplotlib.dates import AutoDateLocator, DateFormatter, date2num, num2date
+from matplotlib.dates import date2num
 from matplotlib.figure import Figure
-from PIL import Image
 
 from spark_mq.format.amounts import size_text
+from spark_mq.reporter.plot import (
+    COLOUR,
+    DARK,
+    GREY,
+    RED,
+    SECOND_COLOUR,
+    Plot,
+    duration,
+    figure_width,
+    is_wide,
+    name_rows,
+    new_figure,
+    nothing,
+    percent,
+    short,
+    time_axis,
+    whole_numbers,
+)
 
-COLOUR, SECOND_COLOUR, GREY, DARK, RED = "#1f6fb2", "#e08214", "#b8b8b8", "#404040", "#c62828"
-_VARIABLES = {
-    **{COLOUR: "data", SECOND_COLOUR: "second", GREY: "rest", DARK: "soft", RED: "bad"},
-    **{"#000000": "soft", "#ffffff": "ground"},
-}
-"""The variables of a page's style sheet that stand for colours: they are other ones on a dark page."""
 _SHADES = LinearSegmentedColormap.from_list("shades", [(*to_rgb(COLOUR), alpha) for alpha in (0.12, 1.0)])
 """The more, the less transparent: this can be read on a light and on a dark ground."""
-FONTS: tuple[str, ...] = (
-    "Noto Sans CJK SC",
-    "Noto Sans CJK JP",
-    "Source Han Sans SC",
-    "WenQuanYi Zen Hei",
-    "WenQuanYi Micro Hei",
-)
-FONTS += ("Microsoft YaHei", "PingFang SC", "Hiragino Sans GB", "Arial Unicode MS", "SimHei", "Droid Sans Fallback")
-"""Fonts with Chinese characters, the best first. matplotlib's own font has none."""
-
-
-def _chinese_fonts() -> list[str]:
-    """The best of `FONTS` that is installed; empty if none is."""
-    if not {*FONTS} & {*font_manager.get_font_names()}:
-        # matplotlib keeps a list of fonts from its first run. It lacks fonts that were installed since.
-        known = {font.fname for font in font_manager.fontManager.ttflist}
-        for file in {*font_manager.findSystemFonts()} - known:
-            with suppress(OSError, RuntimeError):  # some kinds of font files cannot be read
-                font_manager.fontManager.addfont(file)
-    installed = font_manager.get_font_names()
-    return [font for font in FONTS if font in installed][:1]
-
-
-_STYLE: Any = {
-    # Only the fonts of this list are tried one after the other; of the list "font.sans-serif" only the first is used.
-    "font.family": ["DejaVu Sans", *_chinese_fonts()],
-    "text.parse_math": False,  # a name can contain `$`, and is not a formula
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": GREY,
-    "figure.titlesize": 13,
-    "figure.titleweight": "bold",
-    "svg.fonttype": "none",  # a text stays a text
-}
-matplotlib.rcParams.update(_STYLE)
-logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)  # that a font has no bold letters is fine
-_FORM: ContextVar[tuple[float, int]] = ContextVar("form", default=(9.0, 30))
-"""The width of a figure in inches, and the characters of its longest label."""
-_NARROW = (5.0, 16)
 _STEPS = ("1s", "10s", "1min", "10min", "1h", "6h", "1D", "7D", "30D")
 _NAMES = ("second", "10 seconds", "minute", "10 minutes", "hour", "6 hours", "day", "7 days", "30 days")
 _MOST_STEPS = 120
-_TIME_FORMS = (("2s", "%H:%M:%S.%f"), ("10min", "%H:%M:%S"), ("36h", "%H:%M"), ("10D", "%m-%d %H:%M"))
-_DURATIONS = ((86_400_000, "days"), (3_600_000, "h"), (60_000, "min"), (1000, "s"), (1, "ms"))
 _TICKS = (1, 10, 100, 1000, 10_000, 60_000, 600_000, 3_600_000, 36_000_000, 864_000_000)
 _FEW_TICKS = (1, 1000, 60_000, 3_600_000, 86_400_000)
 _ROWS = 12
 """The groups or topics of which a plot shows those with the largest values."""
 _SHORTEST = 0.5
 """The milliseconds at which a logarithmic axis shows 0."""
-
-
-@dataclass(frozen=True)
-class Plot:
-    """A figure and its title, which is also its text for readers who do not see it."""
-
-    title: str
-    figure: Figure
-
-    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        data = {"image/png": self.png(), "text/plain": self.title}
-        return data, {"image/png": {"alt": self.title}}
-
-    def png(self) -> bytes:
-        """The figure as a PNG file. If no font has a character of it, a line below says what to install."""
-        with warnings.catch_warnings(record=True) as raised:
-            warnings.simplefilter("always")
-            png = _png(self.figure)
-        if any("missing from font" in str(one.message) for one in raised):
-            note = "The boxes are characters that no font here has. On Debian, install fonts-noto-cjk."
-            self.figure.supxlabel(note, fontsize=8, color=DARK)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                png = _png(self.figure)
-        return png
-
-    def svg(self, name: str) -> str:
-        """The figure as an SVG element without its title; `name`, unique on a page, begins the ids of its parts."""
-        self.figure.suptitle("")
-        file = io.BytesIO()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the reader's fonts count
-            self.figure.savefig(file, format="svg", transparent=True)
-        root = ElementTree.fromstring(file.getvalue())
-        for child in root.findall(f"{_SVG}metadata"):
-            root.remove(child)
-        for element in root.iter():
-            identity = element.attrib.pop("id", None)
-            if identity is not None and element.tag in (f"{_SVG}clipPath", f"{_SVG}path", f"{_SVG}image"):
-                element.set("id", f"{name}-{identity}")
-            for key, value in element.attrib.items():
-                if key == "style":
-                    element.set(key, _COLOUR.sub(lambda found: f"{found[1]}: {_themed(found[2])}", value))
-                elif "#" in value:
-                    element.set(key, value.replace("#", f"#{name}-"))
-        for size in ("width", "height"):
-            root.attrib.pop(size)
-        root.attrib |= {"role": "img", "aria-label": self.title}
-        return ElementTree.tostring(root, encoding="unicode")
-
-
-_SVG = "{http://www.w3.org/2000/svg}"
-_COLOUR = re.compile("(fill|stroke): (#[0-9a-f]{6})")
-ElementTree.register_namespace("", _SVG.strip("{}"))
-ElementTree.register_namespace("xlink", "http://www.w3.org/1999/xlink")
-
-
-def _themed(colour: str) -> str:
-    return f"var(--{_VARIABLES[colour]})" if colour in _VARIABLES else colour
-
-
-@contextmanager
-def narrow() -> Iterator[None]:
-    """A context in which plots are as narrow as a telephone."""
-    token = _FORM.set(_NARROW)
-    try:
-        yield
-    finally:
-        _FORM.reset(token)
-
-
-def _is_wide() -> bool:
-    return _FORM.get() != _NARROW
 
 
 def share(
@@ -200,7 +84,7 @@ def share(
     bars = axes.barh(range(len(names)), sizes, color=colours)
     axes.bar_label(bars, [f"{as_text(int(size))} ({percent(size, total)})" for size in sizes], padding=4, color=DARK)
     name_rows(axes, names)
-    axes.set(xlabel=what, ylabel=label, xlim=(0, max(sizes) * (1.18 if _is_wide() else 1.7)))
+    axes.set(xlabel=what, ylabel=label, xlim=(0, max(sizes) * (1.18 if is_wide() else 1.7)))
     whole_numbers(axes.xaxis)
     if as_text is size_text:
         axes.set_xticks([])
@@ -304,100 +188,19 @@ def delays(ranges: pd.DataFrame, within: float, top: int = 12) -> Plot:
     axes.scatter(median, rows, color=COLOUR, zorder=3, label="half of the messages")
     axes.scatter(slow, rows, color=SECOND_COLOUR, s=60, zorder=2, label="99 % of the messages")
     axes.set_xscale("log")
-    ticks = _TICKS if _is_wide() else _FEW_TICKS
+    ticks = _TICKS if is_wide() else _FEW_TICKS
     axes.set_xticks(ticks, [duration(tick) for tick in ticks])
     axes.set_xticks([], minor=True)
-    axes.set_xlim(_SHORTEST * 0.7, max(10.0, slow.max() * (8 if _is_wide() else 100)))
+    axes.set_xlim(_SHORTEST * 0.7, max(10.0, slow.max() * (8 if is_wide() else 100)))
     for number, (middle, end) in enumerate(zip(shown["median"], shown["slow"], strict=True)):
         texts = dict.fromkeys([duration(middle), duration(end)])
         place = (max(end, _SHORTEST), number)
         axes.annotate(" to ".join(texts), place, (9, 0), textcoords="offset points", va="center", color=DARK)
-    axes.legend(frameon=False, ncols=2 if _is_wide() else 1, loc="lower left", bbox_to_anchor=(0, 1))
+    axes.legend(frameon=False, ncols=2 if is_wide() else 1, loc="lower left", bbox_to_anchor=(0, 1))
     more = f" (the slowest {top} of {len(ranges)})" if len(ranges) > top else ""
     name_rows(axes, [short(name) for name in shown["topic"]])
     axes.set(xlabel="time from the producer to the store (logarithmic)", ylabel=f"topic{more}")
     return Plot(title, figure)
-
-
-def new_figure(title: str, height: float) -> tuple[Figure, Axes]:
-    """A figure with axes."""
-    width, _ = _FORM.get()
-    figure = Figure(figsize=(width, max(1.6, height)), layout="constrained")
-    axes = figure.subplots()
-    figure.suptitle("\n".join(textwrap.wrap(title, int(9.3 * width))), x=0.01, horizontalalignment="left")
-    return figure, axes
-
-
-def nothing(title: str) -> Plot:
-    """A plot that only says why there is none."""
-    figure, axes = new_figure(title, 1.0)
-    axes.set_axis_off()
-    return Plot(title, figure)
-
-
-def _png(figure: Figure) -> bytes:
-    file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=100)
-    small = io.BytesIO()  # 128 colours are enough, and need a third of the bytes
-    Image.open(file).convert("RGB").quantize(128).save(small, format="png", optimize=True)
-    return small.getvalue()
-
-
-def name_rows(axes: Axes, names: Sequence[str]) -> None:
-    """Give the rows their names, the first at the top."""
-    axes.set_yticks(range(len(names)), names)
-    axes.set_ylim(len(names) - 0.5, -0.5)
-    axes.tick_params(axis="y", length=0)
-
-
-def time_axis(axes: Axes, first: pd.Timestamp, last: pd.Timestamp) -> None:
-    """Let the horizontal axis be times in UTC, from the first to the last."""
-    span = last - first
-    form = next((form for longest, form in _TIME_FORMS if span < pd.Timedelta(longest)), "%Y-%m-%d")
-    axes.xaxis.set_major_locator(AutoDateLocator(tz="UTC", minticks=2, maxticks=8 if _is_wide() else 3))
-    axes.xaxis.set_major_formatter(DateFormatter(form, tz="UTC"))
-    if form.endswith("%f"):
-        axes.xaxis.set_major_formatter(lambda number, _: f"{num2date(number):{form}}"[:-3])
-    axes.set_xlim(date2num(first), date2num(last))
-    days = dict.fromkeys([f"{first:%Y-%m-%d}", f"{last:%Y-%m-%d}"])
-    axes.set_xlabel(f"store time (UTC), {' to '.join(days)}")
-
-
-def whole_numbers(axis: Any) -> None:
-    """Let an axis have whole numbers only."""
-    axis.set_major_formatter("{x:,.0f}")
-    if axis.get_scale() == "linear":
-        axis.get_major_locator().set_params(integer=True)
-
-
-def duration(millis: float) -> str:
-    """A time for people: `3 ms`, `4.9 s`, `22 s`."""
-    size, unit = next((one for one in _DURATIONS if millis >= one[0]), _DURATIONS[-1])
-    if size == 86_400_000 and millis == size:
-        return "1 day"
-    digits = 1 if millis / size < 10 and millis % size else 0
-    return f"{millis / size:.{digits}f} {unit}"
-
-
-def percent(part: float, total: float) -> str:
-    """A share; a small one is `less than 1 %`, and only all is `100 %`."""
-    percent = 100 * part / total
-    if 0 < percent < 1:
-        return "less than 1 %"
-    return f"{min(percent, 99) if part < total else 100:.0f} %"
-
-
-def short(name: object) -> str:
-    """A name of at most 30 characters (16 of a narrow plot), all of which can be seen: its middle is left out."""
-    text, longest = printable(str(name)) or "(empty)", _FORM.get()[1]
-    if len(text) <= longest:
-        return text
-    return f"{text[: longest - longest // 3 - 2]}…{text[-(longest // 3 + 1) :]}"
-
-
-def printable(text: str) -> str:
-    """The text with a replacement character for each character that cannot be seen."""
-    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text)
 
 
 def lag_time(groups: pd.DataFrame) -> Plot:
@@ -424,10 +227,10 @@ def lag_time(groups: pd.DataFrame) -> Plot:
     ]
     longest = times.max()
     axes.set_xscale("log")
-    ticks = _FEW_TICKS if _is_wide() else _FEW_TICKS[1::2]
+    ticks = _FEW_TICKS if is_wide() else _FEW_TICKS[1::2]
     axes.set_xticks(ticks, [duration(tick) for tick in ticks])
     axes.set_xticks([], minor=True)
-    axes.set_xlim(_SHORTEST, max(10.0, longest) * (300 if _is_wide() else 1e6))
+    axes.set_xlim(_SHORTEST, max(10.0, longest) * (300 if is_wide() else 1e6))
     axes.bar_label(bars, texts, padding=4, color=DARK)
     name_rows(axes, [f"{short(one.consumer_group)}\n{short(one.topic)}" for one in shown.itertuples()])
     axes.set(xlabel="age of the oldest unread message (logarithmic)")
@@ -471,7 +274,7 @@ def deliveries(messages: pd.DataFrame, top: int = 600) -> Plot:
     axes.set_yticks(ticks, [duration(tick) for tick in ticks])
     axes.set_yticks([], minor=True)
     axes.set_ylim(_SHORTEST * 0.7, max(10.0, known["late"].max() * 3))
-    axes.legend(frameon=False, ncols=2 if _is_wide() else 1, loc="lower left", bbox_to_anchor=(0, 1))
+    axes.legend(frameon=False, ncols=2 if is_wide() else 1, loc="lower left", bbox_to_anchor=(0, 1))
     space = max((known["due"].max() - known["due"].min()) * 0.04, pd.Timedelta("1s"))
     time_axis(axes, known["due"].min() - space, known["due"].max() + space)
     axes.set(xlabel=axes.get_xlabel().replace("store time", "due"), ylabel="delivered after (logarithmic)")
@@ -579,8 +382,7 @@ def over_time(runs: pd.DataFrame, names: dict[str, str], as_text: dict[str, Call
 
     """
     title = f"{len(runs):,} reports from {runs['time'].iloc[0]:%Y-%m-%d} to {runs['time'].iloc[-1]:%Y-%m-%d}"
-    width, _ = _FORM.get()
-    figure = Figure(figsize=(width, 0.6 + 0.75 * len(names)), layout="constrained")
+    figure = Figure(figsize=(figure_width(), 0.6 + 0.75 * len(names)), layout="constrained")
     figure.suptitle(title, x=0.01, horizontalalignment="left")
     for axes, (column, name) in zip(
         figure.subplots(len(names), sharex=True, squeeze=False)[:, 0], names.items(), strict=True

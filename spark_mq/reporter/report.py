@@ -17,7 +17,7 @@ from spark_mq.store.retention import moment_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from spark_mq.reporter.plots import Plot
+    from spark_mq.reporter.plot import Plot
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from spark_mq.reporter import plots
+from spark_mq.reporter.plot import narrow, short
 
 NOW = pd.Timestamp("2026-11-21 11:00", tz="UTC")
 
@@ -74,7 +75,7 @@ def test_a_name_is_a_text_of_the_svg(name: str) -> None:
     plot = plots.share(pd.Series({name: 3, "b": 1}), "messages", "topic")
     root = ElementTree.fromstring(plot.svg("p"))
     texts = [element.text for element in root.iter() if element.tag.endswith("}text")]
-    assert plots.short(name) in texts
+    assert short(name) in texts
     assert root.get("aria-label") == plot.title
     assert not [element for element in root.iter() if element.tag.endswith("script")]
 
@@ -90,7 +91,7 @@ def test_ids_of_two_plots_differ_and_lead_to_their_parts() -> None:
 
 def test_a_narrow_plot_is_as_wide_as_a_telephone() -> None:
     values = pd.Series({"a-very-long-name-of-a-topic-that-is-cut": 3})
-    with plots.narrow():
+    with narrow():
         plot = plots.share(values, "messages", "topic")
     assert float((ElementTree.fromstring(plot.svg("p")).get("viewBox") or "").split()[2]) == 360
     assert plot.title == "a-very-lo…is-cut has 100 % of all messages"

@@ -21,7 +21,8 @@ from spark_mq.format.timestamp import parse_time
 from spark_mq.job.tasks import LocalTasks
 from spark_mq.reporter.figures import StoreFigures, store_figures
 from spark_mq.reporter.report import report_of
-from spark_mq.reporter.sections import Section, sections
+from spark_mq.reporter.section import Section
+from spark_mq.reporter.sections import sections
 from tests.support.soak import cases
 from tests.support.stores import OWN_STORES, RealStore, Unpack
 
