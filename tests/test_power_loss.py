@@ -8,16 +8,19 @@ from __future__ import annotations
 import os
 import random
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import spark_mq
 from spark_mq.errors import UnfinishedAppendError
+from spark_mq.format.dledger import HEAD_SIZE
 from spark_mq.indexer.rebuild import rebuild_with
 from spark_mq.indexer.rebuild_request import RebuildRequest
 from spark_mq.io.local import sync_folder
+from spark_mq.io.rocksdb import make_database
 from spark_mq.job.tasks import LocalTasks
 from spark_mq.repairer import log_edit
 from spark_mq.repairer.changes import CHANGES, undo_repair
@@ -25,15 +28,19 @@ from spark_mq.repairer.from_replica import repair_from
 from spark_mq.store.config.store_paths import APPEND_UNFINISHED
 from spark_mq.testing.disk import DiskState, FileSystem, Recording, recorded
 from tests.support.appended import append_here, segments_of
+from tests.support.dledger import STORE as DLEDGER
+from tests.support.dledger import heads, overwrite
 from tests.support.rebuilt import rebuild_here
 from tests.support.repaired import repair_here
 from tests.support.restored import restored_plain
+from tests.support.rocksdb import ROCKS, records
 from tests.support.soak import SOAKS
 from tests.support.store_history import cut_log, record_ends, settings_of
-from tests.support.stores import STORES, WORKLOAD, Unpack, tree_of
+from tests.support.stores import OWN_STORES, STORES, WORKLOAD, RealStore, Unpack, tree_of
 from tests.support.verified import Bench
 
 CRC, LAGGING = STORES["crc-533"], STORES["lagging-533"]
+BATCH = RealStore("fBatchcq533", OWN_STORES / "forms")
 MOST = 800 if SOAKS else 3
 """States that are tried of a command on a filesystem."""
 
@@ -50,6 +57,15 @@ def tried(recording: Recording, file_system: FileSystem) -> Iterator[DiskState]:
     for state in random.Random(41).sample(states, number):
         state.write(store)
         yield state
+
+
+def copied(store: Path, target: Path) -> Path:
+    """A copy of a store without `timerwheel`, and DLedger's own index: they are large, and no command changes them."""
+
+    def left_out(folder: str, names: Iterable[str]) -> list[str]:
+        return [name for name in names if name == "timerwheel" or "/dledger-n0/index/" in f"{folder}/{name}"]
+
+    return Path(shutil.copytree(store, target, ignore=left_out))
 
 
 def files_of(store: Path) -> dict[str, bytes]:
@@ -165,37 +181,43 @@ def test_repair(kind: str, file_system: FileSystem, damaged: Damaged) -> None:
         assert files_of(store) == old, state.about
 
 
-@file_systems
-@pytest.mark.parametrize("is_cut", [True, False], ids=["cut", "from a replica"])
-def test_repair_of_the_log(is_cut: bool, file_system: FileSystem, unpacked: Unpack, tmp_path: Path) -> None:
-    """The undo gives the old files, and the next run the new ones: a cut log, or the records of a replica."""
-    bench = Bench.of(unpacked(WORKLOAD), WORKLOAD.name, tmp_path)
-    store, replica = str(bench.path), str(unpacked(WORKLOAD))
+def damaged_log(kind: str, unpacked: Unpack, folder: Path) -> tuple[Path, Callable[[], object]]:
+    """A store whose log is repaired, and the repair."""
+    if kind == "of a DLedger node":
+        store, member = (copied(unpacked(DLEDGER), folder / name) for name in ("store", "member"))
+        (member / "dledger-n0").rename(member / "dledger-n1")
+        entries = heads(store)
+        for number in (150, -3):
+            overwrite(store, entries[number][0] + HEAD_SIZE, bytes(8))
+        return store, lambda: repair_from(str(store), str(member), apply=True)
+    bench = Bench.of(unpacked(WORKLOAD), WORKLOAD.name, folder)
     middle = bench.messages[len(bench.messages) // 2]["offset"]
-    if not is_cut:
-        file, position = bench.segment(middle)
-        bench.flip(file, position + 4)
-        (bench.path / bench.segment(1 << 17)[0]).unlink()
+    if kind == "cut":
+        return bench.path, lambda: log_edit.cut_log(str(bench.path), middle, apply=True)
+    file, position = bench.segment(middle)
+    bench.flip(file, position + 4)
+    (bench.path / bench.segment(1 << 17)[0]).unlink()
+    return bench.path, lambda: repair_from(str(bench.path), str(unpacked(WORKLOAD)), apply=True)
 
-    def run() -> None:
-        if is_cut:
-            log_edit.cut_log(store, middle, apply=True)
-        else:
-            repair_from(store, replica, apply=True)
 
-    old = files_of(bench.path)
-    with recorded(bench.path) as recording:
-        run()
-    new = files_of(bench.path)
+@file_systems
+@pytest.mark.parametrize("kind", ["cut", "from a replica", "of a DLedger node"])
+def test_repair_of_the_log(kind: str, file_system: FileSystem, unpacked: Unpack, tmp_path: Path) -> None:
+    """The undo gives the old files, and the next run the new ones: a cut log, or the records of a replica."""
+    store, repair = damaged_log(kind, unpacked, tmp_path)
+    old = files_of(store)
+    with recorded(store) as recording:
+        repair()
+    new = files_of(store)
     assert new != old
     for state in tried(recording, file_system):
-        undo_all(bench.path)
-        assert files_of(bench.path) == old, state.about
-        state.write(bench.path)
-        run()
-        assert files_of(bench.path) == new, state.about
-        undo_all(bench.path)
-        assert files_of(bench.path) == old, state.about
+        undo_all(store)
+        assert files_of(store) == old, state.about
+        state.write(store)
+        repair()
+        assert files_of(store) == new, state.about
+        undo_all(store)
+        assert files_of(store) == old, state.about
 
 
 @file_systems
@@ -261,22 +283,61 @@ def test_rebuild_in_place(file_system: FileSystem, unpacked: Unpack, tmp_path: P
 
 
 @file_systems
-@pytest.mark.parametrize("replaces", [False, True], ids=["new", "replaces"])
-def test_restore(replaces: bool, file_system: FileSystem, unpacked: Unpack, tmp_path: Path) -> None:
+def test_rebuild_of_queues_in_rocksdb(
+    file_system: FileSystem, unpacked: Unpack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The queues are the old ones, the new ones, or set aside; the next run makes the new ones, and keeps the old."""
+
+    def make_synced(folder: str, *content: Any) -> None:
+        make_database(folder, *content)
+        for name in ("", *os.listdir(folder)):  # RocksDB has done so itself, which is not seen here
+            sync_folder(os.path.join(folder, name))
+
+    monkeypatch.setattr("spark_mq.indexer.queue_files.make_database", make_synced)
+    store, conf = copied(unpacked(ROCKS), tmp_path / "store"), str(ROCKS.broker_conf)
+    request = RebuildRequest.of(str(store), only="consumequeue", broker_conf=conf, replace=True, queue_store="rocksdb")
+    old = files_of(store)
+    with recorded(store) as recording:
+        rebuild_with(LocalTasks(1), request)
+    new = {name: records(store / "consumequeue", name) for name in ("default", "offset")}
+
+    def is_made() -> bool:
+        return all(records(store / "consumequeue", name) == family for name, family in new.items())
+
+    for state in tried(recording, file_system):
+        left = files_of(store)
+        assert tree(left, "consumequeue") in (tree(old, "consumequeue"), {}) or is_made(), state.about
+        assert tree(left, "commitlog") == tree(old, "commitlog")
+        rebuild_with(LocalTasks(1), request)
+        assert is_made(), state.about
+        assert tree(old, "consumequeue") in map(tree_of, store.glob("backup-*/consumequeue")), state.about
+
+
+@file_systems
+@pytest.mark.parametrize("kind", ["new", "replaces", "batch queues"])
+def test_restore(kind: str, file_system: FileSystem, unpacked: Unpack, tmp_path: Path) -> None:
     """The store is absent, the old one, or the new one; the next run makes the new one."""
     folder, old = tmp_path / "disk", {}
     folder.mkdir()
+    source, conf, replaces = unpacked(LAGGING), LAGGING.broker_conf, kind == "replaces"
     if replaces:
         shutil.copytree(unpacked(STORES["stale-533"]), folder / "store")
         old = tree_of(folder / "store")
+    if kind == "batch queues":
+        source, conf = copied(unpacked(BATCH), tmp_path / "source"), tmp_path / "broker.conf"
+        conf.write_text(f"{BATCH.broker_conf.read_text()}mapperFileSizeBatchConsumeQueue=4600\n")
+
+    def restore() -> None:
+        restored_plain(source, folder / "store", conf, replace=replaces)
+
     with recorded(folder) as recording:
-        restored_plain(unpacked(LAGGING), folder / "store", LAGGING.broker_conf, replace=replaces)
+        restore()
     new = files_of(folder / "store")
     for state in tried(recording, file_system):
         left = files_of(folder / "store") if (folder / "store").exists() else {}
         assert left in (old, new), state.about
         if left != new:
-            restored_plain(unpacked(LAGGING), folder / "store", LAGGING.broker_conf, replace=replaces)
+            restore()
             assert files_of(folder / "store") == new, state.about
         if replaces:
             assert old in [files_of(path) for path in folder.glob("store.backup-*")], state.about

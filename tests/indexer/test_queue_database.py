@@ -9,23 +9,13 @@ from typing import Any
 import pytest
 
 from spark_mq.errors import OptionError, OutputExistsError
-from spark_mq.io.location import Location
-from spark_mq.io.rocksdb import RocksDatabase
 from spark_mq.store.message_store import MessageStore
 from tests.support.rebuilt import rebuild_here
-from tests.support.rocksdb import ALL_IN_ROCKS, ROCKS
+from tests.support.rocksdb import ALL_IN_ROCKS, ROCKS, records
 from tests.support.stores import OWN_STORES, WORKLOAD, RealStore, Unpack
 from tests.support.verified import check
 
 DELETED = RealStore("deleted-533", OWN_STORES)
-
-
-def records(database: Path, family: str) -> dict[bytes, bytes]:
-    opened = RocksDatabase(Location.resolve(str(database)))
-    try:
-        return dict(opened.items(family))
-    finally:
-        opened.close()
 
 
 @pytest.mark.parametrize("store", [ROCKS, ALL_IN_ROCKS], ids=str)

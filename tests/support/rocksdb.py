@@ -34,6 +34,15 @@ def write_database(folder: Path, families: Mapping[str, Mapping[bytes, bytes]]) 
     database.close()
 
 
+def records(database: Path, family: str) -> dict[bytes, bytes]:
+    """The keys and values of a column family."""
+    opened = RocksDatabase(Location.resolve(str(database)))
+    try:
+        return dict(opened.items(family))
+    finally:
+        opened.close()
+
+
 def next_offsets(database: Path) -> dict[tuple[str, int], int]:
     """The queue offset after the last message of each queue, by the table of ends (`max`) of a database of queues."""
     opened = Rdict(
