@@ -214,7 +214,8 @@ class Boot:
         recovers_from: The first offset of the segment from which records are checked; None without segments, or if the
             files do not tell.
         unindexed: The part of the log whose messages lack index entries after the boot; None if there is none.
-        deleted: The number of messages without a unit whose topic was deleted, as far as files show.
+        deleted: The number of messages that get no unit, or one at a wrong queue offset, and whose topic was deleted,
+            as far as files show: `queues` does not count them.
         damaged_bytes: Bytes of the log before its live end that are not records, or that no segment has.
         queues_cut_at: The commit log offset from which on queues lose the units that they have, although the log goes
             on (`DLEDGER_DISPATCHES_AFTER_CRASH`); None if they do not.

@@ -126,11 +126,11 @@ class DispatchLog:
         lacked = is_first & ~was_there
         completed, moved = lacked & got, lacked & ~got & shifted
         lost = lacked & ~got & ~shifted & (read.position < old_from)
-        of_deleted = [messages.place[messages.is_deleted] for messages in lacking.values()]
-        is_deleted = lost & is_in(read.place, np.concatenate([_NO_OFFSETS, *of_deleted]))
-        lost &= ~is_deleted
         self._add_rows("complete", read, completed, "they get the unit that they lack")
         self._add_rows("shift", read, moved, "they get a unit, but not at their queue offset")
+        of_deleted = [messages.place[messages.is_deleted] for messages in lacking.values()]
+        is_deleted = (lost | moved) & is_in(read.place, np.concatenate([_NO_OFFSETS, *of_deleted]))
+        lost, moved = lost & ~is_deleted, moved & ~is_deleted
         counts = {
             name: np.bincount(read.queue[chosen], minlength=len(self._queues.names))
             for name, chosen in (("completed", completed), ("shifted", moved), ("lost", lost))

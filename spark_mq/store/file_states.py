@@ -37,9 +37,9 @@ from spark_mq.format.consume_queue import Queue
 from spark_mq.format.dispatch import record_keys
 from spark_mq.format.dledger import BLANK_MAGIC
 from spark_mq.format.record import BLANK_SIZE, MAGIC_AT, MAGIC_BLANK, MAX_BLANK_SIZE, Record, is_blank
-from spark_mq.store.config.config_file import configured_topics, consumed_offsets, is_configured
+from spark_mq.store.config.config_file import configured_topics, consumed_offsets
 from spark_mq.store.config.store_kind import log_folders
-from spark_mq.store.config.store_paths import CONSUME_QUEUE, mapped_files
+from spark_mq.store.config.store_paths import mapped_files
 from spark_mq.store.index.coverage import IndexedRange
 from spark_mq.store.index.folder import (
     IndexFileInfo,
@@ -58,7 +58,6 @@ from spark_mq.store.log.record_lookup import NoRecord
 from spark_mq.store.log.segment_files import STRAY, usual_size
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue
-from spark_mq.store.queue.folders import folders_of_topic
 
 _FIRST_LOOK = 64 << 10
 _LOOK_FACTOR = 16
@@ -329,15 +328,11 @@ def queue_states(store: MessageStore, topic: str | None = None) -> QueueStates:
     if found.messages and not found.is_complete:
         behind = f"the log has {found.log_end - found.dispatched_to} bytes after the last message that any queue has"
     consumed = consumed_offsets(store.location)
-    configured, folder = configured_topics(store.location), store.location / CONSUME_QUEUE
+    configured = configured_topics(store.location) or ()
     names = {
         *store.queues,
-        *(
-            (topic, queue_id)
-            for topic, queue_id in lacking
-            if is_configured(topic, configured) or folders_of_topic(folder, topic, queue_id)
-        ),
-        *(queue for queue in consumed if queue[0] in (configured or ()) and consumed[queue] > 0),
+        *lacking,
+        *(queue for queue in consumed if queue[0] in configured and consumed[queue] > 0),
     }
     gone = find_gone_messages(store).by_queue
     by_queue = {

@@ -23,10 +23,13 @@ from spark_mq.format.consume_queue import PRE_BLANK_SIZE
 from spark_mq.format.dispatch import LITE_PREFIX, fails_dispatch, light_queues, offset_in_queue
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.record import INNER_BATCH_FLAG, Record
+from spark_mq.store.config.config_file import configured_topics, is_configured
+from spark_mq.store.config.store_paths import CONSUME_QUEUE
 from spark_mq.store.index.folder import index_files
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue
+from spark_mq.store.queue.folders import folders_of_topic
 from spark_mq.store.queue.queue_database import makes_light_queues
 
 _BLOCK = 1024
@@ -138,7 +141,7 @@ class LackingMessages:
 
 
 def find_lacking_messages(store: MessageStore) -> LackingMessages:
-    """The messages at the log's end that queues lack."""
+    """The messages at the log's end that queues lack; not those of a topic that was deleted, as far as files show."""
     end = store.get_max_phy_offset()
     start, dispatched_to, last = _tail_start(store, end)
     checked = LogRange(start, min(end, start + TAIL_SIZE))
@@ -171,10 +174,19 @@ def oldest_units(store: MessageStore, topics: Set[str]) -> dict[str, int]:
 
 
 def _of_topics_that_are(store: MessageStore, lacking: Sequence[LackingMessage]) -> Iterator[LackingMessage]:
-    """Those that are not of a topic before it was deleted and created again.
+    """Those that are not of a deleted topic, nor of a topic before it was deleted and created again.
 
-    It was, if a queue begins with offset 0 after one of its messages, and no queue of the topic has an older unit.
+    It was deleted if `config/topics.json` does not name it and the queue has no files. It was created again if a queue
+    begins with offset 0 after one of its messages, and no queue of the topic has an older unit.
     """
+    configured, folder = configured_topics(store.location), store.location / CONSUME_QUEUE
+    lacking = [
+        message
+        for message in lacking
+        if (message.topic, message.queue_id) in store.queues
+        or is_configured(message.topic, configured)
+        or folders_of_topic(folder, message.topic, message.queue_id)
+    ]
     starts = oldest_units(store, {message.topic for message in lacking})
     again = set()
     for message in lacking:

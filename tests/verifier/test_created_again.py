@@ -105,6 +105,30 @@ def test_a_queue_without_messages_since_then_is_deleted_too(is_deleted: bool, tm
         assert {(0, "DAMAGED"), (1, "LOST")} <= states
 
 
+@pytest.mark.parametrize("is_deleted", [True, False])
+@pytest.mark.parametrize("version", ["4.9.7", "5.3.3", "5.5.0"])
+def test_what_a_crash_brings_back_of_a_deleted_topic_is_no_loss(version: str, is_deleted: bool, tmp_path: Path) -> None:
+    """`g` had 6 messages, was deleted, and had 4; without a queue, these three brokers made one of the 6 and the 7th.
+
+    If `g` is there, consumers lose the last three, and get the first of the four at a wrong queue offset.
+    """
+    writer = LogWriter(1 << 16)
+    for number, queue_offset in enumerate([*range(6), *range(4)]):
+        writer.append(NOW + number, b"body", b"g", queue_offset=queue_offset)
+    writer.write(tmp_path)
+    (tmp_path / "config").mkdir()
+    topics = {} if is_deleted else {"g": {"topicName": "g"}}
+    (tmp_path / "config/topics.json").write_text(json.dumps({"topicConfigTable": topics}))
+    (tmp_path / "broker.conf").write_text(f"mappedFileSizeCommitLog={1 << 16}\nmappedFileSizeConsumeQueue=2000\n")
+    (tmp_path / "abort").touch()
+    quick, full = (
+        store_state(str(tmp_path), version, str(tmp_path / "broker.conf"), full=full).boots[0] for full in (False, True)
+    )
+    assert (full.completed, full.lost, full.shifted, full.deleted) == (6, *((0, 0, 4) if is_deleted else (3, 1, 0)))
+    assert full.max_offsets == {("g", 0): 7}
+    assert (quick.lost, full.is_harmless) == (0 if is_deleted else 4, is_deleted)
+
+
 @pytest.mark.parametrize("topic", [b"a\0b", b"../../out", b".."])
 def test_a_name_that_is_no_folder_has_no_first_unit(topic: bytes, tmp_path: Path) -> None:
     """Nothing outside of the store is read, also if a file there begins with the offset of the second message."""
