@@ -177,8 +177,15 @@ def copy_store(store: Path, target: Path) -> Path:
 
 def _run(version: str, home: Path, words: Sequence[str], text: str | None = None) -> str:
     """Run a Java program to its end and return what it printed."""
+    return _ended(version, home, words, text).stdout
+
+
+def _ended(
+    version: str, home: Path, words: Sequence[str], text: str | None, properties: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """A Java program that has run to its end."""
     answer = subprocess.run(
-        _command(version, home, words),
+        _command(version, home, words, properties=properties),
         input=text,
         capture_output=True,
         encoding="utf-8",
@@ -187,7 +194,7 @@ def _run(version: str, home: Path, words: Sequence[str], text: str | None = None
     )
     if answer.returncode != 0:
         raise HarnessError(f"{words[0]} with RocketMQ {version} failed:\n{answer.stderr}")
-    return answer.stdout
+    return answer
 
 
 class Broker:
@@ -452,12 +459,17 @@ def boot_stores(stores: Iterable[tuple[Path, Path]], version: str, seconds: int 
     """Boot stores, each with its settings file, by the Java message store in one process, and stop them again.
 
     Return for each its ``logEnd`` and ``queueEnds`` (by topic and queue id) after the boot, or the ``failure``: also of
-    a start that only slept for so many seconds.
+    a start that only slept for so many seconds. And what it has logged, as ``log``.
     """
+    asked = list(stores)
     with _workspace() as (home, _):
-        lines = "".join(json.dumps({"store": str(store), "settings": str(conf)}) + "\n" for store, conf in stores)
-        answers = _run(version, home, ["boots", "--seconds", str(seconds)], lines)
-        return [json.loads(line) for line in answers.splitlines()]
+        lines = "".join(json.dumps({"store": str(store), "settings": str(conf)}) + "\n" for store, conf in asked)
+        words, logs = ["boots", "--seconds", str(seconds)], {"sparkmq.log.level": "INFO"}
+        ended = _ended(version, home, words, lines, logs)
+    answers = [json.loads(line) for line in ended.stdout.splitlines()]
+    for (store, _), answer in zip(asked, answers, strict=True):
+        answer["log"] = [line for line in ended.stderr.splitlines() if str(store) in line]
+    return answers
 
 
 def java_rebuild(store: Path, settings: Settings, version: str = VERSIONS[0]) -> dict[str, int]:

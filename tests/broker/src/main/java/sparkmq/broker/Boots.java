@@ -21,7 +21,8 @@ import org.apache.rocketmq.store.DefaultMessageStore;
  * Boots many stores, one for each line of standard input with its {@code store} and {@code settings}, a few at a time.
  *
  * <p>The answer to each, in their order, has the ends of log and queues, or a failure: the store does not load, or its
- * start has slept for so many seconds, and done nothing else. Then the store is stopped.
+ * start has slept for so many seconds, and done nothing else. Then the store is stopped. The thread that boots a store
+ * has its path as name, which is in each line of the log.
  */
 final class Boots implements Command {
     private static final int AT_A_TIME = 4;
@@ -47,6 +48,7 @@ final class Boots implements Command {
         AtomicReference<Thread> booting = new AtomicReference<>();
         Future<Map<String, Object>> boot = boots.submit(() -> {
             booting.set(Thread.currentThread());
+            Thread.currentThread().setName((String) store.get("store"));
             return boot(store);
         });
         int asleep = 0;
