@@ -186,10 +186,13 @@ def test_a_message_that_is_not_there(unpacked: Unpack, tmp_path: Path) -> None:
     # A broker of 4.9 offers the offsets of units that are left of expired messages.
     folder = Path(shutil.copytree(unpacked(STORES["workload-49x"]), tmp_path / "store"))
     segment_files(folder)[0].unlink()
+    (folder / f"consumequeue/SequenceDemo/0/{0:020d}").unlink()
     with MessageStore(str(folder)) as store:
-        found = why_not_consumed(store, "g", "DirectTopic", 1, 3)
-    assert found.reason == NotConsumed.EXPIRED
-    assert "the log begins at 131072" in found.text
+        assert store.get_min_offset_in_queue("SequenceDemo", 0) == 0
+        for topic, queue_id in (("DirectTopic", 1), ("SequenceDemo", 0)):
+            found = why_not_consumed(store, "g", topic, queue_id, 3)
+            assert found.reason == NotConsumed.EXPIRED
+            assert "the log begins at 131072" in found.text
 
 
 def test_files_that_cannot_be_read_are_said(tmp_path: Path) -> None:

@@ -182,10 +182,14 @@ class LifeStore:
         record = next(cover.messages(queue_offset, queue_offset + 1), None)
         if record is not None:
             return record
-        commit_log_offset, size, _ = (0, 0, 0) if cover.queue is None else cover.queue.unit(queue_offset)
-        if 0 < size < PRE_BLANK_SIZE and commit_log_offset < cover.log.start:
-            reason = f"its unit leads to commit log offset {commit_log_offset}, and the log begins at {cover.log.start}"
-            return NoRecord(reason, is_expired=True)
+        start, queue = cover.log.start, cover.queue
+        if start and queue is not None and queue.files:
+            commit_log_offset, size, _ = queue.unit(queue_offset)
+            if queue_offset < queue.files[0].first:
+                return NoRecord(f"its queue file is deleted, and the log begins at {start}", is_expired=True)
+            if 0 < size < PRE_BLANK_SIZE and commit_log_offset < start:
+                reason = f"its unit leads to commit log offset {commit_log_offset}, and the log begins at {start}"
+                return NoRecord(reason, is_expired=True)
         return NoRecord(cover.why_not(queue_offset) or "no unit and no record of the log has this offset")
 
     def filter_facts(self, record: Record) -> tuple[int | None, ExtUnit | None]:
