@@ -128,6 +128,16 @@ def test_a_damaged_unit_is_said(store: Path) -> None:
         assert opened.get_message(TOPIC, 0, 2, 1)["queue_offset"].to_pylist() == [2]
 
 
+def test_a_file_of_zeros_has_no_message(store: Path) -> None:
+    """As a broker makes it in advance."""
+    for queue_id in (0, 1):
+        file = store / f"batchconsumequeue/{TOPIC}/{queue_id}/{0:020d}"
+        file.write_bytes(bytes(10 * BATCH_UNIT_SIZE))
+    with MessageStore(str(store)) as opened:
+        assert opened.get_max_offset_in_queue(TOPIC, 0) == 0
+        assert opened.get_message_result(TOPIC, 0, 0).status == GetMessageStatus.NO_MESSAGE_IN_QUEUE
+
+
 def test_the_command_prints_one_message_of_a_batch(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["query-by-offset", str(store), TOPIC, "0", "7", "--json"]) == 0
     assert '"queue_offset": 7' in capsys.readouterr().out.replace('":', '": ').replace(":  ", ": ")

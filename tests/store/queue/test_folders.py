@@ -42,6 +42,12 @@ def test_other_files_are_no_queue(name: str, tmp_path: Path) -> None:
     assert list(queue_folders(make(tmp_path, name))) == []
 
 
+def test_an_empty_file_is_no_queue(tmp_path: Path) -> None:
+    store = make(tmp_path, f"T/0/{FIRST}", size=0)
+    assert list(queue_folders(store)) == []
+    assert [len(folder.files) for folder in queue_folders(store, with_empty=True)] == [1]
+
+
 def test_no_folder_has_no_queues(tmp_path: Path) -> None:
     assert list(queue_folders(Location.resolve(str(tmp_path / "nowhere")))) == []
 

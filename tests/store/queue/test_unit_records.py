@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +55,25 @@ def content(segment: SegmentFile, gap: int) -> list[bytes] | None:
 def test_records_are_those_of_the_log(gap: int, records: RecordLookup) -> None:
     expected = [bytes(LOG.segments[0][OFFSETS[at] : OFFSETS[at] + SIZES[at]]) for at in CHOSEN.tolist()]
     assert content(records.segments[0], gap) == expected
+
+
+@pytest.mark.parametrize("chunk", [1, 700, 1 << 20])
+def test_units_are_of_any_segments(chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read in chunks, each of which has more than `chunk` bytes only because of its last record."""
+    monkeypatch.setattr(unit_records, "_CHUNK_BYTES", chunk)
+    log = LogWriter(4096)
+    offsets = np.array([log.append(number, b"x" * (number * 37 % 500)) for number in range(50)])
+    data = {base: bytes(segment) for base, segment in log.segments.items()}
+    sizes = np.array([int.from_bytes(data[at // 4096 * 4096][at % 4096 :][:4], "big") for at in offsets.tolist()])
+    found = np.full(50, -1)
+    with closing(FileReaders()) as files:
+        for records, which in records_of_units(RecordLookup(log.write(tmp_path), files), offsets, sizes, 0):
+            found[which] = [
+                int.from_bytes(records.buffer[at + 28 :][:8].tobytes(), "big") for at in records.frames.position
+            ]
+            assert sizes[which][:-1].sum() <= 2 * chunk
+    assert found.tolist() == offsets.tolist()
+    assert len(log.segments) > 3
 
 
 @WAYS

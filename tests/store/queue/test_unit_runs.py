@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE, UNIT_DTYPE, Units
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.queue import unit_runs
-from spark_mq.store.queue.unit_runs import Chain, UnitChain, extents_of, in_order, live_extents
+from spark_mq.store.queue.unit_runs import Chain, UnitChain, accounted, extents_of, in_order, live_extents
 from spark_mq.testing.strategies import unit_blocks
 from tests.support.kernels import examples
 
@@ -125,3 +125,12 @@ def test_units_of_all_messages_are_one_run(lengths: list[int], together: int, ra
         for queue in queues:
             chain.add(np.array(queue, UNIT_DTYPE))
         assert chain.stop() == stops[-1]
+
+
+def test_a_run_with_few_records_at_its_ends_accounts_for_nothing() -> None:
+    offsets = 100 * np.arange(20)
+    sizes = np.full(20, 100)
+    assert accounted(offsets, sizes, lambda offset, size: True, 9) == [LogRange(0, 2000)]
+    assert accounted(offsets, sizes, lambda offset, size: 200 <= offset < 1800, 9) == [LogRange(200, 1800)]
+    assert accounted(offsets, sizes, lambda offset, size: offset == 200, 9) == []
+    assert accounted(offsets[:3], sizes[:3], lambda offset, size: offset == 200, 9) == [LogRange(200, 300)]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import tempfile
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -42,7 +44,26 @@ def test_the_end_is_after_the_last_written_unit(count: int, is_sparse: bool, is_
         assert queue.written_end == first + count
         assert queue.unit(first + count - 1)[1] == (100 if first + count else 0)
         assert queue.units(first, first + count).tolist() == units[:count].tolist()
+        assert queue.units(first + count // 3, first + count).tolist() == units[count // 3 : count].tolist()
         files.close()
+
+
+@pytest.mark.parametrize("by_halving", [True, False])
+def test_the_ends_of_a_queue_follow_from_those_of_the_log(by_halving: bool, tmp_path: Path) -> None:
+    (tmp_path / "consumequeue/T/0").mkdir(parents=True)
+    units = np.array([(100 * number, 100, number) for number in range(10)], UNIT_DTYPE)
+    (tmp_path / "consumequeue/T/0" / f"{0:020d}").write_bytes(units.tobytes())
+    found = queue_folder(Location.resolve(str(tmp_path)) / "consumequeue", "T", 0)
+    assert found is not None
+    with closing(FileReaders()) as files:
+        queue = ConsumeQueue(found, files)
+        for number in range(11):
+            assert queue.end_before(100 * number) == number
+            assert queue.end_before(100 * number + 99) == number
+        for number in range(1, 10):
+            for log_start in (100 * number - 99, 100 * number):
+                assert queue.min_offset(10, log_start, by_halving=by_halving) == number
+        assert queue.min_offset(10, 901, by_halving=by_halving) == (10 if by_halving else 0)
 
 
 def test_one_queue_is_found_as_among_all(tmp_path: Path) -> None:
