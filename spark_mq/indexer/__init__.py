@@ -5,7 +5,8 @@ Start with `rebuild`: it checks a `rebuild_request`, and runs the stages in orde
 1. `stage` reads each split of the log once, as tasks (`split_dispatch`). `staged_files` has the row of a split, and the
    files of its units and index entries; the `manifest` names all of them, so that a killed job goes on.
 2. `tag_entries` decides which messages have an index entry for their tags.
-3. `queue_plan` and `queue_runs` give each staged run its place in a file, `index_files` each entry.
+3. `queue_lives` finds queues that were deleted and used again; `queue_plan` and `queue_runs` give each staged run its
+   place in a file, `index_files` each entry.
 4. `queue_files` and `queue_writer` (also into RocksDB), and `index_files`, write whole files; `queue_extensions` those
    of extension units (`ext_settings`), `batch_queues` those of batch consume queues. `index_database`
    makes the index in RocksDB of tables that the first stage wrote (`index_records`).

@@ -26,8 +26,9 @@ from spark_mq.errors import OptionError, StorageError, similar_names
 from spark_mq.format.consume_queue import DATABASE_UNIT_DTYPE, UNIT_DTYPE, UNIT_SIZE, Queue, queue_file_name
 from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.indexer.ext_settings import ExtSettings
+from spark_mq.indexer.queue_lives import staged_runs
 from spark_mq.indexer.queue_plan import ExistingQueues, QueuePlan, carry_over, plan_queues
-from spark_mq.indexer.queue_runs import Run, StagedQueue, of_runs, staged_runs
+from spark_mq.indexer.queue_runs import Run, StagedQueue, of_runs
 from spark_mq.indexer.queue_writer import COMPLETED, NEW, STAGED, QueueFile, QueueWriter, WrittenQueueFile, files_of
 from spark_mq.indexer.rebuild_plan import RebuildPlan
 from spark_mq.indexer.report import raise_or_report

@@ -13,8 +13,9 @@ from spark_mq.format.array_types import Flags, Int64s
 from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE, Units, pre_blank
 from spark_mq.format.dispatch import LITE_PREFIX
 from spark_mq.format.timestamp import NANOS_PER_MILLI
+from spark_mq.indexer.queue_lives import staged_runs
 from spark_mq.indexer.queue_plan import PlannedQueue, QueuePlan
-from spark_mq.indexer.queue_runs import Run, of_runs, staged_runs
+from spark_mq.indexer.queue_runs import Run, of_runs
 from spark_mq.io.file_reader import FileReader, FileReaders
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish

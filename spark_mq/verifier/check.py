@@ -21,8 +21,9 @@ import pyarrow as pa
 
 from spark_mq.format.consume_queue import Queue
 from spark_mq.format.dispatch import LIGHT_PREFIX
+from spark_mq.indexer.queue_lives import restarted_queues, staged_runs
 from spark_mq.indexer.queue_plan import PlannedQueue, QueuePlan
-from spark_mq.indexer.queue_runs import StagedQueue, of_runs, restarted_queues, staged_runs
+from spark_mq.indexer.queue_runs import StagedQueue, of_runs
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.job.tasks import TaskRunner
