@@ -189,7 +189,7 @@ def _replaced(path: str, found: Any) -> Any:
     if isinstance(found, str):
         return found.replace(path, "STORE")
     if isinstance(found, list | tuple):
-        return [_replaced(path, one) for one in found]
+        return type(found)(_replaced(path, one) for one in found)
     if isinstance(found, dict):
         return {name: _replaced(path, one) for name, one in found.items()}
     return found
