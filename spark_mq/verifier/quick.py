@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import pairwise
 
 import pyarrow as pa
 
@@ -104,6 +105,8 @@ def _log_edges(
             )
     # A broker that runs can be about to put entries.
     has_index = index.layout is not None and conf.without_index_files is None
+    # The state counts entries in the order of names.
+    has_index = has_index and all(one.name < other.name for one, other in pairwise(index.files))
     lag = index_state(store) if has_index and not is_locked(store.location) else None
     if lag is not None and lag.lacking:
         yield findings(

@@ -9,7 +9,7 @@ import pytest
 
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.verifier.quick import quick_check
-from tests.support.stores import RealStore, Unpack, usual_stores
+from tests.support.stores import WORKLOAD, RealStore, Unpack, usual_stores
 
 
 @pytest.mark.parametrize("store", usual_stores(), ids=str)
@@ -28,3 +28,16 @@ def test_a_store_without_its_index_is_not_sound(store: RealStore, unpacked: Unpa
         disabled.write_text(f"{store.broker_conf.read_text()}\n{setting}\n")
         _, found = quick_check(str(folder), BrokerConf.of(str(disabled)))
         assert "INDEX_MISSING" not in found["code"].to_pylist(), setting
+
+
+def test_names_that_are_not_in_order_hide_no_entry(unpacked: Unpack, tmp_path: Path) -> None:
+    """A clock that was set back gives the newest file the oldest name, and an end time before its begin time."""
+    folder = Path(shutil.copytree(unpacked(WORKLOAD), tmp_path / "store"))
+    newest = max((folder / "index").iterdir())
+    header = newest.read_bytes()[:16]
+    with newest.open("r+b") as file:
+        file.write(header[8:] + header[:8])
+    newest.rename(newest.with_name("20000101000000000"))
+    report, _ = quick_check(str(folder), BrokerConf.of(str(WORKLOAD.broker_conf)))
+    assert "INDEX_ORDER" in report.counts
+    assert "INDEX_LAGS" not in report.counts
