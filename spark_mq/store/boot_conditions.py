@@ -1,6 +1,6 @@
 """On what a boot of a store depends, besides its messages: the broker's last stop, version and settings.
 
-`boot` has the rules. A store or a setting whose rules are not known is an error here (`check_boot`).
+`boot` has the rules. A store or a setting whose rules are not known is an error here.
 """
 
 from __future__ import annotations
@@ -29,8 +29,10 @@ from spark_mq.format.broker_version import (
     versions_text,
 )
 from spark_mq.format.timestamp import NANOS_PER_MILLI
+from spark_mq.io.location import Location
 from spark_mq.io.rocksdb import DEFAULT, RocksDatabase
 from spark_mq.store.config.broker_conf import ROCKSDB_STORE, BrokerConf, FileSetting, Sourced
+from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.config.store_kind import (
     Door,
     check_form,
@@ -80,13 +82,13 @@ class LastStop:
     started_timestamp: int | None
     is_running: bool | None
 
-
-def last_stop(store: MessageStore) -> LastStop:
-    """How the last run of the broker ended."""
-    abort = (store.location / ABORT).info()
-    is_clean = abort.type == fs.FileType.NotFound
-    started = None if is_clean else (abort.mtime_ns or 0) // NANOS_PER_MILLI
-    return LastStop(is_clean, started, is_locked(store.location))
+    @classmethod
+    def of(cls, store: Location) -> Self:
+        """That of the broker of a store."""
+        abort = (store / ABORT).info()
+        is_clean = abort.type == fs.FileType.NotFound
+        started = None if is_clean else (abort.mtime_ns or 0) // NANOS_PER_MILLI
+        return cls(is_clean, started, is_locked(store))
 
 
 def boot_groups(versions: BrokerVersions, has_entries: bool = False) -> tuple[BrokerVersions, ...]:
@@ -106,82 +108,6 @@ def one_boot_group(version: str, has_entries: bool = False) -> BrokerVersions:
     if len(groups) > 1:
         raise OptionError(f"brokers of {version} recover by different rules: give a version such as 5.3.1 or 5.3.3")
     return groups[0]
-
-
-def check_boot(store: MessageStore) -> QueueDatabase | None:
-    """Check that a boot of the store can be predicted; the database of its queues, if they are in RocksDB.
-
-    Raises:
-        UnsupportedStoreError: The store has a form, or its broker a setting, whose rules are not known here.
-    """
-    check_form(store.location, Door.BOOT)
-    _ = store.queues  # an error if RocksDB does not open the database
-    conf, database, batches = store.broker_conf, store.queue_database, store.batch_topics
-    if database is None and conf.has_rocksdb_store and store.queues and not double_written_database(store.location):
-        raise UnsupportedStoreError(
-            f"{store.location / CONSUME_QUEUE} has queue files, and {conf.source} says storeType={ROCKSDB_STORE}: such "
-            f"a broker does not read them. First `spark-mq rebuild {shlex.quote(store.location.path)} --only "
-            "consumequeue --queue-store rocksdb --replace`"
-        )
-    if lost_light_database(store.location, conf):
-        raise UnsupportedStoreError(
-            f"{store.location} has no RocksDB database, in which its broker has light message queues "
-            f"(combineCQUseRocksdbForLmq=true in {conf.source}). It is lost, unless such a broker never ran. "
-            f"First `spark-mq rebuild {shlex.quote(store.location.path)} --only consumequeue --replace --broker-conf "
-            f"{shlex.quote(conf.source)}`"
-        )
-    light = light_database(store.location, conf)
-    if database is None and light is None and not batches:
-        return None
-    what = f"{store.location} has batch consume queues (queue.type=BatchCQ)"
-    if light is not None:
-        what = f"{light.folder} is a RocksDB database of light message queues beside queue files"
-    if database is not None:
-        what = f"{database.folder} is a RocksDB database of queues"
-        if conf.is_given and not conf.has_rocksdb_store:
-            raise UnsupportedStoreError(
-                f"{what}, which a broker reads with storeType={ROCKSDB_STORE}. {conf.source} says otherwise: give the "
-                "settings of this broker (--broker-conf)"
-            )
-    if batches and (database is not None or light is not None):
-        raise UnsupportedStoreError(f"{what} beside topics with queue.type=BatchCQ: {_NOT_PREDICTED}")
-    if store.records.has_entries:
-        raise UnsupportedStoreError(f"{what} beside a DLedger log: {_NOT_PREDICTED}")
-    for setting in filter(conf.is_enabled, ("recheckReputOffsetFromCq", "enableAcceleratedRecovery")):
-        raise UnsupportedStoreError(f"{what}: {_NOT_PREDICTED} with {setting}=true, as in {conf.source}")
-    return database
-
-
-def are_rules_known(
-    rules: BrokerVersions, database: QueueDatabase | None, batch_topics: frozenset[str], has_light_database: bool
-) -> bool:
-    """Whether boots of the versions can be predicted.
-
-    Those with queues in RocksDB can from 5.3.2 on. 4.9 has no batch consume queues, and no version before 5.5.0 has
-    light message queues in a database beside files.
-    """
-    if has_light_database:
-        return rules.decide(RECOVERS_FROM_FLUSHED_QUEUES) is True
-    if database is None:
-        return not (batch_topics and rules.decide(DISPATCHES_AT_CLEAN_BOOT))
-    return rules.decide(DISPATCHES_AFTER_QUEUE_END) is True
-
-
-def unknown_rules(store: MessageStore) -> UnsupportedStoreError:
-    """The error for a store whose boots `are_rules_known` excludes."""
-    if store.queue_database is None and has_light_database(store.location, store.broker_conf):
-        return UnsupportedStoreError(
-            f"{store.location} has light message queues in a RocksDB database beside queue files "
-            "(combineCQUseRocksdbForLmq), which brokers have from 5.5.0 on"
-        )
-    if store.queue_database is None:
-        return UnsupportedStoreError(
-            f"{store.location} has batch consume queues (queue.type=BatchCQ), which brokers have from 5.0.0 on"
-        )
-    return UnsupportedStoreError(
-        f"{store.tree} is a RocksDB database of queues: what a broker does with it at its start is predicted for 5.3.2 "
-        "and later"
-    )
 
 
 @dataclass(frozen=True)
@@ -242,6 +168,108 @@ class LastInDatabase:
         """The offsets that a version asks for, from 5.4.0 on."""
         transaction = self.transaction if rules.decide(RECOVERS_FROM_FLUSHED_QUEUES) else None
         return [last for last in (self.indexed, transaction) if last is not None]
+
+
+@dataclass(frozen=True)
+class BootConditions:
+    """What all boots of a store depend on, besides its messages.
+
+    Attributes:
+        database: The database of the store's queues, if they are in RocksDB.
+        light: The database of light message queues beside queue files, if there is one.
+    """
+
+    store: MessageStore
+    database: QueueDatabase | None
+    light: QueueDatabase | None
+    last_stop: LastStop
+    checkpoint: Checkpoint
+    settings: BootSettings
+    last_in_database: LastInDatabase
+
+    @classmethod
+    def of(cls, store: MessageStore) -> Self:
+        """Those of a store.
+
+        Raises:
+            UnsupportedStoreError: The store has a form, or its broker a setting, whose rules are not known here.
+        """
+        check_form(store.location, Door.BOOT)
+        _ = store.queues  # an error if RocksDB does not open the database
+        location, conf = store.location, store.broker_conf
+        light = light_database(location, conf)
+        _check_form(store, light)
+        last = LastInDatabase.of(store)
+        checkpoint, settings = Checkpoint.load(location), BootSettings.of(conf)
+        return cls(store, store.queue_database, light, LastStop.of(location), checkpoint, settings, last)
+
+    def are_known(self, rules: BrokerVersions) -> bool:
+        """Whether boots of the versions can be predicted.
+
+        Those with queues in RocksDB can from 5.3.2 on. 4.9 has no batch consume queues, and no version before 5.5.0 has
+        light message queues in a database beside files.
+        """
+        if self.database is not None:
+            return rules.decide(DISPATCHES_AFTER_QUEUE_END) is True
+        if self._has_light_database:
+            return rules.decide(RECOVERS_FROM_FLUSHED_QUEUES) is True
+        return not (self.store.batch_topics and rules.decide(DISPATCHES_AT_CLEAN_BOOT))
+
+    @property
+    def _has_light_database(self) -> bool:
+        return self.light is not None or has_light_database(self.store.location, self.store.broker_conf)
+
+    def unknown_rules(self) -> UnsupportedStoreError:
+        """The error for versions whose rules are not known."""
+        if self.database is not None:
+            return UnsupportedStoreError(
+                f"{self.store.tree} is a RocksDB database of queues: what a broker does with it at its start is "
+                "predicted for 5.3.2 and later"
+            )
+        if self._has_light_database:
+            return UnsupportedStoreError(
+                f"{self.store.location} has light message queues in a RocksDB database beside queue files "
+                "(combineCQUseRocksdbForLmq), which brokers have from 5.5.0 on"
+            )
+        return UnsupportedStoreError(
+            f"{self.store.location} has batch consume queues (queue.type=BatchCQ), which brokers have from 5.0.0 on"
+        )
+
+
+def _check_form(store: MessageStore, light: QueueDatabase | None) -> None:
+    """Check that the form of the store, and the settings of its broker, have known rules."""
+    conf, database, batches = store.broker_conf, store.queue_database, store.batch_topics
+    if database is None and conf.has_rocksdb_store and store.queues and not double_written_database(store.location):
+        raise UnsupportedStoreError(
+            f"{store.location / CONSUME_QUEUE} has queue files, and {conf.source} says storeType={ROCKSDB_STORE}: such "
+            f"a broker does not read them. First `spark-mq rebuild {shlex.quote(store.location.path)} --only "
+            "consumequeue --queue-store rocksdb --replace`"
+        )
+    if lost_light_database(store.location, conf):
+        raise UnsupportedStoreError(
+            f"{store.location} has no RocksDB database, in which its broker has light message queues "
+            f"(combineCQUseRocksdbForLmq=true in {conf.source}). It is lost, unless such a broker never ran. "
+            f"First `spark-mq rebuild {shlex.quote(store.location.path)} --only consumequeue --replace --broker-conf "
+            f"{shlex.quote(conf.source)}`"
+        )
+    if database is None and light is None and not batches:
+        return
+    what = f"{store.location} has batch consume queues (queue.type=BatchCQ)"
+    if light is not None:
+        what = f"{light.folder} is a RocksDB database of light message queues beside queue files"
+    if database is not None:
+        what = f"{database.folder} is a RocksDB database of queues"
+        if conf.is_given and not conf.has_rocksdb_store:
+            raise UnsupportedStoreError(
+                f"{what}, which a broker reads with storeType={ROCKSDB_STORE}. {conf.source} says otherwise: give the "
+                "settings of this broker (--broker-conf)"
+            )
+    if batches and (database is not None or light is not None):
+        raise UnsupportedStoreError(f"{what} beside topics with queue.type=BatchCQ: {_NOT_PREDICTED}")
+    if store.records.has_entries:
+        raise UnsupportedStoreError(f"{what} beside a DLedger log: {_NOT_PREDICTED}")
+    for setting in filter(conf.is_enabled, ("recheckReputOffsetFromCq", "enableAcceleratedRecovery")):
+        raise UnsupportedStoreError(f"{what}: {_NOT_PREDICTED} with {setting}=true, as in {conf.source}")
 
 
 def assumed_settings(

@@ -54,17 +54,8 @@ from spark_mq.store.boot import (
     next_boot,
     recovery_start,
 )
-from spark_mq.store.boot_conditions import (
-    BootSettings,
-    LastInDatabase,
-    are_rules_known,
-    check_boot,
-    last_stop,
-    one_boot_group,
-    unknown_rules,
-)
+from spark_mq.store.boot_conditions import BootConditions, one_boot_group
 from spark_mq.store.boot_obstacles import boot_obstacles
-from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.config.store_kind import dledger_node
 from spark_mq.store.config.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX, mapped_files
 from spark_mq.store.dispatch_log import DispatchLog, RecoveryRows
@@ -100,7 +91,7 @@ from spark_mq.store.queue.folders import (
     truncate_queue,
     without_empty_file,
 )
-from spark_mq.store.queue.queue_database import database_tree, light_database, makes_light_queues
+from spark_mq.store.queue.queue_database import database_tree, makes_light_queues
 from spark_mq.store.starting_database import StartingDatabase, StartingLightDatabase
 
 _CHECKED = "while the log is checked"
@@ -116,15 +107,18 @@ def next_recovery(path: str, broker_version: str, broker_conf: str | None = None
     with MessageStore(path, broker_version, broker_conf) as store:
         if store.records.has_entries:
             release = one_boot_group(broker_version, has_entries=True)
-        gone = find_gone_messages(store).count
-        return next_recoveries(store, [(release, not last_stop(store).is_clean)], gone)[0]
+        gone, conditions = find_gone_messages(store).count, BootConditions.of(store)
+        return next_recoveries(conditions, [(release, not conditions.last_stop.is_clean)], gone)[0]
 
 
 def next_recoveries(
-    store: MessageStore, starts: Sequence[tuple[BrokerVersions, bool]], gone: int, index: IndexState | None = None
+    conditions: BootConditions,
+    starts: Sequence[tuple[BrokerVersions, bool]],
+    gone: int,
+    index: IndexState | None = None,
 ) -> list[Boot]:
     """The same for several starts. What several of them read is read once; `index` if it was read before."""
-    stopped = _StoppedStore(store, gone)
+    stopped = _StoppedStore(conditions, gone)
     if index is not None:
         stopped.index = index
     # The last starts dispatch most: what they read is enough for the others.
@@ -136,39 +130,34 @@ def next_recoveries(
 class _StoppedStore:
     """What all starts read of a store."""
 
-    def __init__(self, store: MessageStore, gone: int) -> None:
-        self.database = check_boot(store)
-        self.store, self.conf, self.gone = store, store.broker_conf, gone
-        self.settings = BootSettings.of(self.conf)
-        self.last_stop = last_stop(store)
-        self.checkpoint = Checkpoint.load(store.location)
-        self.last_in_database = LastInDatabase.of(store)
+    def __init__(self, conditions: BootConditions, gone: int) -> None:
+        self.conditions, self.gone = conditions, gone
+        self.store = store = conditions.store
+        self.conf = store.broker_conf
         self.node = dledger_node(store.location)
         self.log_folder, self.has_entries = booted_folder(store.location)
         self.segments = mapped_files(self.log_folder.entries())
         files = queues_in_files(store.location)
-        self.folders = list(files if self.database is None else queue_folders(store.tree, with_empty=True))
+        self.folders = list(files if conditions.database is None else queue_folders(store.tree, with_empty=True))
         # A broker that does not delete an empty last file does not start.
-        self.batch_topics = store.batch_topics
         folders = [without_empty_file(folder) for folder in self.folders]
-        self.light = light_database(store.location, self.conf)
-        if self.light is not None:
-            tree = database_tree(self.light.folder)
+        if conditions.light is not None:
+            tree = database_tree(conditions.light.folder)
             folders += [folder for folder in queue_folders(tree) if folder.topic.startswith(LIGHT_PREFIX)]
         makes_light = makes_light_queues(store.location, self.conf)
-        self.numbers = QueueNumbers(folders, store.files, self.batch_topics, makes_light)
+        self.numbers = QueueNumbers(folders, store.files, store.batch_topics, makes_light)
         self.log = CheckedLog(self.numbers)
         self.scan = LackingScan(store, self.numbers, self.log)
         self.recovered = cache(lambda folder, file_size: recover_queue(folder, file_size, store.files))
         self.truncated = cache(lambda queue, end: truncate_queue(queue, end, store.files))
         self.entries_from = cache(self._entries_from)
         self._obstacles: dict[tuple[bool, ...], list[str]] = {}
-        flushed = self.checkpoint.index_msg_timestamp
+        flushed = conditions.checkpoint.index_msg_timestamp
         self._find_lacking = cache(lambda names, stop: find_lacking_entries(store, names, stop, flushed))
 
     @cached_property
     def index(self) -> IndexState:
-        return index_state(self.store, self.checkpoint.index_msg_timestamp)
+        return index_state(self.store, self.conditions.checkpoint.index_msg_timestamp)
 
     def find_lacking_entries(self, kept: Sequence[IndexFileEnd], stop: int) -> LogRange | None:
         """The first part of the log before `stop` in which messages lack entries in the files that the broker keeps."""
@@ -196,7 +185,7 @@ class _StoppedStore:
         """The obstacles of a version, which finds the queue files of `folders`."""
         rules = EMPTY_LAST_FILE_IS_DELETED.holds(version), FOLDERS_ARE_SKIPPED.holds(version)
         if rules not in self._obstacles:
-            files = folders if self.database is None else []
+            files = folders if self.conditions.database is None else []
             self._obstacles[rules] = boot_obstacles(self.store.location, self.conf, files, version)
         return self._obstacles[rules]
 
@@ -207,18 +196,18 @@ class _Start:
     def __init__(self, stopped: _StoppedStore, release: BrokerVersions, after_crash: bool) -> None:
         self._stopped, self._store, self._location = stopped, stopped.store, stopped.store.location
         self._release, self._version = release, release.last
-        self._conf, self._settings = stopped.conf, stopped.settings
+        self._conf, self._conditions, self._settings = stopped.conf, stopped.conditions, stopped.conditions.settings
         self._rows = RecoveryRows()
-        self._stop = replace(stopped.last_stop, is_clean=not after_crash)
-        self._checkpoint = stopped.checkpoint
+        self._stop = replace(stopped.conditions.last_stop, is_clean=not after_crash)
+        self._checkpoint = stopped.conditions.checkpoint
         self._live_end = -1
         self._empty_files: tuple[str, ...] = ()
 
     def run(self) -> Boot:
-        files, folders, database = self._log_files(), self._queue_folders(), self._stopped.database
-        light = self._stopped.light
-        if not are_rules_known(self._release, database, self._stopped.batch_topics, light is not None):
-            raise unknown_rules(self._store)
+        files, folders = self._log_files(), self._queue_folders()
+        database, light = self._conditions.database, self._conditions.light
+        if not self._conditions.are_known(self._release):
+            raise self._conditions.unknown_rules()
         queue_files = find_queue_file_size(self._conf, [(self._location / CONSUME_QUEUE, folders)])
         obstacles = self._stopped.obstacles(folders, self._version)
         if obstacles:
@@ -289,9 +278,9 @@ class _Start:
             queue_end=queue_end,
             index=self._stopped.index,
             settings=self._settings,
-            has_rocksdb_queues=self._stopped.database is not None,
+            has_rocksdb_queues=self._conditions.database is not None,
             light_end=light_end,
-            last_in_database=self._stopped.last_in_database,
+            last_in_database=self._conditions.last_in_database,
         )
         if self._stop.is_clean and not self._release.decide(RECOVERS_FROM_TENTH_FILE):
             return facts
@@ -312,7 +301,7 @@ class _Start:
         for queue in queues:
             for info in queue.files:
                 self._delete_queue_file(queue.folder, info, "the log has no segment")
-        database = self._stopped.database or self._stopped.light
+        database = self._conditions.database or self._conditions.light
         if database is not None:
             self._rows.add("delete", "database", "the log has no segment", file=database.folder.name)
         facts = BootFacts(self._stop.is_clean, -1, -1, (), checkpoint=self._checkpoint, gone=self._lose_gone(-1))
@@ -399,7 +388,7 @@ class _Start:
         )
         obstacles = self._empty_files
         if log.fails_at is not None:
-            if not isinstance(queues, StartingDatabase) and self._stopped.light is None:
+            if not isinstance(queues, StartingDatabase) and self._conditions.light is None:
                 obstacles += (dispatch_obstacle(log.fails_at),)
                 add("refuse", "store", obstacles[-1], commit_log_offset=log.fails_at)
             else:

@@ -17,17 +17,7 @@ from spark_mq.format.consume_queue import Queue
 from spark_mq.format.record import HEAD_SIZE, is_body_crc_wrong
 from spark_mq.format.timestamp import NANOS_PER_MILLI
 from spark_mq.store.boot import Boot, BootFacts, SegmentHead, matches_recovery, newest_heads, next_boot
-from spark_mq.store.boot_conditions import (
-    BootSettings,
-    LastInDatabase,
-    LastStop,
-    are_rules_known,
-    assumed_settings,
-    boot_groups,
-    check_boot,
-    last_stop,
-    unknown_rules,
-)
+from spark_mq.store.boot_conditions import BootConditions, LastStop, assumed_settings, boot_groups
 from spark_mq.store.boot_obstacles import CONFIG_FILES, boot_obstacles
 from spark_mq.store.config.broker_conf import FileSetting
 from spark_mq.store.config.checkpoint import Checkpoint, checkpoint_problem
@@ -52,9 +42,7 @@ from spark_mq.store.queue.folders import (
     truncate_queue,
 )
 from spark_mq.store.queue.queue_database import (
-    has_light_database,
     in_files,
-    light_database,
     makes_light_queues,
 )
 
@@ -157,16 +145,15 @@ def store_state(
             (`VerifyReport.shows_boots`). Then the boots are exact without a second read of the log.
     """
     with MessageStore(path, broker_version, broker_conf) as store:
-        conf, database = store.broker_conf, check_boot(store)
+        conditions = BootConditions.of(store)
+        conf, database, checkpoint = store.broker_conf, conditions.database, conditions.checkpoint
         groups = boot_groups(store.broker_versions, store.records.has_entries)
-        batches = store.batch_topics
-        has_light = has_light_database(store.location, conf)
-        rules = [group for group in groups if are_rules_known(group, database, batches, has_light)]
+        rules = [group for group in groups if conditions.are_known(group)]
         if not rules:
-            raise unknown_rules(store)
-        checkpoint = Checkpoint.load(store.location)
+            raise conditions.unknown_rules()
         lacking = find_lacking_messages(store)
-        stop, only = last_stop(store), rules[0].last if len(rules) == 1 and rules[0].first == rules[0].last else None
+        stop = conditions.last_stop
+        only = rules[0].last if len(rules) == 1 and rules[0].first == rules[0].last else None
         log = _log_state(store, lacking, stop)
         gone = find_gone_messages(store)
         stops = (False, True) if stop.is_clean and with_forced else (not stop.is_clean,)
@@ -175,7 +162,7 @@ def store_state(
         obstacles = boot_obstacles(store.location, conf, folders, only)
         asks_more = any(map(conf.is_enabled, ("forceVerifyPropCRC", "enableAcceleratedRecovery")))
         is_read = log.end - log.start <= SMALL_LOG if full is None else full
-        if store.records.has_entries or batches:  # a few facts do not tell what happens to them
+        if store.records.has_entries or store.batch_topics:  # a few facts do not tell what happens to them
             is_checked, is_read = False, True
         is_checked &= (
             database is None and not makes_light_queues(store.location, conf) and not obstacles and not asks_more
@@ -186,9 +173,9 @@ def store_state(
         if is_read:
             from spark_mq.store.recovery import next_recoveries  # the kernels take half a second
 
-            boots = next_recoveries(store, starts, gone.count, index)
+            boots = next_recoveries(conditions, starts, gone.count, index)
         else:
-            facts = _boot_facts(store, log, checkpoint, lacking, index, gone.count)
+            facts = _boot_facts(conditions, log, lacking, index, gone.count)
             boots = [next_boot(release, replace(facts, is_clean=not after_crash)) for release, after_crash in starts]
             boots = [replace(boot, is_full=True) if is_checked else _quick(boot, index) for boot in boots]
         for boot in boots[: len(rules)]:
@@ -255,14 +242,10 @@ def _stale_tail(store: MessageStore, end: int, newest: int | None) -> StaleTail 
 
 
 def _boot_facts(
-    store: MessageStore,
-    log: LogState,
-    checkpoint: Checkpoint,
-    lacking: LackingMessages,
-    index: IndexState | None,
-    gone: int,
+    conditions: BootConditions, log: LogState, lacking: LackingMessages, index: IndexState | None, gone: int
 ) -> BootFacts:
-    queues, database = store.queues, store.queue_database
+    store, database, checkpoint = conditions.store, conditions.database, conditions.checkpoint
+    queues, light = store.queues, conditions.light
     segments = tuple(segment.base for segment in store.records.segments)
     log_end = log.end if log.stale_tail is None else log.stale_tail.stop
     if store.records.segment_of(log_end) is None:  # the check goes on with the next file, and notices no gap
@@ -272,7 +255,6 @@ def _boot_facts(
     else:
         queue_end, messages = database.offset_table().checkpoint or 0, lacking.messages
         live_queue_end = lacking.dispatched_to if queues else -1
-    light = light_database(store.location, store.broker_conf)
     names = {(message.topic, message.queue_id) for message in messages} & queues.keys()
     facts = BootFacts(
         True,
@@ -286,7 +268,7 @@ def _boot_facts(
         next_queue_offsets={name: store.get_max_offset_in_queue(*name) for name in names},
         index=index,
         cut_index_ends=frozenset() if index is None else cut_index_ends(store, index, checkpoint.index_msg_timestamp),
-        settings=BootSettings.of(store.broker_conf),
+        settings=conditions.settings,
         gone=gone,
         revived=0 if log.stale_tail is None else log.stale_tail.count,
         missing_bytes=sum(gap.size for gap in log.gaps),
@@ -294,7 +276,7 @@ def _boot_facts(
         has_rocksdb_queues=database is not None,
         fails_at=None if database is not None or light is not None else lacking.fails_at,
         light_end=None if light is None else light.offset_table().checkpoint or 0,
-        last_in_database=LastInDatabase.of(store),
+        last_in_database=conditions.last_in_database,
     )
 
     def head(base: int) -> SegmentHead:

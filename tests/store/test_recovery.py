@@ -22,7 +22,7 @@ from spark_mq.errors import OptionError, SparkMqError
 from spark_mq.format.broker_version import ALL_VERSIONS, BrokerVersions
 from spark_mq.format.record import BODY_CRC_AT, COMMIT_LOG_OFFSET_AT, MAGIC_AT, MAGIC_V2, Record
 from spark_mq.store.boot import RECOVERY_SCHEMA, Boot
-from spark_mq.store.boot_conditions import boot_groups
+from spark_mq.store.boot_conditions import BootConditions, boot_groups
 from spark_mq.store.config.checkpoint import Checkpoint
 from spark_mq.store.dispatch_requests import CheckedLog
 from spark_mq.store.log.record_reader import RecordChunk
@@ -660,7 +660,8 @@ STARTS = [(group, after_crash) for after_crash in (False, True) for group in boo
 
 def recover_all(folder: Path, *askings: list[tuple[BrokerVersions, bool]], conf: str | None = None) -> list[Boot]:
     with MessageStore(str(folder), None, conf) as store:
-        return [one for starts in askings for one in next_recoveries(store, starts, 0)]
+        conditions = BootConditions.of(store)
+        return [one for starts in askings for one in next_recoveries(conditions, starts, 0)]
 
 
 def recover_alone(folder: Path, patch: pytest.MonkeyPatch, conf: str | None = None) -> list[Boot]:

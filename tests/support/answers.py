@@ -16,6 +16,7 @@ from spark_mq.format.broker_version import BrokerVersions
 from spark_mq.repairer.report import RepairReport
 from spark_mq.reporter.status import state_word
 from spark_mq.store.boot import Boot
+from spark_mq.store.boot_conditions import BootConditions
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.config_file import parse_fastjson
 from spark_mq.store.file_states import IndexState
@@ -155,11 +156,15 @@ def read_once(patch: pytest.MonkeyPatch) -> None:
         return tails[str(store.location)]
 
     def recover(
-        store: MessageStore, starts: Iterable[tuple[BrokerVersions, bool]], gone: int, index: IndexState | None = None
+        conditions: BootConditions,
+        starts: Iterable[tuple[BrokerVersions, bool]],
+        gone: int,
+        index: IndexState | None = None,
     ) -> list[Boot]:
         asked = list(starts)
         missing = [start for start in asked if start not in recoveries]
-        recoveries.update(zip(missing, next_recoveries(store, missing, gone, index) if missing else [], strict=True))
+        found = next_recoveries(conditions, missing, gone, index) if missing else []
+        recoveries.update(zip(missing, found, strict=True))
         return [recoveries[start] for start in asked]
 
     for module in ("store_state", "file_states"):
