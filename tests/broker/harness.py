@@ -136,7 +136,7 @@ def _run_maven(version: str) -> None:
         raise HarnessError(f"Maven failed for RocketMQ {version}:\n{answer.stdout}{answer.stderr}")
 
 
-def _command(
+def java_command(
     version: str,
     home: Path,
     words: Sequence[str],
@@ -185,7 +185,7 @@ def _ended(
 ) -> subprocess.CompletedProcess[str]:
     """A Java program that has run to its end."""
     answer = subprocess.run(
-        _command(version, home, words, properties=properties),
+        java_command(version, home, words, properties=properties),
         input=text,
         capture_output=True,
         encoding="utf-8",
@@ -248,7 +248,7 @@ class Broker:
         errors = (home / "errors").open("w+")
         self._cleanup.callback(errors.close)
         process = subprocess.Popen(
-            _command(self.version, home, words, properties=self.properties),
+            java_command(self.version, home, words, properties=self.properties),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
@@ -329,7 +329,7 @@ class Sender:
         words = ["send", "--name-server", broker.name_server, "--broker", broker.address, "--kind", kind]
         words += ["--seed", str(seed), "--count", str(count), "--from", str(first), "--body", str(body)]
         self._process = subprocess.Popen(
-            _command(broker.version, home, words),
+            java_command(broker.version, home, words),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             encoding="utf-8",
@@ -395,7 +395,7 @@ def consuming(broker: Broker, group: str, topic: str, count: int) -> Iterator[Co
     words = ["consume", "--name-server", broker.name_server, "--group", group, "--topic", topic, "--count", str(count)]
     with _workspace() as (home, _):
         process = subprocess.Popen(
-            _command(broker.version, home, words),
+            java_command(broker.version, home, words),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             encoding="utf-8",
@@ -415,7 +415,7 @@ class PullConsumer:
         self._cleanup = contextlib.ExitStack()
         home, _ = self._cleanup.enter_context(_workspace())
         words = ["pull", "--name-server", broker.name_server, "--topic", topic, "--most", str(most)]
-        command = _command(broker.version, home, words)
+        command = java_command(broker.version, home, words)
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8")
 
     def __enter__(self) -> PullConsumer:
@@ -503,7 +503,7 @@ def check_served(
         if facts is not None:
             words += ["--facts", str(facts.resolve())]
         answer = subprocess.run(
-            _command(version, home, words),
+            java_command(version, home, words),
             capture_output=True,
             encoding="utf-8",
             timeout=_RUN_SECONDS,
@@ -520,7 +520,7 @@ def check_served(
 def mqadmin(broker: Broker, words: Sequence[str]) -> str:
     """What the `mqadmin` of the broker's version prints: a command, and its arguments without the name server."""
     with _workspace() as (home, _):
-        command = _command(broker.version, home, words, "sparkmq.broker.MqAdmin")
+        command = java_command(broker.version, home, words, "sparkmq.broker.MqAdmin")
         # That of 4.9 prints nothing without a file of settings for its log.
         (home / "conf").mkdir()
         (home / "conf" / "logback_tools.xml").write_text("<configuration/>")

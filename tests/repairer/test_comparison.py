@@ -5,21 +5,26 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
+from unittest.mock import ANY
 
 import pytest
 
-from spark_mq import compare
+from spark_mq import compare, repair_from
 from spark_mq.cli.exit_status import DAMAGED, FOUND, NOT_UNDERSTOOD
 from spark_mq.cli.main import main
 from spark_mq.format.record import Record
 from spark_mq.repairer.comparison import Comparison, PartState, compare_logs
 from spark_mq.repairer.log_edit import cut_log
+from spark_mq.store import metadata_tables
+from spark_mq.store.message_store import MessageStore
+from spark_mq.store.recovery import next_recovery
 from tests.support.damages import body_at, flip
 from tests.support.local_objects import local_objects
 from tests.support.replicas import blank_after_last_record, live_end, log_of, messages_from, part_at, rewritten
 from tests.support.stores import OWN_STORES, RealStore, Unpack, usual_stores
-from tests.support.verified import Bench
+from tests.support.verified import Bench, check, grave
 
 SEGMENT = 131072
 STORE, REPLICA, BOTH, DIFFERENT = PartState
@@ -220,3 +225,28 @@ def test_logs_without_a_common_offset(pair: tuple[Bench, Bench]) -> None:
     found = compared(pair)
     assert found.verdict == "the logs have no commit log offset in common"
     assert [(one.start, one.stop) for one in found.replica.only] == [(0, 2 * SEGMENT)]
+
+
+PAIR = RealStore("pair-533", OWN_STORES / "replicas")
+
+
+def test_a_pair_in_controller_mode(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The new master `b` wrote into its `epochFileCheckpoint` where it began, and there `a` cut its log."""
+    pair = PAIR.unpack(tmp_path)
+    epochs = (pair / "b/epochFileCheckpoint").read_text().split()
+    began = int(epochs[-1].partition("-")[2])
+    found = compare(str(pair / "a"), str(pair / "b"))
+    (part,) = found.parts
+    assert (found.has_parted, part.start, found.consistent_offset) == (True, began, began)
+    only = [(side.only[0].start, side.only[0].topics) for side in (found.store, found.replica)]
+    assert only == [(began, {"SequenceDemo": 8}), (began, {"SequenceDemo": 20})]
+    assert not repair_from(str(pair / "a"), str(pair / "b"), apply=True).is_complete
+    assert compare(str(pair / "a"), str(pair / "b")) == replace(found, seconds=ANY)
+    with MessageStore(str(pair / "b")) as store:
+        rows = metadata_tables.epochs(store).to_pylist()
+    assert [(row["epoch"], row["start_offset"], row["problem"]) for row in rows] == [(1, 0, None), (5, began, None)]
+    for side in ("a", "b"):
+        assert next_recovery(str(pair / side), "5.3.3", str(PAIR.broker_conf)).loses_no_message
+        assert grave(check(pair / side, PAIR.broker_conf)[1]) == []
+        main(["check", str(pair / side), "--broker-conf", str(PAIR.broker_conf), "--expect-version", "5.3.3"])
+        assert f"`spark-mq compare {pair / side} MASTER` says" in capsys.readouterr().out
