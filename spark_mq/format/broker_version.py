@@ -144,6 +144,12 @@ MIN_OFFSET_BY_HALVING = _since(
     "ConsumeQueue.correctMinOffset@5.0.0",
 )
 
+OFFSET_BY_TIME_IN_QUEUE = _since(
+    "5.0.0",
+    "an offset by time is at least the queue's min offset, and at most its max offset",
+    "DefaultMessageStore.getOffsetInQueueByTime@5.0.0, @4.9.7",
+)
+
 # -- index ------------------------------------------------------------------------------------------------------------
 
 INDEX_TAGS = _since("5.4.0", "the index has an entry for the tags of a message", "IndexService.buildIndex@5.4.0")

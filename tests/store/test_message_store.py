@@ -34,7 +34,7 @@ from spark_mq.store import metadata_tables
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.queue.consume_queue_store import GetMessageStatus
 from spark_mq.testing import LogWriter
-from tests.support.stores import OWN_STORES, STORES, WORKLOAD, Fact, RealStore, Unpack, usual_stores
+from tests.support.stores import OWN_STORES, STORES, WORKLOAD, Fact, RealStore, Unpack, segment_files, usual_stores
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -391,6 +391,17 @@ def test_with_the_log_read_the_answers_are_those_of_its_messages(store: RealStor
             assert found.get_offset_in_queue_by_time(*queue, time, read_log=True) == later[0]
             if store.broker_version != "4.9":
                 assert found.get_offset_in_queue_by_time(*queue, 1 << 41, read_log=True) == ends[1]
+
+
+@pytest.mark.parametrize(("version", "offset"), [("4.9.7", 0), ("5.0.0", 24), ("5.3.3", 24)])
+def test_an_offset_by_time_is_in_the_queue_from_5_on(
+    version: str, offset: int, unpacked: Unpack, tmp_path: Path
+) -> None:
+    """A queue whose 24 messages have expired, and whose file is left (`DefaultMessageStore.getOffsetInQueueByTime`)."""
+    folder = Path(shutil.copytree(unpacked(STORES["workload-49x"]), tmp_path / "store"))
+    segment_files(folder)[0].unlink()
+    with MessageStore(str(folder), broker_version=version) as store:
+        assert store.get_offset_in_queue_by_time("DirectTopic", 1, 1_700_000_000_000) == offset
 
 
 def test_an_offset_by_time_that_needs_a_wrong_unit_is_an_error(tmp_path: Path) -> None:

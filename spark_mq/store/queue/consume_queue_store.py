@@ -13,7 +13,13 @@ from itertools import islice
 import pyarrow as pa
 
 from spark_mq.errors import OptionError, StorageError, UnsupportedStoreError
-from spark_mq.format.broker_version import MIN_OFFSET_BY_HALVING, OFFSET_BY_STORE_TIME, BrokerVersions, VersionRule
+from spark_mq.format.broker_version import (
+    MIN_OFFSET_BY_HALVING,
+    OFFSET_BY_STORE_TIME,
+    OFFSET_BY_TIME_IN_QUEUE,
+    BrokerVersions,
+    VersionRule,
+)
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE, Queue
 from spark_mq.format.dispatch import LIGHT_PREFIX, offset_in_queue
 from spark_mq.format.inner_batch import consumer_rows
@@ -554,7 +560,14 @@ class ConsumeQueueStore:
         if read_log:
             return nearest_in_log(self.queue_cover(topic, queue_id), timestamp) or 0
         times = self._times(topic, queue_id)
-        return 0 if times is None else times.search_nearest(timestamp)
+        if times is None:
+            return 0
+        nearest, (min_offset, max_offset) = times.search_nearest(timestamp), self._ends_of_units(topic, queue_id)
+        return self._agreed(
+            OFFSET_BY_TIME_IN_QUEUE,
+            lambda follows: min(max(nearest, min_offset), max_offset) if follows else nearest,
+            f"the queue offset of the time {timestamp} in queue {queue_id} of topic {topic!r}",
+        )
 
     def _offset_by_store_time(
         self, topic: str, queue_id: int, timestamp: int, boundary_type: BoundaryType, read_log: bool

@@ -60,7 +60,7 @@ class QueueTimes:
         return min(max(found, self._min_offset), self._max_offset)
 
     def search_nearest(self, timestamp: int) -> int:
-        """Before 5.1.1: the nearer neighbour, or the earlier of two equally near; not clamped.
+        """Before 5.1.1: the nearer neighbour, or the earlier of two equally near; it can be outside of the queue.
 
         `ConsumeQueue.getOffsetInQueueByTime`@5.1.0, the same as @4.9.7.
         """
