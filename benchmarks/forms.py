@@ -113,7 +113,7 @@ def rows_of(store: Path, columns: list[str], options: dict[str, str]) -> int:
     """The number of rows of a scan, all of which are read."""
     options = {name: str(store / value) if name in _TIERED else value for name, value in options.items()}
     schema = from_arrow_schema(pa.schema([MESSAGE_SCHEMA.field(name) for name in columns]))
-    reader = RocketMQDataSource({"path": str(store), **options}).reader(schema)
+    reader: Any = RocketMQDataSource({"path": str(store), **options}).reader(schema)
     return sum(batch.num_rows for part in reader.partitions() for batch in reader.read(part))
 
 
