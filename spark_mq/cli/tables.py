@@ -98,9 +98,11 @@ def _command(table: Table) -> Command:
 
 
 def _example(table: Table) -> str:
-    """An option that chooses rows, if the table has one."""
+    """The option that a table needs, and one that chooses rows, if it has them."""
+    given = {option.argument for option in table.options}
+    needed = " --tiered-storage /data/tiered" if "tiered_storage" in given else ""
     chosen = {"topic": " --topic orders", "consumer_group": " --consumer-group billing"}
-    return next((chosen[option.argument] for option in table.options if option.argument in chosen), "")
+    return needed + next((text for argument, text in chosen.items() if argument in given), "")
 
 
 def _print_table(table: Table, arguments: argparse.Namespace) -> int:

@@ -61,7 +61,7 @@ def leaks(
 def test_a_command_on_a_store_of_s3_shows_no_secret(
     name: str, unpacked: Unpack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leaks: Callable[[], list[str]]
 ) -> None:
-    """Of a store that is there, and of one that is absent."""
+    """Of a store that is there, and of one that is absent; the one that is there has no tiered storage."""
     folder = unpacked(STORE)
     monkeypatch.setattr(ObjectStore, "_client", property(lambda bucket: LocalStore(folder.parent)))
     (fact, *_) = [fact for fact in STORE.facts("msg") if fact["topic"] == "OrderEvents" and fact["keys"]]
