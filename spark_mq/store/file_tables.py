@@ -20,6 +20,7 @@ from spark_mq.io.file_reader import FileReader, FileReaders
 from spark_mq.io.location import Location
 from spark_mq.io.rocksdb import DEFAULT, RocksDatabase
 from spark_mq.store.index.folder import IndexFileInfo, index_files
+from spark_mq.store.index.index_database import HOUR
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.queue.batch_consume_queue import BatchConsumeQueue
 from spark_mq.store.queue.consume_queue import ConsumeQueue
@@ -70,7 +71,11 @@ def entry_batches(file: IndexFileInfo, layout: IndexLayout, columns: Sequence[st
 
 
 def index_record_batches(folder: Location, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The records of a database as rows of table `index_entries`, by their keys. Keys of another form are left out."""
+    """The records of a database as rows of table `index_entries`, by their keys.
+
+    Keys of another form are left out, and those of another hour than their value's (`MixAll.dealTimeToHourStamps`,
+    which is local time): a broker does not find them.
+    """
     from spark_mq.format.kernels.index_keys import hash_keys
 
     with closing(RocksDatabase(folder)) as database:
@@ -78,6 +83,9 @@ def index_record_batches(folder: Location, columns: Sequence[str]) -> Iterator[p
             found = pc.extract_regex(pc.binary_slice(keys, _NUMBER_SIZE, -_NUMBER_SIZE), _INDEX_RECORD)
             is_record = pc.and_(found.is_valid(), pc.equal(pc.binary_length(values), _NUMBER_SIZE)).fill_null(False)
             found, keys, values = found.filter(is_record), keys.filter(is_record), values.filter(is_record)
+            after = _last_int64s(values) - _last_int64s(pc.binary_slice(keys, 0, _NUMBER_SIZE))
+            in_hour = pa.array((after >= 0) & (after < HOUR))
+            found, keys, values = found.filter(in_hour), keys.filter(in_hour), values.filter(in_hour)
             topic, kind, key, unique_key = (_text(found.field(place)) for place in range(4))
             is_unique = pc.equal(kind, "")
             kind, key = pc.if_else(is_unique, "U", kind), pc.if_else(is_unique, unique_key, key)

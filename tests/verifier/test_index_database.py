@@ -54,9 +54,10 @@ def changed(store: Path, change: Change) -> None:
         (_delete(record("K", KEY)), f"K {KEY}", "nothing else"),
         (_delete(record("U", FACT["uniqKey"])), f"U {FACT['uniqKey']}", "nothing else"),
         (_put(record("K", "other")), "nothing else", "K other"),
-        (_put(record("K", KEY), 5), f"K {KEY}", f"K {KEY}"),
+        (_put(record("K", KEY), 5), f"K {KEY}", "nothing else"),
+        (_put(record("K", KEY), FACT["storeTimestamp"] // HOUR * HOUR), f"K {KEY}", f"K {KEY}"),
     ],
-    ids=["sound", "no key", "no unique key", "another key", "time"],
+    ids=["sound", "no key", "no unique key", "another key", "time of another hour", "time"],
 )
 def test_records_are_held_against_the_log(
     change: Change, expected: str | None, found: str | None, tmp_path: Path
@@ -67,6 +68,16 @@ def test_records_are_held_against_the_log(
     of_index = [(one.commit_log_offset, one.expected, one.found) for one in findings if one.code == "INDEX_DATABASE"]
     assert of_index == ([] if expected is None else [(FACT["offset"], expected, found)])
     assert {one.code for one in findings} <= {"INDEX_DATABASE", "NOT_CHECKED"}
+
+
+@pytest.mark.parametrize("hours", [-1, 1, 1 << 24])
+def test_a_record_of_another_hour_is_found(hours: int, tmp_path: Path) -> None:
+    """A broker looks only into the hours of the time range that it is asked for."""
+    store = ALL_IN_ROCKS.unpack(tmp_path)
+    changed(store, _delete(record("K", KEY)))
+    changed(store, _put(record("K", KEY, time=FACT["storeTimestamp"] + hours * HOUR)))
+    _, findings = check(store, ALL_IN_ROCKS.broker_conf)
+    assert [one.expected for one in findings if one.code == "INDEX_DATABASE"] == [f"K {KEY}"]
 
 
 def test_a_record_that_leads_to_no_message_is_found(tmp_path: Path) -> None:

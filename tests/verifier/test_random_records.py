@@ -1,7 +1,8 @@
 """Random damages of databases: each is found, or is harmless at every door that reads the database.
 
 What is damaged is a record of a database, or the bytes of its files. Only the fields may change without a finding that
-docs/verify.md names: store times of units, and what is there of timers and transactions.
+docs/verify.md names: store times of units, unique keys in index records of KEYS and TAGS, and what is there of timers
+and transactions.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ def damage_record(folder: Path, chance: random.Random) -> str | None:
     elif kind == "key":
         family[_flipped(key, at, chance)] = value
         del family[key]
+        seen = not _is_in_unique_key(key, at)
     elif kind == "delete":
         del family[key]
     elif kind == "copy":
@@ -62,6 +64,12 @@ def damage_record(folder: Path, chance: random.Random) -> str | None:
         seen = value != other_value
     database.close()
     return f"{kind} of {key!r} in {name}, at {at}" if seen else None
+
+
+def _is_in_unique_key(key: bytes, at: int) -> bool:
+    """Whether a byte is in the unique key in an index record of KEYS or TAGS, which no look-up reads."""
+    names = key[8:-9].split(b"@")
+    return len(names) == 5 and names[2] in (b"K", b"T") and len(key) - 9 - len(names[4]) <= at < len(key) - 9
 
 
 def _flipped(data: bytes, at: int, chance: random.Random) -> bytes:
