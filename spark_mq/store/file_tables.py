@@ -28,6 +28,8 @@ from spark_mq.store.queue.folders import QueueFolder
 from spark_mq.tables.store_files import CONSUME_QUEUE, INDEX_ENTRIES, INDEX_FILES
 
 _NUMBER_SIZE = 8
+_QUARTER = HOUR // 4
+"""Local times differ from each other by quarters of hours."""
 _INDEX_RECORD = r"(?s)^@(?P<topic>[^@]+)@(?:U|(?P<index_type>[KT])@(?P<key>.*))@(?P<unique_key>[^@]+)@$"
 """A key of an index in RocksDB, without the numbers at its ends."""
 _BATCH_ENTRIES = 64 << 10
@@ -83,8 +85,9 @@ def index_record_batches(folder: Location, columns: Sequence[str]) -> Iterator[p
             found = pc.extract_regex(pc.binary_slice(keys, _NUMBER_SIZE, -_NUMBER_SIZE), _INDEX_RECORD)
             is_record = pc.and_(found.is_valid(), pc.equal(pc.binary_length(values), _NUMBER_SIZE)).fill_null(False)
             found, keys, values = found.filter(is_record), keys.filter(is_record), values.filter(is_record)
-            after = _last_int64s(values) - _last_int64s(pc.binary_slice(keys, 0, _NUMBER_SIZE))
-            in_hour = pa.array((after >= 0) & (after < HOUR))
+            hours = _last_int64s(pc.binary_slice(keys, 0, _NUMBER_SIZE))
+            after = _last_int64s(values) - hours
+            in_hour = pa.array((after >= 0) & (after < HOUR) & (hours % _QUARTER == 0))
             found, keys, values = found.filter(in_hour), keys.filter(in_hour), values.filter(in_hour)
             topic, kind, key, unique_key = (_text(found.field(place)) for place in range(4))
             is_unique = pc.equal(kind, "")
