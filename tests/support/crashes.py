@@ -256,7 +256,8 @@ class CrashModel:
             file = files[-min(chance.choice([1, 1, 1, 2, 4]), len(files))]
             written = _written(file)
             start = max(written - chance.randrange(1, 30) * _UNIT_SIZE, 0) // _UNIT_SIZE * _UNIT_SIZE
-            _tear(file, start + chance.choice([0, 0, 0, 8, 12]), written, chance.choice(_BLOCKS))
+            start = min(start + chance.choice([0, 0, 0, 8, 12]), written)  # the last unit can be torn already
+            _tear(file, start, written, chance.choice(_BLOCKS))
             for later in files[files.index(file) + 1 :]:
                 if chance.random() < 0.7:
                     later.write_bytes(bytes(later.stat().st_size))
