@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_mq.errors import UnsupportedStoreError
+from spark_mq.errors import MissingPackageError, UnsupportedStoreError
 from spark_mq.store.boot import Boot, QueueOutcome
 from spark_mq.store.lacking_messages import find_lacking_messages
 from spark_mq.store.message_store import MessageStore
@@ -135,3 +135,13 @@ def test_light_queues_in_a_database_that_lags(is_killed: bool, tmp_path: Path) -
 def test_boots_before_5_5_of_light_queues_in_a_database_are_not_predicted(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedStoreError, match=r"which brokers have from 5\.5\.0 on"):
         next_recovery(str(LITE.unpack(tmp_path)), "5.4.0", str(LITE.broker_conf))
+
+
+def test_light_queues_in_a_database_that_cannot_be_read_are_not_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_mq.store.queue.queue_database.can_read_rocksdb", lambda: False)
+    monkeypatch.delattr("rocksdict.Rdict")
+    path, conf = str(LITE.unpack(tmp_path)), str(LITE.broker_conf)
+    with pytest.raises(MissingPackageError, match=r"spark-mq\[rocksdb\]"):
+        store_state(path, broker_conf=conf)

@@ -147,9 +147,10 @@ def light_database(store: Location, conf: BrokerConf) -> QueueDatabase | None:
     """The database of light message queues beside the files of other queues; None if there is none.
 
     Raises:
+        MissingPackageError: `rocksdict` is not installed.
         StorageError: RocksDB does not open it.
     """
-    database = double_written_database(store) if can_read_rocksdb() and has_light_database(store, conf) else None
+    database = double_written_database(store) if has_light_database(store, conf) else None
     if database is None:
         return None
     found = QueueDatabase(database)
