@@ -28,8 +28,6 @@ from spark_mq.store.queue.folders import QueueFolder
 from spark_mq.tables.store_files import CONSUME_QUEUE, INDEX_ENTRIES, INDEX_FILES
 
 _NUMBER_SIZE = 8
-_QUARTER = HOUR // 4
-"""Local times differ from each other by quarters of hours."""
 _INDEX_RECORD = r"(?s)^@(?P<topic>[^@]+)@(?:U|(?P<index_type>[KT])@(?P<key>.*))@(?P<unique_key>[^@]+)@$"
 """A key of an index in RocksDB, without the numbers at its ends."""
 _BATCH_ENTRIES = 64 << 10
@@ -75,8 +73,8 @@ def entry_batches(file: IndexFileInfo, layout: IndexLayout, columns: Sequence[st
 def index_record_batches(folder: Location, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The records of a database as rows of table `index_entries`, by their keys.
 
-    Keys of another form are left out, and those of another hour than their value's (`MixAll.dealTimeToHourStamps`,
-    which is local time): a broker does not find them.
+    Keys of another form are left out, and those of another hour than their value's: a broker does not find them
+    (`MixAll.dealTimeToHourStamps`@5.5.0; the same in 5.4.0 and 5.5.1).
     """
     from spark_mq.format.kernels.index_keys import hash_keys
 
@@ -86,8 +84,7 @@ def index_record_batches(folder: Location, columns: Sequence[str]) -> Iterator[p
             is_record = pc.and_(found.is_valid(), pc.equal(pc.binary_length(values), _NUMBER_SIZE)).fill_null(False)
             found, keys, values = found.filter(is_record), keys.filter(is_record), values.filter(is_record)
             hours = _last_int64s(pc.binary_slice(keys, 0, _NUMBER_SIZE))
-            after = _last_int64s(values) - hours
-            in_hour = pa.array((after >= 0) & (after < HOUR) & (hours % _QUARTER == 0))
+            in_hour = pa.array(hours == _last_int64s(values) // HOUR * HOUR)
             found, keys, values = found.filter(in_hour), keys.filter(in_hour), values.filter(in_hour)
             topic, kind, key, unique_key = (_text(found.field(place)) for place in range(4))
             is_unique = pc.equal(kind, "")
