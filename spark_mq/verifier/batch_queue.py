@@ -91,7 +91,7 @@ class BatchQueueCheck:
 
     def existing(self) -> BatchUnits:
         """All written units of the files, from `first` on; zeros for files that are missing or have another size."""
-        units = np.zeros(0, BATCH_UNIT_DTYPE)
+        parts, stop = [np.zeros(0, BATCH_UNIT_DTYPE)], 0
         for info in self.files:
             if info.size == self.file_size and not int(info.base_name) % self.file_size:
                 file = self.store / self.path(info.base_name)
@@ -99,9 +99,9 @@ class BatchQueueCheck:
                 with FileReader(file) as reader:
                     data = reader.read(0, count * BATCH_UNIT_SIZE)
                 start = int(info.base_name) // self.file_size * self.capacity - self.first
-                zeros = np.zeros(start - units.size, BATCH_UNIT_DTYPE)
-                units = np.concatenate((units, zeros, np.frombuffer(data, BATCH_UNIT_DTYPE)))
-        return units
+                parts += np.zeros(start - stop, BATCH_UNIT_DTYPE), np.frombuffer(data, BATCH_UNIT_DTYPE)
+                stop = start + count
+        return np.concatenate(parts)
 
     def write(self, output: Location, names: Iterable[str]) -> None:
         """Write sound files with these names into the folder `output`, under their paths in the store."""
