@@ -141,7 +141,8 @@ class StartingLightDatabase(StartingQueues):
 
     def put(self, requests: DispatchRequests, is_dispatched: Flags) -> Int32s:
         """Dispatch messages to their queues; returns what happened to each, as `PutResult` numbers."""
-        are_light = np.array([topic.startswith(LIGHT_PREFIX) for topic, _ in self.names], np.bool_)[requests.queue]
+        queues, queue_of = np.unique(requests.queue, return_inverse=True)
+        are_light = np.array([self.names[queue][0].startswith(LIGHT_PREFIX) for queue in queues], np.bool_)[queue_of]
         in_files = super().put(requests, is_dispatched & ~are_light)
         results: Int32s = np.where(are_light, self.light.put(requests, is_dispatched), in_files)
         return results
