@@ -187,7 +187,12 @@ class Trial:
 
     def _is_same(self, door: str, answer: Any, changed: set[int]) -> bool:
         """Whether the answer of a door differs from the right one in unseen fields at most."""
-        return _without_unseen(with_rows(answer), changed) == _without_unseen(with_rows(self._sound(door)), changed)
+        right = with_rows(self._sound(door))
+        if door == "by id":  # with another store host, a message has another id
+            rows = zip(with_rows(self._ask("messages")), self._sound_rows, strict=False)
+            moved = [one["commit_log_offset"] for one, sound in rows if one["store_host"] != sound["store_host"]]
+            right = [[row for row in found if row["commit_log_offset"] not in moved] for found in right]
+        return _without_unseen(with_rows(answer), changed) == _without_unseen(right, changed)
 
     def _changed_records(self, files: list[str]) -> set[int]:
         """The offsets of the records whose bytes differ."""
