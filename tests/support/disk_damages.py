@@ -196,7 +196,10 @@ def block_of_another_offset(store: DamagedStore, chance: random.Random, part: st
 def block_of_another_file(store: DamagedStore, chance: random.Random, part: str) -> str:
     """At the same offset in half of the cases, as if a copy took the wrong file."""
     file, at, size = _block(store, chance, part)
-    other = chance.choice(store.files(part if chance.random() < 0.5 else chance.choice(store.parts)))
+    others = store.files(part if chance.random() < 0.5 else chance.choice(store.parts))
+    if not others:
+        raise NoPlaceError
+    other = chance.choice(others)
     data = store.read(other)
     source = at if chance.random() < 0.5 and at < len(data) else chance.randrange(len(data)) // size * size
     store.put(file, at, data[source : source + size])
