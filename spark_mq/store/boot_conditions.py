@@ -211,13 +211,9 @@ class BootConditions:
         """
         if self.database is not None:
             return rules.decide(DISPATCHES_AFTER_QUEUE_END) is True
-        if self._has_light_database:
+        if self.light is not None:
             return rules.decide(RECOVERS_FROM_FLUSHED_QUEUES) is True
         return not (self.store.batch_topics and rules.decide(DISPATCHES_AT_CLEAN_BOOT))
-
-    @property
-    def _has_light_database(self) -> bool:
-        return self.light is not None or has_light_database(self.store.location, self.store.broker_conf)
 
     def unknown_rules(self) -> UnsupportedStoreError:
         """The error for versions whose rules are not known."""
@@ -226,7 +222,7 @@ class BootConditions:
                 f"{self.store.tree} is a RocksDB database of queues: what a broker does with it at its start is "
                 "predicted for 5.3.2 and later"
             )
-        if self._has_light_database:
+        if self.light is not None:
             return UnsupportedStoreError(
                 f"{self.store.location} has light message queues in a RocksDB database beside queue files "
                 "(combineCQUseRocksdbForLmq), which brokers have from 5.5.0 on"
