@@ -28,8 +28,6 @@ LOCAL, SPARK = ENGINES
 _SECONDS_TO_STOP = 3.0
 _ARENA_MAX = -8
 """`M_ARENA_MAX` of mallopt(3)."""
-_KEPT_BYTES = 31 << 20
-"""After glibc freed a mapping of this size (32 MiB at most), it keeps up to twice as much (`M_MMAP_THRESHOLD`)."""
 
 
 def find_engine(arguments: argparse.Namespace, places: Sequence[str | None], only_spark: str = "") -> str:
@@ -115,13 +113,12 @@ def _leave_out_pandas() -> None:
 
 
 def _share_memory() -> None:
-    """Let each thread use the memory that another one freed: the operating system would have to clear other memory.
+    """Let each thread use the memory that another one freed: the operating system would have to clear other memory."""
+    from spark_mq.format.array_types import keep_freed_memory
 
-    It does nothing with a C library that has other functions.
-    """
-    with suppress(AttributeError):
+    with suppress(AttributeError):  # of a C library that has other functions
         ctypes.CDLL(None).mallopt(_ARENA_MAX, 1)
-    bytearray(_KEPT_BYTES)
+    keep_freed_memory()
 
 
 @contextmanager

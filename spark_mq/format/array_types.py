@@ -1,4 +1,4 @@
-"""Types of the NumPy arrays that kernels take and return.
+"""Types of the NumPy arrays that kernels take and return, and the memory of arrays that are freed.
 
 A kernel is compiled once, for the types of its annotations (see `spark_mq.format.kernels.kernel`). So an argument that
 a kernel writes has another name than an argument that it reads: the first must be a new, contiguous array, and the
@@ -57,3 +57,15 @@ class ArrayRows:
         if len(parts) == 1:
             return parts[0]
         return cls(*map(np.concatenate, zip(*(vars(part).values() for part in parts), strict=True)))
+
+
+_KEPT_BYTES = 31 << 20
+
+
+def keep_freed_memory() -> None:
+    """Let this process keep the memory of arrays that it frees, for the next ones.
+
+    After glibc freed a mapping of this size (32 MiB at most), it keeps up to twice as much freed memory. Otherwise, the
+    operating system would get the memory of each batch back, and clear it for the next one (M_MMAP_THRESHOLD).
+    """
+    bytearray(_KEPT_BYTES)

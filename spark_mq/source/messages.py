@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from spark_mq.errors import CorruptLogError, StoreChangedError
+from spark_mq.format.array_types import keep_freed_memory
 from spark_mq.format.dispatch import record_keys
 from spark_mq.format.message_row import Row, corrupt_row, message_row, message_table
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, CORRUPT_RECORD, KEY, KEY_FIELDS, KEY_TYPE
@@ -76,9 +77,6 @@ MAX_STORE_SIZE = (1 << 31) - 1
 _LOG = logging.getLogger(__name__)
 
 
-_KEPT_BYTES = 31 << 20
-"""After glibc freed a mapping of this size (32 MiB at most), it keeps up to twice as much freed memory. Otherwise, the
-operating system would get the memory of each batch back, and clear it for the next one (M_MMAP_THRESHOLD)."""
 _seen_modules = 0
 """How many modules this process had when it last froze their objects."""
 
@@ -92,7 +90,7 @@ def frozen_modules() -> Iterator[None]:
     """
     global _seen_modules
     if not _seen_modules and TaskContext.get() is not None:
-        bytearray(_KEPT_BYTES)
+        keep_freed_memory()
     try:
         yield
     finally:
