@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
-import time
 from contextlib import ExitStack
 from pathlib import Path
 
 from tests.broker import harness
+from tests.support.own_servers import free_ports, wait_until_it_listens
 
 _SECONDS = 60.0
 _CONTROLLER = "org.apache.rocketmq.controller.ControllerStartup"
@@ -21,18 +20,12 @@ _BEAT = {
 """A broker that is killed is noticed within seconds."""
 
 
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
 class Controller:
     """Both servers of one version. A replica that is not in sync can become the master."""
 
     def __init__(self, version: str, folder: Path) -> None:
         self._version, self._folder, self._servers = version, folder, ExitStack()
-        self._port, self._name_server_port = _free_port(), _free_port()
+        self._port, self._name_server_port = free_ports(2)
 
     def settings(self) -> dict[str, str]:
         """The settings of a broker that is one of its replicas."""
@@ -75,12 +68,4 @@ class Controller:
         process = subprocess.Popen(command, stdout=log, stderr=log)
         self._servers.callback(process.wait, 30)
         self._servers.callback(process.kill)
-        latest = time.monotonic() + _SECONDS
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                return
-            except OSError:
-                assert process.poll() is None, (home / "log").read_text()
-                assert time.monotonic() < latest, (home / "log").read_text()
-                time.sleep(0.1)
+        wait_until_it_listens(process, port, home / "log", _SECONDS)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +23,7 @@ from spark_mq.store.recovery import next_recovery
 from tests.broker import harness
 from tests.broker.controller import Controller
 from tests.support import dledger
+from tests.support.own_servers import free_ports
 from tests.support.rebuilt import rebuild_here
 from tests.support.replicas import log_of
 from tests.support.soak import SOAKS
@@ -117,11 +117,7 @@ def test_a_broker_serves_a_repaired_node_of_dledger(tmp_path: Path) -> None:
 @pytest.mark.skipif(not SOAKS, reason="a soak")
 def test_two_members_of_a_group(tmp_path: Path) -> None:
     """Both have the same bytes. One is repaired from the other, and both go on together: nothing is lost or twice."""
-    with socket.socket() as one, socket.socket() as other:
-        for free in (one, other):
-            free.bind(("127.0.0.1", 0))
-        ports = [free.getsockname()[1] for free in (one, other)]
-    peers = ";".join(f"n{number}-127.0.0.1:{port}" for number, port in enumerate(ports))
+    peers = ";".join(f"n{number}-127.0.0.1:{port}" for number, port in enumerate(free_ports(2)))
     base = {"enableDLegerCommitLog": "true", "dLegerGroup": "group", "dLegerPeers": peers}
     base |= {"autoCreateTopicEnable": "true", "maxHashSlotNum": "99", "maxIndexNum": "500"}
     base |= {"mappedFileSizeCommitLog": str(dledger.SEGMENT), "mappedFileSizeConsumeQueue": "2000"}

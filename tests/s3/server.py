@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.broker.harness import HarnessError, missing
+from tests.broker.harness import missing
 from tests.support.maven_library import maven_library
+from tests.support.own_servers import free_ports, wait_until_it_listens
 
 __all__ = ["ACCESS_KEY", "LAKE", "SECRET_KEY", "S3Server", "missing", "running_server"]
 
@@ -52,7 +51,7 @@ def running_server(home: Path) -> Iterator[S3Server]:
     library = maven_library(_PROJECT)
     folder = home / "buckets"
     folder.mkdir(parents=True)
-    port = _free_port()
+    (port,) = free_ports(1)
     settings = {
         "s3proxy.authorization": "aws-v2-or-v4",
         "s3proxy.identity": ACCESS_KEY,
@@ -78,22 +77,7 @@ def running_server(home: Path) -> Iterator[S3Server]:
     command = ["java", *options, "-cp", f"{library}{os.sep}*", "org.gaul.s3proxy.Main", *files]
     with (home / "log").open("w+") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
         try:
-            _wait_until_it_listens(process, port, home / "log")
+            wait_until_it_listens(process, port, home / "log", _START_SECONDS)
             yield S3Server("127.0.0.1", port, folder)
         finally:
             process.kill()
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
-def _wait_until_it_listens(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    give_up = time.monotonic() + _START_SECONDS
-    while time.monotonic() < give_up and process.poll() is None:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=5):
-            return
-        time.sleep(0.05)
-    raise HarnessError(f"the S3 server does not start:\n{log.read_text()}")
