@@ -316,6 +316,25 @@ def test_rebuild_of_queues_in_rocksdb(
 
 
 @file_systems
+def test_repair_of_queues_in_rocksdb(file_system: FileSystem, unpacked: Unpack, tmp_path: Path) -> None:
+    """The next repair makes the queues of the broker, also if its files are among those of the old database."""
+    store, conf = copied(unpacked(ROCKS), tmp_path / "store"), ROCKS.broker_conf
+    wanted = records(store / "consumequeue", "default")
+    (store / "consumequeue/CURRENT").write_text("damaged")
+    old = files_of(store)
+    with recorded(store) as recording:
+        repair_here(store, conf, apply=True)
+    for state in tried(recording, file_system):
+        undo_all(store)
+        assert files_of(store) == old, state.about
+        state.write(store)
+        repair_here(store, conf, apply=True)
+        assert records(store / "consumequeue", "default") == wanted, state.about
+        undo_all(store)
+        assert files_of(store) == old, state.about
+
+
+@file_systems
 @pytest.mark.parametrize("kind", ["new", "replaces", "batch queues"])
 def test_restore(kind: str, file_system: FileSystem, unpacked: Unpack, tmp_path: Path) -> None:
     """The store is absent, the old one, or the new one; the next run makes the new one."""

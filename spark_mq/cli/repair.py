@@ -14,7 +14,7 @@ from spark_mq.cli.engine import find_engine, job_tasks
 from spark_mq.cli.exit_status import DAMAGED, FOUND
 from spark_mq.cli.output.terminal import print_answer
 from spark_mq.cli.verify import KERNELS
-from spark_mq.errors import OptionError, UnsupportedStoreError
+from spark_mq.errors import OptionError, StorageError, UnsupportedStoreError
 from spark_mq.format.amounts import size_text
 from spark_mq.job.tasks import ENGINES
 from spark_mq.store.store_state import store_state
@@ -234,6 +234,6 @@ def _boot_lines(store: str, conf: str | None, report: RepairReport) -> Iterator[
     try:
         is_checked = (report.after or report.before).shows_boots
         lines = verdict(store_state(store, None, conf, with_forced=False, is_checked=is_checked))
-    except UnsupportedStoreError as error:  # of a form whose start is not predicted
+    except (StorageError, UnsupportedStoreError) as error:  # a broken database, or a form whose start is not predicted
         lines = [f"not known: {error}"]
     yield from (f"  {line}" for line in lines)

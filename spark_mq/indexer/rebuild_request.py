@@ -21,7 +21,7 @@ from spark_mq.job.output_committer import OutputCommitter
 from spark_mq.store.broker_versions import find_broker_versions
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.store_kind import Door, batch_topics, check_form, refuse_rocksdb
-from spark_mq.store.config.store_paths import CONSUME_QUEUE, CONSUME_QUEUE_ROCKSDB, ROCKSDB_STORE, is_rocksdb
+from spark_mq.store.config.store_paths import CONSUME_QUEUE, ROCKSDB_STORE, is_rocksdb
 from spark_mq.store.index.folder import check_layout_is_known, parse_time_zone
 from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, CommitLog
 from spark_mq.store.log.segment_files import CorruptRange
@@ -79,9 +79,8 @@ class RebuildRequest(RebuildInput):
         if queue_store is not None and not selection.has_queues:
             raise OptionError("--queue-store has no effect on the index: leave out --only index")
         conf = BrokerConf.of(broker_conf)
-        database = CONSUME_QUEUE_ROCKSDB if conf.is_enabled("useSeparateStorePathForRocksdbCQ") else CONSUME_QUEUE
         if queue_store == ROCKSDB:
-            selection = _in_rocksdb(selection, database)
+            selection = _in_rocksdb(selection, conf.queue_database)
         writes_both = queue_store is None and conf.is_enabled("rocksdbCQDoubleWriteEnable")
         location = Location.resolve(store).snapshot()
         versions = find_broker_versions(location, broker_version)
@@ -98,12 +97,12 @@ class RebuildRequest(RebuildInput):
                 raise OptionError(f"--queue-store {ROCKSDB}: the store has batch consume queues, which are files only")
             selection = _with_batches(selection, batch_topics(location))
         elif selection.has_queues and topic is None and writes_both and not is_continued:
-            selection = dataclasses.replace(selection, database=database)
+            selection = dataclasses.replace(selection, database=conf.queue_database)
         if not selection.trees:
             raise OptionError(f"--only index: the broker keeps none ({conf.source}: {conf.without_index_files})")
         if selection.in_rocksdb:
             setting = f"{conf.source}: rocksdbCQDoubleWriteEnable" if writes_both else f"--queue-store {ROCKSDB}"
-            _check_database(setting, target / database, resume)
+            _check_database(setting, target / conf.queue_database, resume)
         if selection.has_index_database:
             _check_database(f"{conf.source}: indexRocksDBEnable", target / ROCKSDB_STORE, resume)
         is_told = broker_version is not None and versions.decide(INDEX_TAGS) is not None

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from pyarrow import fs
 
 from spark_mq.format.broker_version import INDEX_FLUSHED_AT_STOP
 from spark_mq.format.consume_queue import Queue
 from spark_mq.format.timestamp import NANOS_PER_MILLI
+from spark_mq.indexer.rebuild import rebuild_with
+from spark_mq.indexer.rebuild_request import PERMISSIVE, ROCKSDB, RebuildRequest
 from spark_mq.indexer.stage import StagedLog
 from spark_mq.io.file_reader import FileReader
+from spark_mq.io.local import make_folders
 from spark_mq.io.location import Location
 from spark_mq.io.publish import FileInParts, publish, published
-from spark_mq.job.tasks import TaskRunner
-from spark_mq.repairer.changes import ChangeKind
+from spark_mq.job.output_committer import WORK_FOLDER
+from spark_mq.job.tasks import TaskRunner, Tasks
+from spark_mq.repairer.changes import Change, ChangeKind
 from spark_mq.repairer.plan import Action, RepairPlan
 from spark_mq.repairer.queue_task import write_queue_files
 from spark_mq.store.broker_versions import find_broker_versions
+from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint
 from spark_mq.store.config.offset_files import translated_offsets
-from spark_mq.store.config.store_paths import INDEX
+from spark_mq.store.config.store_paths import CONSUME_QUEUE, CURRENT, INDEX
 from spark_mq.store.index.folder import index_files
 from spark_mq.verifier.check import CheckedStore
 from spark_mq.verifier.codes import Treatment
@@ -44,6 +53,7 @@ class NewFiles:
     folder: Location
     plan: RepairPlan
     checked: CheckedStore
+    conf: BrokerConf
     ends: Mapping[Queue, int]
     copies_segments: bool
 
@@ -64,6 +74,9 @@ class NewFiles:
                 if content is None:
                     continue
                 publish(self.folder / CHECKPOINT, content, CHECKPOINT_SIZE)
+            elif action.treatment == Treatment.DATABASE:
+                yield from self._database(action, runner.tasks)
+                continue
             elif action.treatment == Treatment.CONFIG:
                 kept = self.store / f"{file}.bak"
                 # Its time says how old the offsets in it are.
@@ -79,6 +92,25 @@ class NewFiles:
                     copy_bytes(source, target, 0, action.change.start)  # zeros take the place of the rest
             if file not in unchanged:
                 yield action
+
+    def _database(self, action: Action, tasks: Tasks) -> Iterator[Action]:
+        """Make the files of a database of queues; yields what happens to each file of the old and of the new one."""
+        rebuilt = self.folder / WORK_FOLDER / CONSUME_QUEUE
+        request = RebuildRequest.of(
+            str(self.store), str(rebuilt), only=CONSUME_QUEUE, queue_store=ROCKSDB, mode=PERMISSIVE
+        )
+        rebuild_with(tasks, replace(request, broker_conf=self.conf))
+        folder = Path(action.change.file).parent
+        old = {info.base_name for info in (self.store / str(folder)).entries() if info.type == fs.FileType.File}
+        new = os.listdir((rebuilt / CONSUME_QUEUE).path)
+        make_folders((self.folder / str(folder)).path)
+        for name in new:
+            os.rename((rebuilt / CONSUME_QUEUE / name).path, (self.folder / str(folder) / name).path)
+        # `CURRENT` names the tables: until its turn, a check finds the old database, whole or damaged.
+        changed = [(name, ChangeKind.REPLACE if name in old else ChangeKind.CREATE) for name in new]
+        removed = [(name, ChangeKind.ASIDE) for name in sorted(old - set(new))]
+        for name, kind in [*sorted(changed, key=lambda one: one[0] == CURRENT), *removed]:
+            yield replace(action, change=Change(kind, str(folder / name)))
 
     def _up_to_end(self, topic: str, queue_id: int, offset: int) -> int:
         """The offset, or the end of the queue if it is past that."""

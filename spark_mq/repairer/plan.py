@@ -21,8 +21,8 @@ from spark_mq.job.output_committer import WORK_FOLDER, UnfinishedTrees
 from spark_mq.repairer.changes import Change, ChangeKind
 from spark_mq.repairer.queue_task import QueueFileName
 from spark_mq.store.config.broker_conf import NOTHING_TELLS, FileSetting
-from spark_mq.store.config.store_kind import has_rocksdb_queues
-from spark_mq.store.config.store_paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, DLEDGER, INDEX
+from spark_mq.store.config.store_kind import batch_topics, double_written_database, has_rocksdb_queues, queue_database
+from spark_mq.store.config.store_paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CURRENT, DLEDGER, INDEX
 from spark_mq.store.index.folder import check_layout_is_known, find_index_layout, index_files
 from spark_mq.store.log.segment_files import find_data_end
 from spark_mq.store.queue.folders import find_queue_file_size, listed, queue_folders
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
 Codes = tuple[tuple[str, int], ...]
 """Codes of findings, in order, each with the number of findings."""
+
+_DATABASE_UNIT = 100
+"""Bytes of a unit in a new database, with its key, at most; a topic with a longer name is rare."""
 
 _ONLY_THE_END = ("INDEX_LAGS", "INDEX_MISSING")
 """Codes of a file to which only entries are missing."""
@@ -189,6 +192,7 @@ class RepairPlan:
             Treatment.QUEUE_FILE: checked.queue_file_size,
             Treatment.INDEX_FILE: 0 if layout is None else layout.file_size,
             Treatment.ASIDE: 0,
+            Treatment.DATABASE: _DATABASE_UNIT * sum(queue.staged_units for queue in checked.queues.values()),
         }
         needed = 0
         for action in self.actions:
@@ -223,27 +227,31 @@ def _forgotten(damage: Damage, plan: RepairPlan) -> Iterator[Left]:
     """Findings that have a treatment, and that no action names: the plan must not pass over them in silence."""
     left_codes = {one.code for one in plan.left}
     files = {action.change.file for action in plan.actions}
+    of_database = {code for one in plan.actions if one.treatment == Treatment.DATABASE for code, _ in one.codes}
     makes_index = any(file.startswith(f"{INDEX}/") for file in files)  # a gap is filled by other files, too
     for code, file, count, _ in damage.counts:
         treatment = CODES[code].treatment
         is_asked = treatment not in (Treatment.NOTHING, Treatment.NOT_REPAIRED, Treatment.OFFSETS)
-        is_made = file in files or (makes_index and treatment == Treatment.INDEX_FILE)
+        is_made = file in files or (makes_index and treatment == Treatment.INDEX_FILE) or code in of_database
         if is_asked and not is_made and code not in left_codes:
             yield Left(code, count, f"{file}: the store does not show how to make it again")
 
 
 def _plan_queues(plan: RepairPlan, request: RepairRequest, damage: Damage, checked: CheckedStore) -> None:
     store, conf, file_size = request.check.store, request.check.conf, checked.queue_file_size
-    in_database, files = has_rocksdb_queues(store), []
+    in_database, files = has_rocksdb_queues(store), list[DamagedFile]()
+    of_database = damage.treated(Treatment.DATABASE)
     for file in damage.treated(Treatment.QUEUE_FILE):
         tree, _, _ = file.file.partition("/")
         if tree == BATCH_CONSUME_QUEUE:
             plan.batch_files.append(file.file)
             plan.make(store, file.file, file.codes, Treatment.QUEUE_FILE)
         elif in_database or tree != CONSUME_QUEUE:
-            plan.leave(file.codes, f"{file.file} is in a RocksDB database, which is not changed: rebuild with --output")
+            of_database.append(file)
         else:
             files.append(file)
+    if of_database:
+        _plan_database(plan, request, of_database)
     if in_database:
         return
     wrong_sizes = sum(file.has("QUEUE_FILE_SIZE") for file in files)
@@ -271,6 +279,24 @@ def _plan_queues(plan: RepairPlan, request: RepairRequest, damage: Damage, check
         plan.assume("queue files", f"{size.value:,} bytes each", size.source)
     if not conf.is_given and any(name.topic == SCHEDULE_TOPIC for name in plan.queue_files):
         plan.assume("messageDelayLevel", DEFAULT_DELAY_LEVELS, NOTHING_TELLS)
+
+
+def _plan_database(plan: RepairPlan, request: RepairRequest, found: Iterable[DamagedFile]) -> None:
+    """Make a database of queues again, as a whole: RocksDB changes no table."""
+    counts: dict[str, int] = defaultdict(int)
+    for code, count in (one for file in found for one in file.codes):
+        counts[code] += count
+    codes, conf, store = tuple(sorted(counts.items())), request.check.conf, request.check.store
+    database = queue_database(store) or double_written_database(store)
+    folder = conf.queue_database if database is None else database.name
+    if not conf.is_given:
+        plan.leave(codes, "which queues a database has depends on the broker's settings: give them (--broker-conf)")
+    elif not (request.output or store).is_local:
+        plan.leave(codes, "RocksDB writes only to a local disk: give another --output")
+    elif batch_topics(store):
+        plan.leave(codes, "the store has batch consume queues, and no database of their topics is made")
+    else:
+        plan.make(store, f"{folder}/{CURRENT}", codes, Treatment.DATABASE)
 
 
 def _plan_index(plan: RepairPlan, request: RepairRequest, damage: Damage, checked: CheckedStore) -> None:

@@ -139,7 +139,10 @@ def repair_store(request: RepairRequest, work: Location, runner: Callable[[Locat
         after = None
         if request.output is None:
             # Neither records nor files that were sound and are kept are read again: the lock is held since the check.
-            doubtful = {file for _, file, _, _ in damage.counts} | {action.change.file for action in actions}
+            # A database that is made again has all queues.
+            makes_database = any(action.treatment == Treatment.DATABASE for action in actions)
+            changed = {file for _, file, _, _ in damage.counts} | {action.change.file for action in actions}
+            doubtful = None if makes_database else changed
             folder = work / AFTER
             folder.make_folder()
             after = check_store(request.check, folder, runner(folder), checked.log, doubtful, has_lock=True).report
@@ -163,7 +166,9 @@ def _apply(
         if not new_files.is_local:
             UnfinishedTrees(new_files, tasks).add(action.change.file for action in plan.actions)
         ends = _ends_of_queues(checked) if request.offsets else {}
-        maker = NewFiles(store, new_files, plan, checked, ends, copies_segments=request.output is not None)
+        maker = NewFiles(
+            store, new_files, plan, checked, request.check.conf, ends, copies_segments=request.output is not None
+        )
         actions = tuple(maker.make(runner(tasks)))
         if request.output is not None or not actions:
             return actions, None

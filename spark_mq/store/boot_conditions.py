@@ -245,7 +245,7 @@ def _check_form(store: MessageStore, light: QueueDatabase | None) -> None:
         raise UnsupportedStoreError(
             f"{store.location} has no RocksDB database, in which its broker has light message queues "
             f"(combineCQUseRocksdbForLmq=true in {conf.source}). It is lost, unless such a broker never ran. "
-            f"First `spark-mq rebuild {shlex.quote(store.location.path)} --only consumequeue --replace --broker-conf "
+            f"First `spark-mq repair {shlex.quote(store.location.path)} --apply --broker-conf "
             f"{shlex.quote(conf.source)}`"
         )
     if database is None and light is None and not batches:

@@ -33,6 +33,7 @@ class Treatment(StrEnum):
     """What a repair does about a finding; the value is the reason that its report gives."""
 
     QUEUE_FILE = "the queue file is made from the log"
+    DATABASE = "the database of the queues is made from the log; the files of the old one are in the backup"
     INDEX_FILE = "the index file is made from the log"
     CHECKPOINT = "times and offsets that are too late become those of the log's end"
     CONFIG = "its .bak is copied over the file"
@@ -76,6 +77,10 @@ _DAMAGED_MEDIUM = "a damaged disk or memory, an interrupted copy, or a program t
 _REPAIR = "`spark-mq repair STORE --apply`"
 _MADE_AGAIN = f"{_REPAIR} makes the file again from the log"
 _QUEUE_AGAIN = (_MADE_AGAIN, Treatment.QUEUE_FILE)
+_DATABASE_AGAIN = (
+    f"{_REPAIR} makes the database again from the log, by the broker's settings (--broker-conf)",
+    Treatment.DATABASE,
+)
 _INDEX_AGAIN = (_MADE_AGAIN, Treatment.INDEX_FILE)
 _ASIDE = (f"{_REPAIR} moves it into a backup", Treatment.ASIDE)
 _EXT_AGAIN = (
@@ -411,7 +416,7 @@ CODES = {
         "a file of the database was cut, damaged, or not copied; or the whole database was not copied",
         "the broker does not start, or fails; without the database, it makes units again of those messages that its "
         "start dispatches, and light message queues lack all others",
-        "rebuild queues from the log with another --output; or put the database of a replica in its place",
+        *_DATABASE_AGAIN,
     ),
     "QUEUE_OFFSET_TABLE": _error(
         "The table of a RocksDB database has another begin or end of a queue than the queue's units, or an end of the "
@@ -419,7 +424,7 @@ CODES = {
         "a broker of 5.1 to 5.3 was killed or cut its log, or a program wrote into the database",
         "the broker goes by the table: it numbers new messages from another offset, or does not deliver messages that "
         "have units",
-        "`spark-mq rebuild` writes the queues again from the log, with another --output",
+        *_DATABASE_AGAIN,
     ),
     "TOPIC_NAME": _error(
         "The topic of a message cannot be the name of a folder.",

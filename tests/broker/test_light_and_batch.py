@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from tests.broker import harness
 from tests.broker.lite_topics import LiteTopics
 from tests.support.light_queues import dispatched, fail_dispatch, without_units
 from tests.support.rebuilt import rebuild_here
+from tests.support.repaired import repair_here
 from tests.support.restored import restore_here, restored_plain
 from tests.support.rocksdb import lose_units, next_offsets
 from tests.support.soak import cases
@@ -114,19 +115,35 @@ def test_lite_topics(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         assert lite.info("a")["topicOffset"]["maxOffset"] == ends["%LMQ%$Sensors$a"] + 1
 
 
-@pytest.mark.parametrize("folder", cases(["consumequeue"], ["consumequeue", "consumequeue_rocksdb"]))
-def test_lite_topics_in_a_database_beside_files(folder: str, tmp_path: Path) -> None:
-    """A broker serves them from the database that a rebuild made, and goes on in it."""
+@pytest.mark.parametrize(
+    ("made_by", "folder", "version"),
+    cases(
+        [(rebuild_here, "consumequeue", "5.5.0")],
+        [
+            (make, folder, version)
+            for make in (rebuild_here, repair_here)
+            for folder in ("consumequeue", "consumequeue_rocksdb")
+            for version in ("5.5.0", "5.5.1")
+        ],
+    ),
+)
+def test_lite_topics_in_a_database_beside_files(
+    made_by: Callable[..., object], folder: str, version: str, tmp_path: Path
+) -> None:
+    """A broker serves them from the database that a rebuild or a repair made, and goes on in it."""
     packed = RealStore("fLite550", OWN_STORES / "forms")
     store, conf = packed.unpack(tmp_path), tmp_path / "broker.conf"
     shutil.rmtree(store / "consumequeue")
     is_apart = folder != "consumequeue"
     conf.write_text(f"{packed.broker_conf.read_text()}useSeparateStorePathForRocksdbCQ={str(is_apart).lower()}\n")
-    rebuild_here(store, broker_conf=str(conf), only="consumequeue")
+    if made_by == repair_here:  # it makes files and database
+        repair_here(store, conf, apply=True)
+    else:
+        rebuild_here(store, broker_conf=str(conf), only="consumequeue")
     assert (store / folder / "CURRENT").is_file()
     assert not list((store / "consumequeue").glob("%LMQ%*"))
     ends = {fact["topic"]: fact["max"] for fact in packed.facts("lite")}
-    with harness.Broker("5.5.0", store, conf) as broker, LiteTopics(broker, "Sensors") as lite:
+    with harness.Broker(version, store, conf) as broker, LiteTopics(broker, "Sensors") as lite:
         for name, offsets in dispatched(packed).items():
             records = list(served(broker, name, 0, ends[name] or 1))
             assert [record.commit_log_offset for record in records] == offsets[-len(records) :]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rocksdict import Options, Rdict
 
 from spark_mq.cli.exit_status import FAILED
 from spark_mq.cli.main import main
@@ -17,10 +19,12 @@ from spark_mq.io.rocksdb import RocksDatabase
 from spark_mq.lifecycle.consumer_progress import consumer_progress_rows
 from spark_mq.lifecycle.life.life import life
 from spark_mq.lifecycle.why_not_consumed import NotConsumed, why_not_consumed
+from spark_mq.repairer.changes import undo_repair
 from spark_mq.store.message_store import MessageStore
 from tests.support.rebuilt import rebuild_here
 from tests.support.restored import restore_here
-from tests.support.stores import OWN_STORES, RealStore, Unpack
+from tests.support.rocksdb import key_of
+from tests.support.stores import OWN_STORES, RealStore, Unpack, tree_of
 from tests.support.verified import check, grave
 
 STORE = RealStore("fLite550", OWN_STORES / "forms")
@@ -173,6 +177,50 @@ def test_a_lost_database_is_found_and_no_boot_of_it_is_predicted(
     assert main(words) == FAILED
     said = capsys.readouterr().err
     assert "has no RocksDB database, in which its broker has light" in said
-    assert f"spark-mq rebuild {store} --only consumequeue --replace --broker-conf" in said
+    assert f"spark-mq repair {store} --apply --broker-conf" in said
     main(["state", *words[1:2], *words[4:]])
     assert "loses nothing" not in capsys.readouterr().out
+
+
+def lose_database(folder: Path) -> None:
+    for path in folder.iterdir():
+        if path.is_file():
+            path.unlink()
+
+
+def lose_unit(folder: Path) -> None:
+    families = {family: Options(raw_mode=True) for family in ("default", "offset")}
+    database = Rdict(str(folder), Options(raw_mode=True), families)
+    del database[key_of(SEVERAL, 0, 1)]
+    database.close()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lose_unit,
+        lose_database,
+        lambda folder: (folder / "CURRENT").write_text("-"),
+        lambda folder: (folder / "CURRENT").unlink(),
+    ],
+    ids=["unit", "database", "no name of the list", "lost name of the list"],
+)
+def test_a_repair_makes_the_database_of_lite_topics(
+    damage: Callable[[Path], object], store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The units are those of the broker; queue files keep their bytes."""
+    folder, wanted = store / "consumequeue", entries(store / "consumequeue", "default")
+    files = {path: path.read_bytes() for path in folder.rglob("0000000000*")}
+    damage(folder)
+    damaged = tree_of(store)
+    words = ["repair", str(store), "--broker-conf", str(STORE.broker_conf)]
+    assert main(words) == 0
+    assert "a plan for 1 file" in capsys.readouterr().out
+    assert main([*words, "--apply"]) == 0
+    made = entries(folder, "default")
+    assert {key: value for key, value in made.items() if GONE.encode() not in key} == wanted
+    assert len(made) == len(wanted) + 1  # the message of the expired topic
+    assert {path: path.read_bytes() for path in folder.rglob("0000000000*")} == files
+    assert grave(check(store, STORE.broker_conf)[1]) == []
+    undo_repair(str(store))
+    assert {name: data for name, data in tree_of(store).items() if name != "lock"} == damaged

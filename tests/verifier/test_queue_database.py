@@ -1,4 +1,4 @@
-"""A check of queues in RocksDB: the units of the database against the log, and no repair of it."""
+"""A check of queues in RocksDB: the units of the database against the log, and its repair."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 from rocksdict import Options, Rdict
 
+from spark_mq.repairer.changes import undo_repair
 from tests.support.rebuilt import rebuild_here
 from tests.support.repaired import repair_here
-from tests.support.rocksdb import ROCKS, key_of
+from tests.support.rocksdb import ROCKS, key_of, records
+from tests.support.stores import tree_of
 from tests.support.verified import check
 
 TOPIC, QUEUE = "PaymentLog", 1
@@ -62,18 +64,25 @@ def test_a_sound_database(tmp_path: Path) -> None:
     ],
     ids=["wrong", "missing", "last", "later"],
 )
-def test_a_damage_is_found_and_left(change: Change, code: str, tmp_path: Path) -> None:
+def test_a_damage_is_found_and_made_again(change: Change, code: str, tmp_path: Path) -> None:
     store = ROCKS.unpack(tmp_path)
     changed(store, change)
     _, findings = check(store, ROCKS.broker_conf)
     assert {finding.code for finding in findings} == set(code.split())
     code, *_ = code.split()
     assert {finding.file for finding in findings if finding.code == code} == {f"consumequeue/{TOPIC}/{QUEUE}/{0:020d}"}
-    report = repair_here(store, str(ROCKS.broker_conf), tmp_path / "repaired")
-    assert not (tmp_path / "repaired" / "consumequeue").exists()
-    assert [one.reason for one in report.left if one.code == code] == [
-        f"consumequeue/{TOPIC}/{QUEUE}/{0:020d} is in a RocksDB database, which is not changed: rebuild with --output"
-    ]
+    damaged = tree_of(store)
+    (left,) = {one.reason for one in repair_here(store, None).left}
+    assert left.endswith("give them (--broker-conf)")
+    report = repair_here(store, ROCKS.broker_conf, apply=True)
+    assert report.after is not None
+    assert report.after.is_sound
+    assert records(store / "consumequeue", "default") == records(
+        ROCKS.unpack(tmp_path / "sound") / "consumequeue", "default"
+    )
+    assert repair_here(store, ROCKS.broker_conf).actions == ()
+    undo_repair(str(store))
+    assert {name: data for name, data in tree_of(store).items() if name != "lock"} == damaged
 
 
 def _put_end(kind: bytes, at: int, offset: int, queue: tuple[str, int] = (TOPIC, QUEUE)) -> Change:
@@ -166,6 +175,9 @@ def test_a_database_beside_files_is_held_against_the_log(
     _, findings = check(store, ROCKS.broker_conf)
     assert [one.code for one in findings] == ([] if code is None else [code])
     assert all((one.file or "").startswith(f"{database.name} (RocksDB)") for one in findings)
-    report = repair_here(store, str(ROCKS.broker_conf), tmp_path / "repaired")
-    assert not (tmp_path / "repaired" / "consumequeue").exists()
-    assert {one.code for one in report.left} == {one.code for one in findings}
+    repair_here(store, ROCKS.broker_conf, tmp_path / "repaired", apply=True)
+    made = {path.parent.name for path in (tmp_path / "repaired").glob("*/CURRENT")}
+    assert made == (set() if code is None else {database.name})
+    report = repair_here(store, ROCKS.broker_conf, apply=True)
+    assert (report.after or report.before).is_sound
+    assert {Path(action.change.file).parent.name for action in report.actions} == made

@@ -17,6 +17,7 @@ from spark_mq.format.consume_queue_ext import DEFAULT_FILE_SIZE as EXT_FILE_SIZE
 from spark_mq.format.index_file import MAX_MSGS_NUM_BATCH, IndexLayout
 from spark_mq.format.system_topic import DEFAULT_DELAY_LEVELS
 from spark_mq.io.location import Location
+from spark_mq.store.config.store_paths import CONSUME_QUEUE, CONSUME_QUEUE_ROCKSDB
 
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -212,6 +213,11 @@ class BrokerConf:
     def has_rocksdb_store(self) -> bool:
         """Whether the broker has its queues in RocksDB, and reads no queue files (`DefaultMessageStore`@5.5.0)."""
         return self.settings.get("storeType") == ROCKSDB_STORE
+
+    @property
+    def queue_database(self) -> str:
+        """The folder of a store in which the broker has a RocksDB database of queues."""
+        return CONSUME_QUEUE_ROCKSDB if self.is_enabled("useSeparateStorePathForRocksdbCQ") else CONSUME_QUEUE
 
     @property
     def source_of_defaults(self) -> str:

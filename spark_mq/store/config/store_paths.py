@@ -52,10 +52,14 @@ MAPPED_FILE_NAME = re.compile(r"[0-9]{20}")
 """A segment or a queue file: the offset of its first byte (`UtilAll.offset2FileName`@5.3.3)."""
 
 
+CURRENT = "CURRENT"
+"""The file of a RocksDB database that names its list of tables (`MANIFEST-*`); without it, there is no database."""
+
+
 def is_rocksdb(folder: Location) -> bool:
     """Whether the folder contains a RocksDB database, by the names of its files."""
     names = [info.base_name for info in folder.entries()] if folder.is_directory else []
-    return "CURRENT" in names and any(name.startswith("MANIFEST-") for name in names)
+    return CURRENT in names and any(name.startswith("MANIFEST-") for name in names)
 
 
 def mapped_files(entries: Iterable[fs.FileInfo]) -> list[fs.FileInfo]:
