@@ -22,7 +22,7 @@ from spark_mq.indexer.manifest import Manifest, StagedSegment
 from spark_mq.indexer.rebuild_plan import StagingSettings
 from spark_mq.indexer.staged_files import STAGED_ENTRY_SIZE, SplitRow
 from spark_mq.io.location import Location
-from spark_mq.job.task_items import TaskItems
+from spark_mq.job.tasks import TaskItems
 from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, Segment, Split
 from spark_mq.store.log.record_reader import CHUNK_SIZE
 

@@ -14,8 +14,8 @@ from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
 
 if TYPE_CHECKING:
-    from spark_mq.filters.consumer_filter import ConsumerFilter
     from spark_mq.format.bloom_filter import BloomFilter
+    from spark_mq.store.config.consumer_filters import ConsumerFilter
 
 Values = npt.NDArray[Any]
 """Staged values of messages: `queue_offset`, `tags_code`, `store_timestamp`, `bit_map` (`ExtSettings.staged_dtype`)."""
@@ -77,8 +77,7 @@ class ExtSettings:
 
 
 def _filters(store: Location, bloom: BloomFilter) -> tuple[ConsumerFilter, ...]:
-    from spark_mq.filters.consumer_filter import usable_filters
-    from spark_mq.store.config.consumer_filters import CONSUMER_FILTERS, load_consumer_filters
+    from spark_mq.store.config.consumer_filters import CONSUMER_FILTERS, load_consumer_filters, usable_filters
 
     filters = usable_filters(load_consumer_filters(store), bloom)
     outside = [one for one in filters for bit in one.bit_positions or () if not 0 <= bit < bloom.bit_count]

@@ -25,8 +25,18 @@ from spark_mq.indexer.staged_files import READERS, RUN_SCHEMA, StagedUnits
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.job.progress import mark_done
-from spark_mq.job.task_items import RESULTS, ArrowTask, TaskItems, pickled, unpickled
-from spark_mq.job.tasks import LocalTasks, Result, SparkTasks, TaskRunner, Tasks
+from spark_mq.job.tasks import (
+    RESULTS,
+    ArrowTask,
+    LocalTasks,
+    Result,
+    SparkTasks,
+    TaskItems,
+    TaskRunner,
+    Tasks,
+    pickled,
+    unpickled,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -12,14 +12,16 @@ import socket
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 
 from spark_mq.errors import NotSharedError
 from spark_mq.io.location import Location
-from spark_mq.job.task_items import ArrowTask
 from spark_mq.store.log.commit_log import CommitLog
+
+if TYPE_CHECKING:
+    from spark_mq.job.tasks import ArrowTask
 
 _MAX_HEAD = 1024
 

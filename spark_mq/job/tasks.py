@@ -2,11 +2,16 @@
 
 A *task* is a function that gets numbers and returns rows. A job gives each part of its work a number. Both ways run the
 same functions, so they give the same rows, and the same files.
+
+Spark sends a job's function to every task, with everything that the function refers to. A job over ten terabytes has
+75,000 tasks; if each of them unpickled the splits of all tasks, the job would take longer for that than for its work.
+So a task unpickles only its own item (`TaskItems`).
 """
 
 from __future__ import annotations
 
 import os
+import pickle
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -14,17 +19,17 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from itertools import islice
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 import pyarrow as pa
 
 from spark_mq.errors import StorageError, UnsupportedSparkError
 from spark_mq.io.location import Location
 from spark_mq.job.output_committer import OutputCommitter
-from spark_mq.job.progress import OnProgress, Progress
+from spark_mq.job.progress import OnProgress, Progress, mark_done
 from spark_mq.job.shared_storage import SharedStorageCheck, checked_task
 from spark_mq.job.task_errors import job_errors, storage_problem, unwrap_task_error
-from spark_mq.job.task_items import RESULTS, ArrowTask, TaskItems, pickled, unpickled
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,6 +37,12 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+ArrowTask = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""A task of a job: numbers, or rows of another task, in; rows out. `Tasks` runs it."""
+RESULTS = pa.schema([("result", pa.binary())])
+"""The rows of a task that returns Python values."""
+_RESULTS_PER_BATCH = 64
 
 _SETTINGS = {
     # The number of rows in an Arrow batch: a run of units has up to 256 KiB.
@@ -47,6 +58,42 @@ ENGINES = {"local": "in threads of this process", "spark": "on Spark, without it
 
 _NUMBERS = pa.schema([("id", pa.int64())])
 _SECONDS_OF_WAIT = 0.5
+
+
+@dataclass(frozen=True)
+class TaskItems(Generic[Item]):
+    """Items by the number of their task, each pickled by itself."""
+
+    pickled: tuple[bytes, ...]
+
+    @classmethod
+    def of(cls, items: Iterable[Item]) -> Self:
+        """The items in this order."""
+        return cls(tuple(map(pickle.dumps, items)))
+
+    def each(self, batches: Iterable[pa.RecordBatch], done: Location | None) -> Iterator[Item]:
+        """The items whose numbers a task gets. Each is marked as done, in `done`, when the next one is asked for."""
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield self[number]
+                if done is not None:
+                    mark_done(done, str(number))
+
+    def __getitem__(self, number: int) -> Item:
+        item: Item = pickle.loads(self.pickled[number])
+        return item
+
+
+def pickled(results: Iterable[object]) -> Iterator[pa.RecordBatch]:
+    """Rows of `RESULTS`, as soon as there are some of them."""
+    texts = map(pickle.dumps, results)
+    while batch := list(islice(texts, _RESULTS_PER_BATCH)):
+        yield pa.record_batch([pa.array(batch, pa.binary())], schema=RESULTS)
+
+
+def unpickled(rows: pa.Table) -> list[Any]:
+    """The values of rows of `RESULTS`."""
+    return [pickle.loads(data) for data in rows["result"].to_pylist()]
 
 
 @contextmanager

@@ -18,7 +18,6 @@ from typing import Any
 
 from spark_mq.errors import ConfigError, OptionError, similar
 from spark_mq.filters.conditions import evaluate
-from spark_mq.filters.consumer_filter import ConsumerFilter
 from spark_mq.filters.expression import Property
 from spark_mq.filters.parser import parse_sql92, parse_tags
 from spark_mq.filters.truth import Truth
@@ -36,6 +35,7 @@ from spark_mq.lifecycle.life.outcome import ConsumerOffsets, before_text, find_p
 from spark_mq.lifecycle.life.situation import TAGS, UNIQUE_KEY
 from spark_mq.lifecycle.popped_messages import PopState, Position
 from spark_mq.lifecycle.retry_topic import consumer_groups, parse_retry_topic
+from spark_mq.store.config.consumer_filters import ConsumerFilter
 from spark_mq.store.log.record_lookup import NoRecord
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.retention import moment_of

@@ -13,7 +13,6 @@ from functools import cached_property
 from itertools import chain
 
 from spark_mq.errors import OptionError, ProtocolError
-from spark_mq.filters.consumer_filter import ConsumerFilter
 from spark_mq.format.consume_queue_ext import ExtUnit
 from spark_mq.format.dispatch import record_keys
 from spark_mq.format.java_text import decode_utf8, hash_code
@@ -44,6 +43,7 @@ from spark_mq.remoting.pull import ALL_MESSAGES
 from spark_mq.remoting.requests import broker_config, consumer_connections
 from spark_mq.source.predicate import ALL, IntegerSet
 from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.config.consumer_filters import ConsumerFilter
 from spark_mq.store.log.record_lookup import NoRecord
 
 _AT_ONCE = 8

@@ -27,7 +27,7 @@ from spark_mq.errors import StorageError
 from spark_mq.format.array_types import Bytes, Int32s, Int64s
 from spark_mq.format.consume_queue import Queue
 from spark_mq.io.location import Location
-from spark_mq.job.task_items import pickled
+from spark_mq.job.tasks import pickled
 from spark_mq.restorer.record_columns import ChunkRows
 from spark_mq.restorer.source_columns import EncodingRules
 

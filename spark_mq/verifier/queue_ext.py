@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from spark_mq.errors import ConfigError
 from spark_mq.filters.arrays import matching_mask, of_columns
-from spark_mq.filters.consumer_filter import ConsumerFilter
 from spark_mq.format.array_types import Flags, Int64s
 from spark_mq.format.bloom_filter import bit_map
 from spark_mq.format.consume_queue import UNIT_SIZE, Queue
@@ -25,7 +24,7 @@ from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.format.kernels.columns import MessageColumns
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
-from spark_mq.store.config.consumer_filters import load_consumer_filters
+from spark_mq.store.config.consumer_filters import ConsumerFilter, load_consumer_filters
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.queue.consume_queue import ConsumeQueue

@@ -4,7 +4,7 @@ import pickle
 from pathlib import Path
 
 from spark_mq.io.location import Location
-from spark_mq.job.task_items import TaskItems
+from spark_mq.job.tasks import TaskItems
 
 
 class Loud:

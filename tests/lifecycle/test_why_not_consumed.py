@@ -12,7 +12,6 @@ import pytest
 from spark_mq import MessageStore
 from spark_mq.cli.main import main
 from spark_mq.errors import FilterError, OptionError
-from spark_mq.filters.consumer_filter import ConsumerFilter
 from spark_mq.format.bloom_filter import bit_map
 from spark_mq.format.consume_queue_ext import ExtUnit
 from spark_mq.lifecycle.why_not_consumed import (
@@ -24,6 +23,7 @@ from spark_mq.lifecycle.why_not_consumed import (
     why_not_consumed,
 )
 from spark_mq.store.config.config_file import load_consumer_offsets
+from spark_mq.store.config.consumer_filters import ConsumerFilter
 from spark_mq.store.log.log_range import LiveEnd
 from tests.support.filtered_store import (
     FILTERED,

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from spark_mq.filters.conditions import evaluate
-from spark_mq.filters.consumer_filter import ConsumerFilter
 from spark_mq.filters.truth import Truth
 from spark_mq.format.bloom_filter import bit_map
+from spark_mq.store.config.consumer_filters import ConsumerFilter
 
 ANSWERS = Path(__file__).parent.parent / "filters" / "java_answers.jsonl"
 """What RocketMQ's classes say (`tests/broker/make_filter_cases.py`)."""

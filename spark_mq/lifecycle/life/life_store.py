@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 
-from spark_mq.filters.consumer_filter import ConsumerFilter
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE
 from spark_mq.format.consume_queue_ext import ExtUnit
 from spark_mq.format.java_text import decode_utf8
@@ -24,7 +23,7 @@ from spark_mq.lifecycle.popped_messages import unread_pops
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.checkpoint import lost_end
 from spark_mq.store.config.config_file import configured_topics, consumed_offsets
-from spark_mq.store.config.consumer_filters import CONSUMER_FILTERS, load_consumer_filters
+from spark_mq.store.config.consumer_filters import CONSUMER_FILTERS, ConsumerFilter, load_consumer_filters
 from spark_mq.store.expiry import MILLIS_PER_HOUR, expire_times, live_segments
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.record_lookup import NoRecord

@@ -12,9 +12,13 @@ from hypothesis import strategies as st
 
 from spark_mq import MessageStore
 from spark_mq.errors import ConfigError
-from spark_mq.filters.consumer_filter import ConsumerFilter, usable_filters
 from spark_mq.format.bloom_filter import BloomFilter
-from spark_mq.store.config.consumer_filters import load_consumer_filters, parse_consumer_filters
+from spark_mq.store.config.consumer_filters import (
+    ConsumerFilter,
+    load_consumer_filters,
+    parse_consumer_filters,
+    usable_filters,
+)
 from spark_mq.store.metadata_tables import consumer_filters
 from tests.support.filter_cases import message_bit_map
 from tests.support.filtered_store import FILTERED, TAG_GROUP, TOPIC, filters_file, stored_events, subscriptions
