@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from spark_mq.cli.arguments import broker_conf_path, whole
 from spark_mq.cli.command import command
@@ -15,14 +15,10 @@ from spark_mq.cli.output import say
 from spark_mq.cli.output.text_table import TableStyle, print_lines
 from spark_mq.cli.output.value_text import print_json
 from spark_mq.io.s3 import shown
-from spark_mq.sharing.shares import allocation, moves, topic_queues
+from spark_mq.sharing.shares import Allocation, Move, TopicQueue, allocation, moves, topic_queues
 from spark_mq.sharing.strategies import STRATEGIES, UNNAMED, choose_strategy, parse_consumers
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.message_store import MessageStore
-
-if TYPE_CHECKING:
-    from spark_mq.sharing.shares import Allocation, Move, TopicQueue
-
 
 _POINTS = whole("a number of points", 9999, "0 to 9999")
 

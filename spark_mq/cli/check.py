@@ -15,10 +15,11 @@ from spark_mq.cli.output.terminal import print_answer
 from spark_mq.format.amounts import size_text
 from spark_mq.format.broker_version import BrokerVersions, versions_text
 from spark_mq.io.location import Location
+from spark_mq.store.boot import Boot
 from spark_mq.store.broker_versions import find_broker_versions
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.epochs import EPOCH_FILE
-from spark_mq.store.store_state import store_state
+from spark_mq.store.store_state import StoreState, store_state
 from spark_mq.store.verdict import (
     AT_LEAST,
     CERTAIN,
@@ -33,8 +34,6 @@ from spark_mq.store.verdict import (
 from spark_mq.verifier.codes import Severity
 
 if TYPE_CHECKING:
-    from spark_mq.store.boot import Boot
-    from spark_mq.store.store_state import StoreState
     from spark_mq.verifier.result import VerifyReport
 
 _YES, _UNKNOWN, _LOSSES, _NO = "yes", "yes, losses are not known", "yes, with losses", "no"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 from spark_mq.cli.archive_source import STORE_OF_ARCHIVE, archived_store, is_named_archive, refuse_archive_options
 from spark_mq.cli.arguments import OR_CLUSTER, ROWS, broker_conf_path, cluster_options, is_cluster, refuse_client_conf
@@ -21,14 +20,10 @@ from spark_mq.errors import OptionError
 from spark_mq.format.amounts import counted
 from spark_mq.format.system_topic import TRACE_TOPIC
 from spark_mq.io.s3 import shown
-from spark_mq.lifecycle.life.life import DEFAULT_LIMIT, life
-from spark_mq.lifecycle.why_not_consumed import why_not_consumed
+from spark_mq.lifecycle.life.life import DEFAULT_LIMIT, MessageLife, life
+from spark_mq.lifecycle.life.life_store import LifeStore
+from spark_mq.lifecycle.why_not_consumed import WhyNotConsumed, why_not_consumed
 from spark_mq.store.message_store import MessageStore
-
-if TYPE_CHECKING:
-    from spark_mq.lifecycle.life.life import MessageLife
-    from spark_mq.lifecycle.life.life_store import LifeStore
-    from spark_mq.lifecycle.why_not_consumed import WhyNotConsumed
 
 
 @command(

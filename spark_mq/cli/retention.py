@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from spark_mq.cli.arguments import broker_conf_path, picked, whole
 from spark_mq.cli.command import command
@@ -20,11 +20,8 @@ from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.disk_use import Deletion
 from spark_mq.store.expiry import retention_table
 from spark_mq.store.message_store import MessageStore
-from spark_mq.store.retention import retention
+from spark_mq.store.retention import Retention, retention
 from spark_mq.tables.store_files import RETENTION
-
-if TYPE_CHECKING:
-    from spark_mq.store.retention import Retention
 
 _NEAR = 3_600_000
 """Milliseconds: a broker flushes a message long before."""

@@ -8,20 +8,19 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import pyarrow as pa
+
 from spark_mq.cli.arguments import broker_conf_path, refuse
 from spark_mq.cli.output import say
 from spark_mq.errors import OptionError, SparkMqError
+from spark_mq.format.record import Record
 from spark_mq.io.s3 import OPTIONS, with_settings
-from spark_mq.store.config.named_stores import STORE_COLUMNS, is_unreadable, load_stores, named_error
+from spark_mq.store.config.named_stores import STORE_COLUMNS, NamedStore, is_unreadable, load_stores, named_error
 from spark_mq.store.log.segment_files import segment_files
 from spark_mq.store.message_store import MessageStore
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from spark_mq.format.record import Record
     from spark_mq.lifecycle.life.situation import Situations
-    from spark_mq.store.config.named_stores import NamedStore
 
 _Answer = TypeVar("_Answer")
 

@@ -9,6 +9,7 @@ about packages are left out. Everything that the JVM prints later is passed on a
 
 from __future__ import annotations
 
+import argparse
 import logging
 import os
 import re
@@ -34,8 +35,6 @@ from spark_mq.errors import (
 from spark_mq.io.s3 import is_s3, shown
 
 if TYPE_CHECKING:
-    import argparse
-
     from pyspark.sql import SparkSession
 
 

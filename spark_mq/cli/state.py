@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from spark_mq.cli.arguments import broker_conf_path
 from spark_mq.cli.command import command
@@ -17,14 +17,11 @@ from spark_mq.cli.output.terminal import print_answer
 from spark_mq.cli.output.value_text import local_time_of
 from spark_mq.format.amounts import counted, duration_text, size_text
 from spark_mq.format.broker_version import DISPATCHES_AFTER_QUEUE_END, BrokerVersions, versions_text
-from spark_mq.store.store_state import store_state
+from spark_mq.store.boot import Boot, QueueOutcome
+from spark_mq.store.disk_use import DiskUse
+from spark_mq.store.log.log_range import LogRange
+from spark_mq.store.store_state import StoreState, store_state
 from spark_mq.store.verdict import messages, remedies, setting_line, verdict
-
-if TYPE_CHECKING:
-    from spark_mq.store.boot import Boot, QueueOutcome
-    from spark_mq.store.disk_use import DiskUse
-    from spark_mq.store.log.log_range import LogRange
-    from spark_mq.store.store_state import StoreState
 
 _SHOWN = 5
 """Queues and files that are named; the rest is a number."""

@@ -6,7 +6,9 @@ import argparse
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
 
 from spark_mq.cli.archive_source import ARCHIVE_EPILOG, STORE_OF_ARCHIVE, archived_store, is_archive
 from spark_mq.cli.arguments import OR_CLUSTER, cluster_options, is_cluster, picked, refuse_client_conf, whole
@@ -16,23 +18,17 @@ from spark_mq.cli.output import say
 from spark_mq.cli.output.metrics import Metric, write_metrics
 from spark_mq.cli.output.terminal import terminal_width
 from spark_mq.cli.output.text_table import RowPrinter, Rows, TableStyle, TextTable
-from spark_mq.cli.several_stores import answers, is_of_several
+from spark_mq.cli.several_stores import CommandStore, answers, is_of_several
 from spark_mq.errors import OptionError, first_names, similar
 from spark_mq.format.system_topic import is_system_topic
 from spark_mq.io.location import Location
 from spark_mq.io.s3 import shown as shown_path
 from spark_mq.store.config.named_stores import STORE_COLUMNS
 from spark_mq.store.config.store_paths import ABORT
+from spark_mq.store.message_store import MessageStore
 from spark_mq.tables.all_tables import COMMANDS as TABLES
 from spark_mq.tables.live import LIVE_TABLES
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from spark_mq.cli.several_stores import CommandStore
-    from spark_mq.store.message_store import MessageStore
-    from spark_mq.tables.table import Table
-
+from spark_mq.tables.table import Table
 
 _OWN_TOPICS = ("queues", "topics", "consumer_offsets")
 """The tables whose rows of the broker's own topics are printed only with `--all`."""

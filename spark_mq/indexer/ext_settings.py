@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_mq.errors import OptionError
+from spark_mq.format.bloom_filter import BloomFilter
 from spark_mq.format.consume_queue_ext import END_BLANK_SIZE, HEADER_SIZE, MAX_UNIT_SIZE, ExtLayout
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
 
 if TYPE_CHECKING:
-    from spark_mq.format.bloom_filter import BloomFilter
     from spark_mq.store.config.consumer_filters import ConsumerFilter
 
 Values = npt.NDArray[Any]

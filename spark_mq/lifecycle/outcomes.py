@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Self, TypeAlias
 
+import pyarrow as pa
+
 from spark_mq.format.system_topic import HALF_TOPIC
 from spark_mq.io.location import Location
 from spark_mq.lifecycle.retry_topic import consumer_offsets
@@ -35,8 +37,6 @@ from spark_mq.store.config.config_file import (
 from spark_mq.store.config.store_paths import CONFIG
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from spark_mq.format.array_types import Flags
 
 REMOVE_TAG = "d"

@@ -19,8 +19,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_mq.format.array_types import Flags, Int64s
+from spark_mq.format.array_types import Flags, Int32s, Int64s
 from spark_mq.format.broker_version import BrokerVersions
+from spark_mq.format.kernels.dispatch import QueueTable
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, CORRUPT_RECORD
 from spark_mq.format.record import TRANSACTION_TYPE_MASK, TRANSACTION_TYPE_NAMES
 from spark_mq.format.system_topic import SCHEDULE_TOPIC
@@ -34,9 +35,7 @@ from spark_mq.store.message_store import MessageStore
 from spark_mq.store.retention import moment_of
 
 if TYPE_CHECKING:
-    from spark_mq.format.array_types import Int32s
     from spark_mq.format.kernels.columns import MessageColumns
-    from spark_mq.format.kernels.dispatch import QueueTable
 
 SOUND_COLUMNS = ("store_size", "properties_bytes")
 """The columns that `sound_messages` needs, beside `commit_log_offset`."""

@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from spark_mq.errors import CorruptLogError, ProtocolError
+from spark_mq.format.array_types import Bytes
 from spark_mq.live.cluster import LiveBroker, live_brokers, planned_queues, selected_topics, understood
 from spark_mq.live.look_ups import (
     SentRecord,
@@ -31,7 +32,6 @@ from spark_mq.source.predicate import matches_names
 from spark_mq.store.config.named_stores import STORE_COLUMNS
 
 if TYPE_CHECKING:
-    from spark_mq.format.array_types import Bytes
     from spark_mq.format.kernels.frames import Frames
 
 PARTITION_OFFSETS = 1 << 16

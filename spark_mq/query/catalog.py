@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
-from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, StructType
 
 from spark_mq.errors import OptionError, similar
@@ -38,10 +38,6 @@ from spark_mq.tables.all_tables import TABLES
 from spark_mq.tables.live import CLUSTER_OPTIONS, LIVE_TABLES, SECRET_LIVE_OPTIONS, live_options
 from spark_mq.tables.messages import MESSAGES
 from spark_mq.tables.table import STORE_NAME_COLUMNS, Option
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
 
 Store = str | Mapping[str, str]
 """A store's path or URI, or a mapping of read options that includes `path`; or several stores: a pattern of paths, or a

@@ -21,6 +21,7 @@ from pyspark.sql.datasource import InputPartition
 from spark_mq.format.message_row import corrupt_row
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS
 from spark_mq.format.record import QUEUE_OFFSET_AT
+from spark_mq.io.location import Location
 from spark_mq.io.s3 import shown
 from spark_mq.source.messages import MAX_STORE_SIZE, MessagesReader, frozen_modules
 from spark_mq.source.options import Mode, ReadOptions
@@ -34,7 +35,6 @@ from spark_mq.tables.tiered import TIERED_MESSAGES
 
 if TYPE_CHECKING:
     from spark_mq.format.kernels.columns import MessageColumns
-    from spark_mq.io.location import Location
     from spark_mq.store.log.record_reader import Records
 
 _LOG = logging.getLogger(__name__)

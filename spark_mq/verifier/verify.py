@@ -35,7 +35,6 @@ from spark_mq.verifier.quick import quick_check
 from spark_mq.verifier.result import SHOWN, Summary, VerifyReport, read_findings, write_findings
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 

@@ -18,9 +18,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from spark_mq.errors import CorruptIndexError, CorruptLogError
+from spark_mq.format.array_types import Int32s, Int64s
 from spark_mq.format.dispatch import record_keys, record_tags_key
 from spark_mq.format.index_file import Entry, IndexFile, IndexHeader, walk_slot
 from spark_mq.format.java_text import decode_utf8
@@ -32,9 +33,6 @@ from spark_mq.store.log.commit_log import CLOCK_TOLERANCE_MILLIS
 from spark_mq.store.log.log_range import LogRange, between
 from spark_mq.store.log.scan import SHORT_RANGE, WithKey, scan, splits_of
 from spark_mq.store.log.segment_files import MAX_OFFSET
-
-if TYPE_CHECKING:
-    from spark_mq.format.array_types import Int32s, Int64s
 
 FIRST_TIME, LAST_TIME = 0, (1 << 63) - 1
 """The time range of `mqadmin queryMsgByKey`, if none is given."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from spark_mq.errors import CorruptLogError
+from spark_mq.format.array_types import Int64s
 from spark_mq.format.dispatch import KeyType, offset_in_queue, record_keys
 from spark_mq.format.index_file import index_key_hash
 from spark_mq.format.java_text import decode_utf8
@@ -26,7 +27,6 @@ from spark_mq.store.log.record_lookup import RecordLookup
 from spark_mq.store.log.segment_files import CorruptRange
 
 if TYPE_CHECKING:
-    from spark_mq.format.array_types import Int64s
     from spark_mq.store.log.record_reader import RecordChunk
 
 _SPLIT_SIZE = 64 << 20
