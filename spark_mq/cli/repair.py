@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from spark_mq.repairer.changes import Change
     from spark_mq.repairer.from_replica import ReplicaRepair
     from spark_mq.repairer.plan import Action
-    from spark_mq.repairer.report import RepairReport
+    from spark_mq.repairer.repair import RepairReport
 
 
 _SHOWN = 20

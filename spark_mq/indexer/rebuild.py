@@ -34,9 +34,8 @@ from spark_mq.indexer.trees import ExistingTrees, WrittenTrees, rebuilt_checkpoi
 from spark_mq.io.publish import publish
 from spark_mq.job.output_committer import output_lock
 from spark_mq.job.progress import Progress
-from spark_mq.job.shared_storage import SharedStorageCheck
 from spark_mq.job.task_errors import is_full, job_errors, unwrap_task_error
-from spark_mq.job.tasks import JobContext, Tasks, package_errors, spark_tasks
+from spark_mq.job.tasks import JobContext, SharedStorageCheck, Tasks, package_errors, spark_tasks
 from spark_mq.store.config.broker_conf import FileSetting
 from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint
 from spark_mq.store.config.store_kind import Door, batch_topics, check_form

@@ -6,14 +6,20 @@ same functions, so they give the same rows, and the same files.
 Spark sends a job's function to every task, with everything that the function refers to. A job over ten terabytes has
 75,000 tasks; if each of them unpickled the splits of all tasks, the job would take longer for that than for its work.
 So a task unpickles only its own item (`TaskItems`).
+
+Every machine resolves a path for itself. On another machine `/data/store` can be missing, or it can be the store of
+another broker. A file that a task writes to a folder that is not shared is lost. So each task looks at what the driver
+saw (`SharedStorageCheck`).
 """
 
 from __future__ import annotations
 
 import os
 import pickle
+import socket
 import tempfile
 import threading
+import uuid
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -24,12 +30,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 import pyarrow as pa
 
-from spark_mq.errors import StorageError, UnsupportedSparkError
+from spark_mq.errors import NotSharedError, StorageError, UnsupportedSparkError
 from spark_mq.io.location import Location
 from spark_mq.job.output_committer import OutputCommitter
 from spark_mq.job.progress import OnProgress, Progress, mark_done
-from spark_mq.job.shared_storage import SharedStorageCheck, checked_task
 from spark_mq.job.task_errors import job_errors, storage_problem, unwrap_task_error
+from spark_mq.store.log.commit_log import CommitLog
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,6 +64,9 @@ ENGINES = {"local": "in threads of this process", "spark": "on Spark, without it
 
 _NUMBERS = pa.schema([("id", pa.int64())])
 _SECONDS_OF_WAIT = 0.5
+_MAX_HEAD = 1024
+NONCE = "nonce-"
+"""The beginning of the name of a file in a job's folder that each task must see."""
 
 
 @dataclass(frozen=True)
@@ -153,6 +162,60 @@ def _awaited(future: Future[Result]) -> Result:
     while not future.done():
         wait([future], _SECONDS_OF_WAIT)
     return future.result()
+
+
+@dataclass(frozen=True)
+class SharedStorageCheck:
+    """Files that the driver saw, and their first bytes (`heads`)."""
+
+    heads: tuple[tuple[Location, bytes], ...]
+
+    @classmethod
+    def record(cls, log: CommitLog, work_folder: Location) -> Self:
+        """The check for what this machine sees."""
+        last = log.segments[-1]
+        # A running broker may still be writing the head: only the bytes before the end of the data count.
+        head = _read(last.location, min(last.data_end, _MAX_HEAD))
+        return cls(((last.location, head), *cls.of_folder(work_folder).heads))
+
+    @classmethod
+    def of_folder(cls, work_folder: Location) -> Self:
+        """The check for a job that reads no store: only its folder, into which a new nonce is written."""
+        nonce = uuid.uuid4().hex.encode()
+        file = work_folder / f"{NONCE}{nonce.decode()}"
+        with file.open_output() as stream:  # under its own name, by which the next job knows what a killed one left
+            stream.write(nonce)
+        return cls(((file, nonce),))
+
+    def check(self) -> None:
+        """Raise `NotSharedError` if this machine sees other files or bytes."""
+        for location, head in self.heads:
+            try:
+                seen = _read(location, len(head))
+            except OSError as error:
+                raise _not_shared(location, "cannot open it") from error
+            if seen != head:
+                raise _not_shared(location, "sees another file there")
+
+
+def checked_task(
+    batches: Iterable[pa.RecordBatch], check: SharedStorageCheck, task: ArrowTask
+) -> Iterator[pa.RecordBatch]:
+    """The batches of a task that starts with the check. Raises `NotSharedError` if it fails."""
+    check.check()
+    yield from task(batches)
+
+
+def _read(location: Location, length: int) -> bytes:
+    with location.open_input() as stream:
+        return bytes(stream.read(length))
+
+
+def _not_shared(location: Location, what: str) -> NotSharedError:
+    return NotSharedError(
+        f"{location}: the driver has this file, a task on {socket.gethostname()} {what}; give a store and an output "
+        "that every machine of the cluster sees under the same path: a shared mount, or a URI such as s3://bucket/store"
+    )
 
 
 @dataclass(frozen=True)

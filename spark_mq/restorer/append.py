@@ -47,9 +47,8 @@ from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.job.output_committer import WORK_FOLDER, OutputCommitter
 from spark_mq.job.progress import Progress
-from spark_mq.job.shared_storage import SharedStorageCheck
 from spark_mq.job.task_errors import is_full, job_errors
-from spark_mq.job.tasks import JobContext, Tasks
+from spark_mq.job.tasks import JobContext, SharedStorageCheck, Tasks
 from spark_mq.restorer.append_target import AppendTarget, not_local
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint

@@ -15,8 +15,7 @@ from spark_mq.archive.archived_log import choose_store
 from spark_mq.errors import OptionError
 from spark_mq.format.message_schema import RECORD_COLUMNS
 from spark_mq.io.location import Location
-from spark_mq.job.shared_storage import SharedStorageCheck
-from spark_mq.job.tasks import RESULTS, SparkTasks, unpickled
+from spark_mq.job.tasks import RESULTS, SharedStorageCheck, SparkTasks, unpickled
 from spark_mq.query.sql import run_statement
 from spark_mq.restorer.chunk import Chunk, StageTask
 from spark_mq.restorer.restore_request import RestoreRequest

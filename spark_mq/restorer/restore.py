@@ -18,8 +18,7 @@ from spark_mq.errors import EmptyStoreError, OptionError, UnsupportedStoreError
 from spark_mq.format.message_schema import CORRUPT_RECORD, RECORD_COLUMNS
 from spark_mq.format.system_topic import LEFT_OUT_TOPIC, REVIVE_PREFIX
 from spark_mq.io.location import Location
-from spark_mq.job.shared_storage import SharedStorageCheck
-from spark_mq.job.tasks import SparkTasks, TaskRunner, Tasks, package_errors, spark_tasks
+from spark_mq.job.tasks import SharedStorageCheck, SparkTasks, TaskRunner, Tasks, package_errors, spark_tasks
 from spark_mq.restorer.appended_messages import append_messages
 from spark_mq.restorer.chunk import Chunk, StageTask
 from spark_mq.restorer.new_store import make_store

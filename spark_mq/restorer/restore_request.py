@@ -23,7 +23,7 @@ from spark_mq.format.broker_version import BrokerVersions
 from spark_mq.format.message_id import parse_host
 from spark_mq.io.location import Location
 from spark_mq.job.progress import PROGRESS
-from spark_mq.job.shared_storage import NONCE
+from spark_mq.job.tasks import NONCE
 from spark_mq.query.lexer import certain_syntax_error
 from spark_mq.restorer.append_target import check_appendable
 from spark_mq.restorer.queue_choice import QueueSelector, parse_queue_selector

@@ -26,8 +26,7 @@ from spark_mq.format.message_id import parse_host
 from spark_mq.format.system_topic import delay_level_millis
 from spark_mq.io.location import Location
 from spark_mq.job.progress import Progress
-from spark_mq.job.shared_storage import SharedStorageCheck
-from spark_mq.job.tasks import TaskRunner, Tasks
+from spark_mq.job.tasks import SharedStorageCheck, TaskRunner, Tasks
 from spark_mq.restorer.chunk import Chunk, StageTask
 from spark_mq.restorer.config_files import TOPICS, CopyType, topics_json
 from spark_mq.restorer.offset_map import OffsetMap, check_map_folder

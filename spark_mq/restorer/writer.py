@@ -20,9 +20,8 @@ from pyspark.sql.types import StructType
 from spark_mq._compat import arrow_schema
 from spark_mq.errors import OptionError, StorageError
 from spark_mq.io.publish import discard_folder
-from spark_mq.job.shared_storage import SharedStorageCheck
 from spark_mq.job.task_errors import reason_of
-from spark_mq.job.tasks import LocalTasks, package_errors
+from spark_mq.job.tasks import LocalTasks, SharedStorageCheck, package_errors
 from spark_mq.restorer.appended_messages import append_messages, check_append
 from spark_mq.restorer.chunk import Chunk, StageTask
 from spark_mq.restorer.new_store import make_store

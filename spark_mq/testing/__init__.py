@@ -3,8 +3,8 @@ r"""Small stores for tests of programs that read stores: a commit log, record by
 `spark-mq rebuild` or `spark_mq.rebuild` adds the queues and the index. `df.write.format("rocketmq")` makes a whole
 store out of rows, and needs Spark.
 
-`corpus` has stores of real brokers. `plain_log`, `plain_queue`, `plain_index`, `plain_boot` and `plain_check` model
-what a program must read, make, lose and find. `strategies` are those of Hypothesis. `disk` has what a power loss can
+`corpus` has stores of real brokers. `plain_log`, `plain_queue`, `plain_index` and `plain_check` model what a program
+must read, make, lose and find. `strategies` are those of Hypothesis. `disk` has what a power loss can
 leave of a folder.
 
 Examples:

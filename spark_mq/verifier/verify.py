@@ -24,8 +24,7 @@ from spark_mq.indexer.rebuild_plan import DispatchSettings, DispatchTargets
 from spark_mq.io.location import Location
 from spark_mq.io.publish import discard_folder
 from spark_mq.job.progress import PROGRESS, Progress
-from spark_mq.job.shared_storage import SharedStorageCheck
-from spark_mq.job.tasks import LocalTasks, TaskRunner, Tasks, package_errors, spark_tasks
+from spark_mq.job.tasks import LocalTasks, SharedStorageCheck, TaskRunner, Tasks, package_errors, spark_tasks
 from spark_mq.store.live_end import LiveEndFinder
 from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, CommitLog, SegmentSource, Split, list_offset_range
 from spark_mq.verifier.check import STAGED, VerifyRequest, check_store

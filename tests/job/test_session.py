@@ -12,8 +12,7 @@ from pyspark.sql import SparkSession
 from spark_mq import rebuild
 from spark_mq.errors import NotSharedError
 from spark_mq.io.location import Location
-from spark_mq.job.shared_storage import SharedStorageCheck
-from spark_mq.job.tasks import spark_tasks
+from spark_mq.job.tasks import SharedStorageCheck, spark_tasks
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.testing import LogWriter
 from tests.support.stores import tree_of

@@ -11,7 +11,7 @@ import pytest
 
 from spark_mq.errors import NotSharedError
 from spark_mq.io.location import Location
-from spark_mq.job.shared_storage import SharedStorageCheck, checked_task
+from spark_mq.job.tasks import SharedStorageCheck, checked_task
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.testing import LogWriter
 from tests.support.stores import tree_of

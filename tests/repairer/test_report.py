@@ -8,7 +8,7 @@ import pytest
 
 from spark_mq.repairer.changes import Change, ChangeKind
 from spark_mq.repairer.plan import Action, Left
-from spark_mq.repairer.report import RepairReport
+from spark_mq.repairer.repair import RepairReport
 from spark_mq.store.config.broker_conf import NOTHING_TELLS, FileSetting
 from spark_mq.verifier.codes import Treatment
 from spark_mq.verifier.result import VerifyReport

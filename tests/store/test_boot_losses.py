@@ -1,6 +1,6 @@
 """Nobody says that nothing is lost where a message is lost: damaged stores, after clean stops and crashes, by version.
 
-The judge is `spark_mq/testing/plain_boot.py`, a plain model of a boot, message by message.
+The judge is `spark_mq/testing/plain_queue.py`, a plain model of a boot, message by message.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.recovery import next_recovery
 from spark_mq.store.store_state import store_state
 from spark_mq.store.verdict import verdict as state_verdict
-from spark_mq.testing.plain_boot import OracleMessage, messages_of, never_consumed, offsets_of
 from spark_mq.testing.plain_log import Log
+from spark_mq.testing.plain_queue import OracleMessage, messages_of, never_consumed, offsets_of
 from spark_mq.verifier.quick import quick_check
 from tests.support.random_damages import QUEUE_AND_LOG_ENDS
 from tests.support.soak import SOAKS

@@ -13,7 +13,7 @@ import pytest
 from spark_mq.cli.check import Answer, answers_of
 from spark_mq.errors import SparkMqError
 from spark_mq.format.broker_version import BrokerVersions
-from spark_mq.repairer.report import RepairReport
+from spark_mq.repairer.repair import RepairReport
 from spark_mq.reporter.status import state_word
 from spark_mq.store.boot import Boot
 from spark_mq.store.boot_conditions import BootConditions

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spark_mq.testing.disk import FileContent, Unsynced
-from spark_mq.testing.plain_boot import offsets_of
 from spark_mq.testing.plain_log import Log
+from spark_mq.testing.plain_queue import offsets_of
 
 Queue = tuple[str, int]
 _MAGICS = (-626843481, -626843477)

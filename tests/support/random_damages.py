@@ -77,4 +77,4 @@ def zero_log_end(folder: Path, chance: random.Random) -> None:
 
 
 QUEUE_AND_LOG_ENDS = (remove_topic, remove_queue, cut_queue, zero_log_end)
-"""Damages of which `spark_mq/testing/plain_boot.py` knows what a boot makes of them."""
+"""Damages of which `spark_mq/testing/plain_queue.py` knows what a boot makes of them."""

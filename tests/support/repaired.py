@@ -10,8 +10,7 @@ from typing import Any
 from spark_mq.io.location import Location
 from spark_mq.job.tasks import LocalTasks, TaskRunner
 from spark_mq.repairer.plan import RepairRequest
-from spark_mq.repairer.repair import repair_store
-from spark_mq.repairer.report import RepairReport
+from spark_mq.repairer.repair import RepairReport, repair_store
 from spark_mq.verifier.check import VerifyRequest
 
 

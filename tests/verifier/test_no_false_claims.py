@@ -22,11 +22,11 @@ import pytest
 from spark_mq.errors import CorruptLogError
 from spark_mq.format.kernels.recovery import RecordCheck
 from spark_mq.format.record import decode_record
-from spark_mq.repairer.report import RepairReport
+from spark_mq.repairer.repair import RepairReport
 from spark_mq.store.log.recovery_walk import END_REASONS
 from spark_mq.store.verdict import losses as boot_losses
-from spark_mq.testing.plain_boot import OracleMessage, messages_of
 from spark_mq.testing.plain_check import Oracle
+from spark_mq.testing.plain_queue import OracleMessage, messages_of
 from tests.support.answers import Answers, answer_of, ends_of_lacking, harm
 from tests.support.damages import DAMAGES
 from tests.support.index_damages import EditedIndexFile, damage_index
