@@ -1,7 +1,7 @@
 """What every job of this package needs, whatever it does.
 
 `tasks` runs its tasks on Spark, or in this process; each gets its own items, and looks whether it sees the driver's
-files. `progress` shows how far a job is without Spark's help, `output_committer` keeps the output complete or unchanged.
+files. `progress` shows how far a job is without Spark's help, `output_committer` keeps an output complete or unchanged.
 `task_errors` turns errors of Spark and of the operating system into errors of this package. `Report` is the base of
 reports.
 """

@@ -1,4 +1,4 @@
-"""Plain models of consume queues: the unit that each message becomes, the units of files, and what a boot makes of them.
+"""Plain models of consume queues: the unit that each message becomes, units of files, and what a boot makes of both.
 
 The boot goes message by message, and says which messages no consumer gets after it. It is written from the Java classes
 and shares no rule with the package: records are cut by their sizes. Only ordinary messages are considered. The store is
