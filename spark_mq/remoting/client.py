@@ -138,8 +138,10 @@ class Connection:
 
     def _read_all(self) -> None:
         """Give each response to its request, until the connection ends."""
+        hint = "" if isinstance(self._socket, ssl.SSLSocket) else ". If it takes only TLS, give tls=true"
         try:
             for frame in self._frames():
+                hint = ""
                 command = decode(frame)
                 if not command.is_response:
                     continue  # a request to a client, such as NOTIFY_CONSUMER_IDS_CHANGED, none of which is for us
@@ -150,7 +152,7 @@ class Connection:
         except ProtocolError as error:
             self.close(ProtocolError(f"{self.address}: {error}"))
         except OSError as error:
-            self.close(RemotingError(f"{self.address}: the connection ended: {error}"))
+            self.close(RemotingError(f"{self.address}: the connection ended: {error}{hint}"))
         finally:
             self._socket.close()
 
@@ -351,7 +353,17 @@ class RemotingClient:
             found = self._connections.get(address)
         if found is not None and found.is_open:
             return found
-        made = Connection(address, self.settings.timeout, self._tls)  # takes a time, in which others are not held up
+        try:
+            made = Connection(
+                address, self.settings.timeout, self._tls
+            )  # takes a time, in which others are not held up
+        except RemotingError as error:
+            if address in self.settings.name_servers:
+                raise
+            raise RemotingError(
+                f"{error}. A broker registered this address with the name servers (its brokerIP1 and listenPort): it "
+                "must be one that this machine can reach"
+            ) from error
         with self._lock:
             other = self._connections.get(address)
             if other is None or not other.is_open:

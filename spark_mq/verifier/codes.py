@@ -433,11 +433,12 @@ CODES = {
         _REPLICA,
     ),
     "NOT_CHECKED": _note(
-        "A part of the store is of a kind that is not checked.",
-        "other queues of INNER_MULTI_DISPATCH than light message queues, RocksDB, or index entries "
-        "for the tags of a few messages that an older broker can have dispatched",
+        "A part of the store is not checked, and can be damaged.",
+        "other queues of INNER_MULTI_DISPATCH than light message queues, RocksDB, index files whose numbers of slots "
+        "and entries nothing shows, or index entries for the tags of a few messages that an older broker can have "
+        "dispatched",
         "nothing",
-        "nothing",
+        "nothing, or what `found` says",
     ),
     # the index
     "INDEX_FILE_SIZE": _warning(

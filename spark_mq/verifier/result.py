@@ -212,6 +212,8 @@ class VerifyReport(Report):
         if self.sound_bytes and self.checked_timestamp is not None:
             since = iso_text(self.checked_timestamp)
             what = f"sound: what is new or has changed since {since}; the rest was sound then"
+        if "NOT_CHECKED" in self.counts:
+            what += ", except for what was not checked"
         return f"{what} ({text})" if text else what
 
     def codes(self) -> Iterator[tuple[str, Code]]:

@@ -226,6 +226,30 @@ def test_a_name_server_that_does_not_answer_does_not_use_up_the_patience() -> No
             find_brokers(one)
 
 
+def test_a_server_that_ends_the_connection_before_any_answer_may_take_only_tls() -> None:
+    numbers = itertools.count()
+
+    def answer(request: RemotingCommand) -> Iterator[bytes]:
+        if next(numbers):
+            raise ConnectionError
+        yield response(request, fields={"offset": "7"})
+
+    with serving(answer) as address, client() as opened:
+        assert opened.send(address, CODE, {}).result(5).ext_fields["offset"] == "7"
+        with pytest.raises(RemotingError, match=r"closed it$"):
+            opened.send(address, CODE, {}).result(5)
+        with pytest.raises(RemotingError, match=r"closed it\. If it takes only TLS, give tls=true$"):
+            opened.send(address, CODE, {}).result(5)
+
+
+def test_an_address_that_cannot_be_reached_is_explained_if_a_broker_registered_it() -> None:
+    with client("127.0.0.1:1") as opened:
+        with pytest.raises(RemotingError, match=r"^127\.0\.0\.1:1: no connection: .* refused$"):
+            opened.connection("127.0.0.1:1")
+        with pytest.raises(RemotingError, match=r"^127\.0\.0\.1:2: no connection: .* refused\. A broker .*brokerIP1"):
+            opened.connection("127.0.0.1:2")
+
+
 def test_all_waiting_requests_fail_when_the_connection_ends() -> None:
     arrived = threading.Event()
 

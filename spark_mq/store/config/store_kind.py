@@ -378,7 +378,8 @@ def _no_log_error(store: Location) -> SparkMqError:
         )
     return StoreNotFoundError(
         f"{store} has no commitlog folder: give the broker's store directory (storePathRootDir); if storePathCommitLog "
-        "names another folder, link it there as commitlog"
+        "names another folder, link it there as commitlog; if it names several, link the segments of all of them into "
+        "a folder commitlog there"
     )
 
 
