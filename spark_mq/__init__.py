@@ -46,10 +46,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from spark_mq import filters
 from spark_mq.errors import SparkMqError
 
 if TYPE_CHECKING:
+    from spark_mq import filters
     from spark_mq.archive.sql import sql
     from spark_mq.datasource import RocketMQDataSource, register
     from spark_mq.expirer import expire
