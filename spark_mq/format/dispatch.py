@@ -98,18 +98,37 @@ def light_queues(record: Record) -> dict[str, int]:
     return {name: offset for name, offset in others.items() if name.startswith(LIGHT_PREFIX)}
 
 
+def undispatched_queues(record: Record) -> list[str]:
+    """The light message queues that a message names, and in which it never gets a unit.
+
+    A broker since 5.0.0 gives a plain topic of the list no queue offset. Such a topic at the end of the list makes the
+    list of offsets shorter, and then the broker dispatches the message to none of its queues
+    (`LmqDispatch.wrapLmqDispatch`, `ConsumeQueue.multiDispatchLmqQueue`@5.3.3).
+    """
+    if not _is_dispatched(record):
+        return []
+    names, found = parse_properties(record.properties).get(INNER_MULTI_DISPATCH, b""), light_queues(record)
+    named = dict.fromkeys(decode_utf8(names).split(","))
+    return [name for name in named if name.startswith(LIGHT_PREFIX) and "/" not in name and name not in found]
+
+
 def fails_dispatch(record: Record) -> bool:
     """Whether a broker that dispatches to light message queues throws an exception for a message.
 
     One of the queue offsets in its properties is not a number. A broker since 5.0.0 stores such a message that names a
     light message queue after a plain topic (`LmqDispatch.wrapLmqDispatch`@5.3.3).
     """
+    if not _is_dispatched(record):
+        return False
+    return any(not _is_offset(text) for _, text in _named(parse_properties(record.properties)))
+
+
+def _is_dispatched(record: Record) -> bool:
+    """Whether a broker dispatches a message to the queues of its list, if it has one."""
     if not record.is_in_queue or INNER_MULTI_DISPATCH not in record.properties:
         return False
     topic = decode_utf8(record.topic)
-    if topic.startswith((RETRY_PREFIX, SYSTEM_PREFIX)) or topic == SCHEDULE_TOPIC:
-        return False
-    return any(not _is_offset(text) for _, text in _named(parse_properties(record.properties)))
+    return not topic.startswith((RETRY_PREFIX, SYSTEM_PREFIX)) and topic != SCHEDULE_TOPIC
 
 
 def _dispatched(properties: Mapping[bytes, bytes]) -> dict[bytes, int]:

@@ -303,6 +303,16 @@ CODES = {
         "consumers skip the offset",
         "nothing",
     ),
+    "LIGHT_QUEUE_LEFT_OUT": _note(
+        "A message names a light message queue in INNER_MULTI_DISPATCH, and INNER_MULTI_QUEUE_OFFSET is no list of a "
+        "queue offset for each name.",
+        "the list names a plain topic, too, which has no queue offset since 5.0.0; or the broker had enableLmq=false "
+        "or enableMultiDispatch=false",
+        "without an offset for the last name, or any, the broker puts the message into none of these queues, and later "
+        "messages of the queue get units before their queue offsets (QUEUE_UNIT_MISPLACED); without one for another "
+        "name, its dispatch fails, as `spark-mq state` says",
+        "send the message again, to light message queues only",
+    ),
     "QUEUE_OFFSET_TWICE": _warning(
         "Messages have a queue offset that an earlier message of the queue has.",
         "the topic was deleted and created again; or a broker started with a queue whose end it did not know",

@@ -33,7 +33,7 @@ from spark_mq.verifier.finding import findings
 from spark_mq.verifier.journal import WHOLE, Since
 from spark_mq.verifier.listed_store import ListedStore
 from spark_mq.verifier.log_bounds import LogBounds
-from spark_mq.verifier.records import FAR_BACK_MILLIS, dispatched_queues, record_findings
+from spark_mq.verifier.records import FAR_BACK_MILLIS, dispatched_queues, record_findings, undispatched_findings
 from spark_mq.verifier.result import FindingSink, Summary
 
 _END = 1 << 62
@@ -183,6 +183,8 @@ def check_split(
             wrong_pieces, has_inner = checked_pieces(chunk.buffer, chunk.frames)
             sink.add(record_findings(chunk.buffer, chunk.frames, wrong_pieces, name, segment, newest))
             queues.update(dispatched_queues(chunk.buffer, chunk.frames[has_inner], targets.settings.has_light_queues))
+            if targets.settings.has_light_queues and has_inner.any():
+                sink.add(undispatched_findings(chunk.buffer, chunk.frames[has_inner], name, segment))
             is_accepted = is_accepted and are_all_accepted(chunk.buffer, chunk.frames, has_inner)
             newest = int(read_i64(chunk.buffer, int(chunk.frames[-1].store_timestamp_at)))
 

@@ -18,13 +18,20 @@ import pyarrow.compute as pc
 
 from spark_mq.format.array_types import Bytes, Flags, Int32s
 from spark_mq.format.consume_queue import Queue
-from spark_mq.format.dispatch import LIGHT_PREFIX
+from spark_mq.format.dispatch import LIGHT_PREFIX, undispatched_queues
+from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.kernels.big_endian import int32s_at, int64s_at
 from spark_mq.format.kernels.columns import MessageColumns
 from spark_mq.format.kernels.crc import wrong_body_crcs, wrong_property_crcs
 from spark_mq.format.kernels.frames import Frames
-from spark_mq.format.properties import INNER_MULTI_DISPATCH
-from spark_mq.format.record import BODY_CRC_AT, COMPRESSED_FLAG, COMPRESSION_TYPE_MASK, COMPRESSION_TYPE_SHIFT
+from spark_mq.format.properties import INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET
+from spark_mq.format.record import (
+    BODY_CRC_AT,
+    COMPRESSED_FLAG,
+    COMPRESSION_TYPE_MASK,
+    COMPRESSION_TYPE_SHIFT,
+    decode_record,
+)
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
 from spark_mq.verifier.finding import findings, text
 
@@ -56,6 +63,32 @@ def dispatched_queues(buffer: Bytes, frames: Frames, has_light_queues: bool) -> 
         queues = queues.filter(pc.invert(pc.starts_with(queues["topic"], LIGHT_PREFIX)))
     found = queues.group_by(["topic", "queue_id"]).aggregate([])
     return {(row["topic"], row["queue_id"]) for row in found.to_pylist() if row["topic"]}
+
+
+def undispatched_findings(buffer: Bytes, frames: Frames, file: str, segment: int) -> Iterator[pa.RecordBatch]:
+    """A note for each message that names light message queues in which it never gets a unit."""
+    messages = MessageColumns(buffer, frames)
+    names, offsets = (
+        pc.utf8_rtrim(pc.fill_null(texts, ""), ",")
+        for texts in messages.property_texts([INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET])
+    )
+    is_usual = pc.and_(
+        pc.match_substring_regex(offsets, "^[0-9]+(,[0-9]+)*$"),
+        pc.equal(pc.count_substring(names, ","), pc.count_substring(offsets, ",")),
+    )
+    is_named = pc.match_substring(names, LIGHT_PREFIX)
+    for position in frames.position[pc.and_not(is_named, is_usual).to_numpy(zero_copy_only=False)].tolist():
+        record = decode_record(buffer.data, position)
+        if left_out := undispatched_queues(record):
+            yield findings(
+                "LIGHT_QUEUE_LEFT_OUT",
+                file,
+                f"a unit in {', '.join(left_out)}",
+                f"queue offsets {record.text_properties.get('INNER_MULTI_QUEUE_OFFSET', '')!r}",
+                queue=(decode_utf8(record.topic), record.queue_id),
+                position=record.commit_log_offset - segment,
+                commit_log_offset=record.commit_log_offset,
+            )
 
 
 def not_checked_queues(queues: Iterable[Queue]) -> Iterator[pa.RecordBatch]:

@@ -21,6 +21,7 @@ from spark_mq.io.location import Location
 from spark_mq.remoting.client import ClientSettings, RemotingClient, parse_name_servers
 from spark_mq.remoting.pull import QueueRange, pull
 from spark_mq.remoting.writes import send_message
+from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.queue_database import QueueDatabase, database_tree
 from spark_mq.store.recovery import next_recovery
 from tests.broker import harness
@@ -196,6 +197,29 @@ def test_topics_named_as_light_queues_are_sound_without_enable_lmq(tmp_path: Pat
         assert topics == {"%LMQ%a", "%LMQ%b", "plain"}
     recovery = next_recovery(str(store), "4.9.7", str(conf))
     assert (recovery.loses_nothing, recovery.queues) == (True, ())
+
+
+@pytest.mark.parametrize("version", cases(["5.3.3"], ["5.0.0", "5.3.3", "5.5.0"]))
+def test_a_plain_topic_at_the_end_of_a_list_keeps_a_message_out_of_light_queues(version: str, tmp_path: Path) -> None:
+    """But it gets an offset there: the units of later messages are before the offsets that the messages have."""
+    packed = RealStore("fLmq533", OWN_STORES / "forms")
+    store, conf = tmp_path / "store", tmp_path / "broker.conf"
+    conf.write_text(packed.broker_conf.read_text().replace("autoCreateTopicEnable=false", "autoCreateTopicEnable=true"))
+    names = "%LMQ%a", "%LMQ%a,plain", "%LMQ%a,%LMQ%b"
+    with harness.Broker(version, store, conf) as broker, RemotingClient(settings_of(broker)) as client:
+        for number in range(6):
+            properties = f"KEYS\1k{number}\2INNER_MULTI_DISPATCH\1{names[number % 3]}\2"
+            to = broker.address, "broker", "producers", "TopicTest", 0
+            send_message(client, *to, b"%d" % number, properties)
+    report, found = check(store, conf)
+    assert report.units == 6 + 4 + 2
+    assert {one.topic for one in grave(found)} == {"%LMQ%a"}
+    assert "QUEUE_UNIT_MISPLACED" in {one.code for one in found}
+    left_out = [one for one in found if one.code == "LIGHT_QUEUE_LEFT_OUT"]
+    with MessageStore(str(store)) as opened:
+        rows = [opened.find_record(one.commit_log_offset or 0) for one in left_out]
+        assert [row.body for row in rows if isinstance(row, Record)] == [b"1", b"4"]
+        assert opened.get_max_offset_in_queue("%LMQ%a", 0) == 4
 
 
 @pytest.mark.parametrize("what", cases(["killed"], ["sound", "lags", "killed", "cut"]))

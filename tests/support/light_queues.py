@@ -18,17 +18,21 @@ def dispatched(packed: RealStore) -> dict[str, list[int]]:
     return found
 
 
-def fail_dispatch(store: Path, packed: RealStore) -> int:
-    """Let a message name a plain topic before a light message queue, as 5.x stores it; returns where it is."""
+def fail_dispatch(store: Path, packed: RealStore, *, is_last: bool = False) -> int:
+    """Let a message name a plain topic before a light message queue, as 5.x stores it; returns where it is.
+
+    If the plain topic `is_last`, the dispatch does not fail, and leaves out the light message queue.
+    """
     facts = [fact for fact in packed.facts("msg") if "," in fact["properties"].get("INNER_MULTI_DISPATCH", "")]
     at, properties = facts[-1]["offset"], facts[-1]["properties"]
     first, second = properties["INNER_MULTI_QUEUE_OFFSET"].split(",")
-    names = "plain0," + properties["INNER_MULTI_DISPATCH"].partition(",")[2]
+    one, _, other = properties["INNER_MULTI_DISPATCH"].partition(",")
+    names, offsets = (f"{one},plain0", f"{first}{second},") if is_last else (f"plain0,{other}", f",{second}{first}")
     segment = max(file for file in (store / "commitlog").iterdir() if int(file.name) <= at)
     data, position = segment.read_bytes(), at - int(segment.name)
     head, record = data[:position], data[position:]
     record = record.replace(properties["INNER_MULTI_DISPATCH"].encode(), names.encode(), 1)
-    record = record.replace(f"QUEUE_OFFSET\1{first},{second}".encode(), f"QUEUE_OFFSET\1,{second}{first}".encode(), 1)
+    record = record.replace(f"QUEUE_OFFSET\1{first},{second}".encode(), f"QUEUE_OFFSET\1{offsets}".encode(), 1)
     segment.write_bytes(head + record)
     return int(at)
 

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from spark_mq.cli.main import main
 from spark_mq.io.location import Location
 from spark_mq.lifecycle.consumer_progress import consumer_progress_rows
 from spark_mq.store.config.config_file import load_consumer_offsets
 from spark_mq.store.message_store import MessageStore
+from tests.support.light_queues import fail_dispatch
 from tests.support.rebuilt import rebuild_here
 from tests.support.repaired import repair_here
 from tests.support.restored import restore_here
@@ -65,6 +67,21 @@ def test_the_queue_of_a_lite_topic_can_be_deleted(store: Path) -> None:
     shutil.rmtree(store / "consumequeue/%LMQ%$")
     _, findings = check(store, STORE.broker_conf)
     assert {(one.code, one.severity) for one in findings if one.topic == "%LMQ%$"} == {("QUEUE_DELETED", "note")}
+
+
+@pytest.mark.parametrize("is_last", [True, False])
+def test_a_message_that_no_light_queue_gets_is_named(
+    is_last: bool, store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "LIGHT_QUEUE_LEFT_OUT" not in {finding.code for finding in check(store, STORE.broker_conf)[1]}
+    at = fail_dispatch(store, STORE, is_last=is_last)
+    _, findings = check(store, STORE.broker_conf)
+    (found,) = [finding for finding in findings if finding.code == "LIGHT_QUEUE_LEFT_OUT"]
+    assert (found.severity, found.commit_log_offset) == ("note", at)
+    (fact,) = [fact for fact in STORE.facts("msg") if fact["offset"] == at]
+    assert main(["life", str(store), fact["msgId"]]) == 0
+    name = (found.expected or "").removeprefix("a unit in ")
+    assert f"consumers of {name} never get it" in capsys.readouterr().out
 
 
 def test_every_damaged_unit_is_named(store: Path) -> None:

@@ -14,6 +14,7 @@ from itertools import chain
 from typing import Any
 
 from spark_mq.errors import OptionError
+from spark_mq.format.dispatch import undispatched_queues
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.message_id import is_offset_message_id
 from spark_mq.format.record import Record
@@ -258,6 +259,8 @@ class _LifeInStore:
             elif outcome.state is State.PENDING:
                 group = copy.properties.get("PGROUP")
                 yield f"the broker asks producer group {group} about the transaction, or gives it up"
+        for name in dict.fromkeys(chain.from_iterable(undispatched_queues(copy.record) for copy in self.copies)):
+            yield f"consumers of {name} never get it: the list with this name has another number of queue offsets"
 
 
 def _copies(found: FoundMessage) -> list[Copy]:

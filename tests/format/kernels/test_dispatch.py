@@ -186,6 +186,8 @@ def test_light_queues_get_the_units_of_their_messages(messages: list[tuple[str, 
         fail.append(fails_dispatch(record))
         if not topic.startswith(("%RETRY%", "rmq_sys_")) and topic != "SCHEDULE_TOPIC_XXXX":
             assert list(dispatch.light_queues(record).items()) == found
+            named = {name for name in names.split(",") if name.startswith("%LMQ%") and "/" not in name}
+            assert set(dispatch.undispatched_queues(record)) == named - {name for name, _ in found}
         data += record.encode()
     queues, frames = QueueTable(), frames_of(data)
     own = dispatch_units(array(data), frames, queues, LEVELS)
