@@ -18,7 +18,6 @@ from spark_mq.io.location import Location
 from spark_mq.store.boot import Boot
 from spark_mq.store.broker_versions import find_broker_versions
 from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.config.epochs import EPOCH_FILE
 from spark_mq.store.store_state import StoreState, store_state
 from spark_mq.store.verdict import (
     AT_LEAST,
@@ -29,6 +28,7 @@ from spark_mq.store.verdict import (
     lost_before,
     messages,
     of_deleted_topics,
+    of_replica,
     whole_without_abort,
 )
 from spark_mq.verifier.codes import Severity
@@ -113,7 +113,7 @@ def answers_of(state: StoreState, report: VerifyReport, expect_version: str | No
             answer = _NO
             losses = (*_why_not(state, boot), *losses)
         quick = Fact(AT_LEAST, f"the quick check: {report.verdict}")
-        facts = (*of_deleted_topics(state), *_come_back(state, boot), *_of_other_master(state), quick)
+        facts = (*of_deleted_topics(state), *_come_back(state, boot), *of_replica(state), quick)
         by_answer.setdefault(Answer("", answer, losses, facts, _next(state, boot, answer)), []).append(boot)
     return [replace(one, versions=versions_text(boot.rules for boot in boots)) for one, boots in by_answer.items()]
 
@@ -125,12 +125,6 @@ def _why_not(state: StoreState, boot: Boot) -> Iterator[Fact]:
         yield Fact(CERTAIN, f"it does not start: {obstacle}")
     if state.is_emptied_by(boot):
         yield Fact(CERTAIN, "commitlog/ has no segment: a boot deletes all consume queues")
-
-
-def _of_other_master(state: StoreState) -> Iterator[Fact]:
-    if (Location.resolve(state.store) / EPOCH_FILE).is_file:
-        text = "it is a replica in controller mode; what it cuts off when it follows another master, `spark-mq compare"
-        yield Fact(NOT_KNOWN, f"{text} {shlex.quote(state.store)} MASTER` says")
 
 
 def _of_boot(state: StoreState, boot: Boot) -> Iterator[Fact]:

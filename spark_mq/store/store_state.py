@@ -21,6 +21,7 @@ from spark_mq.store.boot_conditions import BootConditions, LastStop, assumed_set
 from spark_mq.store.boot_obstacles import CONFIG_FILES, boot_obstacles
 from spark_mq.store.config.broker_conf import FileSetting
 from spark_mq.store.config.checkpoint import Checkpoint, checkpoint_problem
+from spark_mq.store.config.epochs import EPOCH_FILE
 from spark_mq.store.config.store_paths import CONFIG, CONSUME_QUEUE, mapped_files
 from spark_mq.store.disk_use import DiskUse, disk_use
 from spark_mq.store.file_states import IndexState, cut_index_ends, index_state
@@ -99,6 +100,7 @@ class StoreState:
             does not start.
         forced_boots: The same if a file `abort` is created before it; empty if there is one, or if nobody asked.
         has_rocksdb_queues: Whether the queues are in RocksDB.
+        is_replica: Whether the store shows, or the settings say, that its broker is in controller mode.
         unpredicted: The possible versions whose next boot is not predicted, because the queues are in RocksDB.
     """
 
@@ -119,6 +121,7 @@ class StoreState:
     disk: tuple[DiskUse, ...]
     has_rocksdb_queues: bool = False
     unpredicted: tuple[BrokerVersions, ...] = ()
+    is_replica: bool = False
 
     def is_emptied_by(self, boot: Boot) -> bool:
         """Whether the boot deletes queues; the store of a broker that never got a message has none."""
@@ -204,6 +207,7 @@ def store_state(
             disk_use(store.location),
             database is not None,
             tuple(group for group in groups if group not in rules),
+            (store.location / EPOCH_FILE).is_file or conf.is_enabled("enableControllerMode"),
         )
 
 

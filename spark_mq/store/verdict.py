@@ -45,7 +45,7 @@ def verdict(state: StoreState) -> list[str]:
         more = f" ({len(state.obstacles) - 1:,} more below)" if len(state.obstacles) > 1 else ""
         said.append(f"A broker may not start: {state.obstacles[0]}{more}.")
     before = (*lost_before(state), *of_deleted_topics(state))
-    return [*said, *(fact.sentence for fact in before), *next_boots(state)]
+    return [*said, *(fact.sentence for fact in (*before, *of_replica(state))), *next_boots(state)]
 
 
 def setting_line(setting: FileSetting, width: int = 15) -> str:
@@ -89,6 +89,19 @@ def of_deleted_topics(state: StoreState) -> Iterator[Fact]:
         lost = f"topics that seem to be deleted have {messages(deleted)} without a unit"
         until = "lost if the topics were not deleted: `spark-mq repair` does not add their units"
         yield Fact(CERTAIN, lost, until)
+
+
+def of_replica(state: StoreState) -> Iterator[Fact]:
+    """What the store of a broker in controller mode does not show: what it does when it hears from its group.
+
+    A slave cuts its log by the epochs of its master (`AutoSwitchHAClient.doTruncate`@5.3.3). A broker that becomes
+    master cuts it at the first record that is not sound after what is dispatched
+    (`AutoSwitchHAService.truncateInvalidMsg`).
+    """
+    if state.is_replica:
+        text = "its broker is in controller mode: a boot is known only as that of a broker without its group; what it"
+        compare = f"`spark-mq compare {shlex.quote(state.store)} MASTER`"
+        yield Fact(NOT_KNOWN, f"{text} cuts off when it follows another master, {compare} says")
 
 
 def next_boots(state: StoreState) -> Iterator[str]:

@@ -248,5 +248,7 @@ def test_a_pair_in_controller_mode(tmp_path: Path, capsys: pytest.CaptureFixture
     for side in ("a", "b"):
         assert next_recovery(str(pair / side), "5.3.3", str(PAIR.broker_conf)).loses_no_message
         assert grave(check(pair / side, PAIR.broker_conf)[1]) == []
-        main(["check", str(pair / side), "--broker-conf", str(PAIR.broker_conf), "--expect-version", "5.3.3"])
-        assert f"`spark-mq compare {pair / side} MASTER` says" in capsys.readouterr().out
+        conf = ["--broker-conf", str(PAIR.broker_conf)]
+        for command in (["check", "--expect-version", "5.3.3"], ["state"], ["recover", "--as", "5.3.3"]):
+            main([*command, str(pair / side), *conf])
+            assert f"`spark-mq compare {pair / side} MASTER` says" in capsys.readouterr().out
