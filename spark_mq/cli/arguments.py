@@ -124,12 +124,12 @@ def _may_belong(file: Path, store_name: str) -> bool:
 
 
 def pair(option: str) -> Callable[[str], tuple[str, str]]:
-    """A parser of NAME=VALUE; its error shows an example of the option."""
+    """A parser of NAME=VALUE; its error shows an example of the option, and not the text, which can be a secret."""
 
     def parse(text: str) -> tuple[str, str]:
         name, sign, value = text.partition("=")
         if not name or not sign or not value:
-            raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE, such as {_EXAMPLES[option]}")
+            raise argparse.ArgumentTypeError(f"give NAME=VALUE, such as {_EXAMPLES[option]}")
         return name, value
 
     return parse

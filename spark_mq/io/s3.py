@@ -65,7 +65,7 @@ _NO_NAMES: Final = frozenset(("", ".", ".."))
 """What is not the name of a folder or file."""
 
 _USER: Final = re.compile(r"(?<=://)[^/?\s@]*:[^?\s@]*@")
-_SECRET: Final = re.compile(rf"\b((?:{'|'.join(_SECRETS)})=)[^&\s'\"]*")
+_SECRET: Final = re.compile(rf"\b((?:{'|'.join(_SECRETS).replace('_', '[_.]')})\s*=\s*)[^&\s'\";]+")
 
 
 def is_s3(uri: str) -> bool:
@@ -74,7 +74,7 @@ def is_s3(uri: str) -> bool:
 
 
 def redacted(text: str) -> str:
-    """The text without the secrets of addresses in it."""
+    """The text without the secrets of addresses, and of Hadoop's settings, in it."""
     return _SECRET.sub(r"\1***", _USER.sub("***@", text))
 
 

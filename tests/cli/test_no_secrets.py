@@ -120,3 +120,20 @@ def test_a_command_on_a_cluster_shows_no_secret(
         assert leaks() == []
     assert all("KEYHIDDEN" in fields and "tokenhidden" in fields for fields in sent)
     assert "secrethidden" not in str(sent)
+
+
+NO_PAIRS = [["--spark-conf", "spark.hadoop.fs.s3a.secret.key:secrethidden"], ["--store", ADDRESS.partition("?")[0]]]
+
+
+@pytest.mark.parametrize("words", NO_PAIRS, ids=lambda words: words[0])
+def test_an_option_that_is_not_understood_is_not_shown(words: list[str], leaks: Callable[[], list[str]]) -> None:
+    with pytest.raises(SystemExit):
+        main(["sql", "SELECT 1", *words])
+    assert leaks() == []
+
+
+def test_settings_of_spark_are_in_no_plan(unpacked: Unpack, leaks: Callable[[], list[str]]) -> None:
+    store = unpacked(STORE)
+    words = ["--store", f"prod={store}", "--spark-conf", "spark.hadoop.fs.s3a.secret.key=secrethidden"]
+    assert main(["sql", "--explain", "SELECT * FROM prod.messages WHERE topic = 'OrderEvents'", *words]) == 0
+    assert leaks() == []

@@ -62,3 +62,21 @@ def test_lines_are_kept_from_session_to_session(tmp_path: Path, monkeypatch: pyt
     with line_editing(completer):
         pass
     readline.clear_history()
+
+
+def test_secrets_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    readline = pytest.importorskip("readline")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    readline.clear_history()
+    with line_editing(Completer(TABLES, lambda *_: [])):
+        readline.add_history("SELECT 1;")
+        readline.add_history("SET spark.hadoop.fs.s3a.secret.key = secrethidden;")
+        readline.add_history("SET spark.hadoop.fs.s3a.session.token=tokenhidden;")
+        readline.add_history("CREATE TABLE t USING rocketmq LOCATION 's3://KEYHIDDEN:secrethidden@b/p?region=eu';")
+    readline.clear_history()
+    assert history_file().read_text().splitlines() == [
+        "SELECT 1;",
+        "SET spark.hadoop.fs.s3a.secret.key = ***;",
+        "SET spark.hadoop.fs.s3a.session.token=***;",
+        "CREATE TABLE t USING rocketmq LOCATION 's3://***@b/p?region=eu';",
+    ]

@@ -9,6 +9,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from spark_mq.io.s3 import redacted
+
 HELP = """\
 SHOW TABLES;               lists the tables of the stores
 DESCRIBE STORE.messages;   lists the columns of a table (stores: {stores})
@@ -94,7 +96,7 @@ def line_editing(completer: Completer) -> Iterator[None]:
     """A context in which the prompt has completion and a history, if Python has the library for it.
 
     The history is in `$XDG_STATE_HOME/spark-mq/history`, or in `~/.local/state/spark-mq/history`. If the file cannot be
-    read or written, the prompt has no history of earlier sessions.
+    read or written, the prompt has no history of earlier sessions. Secrets are not kept.
     """
     try:
         import readline
@@ -115,6 +117,9 @@ def line_editing(completer: Completer) -> Iterator[None]:
         readline.set_completer(None)
         with suppress(OSError, UnicodeError):
             file.parent.mkdir(parents=True, exist_ok=True)
+            for number in range(readline.get_current_history_length()):
+                line = readline.get_history_item(number + 1) or ""
+                readline.replace_history_item(number, redacted(line))
             readline.write_history_file(file)
             file.chmod(0o600)
 
