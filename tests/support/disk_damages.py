@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 
 from spark_mq.errors import CorruptLogError
+from spark_mq.format.index_file import HEADER_SIZE
 from spark_mq.format.record import Record, decode_record
 from spark_mq.store.config.broker_conf import BrokerConf
 from tests.support.rebuilt import rebuild_here
@@ -345,9 +346,11 @@ def _no_place() -> list[str]:
 
 
 def _place(store: DamagedStore, chance: random.Random, part: str) -> tuple[str, int]:
-    """A file and a position in it: three of four are where the file was written."""
+    """A file and a position in it: three of four are where the file was written, of an index file one in the header."""
     file = chance.choice(store.files(part) or _no_place())
     data = store.read(file)
+    if file.startswith("index/") and chance.random() < 0.25:
+        return file, chance.randrange(min(HEADER_SIZE, len(data)))
     written = len(data.rstrip(b"\0")) or len(data)
     return file, chance.randrange(written if chance.random() < 0.75 else len(data))
 
