@@ -29,6 +29,7 @@ from spark_mq.store.verdict import (
     messages,
     of_deleted_topics,
     of_replica,
+    unknown_lock,
     whole_without_abort,
 )
 from spark_mq.verifier.codes import Severity
@@ -102,7 +103,7 @@ def check_store(store: str, expect_version: str | None, conf: str | None) -> lis
 
 def answers_of(state: StoreState, report: VerifyReport, expect_version: str | None) -> list[Answer]:
     """The answers for a store, from its state with the whole log, and the report of a quick check."""
-    shared = [*lost_before(state), *_damage(report)]
+    shared = [*lost_before(state), *_damage(report), *(Fact(NOT_KNOWN, text) for text in [unknown_lock(state)] if text)]
     downgrade = [] if expect_version is None else list(_downgrade(state.store, expect_version))
     by_answer: dict[Answer, list[Boot]] = {}
     for boot in state.boots:
@@ -166,6 +167,8 @@ def _next(state: StoreState, boot: Boot, answer: str) -> str:
         return "ask again after the broker has stopped"
     if state.obstacles or state.is_emptied_by(boot):
         return f"repair what is named; then `spark-mq check {store}`"
+    if unknown_lock(state):
+        return f"`spark-mq check {store}` as the broker's user"
     if answer == _YES:
         return "start the broker" + ("" if state.last_stop.is_clean else ", and keep the file abort")
     if state.gone.count or boot.cut_bytes or boot.damaged_bytes:

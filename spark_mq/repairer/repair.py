@@ -97,7 +97,7 @@ class RepairReport:
             rest = f"; the store is {(self.after or self.before).verdict}"
         given = ", if the broker has the assumed settings" if self.assumed else ""
         if not self.actions:
-            return f"nothing to repair{rest or ': the store is sound'}"
+            return f"nothing to repair{rest}" if rest else f"nothing to repair: the store is {self.before.verdict}"
         if not self.is_applied:
             return f"a plan for {files}; nothing was changed{rest}{given}"
         return f"{files} repaired{rest}{given}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from spark_mq.format.amounts import counted, size_text
 from spark_mq.format.broker_version import MESSAGE_VERSION_2, BrokerVersions, versions_text
+from spark_mq.io.location import Location
 
 if TYPE_CHECKING:
     from spark_mq.store.boot import Boot
@@ -181,6 +183,8 @@ NOTHING_TO_DO = "Nothing. Start the broker."
 def remedies(state: StoreState) -> list[str]:
     """What to do, a paragraph each."""
     said = [f"Repair this first, or the broker may not start: {obstacle}" for obstacle in state.obstacles]
+    if unknown := unknown_lock(state):
+        said.append(f"Ask again as the broker's user. It is not known {unknown}.")
     path, log = shlex.quote(state.store), shlex.quote(f"{state.store}/commitlog")
     if state.log.gaps:
         said.append(f"Put the missing segments into {log} if they are elsewhere.")
@@ -218,6 +222,13 @@ def remedies(state: StoreState) -> list[str]:
     if len({(boot.cut_bytes, boot.lost, boot.shifted, boot.unindexed) for boot in state.boots}) > 1:
         said.append("The versions differ: --broker-version V prints only the one that starts next.")
     return said
+
+
+def unknown_lock(state: StoreState) -> str:
+    """What is not known if this user cannot read the store's lock; empty if it can, or if the storage has no locks."""
+    if state.last_stop.is_running is not None or sys.platform != "linux" or not Location.resolve(state.store).locks:
+        return ""
+    return "whether a broker runs on it: the file lock cannot be read by this user"
 
 
 def whole_without_abort(store: str) -> str:

@@ -50,6 +50,26 @@ def test_losses_have_a_number_a_topic_an_end_and_a_remedy(
     assert out.startswith(f"May a broker of 5.2.0 to 5.3.1 start? YES, WITH LOSSES\n  {said}")
 
 
+def test_nobody_says_start_the_broker_where_one_may_run(
+    unpacked: Unpack, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where another user's broker made `lock` for itself alone."""
+    monkeypatch.setattr("spark_mq.store.boot_conditions.is_locked", lambda store: None)
+    store = STORES["workload-533"]
+    folder = unpacked(store)
+    status, found = answer_of(capsys, folder, store)
+    assert (status, found["answer"]) == (4, "yes, losses are not known")
+    for one in found["answers"]:
+        assert [loss["text"] for loss in one["losses"]] == [
+            "whether a broker runs on it: the file lock cannot be read by this user"
+        ]
+        assert one["next"].endswith("as the broker's user")
+    main(["state", str(folder)])
+    said = capsys.readouterr().out
+    assert "Ask again as the broker's user." in said
+    assert "Start the broker" not in said
+
+
 def test_an_index_of_unknown_slots_and_entries_is_not_called_empty(
     unpacked: Unpack, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,9 +6,13 @@ import shutil
 import struct
 from pathlib import Path
 
+import pytest
+
 from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.index.folder import IndexFileInfo
 from spark_mq.testing import LogWriter
 from spark_mq.verifier.quick import quick_check
+from tests.support.repaired import repair_here
 from tests.support.verified import Bench, check, grave
 
 
@@ -102,3 +106,15 @@ def test_index_files_whose_layout_nothing_shows(bench: Bench) -> None:
     report, findings = check(bench.path, None)
     assert [finding.file for finding in findings if finding.code == "NOT_CHECKED"] == ["index"]
     assert report.verdict.startswith("sound, except for what was not checked (")
+    assert repair_here(bench.path, None).verdict == f"nothing to repair: the store is {report.verdict}"
+
+
+def test_index_files_that_this_user_may_not_read_are_an_error(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not a question for settings, which would not help."""
+
+    def refuse(file: IndexFileInfo) -> None:
+        raise PermissionError(13, "Permission denied", file.location.path)
+
+    monkeypatch.setattr("spark_mq.store.index.folder.layout_of_full_file", refuse)
+    with pytest.raises(PermissionError):
+        check(bench.path, None)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import partial
@@ -334,12 +333,16 @@ def _layout_of_full_files(files: Sequence[IndexFileInfo]) -> IndexLayout | None:
     """The layout that the files before the last one show; None if none of them shows one, or if they differ.
 
     A file that is damaged, or that cannot be read, shows none; neither does one that a repair made without messages
-    that the log has lost, because it is not full.
+    that the log has lost, because it is not full. Raises `PermissionError` if this user may not read it.
     """
     layouts = set()
     for file in files[:-1]:
-        with suppress(SparkMqError, OSError):
+        try:
             layouts.add(layout_of_full_file(file))
+        except PermissionError:
+            raise
+        except (SparkMqError, OSError):
+            continue
     layouts.discard(None)
     (layout,) = layouts if len(layouts) == 1 else (None,)
     return layout if layout is not None and files[-1].size == layout.file_size else None
