@@ -20,10 +20,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from spark_mq.errors import SparkMqError, StorageError
-from spark_mq.io.local import make_folders, sync_folder
+from spark_mq.io.local import make_folders, start_flush, sync_folder
 from spark_mq.io.location import Location
 
 _MAX_IN_MEMORY = 64 << 20
+_FLUSHED_EARLY = 1 << 20
+"""Bytes of a write that goes to the disk while the next one is prepared."""
 _LATEST_FILE_TIME = (1 << 32) * 1000
 """Milliseconds; about the year 2106. A store time may be any number, a file's modification time may not."""
 
@@ -151,6 +153,8 @@ class _OpenFile:
         rest = memoryview(data)
         while rest:
             written = os.pwrite(self.descriptor, rest, position)
+            if written >= _FLUSHED_EARLY:
+                start_flush(self.descriptor, position, written)
             position += written
             rest = rest[written:]
 

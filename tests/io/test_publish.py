@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from spark_mq.io import publish as publish_module
 from spark_mq.io.location import Location
-from spark_mq.io.publish import publish
+from spark_mq.io.publish import publish, published
 
 
 def names_in(folder: Path) -> list[str]:
@@ -86,3 +87,21 @@ def test_zeros_behind_the_content_are_a_hole(tmp_path: Path) -> None:
     if status.st_blocks == 0:
         pytest.skip("the filesystem does not count blocks")
     assert status.st_blocks * 512 < 1 << 20
+
+
+def test_large_writes_go_to_the_disk_while_the_next_ones_are_prepared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started, start = [], publish_module.start_flush
+
+    def record(descriptor: int, position: int, size: int) -> None:
+        started.append((position, size))
+        start(descriptor, position, size)
+
+    monkeypatch.setattr(publish_module, "start_flush", record)
+    with published(Location.resolve(str(tmp_path / "file")), 5 << 20) as file:
+        file.write(2 << 20, b"b" * (2 << 20))
+        file.write(0, b"a" * 1000)
+    assert started == [(2 << 20, 2 << 20)]
+    content = (tmp_path / "file").read_bytes()
+    assert content == b"a" * 1000 + bytes((2 << 20) - 1000) + b"b" * (2 << 20) + bytes(1 << 20)
