@@ -158,17 +158,12 @@ def _joined(asked: pa.Table, store: MessageStore, names: list[str], schema: pa.S
     pairs = pairs.append_column("row", pa.array(np.arange(asked.num_rows))).drop_null()
     if not pairs.num_rows:
         return
-    pairs = pairs.group_by(["topic", "key"]).aggregate([("row", "list")])
-    topics, keys, rows_of_pairs = (pairs[name].combine_chunks() for name in ("topic", "key", "row_list"))
-    first_rows, rows = rows_of_pairs.offsets.to_numpy(), rows_of_pairs.values.to_numpy()
+    topics, keys, rows = (column.combine_chunks() for column in pairs.columns)
     for pair, found in ManyKeys(store.index, topics, keys, names).batches():
-        count = np.diff(first_rows)[pair]
-        message = np.repeat(np.arange(pair.size), count)
-        row = rows[np.repeat(first_rows[pair + 1] - count.cumsum(), count) + np.arange(message.size)]
-        found = found.cast(schema) if message.size == pair.size else found.cast(schema).take(pa.array(message))
-        of_asked = asked.take(pa.array(row)).combine_chunks().to_batches()[0]
+        of_asked = asked.take(rows.take(pa.array(pair))).combine_chunks().to_batches()[0]
         fields = [*of_asked.schema, *schema]
-        yield pa.RecordBatch.from_arrays([*of_asked.columns, *found.columns], schema=pa.schema(fields))
+        columns = [*of_asked.columns, *found.cast(schema).columns]
+        yield pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
 
 def register_lookup(spark: SparkSession) -> None:

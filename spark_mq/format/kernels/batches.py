@@ -58,7 +58,7 @@ def rows_of_keys(messages: MessageColumns, keys: MessageKeys, columns: Sequence[
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
-def stored_keys(messages: MessageColumns) -> MessageKeys:
+def _stored_keys(messages: MessageColumns) -> MessageKeys:
     """The keys of messages, those that a message has twice, too: all unique keys, then the keys in KEYS."""
     unique_key, keys = messages.column("unique_key"), messages.column("keys")
     is_indexed = messages.frames.sys_flag & TRANSACTION_TYPE_MASK != TRANSACTION_ROLLBACK_TYPE
@@ -71,7 +71,7 @@ def stored_keys(messages: MessageColumns) -> MessageKeys:
 
 def message_keys(messages: MessageColumns, requested: frozenset[str] | None = None) -> MessageKeys:
     """The distinct keys of each message, the unique key first, in the order of the messages."""
-    keys = stored_keys(messages)
+    keys = _stored_keys(messages)
     if requested is not None:
         is_requested = pc.is_in(keys.key, value_set=pa.array(sorted(requested), pa.string()))
         keys = keys.take(np.flatnonzero(is_requested))

@@ -11,10 +11,17 @@ import ctypes
 import numpy as np
 import pyarrow as pa
 
-from spark_mq.format.array_types import Bytes, Int32s, Int64s, OutBytes, OutInt32s
-from spark_mq.format.kernels.big_endian import SLACK, append_bytes, copy_bytes
+from spark_mq.format.array_types import Bytes, Int32s, Int64s, OutBytes, OutInt32s, OutInt64s
+from spark_mq.format.kernels.big_endian import SLACK, append_bytes, copy_bytes, read_i32
+from spark_mq.format.kernels.frames import RECORD, Frames, read_frame
 from spark_mq.format.kernels.kernel import kernel, replaced
 from spark_mq.format.pieces import Pieces
+from spark_mq.format.record import MAX_RECORD_SIZE, MIN_RECORD_SIZE
+
+_USUAL_SIZE = 1024
+"""Bytes of the first read of a record whose size is not known: most records are shorter."""
+MOST_READ = MAX_RECORD_SIZE + _USUAL_SIZE
+"""Bytes in which `read_records` has room for each record."""
 
 
 @kernel
@@ -54,6 +61,56 @@ def read_ranges(descriptor: int, starts: Int64s, stops: Int64s, out: OutBytes) -
             position += count
             end += count
     return True
+
+
+@kernel
+def read_records(
+    descriptor: int,
+    base: int,
+    end: int,
+    offsets: Int64s,
+    reached: int,
+    out: OutBytes,
+    filled: int,
+    frames: Frames,
+    numbers: OutInt64s,
+    count: int,
+) -> tuple[int, int, int]:
+    """Read the records of a segment that start at some offsets into `out`, one after the other, while it has room.
+
+    A record of usual size is one call. Where no record is, nothing is written.
+
+    Args:
+        base: The commit log offset of the first byte of the file.
+        end: The commit log offset at which the segment ends.
+        offsets: Commit log offsets in this segment, from index `reached` on.
+        out: Receives the bytes of the records from index `filled` on.
+        frames: Receives the frames of the records from index `count` on, and `numbers` the indexes of their offsets.
+
+    Returns:
+        `reached`, `filled` and `count` for the next call. If `reached` is not the number of offsets, `out` is full.
+    """
+    address = np.uintp(out.ctypes.data)
+    while reached < offsets.size:
+        offset, available = offsets[reached], end - offsets[reached]
+        if out.size - filled < _USUAL_SIZE:
+            break
+        # The bytes after a record are overwritten by the next one.
+        done = pread(descriptor, address + np.uintp(filled), min(_USUAL_SIZE, available), offset - base)  # type: ignore[arg-type]
+        size = read_i32(out, filled) if done >= MIN_RECORD_SIZE else 0
+        if MIN_RECORD_SIZE <= size <= min(MAX_RECORD_SIZE, available):
+            if size > out.size - filled:
+                break
+            more = done
+            while done < size and more > 0:
+                more = pread(descriptor, address + np.uintp(filled + done), size - done, offset - base + done)  # type: ignore[arg-type]
+                done += more
+            if done >= size and read_frame(out, filled, offset - filled, filled + size, frames[count]) == RECORD:
+                numbers[count] = reached
+                count += 1
+                filled += size
+        reached += 1
+    return reached, filled, count
 
 
 def gather(buffer: Bytes, starts: Int64s, lengths: Int32s) -> tuple[Bytes, Int32s]:

@@ -18,13 +18,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from spark_mq.format.array_types import Bytes, Flags, Int32s, OutBytes, OutInt32s, OutInt64s
+from spark_mq.format.array_types import Bytes, Flags, Int32s, Int64s, OutBytes, OutInt32s, OutInt64s, is_in
 from spark_mq.format.index_file import ENTRY_SIZE
 from spark_mq.format.kernels.big_endian import read_i64, write_i32, write_i64
 from spark_mq.format.kernels.frames import Frames
-from spark_mq.format.kernels.java_string import extend_hash, hash_code
+from spark_mq.format.kernels.java_string import extend_hash, hash_code, is_utf8
 from spark_mq.format.kernels.kernel import kernel
-from spark_mq.format.kernels.properties import named_value_length, skip_value
+from spark_mq.format.kernels.properties import named_value_length, same_bytes, skip_to, skip_value
 from spark_mq.format.properties import KEYS, TAGS, UNIQUE_KEY
 from spark_mq.format.record import TRANSACTION_ROLLBACK_TYPE, TRANSACTION_TYPE_MASK
 
@@ -34,6 +34,7 @@ _TAGS = np.frombuffer(TAGS, np.uint8)
 _INDEX_TAG_TYPE = ord("T")
 _MARKED = 2
 """Tags have entries, which are marked; 1 if they have entries, 0 if they have none."""
+_HAS_NO_KEYS, _HAS_NO_PAIR, _HAS_PAIR = 0, 1, 2
 _SPACE = ord(" ")
 _BETWEEN = ord("#")
 """The separator between topic and key (`IndexService.buildKey`@5.3.3)."""
@@ -172,6 +173,109 @@ def _absolute(unsigned: int) -> int:
     if unsigned < 0x80000000:
         return unsigned
     return 0 if unsigned == 0x80000000 else 0x100000000 - unsigned
+
+
+@dataclass(frozen=True)
+class AskedKeys:
+    """Pairs of topic and key, those of one hash one after the other.
+
+    Hash i is `hashes[i]`, and has the pairs from `firsts[i]` to `firsts[i + 1]` - 1.
+    """
+
+    topics: pa.Array
+    keys: pa.Array
+    hashes: Int32s
+    firsts: Int64s
+
+    def of_messages(
+        self, buffer: Bytes, frames: Frames, message: Int64s, hash_index: Int64s
+    ) -> tuple[Int64s, Int64s, Flags, Flags]:
+        """Which messages have which pairs, where entries of an index say which hashes they have.
+
+        Args:
+            message: The number of the message of each entry.
+            hash_index: The number of the hash of each entry.
+
+        Returns:
+            The message, the pair, and whether the key is the message's unique key, for each message and pair that it
+            has; and for each entry, whether its message has the hash. It has none if its topic or keys are not UTF-8.
+        """
+        size = int((self.firsts[hash_index + 1] - self.firsts[hash_index]).sum())
+        found, result = np.empty(size, np.int64), np.empty(message.size, np.uint8)
+        texts = *_text_buffers(self.topics), *_text_buffers(self.keys)
+        count = _match_keys(buffer, frames, message, hash_index, self.firsts, *texts, found, result)
+        numbers = np.sort(found[:count])
+        numbers = numbers[np.diff(numbers, prepend=-1) > 0]  # an index has a key twice that a message has twice
+        messages, pairs = np.divmod(numbers >> 1, max(len(self.keys), 1))
+        is_right = result == _HAS_PAIR
+        others = np.flatnonzero(result == _HAS_NO_PAIR)
+        if others.size:
+            stored = index_keys(buffer, frames[message[others]], has_tags=None)
+            owners = np.repeat(np.arange(others.size, dtype=np.int64), stored.entry_count)
+            hashes = owners << 32 | np.maximum(stored.key_hash, ~stored.key_hash)
+            asked = np.arange(others.size, dtype=np.int64) << 32 | self.hashes[hash_index[others]]
+            is_right[others] = is_in(asked, hashes)
+        return messages, pairs, (numbers & 1).astype(np.bool_), is_right
+
+
+@kernel
+def _match_keys(
+    buffer: Bytes,
+    frames: Frames,
+    message: Int64s,
+    hash_index: Int64s,
+    firsts: Int64s,
+    topics: Bytes,
+    topic_ends: Int32s,
+    keys: Bytes,
+    key_ends: Int32s,
+    found: OutInt64s,
+    result: OutBytes,
+) -> int:
+    """Write ((message x pairs) + pair) x 2 + whether it is the unique key to `found`; returns the number of them.
+
+    What each entry leads to is written to `result`.
+    """
+    count = 0
+    for entry in range(message.size):
+        frame = frames[message[entry]]
+        topic_start, topic_length = frame.topic_start, int(frame.topic_length)
+        unique_key, unique_key_length, all_keys, all_keys_length, _, _ = _find_keys(
+            buffer, frame.properties_start, int(frame.properties_length)
+        )
+        result[entry] = _HAS_NO_KEYS
+        if (
+            frame.sys_flag & TRANSACTION_TYPE_MASK == TRANSACTION_ROLLBACK_TYPE
+            or not is_utf8(buffer, topic_start, topic_start + topic_length)
+            or not is_utf8(buffer, unique_key, unique_key + unique_key_length)
+            or not is_utf8(buffer, all_keys, all_keys + all_keys_length)
+        ):
+            continue
+        result[entry] = _HAS_NO_PAIR
+        for pair in range(firsts[hash_index[entry]], firsts[hash_index[entry] + 1]):
+            topic, key, length = int(topic_ends[pair]), int(key_ends[pair]), int(key_ends[pair + 1] - key_ends[pair])
+            if topic_ends[pair + 1] - topic != topic_length or not same_bytes(
+                topics, topic, buffer, topic_start, topic_length
+            ):
+                continue
+            is_unique_key = length == unique_key_length and same_bytes(keys, key, buffer, unique_key, length)
+            if is_unique_key or _is_among(keys, key, length, buffer, all_keys, all_keys + all_keys_length):
+                found[count] = (message[entry] * (key_ends.size - 1) + pair) << 1 | int(is_unique_key)
+                count += 1
+                result[entry] = _HAS_PAIR
+    return count
+
+
+@kernel
+def _is_among(keys: Bytes, start: int, length: int, buffer: Bytes, position: int, end: int) -> bool:
+    """Whether a key, which is a piece of `keys`, is one of those in a value of KEYS."""
+    while position < end:
+        key_start = position
+        position = skip_to(buffer, position, end, _SPACE)
+        if position - key_start == length > 0 and same_bytes(keys, start, buffer, key_start, length):
+            return True
+        position += 1
+    return False
 
 
 def hash_keys(topics: pa.Array, keys: pa.Array) -> Int32s:

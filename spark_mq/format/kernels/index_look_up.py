@@ -89,7 +89,7 @@ def _walk_slots(
             key_hash, at = int(key_hashes[index]), entries_at + ENTRY_SIZE * number
             entry_hash, offset = read_i32(file, at), read_i64(file, at + 4)
             time_difference, previous = read_i32(file, at + 12), read_i32(file, at + 16)
-            is_sound = entry_hash == key_hash or (entry_hash >= 0 and entry_hash % slots == key_hash % slots)
+            is_sound = entry_hash == key_hash or (entry_hash >= 0 and (entry_hash - key_hash) % slots == 0)
             is_sound = is_sound and time_difference >= 0
             is_sound = is_sound and 0 <= previous < number and first <= offset <= before[chain]
             if is_sound and entry_hash == key_hash:

@@ -15,7 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_mq.format.kernels import gather as file_ranges
-from spark_mq.format.kernels.gather import read_ranges
+from spark_mq.format.kernels.frames import new_frames
+from spark_mq.format.kernels.gather import MOST_READ, read_ranges, read_records
+from spark_mq.testing import LogWriter
 from tests.support.soak import SOAKS
 
 _CONTENT = np.random.default_rng(7).integers(0, 256, 10_000, np.uint8).tobytes()
@@ -55,6 +57,37 @@ def test_the_ranges_follow_one_another(descriptor: int, ranges: list[tuple[int, 
 )
 def test_a_range_that_cannot_be_read_is_told(descriptor: int, ranges: list[tuple[int, int]], room: int) -> None:
     assert read(descriptor, ranges, room) is None
+
+
+SIZES = [0, 900, 924, 925, 926, 3, 5_000, 1_000, 200_000, 1]
+"""Bytes of bodies: records of less and more than the 1024 bytes that are read first, and of exactly as many."""
+
+
+@pytest.mark.parametrize("room", [MOST_READ, 202_000, 220_000])
+@pytest.mark.parametrize("torn", [0, 1])
+def test_records_of_unknown_sizes(room: int, torn: int, tmp_path: Path) -> None:
+    """Where something else is, or the file ends, is none. What has no room is read by the next call."""
+    log = LogWriter(1 << 20)
+    offsets = sorted([*(log.append(number, b"x" * size) for number, size in enumerate(SIZES)), 1, 3_000, 1 << 19])
+    data = bytes(log.segments[0])
+    records = [at for at in offsets if data[at + 28 : at + 36] == at.to_bytes(8, "big")]
+    sizes = [int.from_bytes(data[at : at + 4], "big") for at in records]
+    assert len(records) == len(SIZES)
+    assert 1024 in sizes
+    file = tmp_path / "file"
+    file.write_bytes(bytes(7) + data[: len(data) - torn])
+    out, frames, numbers = np.zeros(room, np.uint8), new_frames(len(offsets)), np.empty(len(offsets), np.int64)
+    found, reached = [], 0
+    with file.open("rb") as opened:
+        while reached < len(offsets):
+            where = opened.fileno(), -7, len(data), np.array(offsets), reached
+            reached, filled, count = read_records(*where, out, 0, frames, numbers, 0)
+            assert filled <= room
+            for number, frame in zip(numbers[:count].tolist(), frames[:count], strict=True):
+                at, size = int(frame.position), int(frame.store_size)
+                found.append((offsets[number], out[at : at + size].tobytes()))
+    whole = [(at, data[at : at + size]) for at, size in zip(records, sizes, strict=True)]
+    assert found == whole[: len(whole) - torn]
 
 
 def test_an_error_of_the_operating_system_is_told(tmp_path: Path) -> None:
