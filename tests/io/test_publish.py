@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from spark_mq.io import publish as publish_module
+from spark_mq.io.local import start_flush
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish, published
 
@@ -92,11 +93,11 @@ def test_zeros_behind_the_content_are_a_hole(tmp_path: Path) -> None:
 def test_large_writes_go_to_the_disk_while_the_next_ones_are_prepared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    started, start = [], publish_module.start_flush
+    started = []
 
     def record(descriptor: int, position: int, size: int) -> None:
         started.append((position, size))
-        start(descriptor, position, size)
+        start_flush(descriptor, position, size)
 
     monkeypatch.setattr(publish_module, "start_flush", record)
     with published(Location.resolve(str(tmp_path / "file")), 5 << 20) as file:
