@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import struct
+import zlib
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_mq.format.array_types import Int32s, Int64s
@@ -19,6 +21,7 @@ from spark_mq.format.kernels.recovery import (
     CHECKS_PROPERTY_CRC,
     CHECKS_SIZE_FIRST,
     RULES_OF_VERSIONS,
+    SKIPS_BODY,
     PutResult,
     RecordCheck,
     are_all_accepted,
@@ -29,12 +32,21 @@ from spark_mq.format.kernels.recovery import (
     queue_offset_bounds,
     within_queues,
 )
-from spark_mq.format.record import MAGIC_V2, Record
+from spark_mq.format.properties import parse_properties
+from spark_mq.format.record import (
+    BORN_HOST_V6_FLAG,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    STORE_HOST_V6_FLAG,
+    Record,
+    decode_record,
+)
 from spark_mq.format.system_topic import SCHEDULE_TOPIC
 from spark_mq.store.boot import BootFacts, next_boot
 from spark_mq.store.boot_conditions import one_boot_group
 from spark_mq.store.lacking_messages import LackingMessage
-from tests.support.kernels import array
+from tests.support.kernels import array, examples
 
 FILE_SIZE = 100
 
@@ -116,6 +128,10 @@ def found(data: bytes, rules: int, end: int | None = None) -> tuple[int, RecordC
 
 
 RECORD = Record(b"T", body=b"order", properties=b"TAGS\1a\2", commit_log_offset=4711).encode()
+SHORT_BODY = Record(b"T", body=b"o").encode()
+BEFORE_CRC = Record(b"T", body=b"o", properties=b"a\1b\2__CRC32#\x010000000000\2").encode()[:-20]
+WITH_CRC = BEFORE_CRC + b"__CRC32#\1%s\2" % str(zlib.crc32(BEFORE_CRC) & 0x7FFFFFFF)[::-1].ljust(10, "0").encode()
+"""The digits of the CRC are in the reverse order (`MessageDecoder.createCrc32`@5.3.3)."""
 
 
 @pytest.mark.parametrize(
@@ -127,6 +143,11 @@ RECORD = Record(b"T", body=b"order", properties=b"TAGS\1a\2", commit_log_offset=
         (RECORD + RECORD[:-1], CHECKS_SIZE_FIRST, (1, RecordCheck.BAD_SIZE)),
         (RECORD[:8] + bytes(4) + RECORD[12:], CHECKS_BODY_CRC, (0, RecordCheck.BAD_CRC)),
         (RECORD[:8] + bytes(4) + RECORD[12:] + bytes(8), 0, (1, RecordCheck.ZEROS)),
+        (SHORT_BODY, CHECKS_BODY_CRC, (1, RecordCheck.SHORT)),
+        (SHORT_BODY[:8] + bytes(4) + SHORT_BODY[12:], CHECKS_BODY_CRC, (0, RecordCheck.BAD_CRC)),
+        (SHORT_BODY[:-2] + b"\xff\xff", 0, (1, RecordCheck.SHORT)),  # a length below 0 counts as 0
+        (WITH_CRC * 2, CHECKS_BODY_CRC | CHECKS_PROPERTY_CRC, (2, RecordCheck.SHORT)),
+        (WITH_CRC + WITH_CRC.replace(b"a", b"b"), CHECKS_BODY_CRC | CHECKS_PROPERTY_CRC, (1, RecordCheck.BAD_CRC)),
         (RECORD, CHECKS_BODY_CRC | CHECKS_PROPERTY_CRC, (0, RecordCheck.BAD_CRC)),  # there is no CRC of the record
         (b"\0\1\0\0\xcb\xd4\x31\x94", 0, (0, RecordCheck.BLANK)),
         (b"\0\1\0\0\xcb\xd4\x31\x94", CHECKS_SIZE_FIRST, (0, RecordCheck.BAD_SIZE)),
@@ -139,6 +160,126 @@ RECORD = Record(b"T", body=b"order", properties=b"TAGS\1a\2", commit_log_offset=
 def test_a_record_is_accepted_as_by_java(data: bytes, rules: int, result: tuple[int, RecordCheck]) -> None:
     """`CommitLog.checkMessageAndReturnSize`@4.9.7 and @5.3.3."""
     assert found(data, rules) == result
+
+
+class JavaBuffer:
+    """A `ByteBuffer`, and the array of a record's size into which Java reads its parts."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data, self.position, self.array_size = data, 0, len(data)
+
+    def get(self, length: int) -> bytes:
+        """Into the array; an error as in Java if it is too small, or the buffer ends."""
+        if not 0 <= length <= self.array_size:
+            raise IndexError
+        return self.take(length)
+
+    def take(self, length: int) -> bytes:
+        """The next bytes."""
+        if self.position + length > len(self.data):
+            raise IndexError
+        self.position += length
+        return self.data[self.position - length : self.position]
+
+    def number(self, code: str) -> int:
+        """The next number."""
+        (number,) = struct.unpack(f">{code}", self.take(struct.calcsize(code)))
+        return int(number)
+
+
+def java_number(text: bytes | None, bits: int) -> None:
+    """`Integer.parseInt` and the like."""
+    if text is None or re.fullmatch(rb"[+-]?[0-9]+", text) is None or not -(1 << bits) <= int(text) < 1 << bits:
+        raise ValueError
+
+
+def java_check(data: bytes, rules: int) -> int:
+    """`CommitLog.checkMessageAndReturnSize`@5.3.3, line by line: the size, 0 of a blank, or -1 of what is not valid."""
+    buffer = JavaBuffer(data)
+    if len(data) <= 4:
+        return -1
+    try:
+        size = buffer.number("i")
+        if len(data) - 4 < size - 4:
+            return -1
+        magic = buffer.number("i")
+        if magic == MAGIC_BLANK:
+            return 0
+        if magic not in (MAGIC_V1, MAGIC_V2) or size < 0:
+            return -1
+        buffer.array_size = size
+        body_crc, _, _ = (buffer.number("i") for _ in range(3))
+        buffer.take(16)
+        sys_flag = buffer.number("i")
+        buffer.take(8)
+        hosts = [20 if sys_flag & flag else 8 for flag in (BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG)]
+        buffer.get(hosts[0])
+        buffer.take(8)
+        buffer.get(hosts[1])
+        buffer.take(12)
+        body_length = buffer.number("i")
+        if body_length > 0:
+            body = buffer.take(body_length) if rules & SKIPS_BODY else buffer.get(body_length)
+            if rules & CHECKS_BODY_CRC and zlib.crc32(body) & 0x7FFFFFFF != body_crc:
+                return -1
+        topic = buffer.get(buffer.number("b" if magic == MAGIC_V1 else "h"))
+        properties_length = buffer.number("h")
+        properties = parse_properties(buffer.get(properties_length) if properties_length > 0 else b"")
+        if topic == SCHEDULE_TOPIC.encode() and b"DELAY" in properties:
+            java_number(properties[b"DELAY"], 31)
+        width = 1 if magic == MAGIC_V1 else 2
+        if size != 74 + sum(hosts) + max(body_length, 0) + width + len(topic) + max(properties_length, 0):
+            return -1
+        if b"INNER_NUM" in properties and b"INNER_BASE" in properties:
+            java_number(properties[b"INNER_BASE"], 63)
+            java_number(properties[b"INNER_NUM"], 15)
+    except (IndexError, ValueError):
+        return -1
+    return size
+
+
+V6 = bytes(range(20))
+KINDS = [
+    Record(b"T", body=b"order", properties=b"TAGS\1a\2"),
+    Record(b"T", body=b"order", born_host=V6, sys_flag=BORN_HOST_V6_FLAG),
+    Record(b"TT", body=b"o", store_host=V6, sys_flag=STORE_HOST_V6_FLAG, properties=b"a\1b\2", magic=MAGIC_V2),
+    Record(SCHEDULE_TOPIC.encode(), body=b"x" * 40, properties=b"DELAY\x013\2"),
+    Record(b"T", properties=b"INNER_NUM\x0132767\2INNER_BASE\1-7\2"),
+    Record(b"T", properties=b"INNER_NUM\x0132768\2INNER_BASE\1-7\2"),
+    Record(b"T", properties=b"INNER_NUM\1-32769\2INNER_BASE\x017\2"),
+    Record(b"T", properties=b"INNER_NUM\1-32768\2INNER_BASE\x017\2"),
+    Record(b"T", properties=b"INNER_NUM\1\2INNER_BASE\x017\2"),
+    Record(b"T", properties=b"INNER_NUM\x017\2INNER_BASE\1" + b"9" * 18 + b"\2"),
+]
+
+
+def lengths_at(data: bytes) -> list[tuple[int, str]]:
+    """Where a record has its size, sysFlag, and lengths of body, topic and properties, and their codes."""
+    found = decode_record(data)
+    body = 68 + len(found.born_host) + len(found.store_host)
+    topic, code = body + 4 + len(found.body), "b" if found.magic == MAGIC_V1 else "h"
+    properties = topic + struct.calcsize(code) + len(found.topic)
+    return [(0, "i"), (36, "i"), (body, "i"), (topic, code), (properties, "h")]
+
+
+@settings(max_examples=examples(500))
+@given(st.data())
+def test_any_change_of_a_record_is_judged_as_by_java(data: st.DataObject) -> None:
+    """A length is changed by a little, or any byte; other bytes follow, or the file ends early."""
+    record = bytearray(data.draw(st.sampled_from(KINDS)).encode())
+    lengths = lengths_at(bytes(record))
+    rules = RULES_OF_VERSIONS | data.draw(st.sampled_from([0, CHECKS_BODY_CRC, SKIPS_BODY]))
+    for _ in range(data.draw(st.integers(0, 2))):
+        at, code = data.draw(st.sampled_from([*lengths, (-1, "b")]))
+        at = data.draw(st.integers(0, len(record) - 1)) if at < 0 else at
+        (number,) = struct.unpack_from(f">{code}", record, at)
+        number = data.draw(st.sampled_from([number + 1, number - 1, 0, 1, 7, 8, 19, 20, -1, number ^ 0x10, 127]))
+        record[at : at + struct.calcsize(code)] = number.to_bytes(8, signed=True)[-struct.calcsize(code) :]
+    whole = bytes(record) + data.draw(st.binary(max_size=30))
+    whole = whole[: data.draw(st.integers(0, len(whole)))] if data.draw(st.booleans()) else whole
+    count, status = found(whole[: max(len(whole), 1)], rules)
+    right = java_check(whole, rules)
+    assert (count > 0, status == RecordCheck.BLANK and not count) == (right > 0, right == 0), (right, count, status)
 
 
 @pytest.mark.parametrize(
