@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_mq import restore
+from spark_mq import MessageStore, expire, restore
 from spark_mq.archive.writer import archive
 from spark_mq.errors import OptionError
+from tests.support.rebuilt import rebuild_here
 from tests.support.soak import SOAKS
+from tests.support.store_history import cut_log, record_ends
 from tests.support.stores import OWN_STORES, RealStore, Unpack, all_stores, index_of, tree_of
 from tests.support.verified import check, grave
 
 pytestmark = pytest.mark.archive
 
 WHOLE, EXPIRED = RealStore("workload-49x", OWN_STORES), RealStore("deleted-533", OWN_STORES)
+BATCHES = RealStore("fBatchcq533", OWN_STORES / "forms")
 SOUND = [store for store in all_stores() if store.name.startswith(("workload", "crc", "deleted", "visible", "edge"))]
 
 
@@ -70,3 +74,29 @@ def test_every_sound_store_comes_back(delta: SparkSession, packed: RealStore, un
     table = str(tmp_path / "messages")
     archive(delta, str(unpacked(packed)), table, broker=str(packed))
     assert_comes_back(delta, packed, table, unpacked, tmp_path)
+
+
+def test_batch_consume_queues_come_back(delta: SparkSession, unpacked: Unpack, tmp_path: Path) -> None:
+    """Out of two runs, and after the first messages expired: the broker's bytes; or one of the two queues."""
+    table, store, end = str(tmp_path / "messages"), tmp_path / "store", record_ends(BATCHES)[240]
+    whole = unpacked(BATCHES)
+    cut_log(whole, store, end)
+    shutil.rmtree(store / "batchconsumequeue")
+    rebuild_here(store, broker_conf=str(BATCHES.broker_conf))
+    assert archive(delta, str(store), table).rows == 241
+    shutil.rmtree(store)
+    shutil.copytree(whole, store)
+    assert archive(delta, str(store), table).rows == len(BATCHES.facts("msg")) - 241
+    expire(str(store), min_offset=end, apply=True)
+    assert len(list((store / "commitlog").iterdir())) < len(list((whole / "commitlog").iterdir()))
+    assert archive(delta, str(store), table).rows == 0
+    conf = str(BATCHES.broker_conf)
+    restore(delta, table, str(tmp_path / "new"), broker_conf=conf)
+    for tree in ("commitlog", "consumequeue", "batchconsumequeue"):
+        assert tree_of(tmp_path / "new" / tree) == tree_of(whole / tree), tree
+    where = "topic <> 'b1bcq' OR queue_id = 0"
+    restore(delta, table, str(tmp_path / "part"), where=where, renumber=True, broker_conf=conf)
+    with MessageStore(str(whole)) as before, MessageStore(str(tmp_path / "part")) as after:
+        assert after.get_max_offset_in_queue("b1bcq", 0) == before.get_max_offset_in_queue("b1bcq", 0) > 0
+    assert not (tmp_path / "part/batchconsumequeue/b1bcq/1").exists()
+    assert grave(check(tmp_path / "part", BATCHES.broker_conf)[1]) == []
