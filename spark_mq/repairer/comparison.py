@@ -223,7 +223,11 @@ def compare_logs(store: Location, replica: Location, *, has_lock: bool = False) 
     """As `compare`; if this job has the lock of the first store, no broker appends to it."""
     started = time.monotonic()
     one, other = _Log.of(store, has_lock), _Log.of(replica, False)
-    if one.size != other.size or (one.start - other.start) % max(one.size, 1):
+    if one.size < other.size:  # of one segment, or of two, one can be cut
+        one = _Log.of(store, has_lock, other.size)
+    elif other.size < one.size:
+        other = _Log.of(replica, False, one.size)
+    if any((base - other.start) % one.size for base in (*one.segments, *other.segments)):
         raise OptionError(
             f"{store} has segments of {one.size} bytes from {one.start} on, and {replica} of {other.size} bytes from "
             f"{other.start} on: they are not replicas of one log"
@@ -264,10 +268,10 @@ class _Log:
     committed: int | None
 
     @classmethod
-    def of(cls, store: Location, has_lock: bool) -> Self:
+    def of(cls, store: Location, has_lock: bool, size: int | None = None) -> Self:
         log = CommitLog.open(store)
         check_form(store, Door.FILES)
-        size = usual_size(segment_files(store))
+        size = size or usual_size(segment_files(store))
         start = log.segments[0].base if log.segments else 0
         end = max(LiveEndFinder(store).find_end_now().offset, start)
         written = end
