@@ -282,6 +282,12 @@ def expire(
             list(queue_folders(store / tree))  # nobody knows who has read a queue that cannot be listed
         with MessageStore(path) as opened:
             plan = plan_expiry(opened, rule)
+        for file in plan.files:
+            if os.path.islink((store / file.path).path):
+                raise UnsupportedStoreError(
+                    f"{store / file.path} is a link: its deletion would keep the file that it leads to. Give a store "
+                    "that has the files themselves, or let its broker delete them"
+                )
         lines = list(unread_lines(plan.unread, plan.unread_problem))
         if apply and lines and not even_if_unread:
             raise OptionError(f"nothing was deleted: {'; '.join(lines)}. --even-if-unread deletes the messages")

@@ -208,14 +208,15 @@ def _verdict(found: Retention) -> Iterator[str]:
         yield f"{groups:,} consumer group{'s lose' if groups > 1 else ' loses'} {count:,} unread messages by that."
     if found.disk is not None and found.disk.deletion == Deletion.ANY:
         yield (
-            f"The disk is {found.disk.used_percent} % full: a broker deletes the oldest segments at any hour, whether "
-            "they have expired or not."
+            f"The disk of {found.disk.folder}/ is {found.disk.used_percent} % full: a broker deletes the oldest "
+            "segments at any hour, whether they have expired or not."
         )
 
 
 def _deletion(found: Retention) -> str:
     if found.disk is not None and found.disk.deletion != Deletion.NONE:
-        return f"A broker deletes them at once, because the disk is {found.disk.used_percent} % full."
+        disk = found.disk
+        return f"A broker deletes them at once, because the disk of {disk.folder}/ is {disk.used_percent} % full."
     return _deletes("them", found.delete_when.next_time(found.at))
 
 
@@ -235,8 +236,8 @@ def _rules(found: Retention) -> Iterator[str]:
     if disk is not None:
         forcibly = f"; above {disk.forcibly_percent} % any segments" if disk.is_forcible else ""
         yield (
-            f"  disk            {disk.used_percent} % used; above {disk.max_used_percent} % expired segments are "
-            f"deleted at any hour{forcibly}"
+            f"  disk            that of {disk.folder}/ is {disk.used_percent} % used; above {disk.max_used_percent} % "
+            f"expired segments are deleted at any hour{forcibly}"
         )
     copied = [
         one

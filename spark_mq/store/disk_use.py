@@ -47,12 +47,14 @@ class DiskPressure:
         max_used_percent: `diskMaxUsedSpaceRatio`: above it expired segments are deleted at any hour.
         forcibly_percent: `diskSpaceCleanForciblyRatio`: above it, segments that have not expired are deleted, too, if
             `cleanFileForciblyEnable`.
+        folder: The folder whose disk it is: `commitlog`, or `consumequeue` if that one has a fuller disk.
     """
 
     used_percent: int
     max_used_percent: int
     forcibly_percent: int
     is_forcible: bool
+    folder: str = COMMIT_LOG
 
     @property
     def deletion(self) -> Deletion:
@@ -64,16 +66,23 @@ class DiskPressure:
 
 
 def disk_pressure(store: Location, conf: BrokerConf) -> DiskPressure | None:
-    """The disk of the store's commit log now; None if the store is not local."""
+    """The fuller one of the disks of the store's commit log and consume queues now; None if the store is not local.
+
+    A broker deletes segments for either of them, DLedger only for that of its log.
+    """
     if not store.is_local:
         return None
-    folder, has_entries = booted_folder(store)
+    log, has_entries = booted_folder(store)
+    used, folder = used_percent(os.statvfs(log.path)), COMMIT_LOG
+    queues = store / CONSUME_QUEUE
+    if not has_entries and queues.is_directory and (of_queues := used_percent(os.statvfs(queues.path))) > used:
+        used, folder = of_queues, CONSUME_QUEUE
     max_used, forcibly = _OF_DLEDGER
     if not has_entries:
         max_used = _percent(conf, "diskMaxUsedSpaceRatio", 75, 10, 95)
         forcibly = _percent(conf, "diskSpaceCleanForciblyRatio", 85, 30, 85)
     is_forcible = conf.is_enabled("cleanFileForciblyEnable", default=True)
-    return DiskPressure(used_percent(os.statvfs(folder.path)), max_used, forcibly, is_forcible)
+    return DiskPressure(used, max_used, forcibly, is_forcible, folder)
 
 
 def used_percent(status: os.statvfs_result) -> int:

@@ -74,7 +74,8 @@ def test_settings_of_the_broker_change_the_answer(
 
 
 @pytest.mark.parametrize(
-    ("used", "said"), [(80, "at once, because the disk is 80 % full"), (90, "whether they have expired or not")]
+    ("used", "said"),
+    [(80, "at once, because the disk of commitlog/ is 80 % full"), (90, "whether they have expired or not")],
 )
 def test_a_full_disk_is_said(
     used: int, said: str, store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

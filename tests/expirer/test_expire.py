@@ -155,6 +155,18 @@ def test_arguments_without_sense(arguments: dict[str, Any], said: str, store: Pa
     assert tree_of(store) == before
 
 
+@pytest.mark.parametrize("apply", [False, True])
+def test_a_link_in_the_place_of_a_segment(apply: bool, store: Path, tmp_path: Path) -> None:
+    """As in a folder `commitlog/` of links to the segments of several folders of `storePathCommitLog`."""
+    segment = min((store / "commitlog").iterdir())
+    segment.rename(tmp_path / segment.name)
+    segment.symlink_to(tmp_path / segment.name)
+    before = tree_of(store)
+    with pytest.raises(UnsupportedStoreError, match=f"{segment.name} is a link: its deletion would keep the file"):
+        spark_mq.expire(str(store), min_offset=300_000, apply=apply, even_if_unread=True)
+    assert {path: data for path, data in tree_of(store).items() if path != LOCK} == before
+
+
 def test_a_path_that_is_not_a_store_gets_no_lock(tmp_path: Path) -> None:
     with pytest.raises(StoreNotFoundError):
         spark_mq.expire(str(tmp_path), min_offset=0, apply=True)

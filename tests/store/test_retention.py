@@ -13,9 +13,11 @@ import pytest
 
 from spark_mq import MessageStore
 from spark_mq.errors import OptionError
+from spark_mq.io.location import Location
 from spark_mq.source.options import parse_options
 from spark_mq.source.table_readers import TableReader
-from spark_mq.store.disk_use import Deletion, DiskPressure, used_percent
+from spark_mq.store.config.broker_conf import BrokerConf
+from spark_mq.store.disk_use import Deletion, DiskPressure, disk_pressure, used_percent
 from spark_mq.store.retention import retention
 from spark_mq.tables.store_files import RETENTION
 from spark_mq.testing import LogWriter
@@ -224,6 +226,23 @@ def test_a_segment_whose_end_is_damaged_has_no_newest_record(tmp_path: Path) -> 
 def test_what_a_full_disk_does(used: int, is_forcible: bool, deletion: Deletion) -> None:
     assert DiskPressure(used, 75, 85, is_forcible).deletion == deletion
     assert DiskPressure(used, 95, 85, False).deletion == (Deletion.EXPIRED if used > 85 else Deletion.NONE)
+
+
+def test_the_fuller_disk_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A real 5.3.3 broker, whose log was on another disk, deleted all segments for that of its queues, 93 % full."""
+    (tmp_path / "commitlog").mkdir()
+    (tmp_path / "consumequeue").mkdir()
+    free = {"commitlog": 800, "consumequeue": 70}
+
+    def disk(path: str) -> os.statvfs_result:
+        return os.statvfs_result((4096, 4096, 1000, free[Path(path).name], free[Path(path).name], 0, 0, 0, 0, 255))
+
+    monkeypatch.setattr(os, "statvfs", disk)
+    pressure = disk_pressure(Location.resolve(str(tmp_path)), BrokerConf.of(None))
+    assert pressure == DiskPressure(93, 75, 85, True, "consumequeue")
+    assert pressure.deletion == Deletion.ANY
+    free["consumequeue"] = 900
+    assert disk_pressure(Location.resolve(str(tmp_path)), BrokerConf.of(None)) == DiskPressure(20, 75, 85, True)
 
 
 def test_the_use_of_a_disk_is_rounded_up() -> None:
