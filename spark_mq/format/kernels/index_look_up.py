@@ -102,8 +102,8 @@ def _walk_slots(
                 count += 1
             if not is_sound:
                 is_damaged[index] = True
-            elif previous > 0:
-                walked[going_on], before[going_on], numbers[going_on] = index, offset, previous
-                going_on += 1
+            # No branch: whether a chain goes on cannot be foreseen.
+            walked[going_on], before[going_on], numbers[going_on] = index, offset, previous
+            going_on += int(is_sound and previous > 0)
         chains = going_on
     return count
