@@ -109,9 +109,9 @@ class ArchivedMessages:
         begin: int | None = None,
         end: int | None = None,
     ) -> Iterator[NamedRecord]:
-        """The messages that have a key; as in the index, there is none of transaction type ROLLBACK."""
+        """The messages that have a key, newest first; as in the index, there is none of transaction type ROLLBACK."""
         condition = _where(begin, end, key=key, topic=topic, key_type="UNIQ_KEY" if is_unique else None)
-        found = self._messages(self._positions(self._keys, condition))
+        found = self._messages(self._positions(self._keys, condition)[::-1])
         return (one for one in found if one.record.transaction_type != TRANSACTION_ROLLBACK_TYPE)
 
     def with_id(self, offset_message_id: str, any_host: bool = False) -> Iterator[NamedRecord]:

@@ -8,16 +8,17 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from spark_mq.cli.arguments import cluster_options, is_cluster, lines_of, refuse
 from spark_mq.cli.command import command
 from spark_mq.cli.exit_status import FAILED, FOUND, NOT_FOUND
 from spark_mq.cli.messages.shared import filter_of, why_nothing
+from spark_mq.cli.messages.stored import StoredMessages
 from spark_mq.cli.output import say
 from spark_mq.cli.output.text_table import print_lines
 from spark_mq.cli.output.value_text import print_json
+from spark_mq.cli.several_stores import CommandStore
 from spark_mq.errors import OptionError
 from spark_mq.format.message_id import normalize_offset_message_id
 from spark_mq.format.record import Record
@@ -27,12 +28,13 @@ from spark_mq.live.cluster import live_brokers
 from spark_mq.producer.resend import Journal, Receipt, Resender, check_target
 from spark_mq.remoting.client import RemotingClient
 from spark_mq.remoting.requests import READABLE
-from spark_mq.source.topic_messages import topic_messages
 from spark_mq.store.config.store_kind import has_delta_log
-from spark_mq.store.log.record_lookup import NoRecord
 from spark_mq.store.message_store import MessageStore
 from spark_mq.tables.live import ROUTE
 from spark_mq.tables.table import LIVE_SCHEME
+
+if TYPE_CHECKING:
+    from spark_mq.cli.messages.shared import Messages
 
 _MOST_LINES = 10
 """Lines about what is missing, and about what is refused, that are printed for a person."""
@@ -137,7 +139,7 @@ def _selected(arguments: argparse.Namespace, cluster: str, on_missing: Callable[
                 yield from (one.record for one in found)
             return
         if arguments.key is not None:
-            of_topic = messages.with_key(arguments.key, topic)
+            of_topic = reversed(list(messages.with_key(arguments.key, topic)))
         else:
             of_topic = messages.of_topic(topic, begin=begin, end=end)
         is_empty = True
@@ -152,8 +154,8 @@ def _selected(arguments: argparse.Namespace, cluster: str, on_missing: Callable[
 @contextmanager
 def _messages(
     arguments: argparse.Namespace, cluster: str, topic: str, on_missing: Callable[[str], None]
-) -> Iterator[Any]:
-    """A context with the messages of the source: their look-ups are those of `ArchivedMessages`."""
+) -> Iterator[Messages]:
+    """A context with the messages of the source."""
     source = arguments.source
     if is_cluster(source):
         from spark_mq.live.cluster_messages import ClusterMessages
@@ -175,7 +177,8 @@ def _messages(
         yield ArchivedMessages(source)
     else:
         with MessageStore(source) as store:
-            yield StoredMessages(store, on_missing)
+            of = [(CommandStore(source, None, None), store)]
+            yield StoredMessages(of, on_damage=lambda reason: on_missing(f"skipped: {reason}"))
 
 
 @contextmanager
@@ -192,42 +195,6 @@ def _warnings(on_missing: Callable[[str], None]) -> Iterator[None]:
         yield
     finally:
         logger.removeHandler(lines)
-
-
-@dataclass(frozen=True)
-class StoredMessage:
-    """A message of a store."""
-
-    record: Record
-
-
-@dataclass(frozen=True)
-class StoredMessages:
-    """The messages of a store, with the look-ups of `ArchivedMessages`, in the order of the log."""
-
-    store: MessageStore
-    on_damage: Callable[[str], None]
-
-    def with_key(self, key: str, topic: str) -> Iterator[StoredMessage]:
-        """The messages of a topic that have a key."""
-        return map(StoredMessage, reversed(list(self.store.find_messages(topic, key))))
-
-    def with_id(self, offset_message_id: str) -> Iterator[StoredMessage]:
-        """The message that has an offset message id."""
-        record = self.store.find_record_by_id(offset_message_id)
-        return iter(()) if isinstance(record, NoRecord) else iter((StoredMessage(record),))
-
-    def why_nothing(self, topic: str) -> str:
-        """Why there is no message of a topic, as text for a person; empty if there are some."""
-        return self.store.why_no_topic(topic) or ""
-
-    def of_topic(self, topic: str, *, begin: int | None, end: int | None) -> Iterator[StoredMessage]:
-        """The messages of a topic; those stored from `begin` to `end`, and others."""
-        for part in topic_messages(self.store, topic, begin, end):
-            if isinstance(part, Record):
-                yield StoredMessage(part)
-            else:
-                self.on_damage(f"skipped: {part.describe()}")
 
 
 def _ids(file: str) -> Iterator[str]:

@@ -59,7 +59,7 @@ class ClusterMessages:
         begin: int | None = None,
         end: int | None = None,
     ) -> Iterator[NamedRecord]:
-        """The messages that have a key, by the indexes of brokers, which know a key with its topic.
+        """The messages that have a key, newest first, by the indexes of brokers, which know a key with its topic.
 
         Without `topic`, every topic of a broker is asked. If a broker cannot show all messages, a warning says so.
         """
@@ -68,9 +68,9 @@ class ClusterMessages:
         def of_broker(broker: LiveBroker) -> list[Record]:
             found = messages_with_key(broker, broker.topics if topic is None else [topic], key, times)
             kept = (one for one in found if not is_unique or record_keys(one)[key] == KeyType.UNIQ_KEY)
-            return sorted(kept, key=lambda record: record.commit_log_offset)
+            return sorted(kept, key=lambda record: -record.commit_log_offset)
 
-        return _in_order([_of(broker, of_broker(broker)) for broker in self._brokers])
+        return _in_order([_of(broker, of_broker(broker)) for broker in self._brokers], newest_first=True)
 
     def with_id(self, offset_message_id: str, any_host: bool = False) -> Iterator[NamedRecord]:
         """The messages that have an offset message id, of the broker that it names or of any."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from spark_mq.cli.arguments import lines_of, refuse, whole
 from spark_mq.cli.command import command
@@ -15,43 +15,43 @@ from spark_mq.cli.messages.shared import (
     FORM,
     begin_and_end,
     condition_of,
-    or_elsewhere,
-    print_index_problems,
+    is_of_stores,
+    print_found,
     refuse_any_host,
     why_nothing,
 )
+from spark_mq.cli.messages.stored import StoredMessages
 from spark_mq.cli.output import say
 from spark_mq.cli.output.message_printer import MessagePrinter
 from spark_mq.cli.output.value_text import plain_rows, visible
-from spark_mq.cli.several_stores import command_stores, is_of_several, opened_stores
+from spark_mq.cli.several_stores import command_stores, opened_stores
 from spark_mq.errors import OptionError
 from spark_mq.format.dispatch import record_keys, record_tags_key, tags_key
 from spark_mq.format.java_text import decode_utf8
-from spark_mq.format.message_id import has_plausible_port, is_offset_message_id
+from spark_mq.format.message_id import is_offset_message_id
 from spark_mq.format.record import Record
-from spark_mq.io.s3 import shown
 from spark_mq.store.index.key_index import MQADMIN_MAX_NUM
-from spark_mq.store.log.record_lookup import NoRecord
-from spark_mq.store.message_selection import find_unique_key, known_topics, uncovered_parts
+from spark_mq.store.message_selection import known_topics, uncovered_parts
 
 if TYPE_CHECKING:
     from spark_mq.cli.messages.shared import Found, Messages
-    from spark_mq.cli.several_stores import CommandStore
     from spark_mq.store.message_store import MessageStore
 
 _SHOWN_KEYS = 10
-_MAX_UNCOVERED = 256 << 20
-"""Bytes of the log that are read for a unique key, if no index file covers them: a second or two."""
 
 
 def _found_by_id(messages: Messages, arguments: argparse.Namespace) -> Found:
     """The messages of offset message ids; an id that is a unique key is found, too."""
     for message_id in arguments.id:
         found = list(messages.with_id(message_id, arguments.any_host))
-        found = found or list(messages.with_key(message_id, is_unique=True))[-1:]
+        if not found and isinstance(messages, StoredMessages):
+            found = list(messages.with_key_for_id(message_id))
+        elif not found:
+            found = list(islice(messages.with_key(message_id, is_unique=True), 1))
         if not found:
             yield f"no message {message_id}{why_nothing(messages, offset_message_id=message_id)}"
         yield from found
+        yield None  # a later id can be an error
 
 
 @command(
@@ -66,70 +66,12 @@ def _found_by_id(messages: Messages, arguments: argparse.Namespace) -> Found:
     example="/data/store 7F00000100002A9F00000000000343EF",
     description="Print messages by their offset message ids (mqadmin queryMsgById).",
 )
-@or_elsewhere(_found_by_id)
 def query_by_id(arguments: argparse.Namespace) -> int:
     """Print the messages of the ids; for an id without a message, a line on stderr gives the reason."""
     refuse_any_host(arguments)
     if arguments.body_file and len(arguments.id) > 1:
         raise OptionError("--body-file takes the body of one message: give one ID")
-    status = FOUND
-    printer = MessagePrinter(arguments, as_table=False)
-    with opened_stores(arguments) as stores:
-        for message_id in arguments.id:
-            found: list[Mapping[str, Any]] = []
-            reasons: list[str] = []
-            for of, store in stores:
-                records, said = _with_id(store, of, arguments, message_id)
-                found += of.rows(store, records)
-                if not records:
-                    reasons.append(of.say(said))
-                elif said:
-                    say(f"{message_id} {said}")
-            _refuse_bodies(arguments, found, "stores have this id")
-            if found:
-                printer.print(found)
-            else:
-                say(f"no message {message_id}: {'; '.join(reasons)}")
-                status = NOT_FOUND
-    printer.finish()
-    return status
-
-
-def _with_id(
-    store: MessageStore, of: CommandStore, arguments: argparse.Namespace, message_id: str
-) -> tuple[list[Record], str]:
-    """The message of an id in one store, and what to say about it: why there is none, or that it is a unique key."""
-    record = store.find_record_by_id(message_id, arguments.any_host)
-    if not isinstance(record, NoRecord):
-        return [record], ""
-    if has_plausible_port(message_id):
-        return [], str(record)
-    by_unique_key = f"spark-mq query-by-unique-key {shown(of.path)} {message_id}"
-    if sum(part.size for part in uncovered_parts(store)) > _MAX_UNCOVERED:
-        return [], f"it looks like a unique key: `{by_unique_key}` finds it, and may read the whole log for it"
-    found = find_unique_key(store, message_id)
-    if not found:
-        return [], f"it looks like a unique key, but {why_no_unique_key(store, None, message_id)}"
-    more = f" of {len(found)} messages; this is the newest; `{by_unique_key}` prints all" if len(found) > 1 else ""
-    return found[:1], f"is not an offset message id, but a unique key{more}"
-
-
-def _refuse_bodies(arguments: argparse.Namespace, found: list[Any], have: str) -> None:
-    if getattr(arguments, "body_file", None) and len(found) > 1:
-        raise OptionError(f"--body-file takes the body of one message: {len(found)} {have}")
-
-
-def _check_key(arguments: argparse.Namespace) -> None:
-    if (arguments.key is None) == (arguments.keys_file is None):
-        raise OptionError("give a KEY, or --keys-file FILE")
-
-
-def _found_by_key(messages: Messages, arguments: argparse.Namespace) -> Found:
-    _check_key(arguments)
-    begin, end = begin_and_end(arguments)
-    matching = MessageFilter(condition=condition_of(arguments.filter))
-    found = messages.with_key(arguments.key, arguments.topic, begin=begin, end=end)
-    return reversed([one for one in found if matching.matches(one.record)])
+    return print_found(arguments, lambda messages: _found_by_id(messages, arguments))
 
 
 @command(
@@ -159,35 +101,36 @@ def _found_by_key(messages: Messages, arguments: argparse.Namespace) -> Found:
     kinds={"max_num": whole("a number of messages", give="1 or more", least=1)},
     index_type="K",
 )
-@or_elsewhere(_found_by_key, as_table=True, limit=lambda arguments: arguments.max_num)
 def query_by_key(arguments: argparse.Namespace) -> int:
     """Print the messages that have the key; stderr gets the reason if there is none, and damage of the index."""
-    _check_key(arguments)
+    if (arguments.key is None) == (arguments.keys_file is None):
+        raise OptionError("give a KEY, or --keys-file FILE")
     begin, end = begin_and_end(arguments)
-    if arguments.keys_file is not None:
-        return _print_of_file(arguments, begin, end)
-    if arguments.as_broker:
-        return _print_as_broker(arguments, begin, end)
-    if arguments.index_type != "K":
-        raise OptionError(f"--index-type {arguments.index_type} is a broker's own look-up: add --as-broker")
+    topic, key = arguments.topic, arguments.key
+    if is_of_stores(arguments):
+        if arguments.keys_file is not None:
+            return _print_of_file(arguments, begin, end)
+        if arguments.as_broker:
+            return _print_as_broker(arguments, begin, end)
+        if arguments.index_type != "K":
+            raise OptionError(f"--index-type {arguments.index_type} is a broker's own look-up: add --as-broker")
+        if arguments.explain:
+            given = {"startTimestamp": begin, "endTimestamp": end, "filter": arguments.filter}
+            return _explain(arguments, key=key, **{name: str(one) for name, one in given.items() if one is not None})
     matching = MessageFilter(condition=condition_of(arguments.filter))
 
-    def find(store: MessageStore) -> list[Record]:
-        found = store.find_messages(arguments.topic, arguments.key, begin=begin, end=end)
-        return list(islice(filter(matching.matches, found), arguments.max_num))
+    def find(messages: Messages) -> Found:
+        found = messages.with_key(key, topic, begin=begin, end=end)
+        return (one for one in found if matching.matches(one.record))
 
-    def why_nothing(store: MessageStore) -> str:
-        found = sum(1 for _ in store.find_messages(arguments.topic, arguments.key, begin=begin, end=end))
+    def why(store: MessageStore, _: object) -> str:
+        found = sum(1 for _ in store.find_messages(topic, key, begin=begin, end=end))
         if found:
             return f"{found} message{' has' if found == 1 else 's have'} the key, and --filter is TRUE for none of them"
-        return why_no_key(store, arguments.topic, arguments.key, begin, end)
+        return why_no_key(store, topic, key, begin, end)
 
-    if not arguments.explain:
-        return _print_newest_first(arguments, find, why_nothing, as_table=True, most=arguments.max_num)
-    times = {"startTimestamp": begin, "endTimestamp": end, "filter": arguments.filter}
-    return _explain(
-        arguments, key=arguments.key, **{name: str(value) for name, value in times.items() if value is not None}
-    )
+    what = f"no message {key} in topic {topic}"
+    return print_found(arguments, find, what, why, as_table=True, most=arguments.max_num)
 
 
 def _print_of_file(arguments: argparse.Namespace, begin: int | None, end: int | None) -> int:
@@ -197,7 +140,7 @@ def _print_of_file(arguments: argparse.Namespace, begin: int | None, end: int | 
     matching = MessageFilter.between(begin, end, condition=condition_of(arguments.filter))
     without = set(keys)
 
-    def find(store: MessageStore) -> list[Record]:
+    def find(store: MessageStore) -> Iterator[Record]:
         import pyarrow as pa
 
         asked = pa.table({"topic": pa.repeat(arguments.topic, len(keys)), "key": pa.array(keys, pa.string())})
@@ -205,47 +148,21 @@ def _print_of_file(arguments: argparse.Namespace, begin: int | None, end: int | 
         for batch in store.query_messages(asked, ["key", "commit_log_offset"]):
             without.difference_update(batch["key"].to_pylist())
             offsets.update(batch["commit_log_offset"].to_pylist())
-        found = map(store.records.record, sorted(offsets, reverse=True))
-        return list(islice(filter(matching.matches, found), arguments.max_num))
+        return filter(matching.matches, map(store.records.record, sorted(offsets, reverse=True)))
 
-    arguments.key = f"with a key of {arguments.keys_file}"
-    status = _print_newest_first(arguments, find, lambda store: "none is found", True, arguments.max_num)
+    status = print_found(
+        arguments,
+        lambda messages: cast(StoredMessages, messages).of_each(find),
+        f"no message with a key of {arguments.keys_file} in topic {arguments.topic}",
+        lambda store, _: "none is found",
+        as_table=True,
+        most=arguments.max_num,
+    )
     if without:
         some = ", ".join(islice((key for key in keys if key in without), _SHOWN_KEYS))
         more = ", ..." if len(without) > _SHOWN_KEYS else ""
         say(f"{len(without):,} of {len(keys):,} keys have no message: {visible(some)}{more}")
     return status
-
-
-def _print_newest_first(
-    arguments: argparse.Namespace,
-    find: Callable[[MessageStore], list[Record]],
-    why_nothing: Callable[[MessageStore], str],
-    as_table: bool = False,
-    most: int | None = None,
-) -> int:
-    """Print what is found in each store; returns the exit status. Stderr gets damage of the index, and the reasons."""
-    printer = MessagePrinter(arguments, as_table)
-    rows: list[tuple[int, Mapping[str, Any]]] = []
-    reasons: list[str] = []
-    problems: list[str] = []
-    with opened_stores(arguments, check_index=arguments.check_index) as stores:
-        for of, store in stores:
-            records = find(store)
-            times = (record.store_timestamp for record in records)
-            rows += zip(times, of.rows(store, records), strict=True)
-            reasons += [] if records else [of.say(why_nothing(store))]
-            problems += store.index.problems
-    _refuse_bodies(arguments, rows, "have this unique key")
-    if rows:
-        ordered = sorted(rows, key=lambda row: -row[0]) if is_of_several(arguments) else rows
-        printer.print([row for _, row in ordered[:most]])
-        printer.finish()
-    print_index_problems(problems)
-    if not rows:
-        in_topic = "" if arguments.topic is None else f" in topic {arguments.topic}"
-        say(f"no message {arguments.key}{in_topic}: {'; '.join(reasons)}")
-    return FOUND if rows else NOT_FOUND
 
 
 def _explain(arguments: argparse.Namespace, **options: str) -> int:
@@ -296,19 +213,6 @@ def _print_as_broker(arguments: argparse.Namespace, begin: int | None, end: int 
     return FOUND if rows else NOT_FOUND
 
 
-def _found_by_unique_key(messages: Messages, arguments: argparse.Namespace) -> Found:
-    arguments.topic, arguments.key = topic, key = _topic_and_key(arguments)
-    found = list(messages.with_key(key, topic, is_unique=True))
-    if not found and is_offset_message_id(key):
-        by_id = messages.with_id(key, arguments.any_host)
-        found = [one for one in by_id if topic is None or decode_utf8(one.record.topic) == topic]
-    return reversed(found)
-
-
-def _topic_and_key(arguments: argparse.Namespace) -> tuple[str | None, str]:
-    return (None, arguments.topic) if arguments.unique_key is None else (arguments.topic, arguments.unique_key)
-
-
 @command(
     "query-by-unique-key",
     FORM,
@@ -328,24 +232,25 @@ def _topic_and_key(arguments: argparse.Namespace) -> tuple[str | None, str]:
     topic is looked up in the index, and what the index does not cover is read in the log.
     """,
 )
-@or_elsewhere(_found_by_unique_key)
 def query_by_unique_key(arguments: argparse.Namespace) -> int:
     """Print all fields of the messages with the unique key, newest first."""
-    arguments.topic, arguments.key = topic, key = _topic_and_key(arguments)
+    topic, key = (None, arguments.topic) if arguments.unique_key is None else (arguments.topic, arguments.unique_key)
+    arguments.topic = topic
     refuse_any_host(arguments)
-    if arguments.explain:
+    if is_of_stores(arguments) and arguments.explain:
         return _explain_all_topics(arguments) if topic is None else _explain(arguments, uniqueKey=key)
 
-    def find(store: MessageStore) -> list[Record]:
-        if topic is not None:
-            return store.find_by_unique_key(topic, key, arguments.any_host)
-        if is_offset_message_id(key):
-            record = store.find_record_by_id(key, arguments.any_host)
-            if isinstance(record, Record):
-                return [record]
-        return find_unique_key(store, key)
+    def find(messages: Messages) -> Found:
+        if isinstance(messages, StoredMessages):
+            return messages.with_key_or_id(key, topic, arguments.any_host)
+        found = list(messages.with_key(key, topic, is_unique=True))
+        if not found and is_offset_message_id(key):
+            by_id = messages.with_id(key, arguments.any_host)
+            found = [one for one in by_id if topic is None or decode_utf8(one.record.topic) == topic]
+        return iter(found)
 
-    return _print_newest_first(arguments, find, lambda store: why_no_unique_key(store, topic, key))
+    what = f"no message {key}{'' if topic is None else f' in topic {topic}'}"
+    return print_found(arguments, find, what, lambda store, _: why_no_unique_key(store, topic, key))
 
 
 def _explain_all_topics(arguments: argparse.Namespace) -> int:
@@ -373,9 +278,11 @@ def _explain_all_topics(arguments: argparse.Namespace) -> int:
     example="/data/store orders 3 1200",
     description="Print the message at a queue offset (mqadmin queryMsgByOffset).",
 )
-@or_elsewhere(lambda messages, given: messages.of_topic(given.topic, given.queue, given.offset))
 def query_by_offset(arguments: argparse.Namespace) -> int:
     """Print the message at the queue offset, by its unit or else from the log; or on stderr why there is none."""
+    if not is_of_stores(arguments):
+        place = arguments.topic, arguments.queue, arguments.offset
+        return print_found(arguments, lambda messages: messages.of_topic(*place))
     printer = MessagePrinter(arguments, as_table=False)
     found: list[Mapping[str, Any]] = []
     none: list[tuple[int, str]] = []
@@ -397,8 +304,8 @@ def query_by_offset(arguments: argparse.Namespace) -> int:
                 status, rows, reason = _no_offset(store, arguments)
                 found += map(of.with_names, rows)
                 none.append((status, of.say(reason)))
-    if len(stores) > 1:
-        _refuse_bodies(arguments, found, "brokers have this queue offset")
+    if arguments.body_file and len(stores) > 1 and len(found) > 1:
+        raise OptionError(f"--body-file takes the body of one message: {len(found)} brokers have this queue offset")
     if found:
         printer.print(found)
         printer.finish()

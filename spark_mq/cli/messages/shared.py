@@ -1,4 +1,4 @@
-"""What the commands for messages share: their arguments, and look-ups in an archive or a cluster, without Spark."""
+"""What the commands for messages share: their arguments, and look-ups in stores, in an archive or a cluster."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import argparse
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import wraps
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Protocol
 
 from spark_mq.cli.arguments import OR_CLUSTER, cluster_options, is_cluster, refuse, refuse_client_conf
-from spark_mq.cli.command import Run
 from spark_mq.cli.exit_status import FOUND, NOT_FOUND
-from spark_mq.cli.messages.message_filter import MessageFilter, asked_tags
+from spark_mq.cli.messages.message_filter import MessageFilter, Selection, asked_tags
+from spark_mq.cli.messages.stored import StoredMessages
 from spark_mq.cli.output import say
 from spark_mq.cli.output.message_printer import MessagePrinter, rows_of
 from spark_mq.cli.output.value_text import local_time_of
+from spark_mq.cli.several_stores import opened_stores
 from spark_mq.errors import OptionError
 from spark_mq.io.s3 import shown
 from spark_mq.store.config.named_stores import STORE_COLUMNS, NamedRecord
@@ -25,9 +25,10 @@ from spark_mq.store.config.store_kind import has_delta_log
 if TYPE_CHECKING:
     from spark_mq.filters.expression import Expression
     from spark_mq.lifecycle.life.situation import Situations
+    from spark_mq.store.message_store import MessageStore
 
     class Messages(Protocol):
-        """The look-ups of `ArchivedMessages` and `ClusterMessages`."""
+        """The look-ups of `StoredMessages`, `ArchivedMessages` and `ClusterMessages`."""
 
         def with_key(
             self,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
             begin: int | None = ...,
             end: int | None = ...,
         ) -> Iterator[NamedRecord]:
-            """The messages that have a key."""
+            """The messages that have a key, newest first."""
 
         def with_id(self, offset_message_id: str, any_host: bool = ...) -> Iterator[NamedRecord]:
             """The messages that have an offset message id."""
@@ -69,40 +70,37 @@ STORE  the broker's store directory, or an archive's table of messages{OR_CLUSTE
 --body {{text,json,hex,base64,raw,none}}
 """
 """The stores, and how messages are printed."""
+_MAX_DAMAGE_LINES = 10
+"""Damaged parts of the log that get a line each; the others are counted in one more line."""
 _ROWS_AT_ONCE = 256
 _OF_STORES = ("broker_conf", "check_index", "explain", "as_broker", "keys_file")
 """Arguments of the commands that have no meaning for an archive or a cluster."""
 
 
-def or_elsewhere(
-    find: Callable[[Messages, argparse.Namespace], Found],
-    as_table: bool = False,
-    limit: Callable[[argparse.Namespace], int | None] = lambda arguments: None,
-) -> Callable[[Run], Run]:
-    """A decorator of the function of a command that also answers from an archive, or from a running cluster."""
-
-    def decorated(run: Run) -> Run:
-        @wraps(run)
-        def run_any(arguments: argparse.Namespace) -> int:
-            is_live = is_cluster(arguments.store)
-            if not is_live:
-                refuse_client_conf(arguments)
-            if arguments.stores is not None or not (is_live or has_delta_log(arguments.store)):
-                return run(arguments)
-            where = "a running cluster" if is_live else "an archive"
-            names = _OF_STORES if is_live else (*_OF_STORES, "follow")
-            refuse(arguments, names, f" has no effect: {shown(arguments.store)} is {where}")
-            with _messages(arguments) as messages:
-                return _print(arguments, messages, find(messages, arguments), as_table, limit(arguments))
-
-        return run_any
-
-    return decorated
+def is_of_stores(arguments: argparse.Namespace) -> bool:
+    """Whether a command asks store directories: not an archive, nor a running cluster, which refuse some arguments."""
+    is_live = is_cluster(arguments.store)
+    if not is_live:
+        refuse_client_conf(arguments)
+    if arguments.stores is not None or not (is_live or has_delta_log(arguments.store)):
+        return True
+    names = _OF_STORES if is_live else (*_OF_STORES, "follow")
+    where = "a running cluster" if is_live else "an archive"
+    refuse(arguments, names, f" has no effect: {shown(arguments.store)} is {where}")
+    return False
 
 
 @contextmanager
-def _messages(arguments: argparse.Namespace) -> Iterator[Messages]:
-    """A context with the messages of the archive or the cluster."""
+def _messages(
+    arguments: argparse.Namespace, matching: MessageFilter | None, on_damage: Callable[[str], None]
+) -> Iterator[Messages]:
+    """A context with the messages of the stores, of the archive or of the cluster."""
+    follows = getattr(arguments, "follow", False)
+    if is_of_stores(arguments):
+        how = {"check_index": arguments.check_index} if hasattr(arguments, "check_index") else {}
+        with opened_stores(arguments, **how) as stores:
+            yield StoredMessages(stores, matching, on_damage, follows)
+        return
     if not is_cluster(arguments.store):
         from spark_mq.archive.archived_messages import ArchivedMessages
 
@@ -114,59 +112,88 @@ def _messages(arguments: argparse.Namespace) -> Iterator[Messages]:
 
     selected = {name: getattr(arguments, name, None) for name in ("tag", "filter")}
     options = cluster_options(arguments.client_conf, arguments.store, topicPattern=".*", **selected)
-    if getattr(arguments, "follow", False):
+    if follows:
         options = replace(options, client=replace(options.client, patience=STREAM_PATIENCE))
     with RemotingClient(options.client) as client:
         yield ClusterMessages(client, options)
 
 
-def _print(
+def print_found(
     arguments: argparse.Namespace,
-    messages: Messages,
-    found: Found,
-    as_table: bool,
-    most: int | None,
+    find: Callable[[Messages], Found],
+    what: str = "",
+    why: Callable[[MessageStore, Selection], str] = lambda store, selection: "",
+    *,
+    as_table: bool = False,
+    most: int | None = None,
+    matching: MessageFilter | None = None,
 ) -> int:
-    """Print what an archive or a cluster has; each message has the names of its store."""
-    printer = MessagePrinter(arguments, as_table, names_stores=True)
-    printed, lacking = 0, False
+    """Print the messages that `find` finds, wherever they are; returns the exit status.
+
+    Args:
+        what: What a line on stderr says if nothing is found in stores, before why each of them has none (`why`).
+        most: The largest number of messages; None for all.
+        matching: Which messages of a topic are read of stores.
+    """
+    printer = MessagePrinter(arguments, as_table, names_stores=not is_of_stores(arguments))
+    is_named = not is_of_stores(arguments) or arguments.stores is not None
+    damage: list[str] = []
+    printed, lacking, has_more = 0, False, False
     waiting: list[NamedRecord] = []
+    with _messages(arguments, matching, damage.append) as messages:
 
-    def flush() -> None:
-        for names, part in groupby(waiting, key=lambda one: one.names):
-            rows = rows_of([one.record for one in part], messages.situations(names))
-            printer.print([{**dict(zip(STORE_COLUMNS, names, strict=True)), **row} for row in rows])
-        printer.flush()
-        waiting.clear()
+        def flush() -> None:
+            for names, part in groupby(waiting, key=lambda one: one.names):
+                rows = rows_of([one.record for one in part], messages.situations(names))
+                named = dict(zip(STORE_COLUMNS, names, strict=True)) if is_named else {}
+                printer.print([{**named, **row} for row in rows])
+            printer.flush()
+            waiting.clear()
+            _say_damage(damage)
 
-    try:
-        for one in found:
-            if isinstance(one, str):
-                say(one)
-                lacking = True
-            elif one is not None:
-                if getattr(arguments, "body_file", None) and printed:
-                    raise OptionError("--body-file takes the body of one message: there are several")
-                waiting.append(one)
-                printed += 1
-            if waiting and (one is None or len(waiting) == _ROWS_AT_ONCE):
-                flush()
-            if printed == most:
-                break
-        if waiting:
+        found = find(messages)
+        try:
+            for one in found:
+                if isinstance(one, str):
+                    say(one)
+                    lacking = True
+                elif one is not None:
+                    if getattr(arguments, "body_file", None) and printed:
+                        raise OptionError("--body-file takes the body of one message: there are several")
+                    waiting.append(one)
+                    printed += 1
+                if one is None or len(waiting) == _ROWS_AT_ONCE:
+                    flush()
+                if printed == most:
+                    break
             flush()
-    finally:
-        if printed:
-            printer.finish()
-    is_all = not hasattr(arguments, "limit") or arguments.follow
-    if printed == most and not is_all and next(found, None) is not None:
+        finally:
+            if printed:
+                printer.finish()
+        if printed == most and hasattr(arguments, "limit") and not arguments.follow:
+            has_more = next(found, None) is not None
+        if isinstance(messages, StoredMessages) and hasattr(arguments, "check_index"):
+            print_index_problems(messages.index_problems)
+        if not printed and not lacking:
+            if isinstance(messages, StoredMessages):
+                say(f"{what}: {messages.why(why)}")
+            else:
+                where = "cluster" if is_cluster(arguments.store) else "archive"
+                queue_id = getattr(arguments, "queue", getattr(arguments, "queue_id", None))
+                reason = why_nothing(messages, topic=arguments.topic, queue_id=queue_id)
+                say(f"the {where} {shown(arguments.store)} has no such message{reason}")
+    if has_more:
         say(f"there are more than --limit {most} messages")
-    if not printed and not lacking:
-        where = "cluster" if is_cluster(arguments.store) else "archive"
-        queue_id = getattr(arguments, "queue", getattr(arguments, "queue_id", None))
-        why = why_nothing(messages, topic=arguments.topic, queue_id=queue_id)
-        say(f"the {where} {shown(arguments.store)} has no such message{why}")
     return NOT_FOUND if lacking or not printed else FOUND
+
+
+def _say_damage(damage: list[str]) -> None:
+    """Print damaged parts of the log on stderr, and forget them."""
+    for reason in damage[:_MAX_DAMAGE_LINES]:
+        say(f"skipped: {reason}")
+    if len(damage) > _MAX_DAMAGE_LINES:
+        say(f"skipped: {len(damage) - _MAX_DAMAGE_LINES} more damaged parts of the log")
+    damage.clear()
 
 
 def why_nothing(messages: Messages, **asked: Any) -> str:
