@@ -22,15 +22,15 @@ from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.store.boot_obstacles import boot_obstacles
 from spark_mq.store.config.broker_conf import BrokerConf
-from spark_mq.store.config.store_kind import Door, batch_topics, check_form
+from spark_mq.store.config.store_kind import Door, batch_topics, check_form, double_written_database, queue_database
 from spark_mq.store.config.store_paths import (
     ABORT,
     BATCH_CONSUME_QUEUE,
     COMMIT_LOG,
     CONFIG,
     CONSUME_QUEUE,
+    CURRENT,
     INDEX,
-    is_rocksdb,
     mapped_files,
 )
 from spark_mq.store.file_states import queue_states
@@ -118,8 +118,19 @@ def check_appendable(store: Location) -> None:
             "on it, and stop it cleanly (mqshutdown broker)",
         )
     check_form(store, Door.FILES, Door.CHANGE)
-    if is_rocksdb(store / CONSUME_QUEUE):
-        raise _refused(store, f"{store / CONSUME_QUEUE} is a RocksDB database (storeType=defaultRocksDB)")
+    if (database := queue_database(store)) is not None:
+        raise _refused(
+            store,
+            f"{database} is a RocksDB database (storeType=defaultRocksDB); append to files, which `spark-mq rebuild "
+            "STORE --queue-store files` makes in its place",
+        )
+    if (database := double_written_database(store)) is not None:
+        raise _refused(
+            store,
+            f"{database} has a RocksDB database beside the queue files, in which a broker does not put all units of "
+            f"what is appended: move its files ({CURRENT}, MANIFEST-*, *.sst and the others, no folders) elsewhere, "
+            "append, and let `spark-mq repair STORE --apply --broker-conf FILE` make the database",
+        )
 
 
 def _check_filesystem(store: Location) -> None:

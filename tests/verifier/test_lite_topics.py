@@ -8,11 +8,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from rocksdict import Options, Rdict
 
 from spark_mq.cli.exit_status import FAILED
 from spark_mq.cli.main import main
+from spark_mq.errors import UnsupportedStoreError
 from spark_mq.indexer import queue_runs
 from spark_mq.io.location import Location
 from spark_mq.io.rocksdb import RocksDatabase
@@ -22,8 +25,10 @@ from spark_mq.lifecycle.why_not_consumed import NotConsumed, why_not_consumed
 from spark_mq.repairer.changes import undo_repair
 from spark_mq.store.message_store import MessageStore
 from tests.support.rebuilt import rebuild_here
+from tests.support.repaired import repair_here
 from tests.support.restored import restore_here
 from tests.support.rocksdb import key_of
+from tests.support.store_history import cut_log, record_ends
 from tests.support.stores import OWN_STORES, RealStore, Unpack, tree_of
 from tests.support.verified import check, grave
 
@@ -180,6 +185,29 @@ def test_a_lost_database_is_found_and_no_boot_of_it_is_predicted(
     assert f"spark-mq repair {store} --apply --broker-conf" in said
     main(["state", *words[1:2], *words[4:]])
     assert "loses nothing" not in capsys.readouterr().out
+
+
+def test_messages_are_appended_without_the_database_which_a_repair_makes(store: Path, tmp_path: Path) -> None:
+    """A broker that starts puts no unit of the first message after those of the database: so an append is refused."""
+    end = record_ends(STORE)[59]
+    head, wanted = cut_log(store, tmp_path / "head", end), entries(store / "consumequeue", "default")
+    rebuild_here(head, broker_conf=str(STORE.broker_conf))
+
+    def append() -> int:
+        return restore_here(store, head, STORE.broker_conf, records_from(end), append=True).messages
+
+    with pytest.raises(UnsupportedStoreError, match="move its files"):
+        append()
+    lose_database(head / "consumequeue")
+    assert append() == len(STORE.facts("msg")) - 60
+    repair_here(head, STORE.broker_conf, apply=True)
+    made = entries(head / "consumequeue", "default")
+    assert {key: value for key, value in made.items() if GONE.encode() not in key} == wanted
+    assert grave(check(head, STORE.broker_conf)[1]) == []
+
+
+def records_from(start: int) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+    return lambda batch: batch.filter(pc.greater_equal(batch["commit_log_offset"], start))
 
 
 def lose_database(folder: Path) -> None:
