@@ -1,8 +1,9 @@
 """Scans and rebuilds of stores of other forms, each beside the same messages in a plain store.
 
-The generated log is written again as DLedger logs and as tiered storage, and its queues as files, into RocksDB and
-into both. A scan runs in this process, as the tasks of Spark do it. Each form takes turns with the plain store; the
-figures are seconds of the processor, and the median of the ratios of the pairs.
+The generated log is written again as DLedger logs, as tiered storage, in inner batches, with a light message queue for
+each message, and as the copies of compacted topics; its queues as files, into RocksDB and into both. A scan runs here
+as the tasks of Spark do it. Each form takes turns with the plain store; the figures are seconds of the
+processor, and the median of the ratios of the pairs.
 
     python -m benchmarks.forms --size 64MiB --folder /tmp/spark-mq-bench
 """
@@ -13,8 +14,10 @@ import argparse
 import json
 import shutil
 import statistics
+import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +27,16 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from benchmarks.run import WITH_BODIES, WITHOUT_BODIES, generated
 from spark_mq.datasource import RocketMQDataSource
-from spark_mq.format.consume_queue import UNIT_DTYPE
+from spark_mq.format.consume_queue import BATCH_UNIT_DTYPE, UNIT_DTYPE
 from spark_mq.format.dledger import BLANK, BLANK_MAGIC, HEAD
+from spark_mq.format.inner_batch import NEED_UNWRAP_FLAG
+from spark_mq.format.java_text import hash_code
 from spark_mq.format.message_schema import MESSAGE_SCHEMA
-from spark_mq.format.record import COMMIT_LOG_OFFSET_AT, Record, decode_record
+from spark_mq.format.record import COMMIT_LOG_OFFSET_AT, INNER_BATCH_FLAG, Record, decode_record
 from spark_mq.indexer.rebuild import rebuild_with
 from spark_mq.indexer.rebuild_request import RebuildRequest
 from spark_mq.job.tasks import LocalTasks
+from spark_mq.store.compaction import compacted_messages
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.tiered_storage import METADATA, file_name
 
@@ -40,6 +46,7 @@ _COLUMNS = {
     "8 columns, with bodies": [part.split()[0] for part in WITH_BODIES.split(", ")],
 }
 _SEGMENT = 1 << 30
+_IN_BATCH = 4
 _TIERED = {"tieredStorage": "tiered"}
 
 
@@ -109,6 +116,96 @@ def write_tiered(records: list[tuple[Record, bytes]], target: Path) -> Path:
     return target
 
 
+def write_log(records: Iterable[Record], target: Path) -> Path:
+    """A store with these records as its only segment."""
+    (target / "commitlog").mkdir(parents=True)
+    position = 0
+    with (target / "commitlog" / f"{0:020d}").open("wb") as file:
+        for record in records:
+            position += file.write(replace(record, commit_log_offset=position).encode())
+        file.truncate(_SEGMENT)
+    return target
+
+
+def write_topics(records: list[tuple[Record, bytes]], target: Path, **attributes: str) -> None:
+    """The settings of the topics, with attributes."""
+    (target / "config").mkdir(exist_ok=True)
+    topics = {record.topic.decode() for record, _ in records}
+    table = {topic: {"topicName": topic, "attributes": attributes} for topic in topics}
+    (target / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": table}))
+
+
+def write_light(records: list[tuple[Record, bytes]], target: Path) -> Path:
+    """A store whose messages are each in one of 32 light message queues, too."""
+
+    def dispatched() -> Iterator[Record]:
+        for number, (record, _) in enumerate(records):
+            names = f"INNER_MULTI_DISPATCH\1%LMQ%{number % 32}\2INNER_MULTI_QUEUE_OFFSET\1{number // 32}\2"
+            yield replace(record, properties=record.properties + names.encode())
+
+    return write_log(dispatched(), target)
+
+
+def write_batches(records: list[tuple[Record, bytes]], target: Path) -> Path:
+    """A store of inner batches: each has up to `_IN_BATCH` messages of a queue, one after the other."""
+    queues: dict[tuple[bytes, int], list[Record]] = {}
+    for record, _ in records:
+        queues.setdefault((record.topic, record.queue_id), []).append(record)
+
+    def batches() -> Iterator[Record]:
+        for of_queue in queues.values():
+            for start in range(0, len(of_queue), _IN_BATCH):
+                yield inner_batch(of_queue[start : start + _IN_BATCH])
+
+    write_log(batches(), target)
+    write_topics(records, target, **{"queue.type": "BatchCQ"})
+    return target
+
+
+def inner_batch(messages: list[Record]) -> Record:
+    """The record of a batch of messages, each with its own properties."""
+    frames = []
+    for one in messages:
+        rest = struct.pack(">h", len(one.properties)) + one.properties
+        size = 20 + len(one.body) + len(rest)
+        frames.append(struct.pack(">iiiii", size, 0, 0, one.flag, len(one.body)) + one.body + rest)
+    properties = f"INNER_BASE\1{messages[0].queue_offset}\2INNER_NUM\1{len(messages)}\2".encode()
+    flags = INNER_BATCH_FLAG | NEED_UNWRAP_FLAG
+    return replace(messages[0], sys_flag=flags, body=b"".join(frames), body_crc=None, properties=properties)
+
+
+def write_compacted(records: list[tuple[Record, bytes]], plain: Path, target: Path) -> Path:
+    """The store `plain`, whose topics are compacted ones; each key is that of one message, so all are in the copies."""
+    target.mkdir()
+    (target / "commitlog").symlink_to(plain / "commitlog")
+    write_topics(records, target, **{"cleanup.policy": "COMPACTION"})
+    queues: dict[tuple[str, int], tuple[list[bytes], list[bytes]]] = {}
+    ends: dict[tuple[str, int], int] = {}
+    for record, data in records:
+        queue = record.topic.decode(), record.queue_id
+        copies, units = queues.setdefault(queue, ([], []))
+        offset = ends.get(queue, 0)
+        ends[queue] = offset + len(data)
+        copies.append(at_offset(data, offset))
+        tags_code, time_ = hash_code(record.text_properties.get("TAGS", "")), record.store_timestamp
+        unit = (offset, len(data), tags_code, time_, record.queue_offset, 1, -1, 0)
+        units.append(np.array([unit], BATCH_UNIT_DTYPE).tobytes())
+    for (topic, queue_id), of_queue in queues.items():
+        for tree, parts in zip(("compactionLog", "compactionCq"), of_queue, strict=True):
+            folder = target / "compaction" / tree / topic / str(queue_id)
+            folder.mkdir(parents=True)
+            (folder / f"{0:020d}").write_bytes(b"".join(parts))
+    return target
+
+
+def copies_of(store: Path) -> int:
+    """The messages in the copies of compacted topics, all of which are sound."""
+    with MessageStore(str(store)) as opened:
+        rows = compacted_messages(opened)
+    assert rows["problem"].null_count == rows.num_rows
+    return int(rows.num_rows)
+
+
 def rows_of(store: Path, columns: list[str], options: dict[str, str]) -> int:
     """The number of rows of a scan, all of which are read."""
     options = {name: str(store / value) if name in _TIERED else value for name, value in options.items()}
@@ -156,8 +253,14 @@ def main() -> None:
         ("DLedger, segments of 16 MiB", write_dledger(records, forms / "segments", 16 << 20), {}),
         ("tiered storage", write_tiered(records, forms / "tiered"), _TIERED),
     ]
-    conf = forms / "broker.conf"
+    scanned += [
+        ("light message queues", write_light(records, forms / "light"), {}),
+        (f"inner batches of {_IN_BATCH}", write_batches(records, forms / "batches"), {"unwrapBatches": "true"}),
+    ]
+    compacted = write_compacted(records, plain, forms / "compacted")
+    conf, light_conf = forms / "broker.conf", forms / "light.conf"
     conf.write_text("rocksdbCQDoubleWriteEnable=true\n")
+    light_conf.write_text("enableLmq=true\nenableMultiDispatch=true\n")
     print("| what | plain, CPU seconds | this form | ratio, by pairs |\n| --- | --- | --- | --- |")
     for names, columns in _COLUMNS.items():
         for name, store, options in scanned:
@@ -168,14 +271,26 @@ def main() -> None:
                 lambda: rows_of(plain, columns, {}),  # noqa: B023
                 lambda: rows_of(store, columns, options),  # noqa: B023
             )
+    assert copies_of(compacted) == len(records)
+    print_pairs(
+        "compacted_messages, and a scan of all columns",
+        arguments.repetitions,
+        lambda: rows_of(plain, list(MESSAGE_SCHEMA.names), {}),
+        lambda: copies_of(compacted),
+    )
     files = forms / "files"
-    pairs = {"a database": {"queue_store": "rocksdb"}, "files and a database": {"broker_conf": str(conf)}}
-    for name, more in pairs.items():
+    pairs: dict[str, tuple[Path, dict[str, str]]] = {
+        "a database": (plain, {"queue_store": "rocksdb"}),
+        "files and a database": (plain, {"broker_conf": str(conf)}),
+        "light message queues, too": (forms / "light", {"broker_conf": str(light_conf)}),
+        "batch consume queues": (forms / "batches", {}),
+    }
+    for name, (store, more) in pairs.items():
         print_pairs(
             f"rebuild of the queues: {name}",
             arguments.repetitions,
             lambda: rebuild(plain, files),
-            lambda: rebuild(plain, forms / "others", **more),  # noqa: B023
+            lambda: rebuild(store, forms / "others", **more),  # noqa: B023
         )
     topic = {"topic": records[0][0].topic.decode()}
     in_database, in_files = (forms / name for name in ("in_database", "in_files"))
