@@ -1,7 +1,13 @@
-"""Look-ups by key on a log of 1 GiB: warm, from a cold shell (with `mqadmin`), and in Spark (with a scan)."""
+"""Look-ups by key on a log of 1 GiB: warm, from a cold shell (with `mqadmin`), and in Spark (with a scan).
+
+`benchmarks.run` measures all of them. Alone, the module measures the look-up of 100,000 keys in a join:
+
+    python -m benchmarks.keys --folder /tmp/spark-mq-bench
+"""
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import statistics
@@ -11,6 +17,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -181,3 +188,18 @@ def _seconds(run: Callable[[], object]) -> float:
     started = time.perf_counter()
     run()
     return time.perf_counter() - started
+
+
+def main() -> int:
+    """Measure the look-up of many keys on all cores."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, required=True, help="the folder for the store and scratch output")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    quiet: dict[str, Any] = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+    spark = SparkSession.builder.config(map=quiet).getOrCreate()
+    _print_many(spark, make_store(spark, parser.parse_args().folder, _SEGMENTS))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
