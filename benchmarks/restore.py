@@ -23,8 +23,8 @@ from benchmarks.archive import made_store, timed
 from benchmarks.index_memory import measure
 from spark_mq.cli.spark import spark_session
 from spark_mq.format.amounts import parse_size
-from spark_mq.restorer.report import RestoreReport
 from spark_mq.restorer.restore import restore
+from spark_mq.restorer.store_job import RestoreReport
 from tests.broker import harness
 
 _SENT = 30_000

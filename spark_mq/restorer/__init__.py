@@ -11,7 +11,7 @@ The way of a row:
 4. `placement`: records get their offsets in segments; `segment_task`: one task writes one segment; `offset_map`: the
    old and the new offsets;
 5. `store_job` has these steps, which all runs share; `new_store` and `finish` make a whole store, which appears at
-   once, with the files of `config/` (`config_files`). `report` says what was done.
+   once, with the files of `config/` (`config_files`).
 
 The way of an append (`appended_messages`): `append_target` says where a store ends, and whether it can be appended to.
 `append` makes queue files and index files for the new records, and puts everything in place, all or nothing.

@@ -25,9 +25,8 @@ from spark_mq.restorer.chunk import Chunk
 from spark_mq.restorer.config_files import TOPICS, topics_json
 from spark_mq.restorer.offset_map import complete_map
 from spark_mq.restorer.placement import TRANSACTION_TOPICS, place_after
-from spark_mq.restorer.report import RestoreReport
 from spark_mq.restorer.restore_request import CHUNKS
-from spark_mq.restorer.store_job import Stage, StoreJob
+from spark_mq.restorer.store_job import RestoreReport, Stage, StoreJob
 from spark_mq.store.config.store_paths import APPENDS
 
 _VERSION = 1

@@ -38,9 +38,8 @@ from spark_mq.restorer.config_files import TOPICS, CopyType
 from spark_mq.restorer.finish import finish_store
 from spark_mq.restorer.offset_map import complete_map
 from spark_mq.restorer.placement import LEADING, LogPlan, place_after, place_as_before, with_leading_segments
-from spark_mq.restorer.report import RestoreReport
 from spark_mq.restorer.restore_request import CHUNKS, STORE
-from spark_mq.restorer.store_job import Stage, StoreJob
+from spark_mq.restorer.store_job import RestoreReport, Stage, StoreJob
 from spark_mq.store.config.checkpoint import CHECKPOINT, CHECKPOINT_SIZE, Checkpoint
 from spark_mq.store.config.store_kind import has_rocksdb_queues
 from spark_mq.store.config.store_paths import APPENDS, COMMIT_LOG, INDEX, RESTORE_UNFINISHED

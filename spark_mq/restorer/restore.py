@@ -23,10 +23,9 @@ from spark_mq.restorer.appended_messages import append_messages
 from spark_mq.restorer.chunk import Chunk, StageTask
 from spark_mq.restorer.new_store import make_store
 from spark_mq.restorer.placement import WAITING_TOPICS
-from spark_mq.restorer.report import RestoreReport
 from spark_mq.restorer.restore_request import RestoreRequest, is_store
 from spark_mq.restorer.source_facts import Source, facts_of_store
-from spark_mq.restorer.store_job import Stage, StoreJob
+from spark_mq.restorer.store_job import RestoreReport, Stage, StoreJob
 from spark_mq.source.messages import MessagesReader
 from spark_mq.source.options import parse_options
 from spark_mq.store.config.store_kind import batch_topics, configured_batch_topics, dledger_node

@@ -16,7 +16,7 @@ from spark_mq.errors import UnsupportedStoreError
 from spark_mq.indexer.report import RebuildReport
 from spark_mq.lifecycle.why_not_consumed import why_not_consumed
 from spark_mq.repairer.repair import RepairReport
-from spark_mq.restorer.report import RestoreReport
+from spark_mq.restorer.store_job import RestoreReport
 from spark_mq.store.config.store_kind import FORMS, Door
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.recovery import next_recovery

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from spark_mq.errors import OptionError
-from spark_mq.restorer.report import RestoreReport
+from spark_mq.restorer.store_job import RestoreReport
 from tests.support.in_process import read_rows
 from tests.support.paused_process import environment, kill_session, killed
 from tests.support.restored import restore_here

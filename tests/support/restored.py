@@ -24,11 +24,10 @@ from spark_mq.restorer.appended_messages import append_messages
 from spark_mq.restorer.chunk import Chunk, StageTask
 from spark_mq.restorer.new_store import make_store
 from spark_mq.restorer.placement import WAITING_TOPICS
-from spark_mq.restorer.report import RestoreReport
 from spark_mq.restorer.restore import restore_with
 from spark_mq.restorer.restore_request import RestoreRequest
 from spark_mq.restorer.source_facts import facts_of_store, tags_of_files
-from spark_mq.restorer.store_job import StoreJob
+from spark_mq.restorer.store_job import RestoreReport, StoreJob
 from spark_mq.store.derived_facts import index_facts
 
 Batches = Iterator[pa.RecordBatch]
