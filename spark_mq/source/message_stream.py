@@ -247,7 +247,7 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return newest.end_offset if is_written_over or live_end < read_to else read_to
             self._check_cut(
                 read_to,
-                f"the log ends at commit log offset {live_end}"
+                ("the log has no message" if live_end < 0 else f"the log ends at commit log offset {live_end}")
                 if live_end < newest.end_offset
                 else f"at commit log offset {newest.commit_log_offset} it has another record",
             )

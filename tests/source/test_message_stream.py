@@ -383,6 +383,16 @@ class TestCutLog:
         log = self.write(tmp_path, 5, 90, later=20_000)
         assert self.read_on(tmp_path, end, False, **limit)[1] == self.messages(log, 5, 20_000)
 
+    def test_a_log_that_was_emptied(self, tmp_path: Path) -> None:
+        end, _ = self.read_first(tmp_path)
+        for segment in segment_files(tmp_path):
+            segment.unlink()
+        with pytest.raises(LogCutError, match="the log has no message, but was read up to"):
+            self.stream(tmp_path, True).latestOffset(end)
+        end = self.stream(tmp_path, False).latestOffset(end)
+        log = self.write(tmp_path, 0, 20)
+        assert self.read_on(tmp_path, end, False)[1] == self.messages(log, 0)
+
     def test_a_log_of_the_same_length_is_not_the_same_log(self, tmp_path: Path) -> None:
         """Nothing is new by offsets: the stream stands at the end of the log."""
         end, _ = self.read_first(tmp_path)
