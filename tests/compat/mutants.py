@@ -4,7 +4,7 @@ A mutant is one change in one function: another operator, number, condition or r
 left out. Those that no test notices are printed. The tests of some folders run once, and `coverage` says which lines
 each of them runs. Then a process is forked for each mutant, which changes the function in memory, and runs the tests of
 the changed line, the quickest first, until one of them fails. Tests with Spark, and long ones, are left out, and so are
-compiled kernels: `make test-kernels` runs their tests as plain Python.
+compiled kernels. `NUMBA_DISABLE_JIT=1 python -m tests.compat.mutants format/kernels` changes them, as plain Python.
 """
 
 from __future__ import annotations
@@ -28,9 +28,11 @@ import pytest
 from coverage import Coverage
 from hypothesis import Phase, settings
 
+from tests.support.kernels import WITHOUT_JIT
+
 FOLDERS = "format", "store", "verifier"
 """The folders of `spark_mq` that are changed, and of `tests` that must notice it, unless others are given."""
-SHORT = 2.0
+SHORT = 5.0 if WITHOUT_JIT else 2.0
 """A test that takes longer, in seconds of the processor, is left out, and one that fails without a mutant."""
 ROCKSDB = Path("spark_mq/io/rocksdb.py")
 """Tests that run it are left out: RocksDB has threads, and waits without end in a forked process."""
@@ -143,7 +145,7 @@ class Mutant:
         return [
             (path, function, number)
             for path in paths
-            if "kernels" not in path.parts
+            if WITHOUT_JIT or "kernels" not in path.parts
             for function, node in functions(ast.parse(source(path)))
             for number, _ in enumerate(places(node))
         ]

@@ -147,6 +147,7 @@ WITH_CRC = BEFORE_CRC + b"__CRC32#\1%s\2" % str(zlib.crc32(BEFORE_CRC) & 0x7FFFF
         (SHORT_BODY[:8] + bytes(4) + SHORT_BODY[12:], CHECKS_BODY_CRC, (0, RecordCheck.BAD_CRC)),
         (SHORT_BODY[:-2] + b"\xff\xff", 0, (1, RecordCheck.SHORT)),  # a length below 0 counts as 0
         (WITH_CRC * 2, CHECKS_BODY_CRC | CHECKS_PROPERTY_CRC, (2, RecordCheck.SHORT)),
+        (WITH_CRC + RECORD, CHECKS_BODY_CRC | CHECKS_PROPERTY_CRC, (1, RecordCheck.BAD_CRC)),
         (WITH_CRC + WITH_CRC.replace(b"a", b"b"), CHECKS_BODY_CRC | CHECKS_PROPERTY_CRC, (1, RecordCheck.BAD_CRC)),
         (RECORD, CHECKS_BODY_CRC | CHECKS_PROPERTY_CRC, (0, RecordCheck.BAD_CRC)),  # there is no CRC of the record
         (b"\0\1\0\0\xcb\xd4\x31\x94", 0, (0, RecordCheck.BLANK)),
@@ -288,6 +289,7 @@ def test_any_change_of_a_record_is_judged_as_by_java(data: st.DataObject) -> Non
         (Record(b"T", properties=b"INNER_NUM\x0132767\2INNER_BASE\1-7\2INNER_MULTI_DISPATCH\1a\2"), True),
         (Record(b"T", properties=b"INNER_NUM\x0132768\2INNER_BASE\x010\2"), False),
         (Record(b"T", properties=b"a\1b\2INNER_NUM\x017\2INNER_BASE\1x\2"), False),
+        (Record(b"T", properties=b"INNER_NUM\x017\2INNER_BASE\x017x\2"), False),
         (Record(SCHEDULE_TOPIC.encode(), properties=b"DELAY\x013\2"), True),
         (Record(SCHEDULE_TOPIC.encode(), properties=b"DELAY\1x\2"), False),
         (Record(b"T", properties=b"DELAY\1x\2"), True),
@@ -308,6 +310,11 @@ def test_what_a_version_rejects_is_not_accepted_by_all(record: Record, is_accept
 def test_a_buffer_that_ends_before_the_file_decides_nothing() -> None:
     for length in range(len(RECORD)):
         assert found(RECORD[:length], CHECKS_BODY_CRC, len(RECORD)) == (0, RecordCheck.MORE)
+
+
+def test_more_records_than_there_is_room_for() -> None:
+    count, position, status = check_records(array(RECORD * 2), 2 * len(RECORD), 0, new_frames(1))
+    assert (count, position, RecordCheck(status)) == (1, len(RECORD), RecordCheck.FULL)
 
 
 def int64s(numbers: list[int]) -> Int64s:
@@ -334,6 +341,10 @@ def test_an_index_puts_the_keys_of_its_last_message_again(
     known, counted = int64s([last] * bool(entries)), int64s([entries] * bool(entries))
     found = put_keys_again(int64s(offsets), int32s([counts[offset] for offset in offsets]), last, known, counted)
     assert found == (len(again), again[0] if again else -1)
+
+
+def test_the_first_message_that_is_put_again_can_be_that_at_offset_0() -> None:
+    assert put_keys_again(int64s([0, 5, 5]), int32s([1, 1, 1]), 0, int64s([0]), int64s([1])) == (2, 0)
 
 
 @given(
