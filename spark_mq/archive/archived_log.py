@@ -31,7 +31,7 @@ from spark_mq.archive.archive_tables import (
     StoreIdentity,
     sql_text,
 )
-from spark_mq.archive.delta_log import CONFLICT, is_empty, retry
+from spark_mq.archive.delta_log import CONFLICT, is_empty, retry, sync_newest_commits
 from spark_mq.archive.last_run import KEYS_STREAM, MESSAGES_STREAM, Checkpoint
 from spark_mq.errors import CorruptLogError, OptionError
 from spark_mq.format.message_row import message_row
@@ -312,4 +312,5 @@ def _update(spark: SparkSession, table: ArchiveTable, changes: str, condition: s
     """The number of rows that were changed, in one commit."""
     statement = f"UPDATE {table.sql_name} SET {changes} WHERE {condition}"
     (row,) = retry(CONFLICT, lambda: spark.sql(statement).collect())
+    sync_newest_commits(table)
     return int(row.num_affected_rows)

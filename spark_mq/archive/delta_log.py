@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import unquote
 
 from spark_mq._compat import SPARK_ERRORS
-from spark_mq.archive.archive_tables import IDENTITY, ArchiveTable
+from spark_mq.archive.archive_tables import IDENTITY, ArchiveTable, ArchiveTables, layouts
+from spark_mq.errors import StorageError
+from spark_mq.io.local import sync_folder
 from spark_mq.io.location import Location
+from spark_mq.store.config.store_kind import DELTA_LOG
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -45,6 +52,15 @@ _MERGE_ACTIONS = {
 }
 """In Delta's commit, the actions of the merge in `write_segments`."""
 _MERGED_BY = re.compile(r"(\w+)#\d+L? = \1#\d+")
+_COMMIT = re.compile(r"\d{20}\.json")
+_CHECKPOINT = re.compile(r"\d{20}\.checkpoint.*\.parquet")
+_LAST_CHECKPOINT = "_last_checkpoint"
+_SMALL = 1 << 20
+"""Bytes of a file that is read whole when its commit is checked; larger ones are flushed before their commit."""
+_SYNCED = 4
+"""Commits of a table that are flushed to the disk after one of this process: other runs commit, too."""
+_CHECKED = 50
+"""Commits of a table that are checked: many more than a run makes in the time in which a system writes its files."""
 _MAX_COMMITS = 500
 """Commits of other runs that are read; after more of them Spark starts."""
 
@@ -68,6 +84,96 @@ def version_of(table: ArchiveTable) -> int:
     """The newest version of a Delta table; -1 if it is unknown: no table, not a local one, or no `deltalake`."""
     opened = _opened(table)
     return -1 if opened is None else opened.version()
+
+
+def sync_newest_commits(table: ArchiveTable) -> None:
+    """Flush the newest commits of a local table, and the files that they add, to the disk: Spark does not do so."""
+    for commit in _newest(table, _COMMIT, _SYNCED):
+        for name, _ in _added(commit):
+            _sync((commit.parent.parent / name).path)
+        for folder in (commit.parent.parent, commit.parent.parent.parent):  # they have the names of log and table
+            sync_folder(folder.path)
+        sync_commit(commit.parent.path, int(commit.name[:20]))
+
+
+def sync_commit(folder: str, version: int) -> None:
+    """Flush a commit in a local folder `_delta_log` to the disk, and what Delta's checkpoint after it wrote."""
+    for name in (f"{version:020}.json", f"{version:020}.checkpoint.parquet", _LAST_CHECKPOINT):
+        _sync(f"{folder}/{name}")
+    sync_folder(folder)
+
+
+def _sync(path: str) -> None:
+    with suppress(FileNotFoundError):  # no checkpoint, or another run has removed the file
+        sync_folder(path)
+
+
+def check_newest_commits(tables: ArchiveTables) -> None:
+    """Raise `StorageError` if a power loss left files of a local table incomplete: new commits, or what they add.
+
+    Delta Lake takes an empty commit for one that adds nothing. A file gets its name when its writer has closed it, so
+    only a power loss leaves such a file.
+    """
+    for table in layouts(tables):
+        for checkpoint in _newest(table, _CHECKPOINT, 1):
+            if not _is_parquet(checkpoint, math.inf):
+                raise StorageError(
+                    f"{checkpoint} is not complete: a power loss left it so. It repeats what older files have: move it "
+                    f"and {_LAST_CHECKPOINT} out of {checkpoint.parent}, and run again"
+                )
+        for commit in _newest(table, _COMMIT, _CHECKED):
+            problem = _problem(commit)
+            if problem is not None:
+                raise StorageError(
+                    f"{problem}: a power loss left it so. Move the files of version {int(commit.name[:20])} and of "
+                    f"later ones, and {_LAST_CHECKPOINT}, out of {commit.parent}, move {tables.checkpoints} away, and "
+                    "run again: what is missing is archived again, and all keys are written again"
+                )
+
+
+def _newest(table: ArchiveTable, name: re.Pattern[str], count: int) -> list[Location]:
+    """The last files of a local table's log with such a name."""
+    if not table.is_local:
+        return []
+    folder = Location.resolve(table.name) / DELTA_LOG
+    names = [entry.base_name for entry in folder.entries() if name.fullmatch(entry.base_name)]
+    return [folder / name for name in sorted(names)[-count:]]
+
+
+def _added(commit: Location) -> list[tuple[str, int]]:
+    """The names and sizes of the files that a commit adds. Raises `ValueError` if the commit is not whole."""
+    actions = [json.loads(line) for line in commit.read_bytes().splitlines()]
+    return [(unquote(action["add"]["path"]), action["add"]["size"]) for action in actions if "add" in action]
+
+
+def _problem(commit: Location) -> str | None:
+    """The commit, or a file that it adds, that is incomplete, and why; None if all are whole."""
+    if not commit.info().size:
+        return f"{commit} is empty"
+    try:
+        added = _added(commit)
+    except ValueError:
+        return f"{commit} is not a commit of Delta Lake"
+    for name, size in added:
+        file = commit.parent.parent / name
+        # A file that is not there was removed by a later commit, and then by VACUUM.
+        if file.is_file and (file.info().size != size or not _is_parquet(file, _SMALL)):
+            return f"{file}, which {commit.name} adds, is not complete"
+    return None
+
+
+def _is_parquet(file: Location, most: float) -> bool:
+    """Whether a Parquet file can be read, with its CRCs; of one of more than `most` bytes only the footer is read."""
+    from pyarrow import ArrowException, parquet
+
+    try:
+        if file.info().size <= most:
+            parquet.read_table(file.path, page_checksum_verification=True, partitioning=None)
+        else:
+            parquet.read_metadata(file.path)
+    except (ArrowException, OSError):
+        return False
+    return True
 
 
 def is_empty(table: ArchiveTable) -> bool:

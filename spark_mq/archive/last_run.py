@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +23,7 @@ from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity, layout
 from spark_mq.archive.delta_log import changes_no_row, newest_commit, version_of
 from spark_mq.archive.snapshot_files import small_files
 from spark_mq.errors import SparkMqError
+from spark_mq.io.local import sync_folder
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.source.message_stream import MessagesStreamReader
@@ -34,6 +37,9 @@ from spark_mq.store.message_store import MessageStore
 MESSAGES_STREAM, KEYS_STREAM = "messages", "keys"
 """The two streams of a store."""
 _OFFSET_LOG_VERSION = "v1"
+_METADATA = "metadata"
+_FILES = {_METADATA: 1, "commits": 2, "offsets": 3}
+"""The file of a checkpoint, and its folders of one file for each batch: the least number of lines of each."""
 _VERSION = 2
 State = dict[str, Any]
 """What a note has of a store or an archive, as JSON can express it."""
@@ -61,13 +67,50 @@ class Checkpoint:
     @property
     def stream_id(self) -> str:
         """The id of the stream, which Spark writes before the first batch."""
-        return str(json.loads((self.tables.location(self.folder) / "metadata").read_bytes())["id"])
+        return str(json.loads((self.tables.location(self.folder) / _METADATA).read_bytes())["id"])
 
     @property
     def finished_batch(self) -> Location | None:
         """The file with the offset of the stream's last batch; None if there is none, or the batch is not finished."""
         folder, newest = self.tables.location(self.folder), max(self._batches, default=-1)
         return folder / "offsets" / str(newest) if (folder / "commits" / str(newest)).is_file else None
+
+    def sync(self, batch: int) -> None:
+        """Flush to the disk what says which rows a batch has, before a table has the batch.
+
+        Spark leaves that to the operating system. After a power loss, the stream would else give the number of the
+        batch to other rows, which the table then would not take.
+        """
+        place = self.tables.location(self.folder)
+        if not place.is_local:
+            return
+        folder = place.path
+        files = [f"{folder}/offsets/{batch}", f"{folder}/metadata", f"{folder}/commits/{batch - 1}"]
+        for path in (*filter(os.path.exists, files), f"{folder}/offsets", f"{folder}/commits", folder):
+            sync_folder(path)
+        for _ in range(3):  # the folder of the store, that of all checkpoints, and the one that has its name
+            folder = os.path.dirname(folder)
+            sync_folder(folder)
+
+    def mend(self, has_batch: Callable[[int], bool]) -> None:
+        """Remove files that a power loss left incomplete: Spark would not start the stream.
+
+        Without its last note in `commits`, the stream repeats the batch. Without the offset of a batch, it makes the
+        batch again; but if the table has the batch (`has_batch`), the stream begins again.
+        """
+        place = self.tables.location(self.folder)
+        if not place.is_local:
+            return
+        for name, lines in _FILES.items():
+            file = place / name if name == _METADATA else place / name / str(max(self._numbers(name), default=-1))
+            if _is_whole(file, lines) if file.is_file else name != _METADATA or not self.has_begun:
+                continue
+            if name == "commits" or not self.has_begun or (name == "offsets" and not has_batch(int(file.name))):
+                for path in (file, file.parent / f".{file.name}.crc"):
+                    if path.is_file:
+                        path.delete()
+            else:
+                self.retire()
 
     def retire(self) -> None:
         """Make the stream start with a new checkpoint, if it has used its present one."""
@@ -86,7 +129,11 @@ class Checkpoint:
 
     @property
     def _batches(self) -> list[int]:
-        entries = (self.tables.location(self.folder) / "offsets").entries()
+        return self._numbers("offsets")
+
+    def _numbers(self, name: str) -> list[int]:
+        """The batches that have a file in `offsets` or `commits`."""
+        entries = (self.tables.location(self.folder) / name).entries()
         return [int(entry.base_name) for entry in entries if entry.base_name.isdigit()]
 
     @property
@@ -96,6 +143,18 @@ class Checkpoint:
     @property
     def _retired(self) -> int:
         return int(self._retired_file.read_bytes()) if self._retired_file.is_file else 0
+
+
+def _is_whole(file: Location, lines: int) -> bool:
+    """Whether a file of a checkpoint has at least so many lines, each of which is JSON, a version, or no offset."""
+    found = file.read_bytes().splitlines()
+    try:
+        for line in found:
+            if line not in (b"v1", b"v2", b"-"):
+                json.loads(line)
+    except ValueError:
+        return False
+    return len(found) >= lines
 
 
 def store_state(store: Location) -> State:

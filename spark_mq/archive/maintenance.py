@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_mq.archive.archive_tables import ArchiveTable, ArchiveTables
+from spark_mq.archive.delta_log import check_newest_commits, sync_newest_commits
 from spark_mq.archive.lease import lease
 from spark_mq.job import Report
 
@@ -85,6 +86,7 @@ def maintain(
     cutoff = None if keep_days is None else datetime.now(UTC) - timedelta(days=keep_days)
     report = MaintenanceReport(dry_run)
     with nullcontext() if dry_run else lease(spark, tables):
+        check_newest_commits(tables)
         for delta_table in (*times, tables.segments):
             before = _size(spark, delta_table)
             counts = TableReport(delta_table.name, *before)
@@ -93,6 +95,8 @@ def maintain(
             if optimize and not dry_run:
                 with _setting(spark, _FILE_SIZE_SETTING, str(file_size)):
                     spark.sql(f"OPTIMIZE {delta_table.sql_name}").collect()
+            if not dry_run:
+                sync_newest_commits(delta_table)
             if vacuum_hours is not None:
                 counts.vacuumed_files = _vacuum(spark, delta_table, vacuum_hours, dry_run)
             counts.files_after, counts.bytes_after = before if dry_run else _size(spark, delta_table)

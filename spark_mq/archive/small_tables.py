@@ -24,7 +24,7 @@ from spark_mq.archive.archive_tables import (
     ArchivedRows,
     StoreArchive,
 )
-from spark_mq.archive.delta_log import CONFLICT, is_empty, retry
+from spark_mq.archive.delta_log import CONFLICT, is_empty, retry, sync_newest_commits
 from spark_mq.archive.snapshot_files import fact_row, small_files
 from spark_mq.archive.table_file import append_rows
 from spark_mq.errors import StoreChangedError
@@ -75,6 +75,7 @@ def write_segments(archive: StoreArchive, archived_to: int) -> int:
     )
     try:
         retry(CONFLICT, lambda: spark.sql(merge))
+        sync_newest_commits(table)
     finally:
         spark.catalog.dropTempView(view)
     return len(rows)

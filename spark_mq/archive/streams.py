@@ -47,7 +47,7 @@ from spark_mq.archive.archive_tables import (
     StoreArchive,
     StoreIdentity,
 )
-from spark_mq.archive.delta_log import is_empty, version_of
+from spark_mq.archive.delta_log import is_empty, sync_newest_commits, version_of
 from spark_mq.archive.last_run import KEYS_STREAM, MESSAGES_STREAM, Checkpoint
 from spark_mq.archive.table_file import (
     KernelTable,
@@ -59,6 +59,7 @@ from spark_mq.archive.table_file import (
 )
 from spark_mq.errors import LogCutError, SparkMqError, StoreChangedError
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, MESSAGE_SCHEMA
+from spark_mq.io.local import sync_folder
 from spark_mq.live.cluster import LiveBroker
 from spark_mq.live.message_stream import LiveMessagesStreamReader, QueueKey
 from spark_mq.live.options import is_live, parse_live_stream_options
@@ -309,7 +310,7 @@ class ArchiveStreams:
         if not session_has_read_limits(self._spark):
             options.pop("maxBytesPerTrigger", None)
         archive = self._archive
-        checkpoint = Checkpoint(archive.tables, archive.identity, MESSAGES_STREAM)
+        checkpoint = self._checkpoint(MESSAGES_STREAM)
         options |= self._start_options(checkpoint)
         if self._kernel_tables is None:
             reader = self._spark.readStream.format("rocketmq").schema(source_schema()).options(**options)
@@ -319,7 +320,7 @@ class ArchiveStreams:
         messages, keys = self._kernel_tables
         place = json.dumps([messages.folder, keys.folder, *dataclasses.astuple(archive.identity)])
         files = self._spark.readStream.format(FORMAT).options(**options).option(PLACE, place).load(archive.source)
-        append = partial(self._append_messages, messages, checkpoint)
+        append = partial(self._append_messages, messages, keys, checkpoint)
         return self._start(files.writeStream.foreachBatch(append), checkpoint, seconds)
 
     def start_keys(self, seconds: float | None = None, renamed_to: StoreIdentity | None = None) -> StreamingQuery:
@@ -328,7 +329,7 @@ class ArchiveStreams:
         If the keys are written again, those are deleted, too, to which a killed run gave the name `renamed_to`.
         """
         tables, identity = self._archive.tables, self._archive.identity
-        checkpoint = Checkpoint(tables, identity, KEYS_STREAM)
+        checkpoint = self._checkpoint(KEYS_STREAM)
         if not checkpoint.has_begun and not is_empty(tables.keys):
             # The stream starts with the first message of the table.
             for name in (identity,) if renamed_to is None else (identity, renamed_to):
@@ -343,11 +344,22 @@ class ArchiveStreams:
         append = partial(self._append_keys, *self._kernel_tables, checkpoint)
         return self._start(names.writeStream.foreachBatch(append), checkpoint, seconds)
 
-    def _append_messages(self, table: KernelTable, checkpoint: Checkpoint, files: DataFrame, batch: int) -> None:
+    def _checkpoint(self, stream: str) -> Checkpoint:
+        """The checkpoint of a stream, without what a power loss left incomplete."""
+        checkpoint = Checkpoint(self._archive.tables, self._archive.identity, stream)
+        tables = dict(zip((MESSAGES_STREAM, KEYS_STREAM), self._kernel_tables or (None, None), strict=True))
+        table = tables[stream]
+        checkpoint.mend(lambda batch: table is None or table.has_committed(checkpoint.stream_id, batch))
+        return checkpoint
+
+    def _append_messages(
+        self, table: KernelTable, keys: KernelTable, checkpoint: Checkpoint, files: DataFrame, batch: int
+    ) -> None:
         """Commit the files of a batch, unless the table has the batch already; then it is not read."""
         query_id = checkpoint.stream_id
         if table.has_committed(query_id, batch):
             return
+        checkpoint.sync(batch)
         written = []
         for row in files.collect():
             path = f"{table.folder}/{row.name}"
@@ -355,6 +367,8 @@ class ArchiveStreams:
             if file is None:
                 raise StoreChangedError(f"{path}: the file was removed before it was committed: run again")
             written.append(file)
+            if file.note != "0":
+                sync_folder(f"{keys.folder}/{row.name}")  # the keys stream takes it for complete after this commit
         self.batch_rows[batch] = sum(file.rows for file in written)
         if written and table.commit(written, query_id, batch):
             self.messages.add(self.batch_rows[batch])
@@ -366,6 +380,7 @@ class ArchiveStreams:
         query_id = checkpoint.stream_id
         if keys.has_committed(query_id, batch):
             return
+        checkpoint.sync(batch)
         names_of_messages = sorted(unquote(row.name.rpartition("/")[2]) for row in names.distinct().collect())
         files = [_keys_file(messages, keys, name) for name in names_of_messages]
         written = [file for file in files if file is not None]
@@ -379,6 +394,7 @@ class ArchiveStreams:
         read = self._spark.read.schema(MESSAGES.columns()).parquet(*paths).where(self._archive.identity.condition())
         once = {"txnAppId": query_id, "txnVersion": str(batch), "userMetadata": query_id}
         archive_keys(read).write.format("delta").mode("append").options(**once).save(self._archive.tables.keys.name)
+        sync_newest_commits(self._archive.tables.keys)
         self.keys.add_commits_of_spark()
 
     def _start(

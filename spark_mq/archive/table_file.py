@@ -28,9 +28,11 @@ from pyspark.sql import SparkSession
 
 from spark_mq._compat import SPARK_ERRORS
 from spark_mq.archive.archive_tables import ArchivedRows, ArchiveTable, Layout
-from spark_mq.archive.delta_log import CONFLICT, ENGINE_INFO, retry
+from spark_mq.archive.delta_log import CONFLICT, ENGINE_INFO, retry, sync_commit
 from spark_mq.format.message_row import Row
+from spark_mq.io.local import sync_folder
 from spark_mq.io.location import Location
+from spark_mq.store.config.store_kind import DELTA_LOG
 
 _PLAIN_PROPERTIES = {"delta.columnMapping.mode": ("none",), "delta.enableDeletionVectors": ("false",)}
 """Properties with which a file has other columns, or more rows, than the table."""
@@ -82,7 +84,13 @@ class KernelTable:
         return bool(last.isPresent() and last.get() >= version)
 
     def commit(self, files: Sequence[WrittenFile], application: str, version: int) -> bool:
-        """Whether the files were added; false if the table has this version of the application already."""
+        """Whether the files were added; false if the table has this version of the application already.
+
+        Files, and then the commit, are flushed to the disk: Delta itself leaves that to the operating system, and a
+        power loss could leave a commit of empty files.
+        """
+        for path in (*(file.path for file in files), self.folder, f"{self.folder}/{DELTA_LOG}"):
+            sync_folder(path)
         for number in range(1, _TRIES + 1):
             snapshot = self._snapshot()
             if self.has_committed(application, version, snapshot):
@@ -131,19 +139,22 @@ class KernelTable:
         iterator = kernel.internal.util.Utils.toCloseableIterator(statuses.iterator())
         actions = kernel.Transaction.generateAppendActions(engine, state, iterator, context)
         result = transaction.commit(engine, kernel.utils.CloseableIterable.inMemoryIterable(actions))
+        log, made = f"{self.folder}/{DELTA_LOG}", int(result.getVersion())
+        sync_commit(log, made)
         for hook in result.getPostCommitHooks():
             try:
                 hook.threadSafeInvoke(engine)
             except SPARK_ERRORS:
                 # A checkpoint that another run writes at the same time; the commit is done.
                 continue
+        sync_commit(log, made)
 
 
 def find_kernel_table(spark: SparkSession, table: ArchiveTable, layout: Layout) -> KernelTable | None:
     """The table, if files that Spark did not write can be added to it; else None, and Spark must write the rows."""
     if not table.is_local or _GLOB.search(table.name) or not writes_bloom_filters():
         return None
-    if not (Location.resolve(table.name) / "_delta_log").is_directory:  # Spark has another default filesystem
+    if not (Location.resolve(table.name) / DELTA_LOG).is_directory:  # Spark has another default filesystem
         return None
     try:
         from py4j.protocol import Py4JError

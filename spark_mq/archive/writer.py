@@ -22,7 +22,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 from spark_mq._compat import SPARK_ERRORS
 from spark_mq.archive.archive_tables import ArchiveTable, ArchiveTables, Layout, StoreArchive, StoreIdentity, layouts
 from spark_mq.archive.archived_log import find_lost_end, rename_lost, settle_name
-from spark_mq.archive.delta_log import CONFLICT, LATE_WORKER, TRIES, retry, version_of
+from spark_mq.archive.delta_log import (
+    CONFLICT,
+    LATE_WORKER,
+    TRIES,
+    check_newest_commits,
+    retry,
+    sync_newest_commits,
+    version_of,
+)
 from spark_mq.archive.last_run import archive_state, store_state, versions, write_note
 from spark_mq.archive.lease import lease
 from spark_mq.archive.report import ArchiveReport, BatchProgress, stream_offset
@@ -277,7 +285,8 @@ def archive(
 
 
 def create_tables(spark: SparkSession, tables: ArchiveTables) -> None:
-    """Create the tables that do not exist, and add the columns that older tables lack."""
+    """Create the tables that do not exist, and add the columns that older tables lack; see `check_newest_commits`."""
+    check_newest_commits(tables)
     created = layouts(tables)
     with ThreadPoolExecutor(len(created)) as threads:
         list(threads.map(lambda item: retry(CONFLICT, partial(_create, spark, *item)), created.items()))
@@ -286,6 +295,7 @@ def create_tables(spark: SparkSession, tables: ArchiveTables) -> None:
 def _create(spark: SparkSession, table: ArchiveTable, layout: Layout) -> None:
     if version_of(table) < 0:
         spark.sql(layout.create_sql(table))
+        sync_newest_commits(table)
         if version_of(table) == 0:
             return
     present = set(table.read(spark).columns)

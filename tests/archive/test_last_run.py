@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity
+from spark_mq.archive.delta_log import check_newest_commits
 from spark_mq.archive.last_run import (
     MESSAGES_STREAM,
     Checkpoint,
@@ -23,7 +26,7 @@ from spark_mq.archive.last_run import (
 from spark_mq.archive.report import ArchiveReport
 from spark_mq.cli.exit_status import FAILED, FOUND
 from spark_mq.cli.main import main
-from spark_mq.errors import SparkMqError
+from spark_mq.errors import SparkMqError, StorageError
 from spark_mq.io.location import Location
 from spark_mq.source.message_stream import MessagesStreamReader
 from spark_mq.source.options import parse_stream_options
@@ -92,6 +95,7 @@ class Archived:
     def batch(self, stream: str, number: int, offset: object, is_finished: bool = True) -> None:
         for folder in ("offsets", "commits"):
             (self.stream(stream) / folder).mkdir(parents=True, exist_ok=True)
+        (self.stream(stream) / "metadata").write_text('{"id":"q"}')
         (self.stream(stream) / "offsets" / str(number)).write_text(f"v1\n{{}}\n{json.dumps(offset)}")
         if is_finished:
             (self.stream(stream) / "commits" / str(number)).write_text("v1\n{}")
@@ -304,3 +308,61 @@ def test_a_report_has_no_line_for_what_did_not_happen() -> None:
         "  seconds         2.0 (5 rows a second)",
         "  lost            7 bytes of the log were gone before they were archived",
     ]
+
+
+@pytest.mark.parametrize("is_torn", [False, True])
+def test_a_stream_without_its_id_begins_again(is_torn: bool, archived: Archived) -> None:
+    checkpoint = Checkpoint(archived.tables, IDENTITY, MESSAGES_STREAM)
+    before = checkpoint.folder
+    (Path(before) / "metadata").unlink()
+    if is_torn:
+        (Path(before) / "metadata").write_bytes(bytes(45))
+    checkpoint.mend(lambda _: False)
+    assert checkpoint.folder != before
+    checkpoint.mend(lambda _: False)  # nothing is there
+    assert not checkpoint.has_begun
+
+
+@pytest.mark.parametrize("left", [b"", bytes(29), b"v1"], ids=["empty", "zeros", "cut"])
+@pytest.mark.parametrize("folder", ["commits", "offsets"])
+@pytest.mark.parametrize("has_batch", [False, True])
+def test_what_a_power_loss_left_of_a_checkpoint_is_removed(
+    folder: str, left: bytes, has_batch: bool, archived: Archived
+) -> None:
+    """Only if the table has the batch whose offset is lost, the stream begins again, in another folder."""
+    checkpoint = Checkpoint(archived.tables, IDENTITY, MESSAGES_STREAM)
+    before, kept = checkpoint.folder, checkpoint.last_offset
+    checkpoint.mend(lambda _: True)
+    assert (checkpoint.folder, checkpoint.last_offset) == (before, kept)
+    newest = max((Path(before) / "offsets").iterdir(), key=lambda file: int(file.name)).name
+    if folder == "offsets":
+        (Path(before) / "commits" / newest).unlink()
+    (Path(before) / folder / newest).write_bytes(left)
+    checkpoint.mend(lambda batch: has_batch and batch == int(newest))
+    begins_again = folder == "offsets" and has_batch
+    assert (checkpoint.folder == before) != begins_again
+    assert (Path(before) / folder / newest).exists() == begins_again
+
+
+@pytest.mark.parametrize(
+    ("name", "left", "said"),
+    [
+        ("00000000000000000002.json", b"", r"2.json is empty.* Move the files of version 2 .*_keys/_delta_log"),
+        ("00000000000000000002.json", bytes(99), "2.json is not a commit"),
+        ("00000000000000000002.checkpoint.parquet", bytes(9), "checkpoint.parquet is not complete.* move it and _last"),
+        ("../1", b"\0", r"/1, which 0+1.json adds, is not complete"),
+        ("../1", b"PAR1", r"/1, which 0+1.json adds, is not complete"),
+    ],
+)
+def test_an_incomplete_file_of_a_table_is_named(name: str, left: bytes, said: str, archived: Archived) -> None:
+    log = archived.table("_keys") / "_delta_log"
+    for version in (1, 2):
+        archived.commit("_keys", version)
+        pq.write_table(pa.table({"x": [version]}), log / f"../{version}")
+        commit, size = log / f"{version:020}.json", (log / f"../{version}").stat().st_size
+        commit.write_text(commit.read_text().replace('"size": 1', f'"size": {size}'))
+    shutil.copy(log / "../2", log / f"{2:020}.checkpoint.parquet")
+    check_newest_commits(archived.tables)
+    (log / name).write_bytes(left)
+    with pytest.raises(StorageError, match=said):
+        check_newest_commits(archived.tables)
