@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterable, Iterator
 
 from pyarrow import fs
 
-from spark_mq.errors import ConfigError, UnsupportedStoreError
+from spark_mq.errors import ConfigError, StorageError, UnsupportedStoreError
 from spark_mq.format.broker_version import EMPTY_LAST_FILE_IS_DELETED, FOLDERS_ARE_SKIPPED, BrokerVersion
 from spark_mq.io.local import kind_of
 from spark_mq.io.location import Location
+from spark_mq.io.rocksdb import can_read_rocksdb
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.checkpoint import CHECKPOINT
 from spark_mq.store.config.config_file import load_config
-from spark_mq.store.config.store_kind import configured_batch_topics
+from spark_mq.store.config.store_kind import configured_batch_topics, double_written_database
 from spark_mq.store.config.store_paths import (
     ABORT,
     COMMIT_LOG,
@@ -32,6 +34,7 @@ from spark_mq.store.queue.folders import (
     queues_in_files,
     without_empty_file,
 )
+from spark_mq.store.queue.queue_database import QueueDatabase
 from spark_mq.store.store_lock import LOCK
 
 _CONFIG_FILES = ("timercheck", "timermetrics", "transactionMetrics")
@@ -100,8 +103,22 @@ def boot_obstacles(
         ),
         *_of_log(store, conf, release),
         *_of_queues(store, conf, list(queues), release),
+        *_of_database(store, conf),
         *_of_config(store),
     ]
+
+
+def _of_database(store: Location, conf: BrokerConf) -> Iterator[str]:
+    """Why RocksDB does not open the database beside queue files, which a broker with this setting opens at a start."""
+    database = double_written_database(store) if can_read_rocksdb() else None
+    if database is not None and (conf.is_enabled("rocksdbCQDoubleWriteEnable") or not conf.is_given):
+        try:
+            QueueDatabase(database).open_database()
+        except StorageError as error:
+            yield (
+                f"{error}. A broker with rocksdbCQDoubleWriteEnable=true needs it: `spark-mq repair "
+                f"{shlex.quote(store.path)} --apply --broker-conf FILE` makes it again"
+            )
 
 
 def _of_log(store: Location, conf: BrokerConf, release: BrokerVersion | None) -> Iterator[str]:

@@ -224,23 +224,25 @@ def lose_unit(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "damage",
+    ("damage", "does_not_open"),
     [
-        lose_unit,
-        lose_database,
-        lambda folder: (folder / "CURRENT").write_text("-"),
-        lambda folder: (folder / "CURRENT").unlink(),
+        (lose_unit, False),
+        (lose_database, False),
+        (lambda folder: (folder / "CURRENT").write_text("-"), True),
+        (lambda folder: (folder / "CURRENT").unlink(), False),
     ],
     ids=["unit", "database", "no name of the list", "lost name of the list"],
 )
 def test_a_repair_makes_the_database_of_lite_topics(
-    damage: Callable[[Path], object], store: Path, capsys: pytest.CaptureFixture[str]
+    damage: Callable[[Path], object], does_not_open: bool, store: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The units are those of the broker; queue files keep their bytes."""
     folder, wanted = store / "consumequeue", entries(store / "consumequeue", "default")
     files = {path: path.read_bytes() for path in folder.rglob("0000000000*")}
     damage(folder)
     damaged = tree_of(store)
+    main(["state", str(store)])
+    assert ("A broker may not start" in capsys.readouterr().out) == does_not_open
     words = ["repair", str(store), "--broker-conf", str(STORE.broker_conf)]
     assert main(words) == 0
     assert "a plan for 1 file" in capsys.readouterr().out
