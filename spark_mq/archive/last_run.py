@@ -259,8 +259,8 @@ def archived_to(store: MessageStore, tables: ArchiveTables, identity: StoreIdent
 
 def archived_end(store: MessageStore, table: str, conf: BrokerConf) -> int | None:
     """The same for the archive of this table, and the names of the broker's settings."""
-    cluster = conf.settings.get("brokerClusterName", DEFAULT_CLUSTER)
-    identity = StoreIdentity(cluster, conf.settings.get("brokerName", DEFAULT_BROKER), str(store.location))
+    cluster = conf.text("brokerClusterName", DEFAULT_CLUSTER)
+    identity = StoreIdentity(cluster, conf.text("brokerName", DEFAULT_BROKER), str(store.location))
     return archived_to(store, ArchiveTables.of(table), identity)
 
 

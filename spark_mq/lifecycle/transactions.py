@@ -128,9 +128,9 @@ class TransactionSettings:
         """The settings of a broker, or the defaults of its version; the shorter time where versions differ."""
 
         def setting(name: str, default: int) -> int:
-            text = conf.settings.get(name, str(default)).strip()
+            text = conf.settings.get(name, str(default))
             if not text.isdecimal() or len(text) > 18:
-                raise OptionError(f"{conf.source}: {name}={text!r} is not a number")
+                raise OptionError(f"{conf.source}: {name}={text!r} is not a number: a broker ignores it")
             return int(text)
 
         is_long = versions.decide(TRANSACTION_CHECK_IN_30_SECONDS) is False

@@ -93,9 +93,9 @@ def used_percent(status: os.statvfs_result) -> int:
 
 def _percent(conf: BrokerConf, name: str, default: int, least: int, most: int) -> int:
     """A setting, limited as the broker does."""
-    text = conf.settings.get(name, str(default)).strip()
+    text = conf.settings.get(name, str(default))
     if not text.isascii() or not text.removeprefix("-").isdigit() or len(text) > 9:
-        raise OptionError(f"{conf.source}: {name}={text!r} is not a number of percent")
+        raise OptionError(f"{conf.source}: {name}={text!r} is not a number of percent: a broker ignores it")
     return min(max(int(text), least), most)
 
 

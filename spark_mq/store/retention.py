@@ -283,8 +283,8 @@ def reserved_time(given: float | None, conf: BrokerConf, has_entries: bool = Fal
     if text is None:
         return Sourced(DEFAULT_RESERVED_HOURS + has_entries, conf.source_of_defaults)
     what = f"{conf.source}: fileReservedTime={text!r}"
-    if not re.fullmatch(r"[+-]?[0-9]{1,10}", text.strip()):
-        raise OptionError(f"{what} is not a number of hours")
+    if not re.fullmatch(r"[+-]?[0-9]{1,10}", text):
+        raise OptionError(f"{what} is not a number of hours: a broker ignores it")
     return Sourced(_hours(float(text), what) + has_entries, conf.source)
 
 
@@ -296,7 +296,7 @@ def _hours(value: float, what: str) -> float:
 
 def delete_when(store: MessageStore, conf: BrokerConf) -> tuple[DeleteWhen, str, str]:
     """The hours in which the broker deletes files, their source, and the source of their time zone."""
-    text = conf.settings.get("deleteWhen")
+    text = conf.text("deleteWhen", "")
     zone = zone_of_names((info.name, info.stored_header().begin_timestamp) for info in index_files(store.location))
     zone_source = "the zone of this machine" if zone is None else "as the names of index files show"
     return DeleteWhen.of(text or "04", conf.source, zone), conf.source_of("deleteWhen"), zone_source

@@ -259,7 +259,9 @@ def test_the_use_of_a_disk_is_rounded_up() -> None:
     ("settings", "said"),
     [
         ("fileReservedTime=long", "fileReservedTime='long' is not a number"),
+        ("fileReservedTime=48 ", "fileReservedTime='48 ' is not a number of hours: a broker ignores it"),
         ("fileReservedTime=-1", "give hours from 0"),
+        ("diskMaxUsedSpaceRatio=60 ", "diskMaxUsedSpaceRatio='60 ' is not a number of percent: a broker ignores it"),
         ("deleteWhen=noon", "deleteWhen='noon'"),
         ("diskMaxUsedSpaceRatio=much", "diskMaxUsedSpaceRatio='much'"),
     ],

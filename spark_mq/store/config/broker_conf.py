@@ -98,6 +98,9 @@ class FileSetting:
 class BrokerConf:
     """A broker's settings.
 
+    Spaces after a value are a part of it, unless it is a text (`MixAll.properties2Object`@5.3.3). So a broker ignores
+    `fileReservedTime=48` with a space at the end, as all that is not a number: here it is an error.
+
     Attributes:
         is_given: Whether there is a file. Then a broker has the defaults of all settings that the file does not name.
     """
@@ -194,9 +197,13 @@ class BrokerConf:
         """The delays of the delay levels, `messageDelayLevel`, as text such as `1s 5s 10s`, or the default."""
         return self.settings.get("messageDelayLevel") or DEFAULT_DELAY_LEVELS
 
+    def text(self, name: str, default: str) -> str:
+        """A text, without the spaces around it that 4.9.7 keeps, and 5.3.3 removes; `default` if it is not set."""
+        return self.settings.get(name, default).strip()
+
     def is_enabled(self, name: str, default: bool = False) -> bool:
-        """Whether a boolean setting is `true`; `default` if it is not set."""
-        return self.settings.get(name, str(default)).strip().lower() == "true"
+        """Whether a boolean setting is `true`; `default` if it is not set. `true` and a space is false for Java."""
+        return self.settings.get(name, str(default)).lower() == "true"
 
     @property
     def without_index_files(self) -> str | None:
@@ -212,7 +219,7 @@ class BrokerConf:
     @property
     def has_rocksdb_store(self) -> bool:
         """Whether the broker has its queues in RocksDB, and reads no queue files (`DefaultMessageStore`@5.5.0)."""
-        return self.settings.get("storeType") == ROCKSDB_STORE
+        return self.text("storeType", "") == ROCKSDB_STORE
 
     @property
     def queue_database(self) -> str:

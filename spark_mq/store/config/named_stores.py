@@ -151,10 +151,10 @@ class NamedStore:
         options: Mapping[str, str] | None = None,
     ) -> NamedStore:
         """The store at a path; names that are not given are those of the broker's settings, or RocketMQ's defaults."""
-        settings = BrokerConf.of(broker_conf).settings if None in (cluster, broker) else {}
+        conf = BrokerConf.of(broker_conf if None in (cluster, broker) else None)
         names = (
-            settings.get("brokerClusterName", DEFAULT_CLUSTER) if cluster is None else cluster,
-            settings.get("brokerName", DEFAULT_BROKER) if broker is None else broker,
+            conf.text("brokerClusterName", DEFAULT_CLUSTER) if cluster is None else cluster,
+            conf.text("brokerName", DEFAULT_BROKER) if broker is None else broker,
             shown(normal_path(path)) if store is None else store,
         )
         for column, name in zip(STORE_COLUMNS, names, strict=True):

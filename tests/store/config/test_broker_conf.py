@@ -55,8 +55,15 @@ def test_settings_that_are_not_there_are_none(tmp_path: Path) -> None:
     assert conf.message_delay_level == DEFAULT_DELAY_LEVELS
 
 
+def test_spaces_around_a_text_do_not_count(tmp_path: Path) -> None:
+    conf = load(tmp_path, b"storeType = defaultRocksDB \nbrokerName=\n")
+    assert conf.has_rocksdb_store
+    assert (conf.text("brokerName", "a"), conf.text("brokerClusterName", "C")) == ("", "C")
+
+
 @pytest.mark.parametrize(
-    ("text", "enabled"), [("true", True), ("TRUE", True), ("false", False), ("1", False), ("yes", False)]
+    ("text", "enabled"),
+    [("true", True), ("TRUE", True), ("true ", False), ("false", False), ("1", False), ("yes", False)],
 )
 def test_a_boolean_is_read_as_java_does(text: str, enabled: bool, tmp_path: Path) -> None:
     assert load(tmp_path, f"x={text}".encode()).is_enabled("x") == enabled
