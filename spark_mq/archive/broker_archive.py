@@ -44,9 +44,9 @@ class BrokerStreams(ArchiveStreams):
         super().__init__(archive, options)
         if self._kernel_tables is None:
             raise OptionError(
-                f"{archive.tables.name}: a running cluster can only be archived into tables on a local disk, by a "
-                "Spark session with a JVM of its own, and with a pyarrow that writes Bloom filters (pip install -U "
-                "pyarrow)"
+                f"{archive.tables.name}: a running cluster can only be archived into tables on a local disk, in "
+                "folders whose names have only letters, digits and ._~+=@:,- in them, by a Spark session with a JVM of "
+                "its own, and with a pyarrow that writes Bloom filters (pip install -U pyarrow)"
             )
 
     def _start_options(self, checkpoint: Checkpoint) -> dict[str, str]:

@@ -36,8 +36,8 @@ from spark_mq.store.config.store_kind import DELTA_LOG
 
 _PLAIN_PROPERTIES = {"delta.columnMapping.mode": ("none",), "delta.enableDeletionVectors": ("false",)}
 """Properties with which a file has other columns, or more rows, than the table."""
-_GLOB = re.compile(r"[*?\[\]{}\\]")
-"""Characters that Spark would not take as they are when it reads a file by its path."""
+_SPECIAL = re.compile(r"[^\w./~+=@:,-]")
+"""Characters that Spark would not take as they are when it reads a file by its path, or that Kernel encodes twice."""
 _TRIES = 10
 _CONFLICTS = ("ConcurrentWriteException", "ConcurrentTransactionException", "MetadataChanged", "ProtocolChanged")
 _NOTE = b"spark_mq.note"
@@ -152,7 +152,7 @@ class KernelTable:
 
 def find_kernel_table(spark: SparkSession, table: ArchiveTable, layout: Layout) -> KernelTable | None:
     """The table, if files that Spark did not write can be added to it; else None, and Spark must write the rows."""
-    if not table.is_local or _GLOB.search(table.name) or not writes_bloom_filters():
+    if not table.is_local or _SPECIAL.search(table.name) or not writes_bloom_filters():
         return None
     if not (Location.resolve(table.name) / DELTA_LOG).is_directory:  # Spark has another default filesystem
         return None

@@ -179,6 +179,12 @@ def test_nothing_is_lost_or_doubled_whatever_happens_between_runs(
     assert lake.keys() == keys_of(A)
 
 
+def test_a_folder_can_have_a_space_in_its_name(delta: SparkSession, unpacked: Unpack, tmp_path: Path) -> None:
+    lake = Archive(delta, tmp_path / "a lake")
+    lake.run(unpacked(STORES["crc-533"]))
+    assert (lake.messages(), lake.keys()) == (facts_of(STORES["crc-533"]), keys_of(STORES["crc-533"]))
+
+
 def test_a_run_follows_the_store_until_it_is_stopped(
     lake: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
