@@ -226,6 +226,11 @@ class ClientSettings:
 def parse_name_servers(address: str) -> tuple[str, ...]:
     """The name servers of `rocketmq://a:9876,b:9876`; the port is 9876 if it is not given."""
     text = address.removeprefix(LIVE_SCHEME).rstrip("/")
+    if "@" in text:  # the error does not repeat what can be a password
+        raise OptionError(
+            f"the address {LIVE_SCHEME}...@{text.rpartition('@')[2]} has a user: give the name servers alone, and the user "
+            "and password as accessKey and secretKey"
+        )
     servers = [server.strip() for server in text.replace(";", ",").split(",") if server.strip()]
     if not servers:
         raise OptionError(f"{address!r} names no name server: give rocketmq://HOST:9876, several separated by commas")

@@ -298,3 +298,9 @@ def test_addresses_of_name_servers(text: str, servers: tuple[str, ...]) -> None:
 def test_what_is_no_address_is_an_option_error(text: str) -> None:
     with pytest.raises(OptionError):
         parse_name_servers(text)
+
+
+def test_a_password_in_an_address_is_refused_and_not_repeated() -> None:
+    with pytest.raises(OptionError, match="accessKey and secretKey") as error:
+        parse_name_servers("rocketmq://user:p@ssword@a:1,b")
+    assert "ssword" not in str(error.value)
