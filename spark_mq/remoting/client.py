@@ -228,8 +228,8 @@ def parse_name_servers(address: str) -> tuple[str, ...]:
     text = address.removeprefix(LIVE_SCHEME).rstrip("/")
     if "@" in text:  # the error does not repeat what can be a password
         raise OptionError(
-            f"the address {LIVE_SCHEME}...@{text.rpartition('@')[2]} has a user: give the name servers alone, and the user "
-            "and password as accessKey and secretKey"
+            f"the address {LIVE_SCHEME}...@{text.rpartition('@')[2]} has a user: give the name servers alone, and the "
+            "user and its password as accessKey and secretKey"
         )
     servers = [server.strip() for server in text.replace(";", ",").split(",") if server.strip()]
     if not servers:
