@@ -22,7 +22,7 @@ from datetime import datetime
 from spark_mq.errors import CorruptLogError, OptionError, StorageError, UnsupportedStoreError
 from spark_mq.format.amounts import counted, size_text
 from spark_mq.format.consume_queue import BATCH_UNIT_SIZE, UNIT_SIZE
-from spark_mq.io.local import sync_folder
+from spark_mq.io.local import flush_to_disk
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.config_file import read_config
@@ -320,7 +320,7 @@ def _delete(store: Location, plan: ExpirePlan, progress: Progress | None) -> Non
         location = store / file.path
         try:
             os.unlink(location.path)
-            sync_folder(os.path.dirname(location.path))
+            flush_to_disk(os.path.dirname(location.path))
         except OSError as error:
             raise StorageError(
                 f"{location} cannot be deleted: {error.strerror or error}; {number - 1:,} of {len(plan.files):,} "

@@ -19,7 +19,7 @@ from spark_mq.errors import UnfinishedAppendError
 from spark_mq.format.dledger import HEAD_SIZE
 from spark_mq.indexer.rebuild import rebuild_with
 from spark_mq.indexer.rebuild_request import RebuildRequest
-from spark_mq.io.local import sync_folder
+from spark_mq.io.local import flush_to_disk
 from spark_mq.io.rocksdb import make_database
 from spark_mq.job.tasks import LocalTasks
 from spark_mq.repairer import log_edit
@@ -114,7 +114,7 @@ def test_names_change_in_their_order_if_there_is_a_journal_or_fsync(is_synced: b
         for name in "ab":
             (tmp_path / name).unlink()
             if is_synced:
-                sync_folder(str(tmp_path))
+                flush_to_disk(str(tmp_path))
     kept = {
         file_system: {"".join(name for name, _ in files) for files in contents(recording, file_system)}
         for file_system in FileSystem
@@ -293,7 +293,7 @@ def test_rebuild_of_queues_in_rocksdb(
     def make_synced(folder: str, *content: Any) -> None:
         make_database(folder, *content)
         for name in ("", *os.listdir(folder)):  # RocksDB has done so itself, which is not seen here
-            sync_folder(os.path.join(folder, name))
+            flush_to_disk(os.path.join(folder, name))
 
     monkeypatch.setattr("spark_mq.indexer.queue_files.make_database", make_synced)
     store, conf = copied(unpacked(ROCKS), tmp_path / "store"), str(ROCKS.broker_conf)

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from spark_mq._compat import SPARK_ERRORS
 from spark_mq.archive.archive_tables import IDENTITY, ArchiveTable, ArchiveTables, layouts
 from spark_mq.errors import StorageError
-from spark_mq.io.local import sync_folder
+from spark_mq.io.local import flush_to_disk
 from spark_mq.io.location import Location
 from spark_mq.store.config.store_kind import DELTA_LOG
 
@@ -92,7 +92,7 @@ def sync_newest_commits(table: ArchiveTable) -> None:
         for name, _ in _added(commit):
             _sync((commit.parent.parent / name).path)
         for folder in (commit.parent.parent, commit.parent.parent.parent):  # they have the names of log and table
-            sync_folder(folder.path)
+            flush_to_disk(folder.path)
         sync_commit(commit.parent.path, int(commit.name[:20]))
 
 
@@ -100,12 +100,12 @@ def sync_commit(folder: str, version: int) -> None:
     """Flush a commit in a local folder `_delta_log` to the disk, and what Delta's checkpoint after it wrote."""
     for name in (f"{version:020}.json", f"{version:020}.checkpoint.parquet", _LAST_CHECKPOINT):
         _sync(f"{folder}/{name}")
-    sync_folder(folder)
+    flush_to_disk(folder)
 
 
 def _sync(path: str) -> None:
     with suppress(FileNotFoundError):  # no checkpoint, or another run has removed the file
-        sync_folder(path)
+        flush_to_disk(path)
 
 
 def check_newest_commits(tables: ArchiveTables) -> None:
@@ -127,7 +127,8 @@ def check_newest_commits(tables: ArchiveTables) -> None:
                 raise StorageError(
                     f"{problem}: a power loss left it so. Move the files of version {int(commit.name[:20])} and of "
                     f"later ones, and {_LAST_CHECKPOINT}, out of {commit.parent}, move {tables.checkpoints} away, and "
-                    "run again: what is missing is archived again, and all keys are written again"
+                    "run again: what these versions have is archived again as far as the store still has it, and all "
+                    "keys are written again"
                 )
 
 

@@ -23,7 +23,7 @@ from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity, layout
 from spark_mq.archive.delta_log import changes_no_row, newest_commit, version_of
 from spark_mq.archive.snapshot_files import small_files
 from spark_mq.errors import SparkMqError
-from spark_mq.io.local import sync_folder
+from spark_mq.io.local import flush_to_disk
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.source.message_stream import MessagesStreamReader
@@ -87,10 +87,10 @@ class Checkpoint:
         folder = place.path
         files = [f"{folder}/offsets/{batch}", f"{folder}/metadata", f"{folder}/commits/{batch - 1}"]
         for path in (*filter(os.path.exists, files), f"{folder}/offsets", f"{folder}/commits", folder):
-            sync_folder(path)
+            flush_to_disk(path)
         for _ in range(3):  # the folder of the store, that of all checkpoints, and the one that has its name
             folder = os.path.dirname(folder)
-            sync_folder(folder)
+            flush_to_disk(folder)
 
     def mend(self, has_batch: Callable[[int], bool]) -> None:
         """Remove files that a power loss left incomplete: Spark would not start the stream.

@@ -59,7 +59,7 @@ from spark_mq.archive.table_file import (
 )
 from spark_mq.errors import LogCutError, SparkMqError, StoreChangedError
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, MESSAGE_SCHEMA
-from spark_mq.io.local import sync_folder
+from spark_mq.io.local import flush_to_disk
 from spark_mq.live.cluster import LiveBroker
 from spark_mq.live.message_stream import LiveMessagesStreamReader, QueueKey
 from spark_mq.live.options import is_live, parse_live_stream_options
@@ -368,7 +368,7 @@ class ArchiveStreams:
                 raise StoreChangedError(f"{path}: the file was removed before it was committed: run again")
             written.append(file)
             if file.note != "0":
-                sync_folder(f"{keys.folder}/{row.name}")  # the keys stream takes it for complete after this commit
+                flush_to_disk(f"{keys.folder}/{row.name}")  # the keys stream takes it for complete after this commit
         self.batch_rows[batch] = sum(file.rows for file in written)
         if written and table.commit(written, query_id, batch):
             self.messages.add(self.batch_rows[batch])

@@ -30,7 +30,7 @@ from spark_mq._compat import SPARK_ERRORS
 from spark_mq.archive.archive_tables import ArchivedRows, ArchiveTable, Layout
 from spark_mq.archive.delta_log import CONFLICT, ENGINE_INFO, retry, sync_commit
 from spark_mq.format.message_row import Row
-from spark_mq.io.local import sync_folder
+from spark_mq.io.local import flush_to_disk
 from spark_mq.io.location import Location
 from spark_mq.store.config.store_kind import DELTA_LOG
 
@@ -90,7 +90,7 @@ class KernelTable:
         power loss could leave a commit of empty files.
         """
         for path in (*(file.path for file in files), self.folder, f"{self.folder}/{DELTA_LOG}"):
-            sync_folder(path)
+            flush_to_disk(path)
         for number in range(1, _TRIES + 1):
             snapshot = self._snapshot()
             if self.has_committed(application, version, snapshot):

@@ -110,8 +110,8 @@ def start_flush(descriptor: int, position: int, size: int) -> None:
         flush(descriptor, ctypes.c_int64(position), ctypes.c_int64(size), _START_WRITING)
 
 
-def sync_folder(path: str) -> None:
-    """Flush the entries of the local folder `path` to the disk; or the bytes of a file."""
+def flush_to_disk(path: str) -> None:
+    """Flush the bytes of a local file to the disk, or the names in a folder."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -125,7 +125,7 @@ def make_folders(path: str) -> None:
         parent = os.path.dirname(path)
         make_folders(parent)
         os.makedirs(path, exist_ok=True)
-        sync_folder(parent)
+        flush_to_disk(parent)
 
 
 def open_regular(path: str, flags: int = os.O_RDONLY) -> int:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from spark_mq.errors import SparkMqError, StorageError
-from spark_mq.io.local import make_folders, start_flush, sync_folder
+from spark_mq.io.local import flush_to_disk, make_folders, start_flush
 from spark_mq.io.location import Location
 
 _MAX_IN_MEMORY = 64 << 20
@@ -97,7 +97,7 @@ def rename(source: Location, target: Location) -> None:
     target.parent.make_folder()
     source.storage.rename(source.path, target.path)
     if target.is_local:
-        sync_folder(target.parent.path)
+        flush_to_disk(target.parent.path)
 
 
 def remove_folder(folder: Location) -> None:
@@ -177,4 +177,4 @@ def _published_locally(path: str, size: int, modified_millis: int | None) -> Ite
         if os.path.exists(temporary):
             os.unlink(temporary)
         raise
-    sync_folder(folder)
+    flush_to_disk(folder)

@@ -34,7 +34,7 @@ from typing import Final
 from pyarrow import fs
 
 from spark_mq.errors import OutputExistsError, OutputInUseError, StorageError
-from spark_mq.io.local import sync_folder
+from spark_mq.io.local import flush_to_disk
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish, remove_folder, rename
 from spark_mq.job.task_errors import is_full, reason_of
@@ -218,7 +218,7 @@ class OutputCommitter:
         if self.removed_first is not None and (self.folder / self.removed_first).is_file:
             if self.output.is_local:
                 os.unlink((self.folder / self.removed_first).path)
-                sync_folder(self.folder.path)
+                flush_to_disk(self.folder.path)
             else:
                 (self.folder / self.removed_first).delete()
         others = [info for info in self.folder.entries() if not info.base_name.startswith(BACKUP)]
@@ -262,7 +262,7 @@ class OutputCommitter:
             backup = backup or unused(self.output, f"{BACKUP}{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
             rename(tree, backup / name)
             if self.output.is_local:
-                sync_folder(self.output.path)
+                flush_to_disk(self.output.path)
         return None if backup is None else str(backup)
 
     def keep_only(self, name: str, is_planned: Callable[[str], bool]) -> None:

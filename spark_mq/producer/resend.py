@@ -38,7 +38,7 @@ from spark_mq.format.message_id import encode_offset_message_id, has_plausible_p
 from spark_mq.format.properties import CRC_PROPERTY, SHARDING_KEY, UNIQUE_KEY, encode_properties, parse_properties
 from spark_mq.format.record import COMPRESSED_FLAG, COMPRESSION_TYPE_MASK, INNER_BATCH_FLAG, Record
 from spark_mq.format.system_topic import RETRY_PREFIX, TRANS_OFFSET, is_system_topic
-from spark_mq.io.local import open_regular, sync_folder
+from spark_mq.io.local import flush_to_disk, open_regular
 from spark_mq.lifecycle.retry_topic import DLQ_PREFIX
 from spark_mq.live.cluster import live_brokers
 from spark_mq.live.look_ups import with_key
@@ -140,7 +140,7 @@ class Journal:
             file.truncate(whole)
             if not whole:
                 file.write(journal._head)
-                sync_folder(os.path.dirname(os.path.abspath(path)))
+                flush_to_disk(os.path.dirname(os.path.abspath(path)))
             yield journal
 
     @property

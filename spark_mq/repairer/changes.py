@@ -23,7 +23,7 @@ import numpy as np
 
 from spark_mq.errors import OptionError, StorageError
 from spark_mq.format.record import BLANK_SIZE, encode_blank
-from spark_mq.io.local import make_folders, sync_folder
+from spark_mq.io.local import flush_to_disk, make_folders
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish, published
 from spark_mq.job.output_committer import BACKUP, WORK_FOLDER, unused
@@ -172,10 +172,10 @@ class Backup:
                     os.rename(target, kept)
                 else:
                     os.link(target, kept)
-                sync_folder(str(kept.parent))
+                flush_to_disk(str(kept.parent))
             os.replace(new, target)
-        sync_folder(str(kept.parent))
-        sync_folder(str(target.parent))
+        flush_to_disk(str(kept.parent))
+        flush_to_disk(str(target.parent))
 
     def _undo(self, change: Change) -> None:
         target, kept = self.store / change.file, self.folder / change.file
@@ -189,7 +189,7 @@ class Backup:
             if kept.is_dir():
                 target.unlink(missing_ok=True)
             os.replace(kept, target)
-        sync_folder(str(target.parent))
+        flush_to_disk(str(target.parent))
 
 
 def _identity(file: Path) -> Identity:

@@ -18,7 +18,7 @@ from spark_mq.indexer.rebuild import rebuild_with
 from spark_mq.indexer.rebuild_request import PERMISSIVE, ROCKSDB, RebuildRequest
 from spark_mq.indexer.stage import StagedLog
 from spark_mq.io.file_reader import FileReader
-from spark_mq.io.local import make_folders, sync_folder
+from spark_mq.io.local import flush_to_disk, make_folders
 from spark_mq.io.location import Location
 from spark_mq.io.publish import FileInParts, publish, published
 from spark_mq.job.output_committer import WORK_FOLDER
@@ -105,7 +105,7 @@ class NewFiles:
         new = os.listdir((rebuilt / CONSUME_QUEUE).path)
         make_folders((self.folder / str(folder)).path)
         for name in new:
-            sync_folder((rebuilt / CONSUME_QUEUE / name).path)
+            flush_to_disk((rebuilt / CONSUME_QUEUE / name).path)
             os.rename((rebuilt / CONSUME_QUEUE / name).path, (self.folder / str(folder) / name).path)
         # `CURRENT` names the tables: until its turn, a check finds the old database, whole or damaged.
         changed = [(name, ChangeKind.REPLACE if name in old else ChangeKind.CREATE) for name in new]

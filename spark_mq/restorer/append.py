@@ -42,7 +42,7 @@ from spark_mq.errors import CorruptLogError, NoRoomError, SparkMqError, StorageE
 from spark_mq.format.timestamp import NANOS_PER_MILLI
 from spark_mq.indexer.rebuild_plan import DispatchSettings, RebuildPlan, Selection
 from spark_mq.indexer.trees import WrittenTrees, extend_trees, rebuilt_checkpoint
-from spark_mq.io.local import make_folders, sync_folder
+from spark_mq.io.local import flush_to_disk, make_folders
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.job.output_committer import WORK_FOLDER, OutputCommitter
@@ -204,7 +204,7 @@ def _put_in_place(store: Location, folder: Path, commit: Commit) -> None:
     """The steps after the decision. Each of them can have been done before."""
     root, marker = Path(store.path), _marker(store)
     try:
-        sync_folder(str(marker.parent))
+        flush_to_disk(str(marker.parent))
         changed: set[Path] = set()
         for file in commit.files:
             target = root / file.path
@@ -221,9 +221,9 @@ def _put_in_place(store: Location, folder: Path, commit: Commit) -> None:
             (root / path).unlink(missing_ok=True)
             changed.add((root / path).parent)
         with ThreadPoolExecutor(_SYNCED_AT_ONCE) as threads:  # a disk takes little more time for them than for one
-            list(threads.map(sync_folder, map(str, changed)))
+            list(threads.map(flush_to_disk, map(str, changed)))
         marker.unlink()
-        sync_folder(str(marker.parent))
+        flush_to_disk(str(marker.parent))
     except OSError as error:
         what = "cannot be changed. The append is decided, and has to be finished: run it again"
         raise _storage_error(str(error.filename or root), what, error) from error
@@ -233,7 +233,7 @@ def _remove(folder: Path) -> None:
     """Remove the folder of an append: first the file without which nothing in it counts."""
     if (folder / COMMIT).exists():
         (folder / COMMIT).unlink()
-        sync_folder(str(folder))
+        flush_to_disk(str(folder))
     shutil.rmtree(folder, ignore_errors=True)
     with suppress(OSError):  # a repair keeps its backups there
         folder.parent.rmdir()

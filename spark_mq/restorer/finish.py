@@ -38,7 +38,7 @@ from spark_mq.format.consume_queue import (
 )
 from spark_mq.format.system_topic import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from spark_mq.indexer.queue_plan import carry_over
-from spark_mq.io.local import sync_folder
+from spark_mq.io.local import flush_to_disk
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.restorer.config_files import (
@@ -230,7 +230,7 @@ def _copy_other_files(source: Location, store: Location, copy_type: CopyType) ->
 
 def _copy_file(source: str, target: str) -> None:
     shutil.copy2(source, target)
-    sync_folder(target)
+    flush_to_disk(target)
 
 
 def restored_checkpoint(rebuilt: Checkpoint, existing: Checkpoint, log_end: int, has_new_offsets: bool) -> Checkpoint:

@@ -26,7 +26,7 @@ from spark_mq.format.system_topic import HALF_TOPIC
 from spark_mq.indexer.rebuild import rebuild_with
 from spark_mq.indexer.rebuild_request import PERMISSIVE, RebuildRequest
 from spark_mq.indexer.report import RebuildReport
-from spark_mq.io.local import sync_folder
+from spark_mq.io.local import flush_to_disk
 from spark_mq.io.location import Location
 from spark_mq.io.publish import discard_folder, publish
 from spark_mq.job.output_committer import output_lock, unused
@@ -73,10 +73,10 @@ def put_in_place(made: Location, store: Location, replaces: bool = False) -> str
     """
     try:
         for folder, _, _ in os.walk(made.path):
-            sync_folder(folder)
+            flush_to_disk(folder)
         if not (replaces and store.entries()):
             os.rename(made.path, store.path)
-            sync_folder(store.parent.path)
+            flush_to_disk(store.parent.path)
             return None
         with store_lock(store, or_else=None):
             backup = unused(store.parent, f"{store.name}{BACKUP}{datetime.now(UTC):%Y%m%dT%H%M%SZ}").path
@@ -90,7 +90,7 @@ def put_in_place(made: Location, store: Location, replaces: bool = False) -> str
                 os.rename(backup, made.path)
                 os.rename(store.path, backup)
                 os.rename(made.path, store.path)
-            sync_folder(store.parent.path)
+            flush_to_disk(store.parent.path)
             return backup
     except StorageError:
         raise

@@ -304,7 +304,7 @@ CODES = {
         "nothing",
     ),
     "LIGHT_QUEUE_LEFT_OUT": _note(
-        "A message names a light message queue in INNER_MULTI_DISPATCH, and INNER_MULTI_QUEUE_OFFSET is no list of a "
+        "A message names a light message queue in INNER_MULTI_DISPATCH, and INNER_MULTI_QUEUE_OFFSET does not have a "
         "queue offset for each name.",
         "the list names a plain topic, too, which has no queue offset since 5.0.0; or the broker had enableLmq=false "
         "or enableMultiDispatch=false",

@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 
 from spark_mq.archive.writer import archive
 from spark_mq.errors import StorageError
-from spark_mq.io.local import sync_folder
+from spark_mq.io.local import flush_to_disk
 from spark_mq.testing.disk import FileSystem, Recording, recorded
 from tests.support.delta_rows import delta_rows
 from tests.support.soak import SOAKS, cases
@@ -64,7 +64,7 @@ class Run:
             for _, is_sync, name in sorted(changes):
                 target = folder / name
                 if is_sync and target.exists():
-                    sync_folder(str(target))
+                    flush_to_disk(str(target))
                 elif is_sync:
                     synced_first.add(name)
                 else:
@@ -72,7 +72,7 @@ class Run:
                     new = target.with_name("new")
                     new.write_bytes((self.after / name).read_bytes())
                     if name in synced_first:
-                        sync_folder(str(new))
+                        flush_to_disk(str(new))
                     new.replace(target)
         return recording
 

@@ -25,7 +25,7 @@ MOMENTS = {
     "before a segment is deleted": ("os:unlink", "/commitlog/", 4),
     "before a queue file is deleted": ("os:unlink", "/consumequeue/", 7),
     "before an index file is deleted": ("os:unlink", "/index/", 7),
-    "before a deletion is on the disk": ("spark_mq.expirer:sync_folder", "", 18),
+    "before a deletion is on the disk": ("spark_mq.expirer:flush_to_disk", "", 18),
     "before the plan": ("spark_mq.expirer:plan_expiry", "", 1),
 }
 """By moment: a function, a text in its argument, and the number of such calls."""
@@ -81,7 +81,7 @@ def test_killed_at_a_moment_and_run_again(
     gone = [path for path in plan if path not in left]
     assert gone == plan[: len(gone)]
     at = next((index for index, path in enumerate(plan) if MOMENTS[kind][1] in f"/{path}"), 0)
-    expected = {"os:unlink": at + number - 1, "spark_mq.expirer:sync_folder": number}.get(function, 0)
+    expected = {"os:unlink": at + number - 1, "spark_mq.expirer:flush_to_disk": number}.get(function, 0)
     assert len(gone) == expected
     assert left == {path: data for path, data in before.items() if path not in gone} | {LOCK: b"lock"}
     assert main(command) == 0

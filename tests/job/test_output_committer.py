@@ -68,7 +68,7 @@ def test_one_queue_is_replaced_and_the_others_stay(tmp_path: Path) -> None:
     committer.setup(replace=True)
     write(tmp_path / WORK_FOLDER, {"consumequeue/orders/0/a": b"new"})
     with (
-        mock.patch("spark_mq.io.publish.sync_folder", side_effect=KeyboardInterrupt),
+        mock.patch("spark_mq.io.publish.flush_to_disk", side_effect=KeyboardInterrupt),
         suppress(KeyboardInterrupt),
     ):
         committer.commit()

@@ -247,7 +247,7 @@ MOMENTS = [
     ("spark_mq.repairer.new_files:copy_bytes", "", 3),
     ("os:link", "/commitlog/", 2),
     ("os:replace", "/.spark_mq/repair/", 5),
-    ("spark_mq.repairer.changes:sync_folder", "", 4),
+    ("spark_mq.repairer.changes:flush_to_disk", "", 4),
 ]
 
 

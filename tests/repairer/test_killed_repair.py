@@ -25,7 +25,7 @@ MOMENTS = {
     "before an old file is kept": ("os:link", "/store/", 3),
     "before a new file is in place": ("os:replace", "/.spark_mq/repair/", 5),
     "before a file is moved aside": ("os:rename", "/store/consumequeue/", 1),
-    "before a change is on the disk": ("spark_mq.repairer.changes:sync_folder", "", 11),
+    "before a change is on the disk": ("spark_mq.repairer.changes:flush_to_disk", "", 11),
 }
 """By moment: a function, a text in its argument, and the number of such calls."""
 

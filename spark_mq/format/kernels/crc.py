@@ -138,12 +138,12 @@ def write_property_crc(buffer: OutBytes, start: int, size: int) -> None:
 
 
 @kernel
-def renew_property_crc(buffer: OutBytes, start: int) -> bool:
-    """Write the property CRC of the sound record at `start` again, and return True, if the record ends with one."""
+def renew_property_crc(buffer: OutBytes, start: int) -> None:
+    """Write the property CRC of the sound record at `start` again, if the record ends with one."""
     size = read_i32(buffer, start)
     end = start + size
     if buffer[end - 1] != PROPERTY_SEPARATOR or buffer[end - PROPERTY_CRC_SIZE] != _NAME[0]:
-        return False
+        return
     sys_flag = read_i32(buffer, start + SYS_FLAG_AT)
     at = start + BORN_HOST_AT + TIMESTAMP_SIZE + 12
     at += HOST_V6_SIZE if sys_flag & BORN_HOST_V6_FLAG else HOST_V4_SIZE
@@ -154,10 +154,8 @@ def renew_property_crc(buffer: OutBytes, start: int) -> bool:
         at += 2 + read_i16(buffer, at)
     else:
         at += 1 + byte_at(buffer, at)
-    if stored_property_crc(buffer, end, read_i16(buffer, at)) == _NONE:
-        return False
-    write_property_crc(buffer, start, size)
-    return True
+    if stored_property_crc(buffer, end, read_i16(buffer, at)) != _NONE:
+        write_property_crc(buffer, start, size)
 
 
 @kernel
