@@ -6,6 +6,7 @@ import json
 import math
 import re
 import time
+import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -55,6 +56,8 @@ _MERGED_BY = re.compile(r"(\w+)#\d+L? = \1#\d+")
 _COMMIT = re.compile(r"\d{20}\.json")
 _CHECKPOINT = re.compile(r"\d{20}\.checkpoint.*\.parquet")
 _LAST_CHECKPOINT = "_last_checkpoint"
+_HADOOP_CHECKSUMS = b"crc\0"
+"""The beginning of a file of Hadoop's checksums."""
 _SMALL = 1 << 20
 """Bytes of a file that is read whole when its commit is checked; larger ones are flushed before their commit."""
 _SYNCED = 4
@@ -112,10 +115,11 @@ def check_newest_commits(tables: ArchiveTables) -> None:
     """Raise `StorageError` if a power loss left files of a local table incomplete: new commits, or what they add.
 
     Delta Lake takes an empty commit for one that adds nothing. A file gets its name when its writer has closed it, so
-    only a power loss leaves such a file.
+    only a power loss leaves such a file. Checksums of Hadoop that are not those of their file are removed.
     """
     for table in layouts(tables):
         for checkpoint in _newest(table, _CHECKPOINT, 1):
+            _drop_wrong_checksums(checkpoint, math.inf)
             if not _is_parquet(checkpoint, math.inf):
                 raise StorageError(
                     f"{checkpoint} is not complete: a power loss left it so. It repeats what older files have: move it "
@@ -151,16 +155,39 @@ def _problem(commit: Location) -> str | None:
     """The commit, or a file that it adds, that is incomplete, and why; None if all are whole."""
     if not commit.info().size:
         return f"{commit} is empty"
+    _drop_wrong_checksums(commit, math.inf)
     try:
         added = _added(commit)
     except ValueError:
         return f"{commit} is not a commit of Delta Lake"
     for name, size in added:
         file = commit.parent.parent / name
-        # A file that is not there was removed by a later commit, and then by VACUUM.
-        if file.is_file and (file.info().size != size or not _is_parquet(file, _SMALL)):
+        if not file.is_file:  # a later commit, and then VACUUM, removed it
+            continue
+        _drop_wrong_checksums(file, _SMALL)
+        if file.info().size != size or not _is_parquet(file, _SMALL):
             return f"{file}, which {commit.name} adds, is not complete"
     return None
+
+
+def _drop_wrong_checksums(file: Location, most: float) -> None:
+    """Remove Hadoop's checksums of a file if they are not complete: Spark would not read the file, which can be whole.
+
+    The file of checksums has `crc`, a zero, how many bytes have one of them, and the CRC-32 of each such part
+    (`org.apache.hadoop.fs.ChecksumFileSystem`, Hadoop 3.4). Of more than `most` bytes only their number is checked.
+    """
+    sums, size = file.parent / f".{file.name}.crc", file.info().size
+    if not sums.is_file:
+        return
+    found = sums.read_bytes()
+    length = int.from_bytes(found[4:8], "big")
+    is_right = found.startswith(_HADOOP_CHECKSUMS) and length > 0 and len(found) == 8 + -(-size // length) * 4
+    if is_right and size <= most:
+        data = file.read_bytes()
+        parts = (zlib.crc32(data[start : start + length]).to_bytes(4, "big") for start in range(0, size, length))
+        is_right = found[8:] == b"".join(parts)
+    if not is_right:
+        sums.delete()
 
 
 def _is_parquet(file: Location, most: float) -> bool:

@@ -6,12 +6,15 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from spark_mq import restore
+from spark_mq.archive.archive_tables import ArchiveTables
+from spark_mq.archive.delta_log import check_newest_commits
 from spark_mq.archive.writer import archive
 from spark_mq.cli.exit_status import FOUND
 from spark_mq.cli.main import main
@@ -51,3 +54,23 @@ def test_a_look_up_needs_no_spark(table: str, capsys: pytest.CaptureFixture[str]
     fact = next(fact for fact in STORE.facts("msg") if fact["uniqKey"] and fact["offset"] < END)
     assert main(["query-by-unique-key", table, fact["topic"], fact["uniqKey"]]) == FOUND
     assert fact["uniqKey"] in capsys.readouterr().out
+
+
+def checksums(table: str) -> dict[Path, bytes]:
+    """Hadoop's checksums of the files of all tables."""
+    return {path: path.read_bytes() for path in Path(table).parent.rglob(".*.crc") if "checkpoints" not in str(path)}
+
+
+@pytest.mark.parametrize(
+    "lost", [lambda data: b"", lambda data: bytes(len(data)), lambda data: data[:-1], lambda data: data[:-1] + b"\0\0"]
+)
+def test_checksums_that_a_power_loss_left_incomplete_are_removed(table: str, lost: Callable[[bytes], bytes]) -> None:
+    before = checksums(table)
+    check_newest_commits(ArchiveTables.of(table))
+    assert checksums(table) == before
+    commits = {path for path in before if path.name.endswith("0000.json.crc")}
+    for path in commits:
+        path.write_bytes(lost(before[path]))
+    check_newest_commits(ArchiveTables.of(table))
+    assert commits
+    assert set(before) - set(checksums(table)) == commits

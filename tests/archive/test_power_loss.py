@@ -32,7 +32,7 @@ from tests.support.stores import WORKLOAD, Unpack
 
 pytestmark = [pytest.mark.archive, pytest.mark.timeout(7200 if SOAKS else 1200)]
 
-MOST = 60 if SOAKS else 2
+MOST = 60 if SOAKS else 1
 """States that are tried of a run on a filesystem."""
 TABLES = ("messages", "messages_keys", "messages_segments")
 _CLOCK = 5
