@@ -107,8 +107,10 @@ def query_by_key(arguments: argparse.Namespace) -> int:
         raise OptionError("give a KEY, or --keys-file FILE")
     begin, end = begin_and_end(arguments)
     topic, key = arguments.topic, arguments.key
-    if is_of_stores(arguments):
-        if arguments.keys_file is not None:
+    is_of_file = arguments.keys_file is not None
+    has_own_way = is_of_file or arguments.as_broker or arguments.index_type != "K" or arguments.explain
+    if has_own_way and is_of_stores(arguments):
+        if is_of_file:
             return _print_of_file(arguments, begin, end)
         if arguments.as_broker:
             return _print_as_broker(arguments, begin, end)
@@ -237,7 +239,7 @@ def query_by_unique_key(arguments: argparse.Namespace) -> int:
     topic, key = (None, arguments.topic) if arguments.unique_key is None else (arguments.topic, arguments.unique_key)
     arguments.topic = topic
     refuse_any_host(arguments)
-    if is_of_stores(arguments) and arguments.explain:
+    if arguments.explain and is_of_stores(arguments):
         return _explain_all_topics(arguments) if topic is None else _explain(arguments, uniqueKey=key)
 
     def find(messages: Messages) -> Found:

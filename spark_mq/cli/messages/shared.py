@@ -92,11 +92,11 @@ def is_of_stores(arguments: argparse.Namespace) -> bool:
 
 @contextmanager
 def _messages(
-    arguments: argparse.Namespace, matching: MessageFilter | None, on_damage: Callable[[str], None]
+    arguments: argparse.Namespace, of_stores: bool, matching: MessageFilter | None, on_damage: Callable[[str], None]
 ) -> Iterator[Messages]:
     """A context with the messages of the stores, of the archive or of the cluster."""
     follows = getattr(arguments, "follow", False)
-    if is_of_stores(arguments):
+    if of_stores:
         how = {"check_index": arguments.check_index} if hasattr(arguments, "check_index") else {}
         with opened_stores(arguments, **how) as stores:
             yield StoredMessages(stores, matching, on_damage, follows)
@@ -135,12 +135,13 @@ def print_found(
         most: The largest number of messages; None for all.
         matching: Which messages of a topic are read of stores.
     """
-    printer = MessagePrinter(arguments, as_table, names_stores=not is_of_stores(arguments))
-    is_named = not is_of_stores(arguments) or arguments.stores is not None
+    of_stores = is_of_stores(arguments)  # on an object store, this is a request
+    printer = MessagePrinter(arguments, as_table, names_stores=not of_stores)
+    is_named = not of_stores or arguments.stores is not None
     damage: list[str] = []
     printed, lacking, has_more = 0, False, False
     waiting: list[NamedRecord] = []
-    with _messages(arguments, matching, damage.append) as messages:
+    with _messages(arguments, of_stores, matching, damage.append) as messages:
 
         def flush() -> None:
             for names, part in groupby(waiting, key=lambda one: one.names):
