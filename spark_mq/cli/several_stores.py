@@ -49,10 +49,15 @@ class CommandStore:
     def rows(self, store: MessageStore, records: Sequence[Record]) -> list[Mapping[str, Any]]:
         """The rows of messages of the opened store, with what they mean, for `MessagePrinter.print`."""
         from spark_mq.cli.output.message_printer import rows_of
+
+        return [self.with_names(row) for row in rows_of(records, self.situations(store))]
+
+    def situations(self, store: MessageStore) -> Situations:
+        """What records of the opened store mean; each call gives the same."""
         from spark_mq.lifecycle.life.situation import Situations
 
         self._situations = self._situations or Situations(store, store.broker_conf)
-        return [self.with_names(row) for row in rows_of(records, self._situations)]
+        return self._situations
 
     def say(self, text: str) -> str:
         """A text about the store, which names it if there are several."""

@@ -116,9 +116,8 @@ def query_by_key(arguments: argparse.Namespace) -> int:
             return _print_as_broker(arguments, begin, end)
         if arguments.index_type != "K":
             raise OptionError(f"--index-type {arguments.index_type} is a broker's own look-up: add --as-broker")
-        if arguments.explain:
-            given = {"startTimestamp": begin, "endTimestamp": end, "filter": arguments.filter}
-            return _explain(arguments, key=key, **{name: str(one) for name, one in given.items() if one is not None})
+        given = {"startTimestamp": begin, "endTimestamp": end, "filter": arguments.filter}
+        return _explain(arguments, key=key, **{name: str(one) for name, one in given.items() if one is not None})
     matching = MessageFilter(condition=condition_of(arguments.filter))
 
     def find(messages: Messages) -> Found:

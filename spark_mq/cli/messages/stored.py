@@ -44,7 +44,6 @@ class StoredMessages:
         self._stores = stores
         self._selections = [Selection(message_filter or MessageFilter(), on_damage) for _ in stores]
         self._reasons: list[str] = []
-        self._situations: dict[tuple[str, str, str], Situations] = {}
         self._followed: FollowedLog | None = None
         self._end = stores[0][1].get_max_phy_offset() if follows else -1
 
@@ -144,12 +143,8 @@ class StoredMessages:
 
     def situations(self, names: tuple[str, str, str]) -> Situations:
         """What records of the store with these names mean."""
-        from spark_mq.lifecycle.life.situation import Situations
-
-        if names not in self._situations:
-            store = next(store for number, (_, store) in enumerate(self._stores) if self._names(number) == names)
-            self._situations[names] = Situations(store, store.broker_conf)
-        return self._situations[names]
+        of, store = next(one for number, one in enumerate(self._stores) if self._names(number) == names)
+        return of.situations(store)
 
     def why_nothing(self, topic: str | None = None, **_: object) -> str:
         """Why a look-up found no message, as text for a person; empty if there is nothing to say."""
