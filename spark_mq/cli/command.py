@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Any
 from spark_mq.cli.arguments import CHECKED_LATE, PARSERS, is_cluster, pair
 from spark_mq.cli.exit_status import statuses_text
 from spark_mq.errors import OptionError, similar
+from spark_mq.tables.table import heads_and_texts
 
 Run = Callable[[argparse.Namespace], int]
 Kind = Callable[[str], Any] | Sequence[str]
@@ -243,7 +243,7 @@ class _Argument:
 
 
 def _declared(texts: Sequence[str]) -> Iterator[_Argument]:
-    declared = [argument for text in texts for argument in _heads_and_help(text)]
+    declared = [argument for text in texts for argument in heads_and_texts(text)]
     are_alternatives = [head.startswith("| ") for head, _ in declared] + [False]
     for number, (declaration, explanation) in enumerate(declared):
         head = declaration.removeprefix("| ").removeprefix("! ")
@@ -263,10 +263,4 @@ class _HelpFormatter(argparse.HelpFormatter):
 
 @cache
 def _shared_help() -> Mapping[str, str]:
-    return dict(_heads_and_help(_SHARED))
-
-
-def _heads_and_help(text: str) -> Iterator[tuple[str, str]]:
-    for block in filter(str.strip, re.split(r"\n(?=\S)", cleandoc(text))):
-        head, *explanation = re.split(r"\s{2,}|\n", block.strip(), maxsplit=1)
-        yield head, " ".join(" ".join(explanation).split())
+    return dict(heads_and_texts(_SHARED))

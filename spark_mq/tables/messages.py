@@ -2,88 +2,59 @@
 
 from __future__ import annotations
 
-from spark_mq.tables.table import Column, Option, Table, broker_conf
+from spark_mq.tables.table import Column, Option, Table, options
 
-_OPTIONS = (
-    Option(
-        "topic",
-        "only messages of this topic. If it has a small part of the log, its messages are found by consume queues, and "
-        "only those parts of the log are scanned whose messages are not in queues",
-    ),
-    Option("queueId", "only messages of queues with this id"),
-    Option("tag", "only messages with these tags: `paid`, or one of several, `paid || shipped`"),
-    Option(
-        "key",
-        "only messages that have this key, as one of KEYS or as unique key. If `topic` is given too, the reader finds "
-        "them in the index files, and reads only the parts of the log that no index file covers. Without `topic`, "
-        "every topic that has a queue is looked up, and the parts of the log are read whose messages are in no queue; "
-        "if that costs as much as reading the log, the log is read. The index does not contain messages of transaction "
-        "type ROLLBACK, so such messages are never found by key",
-    ),
-    Option("uniqueKey", "only messages that have this unique key; read in the same way as `key`"),
-    Option(
-        "offsetMessageId",
-        "only the message that has this offset message id, which consists of a store host and a commit log offset. An "
-        "id of another broker finds nothing. In a store that moved, find the message by `startOffset` and `endOffset`",
-    ),
-    Option("startOffset", "only rows at this commit log offset or after it"),
-    Option("endOffset", "only rows at this commit log offset or before it"),
-    Option(
-        "startQueueOffset",
-        "only messages at this queue offset or after it. If `topic` and `queueId` are given too, and the range has at "
-        "most 65,536 offsets, the reader finds the messages by the units of the queue. The part of the log before the "
-        "queue's first message is read too, unless all units account for it, because a deleted topic can have had the "
-        "same name. Queues do not contain messages of transaction types PREPARED and ROLLBACK",
-    ),
-    Option("endQueueOffset", "only messages at this queue offset or before it"),
-    Option(
-        "startTimestamp",
-        "only messages that were stored at this time or after it: epoch milliseconds, ISO 8601 with a zone, or a time "
-        "as the commands print it. Epoch seconds are an error. Segments and splits outside of the range are not read",
-    ),
-    Option("endTimestamp", "only messages that were stored at this time or before it"),
-    Option(
-        "filter",
-        "only messages for which this SQL92 expression of RocketMQ is TRUE, such as `price > 5 AND region = 'eu'`. "
-        "`spark_mq.filters` explains the expressions, which are not Spark SQL. Damage has no row then",
-    ),
-    Option(
-        "conditions",
-        'conditions as JSON, which `spark_mq.sql` writes: `[["topic", "in", ["orders"]]]`, with in, <, <=, > and >= '
-        "for the columns topic, queue_id, tags, unique_key, offset_message_id, commit_log_offset, queue_offset, "
-        "store_timestamp and transaction_type",
-    ),
-    broker_conf(
-        "maxHashSlotNum and maxIndexNum. Without it, index files that do not have the default size are not used"
-    ),
-    Option("splitSize", "bytes of the log that one task reads, `128m` by default"),
-    Option(
-        "splitBy",
-        "`queue` gives each queue of the topic to one partition, whose rows are in the order of the queue (`log` by "
-        "default: parts of the log). `topic` is needed. Messages of transaction types PREPARED and ROLLBACK are in no "
-        "queue: they are among the rows of the queue id that they have, at their places in the log. If the log has a "
-        "message twice, both rows are there. If units do not account for much of the log, and with mode FAILFAST, all "
-        "queues are in one partition",
-    ),
-    Option(
-        "mode",
-        "how damage is handled. PERMISSIVE (default): a corrupt range is a row with commit_log_offset, store_size and "
-        "`_corrupt_record`. DROPMALFORMED: it has no row. FAILFAST: it is an error with file and offset. Bytes between "
-        "two segments that no segment has are one row; if they are more than an INT can hold, store_size is NULL, and "
-        "`_corrupt_record` has the length. A file with the name of a segment that is not a valid segment (a copy "
-        "under another name) is a row without commit_log_offset and store_size, because its name is not an offset of "
-        "the log. A message whose body cannot be read (it does not decompress, or has a wrong CRC) is a row in modes "
-        "PERMISSIVE and DROPMALFORMED: body is NULL, and `_corrupt_record` has the reason. So the columns that a query "
-        "reads never change its rows",
-    ),
-    Option(
-        "checkCrc",
-        "`true` checks the CRCs of messages, `false` by default: the CRC of the body (reason `BODY_CRC`, body NULL) "
-        "and, if the broker added one (`enabledAppendPropCRC`), of the whole record (reason `PROPERTIES_CRC`). "
-        "FAILFAST checks every message that is read. The other modes check only if the query reads body or "
-        "`_corrupt_record`",
-    ),
-)
+_OPTIONS = options("""
+    topic  only messages of this topic. If it has a small part of the log, its messages are found by consume queues,
+        and only those parts of the log are scanned whose messages are not in queues
+    queueId  only messages of queues with this id
+    tag  only messages with these tags: `paid`, or one of several, `paid || shipped`
+    key  only messages that have this key, as one of KEYS or as unique key. If `topic` is given too, the reader finds
+        them in the index files, and reads only the parts of the log that no index file covers. Without `topic`, every
+        topic that has a queue is looked up, and the parts of the log are read whose messages are in no queue; if that
+        costs as much as reading the log, the log is read. The index does not contain messages of transaction type
+        ROLLBACK, so such messages are never found by key
+    uniqueKey  only messages that have this unique key; read in the same way as `key`
+    offsetMessageId  only the message that has this offset message id, which consists of a store host and a commit log
+        offset. An id of another broker finds nothing. In a store that moved, find the message by `startOffset` and
+        `endOffset`
+    startOffset  only rows at this commit log offset or after it
+    endOffset  only rows at this commit log offset or before it
+    startQueueOffset  only messages at this queue offset or after it. If `topic` and `queueId` are given too, and the
+        range has at most 65,536 offsets, the reader finds the messages by the units of the queue. The part of the log
+        before the queue's first message is read too, unless all units account for it, because a deleted topic can have
+        had the same name. Queues do not contain messages of transaction types PREPARED and ROLLBACK
+    endQueueOffset  only messages at this queue offset or before it
+    startTimestamp  only messages that were stored at this time or after it: epoch milliseconds, ISO 8601 with a zone,
+        or a time as the commands print it. Epoch seconds are an error. Segments and splits outside of the range are
+        not read
+    endTimestamp  only messages that were stored at this time or before it
+    filter  only messages for which this SQL92 expression of RocketMQ is TRUE, such as `price > 5 AND region = 'eu'`.
+        `spark_mq.filters` explains the expressions, which are not Spark SQL. Damage has no row then
+    conditions  conditions as JSON, which `spark_mq.sql` writes: `[["topic", "in", ["orders"]]]`, with in, <, <=, > and
+        >= for the columns topic, queue_id, tags, unique_key, offset_message_id, commit_log_offset, queue_offset,
+        store_timestamp and transaction_type
+    brokerConf FILE  the file of the broker's settings, for maxHashSlotNum and maxIndexNum. Without it, index files that
+        do not have the default size are not used
+    splitSize  bytes of the log that one task reads, `128m` by default
+    splitBy  `queue` gives each queue of the topic to one partition, whose rows are in the order of the queue (`log` by
+        default: parts of the log). `topic` is needed. Messages of transaction types PREPARED and ROLLBACK are in no
+        queue: they are among the rows of the queue id that they have, at their places in the log. If the log has a
+        message twice, both rows are there. If units do not account for much of the log, and with mode FAILFAST, all
+        queues are in one partition
+    mode  how damage is handled. PERMISSIVE (default): a corrupt range is a row with commit_log_offset, store_size and
+        `_corrupt_record`. DROPMALFORMED: it has no row. FAILFAST: it is an error with file and offset. Bytes between
+        two segments that no segment has are one row; if they are more than an INT can hold, store_size is NULL, and
+        `_corrupt_record` has the length. A file with the name of a segment that is not a valid segment (a copy under
+        another name) is a row without commit_log_offset and store_size, because its name is not an offset of the log.
+        A message whose body cannot be read (it does not decompress, or has a wrong CRC) is a row in modes PERMISSIVE
+        and DROPMALFORMED: body is NULL, and `_corrupt_record` has the reason. So the columns that a query reads never
+        change its rows
+    checkCrc  `true` checks the CRCs of messages, `false` by default: the CRC of the body (reason `BODY_CRC`, body
+        NULL) and, if the broker added one (`enabledAppendPropCRC`), of the whole record (reason `PROPERTIES_CRC`).
+        FAILFAST checks every message that is read. The other modes check only if the query reads body or
+        `_corrupt_record`
+""")
 
 UNWRAP_BATCHES = Option(
     "unwrapBatches",
@@ -164,7 +135,7 @@ key.
         Column("key_type", "STRING", "KEYS or UNIQ_KEY: the property that has the key"),
         *MESSAGES.columns,
     ),
-    options=(*_OPTIONS,),
+    options=_OPTIONS,
     example="""\
 >>> keys = spark.read.format("rocketmq").option("table", "messages_by_key")
 >>> keys.options(topic="OrderEvents", key="ORD-20").load(store).show()
@@ -175,37 +146,23 @@ key.
 """,
 )
 
-STREAM_OPTIONS = (
-    Option(
-        "startingOffsets",
-        "the start of a new stream: `earliest` (default), `latest`, or a commit log offset, then the first message "
-        "that starts at or after this offset",
-    ),
-    Option(
-        "startingTimestamp",
-        "start with the first message that was stored at this time or later; same format as `startTimestamp`",
-    ),
-    Option(
-        "maxBytesPerTrigger",
-        "the bytes of the log for a batch; the batch has the messages that start in these bytes. Needs Spark 4.2",
-    ),
-    Option(
-        "maxMessagesPerTrigger",
-        "the largest number of messages of a batch, counted before options filter them. Needs Spark 4.2",
-    ),
-    Option(
-        "failOnDataLoss",
-        "how bytes are handled that are gone before they were read, because their segments expired or are missing. "
-        "`true` (default): the stream stops, and names the range. `false`: the stream continues, and counts them in "
-        "the offset's `lost_bytes`; with mode PERMISSIVE they are also a row with `_corrupt_record`",
-    ),
-    Option(
-        "failOnLogCut",
-        "how a log is handled whose end was read, and then lost by the broker in a crash; the broker may have written "
-        "other messages at the same offsets. `true`: the stream stops. `false`: the stream goes back to the first "
-        "message that the broker wrote since, so no message is skipped. The default is the value of `failOnDataLoss`",
-    ),
-)
+STREAM_OPTIONS = options("""
+    startingOffsets  the start of a new stream: `earliest` (default), `latest`, or a commit log offset, then the first
+        message that starts at or after this offset
+    startingTimestamp  start with the first message that was stored at this time or later; same format as
+        `startTimestamp`
+    maxBytesPerTrigger  the bytes of the log for a batch; the batch has the messages that start in these bytes. Needs
+        Spark 4.2
+    maxMessagesPerTrigger  the largest number of messages of a batch, counted before options filter them. Needs Spark
+        4.2
+    failOnDataLoss  how bytes are handled that are gone before they were read, because their segments expired or are
+        missing. `true` (default): the stream stops, and names the range. `false`: the stream continues, and counts
+        them in the offset's `lost_bytes`; with mode PERMISSIVE they are also a row with `_corrupt_record`
+    failOnLogCut  how a log is handled whose end was read, and then lost by the broker in a crash; the broker may have
+        written other messages at the same offsets. `true`: the stream stops. `false`: the stream goes back to the
+        first message that the broker wrote since, so no message is skipped. The default is the value of
+        `failOnDataLoss`
+""")
 """The options of a stream that a batch read does not have."""
 READ_OPTIONS_OF_STREAMS = ("topic", "tag", "filter", "splitSize", "mode", "checkCrc")
 """The options of a batch read that a stream has, too."""
@@ -218,17 +175,19 @@ QUEUE_SELECTOR = Option(
 )
 """The option of writes, to a store and to a live cluster."""
 WRITE_OPTIONS = (
-    Option(
-        "path", "the store directory, on a local filesystem that all machines of the cluster share, or a new one on S3"
-    ),
-    Option("table", "`messages`, the only table that can be written"),
-    Option("brokerConf", "the file of the broker's settings, for the sizes of its files and its delay levels"),
-    Option("brokerVersion", "such as `5.1.0`, or a line of versions, `4.9` or `5` (default)"),
-    Option("timeZone", "the time zone of the names of index files, UTC by default"),
-    Option("renumber", "`true` gives new offsets to rows that have offsets"),
+    *options("""
+        path  the store directory, on a local filesystem that all machines of the cluster share, or a new one on S3
+        table  `messages`, the only table that can be written
+        brokerConf  the file of the broker's settings, for the sizes of its files and its delay levels
+        brokerVersion  such as `5.1.0`, or a line of versions, `4.9` or `5` (default)
+        timeZone  the time zone of the names of index files, UTC by default
+        renumber  `true` gives new offsets to rows that have offsets
+    """),
     QUEUE_SELECTOR,
-    Option("storeHost", "HOST:PORT, the address of the broker in all messages. Offset message ids contain it"),
-    Option("topicMap", "new names of topics, `old=new,old2=new2`; only if rows get new offsets"),
-    Option("offsetMap", "the folder for the table of old and new offsets, `STORE_offsets` by default"),
-    Option("appendId", "the identity of an append: if the store has one of this id, nothing is appended"),
+    *options("""
+        storeHost  HOST:PORT, the address of the broker in all messages. Offset message ids contain it
+        topicMap  new names of topics, `old=new,old2=new2`; only if rows get new offsets
+        offsetMap  the folder for the table of old and new offsets, `STORE_offsets` by default
+        appendId  the identity of an append: if the store has one of this id, nothing is appended
+    """),
 )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
+from inspect import cleandoc
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -57,6 +58,19 @@ class Option:
     def argument(self) -> str:
         """The name of the parameter that gets the value, such as `consumer_group`."""
         return re.sub("([A-Z])", r"_\1", self.name).lower()
+
+
+def options(text: str) -> tuple[Option, ...]:
+    """The options that a text declares: NAME or NAME VALUE, and what the option does."""
+    heads = ((head.partition(" "), effect) for head, effect in heads_and_texts(text))
+    return tuple(Option(name, effect, value) for (name, _, value), effect in heads)
+
+
+def heads_and_texts(text: str) -> Iterator[tuple[str, str]]:
+    """The declarations of a text, one a line: what is before two spaces, and its text, which indented lines go on."""
+    for block in filter(str.strip, re.split(r"\n(?=\S)", cleandoc(text))):
+        head, *explanation = re.split(r"\s{2,}|\n", block.strip(), maxsplit=1)
+        yield head, " ".join(" ".join(explanation).split())
 
 
 @dataclass(frozen=True, eq=False)
