@@ -5,19 +5,17 @@ This module imports no numba.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, is_dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from spark_mq.format.array_types import Bytes, Flags, Int32s, Int64s
+from spark_mq.format.array_types import Bytes, Flags, Int32s, Int64s, OutBytes, OutInt32s, OutInt64s
 
 _LONGEST = (1 << 31) - 1
 
 
-@dataclass(frozen=True)
-class Pieces:
+class Pieces(NamedTuple):
     """n pieces of a buffer.
 
     Attributes:
@@ -54,17 +52,17 @@ class Pieces:
         return self.buffer[start : start + max(int(self.lengths[index]), 0)].tobytes()
 
 
-def empty_pieces(count: int, size: int) -> Pieces:
+class OutPieces(NamedTuple):
+    """Pieces that a kernel writes."""
+
+    buffer: OutBytes
+    starts: OutInt64s
+    lengths: OutInt32s
+
+
+def empty_pieces(count: int, size: int) -> OutPieces:
     """`count` pieces for a kernel to fill, in a buffer of `size` bytes."""
-    return Pieces(np.empty(size, np.uint8), np.empty(count, np.int64), np.empty(count, np.int32))
-
-
-def arrays_of(group: Any) -> list[Any]:
-    """The values of a dataclass in the order of its fields, and of groups in it: as a kernel takes them."""
-    values = []
-    for value in vars(group).values():
-        values += arrays_of(value) if is_dataclass(value) else [value]
-    return values
+    return OutPieces(np.empty(size, np.uint8), np.empty(count, np.int64), np.empty(count, np.int32))
 
 
 def no_pieces(count: int) -> Pieces:

@@ -448,7 +448,7 @@ def _with_stored_sizes(columns: SourceColumns, rules: EncodingRules, fields: Rec
             f"{_what_changed(columns, rules, int(sizes[row] - had[row]))}, or give messages new offsets (renumber)"
         ),
     )
-    return replace(fields, is_v2=is_v2)
+    return fields._replace(is_v2=is_v2)
 
 
 def _what_changed(columns: SourceColumns, rules: EncodingRules, more: int) -> str:

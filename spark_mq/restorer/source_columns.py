@@ -6,7 +6,7 @@ This module imports no numba, so that a driver can check columns before tasks st
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -176,7 +176,7 @@ class SourceColumns:
         if types.is_timestamp(array.type):
             array = array.cast(pa.timestamp("ms", array.type.tz), safe=False).cast(pa.int64())
         texts = pieces_of_array(array.cast(pa.string()))
-        return replace(texts, lengths=np.where(texts.lengths > 0, texts.lengths, -1).astype(np.int32))
+        return texts._replace(lengths=np.where(texts.lengths > 0, texts.lengths, -1).astype(np.int32))
 
     def numbers(self, name: str, first: int, last: int, default: int = 0) -> Int64s:
         """The integers of the column, with `default` for NULL."""

@@ -15,7 +15,7 @@ the gap is too small for the whole name. Its body consists of zeros and fills th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from spark_mq.format.kernels.big_endian import copy_bytes, read_i32, write_i32, 
 from spark_mq.format.kernels.crc import CRC_MASK, crc32, renew_property_crc
 from spark_mq.format.kernels.frames import Frames
 from spark_mq.format.kernels.kernel import kernel
-from spark_mq.format.pieces import Pieces, arrays_of
+from spark_mq.format.pieces import Pieces
 from spark_mq.format.record import (
     BODY_CRC_AT,
     BORN_HOST_AT,
@@ -148,8 +148,7 @@ def renumber(
     _renumber(data, positions, commit_log_offsets, queue_offsets, times, has_time)
 
 
-@dataclass(frozen=True)
-class RecordFields:
+class RecordFields(NamedTuple):
     """The values of many records, one element of every array for each record.
 
     Arrays may be read-only and strided, such as those of `np.broadcast_to`.
@@ -207,96 +206,57 @@ def encode_records(fields: RecordFields, out: OutBytes, positions: Int64s) -> in
 
     The first record whose given body CRC is not the CRC of its body; `NONE_WRONG` if there is none.
     """
-    wrong: int = write_records(out, positions, fields.sizes(), *arrays_of(fields))
-    return wrong
+    return _write_records(out, positions, fields.sizes(), fields)
 
 
 @kernel
-def write_records(
-    out: OutBytes,
-    positions: Int64s,
-    sizes: Int64s,
-    is_v2: Flags,
-    queue_ids: Int32s,
-    flags: Int32s,
-    queue_offsets: Int64s,
-    commit_log_offsets: Int64s,
-    sys_flags: Int32s,
-    born_timestamps: Int64s,
-    born_hosts: Bytes,
-    born_host_starts: Int64s,
-    store_timestamps: Int64s,
-    store_hosts: Bytes,
-    store_host_starts: Int64s,
-    reconsume_times: Int32s,
-    prepared_transaction_offsets: Int64s,
-    bodies: Bytes,
-    body_starts: Int64s,
-    body_lengths: Int32s,
-    stored_bodies: Bytes,
-    stored_body_starts: Int64s,
-    stored_body_lengths: Int32s,
-    has_stored_body: Flags,
-    body_crcs: Int32s,
-    has_body_crc: Flags,
-    topics: Bytes,
-    topic_starts: Int64s,
-    topic_lengths: Int32s,
-    properties: Bytes,
-    properties_starts: Int64s,
-    properties_lengths: Int32s,
-) -> int:
-    """`encode_records`, with every array of `RecordFields` as a parameter."""
+def _write_records(out: OutBytes, positions: Int64s, sizes: Int64s, fields: RecordFields) -> int:
     first_wrong = NONE_WRONG
     for index in range(positions.size):
         start = positions[index]
-        sys_flag = sys_flags[index]
+        sys_flag = fields.sys_flags[index]
         write_i32(out, start, sizes[index])
-        write_i32(out, start + MAGIC_AT, MAGIC_V2 if is_v2[index] else MAGIC_V1)
-        write_i32(out, start + QUEUE_ID_AT, queue_ids[index])
-        write_i32(out, start + FLAG_AT, flags[index])
-        write_i64(out, start + QUEUE_OFFSET_AT, queue_offsets[index])
-        write_i64(out, start + COMMIT_LOG_OFFSET_AT, commit_log_offsets[index])
+        write_i32(out, start + MAGIC_AT, MAGIC_V2 if fields.is_v2[index] else MAGIC_V1)
+        write_i32(out, start + QUEUE_ID_AT, fields.queue_ids[index])
+        write_i32(out, start + FLAG_AT, fields.flags[index])
+        write_i64(out, start + QUEUE_OFFSET_AT, fields.queue_offsets[index])
+        write_i64(out, start + COMMIT_LOG_OFFSET_AT, fields.commit_log_offsets[index])
         write_i32(out, start + SYS_FLAG_AT, sys_flag)
-        write_i64(out, start + BORN_TIMESTAMP_AT, born_timestamps[index])
+        write_i64(out, start + BORN_TIMESTAMP_AT, fields.born_timestamps[index])
         at = start + BORN_HOST_AT
         host_size = HOST_V6_SIZE if sys_flag & BORN_HOST_V6_FLAG else HOST_V4_SIZE
-        copy_bytes(out, at, born_hosts, born_host_starts[index], host_size)
+        copy_bytes(out, at, fields.born_hosts, fields.born_host_starts[index], host_size)
         at += host_size
-        write_i64(out, at, store_timestamps[index])
+        write_i64(out, at, fields.store_timestamps[index])
         at += TIMESTAMP_SIZE
         host_size = HOST_V6_SIZE if sys_flag & STORE_HOST_V6_FLAG else HOST_V4_SIZE
-        copy_bytes(out, at, store_hosts, store_host_starts[index], host_size)
+        copy_bytes(out, at, fields.store_hosts, fields.store_host_starts[index], host_size)
         at += host_size
-        write_i32(out, at, reconsume_times[index])
-        write_i64(out, at + 4, prepared_transaction_offsets[index])
-        length = int(stored_body_lengths[index] if has_stored_body[index] else body_lengths[index])
-        length = length if length > 0 else 0
+        write_i32(out, at, fields.reconsume_times[index])
+        write_i64(out, at + 4, fields.prepared_transaction_offsets[index])
+        bodies = fields.stored_bodies if fields.has_stored_body[index] else fields.bodies
+        length = max(int(bodies.lengths[index]), 0)
         write_i32(out, at + 12, length)
         at += 16
-        if has_stored_body[index]:
-            copy_bytes(out, at, stored_bodies, stored_body_starts[index], length)
-        else:
-            copy_bytes(out, at, bodies, body_starts[index], length)
+        copy_bytes(out, at, bodies.buffer, bodies.starts[index], length)
         body_crc = crc32(out, at, length) & CRC_MASK
-        if has_body_crc[index]:
-            if length > 0 and body_crc != body_crcs[index] and first_wrong == NONE_WRONG:
+        if fields.has_body_crc[index]:
+            if length > 0 and body_crc != fields.body_crcs[index] and first_wrong == NONE_WRONG:
                 first_wrong = index
-            body_crc = int(body_crcs[index])
+            body_crc = int(fields.body_crcs[index])
         write_i32(out, start + BODY_CRC_AT, body_crc)
         at += length
-        length = int(topic_lengths[index])
-        if is_v2[index]:
+        length = int(fields.topics.lengths[index])
+        if fields.is_v2[index]:
             out[at] = length >> 8 & 0xFF
             at += 1
         out[at] = length & 0xFF
-        copy_bytes(out, at + 1, topics, topic_starts[index], length)
+        copy_bytes(out, at + 1, fields.topics.buffer, fields.topics.starts[index], length)
         at += 1 + length
-        length = int(properties_lengths[index])
-        length = length if length > 0 else 0
+        length = max(int(fields.properties.lengths[index]), 0)
         out[at] = length >> 8 & 0xFF
         out[at + 1] = length & 0xFF
-        copy_bytes(out, at + 2, properties, properties_starts[index], length)
+        copy_bytes(out, at + 2, fields.properties.buffer, fields.properties.starts[index], length)
     return first_wrong
 
 

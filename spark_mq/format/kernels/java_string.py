@@ -15,7 +15,7 @@ import numpy as np
 from spark_mq.format.array_types import Bytes, Int32s, Int64s, OutBytes, OutInt32s, OutInt64s
 from spark_mq.format.kernels.big_endian import byte_at, read_i64
 from spark_mq.format.kernels.kernel import kernel
-from spark_mq.format.pieces import Pieces, arrays_of
+from spark_mq.format.pieces import Pieces
 
 _REPLACEMENT = 0xFFFD
 _HIGH_BITS = 0x8080808080808080 - (1 << 64)
@@ -107,15 +107,15 @@ def hash_code(buffer: Bytes, start: int, length: int) -> int:
 def hash_codes(texts: Pieces) -> Int64s:
     """The hash code of each text; 0 for NULL."""
     codes = np.empty(texts.size, np.int64)
-    arguments = [*arrays_of(texts), codes]
-    _hash_codes(*arguments)
+    _hash_codes(texts, codes)
     return codes
 
 
 @kernel
-def _hash_codes(buffer: Bytes, starts: Int64s, lengths: Int32s, codes: OutInt64s) -> None:
-    for index in range(starts.size):
-        codes[index] = hash_code(buffer, starts[index], int(lengths[index])) if lengths[index] > 0 else 0
+def _hash_codes(texts: Pieces, codes: OutInt64s) -> None:
+    for index in range(codes.size):
+        length = int(texts.lengths[index])
+        codes[index] = hash_code(texts.buffer, texts.starts[index], length) if length > 0 else 0
 
 
 @kernel

@@ -3,9 +3,10 @@
 A kernel is an ordinary Python function over NumPy arrays. numba compiles the function when it is first called or when
 `compile_kernels` is, once: for the types that its annotations name. Without these types, numba would compile a kernel
 again for an array that is read-only, for a field of an array of frames, and for each constant that another kernel
-passes, and the first query would take four times as long. The machine code is kept in `cache.cache_folder`, and is
-loaded from there without numba (`machine_code`), whose import and first call take a second of a processor.
-`NUMBA_DISABLE_JIT=1` runs the same loops as Python.
+passes, and the first query would take four times as long. A parameter can also be a named tuple of such values.
+
+The machine code is kept in `cache.cache_folder`, and is loaded from there without numba (`machine_code`), whose import
+and first call take a second of a processor. `NUMBA_DISABLE_JIT=1` runs the same loops as Python.
 
 A kernel releases Python's lock while it runs. It must not raise, and must not make an array.
 """
@@ -13,8 +14,9 @@ A kernel releases Python's lock while it runs. It must not raise, and must not m
 from __future__ import annotations
 
 import os
+import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from importlib import import_module
 from pkgutil import iter_modules
@@ -114,7 +116,7 @@ class Kernel:
             if code is None:
                 code = self._machine_code()
                 keep_code(name, code)
-        return loaded(code, _parameters(self.__wrapped__))
+        return loaded(code, list(_values(self.__wrapped__)))
 
     def _machine_code(self) -> MachineCode:
         (compiled,) = self._dispatcher.overloads.values()
@@ -131,13 +133,34 @@ class Kernel:
 
         while _REPLACED:
             declare(*_REPLACED.pop())
-        signature = tuple(_numba_types()[name] for name in _parameters(self.__wrapped__))
-        without_wrappers: Any = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-        return njit(signature, **without_wrappers)(self.__wrapped__)
+        # References to arrays are not counted.
+        without: Any = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": False}
+        return njit(_signature(self.__wrapped__), **without)(self.__wrapped__)
 
 
-def _parameters(function: FunctionType) -> list[str]:
-    return [name for parameter, name in function.__annotations__.items() if parameter != "return"]
+def _parameters(owner: Any) -> Iterator[Any]:
+    """The annotations of a kernel's parameters, or of a named tuple's fields: texts, and the types of named tuples."""
+    known = vars(sys.modules[owner.__module__])
+    for parameter, annotation in owner.__annotations__.items():
+        name = getattr(annotation, "__forward_arg__", annotation)
+        if parameter != "return":
+            yield known[name] if hasattr(known.get(name), "_fields") else name
+
+
+def _values(owner: Any) -> Iterator[str]:
+    """The annotations of all values that are passed."""
+    for one in _parameters(owner):
+        yield from [one] if isinstance(one, str) else _values(one)
+
+
+def _signature(owner: Any) -> tuple[Any, ...]:
+    """Numba's types of the parameters."""
+    from numba import types
+
+    return tuple(
+        _numba_types()[one] if isinstance(one, str) else types.NamedTuple(_signature(one), one)
+        for one in _parameters(owner)
+    )
 
 
 @cache
@@ -151,6 +174,7 @@ def _numba_types() -> Mapping[str, Any]:
     frame = from_dtype(FRAME_DTYPE)
     return {
         "int": types.int64,
+        "bool": types.int64,
         "Bytes": read(types.uint8, "C"),
         "Int32s": read(types.int32),
         "Int64s": read(types.int64),

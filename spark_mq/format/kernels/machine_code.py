@@ -14,7 +14,7 @@ import json
 import os
 import threading
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -30,7 +30,7 @@ _ITEMS = {"Bytes": np.uint8, "Int32s": np.int32, "Int64s": np.int64, "Flags": np
 """The types of the items of arrays, by the annotation without `Out`; `Frames` have a type of their own."""
 _RESULTS = {"int64": ctypes.c_int64, "uint64": ctypes.c_uint64, "bool": ctypes.c_bool}
 _ARRAY = (*[ctypes.c_void_p] * 2, *[ctypes.c_int64] * 2, ctypes.c_void_p, *[ctypes.c_int64] * 2)
-_SINGLE = {"int": (ctypes.c_int64,), "Frame": (ctypes.c_void_p,)}
+_SINGLE = {"int": (ctypes.c_int64,), "bool": (ctypes.c_int64,), "Frame": (ctypes.c_void_p,)}
 """The types of values by which an argument is passed; others are those of an array."""
 _LOADING = threading.Lock()
 
@@ -79,14 +79,15 @@ def loaded(code: MachineCode, parameters: Sequence[str]) -> Callable[..., Any]:
     converters: list[Callable[[Any, list[Any]], None]] = []
     for name in parameters:
         kinds += _SINGLE.get(name, _ARRAY)
-        converters.append(_add_integer if name == "int" else _add_frame if name == "Frame" else _array_adder(name))
+        is_number = name in ("int", "bool")
+        converters.append(_add_integer if is_number else _add_frame if name == "Frame" else _array_adder(name))
     function = ctypes.CFUNCTYPE(ctypes.c_int32, *kinds)(address)
     names = [name for name, _ in fields]
 
     def call(*arguments: Any) -> Any:
         found, error = result(), ctypes.c_void_p()
         values: list[Any] = [ctypes.addressof(found), ctypes.addressof(error)]
-        for convert, argument in zip(converters, arguments, strict=True):
+        for convert, argument in zip(converters, _values(arguments), strict=True):
             convert(argument, values)
         function(*values)
         if code.is_tuple:
@@ -94,6 +95,12 @@ def loaded(code: MachineCode, parameters: Sequence[str]) -> Callable[..., Any]:
         return getattr(found, names[0]) if names else None
 
     return call
+
+
+def _values(arguments: Iterable[Any]) -> Iterator[Any]:
+    """The arguments, and the fields of those that are named tuples."""
+    for one in arguments:
+        yield from _values(one) if isinstance(one, tuple) else (one,)
 
 
 def _add_integer(value: Any, values: list[Any]) -> None:
@@ -134,8 +141,6 @@ class _Engine:
 
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
-        # Code that counts references to arrays names this function; kernels get arrays that nobody counts.
-        llvm.add_symbol("NRT_MemInfo_call_dtor", ctypes.cast(_NEVER_CALLED, ctypes.c_void_p).value)
         self._llvm = llvm
         machine = llvm.Target.from_default_triple().create_target_machine(jit=True)
         self._linker = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
@@ -149,7 +154,6 @@ class _Engine:
 
 
 _engine = cache(_Engine)
-_NEVER_CALLED = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda address: None)
 
 
 @cache

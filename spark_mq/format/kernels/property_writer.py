@@ -5,16 +5,16 @@ The result of every function here is `Pieces`: the properties of message i are p
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 import numpy as np
 
-from spark_mq.format.array_types import Bytes, Int32s, Int64s, OutBytes, OutInt32s, OutInt64s
+from spark_mq.format.array_types import Bytes, Int32s, Int64s, OutBytes, OutInt32s
 from spark_mq.format.kernels.big_endian import copy_bytes
 from spark_mq.format.kernels.kernel import kernel
 from spark_mq.format.kernels.properties import find_values, same_bytes
-from spark_mq.format.pieces import Pieces, arrays_of, empty_pieces
+from spark_mq.format.pieces import OutPieces, Pieces, empty_pieces
 from spark_mq.format.properties import (
     CRC_DIGITS,
     CRC_PROPERTY,
@@ -51,8 +51,7 @@ class PropertyFault(IntEnum):
 _, _NAME_SEPARATOR, _VALUE_SEPARATOR, _EMPTY_NAME, _KEY_WITH_SPACE = map(int, PropertyFault)
 
 
-@dataclass(frozen=True)
-class ListedPieces:
+class ListedPieces(NamedTuple):
     """A list of pieces for each row: row i has the pieces `starts[i]` to `stops[i]` - 1."""
 
     starts: Int64s
@@ -60,8 +59,7 @@ class ListedPieces:
     pieces: Pieces
 
 
-@dataclass(frozen=True)
-class PropertySources:
+class PropertySources(NamedTuple):
     """Where the properties of rows come from.
 
     Attributes:
@@ -91,9 +89,8 @@ def write_properties(sources: PropertySources) -> tuple[Pieces, Int32s]:
     fixed = count * (len(TAGS) + len(KEYS) + len(UNIQUE_KEY) + 3 * 2 + PROPERTY_CRC_SIZE)
     size = sum(part.total() for part in parts) + sources.unique_keys.total() + separators + fixed
     out, faults = empty_pieces(count, size), np.empty(count, np.int32)
-    arguments = [*arrays_of(sources), *arrays_of(out), faults]
-    _write_properties(*arguments)
-    return out, faults
+    _write_properties(sources, out, faults)
+    return Pieces(*out), faults
 
 
 def put_values(properties: Pieces, name: bytes, values: Pieces) -> Pieces:
@@ -107,9 +104,8 @@ def put_values(properties: Pieces, name: bytes, values: Pieces) -> Pieces:
     new, (starts, lengths) = np.frombuffer(name, np.uint8), places_of(properties, name)
     size = properties.total() + values.total() + int(values.is_given().sum()) * (len(name) + 2)
     out = empty_pieces(properties.size, size)
-    arguments = [*arrays_of(properties), new, starts, lengths, *arrays_of(values), *arrays_of(out)]
-    _put_values(*arguments)
-    return out
+    _put_values(properties, new, starts, lengths, values, out)
+    return Pieces(*out)
 
 
 def places_of(properties: Pieces, *names: bytes) -> tuple[Int64s, Int32s]:
@@ -120,8 +116,7 @@ def places_of(properties: Pieces, *names: bytes) -> tuple[Int64s, Int32s]:
     count = properties.size * len(names)
     starts, lengths = np.empty(count, np.int64), np.empty(count, np.int32)
     ends = np.cumsum([len(name) for name in names])
-    arguments = [*arrays_of(properties), np.frombuffer(b"".join(names), np.uint8), ends, starts, lengths]
-    find_values(*arguments)
+    find_values(*properties, np.frombuffer(b"".join(names), np.uint8), ends, starts, lengths)
     return starts, lengths
 
 
@@ -131,8 +126,8 @@ def with_property_crcs(properties: Pieces) -> Pieces:
     As a broker does, it puts a separator before the property CRC if there is none (`MessageExtEncoder.encode`@5.3.3).
     """
     out = empty_pieces(properties.size, properties.total() + properties.size * (PROPERTY_CRC_SIZE + 1))
-    _append_property_crcs(*arrays_of(properties), *arrays_of(out))
-    return out
+    _append_property_crcs(properties, out)
+    return Pieces(*out)
 
 
 @kernel
@@ -158,169 +153,131 @@ def _put(out: OutBytes, at: int, name: Bytes, buffer: Bytes, start: int, length:
 
 
 @kernel
-def _is_piece(buffer: Bytes, start: int, length: int, text: Bytes) -> bool:
-    return length == text.size and same_bytes(buffer, start, text, 0, text.size)
+def _is_piece(pieces: Pieces, index: int, text: Bytes) -> bool:
+    return pieces.lengths[index] == text.size and same_bytes(pieces.buffer, pieces.starts[index], text, 0, text.size)
 
 
 @kernel
-def _write_properties(
-    stored: Bytes,
-    stored_starts: Int64s,
-    stored_lengths: Int32s,
-    map_starts: Int64s,
-    map_stops: Int64s,
-    names: Bytes,
-    name_starts: Int64s,
-    name_lengths: Int32s,
-    values: Bytes,
-    value_starts: Int64s,
-    value_lengths: Int32s,
-    tags: Bytes,
-    tags_starts: Int64s,
-    tags_lengths: Int32s,
-    list_starts: Int64s,
-    list_stops: Int64s,
-    keys: Bytes,
-    key_starts: Int64s,
-    key_lengths: Int32s,
-    keys_are_lists: int,
-    unique_keys: Bytes,
-    unique_key_starts: Int64s,
-    unique_key_lengths: Int32s,
-    out: OutBytes,
-    starts: OutInt64s,
-    lengths: OutInt32s,
-    faults: OutInt32s,
-) -> None:
+def _put_value(out: OutBytes, at: int, name: Bytes, values: Pieces, index: int, faults: OutInt32s) -> int:
+    """Write a property of row `index`, if the row has a value; returns the position after it."""
+    start, length = values.starts[index], int(values.lengths[index])
+    if length <= 0:
+        return at
+    if _has_byte_up_to_two(values.buffer, start, length):
+        faults[index] = _VALUE_SEPARATOR
+    return _put(out, at, name, values.buffer, start, length)
+
+
+@kernel
+def _write_properties(sources: PropertySources, out: OutPieces, faults: OutInt32s) -> None:
     at = 0
-    for index in range(stored_starts.size):
-        starts[index] = at
+    stored, names, values, keys = sources.stored, sources.names.pieces, sources.values, sources.keys.pieces
+    for index in range(stored.starts.size):
+        out.starts[index] = at
         faults[index] = 0
-        if stored_lengths[index] >= 0:
-            copy_bytes(out, at, stored, stored_starts[index], stored_lengths[index])
-            lengths[index] = stored_lengths[index]
-            at += int(stored_lengths[index])
+        if stored.lengths[index] >= 0:
+            copy_bytes(out.buffer, at, stored.buffer, stored.starts[index], stored.lengths[index])
+            out.lengths[index] = stored.lengths[index]
+            at += int(stored.lengths[index])
             continue
         has_tags, has_keys, has_unique_key, has_crc = False, False, False, False
-        for entry in range(map_starts[index], map_stops[index]):
-            start, length = name_starts[entry], int(name_lengths[entry])
-            value_start, value_length = value_starts[entry], int(value_lengths[entry])
+        for entry in range(sources.names.starts[index], sources.names.stops[index]):
+            start, length = names.starts[entry], int(names.lengths[entry])
+            value_start, value_length = values.starts[entry], int(values.lengths[entry])
             if value_length <= 0:
                 continue
-            if _is_piece(names, start, length, _CRC_NAME):
+            if _is_piece(names, entry, _CRC_NAME):
                 has_crc = True
                 continue
-            has_tags = has_tags or _is_piece(names, start, length, _TAGS)
-            has_keys = has_keys or _is_piece(names, start, length, _KEYS)
-            has_unique_key = has_unique_key or _is_piece(names, start, length, _UNIQUE_KEY)
+            has_tags = has_tags or _is_piece(names, entry, _TAGS)
+            has_keys = has_keys or _is_piece(names, entry, _KEYS)
+            has_unique_key = has_unique_key or _is_piece(names, entry, _UNIQUE_KEY)
             if length <= 0:
                 faults[index] = _EMPTY_NAME
                 continue
-            if _has_byte_up_to_two(names, start, length):
+            if _has_byte_up_to_two(names.buffer, start, length):
                 faults[index] = _NAME_SEPARATOR
-            if _has_byte_up_to_two(values, value_start, value_length):
+            if _has_byte_up_to_two(values.buffer, value_start, value_length):
                 faults[index] = _VALUE_SEPARATOR
-            copy_bytes(out, at, names, start, length)
+            copy_bytes(out.buffer, at, names.buffer, start, length)
             at += length
-            out[at] = NAME_VALUE_SEPARATOR
-            copy_bytes(out, at + 1, values, value_start, value_length)
+            out.buffer[at] = NAME_VALUE_SEPARATOR
+            copy_bytes(out.buffer, at + 1, values.buffer, value_start, value_length)
             at += 1 + value_length
-            out[at] = PROPERTY_SEPARATOR
+            out.buffer[at] = PROPERTY_SEPARATOR
             at += 1
-        if not has_tags and tags_lengths[index] > 0:
-            if _has_byte_up_to_two(tags, tags_starts[index], tags_lengths[index]):
-                faults[index] = _VALUE_SEPARATOR
-            at = _put(out, at, _TAGS, tags, tags_starts[index], tags_lengths[index])
+        if not has_tags:
+            at = _put_value(out.buffer, at, _TAGS, sources.tags, index, faults)
         if not has_keys:
             first = True
-            for entry in range(list_starts[index], list_stops[index]):
-                start, length = key_starts[entry], int(key_lengths[entry])
+            for entry in range(sources.keys.starts[index], sources.keys.stops[index]):
+                start, length = keys.starts[entry], int(keys.lengths[entry])
                 if length <= 0:
                     continue
-                if _has_byte_up_to_two(keys, start, length):
+                if _has_byte_up_to_two(keys.buffer, start, length):
                     faults[index] = _VALUE_SEPARATOR
-                if keys_are_lists:
+                if sources.keys_are_lists:
                     for position in range(start, start + length):
-                        if keys[position] == _SPACE:
+                        if keys.buffer[position] == _SPACE:
                             faults[index] = _KEY_WITH_SPACE
                 if first:
-                    at = _put(out, at, _KEYS, keys, start, length)
+                    at = _put(out.buffer, at, _KEYS, keys.buffer, start, length)
                     first = False
                 else:
-                    out[at - 1] = _SPACE
-                    copy_bytes(out, at, keys, start, length)
+                    out.buffer[at - 1] = _SPACE
+                    copy_bytes(out.buffer, at, keys.buffer, start, length)
                     at += length
-                    out[at] = PROPERTY_SEPARATOR
+                    out.buffer[at] = PROPERTY_SEPARATOR
                     at += 1
-        if not has_unique_key and unique_key_lengths[index] > 0:
-            if _has_byte_up_to_two(unique_keys, unique_key_starts[index], unique_key_lengths[index]):
-                faults[index] = _VALUE_SEPARATOR
-            at = _put(out, at, _UNIQUE_KEY, unique_keys, unique_key_starts[index], unique_key_lengths[index])
+        if not has_unique_key:
+            at = _put_value(out.buffer, at, _UNIQUE_KEY, sources.unique_keys, index, faults)
         if has_crc:
-            copy_bytes(out, at, _CRC, 0, _CRC.size)
+            copy_bytes(out.buffer, at, _CRC, 0, _CRC.size)
             at += _CRC.size
-        lengths[index] = at - starts[index]
+        out.lengths[index] = at - out.starts[index]
 
 
 @kernel
 def _put_values(
-    properties: Bytes,
-    properties_starts: Int64s,
-    properties_lengths: Int32s,
-    name: Bytes,
-    old_starts: Int64s,
-    old_lengths: Int32s,
-    values: Bytes,
-    value_starts: Int64s,
-    value_lengths: Int32s,
-    out: OutBytes,
-    starts: OutInt64s,
-    lengths: OutInt32s,
+    properties: Pieces, name: Bytes, old_starts: Int64s, old_lengths: Int32s, values: Pieces, out: OutPieces
 ) -> None:
     at = 0
-    for index in range(properties_starts.size):
-        starts[index] = at
-        start, end = properties_starts[index], properties_starts[index] + max(int(properties_lengths[index]), 0)
-        size = int(value_lengths[index])
+    for index in range(properties.starts.size):
+        out.starts[index] = at
+        start = properties.starts[index]
+        end, size = start + max(int(properties.lengths[index]), 0), int(values.lengths[index])
         if size >= 0 and old_lengths[index] < 0:
-            at = _put(out, at, name, values, value_starts[index], size)
+            at = _put(out.buffer, at, name, values.buffer, values.starts[index], size)
         elif size >= 0:
-            copy_bytes(out, at, properties, start, old_starts[index] - start)
+            copy_bytes(out.buffer, at, properties.buffer, start, old_starts[index] - start)
             at += old_starts[index] - start
-            copy_bytes(out, at, values, value_starts[index], size)
+            copy_bytes(out.buffer, at, values.buffer, values.starts[index], size)
             at += size
             start = old_starts[index] + int(old_lengths[index])
-        copy_bytes(out, at, properties, start, end - start)
+        copy_bytes(out.buffer, at, properties.buffer, start, end - start)
         at += end - start
-        lengths[index] = at - starts[index]
+        out.lengths[index] = at - out.starts[index]
 
 
 @kernel
-def _append_property_crcs(
-    properties: Bytes,
-    properties_starts: Int64s,
-    properties_lengths: Int32s,
-    out: OutBytes,
-    starts: OutInt64s,
-    lengths: OutInt32s,
-) -> None:
-    for index in range(properties_starts.size):
-        at = 0 if index == 0 else starts[index - 1] + int(lengths[index - 1])
-        starts[index] = at
-        start, length = properties_starts[index], int(properties_lengths[index])
-        length = length if length > 0 else 0
-        copy_bytes(out, at, properties, start, length)
+def _append_property_crcs(properties: Pieces, out: OutPieces) -> None:
+    data, at = properties.buffer, 0
+    for index in range(properties.starts.size):
+        out.starts[index] = at
+        start, length = properties.starts[index], max(int(properties.lengths[index]), 0)
+        copy_bytes(out.buffer, at, data, start, length)
         name_size = _CRC.size - CRC_DIGITS - 1
         has_crc = (
             length >= _CRC.size
-            and same_bytes(properties, start + length - _CRC.size, _CRC, 0, name_size)
-            and properties[start + length - 1] == PROPERTY_SEPARATOR
-            and (length == _CRC.size or properties[start + length - _CRC.size - 1] == PROPERTY_SEPARATOR)
+            and same_bytes(data, start + length - _CRC.size, _CRC, 0, name_size)
+            and data[start + length - 1] == PROPERTY_SEPARATOR
+            and (length == _CRC.size or data[start + length - _CRC.size - 1] == PROPERTY_SEPARATOR)
         )
         if not has_crc:
-            if length > 0 and properties[start + length - 1] != PROPERTY_SEPARATOR:
-                out[at + length] = PROPERTY_SEPARATOR
+            if length > 0 and data[start + length - 1] != PROPERTY_SEPARATOR:
+                out.buffer[at + length] = PROPERTY_SEPARATOR
                 length += 1
-            copy_bytes(out, at + length, _CRC, 0, _CRC.size)
+            copy_bytes(out.buffer, at + length, _CRC, 0, _CRC.size)
             length += _CRC.size
-        lengths[index] = length
+        out.lengths[index] = length
+        at += length
