@@ -12,11 +12,15 @@ import shutil
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
+from spark_mq.format.record import Record
 from tests.support.verified import Bench
 
 Place = tuple[str, int | None]
 Change = Callable[[Bench], Place]
+Where = Callable[[Bench], tuple[str, int]]
+"""A file of a store, and a position in it."""
 
 
 @dataclass(frozen=True)
@@ -84,15 +88,60 @@ def flip(bench: Bench, offset: int, at: int, bit: int = 0) -> Place:
     return file, position
 
 
+def of_place(where: Where, at: int, data: bytes | None = None, bit: int = 0) -> Change:
+    """A bit changes, or bytes, `at` bytes after a place."""
+
+    def do(bench: Bench) -> Place:
+        file, position = where(bench)
+        bench.flip(file, position + at, bit) if data is None else bench.write(file, position + at, data)
+        return file, position
+
+    return do
+
+
+def of_file(where: Where | str, do: Callable[[Path], object]) -> Change:
+    """A whole file is changed, or is new."""
+
+    def done(bench: Bench) -> Place:
+        file = where if isinstance(where, str) else where(bench)[0]
+        do(bench.path / file)
+        return file, None
+
+    return done
+
+
+def cut(size: int) -> Callable[[Path], object]:
+    return lambda path: os.truncate(path, size)
+
+
+def text(content: str) -> Callable[[Path], object]:
+    return lambda path: path.write_text(content)
+
+
+NOTE = text("do not delete")
+
+
 # records
 
 
-def of_record(at: int | Callable[[Bench, int], int], bit: int = 0) -> Change:
-    """A bit of an ordinary record changes."""
+def in_properties(found: bytes) -> Callable[[Bench, int], int]:
+    """The position after a text in the properties of a record, counted from the record's start."""
+    return lambda bench, offset: (
+        properties_at(bench, offset) + bench.record(offset).properties.index(found) + len(found)
+    )
+
+
+def of_record(
+    at: int | Callable[[Bench, int], int], bit: int = 0, data: Callable[[Record], bytes] | None = None
+) -> Change:
+    """A bit of an ordinary record changes, or bytes."""
 
     def do(bench: Bench) -> Place:
         offset = ordinary(bench)
-        return flip(bench, offset, at if isinstance(at, int) else at(bench, offset), bit)
+        place = at if isinstance(at, int) else at(bench, offset)
+        if data is None:
+            return flip(bench, offset, place, bit)
+        return change(bench, offset, place, data(bench.record(offset)))
 
     return do
 
@@ -111,45 +160,24 @@ add_all(
         ),
         ("an_unknown_flag", "RECORD_SYS_FLAG"): of_record(38, 4),
         ("a_body_that_is_not_compressed", "RECORD_COMPRESSION"): of_record(39),
+        ("a_size_that_is_one_too_large", "LOG_CORRUPT", *LOST_MESSAGE): of_record(
+            0, data=lambda record: struct.pack(">i", record.size + 1)
+        ),
+        ("another_own_offset", "LOG_CORRUPT", *LOST_MESSAGE): of_record(
+            28, data=lambda record: struct.pack(">q", record.commit_log_offset + 131072)
+        ),
+        ("a_record_of_zeros", "LOG_CORRUPT", *LOST_MESSAGE): of_record(0, data=lambda record: bytes(record.size)),
+        ("a_property_without_a_separator", "RECORD_PROPERTIES", *LOST_MESSAGE): of_record(
+            in_properties(b"WAIT"), data=lambda record: b" "
+        ),
+        ("a_property_that_is_not_utf8", "RECORD_PROPERTIES"): of_record(
+            in_properties(b"WAIT\1t"), data=lambda record: b"\xf2"
+        ),
+        ("a_negative_queue_offset", "RECORD_QUEUE_OFFSET", "QUEUE_NO_MESSAGE"): of_record(
+            20, data=lambda record: struct.pack(">q", -1)
+        ),
     }
 )
-
-
-@damage("LOG_CORRUPT", *LOST_MESSAGE)
-def a_size_that_is_one_too_large(bench: Bench) -> Place:
-    offset = ordinary(bench)
-    return change(bench, offset, 0, struct.pack(">i", bench.record(offset).size + 1))
-
-
-@damage("LOG_CORRUPT", *LOST_MESSAGE)
-def another_own_offset(bench: Bench) -> Place:
-    offset = ordinary(bench)
-    return change(bench, offset, 28, struct.pack(">q", offset + 131072))
-
-
-@damage("LOG_CORRUPT", *LOST_MESSAGE)
-def a_record_of_zeros(bench: Bench) -> Place:
-    offset = ordinary(bench)
-    return change(bench, offset, 0, bytes(bench.record(offset).size))
-
-
-@damage("RECORD_PROPERTIES", *LOST_MESSAGE)
-def a_property_without_a_separator(bench: Bench) -> Place:
-    offset = ordinary(bench)
-    at = bench.record(offset).properties.index(b"WAIT\1") + len("WAIT")
-    return change(bench, offset, properties_at(bench, offset) + at, b" ")
-
-
-@damage("RECORD_PROPERTIES")
-def a_property_that_is_not_utf8(bench: Bench) -> Place:
-    offset = ordinary(bench)
-    at = bench.record(offset).properties.index(b"WAIT\1true") + len("WAIT\1t")
-    return change(bench, offset, properties_at(bench, offset) + at, b"\xf2")
-
-
-@damage("RECORD_QUEUE_OFFSET", "QUEUE_NO_MESSAGE")
-def a_negative_queue_offset(bench: Bench) -> Place:
-    return change(bench, ordinary(bench), 20, struct.pack(">q", -1))
 
 
 @damage("RECORD_TIME_FAR_BACK", "INDEX_TIME", "INDEX_HEADER")
@@ -179,57 +207,33 @@ def a_topic_with_a_slash(bench: Bench) -> Place:
 # segments
 
 
-@damage("SEGMENT_FILLER")
-def a_filler_of_zeros(bench: Bench) -> Place:
-    file, position = bench.segment(bench.packed.facts("blank")[1]["offset"])
-    bench.write(file, position, bytes(8))
-    return file, position
+def segment(offset: int) -> Where:
+    return lambda bench: bench.segment(offset)
 
 
-@damage("SEGMENT_FILLER")
-def a_filler_of_another_size(bench: Bench) -> Place:
-    file, position = bench.segment(bench.packed.facts("blank")[1]["offset"])
-    bench.flip(file, position + 3)
-    return file, position
+def filler(bench: Bench) -> tuple[str, int]:
+    return bench.segment(bench.packed.facts("blank")[1]["offset"])
 
 
-@damage("SEGMENT_SIZE", "SEGMENT_GAP", "LOG_CORRUPT", "SEGMENT_FILLER", *LOST_MESSAGE)
-def a_segment_that_is_cut(bench: Bench) -> Place:
-    file, _ = bench.segment(140_000)
-    os.truncate(bench.path / file, 100_000)
-    return file, None
-
-
-@damage("SEGMENT_EMPTY")
-def an_empty_segment(bench: Bench) -> Place:
-    file, _ = bench.segment(5 * 131072)
-    (bench.path / file).touch()
-    return file, None
-
-
-@damage("SEGMENT_GAP", *LOST_MESSAGE)
-def a_lost_segment(bench: Bench) -> Place:
-    file, _ = bench.segment(140_000)
-    (bench.path / file).unlink()
-    return file, None
+add_all(
+    {
+        ("a_filler_of_zeros", "SEGMENT_FILLER"): of_place(filler, 0, bytes(8)),
+        ("a_filler_of_another_size", "SEGMENT_FILLER"): of_place(filler, 3),
+        ("a_segment_that_is_cut", "SEGMENT_SIZE", "SEGMENT_GAP", "LOG_CORRUPT", "SEGMENT_FILLER", *LOST_MESSAGE): (
+            of_file(segment(140_000), cut(100_000))
+        ),
+        ("an_empty_segment", "SEGMENT_EMPTY"): of_file(segment(5 * 131072), Path.touch),
+        ("a_lost_segment", "SEGMENT_GAP", *LOST_MESSAGE): of_file(segment(140_000), Path.unlink),
+        ("a_note_beside_segments", "FOLDER_STRAY_FILE"): of_file("commitlog/notes.txt", NOTE),
+        ("a_backup_beside_segments", "FOLDER_SUBFOLDER"): of_file("commitlog/backup", Path.mkdir),
+    }
+)
 
 
 @damage("SEGMENT_STRAY")
 def a_copy_under_another_name(bench: Bench) -> Place:
     shutil.copy(bench.path / bench.segment(0)[0], bench.path / f"commitlog/{40 * 131072:020d}")
     return f"commitlog/{40 * 131072:020d}", None
-
-
-@damage("FOLDER_STRAY_FILE")
-def a_note_beside_segments(bench: Bench) -> Place:
-    (bench.path / "commitlog/notes.txt").write_text("do not delete")
-    return "commitlog/notes.txt", None
-
-
-@damage("FOLDER_SUBFOLDER")
-def a_backup_beside_segments(bench: Bench) -> Place:
-    (bench.path / "commitlog/backup").mkdir()
-    return "commitlog/backup", None
 
 
 def live_end(bench: Bench) -> int:
@@ -259,41 +263,40 @@ def the_last_record(bench: Bench) -> Place:
 QUEUE = ("SequenceDemo", 0)
 
 
-def of_unit(at: int, data: bytes | None = None) -> Change:
-    """A bit of a unit changes, or bytes from its start on."""
-
-    def do(bench: Bench) -> Place:
-        file, position = bench.unit(*QUEUE, 7)
-        bench.flip(file, position + at) if data is None else bench.write(file, position, data)
-        return file, position
-
-    return do
+def unit(bench: Bench) -> tuple[str, int]:
+    return bench.unit(*QUEUE, 7)
 
 
-add_all(
-    {
-        ("a_bit_of_a_unit_s_offset", "QUEUE_UNIT_WRONG"): of_unit(6),
-        ("a_bit_of_a_unit_s_size", "QUEUE_UNIT_WRONG"): of_unit(11),
-        ("a_bit_of_a_tags_code", "QUEUE_UNIT_WRONG"): of_unit(19),
-        ("a_unit_of_zeros", "QUEUE_UNIT_MISSING"): of_unit(0, bytes(20)),
-        ("a_pre_blank_unit_instead_of_a_message", "QUEUE_UNIT_MISSING"): of_unit(
-            0, struct.pack(">qiq", 0, 0x7FFFFFFF, 0)
-        ),
-    }
-)
-
-
-def last_unit(bench: Bench) -> Place:
+def last_unit(bench: Bench) -> tuple[str, int]:
     fact = next(f for f in bench.packed.facts("queue") if (f["topic"], f["queueId"]) == QUEUE)
     return bench.unit(*QUEUE, fact["max"] - 1)
 
 
-@damage("QUEUE_LAGS_CLEAN")
-def the_last_unit(bench: Bench) -> Place:
-    file, position = last_unit(bench)
-    assert position is not None
-    bench.write(file, position, bytes(20))
-    return file, position
+def delayed_unit(bench: Bench) -> tuple[str, int]:
+    fact = next(fact for fact in bench.messages if fact["topic"] == "SCHEDULE_TOPIC_XXXX")
+    return bench.unit(fact["topic"], fact["queueId"], fact["queueOffset"])
+
+
+the_last_unit = of_place(last_unit, 0, bytes(20))
+PRE_BLANK = struct.pack(">qiq", 0, 0x7FFFFFFF, 0)
+add_all(
+    {
+        ("a_bit_of_a_unit_s_offset", "QUEUE_UNIT_WRONG"): of_place(unit, 6),
+        ("a_bit_of_a_unit_s_size", "QUEUE_UNIT_WRONG"): of_place(unit, 11),
+        ("a_bit_of_a_tags_code", "QUEUE_UNIT_WRONG"): of_place(unit, 19),
+        ("a_unit_of_zeros", "QUEUE_UNIT_MISSING"): of_place(unit, 0, bytes(20)),
+        ("a_pre_blank_unit_instead_of_a_message", "QUEUE_UNIT_MISSING"): of_place(unit, 0, PRE_BLANK),
+        ("the_last_unit", "QUEUE_LAGS_CLEAN"): the_last_unit,
+        ("a_due_time", "QUEUE_DUE_TIME"): of_place(delayed_unit, 19),
+        ("a_queue_file_that_is_cut", "QUEUE_FILE_SIZE"): of_file(unit, cut(1000)),
+        ("a_last_queue_file_of_no_bytes", "QUEUE_FILE_SIZE", "QUEUE_LAGS_CLEAN"): of_file(last_unit, cut(0)),
+        ("a_lost_queue_file", "QUEUE_FILE_MISSING"): of_file(unit, Path.unlink),
+        ("a_lost_first_file", "QUEUE_FILE_MISSING"): of_file(
+            lambda bench: bench.unit("SequenceDemo", 1, 0), Path.unlink
+        ),
+        ("a_note_beside_queue_files", "FOLDER_STRAY_FILE"): of_file("consumequeue/SequenceDemo/0/notes.txt", NOTE),
+    }
+)
 
 
 @damage("QUEUE_LAGS")
@@ -321,7 +324,6 @@ def units_that_are_shifted(bench: Bench) -> Place:
 @damage("QUEUE_UNIT_EXTRA")
 def a_unit_that_is_doubled_at_the_end(bench: Bench) -> Place:
     file, position = last_unit(bench)
-    assert position is not None
     assert position < 1980
     bench.write(file, position + 20, bench.read(file, position, 20))
     return file, position + 20
@@ -330,7 +332,6 @@ def a_unit_that_is_doubled_at_the_end(bench: Bench) -> Place:
 @damage("QUEUE_UNIT_STALE")
 def a_unit_after_the_live_end(bench: Bench) -> Place:
     file, position = last_unit(bench)
-    assert position is not None
     bench.write(file, position + 20, struct.pack(">qiq", live_end(bench), 200, 0))
     return file, position + 20
 
@@ -338,23 +339,9 @@ def a_unit_after_the_live_end(bench: Bench) -> Place:
 @damage("QUEUE_PRE_BLANK")
 def a_pre_blank_unit_of_zeros(bench: Bench) -> Place:
     file, position = bench.unit("MovedQueue", 0, 430)
-    assert bench.read(file, position, 20) == struct.pack(">qiq", 0, 0x7FFFFFFF, 0)
+    assert bench.read(file, position, 20) == PRE_BLANK
     bench.write(file, position, bytes(20))
     return file, position
-
-
-@damage("QUEUE_FILE_SIZE")
-def a_queue_file_that_is_cut(bench: Bench) -> Place:
-    file, _ = bench.unit(*QUEUE, 7)
-    os.truncate(bench.path / file, 1000)
-    return file, None
-
-
-@damage("QUEUE_FILE_SIZE", "QUEUE_LAGS_CLEAN")
-def a_last_queue_file_of_no_bytes(bench: Bench) -> Place:
-    file, _ = last_unit(bench)
-    os.truncate(bench.path / file, 0)
-    return file, None
 
 
 @damage("QUEUE_MISSING", "QUEUE_FILE_SIZE")
@@ -373,38 +360,10 @@ def a_queue_file_under_another_name(bench: Bench) -> Place:
     return renamed, None
 
 
-@damage("QUEUE_FILE_MISSING")
-def a_lost_queue_file(bench: Bench) -> Place:
-    file, _ = bench.unit(*QUEUE, 7)
-    (bench.path / file).unlink()
-    return file, None
-
-
-@damage("QUEUE_FILE_MISSING")
-def a_lost_first_file(bench: Bench) -> Place:
-    file, _ = bench.unit("SequenceDemo", 1, 0)
-    (bench.path / file).unlink()
-    return file, None
-
-
 @damage("QUEUE_MISSING")
 def a_lost_queue(bench: Bench) -> Place:
     shutil.rmtree(bench.path / "consumequeue/SequenceDemo/0")
     return "consumequeue/SequenceDemo/0/00000000000000000000", 0
-
-
-@damage("QUEUE_DUE_TIME")
-def a_due_time(bench: Bench) -> Place:
-    fact = next(fact for fact in bench.messages if fact["topic"] == "SCHEDULE_TOPIC_XXXX")
-    file, position = bench.unit(fact["topic"], fact["queueId"], fact["queueOffset"])
-    bench.flip(file, position + 19)
-    return file, position
-
-
-@damage("FOLDER_STRAY_FILE")
-def a_note_beside_queue_files(bench: Bench) -> Place:
-    (bench.path / "consumequeue/SequenceDemo/0/notes.txt").write_text("do not delete")
-    return "consumequeue/SequenceDemo/0/notes.txt", None
 
 
 @damage("FOLDER_STRAY_FILE")
@@ -441,11 +400,15 @@ def expired_units_that_are_swapped(bench: Bench) -> Place:
 
 def of_index(at: int, place: int, entry: int = 0, data: bytes | None = None) -> Change:
     """A bit of an index file, or of an entry, changes; or bytes."""
+    return of_place(lambda bench: (bench.index_file(1), (bench.entry(entry) if entry else 0) + place), at - place, data)
 
+
+def of_index_count(more: int) -> Change:
     def do(bench: Bench) -> Place:
-        file, start = bench.index_file(1), bench.entry(entry) if entry else 0
-        bench.flip(file, start + at) if data is None else bench.write(file, start + at, data)
-        return file, start + place
+        file = bench.index_file(-1)
+        (count,) = struct.unpack(">i", bench.read(file, 36, 4))
+        bench.write(file, 36, struct.pack(">i", count + more))
+        return file, 36
 
     return do
 
@@ -461,31 +424,14 @@ add_all(
         ("an_entry_s_offset", "INDEX_ENTRY_WRONG"): of_index(10, 0, 20),
         ("an_entry_of_zeros", "INDEX_ENTRY_WRONG", "INDEX_TIME", "INDEX_CHAIN"): of_index(0, 0, 20, bytes(20)),
         ("an_entry_s_time", "INDEX_TIME"): of_index(14, 0, 20),
+        ("an_index_count_that_is_too_small", "INDEX_COUNT"): of_index_count(-30),
+        ("an_index_count_that_is_too_large", "INDEX_COUNT"): of_index_count(30),
+        ("a_negative_index_count", "INDEX_COUNT"): of_place(lambda bench: (bench.index_file(2), 36), 0, b"\xff"),
+        ("an_index_file_that_is_cut", "INDEX_FILE_SIZE", "INDEX_ENTRY_MISSING", "INDEX_TIME"): of_file(
+            lambda bench: (bench.index_file(1), 0), cut(5000)
+        ),
     }
 )
-
-
-@damage("INDEX_COUNT")
-def an_index_count_that_is_too_small(bench: Bench) -> Place:
-    file = bench.index_file(-1)
-    (count,) = struct.unpack(">i", bench.read(file, 36, 4))
-    bench.write(file, 36, struct.pack(">i", count - 30))
-    return file, 36
-
-
-@damage("INDEX_COUNT")
-def an_index_count_that_is_too_large(bench: Bench) -> Place:
-    file = bench.index_file(-1)
-    (count,) = struct.unpack(">i", bench.read(file, 36, 4))
-    bench.write(file, 36, struct.pack(">i", count + 30))
-    return file, 36
-
-
-@damage("INDEX_COUNT")
-def a_negative_index_count(bench: Bench) -> Place:
-    file = bench.index_file(2)
-    bench.write(file, 36, b"\xff")
-    return file, 36
 
 
 def used_slot(bench: Bench, file: str) -> int:
@@ -561,13 +507,6 @@ def two_index_files_with_swapped_names(bench: Bench) -> Place:
     return one, None
 
 
-@damage("INDEX_FILE_SIZE", "INDEX_ENTRY_MISSING", "INDEX_TIME")
-def an_index_file_that_is_cut(bench: Bench) -> Place:
-    file = bench.index_file(1)
-    os.truncate(bench.path / file, 5000)
-    return file, None
-
-
 @damage("INDEX_AFTER_END")
 def bytes_after_the_last_entry(bench: Bench) -> Place:
     file = bench.index_file(-1)
@@ -578,36 +517,18 @@ def bytes_after_the_last_entry(bench: Bench) -> Place:
 
 # the rest
 
-
-@damage("CHECKPOINT_SIZE")
-def a_checkpoint_that_is_cut(bench: Bench) -> Place:
-    os.truncate(bench.path / "checkpoint", 100)
-    return "checkpoint", None
-
-
-@damage("CHECKPOINT_AHEAD")
-def a_time_in_the_checkpoint(bench: Bench) -> Place:
-    bench.flip("checkpoint", 3, 4)
-    return "checkpoint", 0
-
-
-@damage("EPOCHS")
-def an_epoch_after_the_end(bench: Bench) -> Place:
-    (bench.path / "epochFileCheckpoint").write_text("2\n0\n1-0\n2-90000000\n")
-    return "epochFileCheckpoint", None
-
-
-@damage("EPOCHS")
-def epochs_that_are_cut(bench: Bench) -> Place:
-    (bench.path / "epochFileCheckpoint").write_text("2\n0\n1-0\n2-13")
-    os.truncate(bench.path / "epochFileCheckpoint", 8)
-    return "epochFileCheckpoint", None
-
-
-@damage("CONFIG_FROM_BACKUP")
-def topics_that_are_cut(bench: Bench) -> Place:
-    os.truncate(bench.path / "config/topics.json", 300)
-    return "config/topics.json", None
+add_all(
+    {
+        ("a_checkpoint_that_is_cut", "CHECKPOINT_SIZE"): of_file("checkpoint", cut(100)),
+        ("a_time_in_the_checkpoint", "CHECKPOINT_AHEAD"): of_place(lambda bench: ("checkpoint", 0), 3, bit=4),
+        ("an_epoch_after_the_end", "EPOCHS"): of_file("epochFileCheckpoint", text("2\n0\n1-0\n2-90000000\n")),
+        ("epochs_that_are_cut", "EPOCHS"): of_file("epochFileCheckpoint", text("2\n0\n1-0\n")),
+        ("topics_that_are_cut", "CONFIG_FROM_BACKUP"): of_file("config/topics.json", cut(300)),
+        ("a_delay_offset_past_the_end", "DELAY_OFFSET_PAST_END"): of_file(
+            "config/delayOffset.json", text('{"offsetTable":{1:5000}}')
+        ),
+    }
+)
 
 
 @damage("CONFIG_BROKEN")
@@ -627,9 +548,3 @@ def write_offset(bench: Bench, offset: int) -> None:
 def an_offset_past_the_end(bench: Bench) -> Place:
     write_offset(bench, 10_000)
     return "config/consumerOffset.json", None
-
-
-@damage("DELAY_OFFSET_PAST_END")
-def a_delay_offset_past_the_end(bench: Bench) -> Place:
-    (bench.path / "config/delayOffset.json").write_text('{"offsetTable":{1:5000}}')
-    return "config/delayOffset.json", None
