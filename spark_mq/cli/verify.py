@@ -18,6 +18,7 @@ from spark_mq.cli.output.terminal import print_answer, print_report
 from spark_mq.cli.output.value_text import local_time_of
 from spark_mq.errors import OptionError, SparkMqError, similar_names
 from spark_mq.format.amounts import size_text
+from spark_mq.job.task_errors import with_remedy
 from spark_mq.job.tasks import ENGINES
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.verifier.codes import CODES, Severity
@@ -73,7 +74,7 @@ def verify(arguments: argparse.Namespace) -> int:
     try:
         return _explain(arguments.explain) if arguments.explain is not None else _verify(arguments)
     except (SparkMqError, OSError) as error:
-        say(str(error))
+        say(with_remedy(str(error)) if isinstance(error, OSError) else str(error))
         return COULD_NOT_RUN
 
 

@@ -89,6 +89,7 @@ _EXT_AGAIN = (
 )
 _FROM = "`spark-mq repair STORE --from REPLICA` takes what is damaged from a replica"
 _REPLICA = f"{_FROM}; without one, the message is lost"
+_STAYS = f"{_FROM}; without one, the message stays, and is served as it is"
 _REFUSES = "the broker does not start: it reports that the length of the file does not match"
 _COPY_TIERED = "copy the file, or the metadata, from a backup; messages that the store has, too, are not lost"
 _FINDS_LESS = "a query by key does not find the messages, or finds others; consumers are not affected"
@@ -115,19 +116,19 @@ CODES = {
     ),
     "RECORD_PROPERTIES": _warning(
         "A part of the properties has no name, no separator between name and value, or bytes that are not UTF-8.",
-        _DAMAGED_MEDIUM,
+        f"{_DAMAGED_MEDIUM}; or a producer that sends text in another encoding, which a client that is not Java can do",
         "the broker and its clients ignore a part without name or separator: a tag, a key or another property can be "
         "missing; they replace bytes that are not UTF-8 by U+FFFD",
-        _REPLICA,
+        f"nothing, if the producer sends such text; else {_STAYS}",
     ),
     "RECORD_SYS_FLAG": _warning(
-        "sysFlag has bits that no broker knows.", f"{_DAMAGED_MEDIUM}; or a broker later than 5.3.3", _SERVES, _REPLICA
+        "sysFlag has bits that no broker knows.", f"{_DAMAGED_MEDIUM}; or a broker later than 5.3.3", _SERVES, _STAYS
     ),
     "RECORD_COMPRESSION": _warning(
         "sysFlag says that the body is compressed, and the body does not begin as such a body does.",
         f"{_DAMAGED_MEDIUM}; or a producer that set the bit itself",
         "the broker serves the message; the client cannot decompress it",
-        _REPLICA,
+        _STAYS,
     ),
     "RECORD_QUEUE_OFFSET": _error(
         "The queue offset of a message is negative or impossibly large.",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from pathlib import Path
 
@@ -36,6 +38,10 @@ def test_a_repair_leaves_only_notes_because_nothing_is_needed() -> None:
     assert ignored == {Severity.NOTE}
 
 
+def test_a_message_is_lost_only_by_an_error() -> None:
+    assert [name for name, code in CODES.items() if "the message is lost" in code.remedy if code.severity != "error"] == []
+
+
 @pytest.mark.parametrize("name", ["QUEUE_LAGS_CLEAN", "queue_lags_clean"])
 def test_a_code_is_explained(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", "--explain", name]) == 0
@@ -58,3 +64,14 @@ def test_no_store_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert main(["verify"]) == 2
     assert main(["verify", str(tmp_path / "absent"), "--quick"]) == 2
     assert "does not exist" in capsys.readouterr().err
+
+
+def test_a_full_disk_is_an_error_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def write_to_a_full_disk(_: str) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("spark_mq.cli.verify.print_report", write_to_a_full_disk)
+    assert main(["verify", "--explain", "QUEUE_LAGS_CLEAN"]) == 2
+    assert "make room" in capsys.readouterr().err
