@@ -15,12 +15,7 @@ import pyarrow.compute as pc
 
 from spark_mq.filters.conditions import answers, compares
 from spark_mq.filters.expression import Constant, Expression, Kind, Search
-from spark_mq.filters.java_number import (
-    INT_RANGE,
-    LONG_RANGE,
-    parse_double,
-    parse_integer,
-)
+from spark_mq.filters.java_number import INT_RANGE, LONG_RANGE, parse_double, parse_integer
 from spark_mq.filters.truth import ERROR, FALSE, NULL, TRUE, Table1, Table2, Truth
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 from spark_mq.filters import expression as sql
 from spark_mq.filters import truth
 from spark_mq.filters.java_number import compare_numbers, double_order, order_of_number, parse_double
-from spark_mq.filters.truth import ERROR, FALSE, NULL, TRUE, Table1, Table2, Truth, truth_of
+from spark_mq.filters.truth import ERROR, FALSE, NULL, TRUE, Table1, Table2, Truth
 
 Answers = TypeVar("Answers")
 
@@ -94,7 +94,7 @@ def _find(find: sql.Find, messages: Messages[Answers]) -> Answers:
     if isinstance(operand, sql.Constant):
         if operand.kind != sql.Kind.STRING:
             return messages.constant(FALSE)
-        return messages.constant(truth_of(has_text(str(operand.value), find.search, find.text) != find.is_negated))
+        return messages.constant(Truth(has_text(str(operand.value), find.search, find.text) != find.is_negated))
     return messages.lookup(truth.FALSE_ONLY, answers(operand, messages))
 
 
@@ -137,8 +137,8 @@ def _boolean_of(constant: sql.Constant) -> Truth:
     if constant.kind == sql.Kind.NULL:
         return NULL
     if constant.kind == sql.Kind.STRING:
-        return truth_of(str(constant.value).lower() == "true")
-    return truth_of(bool(constant.value))
+        return Truth(str(constant.value).lower() == "true")
+    return Truth(bool(constant.value))
 
 
 def _equal_constants(left: sql.Constant, right: sql.Constant) -> Truth:
@@ -146,18 +146,18 @@ def _equal_constants(left: sql.Constant, right: sql.Constant) -> Truth:
         one, other = (NULL if side.kind == sql.Kind.NULL else TRUE for side in (left, right))
         return truth.EQUAL[4 * one + other]
     if left.kind in sql.NUMBERS and right.kind in sql.NUMBERS:
-        return truth_of(compare_numbers(left, right) == 0)
+        return Truth(compare_numbers(left, right) == 0)
     if sql.Kind.STRING not in (left.kind, right.kind):
-        return truth_of(left.kind == right.kind and left.value == right.value)
+        return Truth(left.kind == right.kind and left.value == right.value)
     if left.kind == right.kind:
-        return truth_of(left.value == right.value)
+        return Truth(left.value == right.value)
     if right.kind == sql.Kind.BOOLEAN:
         return truth.EQUAL[4 * _boolean_of(left) + _boolean_of(right)]
     if left.kind == sql.Kind.BOOLEAN:
         return Truth.ERROR
     text, number = (left, right) if left.kind == sql.Kind.STRING else (right, left)
     order = order_of_number(str(text.value), number)
-    return Truth.ERROR if order is None else truth_of(order == 0)
+    return Truth.ERROR if order is None else Truth(order == 0)
 
 
 def _comparison(comparison: sql.Comparison, messages: Messages[Answers]) -> Answers:
@@ -178,7 +178,7 @@ def _comparison(comparison: sql.Comparison, messages: Messages[Answers]) -> Answ
     if isinstance(right, sql.Property):
         return messages.compare_number(right.name, _FLIPPED[operator], left)
     assert isinstance(right, sql.Constant)
-    return messages.constant(truth_of(compares(operator, compare_numbers(left, right))))
+    return messages.constant(Truth(compares(operator, compare_numbers(left, right))))
 
 
 def _presence(operand: sql.Expression, messages: Messages[Answers]) -> Answers:
@@ -220,28 +220,28 @@ class OneMessage:
 
     def is_one_of(self, name: str, values: tuple[str, ...]) -> Truth:
         text = self._properties.get(name)
-        return NULL if text is None else truth_of(text in values)
+        return NULL if text is None else Truth(text in values)
 
     def contains(self, name: str, search: sql.Search, text: str) -> Truth:
         value = self._properties.get(name)
-        return NULL if value is None else truth_of(has_text(value, search, text))
+        return NULL if value is None else Truth(has_text(value, search, text))
 
     def as_boolean(self, name: str) -> Truth:
         text = self._properties.get(name)
-        return NULL if text is None else truth_of(text.lower() == "true")
+        return NULL if text is None else Truth(text.lower() == "true")
 
     def compare_number(self, name: str, operator: str, constant: sql.Constant) -> Truth:
         text = self._properties.get(name)
         if text is None:
             return NULL
         order = order_of_number(text, constant)
-        return ERROR if order is None else truth_of(compares(operator, order))
+        return ERROR if order is None else Truth(compares(operator, order))
 
     def equal_texts(self, left: str, right: str) -> Truth:
         one, other = self._properties.get(left), self._properties.get(right)
         if one is None and other is not None:
             return NULL
-        return truth_of(one == other)
+        return Truth(one == other)
 
     def compare_texts(self, left: str, operator: str, right: str) -> Truth:
         if left not in self._properties or right not in self._properties:
@@ -250,4 +250,4 @@ class OneMessage:
         if one is None or other is None:
             return ERROR
         a, b = double_order(one), double_order(other)
-        return truth_of(compares(operator, (a > b) - (a < b)))
+        return Truth(compares(operator, (a > b) - (a < b)))

@@ -74,49 +74,6 @@ def refusal(text: str, position: int, reason: str) -> FilterError:
     return error
 
 
-class Tokens:
-    """The tokens of a text; `has_search` says whether CONTAINS, STARTSWITH and ENDSWITH are keywords."""
-
-    def __init__(self, text: str, *, has_search: bool) -> None:
-        self.text = text
-        self._words = _WORDS | _SEARCH_WORDS if has_search else _WORDS
-        self._position = 0
-        self._next: Token | None = None
-
-    def peek(self) -> Token:
-        """The next token, which stays the next one."""
-        if self._next is None:
-            self._next = self._read()
-        return self._next
-
-    def take(self) -> Token:
-        """The next token."""
-        token, self._next = self.peek(), None
-        return token
-
-    def take_if(self, kind: str) -> bool:
-        """Whether the next token is of a kind; then it is taken."""
-        is_kind = self.peek().kind == kind
-        if is_kind:
-            self._next = None
-        return is_kind
-
-    def _read(self) -> Token:
-        skipped = _SKIPPED.match(self.text, self._position)
-        start = skipped.end() if skipped else self._position
-        if start == len(self.text):
-            return Token(END, "", start)
-        match = _TOKEN.match(self.text, start)
-        if match is None:
-            raise refusal(self.text, start, f"{self.text[start]!r} starts no token")
-        self._position = match.end()
-        text, kind = match[0], str(match.lastgroup)
-        if kind == SYMBOL:
-            return Token(text, text, start)
-        upper = text.upper()
-        return Token(upper if kind == NAME and upper in self._words else kind, text, start)
-
-
 @dataclass(frozen=True)
 class ParsedFilter:
     """A parsed expression; RocketMQ does not read `ignored`, which is empty for almost every expression."""
@@ -146,14 +103,16 @@ def parse_sql92(text: str, version: str = NEWEST) -> ParsedFilter:
 class _Parser:
     def __init__(self, text: str, *, has_search: bool) -> None:
         self._text = text
-        self._tokens = Tokens(text, has_search=has_search)
+        self._words = _WORDS | _SEARCH_WORDS if has_search else _WORDS
+        self._position = 0
+        self._next: Token | None = None
         self._depth = 0
 
     def parse(self) -> ParsedFilter:
         if any("\ud800" <= char <= "\udfff" for char in self._text):
             raise refusal(self._text, 0, "the text is not valid Unicode")
         condition = self._condition(self._or(), 0)
-        end = self._tokens.peek()
+        end = self._peek()
         return ParsedFilter(self._text, condition, self._text[end.start :])
 
     def _or(self) -> sql.Expression:
@@ -163,24 +122,24 @@ class _Parser:
         return self._logic("AND", sql.And, self._equality)
 
     def _logic(self, word: str, kind: type[sql.And | sql.Or], operand: Callable[[], sql.Expression]) -> sql.Expression:
-        start = self._tokens.peek().start
+        start = self._peek().start
         left = operand()
-        if self._tokens.peek().kind != word:
+        if self._peek().kind != word:
             return left
         operands = [self._condition(left, start)]
-        while self._tokens.take_if(word):
-            start = self._tokens.peek().start
+        while self._take_if(word):
+            start = self._peek().start
             operands.append(self._condition(operand(), start))
         return kind(tuple(operands))
 
     def _equality(self) -> sql.Expression:
         left = self._comparison()
         links = 0
-        while (token := self._tokens.peek()).kind in ("=", "<>", "IS"):
+        while (token := self._peek()).kind in ("=", "<>", "IS"):
             links = self._limit(links + 1, token)
-            self._tokens.take()
+            self._take()
             if token.kind == "IS":
-                is_not = self._tokens.take_if("NOT")
+                is_not = self._take_if("NOT")
                 self._expect("NULL")
                 equal = sql.Equal(left, _NULL)
                 left = sql.Not(equal) if is_not else equal
@@ -193,15 +152,15 @@ class _Parser:
     def _comparison(self) -> sql.Expression:
         left = self._unary()
         links = 0
-        while (token := self._tokens.peek()).kind in _AFTER_OPERAND:
+        while (token := self._peek()).kind in _AFTER_OPERAND:
             links = self._limit(links + 1, token)
-            self._tokens.take()
+            self._take()
             if token.kind in _COMPARISONS:
                 left = self._compare(token, token.kind, left, self._unary())
                 continue
             is_negated = token.kind == "NOT"
             if is_negated:
-                token = self._tokens.take()
+                token = self._take()
             if token.kind == "BETWEEN":
                 left = self._between(token, left, is_negated)
             elif token.kind == "IN":
@@ -229,7 +188,7 @@ class _Parser:
     def _in(self, token: Token, left: sql.Expression, is_negated: bool) -> sql.Expression:
         self._expect("(")
         values = [self._string()]
-        while (end := self._tokens.take()).kind == ",":
+        while (end := self._take()).kind == ",":
             values.append(self._string())
         if end.kind != ")":
             raise self._unexpected(end)
@@ -238,7 +197,7 @@ class _Parser:
         return sql.In(left, tuple(values), is_negated)
 
     def _unary(self) -> sql.Expression:
-        token = self._tokens.take()
+        token = self._take()
         if token.kind not in ("+", "-", "NOT", "("):
             return self._primary(token)
         self._depth = self._limit(self._depth + 1, token)
@@ -250,7 +209,7 @@ class _Parser:
         elif token.kind == "-":
             inner = _negate(self._unary())
         else:
-            start = self._tokens.peek().start
+            start = self._peek().start
             inner = sql.Not(self._condition(self._unary(), start))
         self._depth -= 1
         return inner
@@ -303,15 +262,48 @@ class _Parser:
         raise refusal(self._text, start, "a condition is needed here, such as a = 1")
 
     def _string(self) -> str:
-        token = self._tokens.take()
+        token = self._take()
         if token.kind != STRING:
             raise refusal(self._text, token.start, f"a text in quotes is needed, not {_shown(token)}")
         return _unquote(token)
 
     def _expect(self, kind: str) -> None:
-        if not self._tokens.take_if(kind):
-            token = self._tokens.peek()
+        if not self._take_if(kind):
+            token = self._peek()
             raise refusal(self._text, token.start, f"{kind} is needed, not {_shown(token)}")
+
+    def _peek(self) -> Token:
+        """The next token, which stays the next one."""
+        if self._next is None:
+            self._next = self._read()
+        return self._next
+
+    def _take(self) -> Token:
+        """The next token."""
+        token, self._next = self._peek(), None
+        return token
+
+    def _take_if(self, kind: str) -> bool:
+        """Whether the next token is of a kind; then it is taken."""
+        is_kind = self._peek().kind == kind
+        if is_kind:
+            self._next = None
+        return is_kind
+
+    def _read(self) -> Token:
+        skipped = _SKIPPED.match(self._text, self._position)
+        start = skipped.end() if skipped else self._position
+        if start == len(self._text):
+            return Token(END, "", start)
+        match = _TOKEN.match(self._text, start)
+        if match is None:
+            raise refusal(self._text, start, f"{self._text[start]!r} starts no token")
+        self._position = match.end()
+        text, kind = match[0], str(match.lastgroup)
+        if kind == SYMBOL:
+            return Token(text, text, start)
+        upper = text.upper()
+        return Token(upper if kind == NAME and upper in self._words else kind, text, start)
 
     def _unexpected(self, token: Token) -> FilterError:
         return refusal(self._text, token.start, f"{_shown(token)} cannot be here")

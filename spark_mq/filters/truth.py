@@ -35,11 +35,6 @@ def table_of_two(rule: Callable[[Truth, Truth], Truth]) -> Table2:
     return tuple(rule(left, right) for left in Truth for right in Truth)
 
 
-def truth_of(value: bool) -> Truth:
-    """TRUE or FALSE."""
-    return TRUE if value else FALSE
-
-
 def _logic(decisive: Truth, other: Truth) -> Callable[[Truth, Truth], Truth]:
     """A rule whose right side is not evaluated after `decisive` or an error on the left."""
 
@@ -55,7 +50,7 @@ def _equal(left: Truth, right: Truth) -> Truth:
         return ERROR
     if NULL in (left, right):
         return TRUE if left == right else NULL if left == NULL else FALSE
-    return truth_of(left == right)
+    return Truth(left == right)
 
 
 def _equal_text(left: Truth, right: Truth) -> Truth:

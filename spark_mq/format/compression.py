@@ -26,11 +26,6 @@ _ARROW_CODECS = {1: "lz4", 2: "zstd"}
 _ZLIB_TYPES = (0, 3)
 
 
-def compression_type(sys_flag: int) -> int:
-    """The compression type number in `sys_flag` (`MessageSysFlag.getCompressionType`@5.3.3)."""
-    return (sys_flag & COMPRESSION_TYPE_MASK) >> COMPRESSION_TYPE_SHIFT
-
-
 def decompress(body: bytes | memoryview | pa.Buffer, sys_flag: int, limit: int = DEFAULT_BODY_LIMIT) -> bytes:
     """The decompressed content of `body`.
 
@@ -46,7 +41,7 @@ def decompress(body: bytes | memoryview | pa.Buffer, sys_flag: int, limit: int =
         >>> decompress(zlib.compress(b"hello"), sys_flag=0x1)
         b'hello'
     """
-    kind = compression_type(sys_flag)
+    kind = (sys_flag & COMPRESSION_TYPE_MASK) >> COMPRESSION_TYPE_SHIFT  # `MessageSysFlag.getCompressionType`@5.3.3
     if kind in _ZLIB_TYPES:
         return _decompress_zlib(body, limit)
     codec = _ARROW_CODECS.get(kind)

@@ -312,15 +312,12 @@ def _decode(buffer: bytes | memoryview, position: int, commit_log_offset: int | 
         raise CorruptLogError(f"record at {position}: size {size} is too small, too large, or past the end")
     if commit_log_offset is not None and own_offset != commit_log_offset:
         raise CorruptLogError(f"record at {position}: its own offset is {own_offset}, not {commit_log_offset}")
-    born_host_size = HOST_V6_SIZE if sys_flag & BORN_HOST_V6_FLAG else HOST_V4_SIZE
-    store_host_size = HOST_V6_SIZE if sys_flag & STORE_HOST_V6_FLAG else HOST_V4_SIZE
-    at = position + BORN_HOST_AT
-    born_host, at = bytes(buffer[at : at + born_host_size]), at + born_host_size
-    (store_timestamp,) = struct.unpack_from(">q", buffer, at)
-    at += TIMESTAMP_SIZE
-    store_host, at = bytes(buffer[at : at + store_host_size]), at + store_host_size
-    reconsume_times, prepared_transaction_offset, body_length = AFTER_HOSTS.unpack_from(buffer, at)
-    at += AFTER_HOSTS.size
+    born_end = position + BORN_HOST_AT + (HOST_V6_SIZE if sys_flag & BORN_HOST_V6_FLAG else HOST_V4_SIZE)
+    (store_timestamp,) = struct.unpack_from(">q", buffer, born_end)
+    store_host_at = born_end + TIMESTAMP_SIZE
+    hosts_end = store_host_at + (HOST_V6_SIZE if sys_flag & STORE_HOST_V6_FLAG else HOST_V4_SIZE)
+    reconsume_times, prepared_transaction_offset, body_length = AFTER_HOSTS.unpack_from(buffer, hosts_end)
+    at = hosts_end + AFTER_HOSTS.size
     body_end = at + max(body_length, 0)
     topic_length_format = ">h" if magic == MAGIC_V2 else ">b"
     (topic_length,) = struct.unpack_from(topic_length_format, buffer, body_end)
@@ -342,9 +339,9 @@ def _decode(buffer: bytes | memoryview, position: int, commit_log_offset: int | 
         flag=flag,
         sys_flag=sys_flag,
         born_timestamp=born_timestamp,
-        born_host=born_host,
+        born_host=bytes(buffer[position + BORN_HOST_AT : born_end]),
         store_timestamp=store_timestamp,
-        store_host=store_host,
+        store_host=bytes(buffer[store_host_at:hosts_end]),
         reconsume_times=reconsume_times,
         prepared_transaction_offset=prepared_transaction_offset,
         magic=magic,

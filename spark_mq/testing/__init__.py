@@ -18,6 +18,7 @@ Examples:
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from spark_mq.format.record import Record, encode_blank
@@ -80,26 +81,21 @@ class LogWriter:
             properties: The properties as they are stored (`spark_mq.format.properties.encode_properties`).
             sys_flag: The system flag.
         """
-        record = Record(topic, body=body, properties=properties)
-        if len(self.segments[self._base]) + record.size + 8 > self.segment_size:
-            self.roll()
-        if queue_offset is None:
-            queue_offset = self._queue_offsets.get((topic, queue_id), 0)
-        self._queue_offsets[topic, queue_id] = queue_offset + 1
-        offset = self.next_offset
-        self.segments[self._base] += Record(
+        record = Record(
             topic,
-            queue_id=queue_id,
-            queue_offset=queue_offset,
-            commit_log_offset=offset,
+            queue_id,
+            self._queue_offsets.get((topic, queue_id), 0) if queue_offset is None else queue_offset,
             body=body,
             properties=properties,
             sys_flag=sys_flag,
             born_timestamp=store_timestamp,
             store_timestamp=store_timestamp,
-        ).encode()
-        self.offsets.append(offset)
-        return offset
+        )
+        self._queue_offsets[topic, queue_id] = record.queue_offset + 1
+        if len(self.segments[self._base]) + record.size + 8 > self.segment_size:
+            self.roll()
+        self.offsets.append(self.next_offset)
+        return self.append_bytes(replace(record, commit_log_offset=self.next_offset).encode())
 
     def append_bytes(self, data: bytes) -> int:
         """Append bytes that need not be a record; returns their commit log offset."""

@@ -10,14 +10,7 @@ except ImportError as error:
     raise MissingPackageError("spark_mq.testing.strategies needs hypothesis: run pip install hypothesis") from error
 
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE
-from spark_mq.format.record import (
-    HOST_V4_SIZE,
-    HOST_V6_SIZE,
-    MAGIC_V1,
-    MAGIC_V2,
-    Record,
-    encode_blank,
-)
+from spark_mq.format.record import HOST_V4_SIZE, HOST_V6_SIZE, MAGIC_V1, MAGIC_V2, Record, encode_blank
 
 
 def records(

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_mq.format import record
 from spark_mq.format.array_types import Bytes, Int32s, Int64s
 from spark_mq.format.arrow_array import array_of, timestamps
 from spark_mq.format.compression import DEFAULT_BODY_LIMIT, decompress_or_reason
@@ -26,16 +27,6 @@ from spark_mq.format.kernels.gather import gather
 from spark_mq.format.kernels.java_string import repair_utf8
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, CORRUPT_RECORD
 from spark_mq.format.properties import KEYS, TAGS, UNIQUE_KEY
-from spark_mq.format.record import (
-    BORN_HOST_AT,
-    BORN_HOST_V6_FLAG,
-    COMPRESSED_FLAG,
-    HOST_V4_SIZE,
-    HOST_V6_SIZE,
-    STORE_HOST_V6_FLAG,
-    TRANSACTION_TYPE_MASK,
-    TRANSACTION_TYPE_NAMES,
-)
 
 
 @dataclass(frozen=True)
@@ -66,7 +57,7 @@ def decompress_bodies(buffer: Bytes, frames: Frames, limit: int) -> Bodies:
 
 def is_compressed(frames: Frames) -> npt.NDArray[np.bool_]:
     """Which messages have a compressed body."""
-    compressed: npt.NDArray[np.bool_] = (frames.sys_flag & COMPRESSED_FLAG != 0) & (frames.body_length > 0)
+    compressed: npt.NDArray[np.bool_] = (frames.sys_flag & record.COMPRESSED_FLAG != 0) & (frames.body_length > 0)
     return compressed
 
 
@@ -165,16 +156,20 @@ class MessageColumns:
             self._fields.update(read_fields(self.buffer, self.frames, [name]))
         return self._fields[name]
 
-    def _store_host_sizes(self) -> Int32s:
-        return np.where(self.frames.sys_flag & STORE_HOST_V6_FLAG, HOST_V6_SIZE, HOST_V4_SIZE).astype(np.int32)
+    def _host_sizes(self, bit: int) -> Int32s:
+        """The bytes of a host of each message, by the bit of its sysFlag."""
+        return np.where(self.frames.sys_flag & bit, record.HOST_V6_SIZE, record.HOST_V4_SIZE).astype(np.int32)
 
     def _offset_message_id(self) -> pa.Array:
-        starts, sizes = self.frames.store_host_at, self._store_host_sizes()
+        starts, sizes = self.frames.store_host_at, self._host_sizes(record.STORE_HOST_V6_FLAG)
         return offset_message_ids(self.buffer, starts, sizes, self._millis("commit_log_offset"))
 
     def _born_host(self) -> pa.Array:
-        sizes = np.where(self.frames.sys_flag & BORN_HOST_V6_FLAG, HOST_V6_SIZE, HOST_V4_SIZE).astype(np.int32)
-        return host_texts(self.buffer, self.frames.position + BORN_HOST_AT, sizes)
+        starts, sizes = self.frames.position + record.BORN_HOST_AT, self._host_sizes(record.BORN_HOST_V6_FLAG)
+        return host_texts(self.buffer, starts, sizes)
+
+    def _store_host(self) -> pa.Array:
+        return host_texts(self.buffer, self.frames.store_host_at, self._host_sizes(record.STORE_HOST_V6_FLAG))
 
     def _binary(self, starts: Int64s, lengths: Int32s) -> pa.Array:
         return _binary_array(*gather(self.buffer, starts, lengths))
@@ -274,8 +269,8 @@ class MessageColumns:
         return array_of(reasons, pa.string())
 
     def _transaction_type(self) -> pa.Array:
-        types = pa.array(((self.frames.sys_flag & TRANSACTION_TYPE_MASK) >> 2).astype(np.int8))
-        return pa.DictionaryArray.from_arrays(types, pa.array(TRANSACTION_TYPE_NAMES)).cast(pa.string())
+        types = pa.array(((self.frames.sys_flag & record.TRANSACTION_TYPE_MASK) >> 2).astype(np.int8))
+        return pa.DictionaryArray.from_arrays(types, pa.array(record.TRANSACTION_TYPE_NAMES)).cast(pa.string())
 
 
 def _property_maps(
@@ -383,7 +378,7 @@ _COLUMNS: dict[str, Callable[[MessageColumns], pa.Array]] = {
     "born_timestamp": lambda m: timestamps(m._millis("born_timestamp")),
     "born_host": MessageColumns._born_host,
     "store_timestamp": lambda m: timestamps(m._millis("store_timestamp")),
-    "store_host": lambda m: host_texts(m.buffer, m.frames.store_host_at, m._store_host_sizes()),
+    "store_host": MessageColumns._store_host,
     "body": MessageColumns._body,
     "properties": MessageColumns._properties,
     CORRUPT_RECORD: MessageColumns._corrupt_record,

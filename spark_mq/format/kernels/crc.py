@@ -17,9 +17,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from spark_mq.format import record
 from spark_mq.format.array_types import Bytes, Int32s, Int64s, OutBytes, OutFlags, OutInt64s
 from spark_mq.format.kernels.big_endian import byte_at, read_i16, read_i32, read_i64
-from spark_mq.format.kernels.frames import Frames
+from spark_mq.format.kernels.frames import Frames, host_size
 from spark_mq.format.kernels.kernel import kernel
 from spark_mq.format.properties import (
     CRC_DIGITS,
@@ -27,19 +28,6 @@ from spark_mq.format.properties import (
     NAME_VALUE_SEPARATOR,
     PROPERTY_CRC_SIZE,
     PROPERTY_SEPARATOR,
-)
-from spark_mq.format.record import (
-    BODY_CRC_AT,
-    BORN_HOST_AT,
-    BORN_HOST_V6_FLAG,
-    COMMIT_LOG_OFFSET_AT,
-    HOST_V4_SIZE,
-    HOST_V6_SIZE,
-    MAGIC_AT,
-    MAGIC_V2,
-    STORE_HOST_V6_FLAG,
-    SYS_FLAG_AT,
-    TIMESTAMP_SIZE,
 )
 
 _POLYNOMIAL = 0xEDB88320
@@ -144,13 +132,13 @@ def renew_property_crc(buffer: OutBytes, start: int) -> None:
     end = start + size
     if buffer[end - 1] != PROPERTY_SEPARATOR or buffer[end - PROPERTY_CRC_SIZE] != _NAME[0]:
         return
-    sys_flag = read_i32(buffer, start + SYS_FLAG_AT)
-    at = start + BORN_HOST_AT + TIMESTAMP_SIZE + 12
-    at += HOST_V6_SIZE if sys_flag & BORN_HOST_V6_FLAG else HOST_V4_SIZE
-    at += HOST_V6_SIZE if sys_flag & STORE_HOST_V6_FLAG else HOST_V4_SIZE
+    sys_flag = read_i32(buffer, start + record.SYS_FLAG_AT)
+    at = start + record.BORN_HOST_AT + record.TIMESTAMP_SIZE + 12
+    at += host_size(sys_flag, record.BORN_HOST_V6_FLAG)
+    at += host_size(sys_flag, record.STORE_HOST_V6_FLAG)
     body_length = read_i32(buffer, at)
     at += 4 + (body_length if body_length > 0 else 0)
-    if read_i32(buffer, start + MAGIC_AT) == MAGIC_V2:
+    if read_i32(buffer, start + record.MAGIC_AT) == record.MAGIC_V2:
         at += 2 + read_i16(buffer, at)
     else:
         at += 1 + byte_at(buffer, at)
@@ -161,9 +149,9 @@ def renew_property_crc(buffer: OutBytes, start: int) -> None:
 @kernel
 def _digests(buffer: Bytes, position: Int64s, size: Int32s, found: OutInt64s) -> None:
     for index in range(position.size):
-        start, after = position[index], position[index] + COMMIT_LOG_OFFSET_AT + 8
-        before = crc32(buffer, start, COMMIT_LOG_OFFSET_AT)
-        found[index] = before << 31 ^ crc32(buffer, after, size[index] - COMMIT_LOG_OFFSET_AT - 8)
+        start, after = position[index], position[index] + record.COMMIT_LOG_OFFSET_AT + 8
+        before = crc32(buffer, start, record.COMMIT_LOG_OFFSET_AT)
+        found[index] = before << 31 ^ crc32(buffer, after, size[index] - record.COMMIT_LOG_OFFSET_AT - 8)
 
 
 def digests(buffer: Bytes, frames: Frames) -> Int64s:
@@ -179,7 +167,7 @@ def _wrong_bodies(buffer: Bytes, frames: Frames, wrong: OutFlags) -> None:
         frame = frames[index]
         length = int(frame.body_length)
         wrong[index] = length > 0 and (
-            crc32(buffer, frame.body_start, length) & CRC_MASK != read_i32(buffer, frame.position + BODY_CRC_AT)
+            crc32(buffer, frame.body_start, length) & CRC_MASK != read_i32(buffer, frame.position + record.BODY_CRC_AT)
         )
 
 

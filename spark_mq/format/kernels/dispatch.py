@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from spark_mq.format import record
 from spark_mq.format.array_types import (
     ArrayRows,
     Bytes,
@@ -59,15 +60,6 @@ from spark_mq.format.properties import (
     INNER_MULTI_QUEUE_OFFSET,
     INNER_NUM,
     TAGS,
-)
-from spark_mq.format.record import (
-    COMMIT_LOG_OFFSET_AT,
-    INNER_BATCH_FLAG,
-    QUEUE_ID_AT,
-    QUEUE_OFFSET_AT,
-    TRANSACTION_PREPARED_TYPE,
-    TRANSACTION_ROLLBACK_TYPE,
-    TRANSACTION_TYPE_MASK,
 )
 from spark_mq.format.system_topic import RETRY_PREFIX, SCHEDULE_TOPIC, SYSTEM_PREFIX, delay_level_millis
 
@@ -160,7 +152,9 @@ def _lead_to(units: Bytes, buffer: Bytes, frames: Frames, found: OutFlags) -> No
     for index in range(frames.size):
         frame, unit = frames[index], index * UNIT_SIZE
         offset, size = read_i64(units, unit), read_i32(units, unit + 8)
-        found[index] = offset == read_i64(buffer, frame.position + COMMIT_LOG_OFFSET_AT) and size == frame.store_size
+        found[index] = (
+            offset == read_i64(buffer, frame.position + record.COMMIT_LOG_OFFSET_AT) and size == frame.store_size
+        )
 
 
 def has_unit(frames: Frames) -> npt.NDArray[np.bool_]:
@@ -173,14 +167,16 @@ def has_unit(frames: Frames) -> npt.NDArray[np.bool_]:
 
 def is_final(frames: Frames) -> npt.NDArray[np.bool_]:
     """Which messages become a unit of a queue: those of transaction type NONE or COMMIT."""
-    kind = frames.sys_flag & TRANSACTION_TYPE_MASK
-    result: npt.NDArray[np.bool_] = (kind != TRANSACTION_PREPARED_TYPE) & (kind != TRANSACTION_ROLLBACK_TYPE)
+    kind = frames.sys_flag & record.TRANSACTION_TYPE_MASK
+    result: npt.NDArray[np.bool_] = (kind != record.TRANSACTION_PREPARED_TYPE) & (
+        kind != record.TRANSACTION_ROLLBACK_TYPE
+    )
     return result
 
 
 def is_inner_batch(frames: Frames) -> npt.NDArray[np.bool_]:
     """Which records are inner batches of a batch consume queue."""
-    result: npt.NDArray[np.bool_] = frames.sys_flag & INNER_BATCH_FLAG != 0
+    result: npt.NDArray[np.bool_] = frames.sys_flag & record.INNER_BATCH_FLAG != 0
     return result
 
 
@@ -196,7 +192,7 @@ class QueueTable:
 
     def numbers(self, buffer: Bytes, frames: Frames) -> Int32s:
         """The number of each message's queue. A queue that is new to the table gets the next number."""
-        queue_ids = int32s_at(buffer, frames.position + QUEUE_ID_AT)
+        queue_ids = int32s_at(buffer, frames.position + record.QUEUE_ID_AT)
         return self.numbers_of(buffer, frames.topic_start, frames.topic_length, queue_ids)
 
     def numbers_of(self, buffer: Bytes, topic_starts: Int64s, topic_lengths: Int32s, queue_ids: Int32s) -> Int32s:
@@ -341,8 +337,8 @@ def dispatch_units(
     """
     return DispatchedUnits(
         queue_number=queues.numbers(buffer, frames),
-        queue_offset=int64s_at(buffer, frames.position + QUEUE_OFFSET_AT),
-        commit_log_offset=int64s_at(buffer, frames.position + COMMIT_LOG_OFFSET_AT),
+        queue_offset=int64s_at(buffer, frames.position + record.QUEUE_OFFSET_AT),
+        commit_log_offset=int64s_at(buffer, frames.position + record.COMMIT_LOG_OFFSET_AT),
         store_size=frames.store_size.copy(),  # the memory of frames is used again for the next chunk
         tags_code=_unit_tags_codes(buffer, frames, delay_millis, tags_codes),
         store_timestamp=int64s_at(buffer, frames.store_timestamp_at),
@@ -470,7 +466,7 @@ def _find_batches(buffer: Bytes, frames: Frames, queue_offsets: OutInt64s, messa
             queue_offsets[index] = _parse_offset(buffer, base, base + base_length)
             message_counts[index] = _parse_offset(buffer, count, count + count_length)
         else:
-            queue_offsets[index], message_counts[index] = read_i64(buffer, frame.position + QUEUE_OFFSET_AT), 1
+            queue_offsets[index], message_counts[index] = read_i64(buffer, frame.position + record.QUEUE_OFFSET_AT), 1
 
 
 def batch_units(buffer: Bytes, frames: Frames, tags_codes: Int64s | None = None) -> BatchUnits:
@@ -482,7 +478,7 @@ def batch_units(buffer: Bytes, frames: Frames, tags_codes: Int64s | None = None)
     _find_batches(buffer, frames, queue_offsets, message_counts)
     is_possible = (queue_offsets >= 0) & (message_counts <= _MAX_BATCH)
     units = np.zeros(frames.size, BATCH_UNIT_DTYPE)
-    units["commit_log_offset"] = int64s_at(buffer, frames.position + COMMIT_LOG_OFFSET_AT)
+    units["commit_log_offset"] = int64s_at(buffer, frames.position + record.COMMIT_LOG_OFFSET_AT)
     units["store_size"] = frames.store_size
     units["tags_code"] = _unit_tags_codes(buffer, frames, np.zeros(1, np.int64), tags_codes)
     units["store_timestamp"] = int64s_at(buffer, frames.store_timestamp_at)

@@ -19,46 +19,27 @@ from typing import NamedTuple
 
 import numpy as np
 
+from spark_mq.format import record
 from spark_mq.format.array_types import Bytes, Flags, Int32s, Int64s, OutBytes
 from spark_mq.format.kernels.big_endian import copy_bytes, read_i32, write_i32, write_i64
 from spark_mq.format.kernels.crc import CRC_MASK, crc32, renew_property_crc
-from spark_mq.format.kernels.frames import Frames
+from spark_mq.format.kernels.frames import Frames, host_size
 from spark_mq.format.kernels.kernel import kernel
 from spark_mq.format.pieces import Pieces
-from spark_mq.format.record import (
-    BODY_CRC_AT,
-    BORN_HOST_AT,
-    BORN_HOST_V6_FLAG,
-    BORN_TIMESTAMP_AT,
-    COMMIT_LOG_OFFSET_AT,
-    FLAG_AT,
-    HOST_V4_SIZE,
-    HOST_V6_SIZE,
-    MAGIC_AT,
-    MAGIC_V1,
-    MAGIC_V2,
-    MIN_RECORD_SIZE,
-    QUEUE_ID_AT,
-    QUEUE_OFFSET_AT,
-    STORE_HOST_V6_FLAG,
-    SYS_FLAG_AT,
-    TIMESTAMP_SIZE,
-    TRANSACTION_ROLLBACK_TYPE,
-)
 from spark_mq.format.system_topic import LEFT_OUT_TOPIC
 
 LOCAL_HOST = b"\x7f\x00\x00\x01\x00\x00\x2a\x9f"
 """127.0.0.1:10911, as a record has it."""
 
-MIN_GAP_SIZE = MIN_RECORD_SIZE + 1
+MIN_GAP_SIZE = record.MIN_RECORD_SIZE + 1
 """The bytes of the smallest gap that can be filled: those of the smallest record of a message, so any one is enough."""
 MAX_LEFT_OUT_SIZE = 4 << 20
 """Bytes of the largest left-out record: 4.9.0 accepts no larger record by default (`maxMessageSize`)."""
 
 _HOST = np.frombuffer(LOCAL_HOST, np.uint8)
 _TOPIC = np.frombuffer(LEFT_OUT_TOPIC.encode(), np.uint8)
-_STORE_HOST_AT = BORN_HOST_AT + HOST_V4_SIZE + TIMESTAMP_SIZE
-_BODY_LENGTH_AT = _STORE_HOST_AT + HOST_V4_SIZE + 12
+_STORE_HOST_AT = record.BORN_HOST_AT + record.HOST_V4_SIZE + record.TIMESTAMP_SIZE
+_BODY_LENGTH_AT = _STORE_HOST_AT + record.HOST_V4_SIZE + 12
 NONE_WRONG = -1
 """What `write_records` returns if every stored body CRC fits its body."""
 
@@ -85,24 +66,24 @@ def _fill_gaps(buffer: OutBytes, base: int, starts: Int64s, stops: Int64s, store
             size = stop - position
             if size > MAX_LEFT_OUT_SIZE:
                 size = MAX_LEFT_OUT_SIZE if size - MAX_LEFT_OUT_SIZE >= MIN_GAP_SIZE else size - MIN_GAP_SIZE
-            topic_length = size - MIN_RECORD_SIZE
+            topic_length = size - record.MIN_RECORD_SIZE
             if topic_length > _TOPIC.size:
                 topic_length = _TOPIC.size
-            body_length = size - MIN_RECORD_SIZE - topic_length
+            body_length = size - record.MIN_RECORD_SIZE - topic_length
             topic_at = position + _BODY_LENGTH_AT + 4 + body_length
             buffer[position:topic_at] = 0
             if body_length != crc_length:
                 crc_length = body_length
                 body_crc = crc32(buffer, topic_at - body_length, body_length) & CRC_MASK
             write_i32(buffer, position, size)
-            write_i32(buffer, position + MAGIC_AT, MAGIC_V1)
-            write_i32(buffer, position + BODY_CRC_AT, body_crc)
-            write_i64(buffer, position + COMMIT_LOG_OFFSET_AT, base + position)
-            write_i32(buffer, position + SYS_FLAG_AT, TRANSACTION_ROLLBACK_TYPE)
-            write_i64(buffer, position + BORN_TIMESTAMP_AT, store_timestamps[index])
-            copy_bytes(buffer, position + BORN_HOST_AT, _HOST, 0, HOST_V4_SIZE)
-            write_i64(buffer, position + BORN_HOST_AT + HOST_V4_SIZE, store_timestamps[index])
-            copy_bytes(buffer, position + _STORE_HOST_AT, _HOST, 0, HOST_V4_SIZE)
+            write_i32(buffer, position + record.MAGIC_AT, record.MAGIC_V1)
+            write_i32(buffer, position + record.BODY_CRC_AT, body_crc)
+            write_i64(buffer, position + record.COMMIT_LOG_OFFSET_AT, base + position)
+            write_i32(buffer, position + record.SYS_FLAG_AT, record.TRANSACTION_ROLLBACK_TYPE)
+            write_i64(buffer, position + record.BORN_TIMESTAMP_AT, store_timestamps[index])
+            copy_bytes(buffer, position + record.BORN_HOST_AT, _HOST, 0, record.HOST_V4_SIZE)
+            write_i64(buffer, position + record.BORN_HOST_AT + record.HOST_V4_SIZE, store_timestamps[index])
+            copy_bytes(buffer, position + _STORE_HOST_AT, _HOST, 0, record.HOST_V4_SIZE)
             write_i32(buffer, position + _BODY_LENGTH_AT, body_length)
             buffer[topic_at] = topic_length
             copy_bytes(buffer, topic_at + 1, _TOPIC, 0, topic_length)
@@ -121,11 +102,11 @@ def _renumber(
 ) -> None:
     for index in range(positions.size):
         start = positions[index]
-        write_i64(data, start + QUEUE_OFFSET_AT, queue_offsets[index])
-        write_i64(data, start + COMMIT_LOG_OFFSET_AT, commit_log_offsets[index])
+        write_i64(data, start + record.QUEUE_OFFSET_AT, queue_offsets[index])
+        write_i64(data, start + record.COMMIT_LOG_OFFSET_AT, commit_log_offsets[index])
         if has_store_timestamp[index]:
-            is_v6 = read_i32(data, start + SYS_FLAG_AT) & BORN_HOST_V6_FLAG
-            write_i64(data, start + BORN_HOST_AT + (HOST_V6_SIZE if is_v6 else HOST_V4_SIZE), store_timestamps[index])
+            born_host_size = host_size(read_i32(data, start + record.SYS_FLAG_AT), record.BORN_HOST_V6_FLAG)
+            write_i64(data, start + record.BORN_HOST_AT + born_host_size, store_timestamps[index])
         renew_property_crc(data, start)
 
 
@@ -192,9 +173,9 @@ class RecordFields(NamedTuple):
         """The bytes of each record."""
         sizes: Int64s = self.body_lengths().astype(np.int64) + self.topics.lengths
         sizes += np.maximum(self.properties.lengths, 0)
-        sizes += MIN_RECORD_SIZE + self.is_v2
-        for bit in (BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG):
-            sizes += np.where(self.sys_flags & bit, HOST_V6_SIZE - HOST_V4_SIZE, 0)
+        sizes += record.MIN_RECORD_SIZE + self.is_v2
+        for bit in (record.BORN_HOST_V6_FLAG, record.STORE_HOST_V6_FLAG):
+            sizes += np.where(self.sys_flags & bit, record.HOST_V6_SIZE - record.HOST_V4_SIZE, 0)
         return sizes
 
 
@@ -216,22 +197,22 @@ def _write_records(out: OutBytes, positions: Int64s, sizes: Int64s, fields: Reco
         start = positions[index]
         sys_flag = fields.sys_flags[index]
         write_i32(out, start, sizes[index])
-        write_i32(out, start + MAGIC_AT, MAGIC_V2 if fields.is_v2[index] else MAGIC_V1)
-        write_i32(out, start + QUEUE_ID_AT, fields.queue_ids[index])
-        write_i32(out, start + FLAG_AT, fields.flags[index])
-        write_i64(out, start + QUEUE_OFFSET_AT, fields.queue_offsets[index])
-        write_i64(out, start + COMMIT_LOG_OFFSET_AT, fields.commit_log_offsets[index])
-        write_i32(out, start + SYS_FLAG_AT, sys_flag)
-        write_i64(out, start + BORN_TIMESTAMP_AT, fields.born_timestamps[index])
-        at = start + BORN_HOST_AT
-        host_size = HOST_V6_SIZE if sys_flag & BORN_HOST_V6_FLAG else HOST_V4_SIZE
-        copy_bytes(out, at, fields.born_hosts, fields.born_host_starts[index], host_size)
-        at += host_size
+        write_i32(out, start + record.MAGIC_AT, record.MAGIC_V2 if fields.is_v2[index] else record.MAGIC_V1)
+        write_i32(out, start + record.QUEUE_ID_AT, fields.queue_ids[index])
+        write_i32(out, start + record.FLAG_AT, fields.flags[index])
+        write_i64(out, start + record.QUEUE_OFFSET_AT, fields.queue_offsets[index])
+        write_i64(out, start + record.COMMIT_LOG_OFFSET_AT, fields.commit_log_offsets[index])
+        write_i32(out, start + record.SYS_FLAG_AT, sys_flag)
+        write_i64(out, start + record.BORN_TIMESTAMP_AT, fields.born_timestamps[index])
+        at = start + record.BORN_HOST_AT
+        born_host_size = host_size(sys_flag, record.BORN_HOST_V6_FLAG)
+        copy_bytes(out, at, fields.born_hosts, fields.born_host_starts[index], born_host_size)
+        at += born_host_size
         write_i64(out, at, fields.store_timestamps[index])
-        at += TIMESTAMP_SIZE
-        host_size = HOST_V6_SIZE if sys_flag & STORE_HOST_V6_FLAG else HOST_V4_SIZE
-        copy_bytes(out, at, fields.store_hosts, fields.store_host_starts[index], host_size)
-        at += host_size
+        at += record.TIMESTAMP_SIZE
+        store_host_size = host_size(sys_flag, record.STORE_HOST_V6_FLAG)
+        copy_bytes(out, at, fields.store_hosts, fields.store_host_starts[index], store_host_size)
+        at += store_host_size
         write_i32(out, at, fields.reconsume_times[index])
         write_i64(out, at + 4, fields.prepared_transaction_offsets[index])
         bodies = fields.stored_bodies if fields.has_stored_body[index] else fields.bodies
@@ -244,7 +225,7 @@ def _write_records(out: OutBytes, positions: Int64s, sizes: Int64s, fields: Reco
             if length > 0 and body_crc != fields.body_crcs[index] and first_wrong == NONE_WRONG:
                 first_wrong = index
             body_crc = int(fields.body_crcs[index])
-        write_i32(out, start + BODY_CRC_AT, body_crc)
+        write_i32(out, start + record.BODY_CRC_AT, body_crc)
         at += length
         length = int(fields.topics.lengths[index])
         if fields.is_v2[index]:
@@ -282,7 +263,7 @@ def write_batch(buffer: Bytes, frames: Frames, rows: Int64s, out: OutBytes) -> N
         write_i32(out, at, size)
         write_i32(out, at + 4, 0)
         write_i32(out, at + 8, 0)
-        write_i32(out, at + 12, read_i32(buffer, frame.position + FLAG_AT))
+        write_i32(out, at + 12, read_i32(buffer, frame.position + record.FLAG_AT))
         write_i32(out, at + 16, frame.body_length)
         copy_bytes(out, at + 20, buffer, frame.body_start, frame.body_length)
         properties_at = at + 20 + frame.body_length

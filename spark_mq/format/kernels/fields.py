@@ -14,22 +14,14 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from spark_mq.format import message_row
+from spark_mq.format import message_row, record
 from spark_mq.format.array_types import Bytes, Int32s, Int64s, OutBytes, OutInt32s, OutInt64s
 from spark_mq.format.arrow_array import array_of
 from spark_mq.format.kernels.big_endian import int64s_at, read_i32, read_i64, read_u32, write_i64
 from spark_mq.format.kernels.frames import Frames
-from spark_mq.format.kernels.gather import gather
+from spark_mq.format.kernels.gather import gathered
 from spark_mq.format.kernels.kernel import kernel
-from spark_mq.format.record import (
-    BODY_CRC_AT,
-    BORN_TIMESTAMP_AT,
-    COMMIT_LOG_OFFSET_AT,
-    FLAG_AT,
-    HOST_V4_SIZE,
-    QUEUE_ID_AT,
-    QUEUE_OFFSET_AT,
-)
+from spark_mq.format.pieces import Pieces
 
 _host_text = lru_cache(maxsize=1 << 14)(message_row.host_text)
 _RECORD, _STORE_TIMESTAMP, _AFTER_HOSTS = range(3)
@@ -38,13 +30,11 @@ _RECORD, _STORE_TIMESTAMP, _AFTER_HOSTS = range(3)
 
 def host_texts(buffer: Bytes, starts: Int64s, sizes: Int32s) -> pa.Array:
     """Hosts as `message_row.host_text` writes them."""
-    if (sizes == HOST_V4_SIZE).all():  # the usual case: an integer is found faster than bytes
+    if (sizes == record.HOST_V4_SIZE).all():  # the usual case: an integer is found faster than bytes
         distinct = pa.array(int64s_at(buffer, starts)).dictionary_encode()
-        hosts = [host.to_bytes(HOST_V4_SIZE, signed=True) for host in distinct.dictionary.to_pylist()]
+        hosts = [host.to_bytes(record.HOST_V4_SIZE, signed=True) for host in distinct.dictionary.to_pylist()]
     else:
-        out, offsets = gather(buffer, starts, sizes)
-        stored = pa.Array.from_buffers(pa.binary(), sizes.size, [None, pa.py_buffer(offsets), pa.py_buffer(out)])
-        distinct = stored.dictionary_encode()
+        distinct = gathered(Pieces(buffer, starts, sizes)).dictionary_encode()
         hosts = distinct.dictionary.to_pylist()
     return array_of([_host_text(host) for host in hosts], pa.string()).take(distinct.indices)
 
@@ -95,12 +85,12 @@ class _Place:
 
 
 FIELDS = {
-    "commit_log_offset": _Place(_RECORD, COMMIT_LOG_OFFSET_AT, True),
-    "body_crc": _Place(_RECORD, BODY_CRC_AT, False),
-    "queue_id": _Place(_RECORD, QUEUE_ID_AT, False),
-    "flag": _Place(_RECORD, FLAG_AT, False),
-    "queue_offset": _Place(_RECORD, QUEUE_OFFSET_AT, True),
-    "born_timestamp": _Place(_RECORD, BORN_TIMESTAMP_AT, True),
+    "commit_log_offset": _Place(_RECORD, record.COMMIT_LOG_OFFSET_AT, True),
+    "body_crc": _Place(_RECORD, record.BODY_CRC_AT, False),
+    "queue_id": _Place(_RECORD, record.QUEUE_ID_AT, False),
+    "flag": _Place(_RECORD, record.FLAG_AT, False),
+    "queue_offset": _Place(_RECORD, record.QUEUE_OFFSET_AT, True),
+    "born_timestamp": _Place(_RECORD, record.BORN_TIMESTAMP_AT, True),
     "store_timestamp": _Place(_STORE_TIMESTAMP, 0, True),
     "reconsume_times": _Place(_AFTER_HOSTS, 0, False),
     "prepared_transaction_offset": _Place(_AFTER_HOSTS, 4, True),

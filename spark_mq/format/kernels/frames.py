@@ -19,29 +19,12 @@ from typing import Protocol, TypeVar, cast, overload
 import numpy as np
 import numpy.typing as npt
 
+from spark_mq.format import record
 from spark_mq.format.array_types import Bytes, Int32s, Int64s
 from spark_mq.format.dledger import BLANK_MAGIC, HEAD_SIZE, MAGIC_CONFIG_CHANGE
 from spark_mq.format.kernels.big_endian import byte_at, read_i16, read_i32, read_i64
 from spark_mq.format.kernels.entries import after_heads
 from spark_mq.format.kernels.kernel import FRAME_DTYPE, kernel
-from spark_mq.format.record import (
-    BLANK_SIZE,
-    BORN_HOST_AT,
-    BORN_HOST_V6_FLAG,
-    COMMIT_LOG_OFFSET_AT,
-    HOST_V4_SIZE,
-    HOST_V6_SIZE,
-    MAGIC_AT,
-    MAGIC_BLANK,
-    MAGIC_V1,
-    MAGIC_V2,
-    MAX_BLANK_SIZE,
-    MAX_RECORD_SIZE,
-    MIN_RECORD_SIZE,
-    STORE_HOST_V6_FLAG,
-    SYS_FLAG_AT,
-    TIMESTAMP_SIZE,
-)
 
 _Int64 = TypeVar("_Int64")
 _Int32 = TypeVar("_Int32")
@@ -127,36 +110,42 @@ _BLOCK_SIZE = 64
 
 
 @kernel
+def host_size(sys_flag: int, bit: int) -> int:
+    """The bytes of a host; this bit of the sysFlag says whether it has an IPv6 address."""
+    return record.HOST_V6_SIZE if sys_flag & bit else record.HOST_V4_SIZE
+
+
+@kernel
 def read_frame(buffer: Bytes, position: int, base: int, end: int, frame: Frame) -> int:
     """What is at `position`, as a `ScanStatus` number. If this is a record, its positions are written to `frame`."""
-    if end - position < BLANK_SIZE:
+    if end - position < record.BLANK_SIZE:
         return BAD_SIZE
     available = buffer.size - position
-    if available < BLANK_SIZE:
+    if available < record.BLANK_SIZE:
         return MORE
     size = read_i32(buffer, position)
-    magic = read_i32(buffer, position + MAGIC_AT)
-    if magic == MAGIC_BLANK:
-        return BLANK if size == end - position and size <= MAX_BLANK_SIZE else BAD_SIZE
+    magic = read_i32(buffer, position + record.MAGIC_AT)
+    if magic == record.MAGIC_BLANK:
+        return BLANK if size == end - position and size <= record.MAX_BLANK_SIZE else BAD_SIZE
     if size == 0 and magic == 0:
         return ZEROS
-    if size == BLANK_MAGIC and magic == end - position and magic <= MAX_BLANK_SIZE:
+    if size == BLANK_MAGIC and magic == end - position and magic <= record.MAX_BLANK_SIZE:
         return BLANK
-    if magic != MAGIC_V1 and magic != MAGIC_V2:
+    if magic != record.MAGIC_V1 and magic != record.MAGIC_V2:
         is_cut_head = 0 < size <= MAGIC_CONFIG_CHANGE and available < HEAD_SIZE <= end - position
         return MORE if is_cut_head else BAD_MAGIC
-    if size < MIN_RECORD_SIZE or size > MAX_RECORD_SIZE or size > end - position:
+    if size < record.MIN_RECORD_SIZE or size > record.MAX_RECORD_SIZE or size > end - position:
         return BAD_SIZE
-    if available < MIN_RECORD_SIZE:
+    if available < record.MIN_RECORD_SIZE:
         return MORE
-    if read_i64(buffer, position + COMMIT_LOG_OFFSET_AT) != base + position:
+    if read_i64(buffer, position + record.COMMIT_LOG_OFFSET_AT) != base + position:
         return BAD_OFFSET
-    sys_flag = read_i32(buffer, position + SYS_FLAG_AT)
-    store_timestamp_at = BORN_HOST_AT + (HOST_V6_SIZE if sys_flag & BORN_HOST_V6_FLAG else HOST_V4_SIZE)
-    store_host_at = store_timestamp_at + TIMESTAMP_SIZE
-    after_hosts_at = store_host_at + (HOST_V6_SIZE if sys_flag & STORE_HOST_V6_FLAG else HOST_V4_SIZE)
+    sys_flag = read_i32(buffer, position + record.SYS_FLAG_AT)
+    store_timestamp_at = record.BORN_HOST_AT + host_size(sys_flag, record.BORN_HOST_V6_FLAG)
+    store_host_at = store_timestamp_at + record.TIMESTAMP_SIZE
+    after_hosts_at = store_host_at + host_size(sys_flag, record.STORE_HOST_V6_FLAG)
     body_start = after_hosts_at + 16
-    topic_width = 2 if magic == MAGIC_V2 else 1
+    topic_width = 2 if magic == record.MAGIC_V2 else 1
     if body_start + topic_width + 2 > size:
         return BAD_LENGTHS
     if available < body_start:
@@ -227,9 +216,9 @@ def scan_sent_records(buffer: Bytes, frames: Frames) -> tuple[int, int, int]:
     """
     count, position = 0, 0
     while position < buffer.size:
-        if buffer.size - position < MIN_RECORD_SIZE:
+        if buffer.size - position < record.MIN_RECORD_SIZE:
             return count, position, BAD_SIZE
-        base = read_i64(buffer, position + COMMIT_LOG_OFFSET_AT) - position
+        base = read_i64(buffer, position + record.COMMIT_LOG_OFFSET_AT) - position
         status = read_frame(buffer, position, base, buffer.size, frames[count])
         if status != RECORD:
             return count, position, status
@@ -271,18 +260,18 @@ def find_frame(buffer: Bytes, position: int, stop: int, base: int, end: int, fra
     Returns a position with MORE if the buffer ends before this is decided, and (`stop`, STOP) if no position has a
     record or a blank. The frame of a record is written to `frames[0]`.
     """
-    last = buffer.size - BLANK_SIZE + 1
+    last = buffer.size - record.BLANK_SIZE + 1
     if stop < last:
         last = stop
     while position < last:
         block_end = position + _BLOCK_SIZE
         if last < block_end:
             block_end = last
-        if block_end - position == _BLOCK_SIZE and not _contains_magic(buffer, position + MAGIC_AT):
+        if block_end - position == _BLOCK_SIZE and not _contains_magic(buffer, position + record.MAGIC_AT):
             position = block_end
         while position < block_end:
-            magic = read_i32(buffer, position + MAGIC_AT)
-            if magic == MAGIC_V1 or magic == MAGIC_V2 or magic == MAGIC_BLANK:  # noqa: SIM109 (a kernel)
+            magic = read_i32(buffer, position + record.MAGIC_AT)
+            if magic == record.MAGIC_V1 or magic == record.MAGIC_V2 or magic == record.MAGIC_BLANK:
                 status = read_frame(buffer, position, base, end, frames[0])
                 if status == RECORD or status == BLANK or status == MORE:  # noqa: SIM109 (a kernel)
                     return position, status

@@ -11,17 +11,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from spark_mq.format import index_file
 from spark_mq.format.array_types import Bytes, Int32s, Int64s, OutBytes, OutFlags, OutInt32s, OutInt64s
 from spark_mq.format.index_file import (
-    BEGIN_COMMIT_LOG_OFFSET_AT,
-    BEGIN_TIMESTAMP_AT,
-    END_COMMIT_LOG_OFFSET_AT,
-    END_TIMESTAMP_AT,
     ENTRY,
     ENTRY_SIZE,
-    HASH_SLOT_COUNT_AT,
     HEADER_SIZE,
-    INDEX_COUNT_AT,
     SLOT_SIZE,
     IndexHeader,
     IndexLayout,
@@ -188,9 +183,9 @@ def _put_keys(
     Slots are spread over more memory than a processor's cache has. The first loop over a block reads all its slots,
     independently of each other, so that the second loop, which is `IndexFile.putKey`, finds them in the cache.
     """
-    begin_timestamp = read_i64(head, BEGIN_TIMESTAMP_AT)
-    hash_slot_count = read_i32(head, HASH_SLOT_COUNT_AT)
-    index_count = read_i32(head, INDEX_COUNT_AT)
+    begin_timestamp = read_i64(head, index_file.BEGIN_TIMESTAMP_AT)
+    hash_slot_count = read_i32(head, index_file.HASH_SLOT_COUNT_AT)
+    index_count = read_i32(head, index_file.INDEX_COUNT_AT)
     if index_count < 1:
         index_count = 1
     count = entries.size // ENTRY_SIZE
@@ -227,14 +222,14 @@ def _put_keys(
 
             if index_count <= 1:  # only now, because the first entry's time counts from the end of the file before
                 begin_timestamp = store_timestamp
-                write_i64(head, BEGIN_TIMESTAMP_AT, store_timestamp)
-                write_i64(head, BEGIN_COMMIT_LOG_OFFSET_AT, commit_log_offset)
+                write_i64(head, index_file.BEGIN_TIMESTAMP_AT, store_timestamp)
+                write_i64(head, index_file.BEGIN_COMMIT_LOG_OFFSET_AT, commit_log_offset)
             if previous_entry == 0:
                 hash_slot_count += 1
             index_count += 1
     if count > 0:
-        write_i32(head, HASH_SLOT_COUNT_AT, hash_slot_count)
-        write_i32(head, INDEX_COUNT_AT, index_count)
-        write_i64(head, END_COMMIT_LOG_OFFSET_AT, commit_log_offset)
-        write_i64(head, END_TIMESTAMP_AT, store_timestamp)
+        write_i32(head, index_file.HASH_SLOT_COUNT_AT, hash_slot_count)
+        write_i32(head, index_file.INDEX_COUNT_AT, index_count)
+        write_i64(head, index_file.END_COMMIT_LOG_OFFSET_AT, commit_log_offset)
+        write_i64(head, index_file.END_TIMESTAMP_AT, store_timestamp)
     return count if count > 0 else 0, touched

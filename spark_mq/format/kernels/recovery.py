@@ -14,31 +14,17 @@ from enum import IntEnum
 
 import numpy as np
 
+from spark_mq.format import record
 from spark_mq.format.array_types import Bytes, Flags, Int32s, Int64s, OutFlags, OutInt32s, OutInt64s
 from spark_mq.format.consume_queue import BATCH_UNIT_SIZE, UNIT_SIZE
 from spark_mq.format.dledger import BLANK_MAGIC as ENTRY_BLANK_MAGIC
 from spark_mq.format.dledger import HEAD_SIZE as ENTRY_HEAD_SIZE
 from spark_mq.format.kernels.big_endian import byte_at, read_i16, read_i32, read_i64
 from spark_mq.format.kernels.crc import crc32, stored_property_crc
-from spark_mq.format.kernels.frames import Frame, Frames
+from spark_mq.format.kernels.frames import Frame, Frames, host_size
 from spark_mq.format.kernels.kernel import kernel
 from spark_mq.format.kernels.properties import find_value, parse_decimal, same_bytes
 from spark_mq.format.properties import DELAY_TIME_LEVEL, PROPERTY_CRC_SIZE
-from spark_mq.format.record import (
-    BLANK_SIZE,
-    BODY_CRC_AT,
-    BORN_HOST_AT,
-    BORN_HOST_V6_FLAG,
-    HOST_V4_SIZE,
-    HOST_V6_SIZE,
-    MAGIC_AT,
-    MAGIC_BLANK,
-    MAGIC_V1,
-    MAGIC_V2,
-    STORE_HOST_V6_FLAG,
-    SYS_FLAG_AT,
-    TIMESTAMP_SIZE,
-)
 from spark_mq.format.system_topic import SCHEDULE_TOPIC
 
 ACCEPTS_V2 = 1
@@ -109,33 +95,33 @@ def check_record(buffer: Bytes, position: int, end: int, rules: int, frame: Fram
     They do so for BAD_SUM, too; the fields of `frame` are undefined for any other result.
     """
     left, available = end - position, buffer.size - position
-    if left < BLANK_SIZE:
+    if left < record.BLANK_SIZE:
         return SHORT
-    if available < BLANK_SIZE:
+    if available < record.BLANK_SIZE:
         return MORE
     size = read_i32(buffer, position)
-    magic = read_i32(buffer, position + MAGIC_AT)
+    magic = read_i32(buffer, position + record.MAGIC_AT)
     if rules & CHECKS_SIZE_FIRST and (left < size or size < _LEAST_SIZE):
         return BAD_SIZE
-    if magic == MAGIC_BLANK:
+    if magic == record.MAGIC_BLANK:
         return BLANK
-    if magic == MAGIC_V2 and not rules & ACCEPTS_V2:
+    if magic == record.MAGIC_V2 and not rules & ACCEPTS_V2:
         return TOO_NEW
-    if magic != MAGIC_V1 and magic != MAGIC_V2:
+    if magic != record.MAGIC_V1 and magic != record.MAGIC_V2:
         return ZEROS if size == 0 and magic == 0 else BAD_MAGIC
-    if size < HOST_V4_SIZE:  # Java reads the hosts into an array of this size
+    if size < record.HOST_V4_SIZE:  # Java reads the hosts into an array of this size
         return BAD_SIZE
-    if left < BORN_HOST_AT:
+    if left < record.BORN_HOST_AT:
         return SHORT
-    if available < BORN_HOST_AT:
+    if available < record.BORN_HOST_AT:
         return MORE
-    sys_flag = read_i32(buffer, position + SYS_FLAG_AT)
-    born_host_size = HOST_V6_SIZE if sys_flag & BORN_HOST_V6_FLAG else HOST_V4_SIZE
-    store_host_size = HOST_V6_SIZE if sys_flag & STORE_HOST_V6_FLAG else HOST_V4_SIZE
+    sys_flag = read_i32(buffer, position + record.SYS_FLAG_AT)
+    born_host_size = host_size(sys_flag, record.BORN_HOST_V6_FLAG)
+    store_host_size = host_size(sys_flag, record.STORE_HOST_V6_FLAG)
     if size < born_host_size or size < store_host_size:
         return BAD_SIZE
-    store_timestamp_at = BORN_HOST_AT + born_host_size
-    store_host_at = store_timestamp_at + TIMESTAMP_SIZE
+    store_timestamp_at = record.BORN_HOST_AT + born_host_size
+    store_host_at = store_timestamp_at + record.TIMESTAMP_SIZE
     after_hosts_at = store_host_at + store_host_size
     body_start = after_hosts_at + 16
     if left < body_start:
@@ -147,7 +133,7 @@ def check_record(buffer: Bytes, position: int, end: int, rules: int, frame: Fram
         body_length = 0
     if body_length > size and not rules & SKIPS_BODY:
         return BAD_LENGTH
-    topic_width = 2 if magic == MAGIC_V2 else 1
+    topic_width = 2 if magic == record.MAGIC_V2 else 1
     topic_start = body_start + body_length + topic_width
     if left < body_start + body_length:
         return SHORT
@@ -155,7 +141,7 @@ def check_record(buffer: Bytes, position: int, end: int, rules: int, frame: Fram
         return MORE
     if body_length > 0 and rules & CHECKS_BODY_CRC and not rules & CHECKS_PROPERTY_CRC:
         crc = crc32(buffer, position + body_start, body_length) & _CRC_MASK
-        if crc != read_i32(buffer, position + BODY_CRC_AT):
+        if crc != read_i32(buffer, position + record.BODY_CRC_AT):
             return BAD_CRC
     if left < topic_start:
         return SHORT
@@ -253,11 +239,11 @@ def check_records(buffer: Bytes, end: int, rules: int, frames: Frames) -> tuple[
         if count == frames.size:
             return count, position, FULL
         start = position
-        if rules & HAS_HEADS and buffer.size - position >= BLANK_SIZE:
+        if rules & HAS_HEADS and buffer.size - position >= record.BLANK_SIZE:
             if read_i32(buffer, position) == ENTRY_BLANK_MAGIC:
                 return count, position, BLANK
-            magic = read_i32(buffer, position + MAGIC_AT)  # of an entry it is the size
-            if magic != MAGIC_BLANK and magic != MAGIC_V1 and magic != MAGIC_V2:
+            magic = read_i32(buffer, position + record.MAGIC_AT)  # of an entry it is the size
+            if magic != record.MAGIC_BLANK and magic != record.MAGIC_V1 and magic != record.MAGIC_V2:
                 start += ENTRY_HEAD_SIZE
         found = check_record(buffer, start, end, rules, frames[count])
         if found != RECORD:
