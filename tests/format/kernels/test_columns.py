@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import hashlib
-import struct
 import zlib
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,12 +19,8 @@ from spark_mq.format.kernels import batches as batching
 from spark_mq.format.kernels.batches import BODY_COLUMNS, message_batches
 from spark_mq.format.kernels.columns import MessageColumns
 from spark_mq.format.kernels.frames import Frames, new_frames, scan_records
-from spark_mq.format.message_schema import (
-    ALL_MESSAGE_FIELDS,
-    MAX_TIMESTAMP_MILLIS,
-    MIN_TIMESTAMP_MILLIS,
-)
-from spark_mq.format.properties import encode_properties, parse_properties
+from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, MAX_TIMESTAMP_MILLIS, MIN_TIMESTAMP_MILLIS
+from spark_mq.format.properties import parse_properties
 from spark_mq.format.record import MAGIC_V2, MIN_RECORD_SIZE, Record
 from spark_mq.testing.strategies import records
 from tests.support.kernels import array, examples, frames_of
@@ -189,37 +184,9 @@ def test_a_time_within_years_1_to_9999_is_given(millis: int, time: datetime) -> 
     assert values(messages_of(Record(b"T", store_timestamp=millis)), "store_timestamp") == [time]
 
 
-def test_a_topic_that_is_no_utf8_is_repaired_as_java_does() -> None:
-    messages = messages_of(Record(b"a\xffb"), Record(b"\xed\xa0\x80"), Record("ü".encode()))
-    assert values(messages, "topic") == ["a\ufffdb", "\ufffd", "ü"]
-
-
-def test_keys_and_properties_that_are_no_utf8_are_repaired() -> None:
-    messages = messages_of(
-        Record(b"T", properties=encode_properties({b"KEYS": b"\xff k", b"TAGS": b"\xc3", b"\xfe": b"\xf0\x9f"}))
-    )
-    assert values(messages, "keys") == [["\ufffd", "k"]]
-    assert values(messages, "tags") == ["\ufffd"]
-    assert dict(values(messages, "properties")[0]) == {"KEYS": "\ufffd k", "TAGS": "\ufffd", "\ufffd": "\ufffd"}
-
-
 def test_a_map_of_properties_has_each_name_once() -> None:
     messages = messages_of(Record(b"T", properties=b"\xff\1first\2\xfe\1last\2"))
     assert values(messages, "properties") == [[("\ufffd", "last")]]
-
-
-def test_without_properties_text_columns_are_null() -> None:
-    messages = messages_of(Record(b"T"), Record(b"T", properties=b"KEYS\1 \2TAGS\1x\2UNIQ_KEY\1u\2"))
-    assert values(messages, "tags") == [None, "x"]
-    assert values(messages, "unique_key") == [None, "u"]
-    assert values(messages, "keys") == [None, []]
-    assert values(messages, "properties")[0] == []
-
-
-def test_a_repeated_name_has_its_last_value() -> None:
-    messages = messages_of(Record(b"T", properties=b"TAGS\1a\2TAGS\1b\2KEYS\1k\2TAGS\1\2"))
-    assert values(messages, "tags") == ["b"]
-    assert sorted(values(messages, "properties")[0]) == [("KEYS", "k"), ("TAGS", "b")]
 
 
 def test_a_v2_record_has_a_long_topic() -> None:
@@ -236,21 +203,11 @@ def test_a_broken_body_is_null_with_a_reason() -> None:
     assert reasons[1].startswith("BODY: broken zlib stream")
 
 
-def test_the_stored_body_is_given_as_it_is_stored() -> None:
-    assert values(messages_of(COMPRESSED, Record(b"T")), "stored_body") == [COMPRESSED.body, b""]
-
-
 def test_the_encoded_body_is_the_stored_one_where_the_body_is_another() -> None:
     messages = messages_of(Record(b"T", body=b"plain"), COMPRESSED, Record(b"T", body=b"broken", body_crc=1))
     assert values(messages, "encoded_body") == [None, COMPRESSED.body, None]
     (batch,) = checked(messages, ["encoded_body"])
     assert values(batch, "encoded_body") == [None, COMPRESSED.body, b"broken"]
-
-
-def test_an_empty_body_is_empty_even_if_it_says_compressed() -> None:
-    messages = messages_of(Record(b"T", sys_flag=0x1), Record(b"T"))
-    assert values(messages, "body") == [b"", b""]
-    assert values(messages, "_corrupt_record") == [None, None]
 
 
 def test_a_body_beyond_the_limit_is_null_with_a_reason() -> None:
@@ -359,13 +316,6 @@ def test_a_topic_is_compared_by_its_bytes() -> None:
     messages = messages_of(Record(b"T"), Record(b"TT"), Record(b"\xff"), Record(b"T"))
     assert messages.topic_is(b"T").tolist() == [True, False, False, True]
     assert messages.topic_is("\ufffd".encode()).tolist() == [False] * 4
-
-
-def test_the_hosts_of_a_message_can_differ_in_kind() -> None:
-    v6 = bytes.fromhex("20010db800000001000000000000000a") + struct.pack(">i", 10911)
-    messages = messages_of(Record(b"T", born_host=v6), Record(b"T", store_host=v6))
-    assert values(messages, "born_host") == ["[2001:db8:0:1:0:0:0:a]:10911", "127.0.0.1:0"]
-    assert values(messages, "store_host") == ["127.0.0.1:10911", "[2001:db8:0:1:0:0:0:a]:10911"]
 
 
 def test_columns_are_given_in_the_asked_order() -> None:

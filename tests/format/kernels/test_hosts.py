@@ -8,22 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_mq.format.array_types import Bytes, Int32s, Int64s
 from spark_mq.format.kernels.fields import host_texts, offset_message_ids
 from spark_mq.format.kernels.gather import gather_bytes
 from spark_mq.format.message_id import encode_offset_message_id
+from spark_mq.format.pieces import pieces_of_bytes
 from tests.support.kernels import array, examples
 
 ports = st.integers(-(1 << 31), (1 << 31) - 1)
 
 
-def places(texts: list[bytes]) -> tuple[Bytes, Int64s, Int32s]:
-    sizes = np.array([len(text) for text in texts], np.int32)
-    return array(b"".join(texts)), np.cumsum([0, *sizes[:-1]]).astype(np.int64)[: len(texts)], sizes
-
-
 def texts_of(hosts: list[bytes]) -> list[str]:
-    texts = host_texts(*places(hosts))
+    texts = host_texts(*pieces_of_bytes(hosts))
     texts.validate(full=True)
     return list(texts.to_pylist())
 
@@ -75,7 +70,7 @@ def test_hosts_can_be_read_back(hosts: list[tuple[ipaddress.IPv4Address | ipaddr
 )
 def test_offset_message_ids_are_those_of_the_plain_encoder(messages: list[tuple[bytes, int]]) -> None:
     ids = offset_message_ids(
-        *places([stored for stored, _ in messages]), np.array([offset for _, offset in messages], np.int64)
+        *pieces_of_bytes([stored for stored, _ in messages]), np.array([offset for _, offset in messages], np.int64)
     )
     ids.validate(full=True)
     assert ids.to_pylist() == [encode_offset_message_id(stored, offset) for stored, offset in messages]

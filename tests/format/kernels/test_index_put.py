@@ -232,20 +232,6 @@ def test_times_are_whole_seconds_after_the_file_s_begin(
     assert entry_of(end_timestamp, *timestamps) == (begin_timestamp, difference)
 
 
-def test_the_place_of_entry_zero_stays_empty() -> None:
-    data = new_index_file(SMALL)
-    put(data, SMALL, [(1, 2, 3000)] * 7)
-    assert data[SMALL.entries_at :][:20].tobytes() == bytes(20)
-
-
-def test_a_full_file_takes_no_more() -> None:
-    data = new_index_file(SMALL)
-    assert put(data, SMALL, [(1, 2, 3000)] * 10) == 7
-    full = data.tobytes()
-    assert put(data, SMALL, [(1, 2, 3000)]) == 0
-    assert data.tobytes() == full
-
-
 @pytest.mark.parametrize("index_count", [0, 1])
 def test_what_an_empty_file_says_is_gone_with_the_first_entry(index_count: int) -> None:
     data = new_index_file(SMALL, 3000, 5, index_count)
