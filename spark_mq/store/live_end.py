@@ -24,8 +24,6 @@ and the queues are many, the last segment is read.
 from __future__ import annotations
 
 import math
-import re
-import struct
 import zlib
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
@@ -35,7 +33,7 @@ from dataclasses import dataclass, replace
 from spark_mq.errors import CorruptIndexError
 from spark_mq.format.consume_queue import PRE_BLANK_SIZE
 from spark_mq.format.index_file import IndexFile
-from spark_mq.format.record import FRAME, MAGIC_AT, MAGIC_V1, MAGIC_V2, Record, is_blank
+from spark_mq.format.record import FRAME, MAGIC_AT, Record, is_blank
 from spark_mq.io.file_reader import FileReader, FileReaders
 from spark_mq.io.location import Location
 from spark_mq.store.config.checkpoint import LastRun
@@ -44,6 +42,7 @@ from spark_mq.store.index.folder import IndexFileInfo, index_files, newest_layou
 from spark_mq.store.log.commit_log import CommitLog
 from spark_mq.store.log.log_range import LiveEnd
 from spark_mq.store.log.record_lookup import RecordLookup, is_finished
+from spark_mq.store.log.segment_files import RECORD_MAGIC
 from spark_mq.store.queue.consume_queue import ConsumeQueue, announce_ends
 from spark_mq.store.queue.folders import queue_folders
 
@@ -53,7 +52,6 @@ _MAX_UNITS = 1000
 """Units at the end of a queue among which the newest message is searched for."""
 _STALE_WINDOW = 64 << 10
 """Bytes after the newest record in which the first record of a stale tail is searched for."""
-_MAGIC = re.compile(b"|".join(re.escape(struct.pack(">i", magic)) for magic in (MAGIC_V1, MAGIC_V2)))
 _TAIL = 4 << 10
 _BYTES_PER_REQUEST = 2 << 20
 """Bytes that arrive over a network in the time that a short request takes."""
@@ -317,7 +315,7 @@ def _ends_before(records: RecordLookup, offset: int, newest: int, run: LastRun) 
     if run.dispatched > 0 and newest != run.dispatched:
         return False
     window = records.read(offset, _STALE_WINDOW)
-    for found in _MAGIC.finditer(window):
+    for found in RECORD_MAGIC.finditer(window):
         at = offset + found.start() - MAGIC_AT
         if at <= offset:
             return False

@@ -55,31 +55,25 @@ class Entries:
         return Entries(*(values[:count] for values in vars(self).values()))
 
 
-def read_entries(segment: SegmentFile, data_end: int, start: int = 0) -> Iterator[Entries]:
+def read_entries(segment: SegmentFile, data_end: int, position: int = 0) -> Iterator[Entries]:
     """The entries of a segment from a position on, whose data end at another one, also those after damage."""
-    found = np.empty(FIELDS * (_CHUNK // HEAD_SIZE + 1), np.int64)
+    found: OutInt64s = np.empty(FIELDS * (_CHUNK // HEAD_SIZE + 1), np.int64)
     with FileReader(segment.location) as file:
-        yield from _read_entries(file, segment, start, data_end, found)
-
-
-def _read_entries(
-    file: FileReader, segment: SegmentFile, position: int, data_end: int, found: OutInt64s
-) -> Iterator[Entries]:
-    while position < data_end:
-        buffer = np.frombuffer(file.read(position, min(_CHUNK, segment.size - position)), np.uint8)
-        base, stop = segment.base + position, data_end - position
-        count, reached, is_blank = scan_entries(buffer, 0, stop, base, segment.size - position, found)
-        if count:
-            fields = found[: FIELDS * count].reshape(count, FIELDS).T.copy()
-            fields[0] += base
-            yield Entries(*fields)
-        if is_blank:
-            return
-        if not count:
-            reached = find_entry(buffer, 1, base)
-            if position + reached + HEAD_SIZE > segment.size:
+        while position < data_end:
+            buffer = np.frombuffer(file.read(position, min(_CHUNK, segment.size - position)), np.uint8)
+            base, stop = segment.base + position, data_end - position
+            count, reached, is_blank = scan_entries(buffer, 0, stop, base, segment.size - position, found)
+            if count:
+                fields = found[: FIELDS * count].reshape(count, FIELDS).T.copy()
+                fields[0] += base
+                yield Entries(*fields)
+            if is_blank:
                 return
-        position += reached
+            if not count:
+                reached = find_entry(buffer, 1, base)
+                if position + reached + HEAD_SIZE > segment.size:
+                    return
+            position += reached
 
 
 def live_entries(segment: SegmentFile, start: int = 0) -> Iterator[Entries]:

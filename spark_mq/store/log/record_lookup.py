@@ -50,7 +50,7 @@ from spark_mq.format.record import (
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.store.log.log_range import LogRange
-from spark_mq.store.log.segment_files import MAGICS, SegmentFile, list_segment_files
+from spark_mq.store.log.segment_files import RECORD_MAGIC, SegmentFile, list_segment_files
 
 UNFINISHED = "UNFINISHED"
 """The code of an unfinished record. The log ends before this record, so no reader of a whole log returns it."""
@@ -253,28 +253,15 @@ class RecordLookup:
             look *= _LOOK_FACTOR
             # A header can be cut by the border between two looks.
             data = self.read(start, min(stop + HEADER_SIZE, end) - start)
-            for position in _headers(data, start):
-                record = self._last_record_at(start + position, end)
-                if record is not None:
+            for magic in reversed(list(RECORD_MAGIC.finditer(data, MAGIC_AT))):
+                position, offset = magic.start() - MAGIC_AT, start + magic.start() - MAGIC_AT
+                if not data.startswith(_INT64.pack(offset), position + COMMIT_LOG_OFFSET_AT):
+                    continue
+                record = self.find(offset)
+                record_end = offset + (0 if record is None else record.size)
+                if record is not None and (record_end == end or self.end_of_blank(record_end) == end):
                     return record
         return None
-
-    def _last_record_at(self, commit_log_offset: int, end: int) -> Record | None:
-        """The record at the offset, if it ends at `end`, or if only a blank follows it."""
-        record = self.find(commit_log_offset)
-        record_end = commit_log_offset + (0 if record is None else record.size)
-        return record if record_end == end or self.end_of_blank(record_end) == end else None
-
-
-def _headers(data: bytes, commit_log_offset: int) -> Iterator[int]:
-    """The positions of headers of records that store their own commit log offset, the last one first."""
-    stop = len(data)
-    while (at := max(data.rfind(magic, MAGIC_AT, stop) for magic in MAGICS)) >= 0:
-        position = at - MAGIC_AT
-        own = data[position + COMMIT_LOG_OFFSET_AT : position + COMMIT_LOG_OFFSET_AT + 8]
-        if own == (commit_log_offset + position).to_bytes(8, "big"):
-            yield position
-        stop = at + len(MAGICS[0]) - 1
 
 
 def _is_head(head: bytes, commit_log_offset: int, store_size: int) -> bool:

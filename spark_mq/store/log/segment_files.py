@@ -17,8 +17,11 @@ them count; and files of zeros after the last confirmed chain count (a broker ma
 from __future__ import annotations
 
 import os
+import re
+import struct
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -53,7 +56,7 @@ _MAX_LOOKS = 256
 _looks: dict[tuple[str, int, int | None], bool] = {}
 """Results of `_confirms_name`, by path, size and time of the last change: a stream lists the files repeatedly."""
 
-MAGICS = tuple(magic.to_bytes(4, "big", signed=True) for magic in (MAGIC_V1, MAGIC_V2))
+RECORD_MAGIC = re.compile(b"|".join(re.escape(struct.pack(">i", magic)) for magic in (MAGIC_V1, MAGIC_V2)))
 """How the magic of a record is stored."""
 
 
@@ -214,22 +217,13 @@ def list_segment_files(store: Location) -> SegmentFiles:
 def _listed(folder: Location, entries: Sequence[fs.FileInfo]) -> SegmentFiles:
     named = [info for info in mapped_files(entries) if info.size > 0]
     infos = [info for info in named if int(info.base_name) + info.size <= MAX_OFFSET]
-    stray = [
-        CorruptRange(
-            str(folder / info.base_name),
-            int(info.base_name),
-            info.size,
-            STRAY,
-            "the file is not a segment: no commit log has an offset above 2^63 - 1",
-        )
-        for info in named
-        if int(info.base_name) + info.size > MAX_OFFSET
-    ]
+    too_far = "the file is not a segment: no commit log has an offset above 2^63 - 1"
+    stray = [_stray(folder, info, too_far) for info in named if int(info.base_name) + info.size > MAX_OFFSET]
     chains = _chains(infos)
     if len(chains) > 1:
         unconfirmed = _unconfirmed(folder, chains)
-        stray += [_stray(folder, info) for info in unconfirmed]
-        infos = [info for info in infos if info.base_name not in {other.base_name for other in unconfirmed}]
+        stray += [_stray(folder, info, _why_unconfirmed(folder / info.base_name, info.size)) for info in unconfirmed]
+        infos = [info for info in infos if info not in unconfirmed]
     return SegmentFiles(tuple(infos), tuple(sorted(stray, key=lambda one: one.commit_log_offset)), folder)
 
 
@@ -262,47 +256,33 @@ def _chains(infos: Sequence[fs.FileInfo]) -> list[list[fs.FileInfo]]:
 
 
 def _unconfirmed(folder: Location, chains: Sequence[Sequence[fs.FileInfo]]) -> list[fs.FileInfo]:
-    confirmed = [any(_confirms_name(folder, info) for info in chain) for chain in chains]
-    if not any(confirmed):
-        return []
-    end = max(
-        int(info.base_name) + info.size
-        for chain, is_confirmed in zip(chains, confirmed, strict=True)
-        if is_confirmed
-        for info in chain
-    )
+    confirmed: list[Sequence[fs.FileInfo]] = []
+    others: list[Sequence[fs.FileInfo]] = []
+    for chain in chains:
+        (confirmed if any(_confirms_name(folder, info) for info in chain) else others).append(chain)
+    end = max((int(info.base_name) + info.size for chain in confirmed for info in chain), default=0)
     return [
         info
-        for chain, is_confirmed in zip(chains, confirmed, strict=True)
-        if not is_confirmed and (int(chain[0].base_name) < end or not _are_zeros(folder, chain))
+        for chain in others
+        if confirmed
+        if int(chain[0].base_name) < end or any(find_data_end(folder / info.base_name, info.size) for info in chain)
         for info in chain
     ]
 
 
-def _are_zeros(folder: Location, chain: Sequence[fs.FileInfo]) -> bool:
-    return all(find_data_end(folder / info.base_name, info.size) == 0 for info in chain)
+def _stray(folder: Location, info: fs.FileInfo, reason: str) -> CorruptRange:
+    return CorruptRange(str(folder / info.base_name), int(info.base_name), info.size, STRAY, reason)
 
 
-def _stray(folder: Location, info: fs.FileInfo) -> CorruptRange:
-    file = folder / info.base_name
-    return CorruptRange(
-        str(file),
-        int(info.base_name),
-        info.size,
-        STRAY,
-        "the file is not a segment of this log: it does not follow one, and no record in it is at the offset that its "
-        f"name says{_said_by_first_record(file, info.size)}; move the file out of {folder.name}/",
-    )
-
-
-def _said_by_first_record(file: Location, size: int) -> str:
+def _why_unconfirmed(file: Location, size: int) -> str:
     with FileReader(file) as reader:
-        data = reader.read(0, min(size, MAX_RECORD_SIZE))
-    try:
-        record = decode_record(data)
-    except CorruptLogError:
-        return ""
-    return f" (its first record is of commit log offset {record.commit_log_offset})"
+        data, said = reader.read(0, min(size, MAX_RECORD_SIZE)), ""
+    with suppress(CorruptLogError):
+        said = f" (its first record is of commit log offset {decode_record(data).commit_log_offset})"
+    return (
+        "the file is not a segment of this log: it does not follow one, and no record in it is at the offset that its "
+        f"name says{said}; move the file out of {file.parent.name}/"
+    )
 
 
 def _confirms_name(folder: Location, info: fs.FileInfo) -> bool:
@@ -324,34 +304,17 @@ def _has_record_of_its_own(file: Location, size: int) -> bool:
     with FileReader(file) as reader:
         while position < data_end:
             block = reader.read(position, min(block_size + MIN_RECORD_SIZE, size - position))
-            for at in _starts(block):
+            for found in RECORD_MAGIC.finditer(block, MAGIC_AT):
+                at = found.start() - MAGIC_AT
                 record_size = FRAME.unpack_from(block, at)[0]
                 if not MIN_RECORD_SIZE <= record_size <= MAX_RECORD_SIZE:
                     continue
                 whole = block[at : at + record_size]
                 if len(whole) < record_size:
                     whole = reader.read(position + at, min(record_size, size - position - at))
-                if _is_record_at(whole, base + position + at):
+                with suppress(CorruptLogError):
+                    decode_record(whole, 0, base + position + at)
                     return True
             position += block_size
             block_size = _BLOCK
     return False
-
-
-def _starts(block: bytes) -> list[int]:
-    """The positions in the block at which a record may start."""
-    starts = []
-    for magic in MAGICS:
-        at = block.find(magic, MAGIC_AT)
-        while at >= 0:
-            starts.append(at - MAGIC_AT)
-            at = block.find(magic, at + 1)
-    return sorted(starts)
-
-
-def _is_record_at(data: bytes, commit_log_offset: int) -> bool:
-    try:
-        decode_record(data, 0, commit_log_offset)
-    except CorruptLogError:
-        return False
-    return True

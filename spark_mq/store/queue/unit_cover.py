@@ -32,10 +32,11 @@ from spark_mq.format.consume_queue import UNIT_SIZE, Units, is_live
 from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.format.dledger import HEAD_SIZE
 from spark_mq.format.java_text import decode_utf8
-from spark_mq.format.record import MAGIC_AT, MAGIC_V1, MAGIC_V2, Record, decode_record
+from spark_mq.format.record import MAGIC_AT, Record, decode_record
 from spark_mq.io.location import Location
 from spark_mq.store.log.log_range import LogRange, cut, joined, merged, rest
 from spark_mq.store.log.record_lookup import RecordLookup
+from spark_mq.store.log.segment_files import RECORD_MAGIC
 from spark_mq.store.queue.consume_queue import ConsumeQueue, announce_units
 from spark_mq.store.queue.lookup import QueueCover
 from spark_mq.store.queue.unit_runs import UnitChain, UnitCursor, accounted, extents_of, in_order, own_stop
@@ -44,7 +45,6 @@ _MOST_BYTES = 32 << 20
 """Bytes of messages without a unit that are looked at. If there are more, the whole log is scanned."""
 _MOST_WRONG = 1 << 10
 """Wrong units that are told from others. If there are more, the whole log is scanned."""
-_MAGICS = [magic.to_bytes(4, "big", signed=True) for magic in (MAGIC_V1, MAGIC_V2)]
 
 Queues = Mapping[tuple[str, int], ConsumeQueue]
 _MOST_RUNS = 1 << 10
@@ -114,9 +114,7 @@ def with_contradicted(
         seen_bytes += sum(part.size for part in unseen)
         if seen_bytes > _MOST_BYTES:
             return [log]
-        segments = [LogRange(segment.base, segment.end_offset) for segment in records.segments]
-        parts = [part for segment in segments for part in cut(unseen, segment)]
-        extents = _wrong_records(records, parts, queues)
+        extents = _wrong_records(records, _by_segment(records, unseen), queues)
         if len(extents) > _MOST_WRONG:
             return [log]
         unseen = [part for extent in extents for part in cut(rest(extent, found), log)]
@@ -134,7 +132,10 @@ def _wrong_records(records: RecordLookup, parts: Iterable[LogRange], queues: Que
     found: set[tuple[int, int]] = set()
     for name, here in places.items():
         if name in queues:
-            found.update(_led_elsewhere(queues[name], *np.array(here, np.int64).T))
+            queue_offsets, offsets = np.array(here, np.int64).T
+            units = queues[name].units_at(queue_offsets)
+            wrong = units[is_live(units) & (units["commit_log_offset"] != offsets)]
+            found.update(zip(wrong["commit_log_offset"].tolist(), wrong["store_size"].tolist(), strict=True))
     return [LogRange(offset, offset + size) for offset, size in sorted(found) if records.is_at(offset, size)]
 
 
@@ -146,19 +147,12 @@ def _dispatched(records: RecordLookup, part: LogRange) -> Iterator[Record]:
         try:
             record = decode_record(data, position, part.start + position)
         except CorruptLogError:
-            found = (data.find(magic, position + 1 + MAGIC_AT) for magic in _MAGICS)
-            position = min((at - MAGIC_AT for at in found if at >= 0), default=-1)
+            found = RECORD_MAGIC.search(data, position + 1 + MAGIC_AT)
+            position = -1 if found is None else found.start() - MAGIC_AT
             continue
         if record.is_in_queue:
             yield record
         position += record.size
-
-
-def _led_elsewhere(queue: ConsumeQueue, queue_offsets: Int64s, places: Int64s) -> Iterator[tuple[int, int]]:
-    """Offset and size of each unit at these queue offsets that leads to another place of the log."""
-    units = queue.units_at(queue_offsets)
-    wrong = units[is_live(units) & (units["commit_log_offset"] != places)]
-    yield from zip(wrong["commit_log_offset"].tolist(), wrong["store_size"].tolist(), strict=True)
 
 
 @dataclass(frozen=True)
@@ -235,7 +229,7 @@ def log_cover(
     Args:
         merge_distance: Uncovered ranges become one if fewer bytes are between them.
     """
-    segments = list(_in_segments(records, log))
+    segments = _by_segment(records, [log])
     cursors = list(_cursors(covers, log, len(segments)))
     covered: list[LogRange] = []
     unit_bytes = 0
@@ -253,8 +247,7 @@ def log_cover(
         covered += _covered(records, chain.stop(), blocks, within, head_size)
     queues = {(cursor.queue.topic, cursor.queue.queue_id): cursor.queue for cursor in cursors}
     uncovered = merged(with_contradicted(records, log, rest(log, covered), queues), merge_distance)
-    covered = [part for within in segments for part in cut(rest(log, uncovered), within)]
-    return LogCover(tuple(covered), tuple(uncovered), unit_bytes)
+    return LogCover(tuple(_by_segment(records, rest(log, uncovered))), tuple(uncovered), unit_bytes)
 
 
 def units_within(
@@ -314,8 +307,7 @@ def _covered(
     return parts
 
 
-def _in_segments(records: RecordLookup, log: LogRange) -> Iterator[LogRange]:
-    for segment in records.segments:
-        part = LogRange(max(segment.base, log.start), min(segment.end_offset, log.stop))
-        if part.size > 0:
-            yield part
+def _by_segment(records: RecordLookup, parts: Sequence[LogRange]) -> list[LogRange]:
+    """The same parts of the log, each in one segment, in its order."""
+    segments = (LogRange(segment.base, segment.end_offset) for segment in records.segments)
+    return [part for segment in segments for part in cut(parts, segment)]
