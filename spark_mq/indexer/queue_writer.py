@@ -118,7 +118,7 @@ class QueueWriter:
         if self.continued is not None and existing is not None:
             units = np.frombuffer(existing, UNIT_DTYPE)
             with closing(FileReaders()) as readers:
-                resolved = ConsumeQueueExt.beside((self.continued / path).parent, readers).resolved(units)
+                resolved = ConsumeQueueExt((self.continued / path).parent, readers).resolved(units)
             file.keep(units, resolved, self.log_start)
             if file.is_in(existing):
                 return file.row(UNTOUCHED, 0)

@@ -66,7 +66,7 @@ class _Writer:
             existing = np.frombuffer(data, UNIT_DTYPE)
         if self.has_extensions:
             with closing(FileReaders()) as files:
-                tags_codes = ConsumeQueueExt.beside(file.parent, files).resolved(existing)["tags_code"].astype(np.int64)
+                tags_codes = ConsumeQueueExt(file.parent, files).resolved(existing)["tags_code"].astype(np.int64)
         units = sound_units(expected, existing, self.bounds, tags_codes)
         publish(self.output / expected.path, units.view(np.uint8).data, self.file_size, time)
 

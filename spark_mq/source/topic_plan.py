@@ -14,6 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from spark_mq.format.consume_queue import UNIT_SIZE
+from spark_mq.format.java_text import hash_code
 from spark_mq.format.system_topic import SCHEDULE_TOPIC
 from spark_mq.source.options import Mode, ReadOptions
 from spark_mq.source.predicate import Predicate
@@ -21,7 +22,7 @@ from spark_mq.source.read_plan import AccessPath, LookUp, ReadPlan
 from spark_mq.source.time_window import QueueComparison, queues_of, time_window, units_into, with_covers
 from spark_mq.store.log.log_range import LogRange, cut
 from spark_mq.store.message_store import MessageStore
-from spark_mq.store.queue.consume_queue import ConsumeQueue, can_have_tags, tags_codes_of
+from spark_mq.store.queue.consume_queue import ConsumeQueue, can_have_tags
 from spark_mq.store.queue.lookup import QueueRange, UnitsRead
 from spark_mq.store.queue.unit_cover import (
     CLEARLY_LESS,
@@ -204,7 +205,7 @@ def _tags_codes(predicate: Predicate) -> frozenset[int] | None:
     """The tags codes that units of matching messages can have; None for any. Delayed messages have delivery times."""
     if predicate.tags is None or SCHEDULE_TOPIC in (predicate.topics or ()):
         return None
-    return tags_codes_of(predicate.tags)
+    return frozenset(map(hash_code, predicate.tags))
 
 
 def unit_reads(cover: TopicCover, covered: Sequence[LogRange], units: FoundUnits, split_size: int) -> list[UnitsRead]:

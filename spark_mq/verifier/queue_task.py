@@ -143,7 +143,7 @@ class QueueFiles:
         if not self.has_extensions:
             return units
         with closing(FileReaders()) as files:
-            return ConsumeQueueExt.beside(location.parent, files).resolved(units)
+            return ConsumeQueueExt(location.parent, files).resolved(units)
 
     def _sound_units(self, expected: ExpectedFile) -> int:
         """The number of units at the beginning of a file that are not read."""

@@ -28,7 +28,6 @@ from spark_mq.format.consume_queue_ext import (
     parse_unit,
     parse_units,
 )
-from spark_mq.format.java_text import hash_code
 from spark_mq.io.file_reader import FileReaders, sample
 from spark_mq.io.location import Location
 from spark_mq.store.config.store_paths import CONSUME_QUEUE_EXT, MAPPED_FILE_NAME
@@ -47,17 +46,11 @@ _BACK = 1024
 class ConsumeQueueExt:
     """The extension units of one queue. The folder is listed once, when the first unit is asked for."""
 
-    def __init__(self, folder: Location, files: FileReaders) -> None:
-        """The extension in `folder`, which need not exist."""
-        self.folder = folder
-        self._readers = files
-
-    @classmethod
-    def beside(cls, queue_folder: Location, files: FileReaders) -> ConsumeQueueExt:
+    def __init__(self, queue_folder: Location, files: FileReaders) -> None:
         """The extension of the queue whose files are in `queue_folder`, `consumequeue/TOPIC/QUEUE ID`."""
         topic = queue_folder.parent
-        store = topic.parent.parent
-        return cls(store / CONSUME_QUEUE_EXT / topic.name / queue_folder.name, files)
+        self.folder = topic.parent.parent / CONSUME_QUEUE_EXT / topic.name / queue_folder.name
+        self._readers = files
 
     @cached_property
     def _files(self) -> list[tuple[int, int, Location]]:
@@ -111,11 +104,6 @@ class ConsumeQueueExt:
             found.store_timestamp[which] = units.store_timestamp
             found.bit_map[which] = units.bit_map
         return found
-
-
-def tags_codes_of(tags: Iterable[str]) -> frozenset[int]:
-    """The tags codes of messages with one of these tags (`MessageExtBrokerInner.tagsString2tagsCode`@5.3.3)."""
-    return frozenset(hash_code(text) for text in tags)
 
 
 def can_have_tags(tags_codes: Int64s, requested: Iterable[int]) -> npt.NDArray[np.bool_]:
@@ -228,7 +216,10 @@ class ConsumeQueue:
         index = bisect_right(self._starts, queue_offset) - 1
         if index < 0 or queue_offset >= self.files[index].first + self.files[index].count:
             return 0, 0, 0
-        return self._unit_of(self.files[index], queue_offset - self.files[index].first)
+        file = self.files[index]  # which can be shorter by now; without numpy, a unit takes half the time
+        data = self.readers.read(file.location, (queue_offset - file.first) * UNIT_SIZE, UNIT_SIZE)
+        commit_log_offset, store_size, tags_code = UNIT.unpack(data.ljust(UNIT_SIZE, b"\0"))
+        return commit_log_offset, store_size, tags_code
 
     def record_offset(self, queue_offset: int) -> int:
         """The queue offset that the record of a message has to state."""
@@ -237,7 +228,7 @@ class ConsumeQueue:
     @cached_property
     def ext(self) -> ConsumeQueueExt:
         """The extension units of the queue, which few brokers have."""
-        return ConsumeQueueExt.beside(self.folder.location, self.readers)
+        return ConsumeQueueExt(self.folder.location, self.readers)
 
     def tags_code(self, queue_offset: int) -> int | None:
         """The tags code of one unit, or that of its extension unit if it is an address; None if there is none there."""
@@ -325,12 +316,6 @@ class ConsumeQueue:
                 return middle
             low, high = (low, middle) if offset > log_start else (middle, high)
         return next((at for at in range(low, high + 1) if self.unit(at)[0] >= log_start), 0)
-
-    def _unit_of(self, file: QueueFile, position: int) -> tuple[int, int, int]:
-        """The unit at a position in a file; zeros if the file is shorter. Without numpy, it takes half the time."""
-        data = self.readers.read(file.location, position * UNIT_SIZE, UNIT_SIZE)
-        commit_log_offset, store_size, tags_code = UNIT.unpack(data.ljust(UNIT_SIZE, b"\0"))
-        return commit_log_offset, store_size, tags_code
 
     def _read(self, file: QueueFile, first: int, count: int) -> Units:
         data = self.readers.read(file.location, first * UNIT_SIZE, count * UNIT_SIZE)

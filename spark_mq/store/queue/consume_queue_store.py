@@ -39,6 +39,7 @@ from spark_mq.store.config.store_kind import (
 from spark_mq.store.config.store_paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
 from spark_mq.store.log.log_range import LiveEnd, LogRange
 from spark_mq.store.log.record_lookup import RecordLookup
+from spark_mq.store.log.scan import FIRST
 from spark_mq.store.queue.batch_consume_queue import BatchConsumeQueue
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.folders import queue_folder, queue_folders
@@ -132,7 +133,7 @@ def read_messages(cover: QueueCover, ends: tuple[int, int], offset: int, max_num
 
 def read_ends(cover: QueueCover, ends: tuple[int, int]) -> tuple[int, int]:
     """The queue offset of the queue's first message in the log, and the one after the last; `ends` if it has none."""
-    first, last = cover.first_message(), cover.last_message()
+    first, last = next(cover.messages(FIRST), None), cover.last_message()
     if first is None or last is None:
         return ends
     offsets = [offset_in_queue(record, cover.topic, cover.queue_id) or 0 for record in (first, last)]
@@ -154,16 +155,13 @@ def _nothing(
     status: GetMessageStatus, offset: int, ends: tuple[int, int], uncovered: tuple[LogRange, ...] = ()
 ) -> GetMessageResult:
     """An answer without messages, and where a consumer continues after it (`DefaultMessageStore.getMessage`@5.3.3)."""
-    match status:
-        case GetMessageStatus.OFFSET_TOO_SMALL:
-            next_offset = ends[0]
-        case GetMessageStatus.OFFSET_OVERFLOW_ONE:
-            next_offset = offset
-        case GetMessageStatus.OFFSET_OVERFLOW_BADLY | GetMessageStatus.MESSAGE_WAS_REMOVING:
-            next_offset = ends[1]
-        case _:
-            next_offset = 0
-    return GetMessageResult(status, next_offset, *ends, message_table([]), uncovered)
+    next_offsets = {
+        GetMessageStatus.OFFSET_TOO_SMALL: ends[0],
+        GetMessageStatus.OFFSET_OVERFLOW_ONE: offset,
+        GetMessageStatus.OFFSET_OVERFLOW_BADLY: ends[1],
+        GetMessageStatus.MESSAGE_WAS_REMOVING: ends[1],
+    }
+    return GetMessageResult(status, next_offsets.get(status, 0), *ends, message_table([]), uncovered)
 
 
 def _rows(

@@ -258,10 +258,7 @@ def queue_folder(consume_queue: Location, topic: str, queue_id: int) -> QueueFol
 
 
 def _folders_of_topic(
-    topic_folder: Location,
-    queue_id: int | None,
-    with_empty: bool,
-    skips_unreadable: bool,
+    topic_folder: Location, queue_id: int | None, with_empty: bool, skips_unreadable: bool
 ) -> Iterator[QueueFolder]:
     for name in _listed(topic_folder, topic_folder.folders, skips_unreadable):
         if not _is_queue_id(name) or queue_id not in (None, int(name)):

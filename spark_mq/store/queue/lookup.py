@@ -214,10 +214,6 @@ class QueueCover:
             return None
         return ranges, [part for part in uncovered if part.size]
 
-    def first_message(self) -> Record | None:
-        """The queue's first message in the live log."""
-        return next(self.messages(FIRST), None)
-
     def last_message(self) -> Record | None:
         """The queue's last message in the live log. The log after the last proven unit is read."""
         before = self._last_before(FOREVER)

@@ -28,7 +28,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from pyarrow import fs
@@ -52,9 +52,6 @@ from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.store_kind import double_written_database, queue_database
 from spark_mq.store.config.store_paths import CONSUME_QUEUE
 from spark_mq.store.queue.folders import QueueFolder, queue_folders
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 _CTRL_1 = b"\x01"
 _AFTER = b"\x02"
@@ -399,23 +396,10 @@ class QueueDatabase(NetworkStorage):
             raise FileNotFoundError(path)
         return _QueueFile(self, queue, int(name) // UNIT_SIZE)
 
-    def write(self, path: str, content: Buffer) -> None:
-        self._refuse()
-
-    def make_folder(self, path: str) -> None:
-        self._refuse()
-
-    def rename(self, source: str, target: str) -> None:
-        self._refuse()
-
-    def delete(self, path: str) -> None:
-        self._refuse()
-
-    def delete_folder(self, path: str) -> None:
-        self._refuse()
-
-    def _refuse(self) -> NoReturn:
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise UnsupportedStoreError(f"{self.folder} is a RocksDB database, which is read, and not changed")
+
+    write = make_folder = rename = delete = delete_folder = _refuse
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from spark_mq.format.kernels.big_endian import int32s_at, int64s_at
 from spark_mq.format.kernels.columns import MessageColumns
 from spark_mq.format.kernels.frames import new_frames, read_frames_at, scan_records
 from spark_mq.format.kernels.gather import read_ranges
-from spark_mq.format.record import QUEUE_ID_AT, QUEUE_OFFSET_AT, Record
+from spark_mq.format.record import QUEUE_ID_AT, QUEUE_OFFSET_AT
 from spark_mq.io.file_reader import FileReader
 from spark_mq.store.log.commit_log import DEFAULT_SPLIT_SIZE, list_offset_range
 from spark_mq.store.log.log_range import LogRange
@@ -182,12 +182,9 @@ class UnitReader:
             queue, queue_offset = queues[int(units.queues[index])], int(units.queue_offsets[index])
             for record in self.find_cover(queue.topic, queue.queue_id).messages(queue_offset, queue_offset + 1):
                 if not any(record.commit_log_offset in part for part in self.others):
-                    yield self._of_one(record)
+                    stored, one = self.records.read(record.commit_log_offset, record.size), new_frames(1)
+                    own = np.frombuffer(stored, np.uint8)
+                    scan_records(own, 0, 1, record.commit_log_offset, record.size, one)
+                    yield Records(own, one)
         if start < units.count:
             yield replace(chunk, frames=frames[start:])
-
-    def _of_one(self, record: Record) -> Records:
-        stored = np.frombuffer(self.records.read(record.commit_log_offset, record.size), np.uint8)
-        frames = new_frames(1)
-        scan_records(stored, 0, 1, record.commit_log_offset, record.size, frames)
-        return Records(stored, frames)

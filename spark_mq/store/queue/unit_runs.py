@@ -11,7 +11,7 @@ ROLLBACK, inner batches).
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -158,15 +158,17 @@ def accounted(offsets: Int64s, sizes: Int64s, is_record: Callable[[int, int], bo
     runs = runs_of(offsets, sizes)
     if len(runs) > most:
         runs = sorted(sorted(runs, key=lambda run: run[0] - run[1])[:most])
+
+    def leads(at: int) -> bool:
+        return is_record(int(offsets[at]), int(sizes[at]))
+
     found = []
     for start, stop in runs:
-        first = next(
-            (at for at in range(start, min(start + _TRIES, stop)) if _is_record(at, offsets, sizes, is_record)), None
-        )
+        first = next(filter(leads, range(start, min(start + _TRIES, stop))), None)
         if first is None:
             continue
         tries = range(stop - 1, max(stop - 1 - _TRIES, first - 1), -1)
-        last = next((at for at in tries if at == first or _is_record(at, offsets, sizes, is_record)), None)
+        last = next((at for at in tries if at == first or leads(at)), None)
         if last is not None:
             found.append(LogRange(int(offsets[first]), int(offsets[last] + sizes[last])))
     # Of two that contradict each other, neither proves anything.
@@ -177,10 +179,6 @@ def accounted(offsets: Int64s, sizes: Int64s, is_record: Callable[[int, int], bo
             result.append(part)
         reached = max(reached, part.stop)
     return result
-
-
-def _is_record(at: int, offsets: Int64s, sizes: Int64s, is_record: Callable[[int, int], bool]) -> bool:
-    return is_record(int(offsets[at]), int(sizes[at]))
 
 
 def live_extents(block: Units, within: LogRange) -> tuple[Int64s, Int64s]:
@@ -273,7 +271,8 @@ class UnitChain:
 def _whole_chain(group: Sequence[Units], within: LogRange) -> Chain | None:
     """The chain of all units of a group; None if a unit does not lead to a message, or is not in order."""
     chain, before = Chain(), -1
-    for blocks in [group] if len(group) > 1 else _pieces(group[0]):
+    starts = range(0, group[0].size, _TOGETHER)
+    for blocks in [group] if len(group) > 1 else ([group[0][start : start + _TOGETHER]] for start in starts):
         offsets = np.concatenate([block["commit_log_offset"] for block in blocks], dtype=np.int64)
         sizes = np.concatenate([block["store_size"] for block in blocks], dtype=np.int64)
         is_after = offsets[1:] > offsets[:-1]
@@ -290,9 +289,3 @@ def _whole_chain(group: Sequence[Units], within: LogRange) -> Chain | None:
         chain.add(offsets, stops)
         before = int(offsets[-1])
     return chain
-
-
-def _pieces(block: Units) -> Iterator[list[Units]]:
-    """A block in pieces of at most `_TOGETHER` units."""
-    for start in range(0, block.size, _TOGETHER):
-        yield [block[start : start + _TOGETHER]]
