@@ -24,7 +24,6 @@ from spark_mq.format.broker_version import (
     PROPERTY_CRC,
     RECOVERS_FROM_FLUSHED_QUEUES,
     RECOVERS_FROM_TENTH_FILE,
-    BrokerVersion,
     BrokerVersions,
     versions_text,
 )
@@ -33,12 +32,7 @@ from spark_mq.io.location import Location
 from spark_mq.io.rocksdb import DEFAULT, RocksDatabase
 from spark_mq.store.config.broker_conf import ROCKSDB_STORE, BrokerConf, FileSetting, Sourced
 from spark_mq.store.config.checkpoint import Checkpoint
-from spark_mq.store.config.store_kind import (
-    Door,
-    check_form,
-    double_written_database,
-    message_database,
-)
+from spark_mq.store.config.store_kind import Door, check_form, double_written_database, message_database
 from spark_mq.store.config.store_paths import ABORT, CONSUME_QUEUE
 from spark_mq.store.index.folder import find_index_layout
 from spark_mq.store.index.index_database import last_offset
@@ -94,11 +88,8 @@ class LastStop:
 def boot_groups(versions: BrokerVersions, has_entries: bool = False) -> tuple[BrokerVersions, ...]:
     """The versions in groups, in order: those of one group boot in the same way, on a plain or on a DLedger log."""
     rules = (*_RULES, DLEDGER_DISPATCHES_AFTER_CRASH) if has_entries else _RULES
-
-    def rules_of(version: BrokerVersion) -> tuple[bool, ...]:
-        return tuple(rule.holds(version) for rule in rules)
-
-    groups = [list(group) for _, group in groupby(versions.releases, rules_of)]
+    by_rules = groupby(versions.releases, lambda version: [rule.holds(version) for rule in rules])
+    groups = [list(group) for _, group in by_rules]
     return tuple(BrokerVersions(group[0], group[-1], versions.evidence) for group in groups)
 
 
@@ -233,7 +224,6 @@ class BootConditions:
 
 
 def _check_form(store: MessageStore, light: QueueDatabase | None) -> None:
-    """Check that the form of the store, and the settings of its broker, have known rules."""
     conf, database, batches = store.broker_conf, store.queue_database, store.batch_topics
     if database is None and conf.has_rocksdb_store and store.queues and not double_written_database(store.location):
         raise UnsupportedStoreError(

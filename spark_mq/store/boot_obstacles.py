@@ -17,14 +17,7 @@ from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.checkpoint import CHECKPOINT
 from spark_mq.store.config.config_file import load_config
 from spark_mq.store.config.store_kind import configured_batch_topics, double_written_database
-from spark_mq.store.config.store_paths import (
-    ABORT,
-    COMMIT_LOG,
-    CONFIG,
-    INDEX,
-    MAPPED_FILE_NAME,
-    mapped_files,
-)
+from spark_mq.store.config.store_paths import ABORT, COMMIT_LOG, CONFIG, INDEX, MAPPED_FILE_NAME, mapped_files
 from spark_mq.store.log.segment_files import MAX_OFFSET, usual_size
 from spark_mq.store.queue.folders import (
     QueueFolder,
@@ -73,16 +66,13 @@ def _irregular(store: Location, folder: str, has_folders: bool = False) -> Itera
     except (FileNotFoundError, NotADirectoryError):
         return
     for entry in entries:
-        kind = None if _is_regular(entry, has_folders) else kind_of(entry.path)
+        try:
+            is_regular = entry.is_file() or (has_folders and entry.is_dir())
+        except OSError:  # a link that leads to itself
+            is_regular = False
+        kind = None if is_regular else kind_of(entry.path)
         if kind is not None:
             yield f"{folder}/{entry.name}", kind
-
-
-def _is_regular(entry: os.DirEntry[str], has_folders: bool) -> bool:
-    try:
-        return entry.is_file() or (has_folders and entry.is_dir())
-    except OSError:  # a link that leads to itself
-        return False
 
 
 def boot_obstacles(

@@ -133,7 +133,6 @@ def _shown(store: Location) -> BrokerVersions:
 
 
 def _has_tag_entries(store: Location, files: FileReaders) -> bool:
-    """Whether one of the newest entries of the index is certainly that of a message's tags."""
     infos = index_files(store)
     layout = newest_layout(infos) if infos else None
     if layout is None:
@@ -143,7 +142,6 @@ def _has_tag_entries(store: Location, files: FileReaders) -> bool:
 
 
 def _has_op_list(store: Location, files: FileReaders) -> bool:
-    """Whether the newest op message has a list of half messages."""
     folder = queue_folder(store / CONSUME_QUEUE, OP_TOPIC, 0)
     if folder is None:
         return False
@@ -153,7 +151,6 @@ def _has_op_list(store: Location, files: FileReaders) -> bool:
 
 
 def _has_flushed_empty_file(store: Location, files: FileReaders) -> bool:
-    """Whether the newest index file has no entry, and was flushed."""
     infos = index_files(store)
     if not infos:
         return False

@@ -27,16 +27,13 @@ class RecoveryRows:
     def add(self, action: str, target: str, reason: str = "", **values: object) -> None:
         """Add a row; `values` are those of other columns."""
         row = {"action": action, "target": target, "reason": reason or None, **values}
-        self._rows.append({name: _encodable(value) for name, value in row.items()})
+        texts = {name: value for name, value in row.items() if isinstance(value, str)}
+        # Lone surrogates stand for bytes of a file's name that are not UTF-8.
+        self._rows.append(row | {name: text.encode("utf-8", "replace").decode() for name, text in texts.items()})
 
     def to_table(self) -> pa.Table:
         """The rows."""
         return table_of(self._rows, RECOVERY_SCHEMA)
-
-
-def _encodable(value: object) -> object:
-    """A text without the lone surrogates that stand for bytes of a file's name that are not UTF-8."""
-    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
 
 
 class DispatchLog:
@@ -110,7 +107,10 @@ class DispatchLog:
         The outcomes, and the number of messages whose topic was deleted; lite topics, which expire, do not count.
         """
         all_lacking = [messages.commit_log_offset for messages in lacking.values()]
-        is_early = ~self._were_read(np.concatenate([_NO_OFFSETS, *all_lacking]))
+        offsets_of_all = np.concatenate([_NO_OFFSETS, *all_lacking])
+        is_early = np.ones(offsets_of_all.size, np.bool_)
+        for one in self._read:
+            is_early &= ~is_in(offsets_of_all, one.position)
         parts = np.split(is_early, np.cumsum([offsets.size for offsets in all_lacking], dtype=np.int64))
         early = {name: messages.take(part) for (name, messages), part in zip(lacking.items(), parts, strict=False)}
         read, results, was_there, ignored = self._without_usual()
@@ -167,13 +167,6 @@ class DispatchLog:
             outcomes.append(QueueOutcome(*name, done["completed"], done["shifted"], count, first if count else None))
         return tuple(outcomes), deleted
 
-    def _were_read(self, positions: Int64s) -> Flags:
-        """Which positions are those of messages that were read."""
-        found = np.zeros(positions.size, np.bool_)
-        for read in self._read:
-            found |= is_in(positions, read.position)
-        return found
-
     def _without_usual(self) -> tuple[DispatchRequests, Int32s, Flags, int]:
         """The messages that lack a unit or get one, what happened to them, and which of them had one.
 
@@ -189,7 +182,6 @@ class DispatchLog:
         return DispatchRequests.concatenate(reads), np.concatenate(results_of), np.concatenate(there), ignored
 
     def _add_rows(self, action: str, read: DispatchRequests, chosen: Flags, reason: str) -> None:
-        """A row for each queue of the chosen messages."""
         indices = np.flatnonzero(chosen)
         numbers, firsts, counts = np.unique(read.queue[indices], return_index=True, return_counts=True)
         for number, first, count in zip(numbers.tolist(), firsts.tolist(), counts.tolist(), strict=True):

@@ -71,7 +71,8 @@ class LackingScan:
         self._store = store
         self._numbers = numbers
         self._checked = checked
-        self._damaged: list[LogRange] = []
+        self.damaged: list[LogRange] = []
+        """The parts of the live log that are not records, or that no segment has, in order; known after `before`."""
         self._known: dict[tuple[object, ...], dict[Queue, WithoutUnit]] = {}
         self._counts: dict[int, int] = {}
 
@@ -93,10 +94,6 @@ class LackingScan:
             self._counts[start] = sum(int((read.has_unit & (read.rank == 0)).sum()) for read in self._live(start, []))
         return self._counts[start]
 
-    def damaged(self) -> list[LogRange]:
-        """The parts of the live log that are not records, or that no segment has, in order; known after `before`."""
-        return self._damaged
-
     def _scan(self, queues: StartingQueues) -> dict[Queue, WithoutUnit]:
         lacking: dict[Queue, list[tuple[Int64s, Int64s, Int64s]]] = {}
         damaged: list[LogRange] = []
@@ -108,7 +105,7 @@ class LackingScan:
                     name = self._numbers.names[int(read.queue[indices[0]])]
                     found = read.position[indices], read.place[indices], read.queue_offset[indices]
                     lacking.setdefault(name, []).append(found)
-        self._damaged = sorted(damaged, key=lambda part: part.start)
+        self.damaged = sorted(damaged, key=lambda part: part.start)
         configured = configured_topics(self._store.location)
         without = {
             name: self._without_unit(name, parts, is_configured(name[0], configured)) for name, parts in lacking.items()

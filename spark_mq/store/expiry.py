@@ -297,13 +297,11 @@ def segment_retentions(
 
 def retention_table(segments: Sequence[SegmentRetention]) -> pa.Table:
     """The segments as a table with table `retention`."""
-    return table_of([_row(segment) for segment in segments], RETENTION.schema)
-
-
-def _row(segment: SegmentRetention) -> dict[str, object]:
-    row = {name: getattr(segment, name) for name in RETENTION.schema.names}
-    times = [name for name in row if name.endswith("timestamp") and row[name] is not None]
-    return row | {name: micros(row[name]) for name in times}
+    rows = [{name: getattr(segment, name) for name in RETENTION.schema.names} for segment in segments]
+    for row in rows:
+        times = [name for name in row if name.endswith("timestamp") and row[name] is not None]
+        row |= {name: micros(row[name]) for name in times}
+    return table_of(rows, RETENTION.schema)
 
 
 def expire_times(modification_times: Sequence[int], reserved: int) -> list[int]:

@@ -41,18 +41,8 @@ from spark_mq.store.config.config_file import configured_topics, consumed_offset
 from spark_mq.store.config.store_kind import log_folders
 from spark_mq.store.config.store_paths import mapped_files
 from spark_mq.store.index.coverage import IndexedRange
-from spark_mq.store.index.folder import (
-    IndexFileInfo,
-    index_end,
-    index_files,
-    index_layout,
-)
-from spark_mq.store.lacking_messages import (
-    TAIL_SIZE,
-    find_gone_messages,
-    find_lacking_messages,
-    leads_to_its_message,
-)
+from spark_mq.store.index.folder import index_end, index_files, index_layout
+from spark_mq.store.lacking_messages import TAIL_SIZE, find_gone_messages, find_lacking_messages, leads_to_its_message
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.record_lookup import NoRecord
 from spark_mq.store.log.segment_files import STRAY, usual_size
@@ -132,7 +122,11 @@ def index_state(store: MessageStore, flushed_timestamp: int | None = None) -> In
     except CorruptLogError:
         checked = LogRange(checked.start, reached)  # table `segments` reports damage of the log
     return IndexState(
-        tuple(_end_of(file) for file in index_files(store.location)),
+        tuple(
+            IndexFileEnd(file.name, header.end_timestamp, header.end_commit_log_offset, header.next_entry)
+            for file in index_files(store.location)
+            for header in [file.stored_header()]
+        ),
         covered_to,
         covering[-1].header.end_timestamp if covering else None,
         checked,
@@ -149,11 +143,6 @@ def _unknown_layout(store: MessageStore) -> str | None:
     except OptionError as error:
         return str(error)
     return None
-
-
-def _end_of(file: IndexFileInfo) -> IndexFileEnd:
-    header = file.stored_header()
-    return IndexFileEnd(file.name, header.end_timestamp, header.end_commit_log_offset, header.next_entry)
 
 
 def kept_files(files: Sequence[IndexFileEnd], index_msg_timestamp: int) -> list[IndexFileEnd]:
@@ -329,11 +318,7 @@ def queue_states(store: MessageStore, topic: str | None = None) -> QueueStates:
         behind = f"the log has {found.log_end - found.dispatched_to} bytes after the last message that any queue has"
     consumed = consumed_offsets(store.location)
     configured = configured_topics(store.location) or ()
-    names = {
-        *store.queues,
-        *lacking,
-        *(queue for queue in consumed if queue[0] in configured and consumed[queue] > 0),
-    }
+    names = {*store.queues, *lacking, *(queue for queue in consumed if queue[0] in configured and consumed[queue] > 0)}
     gone = find_gone_messages(store).by_queue
     by_queue = {
         queue: _state(store, queue, lacking.get(queue, ()), consumed.get(queue, 0), gone.get(queue, 0), behind)

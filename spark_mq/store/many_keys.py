@@ -41,13 +41,7 @@ _Rows = tuple[Int64s, pa.RecordBatch]
 class ManyKeys:
     """The look-up of some pairs of topic and key in a store."""
 
-    def __init__(
-        self,
-        index: KeyIndex,
-        topics: pa.Array,
-        keys: pa.Array,
-        columns: Sequence[str],
-    ) -> None:
+    def __init__(self, index: KeyIndex, topics: pa.Array, keys: pa.Array, columns: Sequence[str]) -> None:
         """Prepare.
 
         Args:

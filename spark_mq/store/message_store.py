@@ -36,14 +36,7 @@ from spark_mq.store.config.store_paths import ABORT
 from spark_mq.store.index.coverage import CheckedIndex
 from spark_mq.store.index.folder import index_files, index_layout
 from spark_mq.store.index.index_database import answers_from_database, index_database, query_database
-from spark_mq.store.index.key_index import (
-    FIRST_TIME,
-    LAST_TIME,
-    MQADMIN_MAX_NUM,
-    BrokerAnswer,
-    IndexType,
-    KeyIndex,
-)
+from spark_mq.store.index.key_index import FIRST_TIME, LAST_TIME, MQADMIN_MAX_NUM, BrokerAnswer, IndexType, KeyIndex
 from spark_mq.store.live_end import LiveEndFinder, end_by_index
 from spark_mq.store.log.log_range import LiveEnd, LogRange
 from spark_mq.store.log.record_lookup import NoRecord, RecordLookup

@@ -220,10 +220,7 @@ def consumer_filters(store: MessageStore, topic: str | None = None, consumer_gro
     """The rows of table `consumer_filters`: the SQL92 filters of groups, by group and topic."""
     rows = [
         {name: getattr(one, name, None) for name in CONSUMER_FILTERS.schema.names}
-        | {
-            "born_timestamp": micros(one.born_time),
-            "dead_timestamp": micros(one.dead_time) if one.dead_time else None,
-        }
+        | {"born_timestamp": micros(one.born_time), "dead_timestamp": micros(one.dead_time) if one.dead_time else None}
         for one in load_consumer_filters(store.location)
         if topic in (None, one.topic) and consumer_group in (None, one.consumer_group)
     ]

@@ -438,7 +438,7 @@ class _Start:
     def _lose_damaged(self, log_end: int) -> int:
         """Bytes before the end of the log that are no records."""
         reason = "no record, and no segment, has these bytes: their messages are lost already"
-        damaged = [part for part in self._stopped.scan.damaged() if part.start < log_end]
+        damaged = [part for part in self._stopped.scan.damaged if part.start < log_end]
         for part in damaged:
             self._rows.add("lose", "log", reason, commit_log_offset=part.start, bytes=part.size)
         return sum(part.size for part in damaged)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import time
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -68,14 +68,17 @@ def unread_losses(store: MessageStore, segments: Sequence[SegmentRetention]) -> 
     Groups that have read all messages except those of the newest segment are left out. A group without an offset in a
     queue is not known.
     """
-    found = []
+    found = (_loss(store, queue, committed, segments) for queue, committed in _committed(store) if segments)
+    never = max((segment.delete_timestamp or 0 for segment in segments), default=0) + 1
+    return sorted(filter(None, found), key=lambda loss: (loss.delete_timestamp or never, -loss.loses, -loss.lost))
+
+
+def _committed(store: MessageStore) -> Iterator[tuple[ConsumeQueue, ConsumerOffset]]:
+    """The offsets of groups in queues that the store has."""
     for committed in load_consumer_offsets(store.location):
         queue = store.queues.get((committed.topic, committed.queue_id))
-        loss = None if queue is None or not segments else _loss(store, queue, committed, segments)
-        if loss is not None:
-            found.append(loss)
-    never = max((segment.delete_timestamp or 0 for segment in segments), default=0) + 1
-    return sorted(found, key=lambda loss: (loss.delete_timestamp or never, -loss.loses, -loss.lost))
+        if queue is not None:
+            yield queue, committed
 
 
 def _loss(
@@ -116,10 +119,7 @@ class UnreadMessages:
 def unread_before(store: MessageStore, commit_log_offset: int) -> list[UnreadMessages]:
     """The messages before a commit log offset that groups have not read, most first; the errors of `unread_losses`."""
     found = []
-    for committed in load_consumer_offsets(store.location):
-        queue = store.queues.get((committed.topic, committed.queue_id))
-        if queue is None:
-            continue
+    for queue, committed in _committed(store):
         count = _count_before(queue, *_unread(store, committed), commit_log_offset)
         if count:
             found.append(UnreadMessages(committed.consumer_group, committed.topic, committed.queue_id, count))

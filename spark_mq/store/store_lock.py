@@ -93,26 +93,20 @@ def forget_everything() -> None:
         memory.clear()
 
 
-def settled_state(store: Location, files: Iterable[Location], about: object = None) -> bytes | None:
-    """A hash of the state of some files of a store, as in `file_state`; None if a broker may change them unseen."""
-    if is_locked(store) is not False:
-        return None
-    age = _ON_DISK_NANOS if os.path.lexists((store / ABORT).path) else None
-    state = file_state([store / ABORT, store / LOCK, *files], about, age)
-    # The lock is asked for last: a broker that starts from now on changes the state of its file.
-    return state if state is not None and is_locked(store) is False else None
+def settled_state(store: Location, files: Iterable[Location], about: object) -> bytes | None:
+    """A hash of the state of some files of a store, which differs after each change; None if one may change unseen.
 
-
-def file_state(files: Iterable[Location], about: object = None, age: int | None = None) -> bytes | None:
-    """A hash of the state of some files, which differs after each change; None if one of them may change unseen.
-
-    That is, if it is not local, or if it changed just now. A file that does not exist has a state, too.
+    That is, if a broker runs, if the file is not local, or if it changed just now. A file that does not exist has a
+    state, too.
 
     Args:
-        age: How long ago the last change must be, in nanoseconds; None for two seconds.
+        about: What the state is about, besides the files: another value is another state.
     """
+    if is_locked(store) is not False:
+        return None
+    settled = _ON_DISK_NANOS if os.path.lexists((store / ABORT).path) else _SETTLED_NANOS
     digest, newest = hashlib.sha256(repr(about).encode("utf-8", "surrogateescape")), 0
-    for file in files:
+    for file in (store / ABORT, store / LOCK, *files):
         if not file.is_local:
             return None
         try:
@@ -125,8 +119,8 @@ def file_state(files: Iterable[Location], about: object = None, age: int | None 
             state = found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
             newest = max(newest, found.st_ctime_ns)
         digest.update(b"\0".join((os.fsencode(file.path), repr(state).encode(), b"")))
-    settled = _SETTLED_NANOS if age is None else age
-    return digest.digest() if newest < time.time_ns() - settled else None
+    # The lock is asked for last: a broker that starts from now on changes the state of its file.
+    return digest.digest() if newest < time.time_ns() - settled and is_locked(store) is False else None
 
 
 @contextmanager

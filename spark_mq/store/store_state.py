@@ -42,10 +42,7 @@ from spark_mq.store.queue.folders import (
     recover_queue,
     truncate_queue,
 )
-from spark_mq.store.queue.queue_database import (
-    in_files,
-    makes_light_queues,
-)
+from spark_mq.store.queue.queue_database import in_files, makes_light_queues
 
 _MAX_REVIVED = 1000
 """Stale records that are counted."""

@@ -340,14 +340,11 @@ def _segment_row(one: TieredSegment) -> Row:
     row["problem"] = one.problem
     if one.listed is not None:
         times = {"begin": one.listed.begin, "end": one.listed.end, "create": one.listed.created}
-        row |= {f"{name}_timestamp": _micros(time) for name, time in times.items()}
+        stated = {name: time for name, time in times.items() if 0 <= time <= MAX_TIMESTAMP_MILLIS}
+        row |= {f"{name}_timestamp": micros(time) for name, time in stated.items()}
         row["size"] = one.listed.size
         row["status"] = _STATUS[one.listed.status] if one.listed.status in range(len(_STATUS)) else None
     return row
-
-
-def _micros(millis: int) -> int | None:
-    return micros(millis) if 0 <= millis <= MAX_TIMESTAMP_MILLIS else None
 
 
 def tiered_units(store: MessageStore, tiered_storage: str | None = None, topic: str | None = None) -> pa.Table:

@@ -32,7 +32,9 @@ def parse_java_properties(text: str) -> dict[str, str]:
     r"""The values of a properties file by name; of a name that is set twice, the last value."""
     settings: dict[str, str] = {}
     for line in _logical_lines(text):
-        name, value = _split_line(line)
+        name = re.match(r"(?:\\.?|[^\\=: \t\f])*", line)[0]  # type: ignore[index]
+        rest = line[len(name) :].lstrip(" \t\f")
+        value = rest[1:].lstrip(" \t\f") if rest[:1] in ("=", ":") else rest
         settings[_unescape(name)] = _unescape(value)
     return settings
 
@@ -52,13 +54,6 @@ def _logical_lines(text: str) -> list[str]:
             logical_lines.append(logical_line)
             logical_line = ""
     return logical_lines
-
-
-def _split_line(line: str) -> tuple[str, str]:
-    """The name and the value of a logical line, with their escapes."""
-    name = re.match(r"(?:\\.?|[^\\=: \t\f])*", line)[0]  # type: ignore[index]
-    rest = line[len(name) :].lstrip(" \t\f")
-    return name, rest[1:].lstrip(" \t\f") if rest[:1] in ("=", ":") else rest
 
 
 def _unescape(text: str) -> str:

@@ -206,7 +206,10 @@ def load_config(
         if not data.strip():
             continue
         try:
-            return decode(_json_object(data))
+            content = parse_fastjson(data.decode("utf-8"))
+            if not isinstance(content, dict):
+                raise ValueError("it does not contain a JSON object")
+            return decode(content)
         except _UNREADABLE as error:
             problems.append(f"{file}: {error}")
     if problems:
@@ -228,13 +231,6 @@ def files_of_databases(store: Location) -> tuple[dict[str, bytes], set[str]]:
             files[f"{CONFIG}/{name}"] = json.dumps(content, ensure_ascii=False, indent="\t").encode()
             folders.add(f"{CONFIG}/{database.name}")
     return files, folders
-
-
-def _json_object(data: bytes) -> dict[str, Any]:
-    content = parse_fastjson(data.decode("utf-8"))
-    if not isinstance(content, dict):
-        raise ValueError("it does not contain a JSON object")
-    return content
 
 
 def as_integer(value: object, bits: int) -> int:

@@ -23,7 +23,7 @@ from spark_mq.format import broker_version as rules
 from spark_mq.format.broker_version import ALL_VERSIONS, RELEASES, BrokerVersion, BrokerVersions, VersionRule
 from spark_mq.io.location import Location
 from spark_mq.store.config import store_paths as paths
-from spark_mq.store.config.checkpoint import CHECKPOINT
+from spark_mq.store.config.checkpoint import CHECKPOINT, Checkpoint
 from spark_mq.store.config.config_file import load_config, read_config
 
 _OFTEN_WRITTEN = ("consumerOffset.json", "delayOffset.json")
@@ -44,8 +44,9 @@ def versions_of_files(store: Location) -> BrokerVersions:
         if is_5 is None:
             return ALL_VERSIONS
         return replace(ALL_VERSIONS, first=_first_of(rules.STATE_VERSION), evidence=evidence)
-    first, shown = oldest
-    last, lacking = _last(store, first)
+    (first, shown), last, lacking = oldest, ALL_VERSIONS.last, ""
+    if first < _first_of(rules.ROCKSDB_STORE) and (store / paths.ABORT_BACKUP).is_file:
+        last, lacking = _before(rules.ROCKSDB_STORE), "; there is no folder rocksdbstore/"
     if is_5 is False:
         both = f"{evidence}, although {shown}: brokers of 4.9 and of 5 wrote here"
         return BrokerVersions(ALL_VERSIONS.first, last, both + lacking)
@@ -90,32 +91,17 @@ def _marks(store: Location) -> Iterator[tuple[BrokerVersion, str]]:
     for rule, is_there, what in files:
         if is_there:
             yield _first_of(rule), f"there is {what}"
-    if CHECKPOINT in names:
-        yield from _marks_of_checkpoint(store)
-    if paths.CONSUME_QUEUE in names and any(
-        len(name) > _MAX_V1_TOPIC for name in (store / paths.CONSUME_QUEUE).folders()
+    checkpoint = Checkpoint.load(store) if CHECKPOINT in names else Checkpoint()
+    for rule, offset, field in (
+        (rules.CHECKPOINT_MASTER_FLUSHED_OFFSET, checkpoint.master_flushed_offset, "masterFlushedOffset"),
+        (rules.CHECKPOINT_CONFIRM_OFFSET, checkpoint.confirm_phy_offset, "confirmPhyOffset"),
+        (rules.CHECKPOINT_LOGICS_OFFSET, checkpoint.logics_physical_offset, "logicsPhysicalOffset"),
     ):
-        yield _first_of(rules.MESSAGE_VERSION_2), "consumequeue/ has a topic of more than 127 characters"
-
-
-def _marks_of_checkpoint(store: Location) -> Iterator[tuple[BrokerVersion, str]]:
-    file = store / CHECKPOINT
-    data = file.read_bytes()[:48].ljust(48, b"\0") if file.is_file else bytes(48)
-    for rule, at, field in (
-        (rules.CHECKPOINT_MASTER_FLUSHED_OFFSET, 24, "masterFlushedOffset"),
-        (rules.CHECKPOINT_CONFIRM_OFFSET, 32, "confirmPhyOffset"),
-        (rules.CHECKPOINT_LOGICS_OFFSET, 40, "logicsPhysicalOffset"),
-    ):
-        if int.from_bytes(data[at : at + 8], "big", signed=True) > 0:
+        if offset > 0:
             yield _first_of(rule), f"the checkpoint has a {field}"
-
-
-def _last(store: Location, first: BrokerVersion) -> tuple[BrokerVersion, str]:
-    """The newest version that is possible, and the evidence."""
-    is_older = first < _first_of(rules.ROCKSDB_STORE) and (store / paths.ABORT_BACKUP).is_file
-    if not is_older:
-        return ALL_VERSIONS.last, ""
-    return _before(rules.ROCKSDB_STORE), "; there is no folder rocksdbstore/"
+    topics = (store / paths.CONSUME_QUEUE).folders() if paths.CONSUME_QUEUE in names else []
+    if any(len(topic) > _MAX_V1_TOPIC for topic in topics):
+        yield _first_of(rules.MESSAGE_VERSION_2), "consumequeue/ has a topic of more than 127 characters"
 
 
 def _first_of(rule: VersionRule) -> BrokerVersion:

@@ -250,18 +250,15 @@ def _store(entry: object, what: str, folder: Location | None) -> NamedStore:
     path = _placed(entry.get("path", ""), folder)
     if not path:
         raise OptionError(f"{what} has no path: give the broker's store directory")
+    options = entry.get("options", {})
+    if not isinstance(options, dict) or not all(isinstance(value, str) for value in options.values()):
+        raise OptionError(f'{what}: options is not an object of texts, such as {{"mode": "FAILFAST"}}')
     broker_conf = _placed(entry.get("broker_conf", ""), folder) or None
     names = {name: entry[key] for key, name in _NAMES.items() if key in entry}
     try:
-        return NamedStore.of(path, broker_conf, options=_options(entry.get("options", {}), what), **names)
+        return NamedStore.of(path, broker_conf, options=options, **names)
     except OptionError as error:
         raise OptionError(f"{what} ({shown(path)}): {error}") from error
-
-
-def _options(options: object, what: str) -> Mapping[str, str]:
-    if not isinstance(options, dict) or not all(isinstance(value, str) for value in options.values()):
-        raise OptionError(f'{what}: options is not an object of texts, such as {{"mode": "FAILFAST"}}')
-    return options
 
 
 def _placed(path: str, folder: Location | None) -> str:

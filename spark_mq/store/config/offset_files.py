@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from spark_mq.errors import ConfigError
@@ -28,8 +29,6 @@ OFFSET_FILES = (CONSUMER_OFFSETS, LMQ_CONSUMER_OFFSETS, DELAY_OFFSETS)
 Translate = Callable[[str, int, int], int | None]
 """The new queue offset for a topic (its old name), a queue id and an old queue offset; None if the result has no such
 queue."""
-
-_GROUP_MARK = "@"
 
 
 def object_of(data: bytes | None, path: str) -> dict[str, Any]:
@@ -102,8 +101,10 @@ def consumer_offsets_json(
     kept: dict[str, dict[int, int]] = {}
     dropped = 0
     for topic_and_group, offsets in object_in(content, "offsetTable", path).items():
-        topic, mark, group = topic_and_group.partition(_GROUP_MARK)
-        translated = _translated(offsets, topic, translate, path)
+        topic, mark, group = topic_and_group.partition("@")
+        if not isinstance(offsets, dict):
+            raise ConfigError(f"{path}: the offsets of topic {topic!r} are not a JSON object")
+        translated = _translated(offsets, partial(translate, topic), path)
         dropped += len(offsets) - len(translated)
         if not translated and offsets:
             continue
@@ -119,10 +120,9 @@ def consumer_offsets_json(
 def delay_offsets_json(existing: bytes, translate: Translate) -> tuple[bytes, int]:
     """The same for `config/delayOffset.json`, which has an offset for each delay level."""
     content = object_of(existing, DELAY_OFFSETS)
-    levels = _numbers(object_in(content, "offsetTable", DELAY_OFFSETS), DELAY_OFFSETS)
-    new = {level: translate(SCHEDULE_TOPIC, level - 1, offset) for level, offset in levels.items()}
-    kept = {level: offset for level, offset in new.items() if offset is not None}
-    return _new_text({**content, "offsetTable": kept}, existing), len(new) - len(kept)
+    levels = object_in(content, "offsetTable", DELAY_OFFSETS)
+    kept = _translated(levels, lambda level, offset: translate(SCHEDULE_TOPIC, level - 1, offset), DELAY_OFFSETS)
+    return _new_text({**content, "offsetTable": kept}, existing), len(levels) - len(kept)
 
 
 def _new_text(content: Mapping[str, object], existing: bytes) -> bytes:
@@ -131,32 +131,27 @@ def _new_text(content: Mapping[str, object], existing: bytes) -> bytes:
     return existing if parse_fastjson(text) == parse_fastjson(existing.decode("utf-8")) else text.encode()
 
 
-def _translated(offsets: object, topic: str, translate: Translate, path: str) -> dict[int, int]:
-    if not isinstance(offsets, dict):
-        raise ConfigError(f"{path}: the offsets of topic {topic!r} are not a JSON object")
-    new = {queue_id: translate(topic, queue_id, offset) for queue_id, offset in _numbers(offsets, path).items()}
-    return {queue_id: offset for queue_id, offset in new.items() if offset is not None}
-
-
 def _group_topics(existing: Mapping[str, object], kept: Mapping[str, object]) -> dict[str, list[str]]:
     """The topics of each group that has offsets (`ConsumerOffsetManager.getGroupTopicMap`@5.3.3), in their order."""
     found: dict[str, list[str]] = {}
     for key in kept:
-        topic, mark, group = key.partition(_GROUP_MARK)
+        topic, mark, group = key.partition("@")
         if mark:
             found.setdefault(group, []).append(topic)
-    order = [*(group for group in existing if group in found), *(group for group in found if group not in existing)]
-    return {group: _ordered(found[group], existing.get(group)) for group in order}
+    known = {group: topics if isinstance(topics, list) else [] for group, topics in existing.items()}
+    return {group: _as_before(known.get(group, []), found[group]) for group in _as_before(existing, found)}
 
 
-def _ordered(topics: list[str], before: object) -> list[str]:
-    """The topics in the order in which they were before, then the new ones."""
-    known = [topic for topic in before if topic in topics] if isinstance(before, list) else []
-    return [*known, *(topic for topic in topics if topic not in known)]
+def _as_before(before: Iterable[str], names: Collection[str]) -> list[str]:
+    """The names in the order in which they were before, then the new ones."""
+    return list(dict.fromkeys([*(name for name in before if name in names), *names]))
 
 
-def _numbers(table: Mapping[str, object], path: str) -> dict[int, int]:
+def _translated(table: Mapping[str, object], translate: Callable[[int, int], int | None], path: str) -> dict[int, int]:
+    """The new offset of each key, a queue id or a delay level, that has one."""
     try:
-        return {as_integer(key, 32): as_integer(value, 64) for key, value in table.items()}
+        offsets = {as_integer(key, 32): as_integer(value, 64) for key, value in table.items()}
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{path}: an offset cannot be read: {error}. Correct it, or remove the file") from error
+    new = {key: translate(key, offset) for key, offset in offsets.items()}
+    return {key: offset for key, offset in new.items() if offset is not None}

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -172,7 +173,6 @@ def _has_queue_files(store: Location) -> bool:
 
 
 def _topics_with_files(tree: Location) -> Iterator[str]:
-    """The topics that have a mapped file in a folder of queues."""
     for topic in tree.folders():
         if any(mapped_files((tree / topic / queue).entries()) for queue in (tree / topic).folders()):
             yield topic
@@ -229,11 +229,8 @@ def message_database(store: Location) -> Location | None:
 
 def topics_with_attribute(store: Location, name: str, value: str) -> frozenset[str]:
     """The topics whose attribute `name` is `value` in `config/topics.json`."""
-
-    def found(content: dict[str, Any]) -> frozenset[str]:
-        return named_with_attribute(content, name, value)
-
-    return read_config(lambda: load_config(store, "topics.json", found))[0] or frozenset()
+    named = partial(named_with_attribute, name=name, value=value)
+    return read_config(lambda: load_config(store, "topics.json", named))[0] or frozenset()
 
 
 def named_with_attribute(content: dict[str, Any], name: str, value: str) -> frozenset[str]:
@@ -253,7 +250,7 @@ FORMS: tuple[Form, ...] = (
         dledger_node,
         refused={
             Door.CHANGE: "is a DLedger log, which only its broker, and `spark-mq repair --from`, change. "
-            "`spark-mq restore STORE NEW` makes a plain store of it",
+            "`spark-mq restore STORE NEW` makes a plain store of it"
         },
     ),
     Form(
@@ -262,7 +259,7 @@ FORMS: tuple[Form, ...] = (
         batch_topics,
         refused={
             Door.QUEUE: "has batch consume queues{topics}, in which a message can have several queue offsets: read the "
-            "topic's messages without queue offsets, or look one up with `spark-mq query-by-offset`",
+            "topic's messages without queue offsets, or look one up with `spark-mq query-by-offset`"
         },
     ),
     Form(

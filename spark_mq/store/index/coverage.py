@@ -111,7 +111,6 @@ class _ValidIndexFile:
 
 
 def _follows(file: IndexedRange | _ValidIndexFile, before: IndexedRange | _ValidIndexFile) -> bool:
-    """Whether a file does not begin before the file before it ends."""
     return file.header.begin_commit_log_offset >= before.header.end_commit_log_offset
 
 
@@ -137,6 +136,7 @@ class IndexCoverage:
     ) -> None:
         """List the index files. `checked` is what another process found out for the time range of all look-ups."""
         self.problems: list[str] = []
+        self.look_up_problems: list[str] = []
         self.records = records
         self._live_end = live_end
         self._log_end = live_end.offset
@@ -171,7 +171,7 @@ class IndexCoverage:
 
     def covered_range(self, info: IndexFileInfo) -> IndexedRange | None:
         """What one file covers if nothing is known about the files next to it; None if it is not valid."""
-        valid = self._open_once(info)
+        valid = self._open(info)
         return None if valid is None else self._covered_range(valid, valid.edges)
 
     def index_file(self, info: IndexFileInfo) -> IndexFile:
@@ -185,7 +185,7 @@ class IndexCoverage:
         if not all(_follows(file, before) for before, file in pairwise(valid)):
             first, stop = 0, count  # the choice relies on the order of the names
             valid = self._in_order(self._all_valid(0, count))
-        late = self._open(stop) if stop < count else None
+        late = self._open(self.infos[stop]) if stop < count else None
         entries: dict[int, set[int]] = {}
         for file in valid:
             for offset, hashes in file.edges.items():
@@ -208,7 +208,7 @@ class IndexCoverage:
 
     def _begins_before(self, index: int, time: int) -> bool:
         """Whether all records before the first one of the file are older than `time`, or have expired."""
-        valid = self._open(index)
+        valid = self._open(self.infos[index])
         if valid is None:
             return False
         is_expired = valid.header.begin_commit_log_offset < self.records.min_offset
@@ -216,7 +216,7 @@ class IndexCoverage:
 
     def _begins_after(self, index: int, time: int) -> bool:
         """Whether all records from the first one of the file on are newer than `time`."""
-        valid = self._open(index)
+        valid = self._open(self.infos[index])
         if valid is None or valid.header.begin_commit_log_offset < self.records.min_offset:
             return False
         return valid.header.begin_timestamp > time
@@ -237,8 +237,7 @@ class IndexCoverage:
         unopened = [info for info in self.infos[first:stop] if info.name not in self._opened]
         if len(unopened) > 1 and unopened[0].location.stays_open:
             self._read_together(unopened)
-        opened = (self._open(index) for index in range(first, stop))
-        return [file for file in opened if file is not None]
+        return [file for file in map(self._open, self.infos[first:stop]) if file is not None]
 
     def _read_together(self, infos: Sequence[IndexFileInfo]) -> None:
         """Read what the checks of several files over a network need, at the same time."""
@@ -266,10 +265,7 @@ class IndexCoverage:
                 kept.append(file)
         return kept
 
-    def _open(self, index: int) -> _ValidIndexFile | None:
-        return self._open_once(self.infos[index])
-
-    def _open_once(self, info: IndexFileInfo) -> _ValidIndexFile | None:
+    def _open(self, info: IndexFileInfo) -> _ValidIndexFile | None:
         """The file if it is valid and has an entry; otherwise None, and a problem if it is not valid."""
         if info.name not in self._opened:
             self._opened[info.name] = None

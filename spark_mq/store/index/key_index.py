@@ -79,11 +79,6 @@ class KeyIndex(IndexCoverage):
     """
 
     @cached_property
-    def look_up_problems(self) -> list[str]:
-        """The problems that look-ups added."""
-        return []
-
-    @cached_property
     def _tables(self) -> dict[LogRange, KeyTable | None]:
         """The table of each part of the log that was scanned twice; None for one that was scanned once."""
         return {}
