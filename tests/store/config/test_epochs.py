@@ -70,7 +70,7 @@ def test_the_table_names_what_does_not_fit_the_log(tmp_path: Path) -> None:
     epoch_file(path, f"4\n0\n1-0\n3-{second}\n2-{second + 9}\n5-{end + 1}\n")
     rows = metadata_tables.epochs(MessageStore(str(path))).to_pylist()
     assert [(row["epoch"], row["start_offset"], row["end_offset"]) for row in rows] == [
-        *((1, 0, second), (3, second, second + 9), (2, second + 9, end + 1), (5, end + 1, None)),
+        *((1, 0, second), (3, second, second + 9), (2, second + 9, end + 1), (5, end + 1, None))
     ]
     assert rows[1]["first_store_timestamp"].timestamp() * 1000 == times[second]
     assert [row["problem"] for row in rows] == [

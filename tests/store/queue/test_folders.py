@@ -37,7 +37,9 @@ def test_a_queue_s_files_are_in_order(tmp_path: Path) -> None:
     assert [info.base_name for info in folder.files] == [FIRST, SECOND]
 
 
-@pytest.mark.parametrize("name", [f"T/x/{FIRST}", f"T/{FIRST}", FIRST, "T/0/other", f"T/0/{FIRST}0", "T/0/0"])
+@pytest.mark.parametrize(
+    "name", [f"T/x/{FIRST}", f"T/9999999999/{FIRST}", f"T/{FIRST}", FIRST, "T/0/other", f"T/0/{FIRST}0", "T/0/0"]
+)
 def test_other_files_are_no_queue(name: str, tmp_path: Path) -> None:
     assert list(queue_folders(make(tmp_path, name))) == []
 
@@ -48,20 +50,9 @@ def test_an_empty_file_is_no_queue(tmp_path: Path) -> None:
     assert [len(folder.files) for folder in queue_folders(store, with_empty=True)] == [1]
 
 
-def test_no_folder_has_no_queues(tmp_path: Path) -> None:
-    assert list(queue_folders(Location.resolve(str(tmp_path / "nowhere")))) == []
-
-
-def test_a_queue_id_beyond_32_bits_is_no_queue(tmp_path: Path) -> None:
-    assert list(queue_folders(make(tmp_path, f"T/9999999999/{FIRST}"))) == []
-
-
 def test_the_commonest_size_of_whole_units_is_the_files_size(tmp_path: Path) -> None:
     make(tmp_path, f"T/0/{FIRST}", f"T/1/{FIRST}", size=2 * UNIT_SIZE)
     make(tmp_path, f"U/0/{FIRST}", size=5 * UNIT_SIZE)
     make(tmp_path, f"V/0/{FIRST}", f"V/1/{FIRST}", f"V/2/{FIRST}", size=7)
     assert existing_file_size(list(queue_folders(Location.resolve(str(tmp_path))))) == 2 * UNIT_SIZE
-
-
-def test_without_files_no_size_is_known() -> None:
-    assert existing_file_size([]) is None
+    assert existing_file_size(list(queue_folders(Location.resolve(str(tmp_path / "nowhere"))))) is None

@@ -23,11 +23,19 @@ from spark_mq.format.consume_queue import DEFAULT_FILE_SIZE, PRE_BLANK_SIZE, UNI
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.io.rocksdb import RocksDatabase
+from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.log.segment_files import find_data_end
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.consume_queue import ConsumeQueue
 from spark_mq.store.queue.folders import QueueFolder, queue_folders
-from spark_mq.store.queue.queue_database import QueueDatabase, database_tree, queue_tree
+from spark_mq.store.queue.queue_database import (
+    QueueDatabase,
+    database_tree,
+    has_light_database,
+    has_light_queues,
+    makes_light_queues,
+    queue_tree,
+)
 from tests.support.rocksdb import ROCKS, key_of, write_database
 from tests.support.soak import SOAKS
 from tests.support.stores import Unpack
@@ -219,3 +227,21 @@ def test_a_damaged_table_is_never_read_as_a_shorter_one(unpacked: Unpack, tmp_pa
             harmless += 1
         shutil.rmtree(folder)
     assert harmless < 20
+
+
+@pytest.mark.parametrize(
+    ("enabled", "in_files", "in_database"),
+    [
+        ("", False, False),
+        ("enableLmq", False, False),
+        ("enableMultiDispatch", False, False),
+        ("enableLmq enableMultiDispatch", True, False),
+        ("enableLmq enableMultiDispatch rocksdbCQDoubleWriteEnable", True, False),
+        ("enableLmq enableMultiDispatch rocksdbCQDoubleWriteEnable combineCQUseRocksdbForLmq", False, True),
+    ],
+)
+def test_settings_say_where_light_queues_are(enabled: str, in_files: bool, in_database: bool, tmp_path: Path) -> None:
+    store, conf = Location.resolve(str(tmp_path)), BrokerConf(dict.fromkeys(enabled.split(), "true"))
+    assert has_light_queues(store, conf) == in_files
+    assert has_light_database(store, conf) == in_database
+    assert makes_light_queues(store, conf) == (in_files or in_database)
