@@ -26,7 +26,7 @@ from spark_mq.store.lacking_messages import LackingMessage
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.recovery import next_recovery
 from spark_mq.store.store_state import StoreState, store_state
-from tests.support.boots import CLEAN, RECOVERED, entries_of, units_of
+from tests.support.boots import CLEAN, RECOVERED, entries_of, rows, units_of
 from tests.support.index_stores import index_files
 from tests.support.stores import OWN_STORES, STORES, RealStore, Unpack
 
@@ -50,8 +50,13 @@ def test_a_recovery_did_what_is_said_before_it(store: RealStore, unpacked: Unpac
     for boot in state.boots:
         gains = {(one.topic, one.queue_id): one.completed for one in boot.queues}
         assert gains == {queue: after[queue] - before[queue] for queue in after if after[queue] != before[queue]}
+        assert gains == {(row["topic"], row["queue_id"]): row["count"] for row in rows(boot, "complete")}
         assert (boot.lost, boot.shifted, boot.unindexed) == (0, 0, None)
         assert set(boot.deleted_index_files) == names[0] - names[1]
+        deleted = {row["file"].removeprefix("index/") for row in rows(boot, "delete", "index file")}
+        assert deleted == names[0] - names[1]
+        for row in rows(boot, "double", "index"):
+            assert entries[1][row["commit_log_offset"]] - entries[0][row["commit_log_offset"]] == row["count"]
         # Entries of messages that were whole in the index before can only be there twice.
         assert state.index is not None
         again = {at: count - entries[0][at] for at, count in entries[1].items() if at < state.index.covered_to}

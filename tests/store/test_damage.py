@@ -165,91 +165,73 @@ def test_zeroed_and_overwritten_messages(make: Make) -> None:
                     log.check()
 
 
-def cut(which: int, keep: int) -> Callable[[Log], None]:
+def cut(log: Log, which: int, keep: int) -> None:
     """Keep only so many bytes of a segment; a negative number: up to so far before its last message's end."""
-
-    def change(log: Log) -> None:
-        file = log.files[which]
-        base = int(file.name)
-        inside = [message for message in log.messages if base <= message[0] < base + log.segment_size]
-        size = keep if keep >= 0 else sum(inside[-1]) + keep - base
-        file.write_bytes(file.read_bytes()[:size])
-
-    return change
+    file = log.files[which]
+    base = int(file.name)
+    inside = [message for message in log.messages if base <= message[0] < base + log.segment_size]
+    size = keep if keep >= 0 else sum(inside[-1]) + keep - base
+    file.write_bytes(file.read_bytes()[:size])
 
 
-def remove(*which: int) -> Callable[[Log], None]:
-    def change(log: Log) -> None:
-        for file in [log.files[index] for index in which]:
-            file.unlink()
-
-    return change
+def remove(log: Log, *which: int) -> None:
+    for file in [log.files[index] for index in which]:
+        file.unlink()
 
 
-def zero(which: int) -> Callable[[Log], None]:
-    def change(log: Log) -> None:
-        log.files[which].write_bytes(bytes(log.segment_size))
-
-    return change
+def zero(log: Log, which: int) -> None:
+    log.files[which].write_bytes(bytes(log.segment_size))
 
 
-def lengthen(which: int, content: bytes) -> Callable[[Log], None]:
-    def change(log: Log) -> None:
-        with log.files[which].open("ab") as file:
-            file.write(content)
-
-    return change
+def lengthen(log: Log, which: int, content: bytes) -> None:
+    with log.files[which].open("ab") as file:
+        file.write(content)
 
 
-def copy(source: int, target: int) -> Callable[[Log], None]:
-    def change(log: Log) -> None:
-        shutil.copyfile(log.files[source], log.files[target])
-
-    return change
+def copy(log: Log, source: int, target: int) -> None:
+    shutil.copyfile(log.files[source], log.files[target])
 
 
-def add(name: str) -> Callable[[Log], None]:
-    def change(log: Log) -> None:
-        (log.commit_log / name).write_bytes(b"\1" * 5000)
-
-    return change
+def add(log: Log, name: str) -> None:
+    (log.commit_log / name).write_bytes(b"\1" * 5000)
 
 
 def add_folder(log: Log) -> None:
     (log.commit_log / f"{int(log.files[-1].name) + log.segment_size:020d}").mkdir()
 
 
-def preallocate(count: int) -> Callable[[Log], None]:
-    def change(log: Log) -> None:
-        base = int(log.files[-1].name)
-        for number in range(1, count + 1):
-            (log.commit_log / f"{base + number * log.segment_size:020d}").write_bytes(bytes(log.segment_size))
-
-    return change
+def preallocate(log: Log, count: int) -> None:
+    base = int(log.files[-1].name)
+    for number in range(1, count + 1):
+        (log.commit_log / f"{base + number * log.segment_size:020d}").write_bytes(bytes(log.segment_size))
 
 
-SHAPES: dict[str, Callable[[Log], None]] = {
-    **{f"segment {which} has {keep} bytes": cut(which, keep) for which in (0, 1, -1) for keep in (1, 7, 8, 50, 9000)},
-    **{f"segment {which} is cut {-keep} before": cut(which, keep) for which in (0, 1, -1) for keep in (-1, -30, -200)},
-    **{f"segment {which} is empty": cut(which, 0) for which in (0, 1, -1)},
-    **{f"segment {which} is missing": remove(which) for which in (0, 1, -1)},
-    "both segments in the middle are missing": remove(1, 2),
-    **{f"segment {which} is zeros": zero(which) for which in (0, 1, -1)},
-    **{f"segment {which} is longer": lengthen(which, b"\x55" * 3000) for which in (0, 1, -1)},
-    **{f"segment {which} is longer by zeros": lengthen(which, bytes(3000)) for which in (0, 1, -1)},
-    "a segment is a copy of the first": copy(0, 1),
-    "the last segment is a copy of the first": copy(0, -1),
-    "the first segment is a copy of the last": copy(-1, 0),
-    **{f"there is {name}": add(name) for name in ("x", "123", "0" * 19 + "x", "0" * 20 + ".bak", "9" * 20, ".0")},
-    "there is a folder": add_folder,
-    **{f"{count} segments were made beforehand": preallocate(count) for count in (1, 2)},
+OTHER_NAMES = ("x", "123", "0" * 19, "0" * 21, "0" * 19 + "x", "0" * 20 + ".bak", "9" * 20, ".0", "\u0660" * 20)
+SHAPES: dict[str, tuple[Callable[..., None], *tuple[object, ...]]] = {
+    **{f"segment {which} has {keep} bytes": (cut, which, keep) for which in (0, 1, -1) for keep in (1, 7, 8, 50, 9000)},
+    **{
+        f"segment {which} is cut {-keep} before": (cut, which, keep) for which in (0, 1, -1) for keep in (-1, -30, -200)
+    },
+    **{f"segment {which} is empty": (cut, which, 0) for which in (0, 1, -1)},
+    **{f"segment {which} is missing": (remove, which) for which in (0, 1, -1)},
+    "both segments in the middle are missing": (remove, 1, 2),
+    **{f"segment {which} is zeros": (zero, which) for which in (0, 1, -1)},
+    **{f"segment {which} is longer": (lengthen, which, b"\x55" * 3000) for which in (0, 1, -1)},
+    **{f"segment {which} is longer by zeros": (lengthen, which, bytes(3000)) for which in (0, 1, -1)},
+    "a segment is a copy of the first": (copy, 0, 1),
+    "the last segment is a copy of the first": (copy, 0, -1),
+    "the first segment is a copy of the last": (copy, -1, 0),
+    **{f"there is {name}": (add, name) for name in OTHER_NAMES},
+    "there is a folder": (add_folder,),
+    **{f"{count} segments were made beforehand": (preallocate, count) for count in (1, 2)},
 }
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_segments_of_other_shapes(shape: str, make: Make) -> None:
     log = make(OWN["workload-49x"])
-    SHAPES[shape](log)
+    change, *arguments = SHAPES[shape]
+    change(log, *arguments)
     whole = log.check()
     assert whole
     for size in split_sizes(log.open(), 4 << 10):

@@ -60,11 +60,7 @@ def test_segments_by_offset_keep_every_message_from_there_on(sizes: list[int], m
     assert all(end > min_offset for end in ends[count:])
 
 
-@given(
-    st.frozensets(st.integers(0, 23), min_size=1),
-    st.integers(-56, 56),
-    st.integers(0, 4_000_000_000_000),
-)
+@given(st.frozensets(st.integers(0, 23), min_size=1), st.integers(-56, 56), st.integers(0, 4_000_000_000_000))
 def test_the_next_hour(hours: frozenset[int], quarters: int, millis: int) -> None:
     zone = timezone(timedelta(minutes=15 * quarters))
     found = DeleteWhen(hours, zone).next_time(millis)

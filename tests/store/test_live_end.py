@@ -260,15 +260,10 @@ def test_a_finder_that_is_asked_again_tells_stale_records(tmp_path: Path) -> Non
     location = writer.write(tmp_path)
     finder = LiveEndFinder(location)
     live = finder.find_now()
-    stale_tail(writer, [(NOW - 100 + number, b"T", number % 3, 100 + number) for number in range(20)])
+    stale_tail(writer, KNOWN)
     (file,) = segment_files(tmp_path)
     file.write_bytes(bytes(writer.segments[0]).ljust(SEGMENT_SIZE, b"\0"))
     assert finder.find_now() == live
-
-
-def test_zeros_end_the_log(tmp_path: Path) -> None:
-    writer = live_log()
-    assert [part[1] for part in assert_exact(CommitLog.open(writer.write(tmp_path)))] == writer.offsets
 
 
 def test_a_last_record_that_ends_with_zeros_is_read(tmp_path: Path) -> None:
@@ -302,39 +297,27 @@ def stale_tail(writer: LogWriter, records: list[tuple[int, bytes, int, int]], ga
     writer.offsets = live
 
 
-@pytest.mark.parametrize("gap", [0, 1, 30, 500])
-def test_old_records_of_known_queues_are_not_live(gap: int, tmp_path: Path) -> None:
+KNOWN = [(NOW - 100 + number, b"T", number % 3, 100 + number) for number in range(20)]
+UNKNOWN = [(NOW - 100 + number, b"Old", 0, number) for number in range(20)]
+
+
+@pytest.mark.parametrize(
+    ("old", "gap"),
+    [*((KNOWN, gap) for gap in (0, 1, 30, 500)), (UNKNOWN, 30), (UNKNOWN, 500), (UNKNOWN[:8] + KNOWN[8:], 0)],
+)
+def test_old_records_are_not_live(old: list[tuple[int, bytes, int, int]], gap: int, tmp_path: Path) -> None:
     writer = live_log()
-    stale_tail(writer, [(NOW - 100 + number, b"T", number % 3, 100 + number) for number in range(20)], gap)
+    stale_tail(writer, old, gap)
     assert [part[1] for part in assert_exact(CommitLog.open(writer.write(tmp_path)))] == writer.offsets
 
 
-@pytest.mark.parametrize("gap", [30, 500])
-def test_old_records_of_unknown_queues_behind_a_gap_are_not_live(gap: int, tmp_path: Path) -> None:
-    writer = live_log()
-    stale_tail(writer, [(NOW - 100 + number, b"Old", 0, number) for number in range(20)], gap)
-    assert [part[1] for part in assert_exact(CommitLog.open(writer.write(tmp_path)))] == writer.offsets
-
-
-def test_old_records_are_not_live_whatever_the_size_of_splits(tmp_path: Path) -> None:
-    writer = live_log()
-    old = [(NOW - 100 + number, b"Old", 0, number) for number in range(12)]
-    stale_tail(writer, [*old, *((NOW - 50 + number, b"T", 0, 100 + number) for number in range(12))])
-    assert [part[1] for part in assert_exact(CommitLog.open(writer.write(tmp_path)))] == writer.offsets
-
-
-@pytest.mark.parametrize("back", [1, 500, 3_600_000])
-def test_a_clock_that_steps_back_loses_no_message(back: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("back", "topic", "queues"), [(1, b"T", 3), (500, b"T", 3), (3_600_000, b"T", 3), (500, b"New", 40)]
+)
+def test_a_clock_that_steps_back_loses_no_message(back: int, topic: bytes, queues: int, tmp_path: Path) -> None:
     writer = live_log()
     for number in range(40):
-        writer.append(NOW + number - back, b"later", queue_id=number % 3)
-    assert [part[1] for part in assert_exact(CommitLog.open(writer.write(tmp_path)))] == writer.offsets
-
-
-def test_a_clock_that_steps_back_at_new_queues_loses_no_message(tmp_path: Path) -> None:
-    writer = live_log()
-    for number in range(40):
-        writer.append(NOW + number - 500, b"later", b"New", number)
+        writer.append(NOW + number - back, b"later", topic, number % queues)
     assert [part[1] for part in assert_exact(CommitLog.open(writer.write(tmp_path)))] == writer.offsets
 
 
@@ -358,15 +341,9 @@ def test_a_clock_that_steps_back_at_prepared_messages_loses_no_message(tmp_path:
 
 def test_a_clock_that_steps_back_behind_an_inner_batch_loses_no_message(tmp_path: Path) -> None:
     writer = LogWriter(SEGMENT_SIZE)
-    inner_batch = 0x80
-    for number in range(5):
-        writer.append(
-            NOW + number, b"batch", queue_offset=4 * number, properties=b"INNER_NUM\x014\2", sys_flag=inner_batch
-        )
-    for number in range(5, 10):
-        writer.append(
-            NOW - 500, b"batch", queue_offset=4 * number, properties=b"INNER_NUM\x014\2", sys_flag=inner_batch
-        )
+    for number in range(10):
+        time, properties = NOW + (number if number < 5 else -500), b"INNER_NUM\x014\2"
+        writer.append(time, b"batch", queue_offset=4 * number, properties=properties, sys_flag=0x80)
     assert [part[1] for part in assert_exact(CommitLog.open(writer.write(tmp_path)))] == writer.offsets
 
 
@@ -415,7 +392,7 @@ def test_zeroed_records_in_the_middle_are_a_corrupt_range(tmp_path: Path) -> Non
 def test_damage_and_then_old_records_end_the_log(tmp_path: Path) -> None:
     writer = live_log()
     writer.segments[0][writer.offsets[5] + 4] ^= 0xFF
-    stale_tail(writer, [(NOW - 100 + number, b"T", number % 3, 100 + number) for number in range(20)], 40)
+    stale_tail(writer, KNOWN, 40)
     parts = assert_exact(CommitLog.open(writer.write(tmp_path)))
     assert offsets_of(parts) == writer.offsets[:5] + writer.offsets[6:]
 
@@ -423,13 +400,8 @@ def test_damage_and_then_old_records_end_the_log(tmp_path: Path) -> None:
 def test_each_split_of_a_log_with_a_known_end_has_its_records(tmp_path: Path) -> None:
     """The clock was set back twice."""
     writer, starts = LogWriter(SEGMENT_SIZE), []
-    for times, queue_id in (
-        ([100], 1),
-        ([101, 50], 0),
-        (range(200, 209), 1),
-        (range(300, 305), 0),
-        (range(250, 255), 1),
-    ):
+    parts = ([100], 1), ([101, 50], 0), (range(200, 209), 1), (range(300, 305), 0), (range(250, 255), 1)
+    for times, queue_id in parts:
         starts.append(writer.next_offset)
         for time in times:
             writer.append(NOW + time, queue_id=queue_id)

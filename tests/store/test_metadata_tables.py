@@ -151,12 +151,8 @@ def test_topics_are_those_of_the_config_and_of_the_queues(store: RealStore, desc
     assert sorted(rows) == sorted({*configured, *counts})
     for topic, row in rows.items():
         config = configured.get(topic, {})
-        assert (row["perm"], row["read_queue_nums"], row["write_queue_nums"], row["is_order"]) == (
-            config.get("perm"),
-            config.get("readQueueNums"),
-            config.get("writeQueueNums"),
-            config.get("order"),
-        )
+        settings = [row[name] for name in ("perm", "read_queue_nums", "write_queue_nums", "is_order")]
+        assert settings == [config.get(key) for key in ("perm", "readQueueNums", "writeQueueNums", "order")]
         assert row["message_count"] == counts[topic]
         assert row["queue_count"] == sum(fact["topic"] == topic for fact in store.facts("queue"))
         assert (dict(row["attributes"]) if config else {}) == config.get("attributes", {})
@@ -309,10 +305,8 @@ def test_numbers_of_a_config_that_fit_nowhere_are_errors(value: str, tmp_path: P
 def test_damaged_units_are_rows_and_never_an_exception(tmp_path: Path) -> None:
     folder = STORES["workload-533"].unpack(tmp_path)
     file = next((folder / "consumequeue" / "OrderEvents" / "0").iterdir())
-    wild = [
-        struct.pack(">qiq", *values) for values in [(-1, -1, -1), ((1 << 63) - 1, 0x7FFFFFF0, 5), (-(1 << 63), 1, 0)]
-    ]
-    file.write_bytes(b"".join(wild) + file.read_bytes()[60:])
+    wild = (-1, -1, -1), ((1 << 63) - 1, 0x7FFFFFF0, 5), (-(1 << 63), 1, 0)
+    file.write_bytes(b"".join(struct.pack(">qiq", *values) for values in wild) + file.read_bytes()[60:])
     store = MessageStore(str(folder))
     rows = [row for row in units(store) if (row["topic"], row["queue_id"]) == ("OrderEvents", 0)]
     assert [row["commit_log_offset"] for row in rows[:3]] == [-1, (1 << 63) - 1, -(1 << 63)]

@@ -21,7 +21,6 @@ from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
 from spark_mq.store.index import key_index
 from spark_mq.store.index.coverage import IndexedRange
-from spark_mq.store.log.scan import SHORT_RANGE
 from spark_mq.testing import LogWriter
 from tests.support.index_stores import index_files, layout_of
 from tests.support.kernels import examples
@@ -99,16 +98,6 @@ def test_the_questions_that_a_broker_was_asked(store: RealStore, unpacked: Unpac
             answer = found.query_message(*key, fact["maxNum"], fact["begin"], fact["end"])
             messages = expected(wanted.get(key, []), fact["begin"], fact["end"])
             assert offsets(answer) == messages[: fact["maxNum"]], fact
-
-
-def test_the_newest_not_later_than_a_time(unpacked: Unpack) -> None:
-    with opened(WORKLOAD, unpacked(WORKLOAD)) as found:
-        key, facts = max(by_key(WORKLOAD).items(), key=lambda item: len(item[1]))
-        for fact in facts:
-            newest = found.query_message(*key, max_num=1, end=fact["storeTimestamp"])
-            assert offsets(newest) == expected(facts, end=fact["storeTimestamp"])[:1]
-            before = found.query_message(*key, max_num=1, end=fact["storeTimestamp"] - 1)
-            assert offsets(before) == expected(facts, end=fact["storeTimestamp"] - 1)[:1]
 
 
 @each_own_store
@@ -237,13 +226,6 @@ def test_why_there_is_none(unpacked: Unpack, tmp_path: Path) -> None:
         assert "has it" in found.why_no_message("OrderEvents", "never was")
 
 
-def test_full_files_tell_where_slots_end(unpacked: Unpack) -> None:
-    key, facts = next(iter(by_key(WORKLOAD).items()))
-    with MessageStore(str(unpacked(WORKLOAD))) as found:
-        assert offsets(found.query_message(*key)) == expected(facts)
-        assert found.index.problems == []
-
-
 @pytest.mark.parametrize("full", ["none", "with another index count"])
 def test_other_sizes_than_the_files_tell(full: str, unpacked: Unpack, tmp_path: Path) -> None:
     """Without the broker's settings nobody knows where slots end: the log answers. Many layouts have one size."""
@@ -369,9 +351,3 @@ def _is_pointer(place: int, entries_at: int) -> bool:
     if place < entries_at:
         return place >= HEADER_SIZE
     return (place - entries_at) % ENTRY_SIZE >= 16
-
-
-def test_the_kernels_read_what_is_long(unpacked: Unpack, tmp_path: Path) -> None:
-    """Both ways of reading the log are met by these tests."""
-    sizes = [part.stat().st_size for part in (unpacked(WORKLOAD) / "commitlog").iterdir()]
-    assert sum(sizes) > SHORT_RANGE > min(sizes)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from spark_mq.errors import SparkMqError, StoreNotFoundError, UnsupportedStoreError
+from spark_mq.errors import StoreNotFoundError, UnsupportedStoreError
 from spark_mq.format.broker_version import ALL_VERSIONS
 from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.io.location import Location
@@ -94,10 +93,6 @@ def damage_config(folder: Path) -> None:
         file.write_text("{")
 
 
-def damage_segment(folder: Path) -> None:
-    os.truncate(folder / "commitlog" / f"{0:020d}", 50_000)
-
-
 def damage_queue(folder: Path) -> None:
     os.truncate(folder / "consumequeue" / "LastQueue" / "0" / f"{0:020d}", 100 * UNIT_SIZE - 5)
 
@@ -110,7 +105,6 @@ def add_stray_file(folder: Path) -> None:
     ("damage", "named"),
     [
         (damage_config, "config/topics.json"),
-        (damage_segment, "has 50,000 bytes, not 65,536"),
         (damage_queue, "consumequeue/LastQueue/0/00000000000000000000 has 1,995 bytes, not 2,000"),
         (add_stray_file, "commitlog/core.4711 is not a segment"),
     ],
@@ -157,26 +151,3 @@ def test_queues_of_two_kinds_are_not_considered_since_5_4_0(version: str, count:
     state = store_state(str(STORES["lagging-533"].unpack(tmp_path)), version, str(conf))
     found = [one for one in state.settings if one.name == "rocksdbCQDoubleWriteEnable"]
     assert [one.value for one in found] == ["true, which is not considered here"] * count
-
-
-@pytest.mark.parametrize("seed", range(15))
-def test_no_damage_raises_an_unknown_error(seed: int, tmp_path: Path) -> None:
-    """Of each store three files are cut, emptied, overwritten, or replaced by a folder."""
-    store = STORES[("killed-533", "lagging-533", "stale-49x")[seed % 3]]
-    folder, chance = store.unpack(tmp_path), random.Random(seed)
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    for file in chance.sample(files, 3):
-        data = file.read_bytes()
-        kind = chance.choice(["cut", "empty", "noise", "ones", "folder"])
-        if kind == "folder":
-            file.unlink()
-            file.mkdir()
-        else:
-            at = chance.randrange(len(data) + 1)
-            tail = {"cut": b"", "noise": chance.randbytes(len(data) - at), "ones": b"\xff" * (len(data) - at)}
-            file.write_bytes(data[:at] + tail[kind] if kind in tail else b"")
-    try:
-        state = store_state(str(folder), broker_conf=chance.choice([None, str(store.broker_conf)]))
-    except SparkMqError:
-        return
-    assert state.boots

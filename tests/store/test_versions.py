@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,15 +12,18 @@ import pytest
 from spark_mq import MessageStore
 from spark_mq.errors import OptionError
 from tests.support.in_process import read_rows
-from tests.support.stores import SAME, RealStore, Unpack, version_stores
+from tests.support.stores import SAME, RealStore, Unpack, usual_stores, version_stores
 from tests.support.verified import check, grave
 
-each_store = pytest.mark.parametrize("store", version_stores("p"))
+each_version = pytest.mark.parametrize("store", version_stores("p"))
+each_store = pytest.mark.parametrize(
+    "store", [*(pytest.param(store, id=str(store)) for store in usual_stores()), *version_stores("p")]
+)
 
 
 @pytest.fixture
-def opened(store: RealStore, unpacked: Unpack) -> Iterator[MessageStore]:
-    path, conf = str(unpacked(store)), str(store.broker_conf)
+def opened(store: RealStore, described: Callable[[RealStore], MessageStore]) -> Iterator[MessageStore]:
+    path, conf = described(store).location.path, str(store.broker_conf)
     with MessageStore(path, broker_version=store.broker_version, broker_conf=conf) as found:
         yield found
 
@@ -38,7 +41,7 @@ def test_a_version_whose_rules_are_not_known_is_said(version: str, said: str, tm
             MessageStore(str(tmp_path), broker_version=known).close()
 
 
-@each_store
+@each_version
 def test_rows_are_the_messages_of_the_broker(store: RealStore, unpacked: Unpack) -> None:
     rows = sorted(read_rows(path=str(unpacked(store))), key=lambda row: int(row["commit_log_offset"]))
     for row, fact in zip(rows, sorted(store.facts("msg"), key=lambda fact: int(fact["offset"])), strict=True):
@@ -49,7 +52,7 @@ def test_rows_are_the_messages_of_the_broker(store: RealStore, unpacked: Unpack)
         assert row["keys"] == (None if fact["keys"] is None else fact["keys"].split())
 
 
-@each_store
+@each_version
 def test_verify_finds_nothing(store: RealStore, unpacked: Unpack) -> None:
     assert grave(check(unpacked(store), store.broker_conf)[1]) == []
 
@@ -75,7 +78,7 @@ def test_offsets_by_time_are_those_of_the_version(
             assert found == offset, (fact["topic"], fact["queueId"], time)
 
 
-@each_store
+@each_version
 def test_without_a_version_an_offset_by_time_is_right_or_an_error(
     store: RealStore, unpacked: Unpack, tmp_path: Path
 ) -> None:
@@ -101,7 +104,7 @@ def test_without_a_version_an_offset_by_time_is_right_or_an_error(
         assert path != bare or refused
 
 
-@each_store
+@each_version
 def test_get_message_answers_as_the_version(store: RealStore, opened: MessageStore) -> None:
     sizes = {fact["offset"]: fact["size"] for fact in store.facts("msg")}
     for fact in store.facts("get"):
@@ -127,16 +130,17 @@ def test_messages_are_found_by_offset_and_by_id(store: RealStore, opened: Messag
         assert (row["queue_id"], row["queue_offset"]) == (fact["queueId"], fact["queueOffset"])
         assert hashlib.md5(row["body"]).hexdigest() == fact["bodyMd5"]
         assert opened.look_message_by_id(fact["msgId"]).to_pylist() == [row]
+        assert opened.pickup_store_timestamp(fact["offset"], fact["size"]) == fact["storeTimestamp"]
 
 
-@each_store
+@each_version
 def test_look_ups_by_key_answer_as_the_version(store: RealStore, opened: MessageStore) -> None:
     for fact in store.facts("query"):
         answer = opened.find_as_broker(fact["topic"], fact["key"], fact["maxNum"], fact["begin"], fact["end"])
         assert [record.commit_log_offset for record in answer.records] == fact["offsets"], fact
 
 
-@each_store
+@each_version
 def test_an_id_of_another_topic_is_no_unique_key(store: RealStore, opened: MessageStore) -> None:
     first = store.facts("msg")[0]
     other = next(fact for fact in store.facts("msg") if fact["topic"] != first["topic"])

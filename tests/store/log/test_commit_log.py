@@ -37,12 +37,6 @@ def test_a_folder_without_a_commit_log_is_no_store(tmp_path: Path) -> None:
         CommitLog.open(Location.resolve(str(tmp_path)))
 
 
-def test_a_file_is_no_store(tmp_path: Path) -> None:
-    (tmp_path / "commitlog").write_bytes(b"")
-    with pytest.raises(StoreNotFoundError):
-        CommitLog.open(Location.resolve(str(tmp_path)))
-
-
 def test_an_empty_commit_log_has_no_segments(tmp_path: Path) -> None:
     assert CommitLog.open(write_store(tmp_path, {})).segments == ()
 
@@ -88,12 +82,6 @@ def test_a_cut_file_in_the_middle_leaves_a_gap(tmp_path: Path) -> None:
     assert [(gap.commit_log_offset, gap.length) for gap in log.gaps] == [(1000, SIZE - 1000)]
 
 
-def test_what_reaches_into_the_next_segment_does_not_count(tmp_path: Path) -> None:
-    log = CommitLog.open(write_store(tmp_path, {0: DATA + DATA, SIZE: DATA}))
-    assert listed(log)[0] == (0, SIZE, SIZE, False)
-    assert log.gaps == []
-
-
 def test_the_records_of_a_cut_segment_and_of_those_behind_it_are_read(tmp_path: Path) -> None:
     writer = LogWriter(SIZE)
     for number in range(80):
@@ -106,41 +94,6 @@ def test_the_records_of_a_cut_segment_and_of_those_behind_it_are_read(tmp_path: 
     assert offsets_of(parts) == [offset for offset in writer.offsets if offset < cut - 50 or offset >= SIZE]
     assert [part[:3] for part in parts if part[0] != "RECORD"] == [("BAD_SIZE", writer.offsets[5], 50)]
     assert by_splits(log, 1000) == parts
-
-
-@pytest.mark.parametrize(
-    "name", ["x", "123", "0" * 19, "0" * 21, "-0000000000000000001", "0000000000000000000a", ".lock"]
-)
-def test_files_with_other_names_are_left_out(name: str, tmp_path: Path) -> None:
-    location = write_store(tmp_path, {0: DATA})
-    (tmp_path / "commitlog" / name).write_bytes(DATA)
-    assert [segment.base for segment in CommitLog.open(location).segments] == [0]
-
-
-def test_a_folder_with_a_segment_s_name_is_left_out(tmp_path: Path) -> None:
-    location = write_store(tmp_path, {0: DATA})
-    (tmp_path / "commitlog" / f"{SIZE:020d}").mkdir()
-    assert [segment.base for segment in CommitLog.open(location).segments] == [0]
-
-
-def test_an_empty_file_is_left_out(tmp_path: Path) -> None:
-    log = CommitLog.open(write_store(tmp_path, {0: DATA, SIZE: b""}))
-    assert [segment.base for segment in log.segments] == [0]
-
-
-def test_a_name_beyond_64_bits_does_not_break_the_reader(tmp_path: Path) -> None:
-    writer = LogWriter(SIZE)
-    for number in range(5):
-        writer.append(1000 + number)
-    location = writer.write(tmp_path)
-    (tmp_path / "commitlog" / "99999999999999999999").write_bytes(bytes(writer.segments[0]))
-    assert offsets_of(by_hopping(CommitLog.open(location))) == writer.offsets
-
-
-def test_a_name_of_other_digits_is_left_out(tmp_path: Path) -> None:
-    location = write_store(tmp_path, {0: DATA})
-    (tmp_path / "commitlog" / ("\u0660" * 19 + "\u0661")).write_bytes(DATA)
-    assert [segment.base for segment in CommitLog.open(location).segments] == [0]
 
 
 @pytest.mark.parametrize("store", usual_stores(), ids=str)
@@ -174,10 +127,7 @@ def write_sparse(path: Path, size: int, pieces: list[tuple[int, bytes]]) -> byte
     st.sampled_from([7, 1000, 4096]),
 )
 def test_behind_the_data_end_are_only_zeros(size: int, pieces: list[tuple[int, bytes]], block: int) -> None:
-    with (
-        tempfile.NamedTemporaryFile() as file,
-        mock.patch.object(data_end, "_ZERO_BLOCK", bytes(block)),
-    ):
+    with tempfile.NamedTemporaryFile() as file, mock.patch.object(data_end, "_ZERO_BLOCK", bytes(block)):
         content = write_sparse(Path(file.name), size, [piece for piece in pieces if piece[0] < size])
         assert len(content) == size
         assert find_data_end(Location.resolve(file.name), size) == len(content.rstrip(b"\0"))
