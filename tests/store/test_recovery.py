@@ -33,16 +33,7 @@ from spark_mq.store.message_store import MessageStore
 from spark_mq.store.recovery import next_recoveries, next_recovery
 from spark_mq.store.store_state import store_state
 from spark_mq.testing import LogWriter
-from tests.support.boots import (
-    CLEAN,
-    RECOVERED,
-    body_at,
-    entries_of,
-    flip,
-    rows,
-    some_message,
-    store_with_old_records,
-)
+from tests.support.boots import CLEAN, RECOVERED, body_at, entries_of, flip, rows, some_message, store_with_old_records
 from tests.support.index_stores import layout_of
 from tests.support.random_damages import QUEUE_AND_LOG_ENDS
 from tests.support.soak import SOAKS

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from spark_mq.errors import StoreNotFoundError, UnsupportedStoreError
 from spark_mq.format.broker_version import ALL_VERSIONS
-from spark_mq.format.consume_queue import UNIT_SIZE
 from spark_mq.io.location import Location
 from spark_mq.store.boot_conditions import boot_groups
 from spark_mq.store.disk_use import disk_use
@@ -88,31 +86,19 @@ def test_disk_use_counts_each_file_once(tmp_path: Path) -> None:
     assert 0 < allocated < 1 << 20
 
 
-def damage_config(folder: Path) -> None:
-    for file in (folder / "config").glob("topics.json*"):
-        file.write_text("{")
-
-
-def damage_queue(folder: Path) -> None:
-    os.truncate(folder / "consumequeue" / "LastQueue" / "0" / f"{0:020d}", 100 * UNIT_SIZE - 5)
-
-
-def add_stray_file(folder: Path) -> None:
-    (folder / "commitlog" / "core.4711").write_text("x")
-
-
 @pytest.mark.parametrize(
-    ("damage", "named"),
+    ("files", "content", "named"),
     [
-        (damage_config, "config/topics.json"),
-        (damage_queue, "consumequeue/LastQueue/0/00000000000000000000 has 1,995 bytes, not 2,000"),
-        (add_stray_file, "commitlog/core.4711 is not a segment"),
+        (["config/topics.json", "config/topics.json.bak"], b"{", "config/topics.json"),
+        ([f"consumequeue/LastQueue/0/{0:020d}"], bytes(1995), f"LastQueue/0/{0:020d} has 1,995 bytes, not 2,000"),
+        (["commitlog/core.4711"], b"x", "commitlog/core.4711 is not a segment"),
     ],
 )
-def test_what_a_broker_refuses_is_named(damage: Callable[[Path], None], named: str, tmp_path: Path) -> None:
+def test_what_a_broker_refuses_is_named(files: list[str], content: bytes, named: str, tmp_path: Path) -> None:
     folder = STORES["lagging-533"].unpack(tmp_path)
     assert state_of(folder).obstacles == ()
-    damage(folder)
+    for file in files:
+        (folder / file).write_bytes(content)
     (obstacle,) = state_of(folder).obstacles
     assert named in obstacle
 

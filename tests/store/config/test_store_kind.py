@@ -19,7 +19,9 @@ from tests.support.readers import by_hopping, offsets_of
 from tests.support.stores import OWN_STORES, RealStore, Unpack, stores_in
 
 SIZE = 4096
-DLEDGER = ["checkpoint", "currterm", "data/00000000000000000000", "data/00000000000000004096", "index/" + "0" * 20]
+OF_NODE = ["checkpoint", "currterm", "data/00000000000000000000", "data/00000000000000004096", "index/" + "0" * 20]
+DLEDGER = [f"dledger-n0/{name}" for name in OF_NODE]
+DLEDGER_2 = [*DLEDGER, *(f"dledger-n1/{name}" for name in OF_NODE)]
 ROCKSDB = ["000004.log", "000010.sst", "CURRENT", "IDENTITY", "LOCK", "MANIFEST-000005", "OPTIONS-000007"]
 
 
@@ -37,65 +39,41 @@ def open_log(folder: Path) -> CommitLog:
     return CommitLog.open(Location.resolve(str(folder)))
 
 
-@pytest.mark.parametrize("path", ["dledger-n0", "dledger-n0/data"])
-def test_a_part_of_a_dledger_store_is_named(path: str, tmp_path: Path) -> None:
-    make_files(tmp_path / "dledger-n0", DLEDGER)
-    with pytest.raises(StoreNotFoundError, match=rf"is a part of a DLedger log: give the folder {tmp_path}$"):
-        open_log(tmp_path / path)
-
-
-def test_the_logs_of_two_dledger_nodes_in_one_folder_are_named(tmp_path: Path) -> None:
-    for node in ("dledger-n0", "dledger-n1"):
-        make_files(tmp_path / node, DLEDGER)
-    with pytest.raises(UnsupportedStoreError, match="several DLedger nodes, dledger-n0 and dledger-n1: give a folder"):
-        open_log(tmp_path)
-
-
-def test_a_dledger_folder_without_a_log_does_not_matter(tmp_path: Path) -> None:
-    make_files(tmp_path, [*segments(0), "dledger-n0/currterm"])
-    (tmp_path / "dledger-n1" / "data").mkdir(parents=True)
-    assert len(open_log(tmp_path).segments) == 1
-
-
-def test_the_folder_of_the_commit_log_itself_is_named(tmp_path: Path) -> None:
-    make_files(tmp_path, segments(0, 1))
-    with pytest.raises(StoreNotFoundError, match=r"is itself a folder of segments, .* give the folder that contains"):
-        open_log(tmp_path / "commitlog")
-
-
-def test_a_file_is_no_store(tmp_path: Path) -> None:
-    (tmp_path / "store").write_bytes(b"")
-    with pytest.raises(StoreNotFoundError, match="is a file: give the broker's store directory"):
-        open_log(tmp_path / "store")
-
-
-@pytest.mark.parametrize("name", ["00000000000000000000.gz", "part-0", "disk1/00000000000000000000"])
-def test_a_commit_log_of_other_files_is_no_empty_log(name: str, tmp_path: Path) -> None:
-    make_files(tmp_path / "commitlog", [name])
-    with pytest.raises(
-        StoreNotFoundError, match=rf"commitlog contains {name.split('/')[0]}, but no segments: .* 20 digits"
-    ):
-        open_log(tmp_path)
-
-
-def test_hidden_files_make_no_log(tmp_path: Path) -> None:
-    make_files(tmp_path / "commitlog", [".DS_Store"])
-    assert open_log(tmp_path).segments == ()
-
-
 @pytest.mark.parametrize(
-    ("numbers", "folders"), [((0, 2, 4), 2), ((1, 3, 5, 7), 2), ((2, 5, 8), 3)], ids=["first", "second", "third"]
+    ("files", "opened", "error", "message"),
+    [
+        (DLEDGER, "dledger-n0", StoreNotFoundError, "is a part of a DLedger log: give the folder /"),
+        (DLEDGER, "dledger-n0/data", StoreNotFoundError, "is a part of a DLedger log: give the folder /"),
+        (DLEDGER_2, ".", UnsupportedStoreError, "several DLedger nodes, dledger-n0 and dledger-n1: give a folder"),
+        (segments(0, 1), "commitlog", StoreNotFoundError, "is itself a folder of segments, .* that contains"),
+        (["store"], "store", StoreNotFoundError, "is a file: give the broker's store directory"),
+        (["commitlog/0.gz"], ".", StoreNotFoundError, "commitlog contains 0.gz, but no segments: .* 20 digits"),
+        (["commitlog/part-0"], ".", StoreNotFoundError, "commitlog contains part-0, but no segments: .* 20 digits"),
+        ([f"commitlog/disk1/{0:020d}"], ".", StoreNotFoundError, "commitlog contains disk1, but no segments"),
+        (segments(0, 2, 4), ".", UnsupportedStoreError, "only one of every 2 segments: if storePathCommitLog"),
+        (segments(1, 3, 5, 7), ".", UnsupportedStoreError, "only one of every 2 segments: if storePathCommitLog"),
+        (segments(2, 5, 8), ".", UnsupportedStoreError, "only one of every 3 segments: if storePathCommitLog"),
+    ],
 )
-def test_one_of_several_commit_log_folders_is_named(numbers: tuple[int, ...], folders: int, tmp_path: Path) -> None:
-    make_files(tmp_path, segments(*numbers))
-    with pytest.raises(UnsupportedStoreError, match=f"only one of every {folders} segments: if storePathCommitLog"):
-        open_log(tmp_path)
+def test_what_is_no_store_is_named(
+    files: list[str], opened: str, error: type[Exception], message: str, tmp_path: Path
+) -> None:
+    make_files(tmp_path, files)
+    with pytest.raises(error, match=message) as raised:
+        open_log(tmp_path / opened)
+    assert files != DLEDGER or str(raised.value).endswith(f"give the folder {tmp_path}")
 
 
 @pytest.mark.parametrize("numbers", [(0, 2), (0, 1, 3), (0, 2, 3), (0, 2, 5), (0, 1, 2)])
 def test_missing_segments_are_no_other_folder_s(numbers: tuple[int, ...], tmp_path: Path) -> None:
-    make_files(tmp_path, segments(*numbers))
+    make_files(tmp_path, [*segments(*numbers), "commitlog/.DS_Store", "dledger-n0/currterm"])
+    (tmp_path / "dledger-n1" / "data").mkdir(parents=True)  # a DLedger folder without a log does not matter
     assert len(open_log(tmp_path).segments) == len(numbers)
+
+
+def test_hidden_files_make_no_log(tmp_path: Path) -> None:
+    make_files(tmp_path, ["commitlog/.DS_Store"])
+    assert open_log(tmp_path).segments == ()
 
 
 def test_segments_of_several_folders_can_be_read_when_they_are_linked_together(tmp_path: Path) -> None:

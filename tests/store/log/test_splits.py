@@ -23,15 +23,7 @@ from spark_mq.testing import LogWriter, write_store
 from spark_mq.testing.plain_log import plausible_frames
 from spark_mq.testing.strategies import hostile_segments
 from tests.support.kernels import WITHOUT_JIT, examples
-from tests.support.readers import (
-    Part,
-    by_hopping,
-    by_splits,
-    limited_reads,
-    offsets_of,
-    small_windows,
-    split_sizes,
-)
+from tests.support.readers import Part, by_hopping, by_splits, limited_reads, offsets_of, small_windows, split_sizes
 from tests.support.stores import WORKLOAD, RealStore, Unpack, usual_stores
 
 STORES = usual_stores()

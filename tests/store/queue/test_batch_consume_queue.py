@@ -58,15 +58,20 @@ def bodies(store: Path, fact: Fact) -> list[bytes]:
     return found
 
 
+def make_small_files(store: Path) -> None:
+    """Give the store files of 7 units."""
+    conf, rebuilt = store.parent / "broker.conf", store.parent / "rebuilt"
+    size = f"mapperFileSizeBatchConsumeQueue={7 * BATCH_UNIT_SIZE}\n"
+    conf.write_text(STORE.broker_conf.read_text() + size)
+    shutil.rmtree(store / "batchconsumequeue")
+    rebuild_here(store, rebuilt, only="consumequeue", broker_conf=str(conf))
+    shutil.move(rebuilt / "batchconsumequeue", store / "batchconsumequeue")
+
+
 @pytest.mark.parametrize("small", [False, True])
-def test_each_message_is_at_its_queue_offset(store: Path, facts: list[Fact], tmp_path: Path, small: bool) -> None:
+def test_each_message_is_at_its_queue_offset(store: Path, facts: list[Fact], small: bool) -> None:
     if small:
-        conf = tmp_path / "broker.conf"
-        size = f"mapperFileSizeBatchConsumeQueue={7 * BATCH_UNIT_SIZE}\n"
-        conf.write_text(STORE.broker_conf.read_text() + size)
-        shutil.rmtree(store / "batchconsumequeue")
-        rebuild_here(store, tmp_path / "rebuilt", only="consumequeue", broker_conf=str(conf))
-        shutil.move(tmp_path / "rebuilt/batchconsumequeue", store / "batchconsumequeue")
+        make_small_files(store)
     with MessageStore(str(store)) as opened:
         for queue_id in (0, 1):
             own = [fact for fact in facts if fact["queueId"] == queue_id]
@@ -218,14 +223,9 @@ def test_a_batch_queue_without_its_last_units_lags(store: Path, facts: list[Fact
     assert report.counts["QUEUE_LAGS_CLEAN"] == 1
 
 
-def test_old_files_of_a_batch_queue_expire(store: Path, facts: list[Fact], tmp_path: Path) -> None:
+def test_old_files_of_a_batch_queue_expire(store: Path, facts: list[Fact]) -> None:
     """`MappedFileQueue.deleteExpiredFileByOffset`@5.3.3, with the size of a batch unit."""
-    conf = tmp_path / "broker.conf"
-    size = f"mapperFileSizeBatchConsumeQueue={7 * BATCH_UNIT_SIZE}\n"
-    conf.write_text(STORE.broker_conf.read_text() + size)
-    shutil.rmtree(store / "batchconsumequeue")
-    rebuild_here(store, tmp_path / "rebuilt", only="consumequeue", broker_conf=str(conf))
-    shutil.move(tmp_path / "rebuilt/batchconsumequeue", store / "batchconsumequeue")
+    make_small_files(store)
     expected = set()
     for queue_id in (0, 1):
         own = [fact["offset"] for fact in facts if fact["queueId"] == queue_id]
