@@ -110,14 +110,8 @@ _COMPARATORS: dict[type[exp.Expr], Comparator] = {
     exp.GT: Comparator.GREATER,
     exp.GTE: Comparator.GREATER_OR_EQUAL,
 }
-_MIRRORED = {
-    Comparator.IN: Comparator.IN,
-    Comparator.NOT_IN: Comparator.NOT_IN,
-    Comparator.LESS: Comparator.GREATER,
-    Comparator.LESS_OR_EQUAL: Comparator.GREATER_OR_EQUAL,
-    Comparator.GREATER: Comparator.LESS,
-    Comparator.GREATER_OR_EQUAL: Comparator.LESS_OR_EQUAL,
-}
+_MIRROR = str.maketrans("<>", "><")
+"""Of a comparison whose sides change places."""
 _LISTS = (Comparator.IN, Comparator.NOT_IN, Comparator.CONTAINS)
 """The comparators that can have several constants."""
 
@@ -207,7 +201,7 @@ def _comparison(statement: Statement, condition: exp.Expr) -> ColumnComparison |
     left, right = condition.this, condition.expression
     if isinstance(_without_parentheses(left), exp.Column):
         return _column_comparison(statement, left, comparator, [right])
-    return _column_comparison(statement, right, _MIRRORED[comparator], [left])
+    return _column_comparison(statement, right, Comparator(comparator.translate(_MIRROR)), [left])
 
 
 def _column_comparison(

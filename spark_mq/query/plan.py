@@ -169,18 +169,12 @@ def _check_kind(statement: Statement, tables: ResolvedTables) -> None:
         )
 
 
+@dataclass(frozen=True, eq=False)
 class _Planner:
-    def __init__(
-        self,
-        statement: Statement,
-        tables: ResolvedTables,
-        columns: Callable[[str], TableColumns],
-        several: Collection[str],
-    ) -> None:
-        self._statement = statement
-        self._tables = tables
-        self._columns_of_table = columns
-        self._several = several
+    _statement: Statement
+    _tables: ResolvedTables
+    _columns_of_table: Callable[[str], TableColumns]
+    _several: Collection[str]
 
     def _columns(self, table: StoreTable) -> TableColumns:
         columns = self._columns_of_table(table.table)

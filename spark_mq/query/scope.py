@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import Enum, auto
 
 from sqlglot import exp
 
@@ -12,32 +11,15 @@ ColumnLookup = Callable[[exp.Table], frozenset[str] | None]
 """Returns the names of the columns of a table, None if they are not known."""
 
 
-class JoinKind(Enum):
-    """How two sides are joined."""
+INNER, LEFT, RIGHT, FULL, SEMI, ANTI = "INNER", "LEFT", "RIGHT", "FULL", "SEMI", "ANTI"
+"""How two sides are joined."""
 
-    INNER = auto()
-    LEFT = auto()
-    RIGHT = auto()
-    FULL = auto()
-    SEMI = auto()
-    ANTI = auto()
-
-
-_KINDS = {
-    ("", ""): JoinKind.INNER,
-    ("", "INNER"): JoinKind.INNER,
-    ("", "CROSS"): JoinKind.INNER,
-    ("LEFT", ""): JoinKind.LEFT,
-    ("LEFT", "OUTER"): JoinKind.LEFT,
-    ("RIGHT", ""): JoinKind.RIGHT,
-    ("RIGHT", "OUTER"): JoinKind.RIGHT,
-    ("FULL", ""): JoinKind.FULL,
-    ("FULL", "OUTER"): JoinKind.FULL,
-    ("", "SEMI"): JoinKind.SEMI,
-    ("LEFT", "SEMI"): JoinKind.SEMI,
-    ("", "ANTI"): JoinKind.ANTI,
-    ("LEFT", "ANTI"): JoinKind.ANTI,
-}
+_KINDS = (
+    {("", kind): INNER for kind in ("", "INNER", "CROSS")}
+    | {(side, kind): side for side in (LEFT, RIGHT, FULL) for kind in ("", "OUTER")}
+    | {(side, kind): kind for side in ("", LEFT) for kind in (SEMI, ANTI)}
+)
+"""The kind of a join by the words for its side and its kind."""
 PLAIN_RELATION_ARGS = frozenset(("this", "db", "alias", "joins", "laterals"))
 """Args of a relation whose rows are exactly those of the table that it names: no TABLESAMPLE, PIVOT or version."""
 _JOIN_ARGS = frozenset(("this", "on", "side", "kind", "using", "method"))
@@ -62,18 +44,18 @@ class Join:
 
     left: Relation | Join
     right: Relation | Join
-    kind: JoinKind
+    kind: str
     condition: exp.Expr | None = None
     using: frozenset[str] = frozenset()
 
     @property
     def pushdown_sides(self) -> tuple[Relation | Join, ...]:
         """The sides from which rows that fail the ON condition can be dropped without changing the result."""
-        if self.kind in (JoinKind.INNER, JoinKind.SEMI):
+        if self.kind in (INNER, SEMI):
             return self.left, self.right
-        if self.kind in (JoinKind.LEFT, JoinKind.ANTI):
+        if self.kind in (LEFT, ANTI):
             return (self.right,)
-        return (self.left,) if self.kind == JoinKind.RIGHT else ()
+        return (self.left,) if self.kind == RIGHT else ()
 
 
 JoinTree = Relation | Join
@@ -118,7 +100,7 @@ def _with_joins(tree: JoinTree, node: exp.Expr, columns: ColumnLookup) -> JoinTr
             using = frozenset("*")
         tree = Join(tree, _tree(join.this, columns), kind, join.args.get("on"), using)
     for lateral in node.args.get("laterals") or ():
-        tree = Join(tree, _tree(lateral, columns), JoinKind.INNER)
+        tree = Join(tree, _tree(lateral, columns), INNER)
     return tree
 
 
@@ -152,7 +134,7 @@ def visible_relations(tree: JoinTree) -> list[Relation]:
     """The relations whose columns the rows of the tree have: not the right side of a semi or anti join."""
     if isinstance(tree, Relation):
         return [tree]
-    right = [] if tree.kind in (JoinKind.SEMI, JoinKind.ANTI) else visible_relations(tree.right)
+    right = [] if tree.kind in (SEMI, ANTI) else visible_relations(tree.right)
     return [*visible_relations(tree.left), *right]
 
 
