@@ -18,7 +18,6 @@ import pytest
 
 from benchmarks import generate_store as module
 from benchmarks.generate_store import GeneratedStore, generate_store
-from spark_mq.format.properties import parse_properties
 from spark_mq.format.record import FRAME, MAGIC_BLANK, Record, decode_record
 
 MEBIBYTE = 1 << 20
@@ -54,10 +53,6 @@ def records_of(store: GeneratedStore) -> list[Record]:
 
 def log_bytes_of(store: GeneratedStore) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in segment_paths(store)}
-
-
-def properties_of(record: Record) -> dict[str, str]:
-    return {name.decode(): value.decode() for name, value in parse_properties(record.properties).items()}
 
 
 def generate(path: Path, seed: int = 7) -> GeneratedStore:
@@ -139,7 +134,7 @@ def test_result_tells_what_was_written(store: GeneratedStore, records: list[Reco
     assert store == GeneratedStore(
         path=store.path,
         messages=len(records),
-        keys=sum(1 + len(properties_of(record)["KEYS"].split(" ")) for record in records),
+        keys=sum(1 + len(record.text_properties["KEYS"].split(" ")) for record in records),
         live_end=records[-1].commit_log_offset + records[-1].size,
         log_bytes=sum(record.size for record in records),
     )
@@ -155,7 +150,7 @@ def test_sizes_vary_by_a_quarter_around_the_mean(records: list[Record]) -> None:
 
 def test_keys_and_properties_are_those_of_a_producer(records: list[Record]) -> None:
     """See MessageClientIDSetter.createUniqID@5.3.3: address, process, loader hash, time, counter."""
-    found = [properties_of(record) for record in records]
+    found = [record.text_properties for record in records]
     assert {tuple(one) for one in found} == {("UNIQ_KEY", "CLUSTER", "TAGS", "KEYS", "WAIT")}
     assert {(one["CLUSTER"], one["WAIT"]) for one in found} == {("DefaultCluster", "true")}
     assert 2 <= len({one["TAGS"] for one in found}) <= 8
@@ -180,7 +175,8 @@ def test_the_size_of_blocks_does_not_matter(
 
 def test_another_seed_gives_other_messages(store: GeneratedStore, tmp_path: Path) -> None:
     unique_keys, others = (
-        {properties_of(record)["UNIQ_KEY"] for record in records_of(one)} for one in (store, generate(tmp_path, seed=8))
+        {record.text_properties["UNIQ_KEY"] for record in records_of(one)}
+        for one in (store, generate(tmp_path, seed=8))
     )
     assert unique_keys.isdisjoint(others)
 

@@ -18,12 +18,12 @@ import stat
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from tests.support.soak import SOAKS
-from tests.support.stores import RealStore
+from tests.support.stores import STORES
 
 VERSIONS: Final = ("5.3.3", "4.9.7")
 """The RocketMQ releases that most tests run: 4.9.7 is the newest 4.9 whose broker Maven Central has."""
@@ -43,8 +43,8 @@ NEIGHBOURS: Final[Mapping[str, Mapping[str, str]]] = {
 }
 """By release: the jars that Maven Central lacks, and the release whose jar serves instead."""
 
-STORES: Final = Path(__file__).resolve().parent.parent / "stores"
-"""Where the project's own stores are."""
+WORKLOADS: Final = {"5.3.3": STORES["workload-533"], "4.9.7": STORES["workload-49x"], "5.5.0": STORES["workload-533"]}
+"""By version of a broker, a store of all that clients can send, on which it runs."""
 
 Settings = Path | Mapping[str, str]
 """A broker's settings: a Java properties file, or names and values."""
@@ -175,25 +175,34 @@ def copy_store(store: Path, target: Path) -> Path:
     return target
 
 
+def configure(store: Path, topic: str) -> None:
+    """Let a workload configure one more topic: a broker hands out messages of topics that are configured."""
+    file = store / "config" / "topics.json"
+    topics = json.loads(file.read_text())
+    topics["topicConfigTable"][topic] = topics["topicConfigTable"]["OrderEvents"] | {"topicName": topic}
+    file.write_text(json.dumps(topics))
+
+
 def _run(version: str, home: Path, words: Sequence[str], text: str | None = None) -> str:
     """Run a Java program to its end and return what it printed."""
-    return _ended(version, home, words, text).stdout
+    return _ended(java_command(version, home, words), text=text).stdout
 
 
 def _ended(
-    version: str, home: Path, words: Sequence[str], text: str | None, properties: Mapping[str, str] | None = None
+    command: Sequence[str], accepted: int = 0, text: str | None = None, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """A Java program that has run to its end."""
+    """A Java program that has run to its end, with an exit code of at most ``accepted``."""
     answer = subprocess.run(
-        java_command(version, home, words, properties=properties),
+        command,
         input=text,
+        env={**os.environ, **environment},
         capture_output=True,
         encoding="utf-8",
         timeout=_RUN_SECONDS,
         check=False,
     )
-    if answer.returncode != 0:
-        raise HarnessError(f"{words[0]} with RocketMQ {version} failed:\n{answer.stderr}")
+    if not 0 <= answer.returncode <= accepted:
+        raise HarnessError(f"{' '.join(command)} failed:\n{answer.stderr}")
     return answer
 
 
@@ -371,27 +380,13 @@ def consume(broker: Broker, group: str, topic: str, count: int) -> list[dict[str
     A real client takes them, and writes the group's new offsets. A message has its `topic`, `queueId`, `queueOffset`,
     `uniqKey`, `properties` and `body`.
     """
-    with consuming(broker, group, topic, count) as consumer:
-        return consumer.wait()
-
-
-class Consumer:
-    """A consumer that runs; see `consume`."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-
-    def wait(self) -> list[dict[str, Any]]:
-        """The messages that it took, when it has ended."""
-        output, errors = self._process.communicate(timeout=_RUN_SECONDS)
-        if self._process.returncode != 0:
-            raise HarnessError(f"consuming failed:\n{errors}")
-        return [json.loads(line) for line in output.splitlines()]
+    with consuming(broker, group, topic, count) as taken:
+        return taken()
 
 
 @contextlib.contextmanager
-def consuming(broker: Broker, group: str, topic: str, count: int) -> Iterator[Consumer]:
-    """A consumer that starts now, and ends as that of `consume` does."""
+def consuming(broker: Broker, group: str, topic: str, count: int) -> Iterator[Callable[[], list[dict[str, Any]]]]:
+    """A consumer that starts now; gives what waits until it ends, and returns the messages as `consume` does."""
     words = ["consume", "--name-server", broker.name_server, "--group", group, "--topic", topic, "--count", str(count)]
     with _workspace() as (home, _):
         process = subprocess.Popen(
@@ -400,8 +395,15 @@ def consuming(broker: Broker, group: str, topic: str, count: int) -> Iterator[Co
             stderr=subprocess.PIPE,
             encoding="utf-8",
         )
+
+        def taken() -> list[dict[str, Any]]:
+            output, errors = process.communicate(timeout=_RUN_SECONDS)
+            if process.returncode != 0:
+                raise HarnessError(f"consuming failed:\n{errors}")
+            return [json.loads(line) for line in output.splitlines()]
+
         try:
-            yield Consumer(process)
+            yield taken
         finally:
             process.kill()
             process.communicate()
@@ -465,7 +467,7 @@ def boot_stores(stores: Iterable[tuple[Path, Path]], version: str, seconds: int 
     with _workspace() as (home, _):
         lines = "".join(json.dumps({"store": str(store), "settings": str(conf)}) + "\n" for store, conf in asked)
         words, logs = ["boots", "--seconds", str(seconds)], {"sparkmq.log.level": "INFO"}
-        ended = _ended(version, home, words, lines, logs)
+        ended = _ended(java_command(version, home, words, properties=logs), text=lines)
     answers = [json.loads(line) for line in ended.stdout.splitlines()]
     for (store, _), answer in zip(asked, answers, strict=True):
         answer["log"] = [line for line in ended.stderr.splitlines() if str(store) in line]
@@ -502,15 +504,7 @@ def check_served(
         words = ["check", "--store", str(copy), "--settings", str(file), "--index", str(index).lower()]
         if facts is not None:
             words += ["--facts", str(facts.resolve())]
-        answer = subprocess.run(
-            java_command(version, home, words),
-            capture_output=True,
-            encoding="utf-8",
-            timeout=_RUN_SECONDS,
-            check=False,
-        )
-        if answer.returncode not in (0, 1):
-            raise HarnessError(f"check with RocketMQ {version} failed:\n{answer.stderr}")
+        answer = _ended(java_command(version, home, words), accepted=1)
         report: dict[str, Any] = json.loads(answer.stdout)
         if answer.returncode == 1:
             raise ServingError(report)
@@ -524,67 +518,21 @@ def mqadmin(broker: Broker, words: Sequence[str]) -> str:
         # That of 4.9 prints nothing without a file of settings for its log.
         (home / "conf").mkdir()
         (home / "conf" / "logback_tools.xml").write_text("<configuration/>")
-        answer = subprocess.run(
-            [*command, "-n", broker.name_server],
-            env={**os.environ, "ROCKETMQ_HOME": str(home)},
-            capture_output=True,
-            encoding="utf-8",
-            timeout=_RUN_SECONDS,
-            check=False,
-        )
-    if answer.returncode != 0:
-        raise HarnessError(f"mqadmin {' '.join(words)} failed:\n{answer.stderr}")
-    return answer.stdout
+        return _ended([*command, "-n", broker.name_server], ROCKETMQ_HOME=str(home)).stdout
 
 
-def delay(broker: Broker) -> list[dict[str, Any]]:
-    """Send delayed messages and transactions, as the Java class ``Delay`` says; return what clients did and got."""
+def at_broker(broker: Broker, program: str, *words: str) -> list[dict[str, Any]]:
+    """What the clients of a Java program, such as ``Groups``, did at a broker, and got: a JSON object a line."""
     with _workspace() as (home, _):
-        words = ["delay", "--name-server", broker.name_server, "--broker", broker.address]
-        return [json.loads(line) for line in _run(broker.version, home, words).splitlines()]
+        told = [program, "--name-server", broker.name_server, "--broker", broker.address, *words]
+        return [json.loads(line) for line in _run(broker.version, home, told).splitlines()]
 
 
-def groups(broker: Broker) -> list[dict[str, Any]]:
-    """Let groups lag, return, pop and trace messages, as the Java class ``Groups`` says; return what they did."""
+def answers(program: str, lines: Iterable[str], version: str = VERSIONS[0]) -> list[Any]:
+    """What a Java program, such as ``Codec``, answers to each line: a JSON value."""
     with _workspace() as (home, _):
-        words = ["groups", "--name-server", broker.name_server, "--broker", broker.address]
-        return [json.loads(line) for line in _run(broker.version, home, words).splitlines()]
-
-
-def filtered(broker: Broker, count: int) -> list[dict[str, Any]]:
-    """Let groups with filters consume, as the Java class ``Filtered`` says; return what they got."""
-    with _workspace() as (home, _):
-        words = ["filtered", "--name-server", broker.name_server, "--broker", broker.address, "--count", str(count)]
-        return [json.loads(line) for line in _run(broker.version, home, words).splitlines()]
-
-
-def trace_events(bodies: Iterable[bytes], version: str = VERSIONS[0]) -> list[dict[str, Any]]:
-    """What the Java decoder reads of each trace message's body: its ``events``, or the ``failure``."""
-    with _workspace() as (home, _):
-        lines = "".join(body.hex() + "\n" for body in bodies)
-        return [json.loads(line) for line in _run(version, home, ["trace-events"], lines).splitlines()]
-
-
-def allocations(cases: Iterable[Mapping[str, Any]], version: str = VERSIONS[0]) -> list[dict[str, Any]]:
-    """What the Java strategies give each client in each case: its ``shares``, or the ``failure``."""
-    with _workspace() as (home, _):
-        lines = "".join(json.dumps(case) + "\n" for case in cases)
-        return [json.loads(line) for line in _run(version, home, ["allocate"], lines).splitlines()]
-
-
-def codec(lines: Iterable[Mapping[str, Any]], version: str = VERSIONS[0]) -> list[dict[str, Any]]:
-    """What `RemotingCommand` makes of each line, as the Java class ``Codec`` says: a command of a frame, or a frame."""
-    with _workspace() as (home, _):
-        text = "".join(json.dumps(line) + "\n" for line in lines)
-        return [json.loads(line) for line in _run(version, home, ["codec"], text).split("\n")[:-1]]
-
-
-def java_text(texts: Iterable[bytes], version: str = VERSIONS[0]) -> list[tuple[bytes, int]]:
-    """Decode bytes as Java does; return for each the UTF-8 of the text it reads and that text's hash code."""
-    with _workspace() as (home, _):
-        lines = "".join(text.hex() + "\n" for text in texts)
-        answers = [json.loads(line) for line in _run(version, home, ["java-text"], lines).splitlines()]
-        return [(bytes.fromhex(answer["utf8"]), answer["hashCode"]) for answer in answers]
+        text = "".join(f"{line}\n" for line in lines)
+        return [json.loads(line) for line in _run(version, home, [program], text).split("\n")[:-1]]
 
 
 def filter_messages(
@@ -594,25 +542,5 @@ def filter_messages(
 
     An answer is TRUE, FALSE, NULL or ERROR for each message, or None if the expression is refused.
     """
-    lines = "".join(json.dumps({"expression": text, "messages": list(many)}) + "\n" for text, many in questions)
-    with _workspace() as (home, _):
-        return [json.loads(line) for line in _run(version, home, ["filter"], lines).splitlines()]
-
-
-def subscribe(texts: Iterable[str], version: str = VERSIONS[0]) -> list[list[str] | None]:
-    """The tags that each text names, as a client of a version reads them; ["*"] for all, None for a refusal."""
-    lines = "".join(json.dumps({"tags": text}) + "\n" for text in texts)
-    with _workspace() as (home, _):
-        return [json.loads(line) for line in _run(version, home, ["filter"], lines).splitlines()]
-
-
-def bloom_bits(questions: Iterable[Mapping[str, Any]], version: str = VERSIONS[0]) -> list[list[int]]:
-    """The number of bits of a bit map, and the bits of a text: `bloom`, with the settings `errorRate` and `groups`."""
-    lines = "".join(json.dumps(dict(question)) + "\n" for question in questions)
-    with _workspace() as (home, _):
-        return [list(map(int, json.loads(line))) for line in _run(version, home, ["filter"], lines).splitlines()]
-
-
-def unpack_store(name: str, directory: Path) -> Path:
-    """Unpack one of the project's own stores below a directory, with file times to the nanosecond."""
-    return RealStore(name, STORES).unpack(directory)
+    lines = (json.dumps({"expression": text, "messages": list(many)}) for text, many in questions)
+    return answers("filter", lines, version)

@@ -79,7 +79,10 @@ def write_bits() -> None:
         {"bloom": f"{name}#{rng.choice(names)}", "errorRate": rng.randrange(1, 100), "groups": rng.randrange(1, 500)}
         for name in names
     ]
-    lines = [{**one, "bits": bits} for one, bits in zip(asked, harness.bloom_bits(asked), strict=True)]
+    lines = [
+        {**one, "bits": [*map(int, bits)]}
+        for one, bits in zip(asked, harness.answers("filter", map(json.dumps, asked)), strict=True)
+    ]
     BITS.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
 
 

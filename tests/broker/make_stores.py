@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from tests.broker import harness
 from tests.broker.lite_topics import LiteTopics
+from tests.support.stores import OWN_STORES, WORKLOAD
 
 SETTINGS: Final = {
     "autoCreateTopicEnable": "false",
@@ -210,9 +211,7 @@ class StoreMaker:
     def _deleted(self, name: str, version: str) -> None:
         """The first two segments are gone, as after their time is over."""
         settings = settings_of(version, SETTINGS, TIMER_SETTINGS)
-        unpacked = self._scratch / "unpacked"
-        unpacked.mkdir()
-        workload = harness.unpack_store("workload-533", unpacked)
+        workload = WORKLOAD.unpack(self._scratch / "unpacked")
         store = harness.copy_store(workload, self._scratch / name)
         for segment in sorted((store / "commitlog").iterdir())[:2]:
             segment.unlink()
@@ -317,7 +316,7 @@ class StoreMaker:
         settings = settings_of(version, FILTER_SETTINGS, NO_TIMERS)
         store = self._scratch / name
         with harness.Broker(version, store, settings) as broker:
-            events = harness.filtered(broker, 200)
+            events = harness.at_broker(broker, "filtered", "--count", "200")
         self._write_conf(name, settings)
         lines = "".join(f"{json.dumps(event)}\n" for event in events)
         (self._target / f"{name}.events.jsonl").write_text(lines, encoding="utf-8")
@@ -504,9 +503,9 @@ def main() -> int:
         print(lacking, file=sys.stderr)
         return 1
     for folder in ("versions", "forms"):
-        (harness.STORES / folder).mkdir(parents=True, exist_ok=True)
+        (OWN_STORES / folder).mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="stores-") as scratch:
-        recipes = StoreMaker(Path(scratch), harness.STORES).recipes()
+        recipes = StoreMaker(Path(scratch), OWN_STORES).recipes()
         names = sys.argv[1:] or list(recipes)
         unknown = set(names) - set(recipes)
         if unknown:

@@ -15,7 +15,7 @@ from tests.broker import harness
 from tests.support.appended import TOPICS, append_here, segments_of
 from tests.support.rebuilt import rebuild_here
 from tests.support.store_history import cut_log, record_ends, settings_of
-from tests.support.stores import OWN_STORES, RealStore, index_of, tree_of
+from tests.support.stores import STORES, index_of, tree_of
 from tests.support.verified import check, grave
 
 pytestmark = pytest.mark.broker
@@ -30,8 +30,8 @@ def trees_of(store: Path, *names: str) -> dict[str, bytes]:
 
 @pytest.mark.parametrize(("version", "name"), [(V5, "workload-533"), (V4, "workload-49x")])
 def test_an_append_that_is_interrupted_and_finished(tmp_path: Path, version: str, name: str) -> None:
-    store = RealStore(name, OWN_STORES)
-    original = harness.unpack_store(name, tmp_path)
+    store = STORES[name]
+    original = STORES[name].unpack(tmp_path)
     begun = cut_log(original, tmp_path / "store", record_ends(store)[700])
     for file in (begun / "config").glob("consumerOffset.json*"):
         file.unlink()
@@ -56,5 +56,4 @@ def test_an_append_that_is_interrupted_and_finished(tmp_path: Path, version: str
     assert trees_of(begun, *LOG_AND_QUEUES) == trees_of(original, *LOG_AND_QUEUES)
     assert index_of(begun) == index_of(original)
     assert grave(check(begun, store.broker_conf)[1]) == []
-    report = harness.check_served(begun, store.broker_conf, index=True, version=version)
-    assert report["problemCount"] == 0
+    harness.check_served(begun, store.broker_conf, index=True, version=version)

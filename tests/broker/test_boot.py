@@ -25,7 +25,7 @@ from tests.broker import harness
 from tests.support import dledger
 from tests.support.boots import body_at, entries_of, flip, rows, some_message
 from tests.support.soak import cases
-from tests.support.stores import RealStore
+from tests.support.stores import STORES
 
 pytestmark = pytest.mark.broker
 
@@ -40,7 +40,7 @@ def unit_offsets(store: Path) -> list[int]:
 
 
 def test_a_clean_boot_of_5_3_3_loses_the_message_that_is_named(tmp_path: Path) -> None:
-    store, conf = harness.unpack_store(NAME, tmp_path), harness.STORES / f"{NAME}.conf"
+    store, conf = STORES[NAME].unpack(tmp_path), STORES[NAME].broker_conf
     settings = dict(line.split("=", 1) for line in conf.read_text().splitlines())
     before = store_state(str(store), "5.3.3", str(conf))
     (boot,) = before.boots
@@ -82,16 +82,15 @@ def facts_of(store: Path, conf: Path, version: str, out: Path) -> dict[str, list
     ("name", "version"), [("killed-533", "5.3.3"), ("killed-49x", "4.9.7"), ("killed-533", "5.5.0")]
 )
 def test_a_boot_after_a_crash_cuts_the_log_as_was_said(name: str, version: str, tmp_path: Path) -> None:
-    real, conf = RealStore(name, harness.STORES), harness.STORES / f"{name}.conf"
-    store = harness.unpack_store(name, tmp_path)
+    real, conf = STORES[name], STORES[name].broker_conf
+    store = STORES[name].unpack(tmp_path)
     last = max(int(file.name) for file in (store / "commitlog").iterdir() if any(file.read_bytes()))
     offset = some_message(real, last + 20_000)
     flip(*body_at(real, store, offset))
     recovery = next_recovery(str(store), version, str(conf))
     assert recovery.log_end == offset
     before, kept = trees(store), Counter(entries_of(real, store))
-    settings = dict(line.split("=", 1) for line in conf.read_text().splitlines())
-    with harness.Broker(version, store, settings):
+    with harness.Broker(version, store, conf):
         pass
     assert before - trees(store) == {row["file"] for row in rows(recovery, "delete")}
     (doubled,) = rows(recovery, "double")
@@ -144,7 +143,7 @@ def test_the_java_store_does_what_is_said_of_a_damaged_copy(seed: int, tmp_path:
     """The ends of the log and of all queues, after the Java message store was loaded and started."""
     chance, version = random.Random(seed), ("5.3.3", "4.9.7")[seed % 2]
     name = chance.choice(["killed-533", "lagging-533", "stale-49x", "stale-533", "killed-49x"])
-    store, conf = harness.unpack_store(name, tmp_path), harness.STORES / f"{name}.conf"
+    store, conf = STORES[name].unpack(tmp_path), STORES[name].broker_conf
     damage(store, chance)
     recovery = next_recovery(str(store), version, str(conf))
     if recovery.obstacles:
@@ -170,17 +169,16 @@ def test_the_java_store_does_what_is_said_of_a_damaged_copy(seed: int, tmp_path:
 def test_a_lost_topic_stays_as_lost_as_was_said(version: str, is_clean: bool, tmp_path: Path) -> None:
     """The folder of a topic is gone: the messages before the part that is dispatched again get no unit."""
     name = "workload-49x" if version == "4.9.7" else "workload-533"
-    store, conf = harness.unpack_store(name, tmp_path), harness.STORES / f"{name}.conf"
+    store, conf = STORES[name].unpack(tmp_path), STORES[name].broker_conf
     shutil.rmtree(store / "consumequeue" / "PaymentLog")
     if not is_clean:
         (store / "abort").touch()
     (state,) = store_state(str(store), version, str(conf)).boots
     recovery = next_recovery(str(store), version, str(conf))
     assert recovery == state
-    settings = dict(line.split("=", 1) for line in conf.read_text().splitlines())
-    with harness.Broker(version, store, settings):
+    with harness.Broker(version, store, conf):
         pass
-    total = sum(fact["topic"] == "PaymentLog" for fact in RealStore(name, harness.STORES).facts("msg"))
+    total = sum(fact["topic"] == "PaymentLog" for fact in STORES[name].facts("msg"))
     units = sum(
         0 < size != PRE_BLANK_SIZE
         for file in (store / "consumequeue" / "PaymentLog").glob("*/*")

@@ -27,7 +27,7 @@ from spark_mq.lifecycle.traces import parse_trace_body, traces_rows
 from spark_mq.lifecycle.why_not_consumed import NotConsumed, why_not_consumed
 from spark_mq.store.config.checkpoint import Checkpoint
 from tests.broker import harness
-from tests.support.filtered_store import properties_of, records_of
+from tests.support.filtered_store import records_of
 from tests.support.rebuilt import rebuild_here
 from tests.support.removed_parts import remove_parts
 from tests.support.soak import cases
@@ -89,7 +89,7 @@ class Consumption:
 def consumption(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Consumption]:
     path: Path = tmp_path_factory.mktemp("consumption") / "store"
     with harness.Broker(request.param, path, SETTINGS) as broker:
-        events = harness.groups(broker)
+        events = harness.at_broker(broker, "groups")
         progress = {group: harness.mqadmin(broker, ["consumerProgress", "-g", group]) for group in GROUPS}
         retried = [line["uniqueKey"] for line in events if line.get("type") == "Sub" and line["reconsumeTimes"]]
         ended = [line["uniqueKey"] for line in events if line.get("type") == "EndTransaction"]
@@ -124,9 +124,9 @@ def test_why_a_popped_message_is_not_consumed(consumption: Consumption, tmp_path
         assert not [line for line in consumption.events if line.get("fate") == "POPPED_TWICE"]
         return
     notes = [
-        (properties_of(record).get("TAGS"), record)
+        (record.text_properties.get("TAGS"), record)
         for (topic, _, _), record in records_of(consumption.store).items()
-        if topic == "rmq_sys_wheel_timer" and properties_of(record).get("TAGS") in ("ck", "ack")
+        if topic == "rmq_sys_wheel_timer" and record.text_properties.get("TAGS") in ("ck", "ack")
     ]
     assert [tag for tag, _ in notes] == ["ck", "ck", "ack"]
     (sent,) = [line["uniqueKey"] for line in consumption.of("sent") if line["fate"] == "POPPED_TWICE"]
@@ -321,7 +321,7 @@ def test_the_java_decoder_reads_the_same_events(consumption: Consumption) -> Non
         for queue_id in consumption.store.queue_ids("RMQ_SYS_TRACE_TOPIC")
         for row in consumption.store.get_message("RMQ_SYS_TRACE_TOPIC", queue_id, 0, 1000).to_pylist()
     ]
-    answers = harness.trace_events([row["body"] for row in messages], consumption.version)
+    answers = harness.answers("trace-events", (row["body"].hex() for row in messages), consumption.version)
     assert messages
     for row, answer in zip(messages, answers, strict=True):
         assert [

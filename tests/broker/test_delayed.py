@@ -52,7 +52,7 @@ class Delays:
 def delays(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Delays]:
     path: Path = tmp_path_factory.mktemp("delays") / "store"
     with harness.Broker(request.param, path, SETTINGS) as broker:
-        events = harness.delay(broker)
+        events = harness.at_broker(broker, "delay")
     with MessageStore(str(path)) as store:
         yield Delays(request.param, events, store)
 

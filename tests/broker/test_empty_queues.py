@@ -12,7 +12,7 @@ import pytest
 from spark_mq.io.location import Location
 from spark_mq.restorer.finish import write_empty_queues
 from tests.broker import harness
-from tests.support.stores import OWN_STORES, RealStore
+from tests.support.stores import STORES
 
 pytestmark = pytest.mark.broker
 
@@ -36,8 +36,8 @@ def facts_of(store: Path, settings: Path, folder: Path, version: str) -> dict[st
 
 @pytest.mark.parametrize(("version", "name"), [(V5, "workload-533"), (V4, "workload-49x")])
 def test_a_queue_without_messages_goes_on_at_its_next_offset(version: str, name: str, tmp_path: Path) -> None:
-    packed, settings = RealStore(name, OWN_STORES), harness.STORES / f"{name}.conf"
-    store = harness.unpack_store(name, tmp_path)
+    packed, settings = STORES[name], STORES[name].broker_conf
+    store = STORES[name].unpack(tmp_path)
     first, second, *_ = sorted((store / "commitlog").iterdir())
     first.unlink()
     log_start, (said,) = int(second.name), packed.facts("store")

@@ -58,10 +58,9 @@ from spark_mq.store.config.config_file import load_consumer_offsets
 from spark_mq.tables.store_files import QUEUES
 from tests.broker import harness
 from tests.support.soak import SOAKS, cases
-from tests.support.stores import OWN_STORES, RealStore, stores_in
+from tests.support.stores import OWN_STORES, RealStore
 
 pytestmark = pytest.mark.broker
-STORES = {"5.3.3": "workload-533", "4.9.7": "workload-49x", "5.5.0": "workload-533"}
 STORE_NAMES = ["cluster", "broker", "store"]
 DIRECT = "DirectTopic"
 """A topic that is in no `topics.json`, one key of which more messages have than a broker returns."""
@@ -110,21 +109,13 @@ def ordered(rows: pa.Table) -> pa.Table:
     return rows.take(pc.sort_indices(rows["commit_log_offset"]))
 
 
-@pytest.fixture(scope="module", params=STORES)
+@pytest.fixture(scope="module", params=harness.WORKLOADS)
 def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    packed = next(store for store in stores_in(OWN_STORES) if store.name == STORES[request.param])
+    packed = harness.WORKLOADS[request.param]
     path = packed.unpack(tmp_path_factory.mktemp("served"))
-    add_topic(path)
+    harness.configure(path, DIRECT)
     with harness.Broker(request.param, path, packed.broker_conf) as broker:
         yield Served(packed, path, broker)
-
-
-def add_topic(store: Path) -> None:
-    """A broker hands out messages of topics that are configured."""
-    topics_file = store / "config" / "topics.json"
-    topics = json.loads(topics_file.read_text())
-    topics["topicConfigTable"][DIRECT] = topics["topicConfigTable"]["OrderEvents"] | {"topicName": DIRECT}
-    topics_file.write_text(json.dumps(topics))
 
 
 def test_rows_are_those_of_the_store(served: Served) -> None:
@@ -590,14 +581,14 @@ def test_requests_with_both_kinds_of_headers(served: Served, kind: SerializeType
         assert pull(client, queue, stop + 100).code.name == "PULL_OFFSET_MOVED"
 
 
-@pytest.mark.parametrize("served", cases(("5.3.3",), tuple(STORES)), indirect=True)
+@pytest.mark.parametrize("served", cases(("5.3.3",), tuple(harness.WORKLOADS)), indirect=True)
 def test_a_slave_has_the_rows_of_its_master(served: Served, tmp_path: Path) -> None:
     """Whether it hands messages out itself, or leaves them to its master; a slave that lags has fewer."""
     given = {"topic": f"OrderEvents,SequenceDemo,{DIRECT}", "readFrom": "slave"}
     with pytest.raises(RemotingError, match="has no slave"):
         served.rows(**given)
     store = served.packed.unpack(tmp_path)  # a slave that starts without files gets only the last segment
-    add_topic(store)
+    harness.configure(store, DIRECT)
     settings = dict(line.split("=", 1) for line in served.packed.broker_conf.read_text().split())
     settings |= {"brokerRole": "SLAVE", "brokerId": "1", "namesrvAddr": served.broker.name_server}
     settings["slaveReadEnable"] = "true"

@@ -14,10 +14,9 @@ import pytest
 from spark_mq import MessageStore
 from spark_mq.sharing.shares import LAST, begin_offsets
 from tests.broker import harness
-from tests.support.stores import OWN_STORES, Fact, RealStore, stores_in
+from tests.support.stores import Fact, RealStore
 
 pytestmark = pytest.mark.broker
-NAMES = {"5.3.3": "workload-533", "4.9.7": "workload-49x"}
 TOPIC = "OrderEvents"
 DIRECT = "DirectTopic"
 """A topic that is in no `topics.json`, one key of which more messages have than a broker returns."""
@@ -35,7 +34,7 @@ class Served:
 
 @pytest.fixture(scope="module", params=harness.VERSIONS)
 def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    packed = next(store for store in stores_in(OWN_STORES) if store.name == NAMES[request.param])
+    packed = harness.WORKLOADS[request.param]
     sound = packed.unpack(tmp_path_factory.mktemp("sound"))
     path = packed.unpack(tmp_path_factory.mktemp("served"))
     stored = sorted(fact["storeTimestamp"] for fact in packed.facts("msg") if fact["topic"] == TOPIC)
@@ -48,10 +47,7 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     # A broker of 4.9 refuses the reset if the group lacks an offset in a queue.
     offsets_file = path / "config" / "consumerOffset.json"
     offsets_file.write_text(json.dumps({"offsetTable": {f"{TOPIC}@GID_failing": dict.fromkeys(range(4), 1)}}))
-    topics_file = path / "config" / "topics.json"  # clients find the broker of a topic that is configured
-    topics = json.loads(topics_file.read_text())
-    topics["topicConfigTable"][DIRECT] = topics["topicConfigTable"][TOPIC] | {"topicName": DIRECT}
-    topics_file.write_text(json.dumps(topics))
+    harness.configure(path, DIRECT)
     with harness.Broker(request.param, path, packed.broker_conf) as broker:
         yield Served(packed, sound, broker, foreseen)
 

@@ -11,7 +11,7 @@ import subprocess
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from spark_mq.remoting.command import RemotingCommand, SerializeType, decode, en
 from spark_mq.remoting.requests import max_offset
 from tests.broker import harness
 from tests.support.commands import changed, random_command
-from tests.support.stores import OWN_STORES, RealStore
+from tests.support.stores import RealStore
 
 pytestmark = pytest.mark.broker
 VERSIONS = ("4.9.7", "5.5.0")
@@ -51,6 +51,11 @@ def fields_of(command: RemotingCommand, version: str) -> dict[str, Any]:
         "serializeType": command.serialize_type.name,
         "body": command.body.hex(),
     }
+
+
+def in_java(lines: Iterable[Mapping[str, Any]], version: str) -> list[dict[str, Any]]:
+    """What `RemotingCommand` makes of each line, as the Java class `Codec` says: a command of a frame, or a frame."""
+    return harness.answers("codec", map(json.dumps, lines), version)
 
 
 def without_nulls(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -86,7 +91,7 @@ def version(request: pytest.FixtureRequest) -> str:
 def test_java_decodes_what_we_encode_to_the_same_fields(version: str) -> None:
     choice = random.Random(1)
     sent = [random_command(choice) for _ in range(COMMANDS)]
-    answers = harness.codec([{"frame": encode(command)[4:].hex()} for command in sent], version)
+    answers = in_java([{"frame": encode(command)[4:].hex()} for command in sent], version)
     assert [without_nulls(answer) for answer in answers] == [fields_of(command, version) for command in sent]
 
 
@@ -95,7 +100,7 @@ def test_we_decode_what_java_encodes_to_the_same_fields(version: str) -> None:
     languages = [language for language in LanguageCode if language <= LAST_LANGUAGE[version]]
     sent = [fields_of(random_command(choice, languages), version) for _ in range(COMMANDS)]
     nulls = [{**fields, "body": fields["body"] or None, "extFields": fields["extFields"] or None} for fields in sent]
-    answers = harness.codec(nulls, version)
+    answers = in_java(nulls, version)
     assert [fields_of(decode(bytes.fromhex(answer["frame"])), version) for answer in answers] == sent
 
 
@@ -103,9 +108,7 @@ def test_changed_frames_are_the_same_commands_or_errors(version: str) -> None:
     choice = random.Random(3)
     frames = [changed(choice, encode(random_command(choice))) for _ in range(COMMANDS)]
     seen: Counter[str] = Counter()
-    for frame, answer in zip(
-        frames, harness.codec([{"frame": frame[4:].hex()} for frame in frames], version), strict=True
-    ):
+    for frame, answer in zip(frames, in_java([{"frame": frame[4:].hex()} for frame in frames], version), strict=True):
         try:
             command = decode(frame)
         except ProtocolError:
@@ -177,7 +180,7 @@ def rows_of(broker: harness.Broker, options: Mapping[str, str]) -> list[dict[str
 @pytest.fixture(scope="module")
 def guarded(version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[harness.Broker]:
     """A broker that takes signed requests only."""
-    packed = RealStore("workload-49x" if version == "4.9.7" else "workload-533", OWN_STORES)
+    packed = harness.WORKLOADS[version]
     folder = tmp_path_factory.mktemp("guarded")
     (folder / "conf").mkdir()
     (folder / "conf" / "plain_acl.yml").write_text(PLAIN_ACL)
@@ -276,7 +279,7 @@ def encrypted(version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     """A broker and a name server that take TLS only, and the certificate of both."""
     if shutil.which("openssl") is None:
         pytest.skip("openssl makes the certificate")
-    packed = RealStore("workload-49x" if version == "4.9.7" else "workload-533", OWN_STORES)
+    packed = harness.WORKLOADS[version]
     folder = tmp_path_factory.mktemp("encrypted")
     certificate, key = folder / "certificate.pem", folder / "key.pem"
     words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=broker"]

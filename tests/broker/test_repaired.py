@@ -17,7 +17,7 @@ from spark_mq.format.record import Record
 from spark_mq.store.store_state import store_state
 from tests.broker import harness
 from tests.support.repaired import repair_here
-from tests.support.stores import OWN_STORES, RealStore
+from tests.support.stores import STORES
 from tests.support.verified import Bench, check, grave
 
 pytestmark = pytest.mark.broker
@@ -26,7 +26,7 @@ V5, V4 = harness.VERSIONS
 
 
 def bench_of(name: str, folder: Path) -> Bench:
-    return Bench(RealStore(name, OWN_STORES), harness.unpack_store(name, folder))
+    return Bench(STORES[name], STORES[name].unpack(folder))
 
 
 def do_damage(bench: Bench) -> None:
@@ -55,8 +55,7 @@ def test_a_broker_serves_every_message_of_a_repaired_store(tmp_path: Path, versi
     bench = bench_of(name, tmp_path)
     do_damage(bench)
     repaired(bench)
-    report = harness.check_served(bench.path, bench.packed.broker_conf, index=True, version=version)
-    assert report["problemCount"] == 0
+    harness.check_served(bench.path, bench.packed.broker_conf, index=True, version=version)
 
 
 @pytest.mark.parametrize(("version", "name"), [(V5, "killed-533"), (V4, "killed-49x")])
@@ -65,8 +64,7 @@ def test_a_broker_boots_from_a_killed_store_whose_lag_was_repaired(tmp_path: Pat
     bench = bench_of(name, tmp_path)
     repaired(bench)
     assert (bench.path / "abort").exists()
-    report = harness.check_served(bench.path, bench.packed.broker_conf, index=True, version=version)
-    assert report["problemCount"] == 0
+    harness.check_served(bench.path, bench.packed.broker_conf, index=True, version=version)
 
 
 def test_a_clean_boot_of_5_3_3_loses_nothing_of_a_lagging_queue_that_was_repaired(tmp_path: Path) -> None:
@@ -75,8 +73,7 @@ def test_a_clean_boot_of_5_3_3_loses_nothing_of_a_lagging_queue_that_was_repaire
     assert store_state(str(bench.path), V5, str(bench.packed.broker_conf)).boots[0].lost == 1
     repaired(bench)
     assert not (bench.path / "abort").exists()
-    report = harness.check_served(bench.path, bench.packed.broker_conf, index=True, version=V5)
-    assert report["problemCount"] == 0
+    harness.check_served(bench.path, bench.packed.broker_conf, index=True, version=V5)
 
 
 def test_a_store_that_such_a_boot_shifted_is_put_right(tmp_path: Path) -> None:
@@ -87,8 +84,7 @@ def test_a_store_that_such_a_boot_shifted_is_put_right(tmp_path: Path) -> None:
     _, findings = check(bench.path, bench.packed.broker_conf)
     assert {"QUEUE_UNIT_MISPLACED"} <= {finding.code for finding in grave(findings)}
     repaired(bench)
-    report = harness.check_served(bench.path, bench.packed.broker_conf, index=True, version=V5)
-    assert report["problemCount"] == 0
+    harness.check_served(bench.path, bench.packed.broker_conf, index=True, version=V5)
 
 
 def let_old_records_follow(bench: Bench) -> int:
@@ -135,5 +131,4 @@ def test_a_boot_revives_old_records_unless_they_were_repaired(tmp_path: Path, ve
     assert live_end_after_a_boot(bench, version, tmp_path) > end
     repaired(bench)
     assert live_end_after_a_boot(bench, version, tmp_path) == end
-    report = harness.check_served(bench.path, bench.packed.broker_conf, index=True, version=version)
-    assert report["problemCount"] == 0
+    harness.check_served(bench.path, bench.packed.broker_conf, index=True, version=version)

@@ -22,10 +22,8 @@ from spark_mq.format.record import Record
 from tests.broker import harness
 from tests.support.paused_process import environment, killed, spark_mq
 from tests.support.soak import SOAKS, cases
-from tests.support.stores import OWN_STORES, stores_in
 
 pytestmark = pytest.mark.broker
-STORES = {"5.3.3": "workload-533", "4.9.7": "workload-49x", "5.5.0": "workload-533"}
 TOPIC, GROUP = "RetryDemo", "GID_failing"
 DEAD = f"%DLQ%{GROUP}"
 Run = Callable[..., dict[str, Any]]
@@ -45,7 +43,7 @@ class Served:
 
 @pytest.fixture(scope="module", params=cases(("5.3.3",), ("5.3.3", "4.9.7", "5.5.0")))
 def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    packed = next(store for store in stores_in(OWN_STORES) if store.name == STORES[request.param])
+    packed = harness.WORKLOADS[request.param]
     path = packed.unpack(tmp_path_factory.mktemp("served"))
     copy = shutil.copytree(path, tmp_path_factory.mktemp("copy") / "store")
     with harness.Broker(request.param, path, packed.broker_conf) as broker:
@@ -79,7 +77,7 @@ def test_a_consumer_consumes_a_message_directly(served: Served, run: Run) -> Non
     command = ("consume-directly", served.address, "GID_direct", message_id)
     assert "no consumer of group GID_direct" in run(*command, status=3)["stderr"]
     assert len(harness.consume(served.broker, "GID_direct", "SequenceDemo", len(messages))) == len(messages)
-    with harness.consuming(served.broker, "GID_direct", "SequenceDemo", 1) as consumer:
+    with harness.consuming(served.broker, "GID_direct", "SequenceDemo", 1) as taken:
         deadline = time.monotonic() + 60
         while main([*command]) == 3:
             assert time.monotonic() < deadline
@@ -88,13 +86,13 @@ def test_a_consumer_consumes_a_message_directly(served: Served, run: Run) -> Non
         assert (plan["applied"], plan["topic"], plan["subscribed"]) == (False, "SequenceDemo", True)
         assert "is not connected" in run(*command, "--client-id", "10.0.0.1@other", status=2)["stderr"]
         answer = run(*command, "--client-id", plan["client_id"], "--apply")
-        (taken,) = consumer.wait()
+        (message,) = taken()
     assert answer.items() >= {**plan, "applied": True, "stderr": ""}.items()
     assert (answer["consume_result"], answer["order"], answer["auto_commit"]) == ("CR_SUCCESS", True, True)
     assert answer["remark"] is None
     assert answer["spent_time_millis"] >= 0
-    assert (taken["topic"], taken["queueOffset"]) == ("SequenceDemo", record.queue_offset)
-    assert taken["properties"]["UNIQ_KEY"] == plan["unique_key"]
+    assert (message["topic"], message["queueOffset"]) == ("SequenceDemo", record.queue_offset)
+    assert message["properties"]["UNIQ_KEY"] == plan["unique_key"]
     old = encode_offset_message_id(b"\x7f\0\0\1\0\0\0\1", 0)
     assert "not a broker of" in run(*command[:3], old, status=2)["stderr"]
     beyond = encode_offset_message_id(record.store_host, 1 << 40)

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.broker
 @pytest.mark.parametrize("version", harness.VERSIONS)
 def test_java_reads_the_same_events_or_fails(version: str) -> None:
     bodies = [*(event.encode() for event in VALID), *hostile_bodies(seed=2, count=2000)]
-    answers = harness.trace_events(bodies, version)
+    answers = harness.answers("trace-events", (body.hex() for body in bodies), version)
     read = failed = 0
     for body, answer in zip(bodies, answers, strict=True):
         events = parse_trace_body(body)

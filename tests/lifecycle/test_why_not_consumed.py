@@ -29,7 +29,6 @@ from tests.support.filtered_store import (
     FILTERED,
     TAG_GROUP,
     TOPIC,
-    properties_of,
     received,
     records_of,
     stored_events,
@@ -64,7 +63,7 @@ def test_a_group_received_exactly_what_is_called_consumed(unpacked: Unpack) -> N
                     assert found.reason == NotConsumed.FILTERED_BY_SQL
                 else:
                     # The tags Aa and BB have the same hash.
-                    is_same_hash = properties_of(record).get("TAGS") == "BB"
+                    is_same_hash = record.text_properties.get("TAGS") == "BB"
                     expected = NotConsumed.FILTERED_BY_TAG if is_same_hash else NotConsumed.FILTERED_BY_TAG_HASH
                     assert found.reason == expected
     assert set(counted) == {NotConsumed.CONSUMED, NotConsumed.NOT_YET, NotConsumed.FILTERED_BY_SQL, *BY_TAG}

@@ -13,14 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
 
-from spark_mq.format import (
-    consume_queue,
-    consume_queue_ext,
-    index_file,
-    inner_batch,
-    properties,
-    record,
-)
+from spark_mq.format import consume_queue, consume_queue_ext, index_file, inner_batch, properties, record
 from spark_mq.format.broker_version import version_rules
 from spark_mq.format.record import Record, decode_record
 from spark_mq.store.config import checkpoint

@@ -10,12 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from spark_mq.format.array_types import Bytes, Int32s, Int64s
-from spark_mq.format.index_file import (
-    ENTRY_SIZE,
-    IndexHeader,
-    IndexLayout,
-    decode_header,
-)
+from spark_mq.format.index_file import ENTRY_SIZE, IndexHeader, IndexLayout, decode_header
 from spark_mq.format.kernels.big_endian import int64s_at
 from spark_mq.format.kernels.index_keys import IndexKeys, index_keys
 from spark_mq.format.kernels.index_put import new_index_head, put_keys

@@ -10,9 +10,7 @@ import numpy as np
 
 from spark_mq.format.array_types import Bytes
 from spark_mq.format.kernels.frames import Frames, new_frames, scan_records
-from spark_mq.format.record import (
-    MIN_RECORD_SIZE,
-)
+from spark_mq.format.record import MIN_RECORD_SIZE
 from tests.support.soak import SOAKS
 from tests.support.stores import RealStore, segment_files
 

@@ -14,7 +14,6 @@ import pytest
 from spark_mq import MessageStore
 from spark_mq.format.consume_queue import UNIT_DTYPE
 from spark_mq.format.consume_queue_ext import HEADER_SIZE, is_address, offset_of
-from spark_mq.format.properties import parse_properties
 from spark_mq.format.record import Record
 from spark_mq.store.config.consumer_filters import load_consumer_filters
 from tests.support.filter_cases import is_true_for
@@ -115,10 +114,6 @@ def test_every_changed_bit_of_a_unit_is_found_unless_it_only_adds_a_group(store:
     assert counts["found"] > counts["adds a bit"]
 
 
-def properties_of(record: Record) -> dict[str, str]:
-    return {name.decode(): value.decode() for name, value in parse_properties(record.properties).items()}
-
-
 def test_bits_of_a_group_that_an_extension_unit_lacks(store: Path) -> None:
     """All bits of a unit are cleared: those of the groups whose filter is TRUE are missing, and no others."""
     queue_id = 0
@@ -131,7 +126,7 @@ def test_bits_of_a_group_that_an_extension_unit_lacks(store: Path) -> None:
         number: [
             one.consumer_group
             for one in filters
-            if one.born_time < record.store_timestamp and is_true_for(one, properties_of(record))
+            if one.born_time < record.store_timestamp and is_true_for(one, record.text_properties)
         ]
         for number, record in enumerate(records)
         if isinstance(record, Record)

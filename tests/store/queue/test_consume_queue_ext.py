@@ -12,6 +12,7 @@ import pytest
 
 from spark_mq import MessageStore
 from spark_mq.format.consume_queue_ext import ExtUnit, is_address
+from spark_mq.format.java_text import hash_code
 from spark_mq.lifecycle.delayed import delayed_rows
 from spark_mq.lifecycle.life.life import life
 from spark_mq.store.config.consumer_filters import load_consumer_filters
@@ -19,7 +20,7 @@ from spark_mq.store.file_tables import plan_queue_splits, unit_batches
 from spark_mq.store.queue.folders import queue_folders
 from spark_mq.tables.store_files import CONSUME_QUEUE
 from tests.support.filter_cases import message_bit_map
-from tests.support.filtered_store import FILTERED, TOPIC, properties_of, records_of, tags_code_of
+from tests.support.filtered_store import FILTERED, TOPIC, records_of
 from tests.support.stores import Unpack
 
 TWO_HOURS = 7_200_000
@@ -55,8 +56,12 @@ def test_units_are_those_of_the_messages_and_filters(tree: str, tmp_path: Path) 
                 record = records[topic, queue_id, queue_offset]
                 unit = queue.ext.unit(queue.unit(queue_offset)[2])
                 known = mine if tree else [one for one in mine if one.born_time < record.store_timestamp]
-                bits = message_bit_map(known, properties_of(record), 112)
-                code = tags_code_of(record) if topic == TOPIC else record.store_timestamp + TWO_HOURS
+                bits = message_bit_map(known, record.text_properties, 112)
+                code = (
+                    hash_code(record.text_properties.get("TAGS", ""))
+                    if topic == TOPIC
+                    else record.store_timestamp + TWO_HOURS
+                )
                 assert unit == ExtUnit(code, record.store_timestamp, bits)
                 seen, with_bits = seen + 1, with_bits + any(bits)
     assert (seen, with_bits > 50) == (243, True)
