@@ -49,8 +49,10 @@ _GROUPS: Mapping[str, Mapping[str, Mapping[str, str]]] = {
         "state": {"state": "how the broker stopped, what lags, what a boot does next"},
         "recover": {"recover": "exactly what the next boot does to the store"},
         "verify": {"verify": "check everything in a store against its commit log"},
-        "compare": {"compare": "where two replicas' logs differ, and which is damaged"},
-        "repair": {"repair": "repair files from the log, or the log from a replica"},
+        "repair": {
+            "compare": "where two replicas' logs differ, and which is damaged",
+            "repair": "repair files from the log, or the log from a replica",
+        },
         "rebuild": {"rebuild": "rebuild consumequeue/ and index/ from commitlog/"},
     },
     "keep messages, and let them go": {

@@ -1,4 +1,7 @@
-"""`spark-mq repair STORE`: a store is made again from its log, or its log from a replica; a plan first."""
+"""`spark-mq repair STORE`: a store is made again from its log, or its log from a replica; a plan first.
+
+`spark-mq compare STORE REPLICA` says where the logs of two replicas part, and what only one of them has.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,12 @@ from typing import TYPE_CHECKING
 
 from spark_mq.cli.arguments import broker_conf_path, picked
 from spark_mq.cli.command import JOB, command
-from spark_mq.cli.compare import only_lines, part_lines
 from spark_mq.cli.engine import find_engine, job_tasks
 from spark_mq.cli.exit_status import DAMAGED, FOUND
 from spark_mq.cli.output.terminal import print_answer
 from spark_mq.cli.verify import KERNELS
 from spark_mq.errors import OptionError, StorageError, UnsupportedStoreError
-from spark_mq.format.amounts import size_text
+from spark_mq.format.amounts import counted, size_text
 from spark_mq.job.tasks import ENGINES
 from spark_mq.store.store_state import store_state
 from spark_mq.store.verdict import verdict
@@ -23,13 +25,14 @@ from spark_mq.verifier.codes import CODES
 
 if TYPE_CHECKING:
     from spark_mq.repairer.changes import Change
+    from spark_mq.repairer.comparison import Comparison, Part, Side
     from spark_mq.repairer.from_replica import ReplicaRepair
     from spark_mq.repairer.plan import Action
     from spark_mq.repairer.repair import RepairReport
 
 
 _SHOWN = 20
-"""Files of a plan that are printed for each kind of change."""
+"""Files of a plan, and parts and topics of a comparison, that are printed of each kind."""
 
 
 @command(
@@ -153,9 +156,9 @@ def _replica_lines(found: ReplicaRepair) -> Iterator[str]:
         yield from _change_lines(found.changes)
     for title, parts in (("take from the replica", found.taken), ("not repaired", found.left)):
         for reason in dict.fromkeys(one.reason for one in parts):
-            yield from part_lines(title, [one.part for one in parts if one.reason == reason])
+            yield from _part_lines(title, [one.part for one in parts if one.reason == reason])
             yield f"  why             {reason}"
-    yield from only_lines(found.before)
+    yield from _only_lines(found.before)
     yield ""
     if found.backup is not None:
         yield f"backup            {found.backup} (--undo puts it back; remove it when you are sure)"
@@ -237,3 +240,74 @@ def _boot_lines(store: str, conf: str | None, report: RepairReport) -> Iterator[
     except (StorageError, UnsupportedStoreError) as error:  # a broken database, or a form whose start is not predicted
         lines = [f"not known: {error}"]
     yield from (f"  {line}" for line in lines)
+
+
+@command(
+    "compare",
+    """
+    STORE
+    REPLICA  the store directory of another replica of the same broker
+    --json
+    """,
+    example="/data/master /data/slave",
+    description="Print where the commit logs of two replicas differ, which of them is damaged there, and what only one "
+    "has.",
+    epilog="""
+    Replicas have the same bytes at the same commit log offsets. Each log is read once, and segments that differ are
+    read again as records. Brokers can run on both. What both have alike is not checked: `spark-mq verify` does that.
+    `spark-mq repair STORE --from REPLICA` takes what is damaged in STORE from REPLICA.
+    """,
+)
+def compare(arguments: argparse.Namespace) -> int:
+    """Compare two replicas, and print how they differ; returns the exit status."""
+    from spark_mq.repairer.comparison import compare as compare_stores
+
+    found = compare_stores(arguments.store, arguments.replica)
+    print_answer(arguments.json, found.to_json, lambda: _comparison_lines(found))
+    return FOUND if found.is_same else DAMAGED
+
+
+def _comparison_lines(found: Comparison) -> Iterator[str]:
+    from spark_mq.repairer.comparison import PartState
+
+    yield f"comparison of {found.store.store} and {found.replica.store}"
+    for name, side in (("STORE", found.store), ("REPLICA", found.replica)):
+        yield f"  {name:<14}  commit log offsets {side.start} to {side.end}{_committed(side)}"
+    yield f"  compared        {size_text(found.compared_bytes)}, in {found.seconds:.1f} seconds"
+    if found.consistent_offset is not None:
+        yield f"  epochs          a slave cuts its log at {found.consistent_offset} before it follows the other one"
+    for state in PartState:
+        yield from _part_lines(str(state), found.of(state))
+    yield from _only_lines(found)
+    yield ""
+    if found.of(PartState.STORE_DAMAGED):
+        store, replica = shlex.quote(found.store.store), shlex.quote(found.replica.store)
+        yield f"next: `spark-mq repair {store} --from {replica}`"
+    yield f"verdict: {found.verdict}"
+
+
+def _committed(side: Side) -> str:
+    return "" if side.committed is None else f"; it knows that its group committed what is before {side.committed}"
+
+
+def _part_lines(title: str, parts: list[Part]) -> Iterator[str]:
+    """The lines about parts of two logs that have something in common; no line if there are none."""
+    if parts:
+        yield ""
+        yield f"{title}: {counted(len(parts), 'part')}, {size_text(sum(part.size for part in parts))}"
+        for part in parts[:_SHOWN]:
+            yield f"  {part.name}"
+        if len(parts) > _SHOWN:
+            yield f"  more            {len(parts) - _SHOWN:,}; --json prints all of them"
+
+
+def _only_lines(found: Comparison) -> Iterator[str]:
+    """The lines about what only one of two logs has."""
+    for name, only in [("STORE", one) for one in found.store.only] + [("REPLICA", one) for one in found.replica.only]:
+        yield ""
+        size, messages = size_text(only.stop - only.start), counted(only.messages, "message")
+        yield f"only in {name}: commit log offsets {only.start} to {only.stop}, {size}, {messages}"
+        topics = sorted(only.topics.items(), key=lambda item: (-item[1], item[0]))
+        yield from (f"  {topic:<14}  {count:,}" for topic, count in topics[:_SHOWN])
+        if len(topics) > _SHOWN:
+            yield f"  more            {len(topics) - _SHOWN:,} topics; --json prints all of them"
