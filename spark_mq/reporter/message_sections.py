@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -64,16 +65,10 @@ class MessageSections(SectionMaker):
         rows = in_order(in_order(rows, "lag", largest=True), "lag_millis", largest=True)
         frame = frame_of(rows, "consumer_group", "topic", "lag", "lag_millis")
         order = "ORDER BY lag_millis DESC NULLS LAST, lag DESC NULLS LAST, consumer_group NULLS LAST, topic"
-        return self._section(
-            "lag",
-            "Who lags, and by how much time",
-            "By the offsets in config/, which a broker writes every few seconds.",
-            columns,
-            rows,
-            self._sql(columns, f"{self._from('consumer_progress')} {order}", has_time=True),
-            lambda: plots.lag_time(frame),
-            table="consumer_progress",
-        )
+        title = "Who lags, and by how much time"
+        say = "By the offsets in config/, which a broker writes every few seconds."
+        query = self._sql(columns, f"{self._from('consumer_progress')} {order}", has_time=True)
+        return self._section("lag", title, say, columns, rows, query, lambda: plots.lag_time(frame))
 
     def _delayed(self) -> Section:
         columns = (
@@ -86,16 +81,12 @@ class MessageSections(SectionMaker):
             Column("unique_key", "unique key"),
             Column("reason", "why it is not known"),
         )
-        return self._open(
-            "delayed",
-            "Delayed messages that were not delivered",
-            "OVERDUE is due and not delivered, because the broker has stopped or is late.",
-            columns,
-            ("OVERDUE", "WAITING", "UNKNOWN"),
-            "due_timestamp",
-            "store_timestamp",
-            lambda: plots.deliveries(self._deliveries()),
-        )
+        title = "Delayed messages that were not delivered"
+        say = "OVERDUE is due and not delivered, because the broker has stopped or is late."
+        states = ("OVERDUE", "WAITING", "UNKNOWN")
+        rows, query = self._open("delayed", columns, "due_timestamp", "store_timestamp", *states)
+        draw = partial(plots.deliveries, self._deliveries())
+        return self._section("delayed", title, say, columns, rows, query, draw)
 
     def _deliveries(self) -> pd.DataFrame:
         """The delayed messages that are due, and how late each was delivered or is."""
@@ -119,34 +110,20 @@ class MessageSections(SectionMaker):
             Column("unique_key", "unique key"),
             Column("reason", "why it is not known"),
         )
-        return self._open(
-            "transactions",
-            "Transactions without an end",
-            "PENDING: the producer has neither committed nor rolled back the half message, and the broker asks it.",
-            columns,
-            ("PENDING", "UNKNOWN"),
-            "born_timestamp",
-            "born_timestamp",
-        )
+        say = "PENDING: the producer has neither committed nor rolled back the half message, and the broker asks it."
+        rows, query = self._open("transactions", columns, "born_timestamp", "born_timestamp", "PENDING", "UNKNOWN")
+        return self._section("transactions", "Transactions without an end", say, columns, rows, query)
 
     def _open(
-        self,
-        table: str,
-        title: str,
-        say: str,
-        columns: Sequence[Column],
-        states: tuple[str, ...],
-        order: str,
-        aged: str,
-        *draws: Callable[[], Plot],
-    ) -> Section:
+        self, table: str, columns: Sequence[Column], order: str, aged: str, *states: str
+    ) -> tuple[list[dict[str, Any]], str]:
+        """The rows in these states by a time, each with its age since another, and their query."""
         rows = in_order(self._figures.open(table, *states), order, "unique_key")
         for row in rows:
             row["age_millis"] = self._age(row, aged)
         named = ", ".join(f"'{state}'" for state in states)
         rest = f"{self._from(table)} WHERE state IN ({named}) ORDER BY {order} NULLS LAST, unique_key NULLS LAST"
-        query = self._sql(columns, rest, has_time=True)
-        return self._section(table, title, say, columns, rows, query, *draws, table=table)
+        return rows, self._sql(columns, rest, has_time=True)
 
     def _dead_letters(self) -> Section:
         columns = (
@@ -163,16 +140,9 @@ class MessageSections(SectionMaker):
         counts = pd.Series(Counter(row["consumer_group"] for row in rows), dtype="int64")
         draws = [lambda: plots.share(counts, "dead letters", "consumer group")] if rows else []
         order = "ORDER BY store_timestamp NULLS LAST, unique_key NULLS LAST"
-        return self._section(
-            "dead_letters",
-            "Dead letters",
-            "Messages that consumer groups gave up. `spark-mq resend` sends them again.",
-            columns,
-            rows,
-            self._sql(columns, f"{self._from('dead_letters')} {order}"),
-            *draws,
-            table="dead_letters",
-        )
+        say = "Messages that consumer groups gave up. `spark-mq resend` sends them again."
+        query = self._sql(columns, f"{self._from('dead_letters')} {order}")
+        return self._section("dead_letters", "Dead letters", say, columns, rows, query, *draws)
 
     def _rates(self) -> Section:
         rates = _users(self._figures.tables["rates"])
@@ -185,15 +155,8 @@ class MessageSections(SectionMaker):
         )
         functions = [("message_count", "sum"), ("log_bytes", "sum"), ("minute", "min"), ("minute", "max")]
         rows = _grouped(rates, "topic", functions, columns)
-        return self._section(
-            "rates",
-            "Messages over time",
-            _OF_USERS,
-            columns,
-            rows,
-            self._sql(columns, f"{self._from_users('rates')} GROUP BY topic ORDER BY messages DESC, topic"),
-            lambda: _heat_map(rates),
-        )
+        query = self._sql(columns, f"{self._from_users('rates')} GROUP BY topic ORDER BY messages DESC, topic")
+        return self._section("rates", "Messages over time", _OF_USERS, columns, rows, query, lambda: _heat_map(rates))
 
     def _delays(self) -> Section:
         delay = "greatest(0, unix_millis(store_timestamp) - unix_millis(born_timestamp))"
@@ -204,15 +167,10 @@ class MessageSections(SectionMaker):
         )
         whole, rows = _ranges(self._figures.tables["delays"], "slow")
         frame = frame_of(rows, "topic", "messages", "median", "slow")
-        return self._section(
-            "delays",
-            "From the producer to the store",
-            f"{_OF_USERS} A message that was sent in a transaction or with a delay keeps the time of its birth.",
-            columns,
-            rows,
-            self._sql(columns, f"{self._from_users('messages')} GROUP BY topic ORDER BY slow DESC, topic"),
-            lambda: plots.delays(frame, whole.get("median", 0)),
-        )
+        say = f"{_OF_USERS} A message that was sent in a transaction or with a delay keeps the time of its birth."
+        query = self._sql(columns, f"{self._from_users('messages')} GROUP BY topic ORDER BY slow DESC, topic")
+        draw = partial(plots.delays, frame, whole.get("median", 0))
+        return self._section("delays", "From the producer to the store", say, columns, rows, query, draw)
 
     def _sizes(self) -> Section:
         columns = (
@@ -222,16 +180,10 @@ class MessageSections(SectionMaker):
             *_quantiles("store_size", "bytes"),
         )
         whole, rows = _ranges(self._figures.tables["sizes"], "total")
-        counts = self._figures.sizes
-        return self._section(
-            "sizes",
-            "Sizes",
-            f"{_OF_USERS} A size is that of the record in the log.",
-            columns,
-            rows,
-            self._sql(columns, f"{self._from_users('messages')} GROUP BY topic ORDER BY bytes DESC, topic"),
-            lambda: plots.sizes(_doublings(counts), whole.get("median", 0), whole.get("most", 0)),
-        )
+        say = f"{_OF_USERS} A size is that of the record in the log."
+        query = self._sql(columns, f"{self._from_users('messages')} GROUP BY topic ORDER BY bytes DESC, topic")
+        draw = partial(plots.sizes, _doublings(self._figures.sizes), whole.get("median", 0), whole.get("most", 0))
+        return self._section("sizes", "Sizes", say, columns, rows, query, draw)
 
     def _tags(self) -> Section:
         columns = (
@@ -239,25 +191,15 @@ class MessageSections(SectionMaker):
             Column("messages", "messages", "count", "sum(message_count)"),
             Column("bytes", "bytes", "bytes", "sum(log_bytes)"),
         )
-        rows = _grouped(
-            _users(self._figures.tables["rates"]), "tags", [("message_count", "sum"), ("log_bytes", "sum")], columns
-        )
+        rates, functions = _users(self._figures.tables["rates"]), [("message_count", "sum"), ("log_bytes", "sum")]
+        rows = _grouped(rates, "tags", functions, columns)
         counts: Counter[str] = Counter()
         for row in rows:
             counts[_NO_TAG if row["tags"] is None else row["tags"]] += row["messages"]
         by_tag = pd.Series(counts, dtype="int64")
-        return self._section(
-            "tags",
-            "Tags",
-            _OF_USERS,
-            columns,
-            rows,
-            self._sql(
-                columns,
-                f"{self._from_users('rates')} GROUP BY tags ORDER BY messages DESC, tags NULLS LAST",
-            ),
-            lambda: plots.share(by_tag, "messages", "tag", absent=_NO_TAG),
-        )
+        query = self._sql(columns, f"{self._from_users('rates')} GROUP BY tags ORDER BY messages DESC, tags NULLS LAST")
+        draw = partial(plots.share, by_tag, "messages", "tag", absent=_NO_TAG)
+        return self._section("tags", "Tags", _OF_USERS, columns, rows, query, draw)
 
     def _hot_keys(self) -> Section:
         columns = (
@@ -269,15 +211,9 @@ class MessageSections(SectionMaker):
             Column("last_store_timestamp", "last", "time"),
         )
         rows = rows_of(self._figures.tables["hot_keys"])
-        order = "ORDER BY message_count DESC, log_bytes DESC, topic, key"
-        return self._section(
-            "hot_keys",
-            "Hot keys",
-            "The keys of most messages, and those of most bytes. The broker's own topics do not count.",
-            columns,
-            rows,
-            self._sql(columns, f"{self._from('hot_keys')} {order}"),
-        )
+        say = "The keys of most messages, and those of most bytes. The broker's own topics do not count."
+        query = self._sql(columns, f"{self._from('hot_keys')} ORDER BY message_count DESC, log_bytes DESC, topic, key")
+        return self._section("hot_keys", "Hot keys", say, columns, rows, query)
 
     def _skew(self) -> Section:
         columns = (
@@ -292,15 +228,10 @@ class MessageSections(SectionMaker):
         rows = _grouped(by_queue, "topic", functions, columns, largest=3)
         frame = frame_of(rows, "topic", "queues", "messages", "most")
         inner = f"SELECT topic, queue_id, sum(message_count) AS messages {self._from_users('skew')} GROUP BY ALL"
-        return self._section(
-            "skew",
-            "How evenly queues are used",
-            f"{_OF_USERS} One consumer reads the fullest queue, and the topic is not read faster than that.",
-            columns,
-            rows,
-            self._sql(columns, f"FROM ({inner}) GROUP BY topic ORDER BY most DESC, topic"),
-            lambda: plots.uneven(frame),
-        )
+        title = "How evenly queues are used"
+        say = f"{_OF_USERS} One consumer reads the fullest queue, and the topic is not read faster than that."
+        query = self._sql(columns, f"FROM ({inner}) GROUP BY topic ORDER BY most DESC, topic")
+        return self._section("skew", title, say, columns, rows, query, lambda: plots.uneven(frame))
 
     def _producers(self) -> Section:
         columns = (
@@ -308,19 +239,13 @@ class MessageSections(SectionMaker):
             Column("messages", "messages", "count", "count(*)"),
             Column("bytes", "bytes", "bytes", "sum(store_size)"),
         )
-        rows = _grouped(
-            _users(self._figures.tables["producers"]), "born_host", [("count", "sum"), ("store_size", "sum")], columns
-        )
+        producers, functions = _users(self._figures.tables["producers"]), [("count", "sum"), ("store_size", "sum")]
+        rows = _grouped(producers, "born_host", functions, columns)
         counts = pd.Series({row["host"]: row["messages"] for row in rows}, dtype="int64")
-        return self._section(
-            "producers",
-            "Producers",
-            f"{_OF_USERS} All clients of a machine count together.",
-            columns,
-            rows,
-            self._sql(columns, f"{self._from_users('messages')} GROUP BY host ORDER BY messages DESC, host"),
-            lambda: plots.share(counts, "messages", "producer's machine", "sent"),
-        )
+        say = f"{_OF_USERS} All clients of a machine count together."
+        query = self._sql(columns, f"{self._from_users('messages')} GROUP BY host ORDER BY messages DESC, host")
+        draw = partial(plots.share, counts, "messages", "producer's machine", "sent")
+        return self._section("producers", "Producers", say, columns, rows, query, draw)
 
 
 def _users(table: pa.Table) -> pa.Table:

@@ -161,8 +161,7 @@ def report_archive(
 def report_of(found: Sequence[Figures], html: str | None, history: str | None) -> Report:
     """The report of these figures, with its page; the history gets the figures."""
     from spark_mq import __version__
-    from spark_mq.reporter.history import add_to_history
-    from spark_mq.reporter.page import html_page
+    from spark_mq.reporter.page import add_to_history, html_page
 
     runs = [] if history is None else add_to_history(history, [figures.summary for figures in found])
     page = html_page(found, runs, __version__)

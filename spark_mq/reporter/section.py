@@ -17,6 +17,9 @@ from spark_mq.format.timestamp import iso_text
 from spark_mq.reporter.figures import Figures
 from spark_mq.reporter.plot import Plot
 
+_TABLES = {"lag": "consumer_progress", "retained": "queues"}
+"""The tables of sections that do not have their names."""
+
 
 @dataclass(frozen=True)
 class Column:
@@ -71,10 +74,10 @@ class SectionMaker:
         rows: Sequence[dict[str, Any]],
         query: str,
         *draws: Callable[[], Plot],
-        table: str = "",
     ) -> Section:
+        problem = self._figures.problems.get(_TABLES.get(name, name), "")
         shown = [[row[column.name] for column in columns] for row in rows[: self._most_rows]]
-        return Section(name, title, say, columns, shown, len(rows), query, self._figures.problems.get(table, ""), draws)
+        return Section(name, title, say, columns, shown, len(rows), query, problem, draws)
 
     def _sql(self, columns: Sequence[Column], rest: str, has_time: bool = False) -> str:
         """The command of a query that selects these columns."""

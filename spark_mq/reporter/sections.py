@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from functools import partial
 
 import pandas as pd
 import pyarrow as pa
@@ -74,15 +75,9 @@ class _StoreSections(MessageSections):
             Column("meaning", "what it means"),
             Column("remedy", "what to do"),
         )
-        return self._section(
-            "damage",
-            "Damage",
-            "Every record, queue unit, index entry and file of config/ was compared with the log.",
-            columns,
-            rows,
-            f"spark-mq verify {self._store} --report findings.parquet",
-            lambda: self._damage_map(damage),
-        )
+        say = "Every record, queue unit, index entry and file of config/ was compared with the log."
+        query = f"spark-mq verify {self._store} --report findings.parquet"
+        return self._section("damage", "Damage", say, columns, rows, query, lambda: self._damage_map(damage))
 
     def _damage_map(self, damage: pa.Table) -> Plot:
         figures = self._figures
@@ -130,16 +125,10 @@ class _StoreSections(MessageSections):
         topics = frame.groupby("topic", as_index=False)
         by_topic = topics.agg(first=("first_store_timestamp", "min"), last=("last_store_timestamp", "max"))
         at, hours = pd.Timestamp(self._figures.at, unit="ms", tz="UTC"), self._figures.retention.reserved_hours.value
-        return self._section(
-            "retained",
-            "How far back messages go",
-            "The first and the last message of each queue, as a broker offers them; the oldest come first.",
-            columns,
-            rows,
-            self._sql(columns, "FROM queues ORDER BY first_store_timestamp NULLS LAST, topic, queue_id"),
-            lambda: plots.retained(by_topic, at, hours),
-            table="queues",
-        )
+        title = "How far back messages go"
+        say = "The first and the last message of each queue, as a broker offers them; the oldest come first."
+        query = self._sql(columns, "FROM queues ORDER BY first_store_timestamp NULLS LAST, topic, queue_id")
+        return self._section("retained", title, say, columns, rows, query, lambda: plots.retained(by_topic, at, hours))
 
     def _losses(self) -> Section:
         columns = (
@@ -155,14 +144,9 @@ class _StoreSections(MessageSections):
             {**vars(one), "delete_timestamp": moment_of_millis(one.delete_timestamp)}
             for one in self._figures.retention.unread
         ]
-        return self._section(
-            "losses",
-            "Who loses unread messages at the next expiry",
-            "A broker deletes whole segments, whether their messages were read or not. The first loss comes first.",
-            columns,
-            rows,
-            self._retention(),
-        )
+        title = "Who loses unread messages at the next expiry"
+        say = "A broker deletes whole segments, whether their messages were read or not. The first loss comes first."
+        return self._section("losses", title, say, columns, rows, self._retention())
 
     def _retention(self, more: str = "") -> str:
         return f"spark-mq retention {self._store} --at {iso_text(self._figures.at)}{more} --json"
@@ -198,21 +182,17 @@ class _StoreSections(MessageSections):
         found = self._figures.retention
         rows = [vars(one) for one in found.topics or ()]
         by_topic = pd.Series({one.topic: one.log_bytes for one in found.topics or ()}, dtype="int64")
-        by_age = pd.Series(
-            {_age_name(one.from_hours, one.to_hours): one.log_bytes for one in found.ages}, dtype="int64"
-        )
+        ages = {_age_name(one.from_hours, one.to_hours): one.log_bytes for one in found.ages}
+        by_age = pd.Series(ages, dtype="int64")
         by_tree = pd.Series({use.tree: use.size for use in self._figures.state.disk}, dtype="int64")
-        return self._section(
-            "disk",
-            "Disk by topic and age",
-            "All topics count, also the broker's own. Age is that of the newest message of a segment.",
-            columns,
-            rows,
-            self._retention(" --by-topic"),
-            lambda: plots.share(by_topic, "bytes of the log", "topic", as_text=size_text),
-            lambda: plots.share(by_age, "bytes of the log", "age", "is the age of", as_text=size_text),
-            lambda: plots.share(by_tree, "bytes of the store", "folder", as_text=size_text),
+        draws = (
+            partial(plots.share, by_topic, "bytes of the log", "topic", as_text=size_text),
+            partial(plots.share, by_age, "bytes of the log", "age", "is the age of", as_text=size_text),
+            partial(plots.share, by_tree, "bytes of the store", "folder", as_text=size_text),
         )
+        say = "All topics count, also the broker's own. Age is that of the newest message of a segment."
+        query = self._retention(" --by-topic")
+        return self._section("disk", "Disk by topic and age", say, columns, rows, query, *draws)
 
 
 _KINDS: dict[type[Figures], type[MessageSections]] = {ArchiveFigures: _ArchiveSections, StoreFigures: _StoreSections}

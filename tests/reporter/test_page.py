@@ -15,8 +15,7 @@ from spark_mq.errors import ConfigError, StorageError, StoreNotFoundError
 from spark_mq.job.tasks import LocalTasks
 from spark_mq.lifecycle import selected_messages, statistics
 from spark_mq.reporter import figures
-from spark_mq.reporter.history import HISTORY, add_to_history
-from spark_mq.reporter.page import html_page
+from spark_mq.reporter.page import HISTORY, add_to_history, html_page
 from spark_mq.reporter.report import report, report_of
 from spark_mq.reporter.status import status_of
 from spark_mq.testing import LogWriter
