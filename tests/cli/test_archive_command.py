@@ -12,18 +12,16 @@ import pytest
 
 from spark_mq.archive.maintenance import MaintenanceReport
 from spark_mq.archive.report import BatchProgress
-from spark_mq.cli.exit_status import FAILED, FOUND, NOT_UNDERSTOOD
-from spark_mq.cli.main import main
+from spark_mq.cli.exit_status import FAILED, NOT_UNDERSTOOD
 from spark_mq.cli.progress_printer import FollowOutput
 from spark_mq.errors import SparkMqError
+from tests.support.said import Run
 from tests.support.stores import OWN_STORES, Unpack, stores_in
 
 STORE = stores_in(OWN_STORES)[0]
 
 
-def test_a_filesystem_that_spark_lacks_is_named(
-    unpacked: Unpack, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_filesystem_that_spark_lacks_is_named(unpacked: Unpack, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     error = 'org.apache.hadoop.fs.UnsupportedFileSystemException: No FileSystem for scheme "s3"'
 
     @contextmanager
@@ -35,8 +33,7 @@ def test_a_filesystem_that_spark_lacks_is_named(
     monkeypatch.setenv("SPARK_ENV_LOADED", "1")  # spark-submit has started the command; else it adds the package
     table = "s3a://lake/messages?access_key=me&secret_key=never-to-be-shown"
     for words in (["archive", str(unpacked(STORE)), table], ["maintain-archive", table]):
-        assert main(words) == FAILED
-        (line,) = capsys.readouterr().err.splitlines()
+        (line,) = run(*words, status=FAILED).err.splitlines()
         assert "s3a://lake/messages: this Spark has no filesystem for s3a" in line
         assert "never-to-be-shown" not in line
         assert "hadoop-aws" in line
@@ -47,7 +44,7 @@ def test_maintenance_is_a_dry_run_unless_apply_is_given(
     words: list[str],
     is_dry_run: bool,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    run: Run,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (tmp_path / "_delta_log").mkdir()
@@ -59,18 +56,17 @@ def test_maintenance_is_a_dry_run_unless_apply_is_given(
 
     monkeypatch.setattr("spark_mq.cli.spark.spark_session", lambda *_, **_how: nullcontext())
     monkeypatch.setattr("spark_mq.archive.maintenance.maintain", maintain)
-    assert main(["maintain-archive", str(tmp_path), "--keep-days", "30", *words]) == FOUND
+    said = run("maintain-archive", tmp_path, "--keep-days", "30", *words)
     assert asked == [is_dry_run]
-    assert ("--apply" in capsys.readouterr().out) == is_dry_run
+    assert ("--apply" in said.out) == is_dry_run
 
 
 @pytest.mark.parametrize(("folder", "problem"), [("none", "does not exist"), (".", "is not a Delta table")])
 def test_only_an_archive_is_maintained(
-    folder: str, problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    folder: str, problem: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("spark_mq.cli.spark.spark_session", lambda *_, **_how: pytest.fail("a JVM was started"))
-    assert main(["maintain-archive", f"{tmp_path}/{folder}"]) == NOT_UNDERSTOOD
-    (line,) = capsys.readouterr().err.splitlines()
+    (line,) = run("maintain-archive", f"{tmp_path}/{folder}", status=NOT_UNDERSTOOD).err.splitlines()
     assert problem in line
 
 

@@ -14,6 +14,7 @@ from spark_mq.cli.main import main
 from spark_mq.io.location import Location
 from spark_mq.store.store_lock import store_lock
 from tests.support.boots import CLEAN
+from tests.support.said import Run
 from tests.support.stores import OWN_STORES, STORES, RealStore, Unpack
 
 
@@ -30,7 +31,7 @@ def test_a_sound_store_may_be_started(store: RealStore, unpacked: Unpack, capsys
 
 
 def test_losses_have_a_number_a_topic_an_end_and_a_remedy(
-    unpacked: Unpack, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    unpacked: Unpack, tmp_path: Path, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store, folder = STORES["workload-533"], tmp_path / "store"
     shutil.copytree(unpacked(store), folder)
@@ -44,8 +45,7 @@ def test_losses_have_a_number_a_topic_an_end_and_a_remedy(
     assert f"{count} messages for all consumers (PaymentLog {count})" in loss["text"]
     assert "until `spark-mq repair" in loss["until"]
     assert answer["next"] == f"`spark-mq repair {folder} --apply`"
-    assert main(["check", str(folder), "--broker-conf", str(store.broker_conf)]) == 4
-    out = capsys.readouterr().out
+    out = run("check", folder, "--broker-conf", store.broker_conf, status=4).out
     said = f"certain    the boot loses {count} messages for all consumers (PaymentLog {count})"
     assert out.startswith(f"May a broker of 5.2.0 to 5.3.1 start? YES, WITH LOSSES\n  {said}")
 
@@ -91,7 +91,7 @@ def test_an_index_of_unknown_slots_and_entries_is_not_called_empty(
 
 
 def test_a_store_without_index_files_can_be_that_of_a_broker_without_them(
-    unpacked: Unpack, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    unpacked: Unpack, tmp_path: Path, run: Run
 ) -> None:
     store = STORES["workload-533"]
     folder = Path(shutil.copytree(unpacked(store), tmp_path / "store"))
@@ -99,8 +99,8 @@ def test_a_store_without_index_files_can_be_that_of_a_broker_without_them(
     for setting, status in (("", 4), ("\nindexFileWriteEnable=false\n", 0)):
         conf = tmp_path / "broker.conf"
         conf.write_text(store.broker_conf.read_text() + setting)
-        assert main(["check", str(folder), "--broker-conf", str(conf)]) == status
-        assert ("no loss if the broker writes no index files" in capsys.readouterr().out) == (not setting)
+        said = run("check", folder, "--broker-conf", conf, status=status)
+        assert ("no loss if the broker writes no index files" in said.out) == (not setting)
 
 
 def test_a_downgrade_is_said(unpacked: Unpack, capsys: pytest.CaptureFixture[str]) -> None:
@@ -132,15 +132,13 @@ def test_a_store_with_which_no_broker_starts(
     assert found["answers"][0]["next"].startswith("repair what is named")
 
 
-def test_a_broker_that_never_got_a_message_may_be_started(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_broker_that_never_got_a_message_may_be_started(tmp_path: Path, run: Run) -> None:
     """Its boot finds no segment, as that of a store that lost its log; but there are no queues."""
     (tmp_path / "commitlog").mkdir()
     (tmp_path / "consumequeue").mkdir()
-    assert main(["check", str(tmp_path), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = run("check", tmp_path, "--json").report
     assert (found["answer"], {one["next"] for one in found["answers"]}) == ("yes", {"start the broker"})
     queue = tmp_path / "consumequeue/orders/0"
     queue.mkdir(parents=True)
     (queue / f"{0:020d}").write_bytes(bytes(2000))
-    assert main(["check", str(tmp_path)]) == 1
-    assert "a boot deletes all consume queues" in capsys.readouterr().out
+    assert "a boot deletes all consume queues" in run("check", tmp_path, status=1).out

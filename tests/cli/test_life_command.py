@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from spark_mq.cli.main import main
 from spark_mq.cli.output.terminal import Node, tree_lines
 from spark_mq.testing import LogWriter
+from tests.support.said import Run
 from tests.support.stores import STORES, WORKLOAD, Fact, Unpack
 
 pytestmark = pytest.mark.usefixtures("utc")
@@ -37,11 +36,10 @@ def place(fact: Fact) -> str:
     return f"{fact['topic']}/{fact['queueId']} offset {fact['queueOffset']}"
 
 
-def test_the_tree_of_a_message_that_died(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_tree_of_a_message_that_died(store: str, run: Run) -> None:
     """Lines, their order and their depth, out of the facts; the middle of a line is left out here."""
     first, *retries, dead = copies("%DLQ%GID_failing")
-    assert main(["life", store, first["uniqKey"], *NO_CONF]) == 0
-    heading, *lines = capsys.readouterr().out.splitlines()
+    heading, *lines = run("life", store, first["uniqKey"], *NO_CONF).lines
     assert heading.startswith(f"message {first['uniqKey']} of RetryDemo, queue 0")
     assert heading.endswith(": STORED")
     waited, got, waited_again, got_again = retries
@@ -66,19 +64,18 @@ def test_the_tree_of_a_message_that_died(store: str, capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize("asked", ["2026-11-01T00:00:00Z", "2027-03-01T10:00:00Z"])
-def test_a_segment_is_deleted_after_the_question(asked: str, store: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_segment_is_deleted_after_the_question(asked: str, store: str, run: Run) -> None:
     """An expired segment of a stopped broker stays until a broker runs in an hour of `deleteWhen`."""
     first = copies("RetryDemo")[0]
-    assert main(["life", store, first["uniqKey"], *NO_CONF, "--json", "--at", asked]) == 0
-    expiry = json.loads(capsys.readouterr().out)["messages"][0]["expiries"][0]
+    said = run("life", store, first["uniqKey"], *NO_CONF, "--json", "--at", asked)
+    expiry = said.report["messages"][0]["expiries"][0]
     assert expiry["delete_timestamp"] >= max(asked, expiry["expire_timestamp"])
     assert "T04:00:00" in expiry["delete_timestamp"]
 
 
-def test_checks_of_a_transaction_are_not_nested(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_checks_of_a_transaction_are_not_nested(store: str, run: Run) -> None:
     half, *checks, discarded = copies("TRANS_CHECK_MAX_TIME_TOPIC")
-    assert main(["life", store, discarded["msgId"], *NO_CONF]) == 0
-    heading, *lines = capsys.readouterr().out.splitlines()
+    heading, *lines = run("life", store, discarded["msgId"], *NO_CONF).lines
     assert heading.endswith(": DISCARDED")
     marks = ["├─ ", *["│  ├─ "] * len(checks), "│  └─ "]
     assert [line[: line.index("2026")] for line in lines[:-1]] == marks
@@ -87,10 +84,9 @@ def test_checks_of_a_transaction_are_not_nested(store: str, capsys: pytest.Captu
     ]
 
 
-def test_json_has_the_same(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_the_same(store: str, run: Run) -> None:
     facts = copies(HALF, "TransactionDemo")
-    assert main(["life", store, facts[0]["uniqKey"], "--json", *NO_CONF]) == 0
-    report = json.loads(capsys.readouterr().out)
+    report = run("life", store, facts[0]["uniqKey"], "--json", *NO_CONF).report
     (told,) = report["messages"]
     assert (told["state"], told["topic"], report["more"]) == ("COMMITTED", "TransactionDemo", 0)
     kinds = [event["kind"] for event in told["events"]]
@@ -99,73 +95,60 @@ def test_json_has_the_same(store: str, capsys: pytest.CaptureFixture[str]) -> No
     assert [event["commit_log_offset"] for event in told["events"][:-1]] == [fact["offset"] for fact in facts]
 
 
-def test_more_messages_than_the_limit_are_counted(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_more_messages_than_the_limit_are_counted(store: str, run: Run) -> None:
     key = "shared"
     messages = [fact for fact in WORKLOAD.facts("msg") if key in (fact["keys"] or "").split(" ")]
     indexed = [fact for fact in messages if fact["sysFlag"] & 0xC != 0xC]  # no index has those of type ROLLBACK
     number = len({fact["uniqKey"] or fact["offset"] for fact in indexed})
     assert len(messages) > len(indexed) > 10
-    assert main(["life", store, key, "--limit", "2", *NO_CONF]) == 0
-    captured = capsys.readouterr()
+    captured = run("life", store, key, "--limit", "2", *NO_CONF)
     assert captured.out.count("\nmessage ") == 1
     assert f"{number - 2} more messages with this key" in captured.err
 
 
-def test_nothing_found_says_why(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_found_says_why(store: str, run: Run) -> None:
     for arguments in (["no key"], ["no key", "--topic", "OrderEvents"], ["no key", "--topic", "OrderEvent"]):
-        assert main(["life", store, *arguments, *NO_CONF]) == 3
-        captured = capsys.readouterr()
+        captured = run("life", store, *arguments, *NO_CONF, status=3)
         assert captured.out == ""
         assert "no message no key: " in captured.err
     assert "OrderEvents" in captured.err
-    assert main(["life", store, "", *NO_CONF]) == 2
-    assert main(["life", "/no/such/store", "key", *NO_CONF]) == 1
+    run("life", store, "", *NO_CONF, status=2)
+    run("life", "/no/such/store", "key", *NO_CONF, status=1)
 
 
-def test_several_stores_name_their_events(store: str, unpacked: Unpack, capsys: pytest.CaptureFixture[str]) -> None:
+def test_several_stores_name_their_events(store: str, unpacked: Unpack, run: Run) -> None:
     other = str(unpacked(STORES["workload-49x"]))
-    assert main(["life", store, other, "unique0", *NO_CONF]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = run("life", store, other, "unique0", *NO_CONF).lines
     assert {path for path in (store, other) for line in lines if f"[{path}] sent by" in line} == {store, other}
 
 
-def test_a_terminal_obeys_no_key_group_or_topic(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_terminal_obeys_no_key_group_or_topic(tmp_path: Path, run: Run) -> None:
     writer = LogWriter(8192)
     evil = b"\x1b[2J\x07"
     for topic in (b"orders", b"%RETRY%" + evil, b"%DLQ%" + evil, HALF.encode()):
         writer.append(1000, evil, topic, properties=b"UNIQ_KEY\1U1\2REAL_TOPIC\1" + evil + b"\2KEYS\1" + evil)
     writer.write(tmp_path)
-    assert main(["life", str(tmp_path), "U1"]) == 0
-    out = capsys.readouterr().out
+    out = run("life", tmp_path, "U1").out
     assert all(character.isprintable() or character == "\n" for character in out)
     assert r"\x1b[2J" in out
 
 
-def rows(text: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in text.splitlines()]
-
-
-def test_queries_show_the_real_topic_and_what_a_record_means(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_queries_show_the_real_topic_and_what_a_record_means(store: str, run: Run) -> None:
     first, waited, *_ = copies("%DLQ%GID_failing")
-    assert main(["query-by-id", store, waited["msgId"]]) == 0
-    shown = dict(line.split(":", 1) for line in capsys.readouterr().out.splitlines() if ":" in line)
+    shown = dict(line.split(":", 1) for line in run("query-by-id", store, waited["msgId"]).lines if ":" in line)
     assert shown["Topic"].strip() == SCHEDULE
     assert (shown["Real Topic"].strip(), shown["Real Queue ID"].strip()) == ("%RETRY%GID_failing", "0")
     assert shown["Situation"].strip().startswith("retry 1 of 16 of group GID_failing, delayed (level 1, 1 s), due ")
-    assert main(["query-by-id", store, first["msgId"]]) == 0
-    assert "Situation" not in capsys.readouterr().out  # of an ordinary message
-    assert main(["query-by-unique-key", store, SCHEDULE, first["uniqKey"], "--json"]) == 0
-    row = rows(capsys.readouterr().out)[-1]
+    assert "Situation" not in run("query-by-id", store, first["msgId"]).out  # of an ordinary message
+    row = run("query-by-unique-key", store, SCHEDULE, first["uniqKey"], "--json").rows[-1]
     assert (row["topic"], row["real_topic"], row["real_queue_id"]) == (SCHEDULE, "%RETRY%GID_failing", 0)
     assert (row["kind"], row["situation"]) == ("DELAYED", shown["Situation"].strip())
-    assert main(["query-by-offset", store, "RetryDemo", "0", "0", "--json"]) == 0
-    (row,) = rows(capsys.readouterr().out)
+    (row,) = run("query-by-offset", store, "RetryDemo", "0", "0", "--json").rows
     assert (row["kind"], row["situation"], row["real_topic"]) == ("NORMAL", None, "RetryDemo")
 
 
-def test_a_table_of_a_broker_s_own_topic_has_the_real_topics(store: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["print-message", store, HALF, "--limit", "1"]) == 0
-    heading, line = capsys.readouterr().out.splitlines()
+def test_a_table_of_a_broker_s_own_topic_has_the_real_topics(store: str, run: Run) -> None:
+    heading, line = run("print-message", store, HALF, "--limit", "1").lines
     assert heading.split()[:6] == [
         "store_timestamp",
         "queue_id",
@@ -175,10 +158,9 @@ def test_a_table_of_a_broker_s_own_topic_has_the_real_topics(store: str, capsys:
         "situation",
     ]
     assert "half message" in line
-    assert main(["print-message", store, "OrderEvents", "--limit", "1"]) == 0
-    assert "situation" not in capsys.readouterr().out
-    assert main(["print-message", store, "OrderEvents", "--limit", "1", "--columns", "kind,real_queue_id"]) == 0
-    assert capsys.readouterr().out.splitlines()[1].split()[0] == "NORMAL"
+    assert "situation" not in run("print-message", store, "OrderEvents", "--limit", "1").out
+    said = run("print-message", store, "OrderEvents", "--limit", "1", "--columns", "kind,real_queue_id")
+    assert said.lines[1].split()[0] == "NORMAL"
 
 
 @pytest.fixture
@@ -190,11 +172,10 @@ def bodies(tmp_path: Path) -> str:
     return str(tmp_path)
 
 
-def test_a_body_is_shown_in_the_form_that_fits_it(bodies: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_body_is_shown_in_the_form_that_fits_it(bodies: str, run: Run) -> None:
     shown = []
     for number in range(5):
-        assert main(["query-by-offset", bodies, "orders", "0", str(number)]) == 0
-        shown.append(capsys.readouterr().out.split("Message Body:")[1].strip(" "))
+        shown.append(run("query-by-offset", bodies, "orders", "0", number).out.split("Message Body:")[1].strip(" "))
     assert shown[0] == '\n{\n  "id": 1.50,\n  "items": []\n}\n'
     dump = shown[1].splitlines()
     assert dump[0] == "1024 bytes"
@@ -203,8 +184,7 @@ def test_a_body_is_shown_in_the_form_that_fits_it(bodies: str, capsys: pytest.Ca
     assert len(dump) == 1 + 32 + 1
     assert dump[-1] == "… (512 more bytes; --body hex prints all 1024)"
     assert shown[2:] == ["text\n\\x1b[2Jmore\n", "17\n", "\n"]
-    assert main(["query-by-offset", bodies, "orders", "0", "1", "--body", "hex"]) == 0
-    assert (bytes(range(256)) * 4).hex() in capsys.readouterr().out
+    assert (bytes(range(256)) * 4).hex() in run("query-by-offset", bodies, "orders", "0", "1", "--body", "hex").out
 
 
 def test_raw_bodies_are_written_unchanged_and_alone(bodies: str, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
@@ -215,12 +195,9 @@ def test_raw_bodies_are_written_unchanged_and_alone(bodies: str, capfdbinary: py
         assert main(["print-message", bodies, "orders", "--body", "raw", *option]) == 2
 
 
-def test_raw_bodies_never_steer_a_terminal(
-    bodies: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_raw_bodies_never_steer_a_terminal(bodies: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spark_mq.cli.output.message_printer.is_terminal", lambda: True)
-    assert main(["query-by-offset", bodies, "orders", "0", "2", "--body", "raw"]) == 2
-    assert "\x1b" not in capsys.readouterr().out
+    assert "\x1b" not in run("query-by-offset", bodies, "orders", "0", "2", "--body", "raw", status=2).out
 
 
 def test_long_lines_of_a_tree_continue_below_their_beginning() -> None:

@@ -11,24 +11,20 @@ import pytest
 import spark_mq
 from spark_mq.cli import program as paths
 from spark_mq.cli.exit_status import FAILED
-from spark_mq.cli.main import main
+from tests.support.said import Run
 
 PROJECT = Path(__file__).parent.parent.parent
 
 
 @pytest.mark.parametrize("name", ["conf", "jobs", "notebooks"])
-def test_a_folder_is_printed_alone_for_use_in_a_shell(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["paths", name]) == 0
-    assert capsys.readouterr().out == f"{PROJECT / name}\n"
+def test_a_folder_is_printed_alone_for_use_in_a_shell(name: str, run: Run) -> None:
+    assert run("paths", name).out == f"{PROJECT / name}\n"
 
 
-def test_an_installation_without_the_files_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_installation_without_the_files_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     monkeypatch.setattr(spark_mq, "__file__", str(tmp_path / "spark_mq" / "__init__.py"))
     monkeypatch.setattr(paths, "files", lambda name: [])
-    assert main(["paths", "conf"]) == FAILED
-    assert "the folder conf did not come with this installation" in capsys.readouterr().err
+    assert "the folder conf did not come with this installation" in run("paths", "conf", status=FAILED).err
 
 
 def test_the_wheel_has_every_sql_file_and_job_script() -> None:
@@ -41,8 +37,7 @@ def test_the_wheel_has_every_sql_file_and_job_script() -> None:
     assert used - packed == {PROJECT / "jobs" / "demo.py"}
 
 
-def test_bash_completes_commands_and_arguments(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["completion", "bash"]) == 0
-    script = capsys.readouterr().out
+def test_bash_completes_commands_and_arguments(run: Run) -> None:
+    script = run("completion", "bash").out
     ask = f"{script}\nCOMP_WORDS=(spark-mq query-by-key --chec); COMP_CWORD=2; _shtab_spark_mq; echo ${{COMPREPLY[@]}}"
     assert subprocess.run(["bash", "-c", ask], capture_output=True, text=True, check=True).stdout == "--check-index\n"

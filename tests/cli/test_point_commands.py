@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from spark_mq.cli.main import main
 from spark_mq.testing import LogWriter
+from tests.support.said import Run
 from tests.support.stores import PROJECT, STORES, WORKLOAD, Unpack, without_full_index_files
 
 pytestmark = pytest.mark.usefixtures("utc")
@@ -31,14 +31,9 @@ def messages(topic: str) -> list[dict[str, Any]]:
     )
 
 
-def json_lines(text: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in text.splitlines()]
-
-
-def test_a_message_by_id(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_message_by_id(store: str, run: Run) -> None:
     fact = messages("OrderEvents")[5]
-    assert main(["query-by-id", store, fact["msgId"]]) == 0
-    shown = dict(line.split(":", 1) for line in capsys.readouterr().out.splitlines() if ":" in line)
+    shown = dict(line.split(":", 1) for line in run("query-by-id", store, fact["msgId"]).lines if ":" in line)
     assert shown["OffsetID"].strip() == fact["msgId"]
     assert shown["Topic"].strip() == "OrderEvents"
     assert shown["Queue Offset"].strip() == str(fact["queueOffset"])
@@ -76,11 +71,10 @@ sys.exit(status)"""
     assert loaded("--filter", "TRUE") == ["spark_mq.filters.parser"]
 
 
-def test_json_has_the_columns_of_the_table(store: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_json_has_the_columns_of_the_table(store: str, run: Run, tmp_path: Path) -> None:
     fact = messages("OrderEvents")[5]
     body = tmp_path / "body"
-    assert main(["query-by-id", store, fact["msgId"], "--json", "--body-file", str(body)]) == 0
-    (row,) = json_lines(capsys.readouterr().out)
+    (row,) = run("query-by-id", store, fact["msgId"], "--json", "--body-file", body).rows
     assert hashlib.md5(base64.b64decode(row["body"])).hexdigest() == fact["bodyMd5"]
     assert hashlib.md5(body.read_bytes()).hexdigest() == fact["bodyMd5"]
     assert (row["properties"], row["tags"], row["commit_log_offset"]) == (
@@ -91,44 +85,37 @@ def test_json_has_the_columns_of_the_table(store: str, capsys: pytest.CaptureFix
     assert row["store_timestamp"].endswith("Z")
 
 
-def test_several_ids_and_one_that_is_not_there(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_several_ids_and_one_that_is_not_there(store: str, run: Run) -> None:
     first, second = messages("OrderEvents")[:2]
     missing = "7F00000100002A9F00000000000FFFFF"
-    assert main(["query-by-id", store, first["msgId"], missing, second["msgId"]]) == 3
-    captured = capsys.readouterr()
+    captured = run("query-by-id", store, first["msgId"], missing, second["msgId"], status=3)
     assert first["msgId"] in captured.out
     assert second["msgId"] in captured.out
     assert f"no message {missing}: no segment contains" in captured.err
 
 
 @pytest.mark.parametrize("command", [["query-by-id"], ["query-by-unique-key", "OrderEvents"]], ids=["id", "key"])
-def test_an_id_of_another_broker_is_not_found(
-    command: list[str], store: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_id_of_another_broker_is_not_found(command: list[str], store: str, run: Run) -> None:
     """Other brokers' logs have messages at the same offsets."""
     fact = messages("OrderEvents")[5]
     other_id = "0A0000010000AAAA" + fact["msgId"][-16:].lower()
     arguments = [command[0], store, *command[1:], other_id, "--json"]
-    assert main(arguments) == 3
-    captured = capsys.readouterr()
+    captured = run(*arguments, status=3)
     assert captured.out == ""
     assert "an id of broker 10.0.0.1:43690, but the message at commit log offset" in captured.err
     assert "--any-host" in captured.err
-    assert main([*arguments, "--any-host"]) == 0
-    assert [row["offset_message_id"] for row in json_lines(capsys.readouterr().out)] == [fact["msgId"]]
+    assert [row["offset_message_id"] for row in run(*arguments, "--any-host").rows] == [fact["msgId"]]
 
 
-def test_an_expired_message_says_so(unpacked: Unpack, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_expired_message_says_so(unpacked: Unpack, run: Run) -> None:
     gone = "7F00000100002A9F0000000000000000"
-    assert main(["query-by-id", str(unpacked(DELETED)), gone]) == 3
-    assert "expired" in capsys.readouterr().err
+    assert "expired" in run("query-by-id", unpacked(DELETED), gone, status=3).err
 
 
-def test_a_message_by_queue_offset(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_message_by_queue_offset(store: str, run: Run) -> None:
     fact = messages("OrderEvents")[7]
     place = ["OrderEvents", str(fact["queueId"]), str(fact["queueOffset"])]
-    assert main(["query-by-offset", store, *place, "--json"]) == 0
-    assert [row["commit_log_offset"] for row in json_lines(capsys.readouterr().out)] == [fact["offset"]]
+    assert run("query-by-offset", store, *place, "--json").offsets == [fact["offset"]]
 
 
 @pytest.mark.parametrize(
@@ -142,122 +129,92 @@ def test_a_message_by_queue_offset(store: str, capsys: pytest.CaptureFixture[str
         (["MovedQueue", "0", "440"], "no message at offset 440"),
     ],
 )
-def test_no_message_at_a_queue_offset(
-    place: list[str], why: str, store: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["query-by-offset", store, *place]) == 3
-    captured = capsys.readouterr()
+def test_no_message_at_a_queue_offset(place: list[str], why: str, store: str, run: Run) -> None:
+    captured = run("query-by-offset", store, *place, status=3)
     assert captured.out == ""
     assert why in captured.err
 
 
-def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[int]:
-    status = main(["print-message", *arguments, "--json"])
-    offsets = [row["commit_log_offset"] for row in json_lines(capsys.readouterr().out)]
-    assert status == (0 if offsets else 3)
-    return offsets
+def printed(run: Run, *arguments: str, status: int = 0) -> list[int]:
+    return run("print-message", *arguments, "--json", status=status).offsets
 
 
-def test_messages_of_a_topic_in_the_order_of_the_log(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_messages_of_a_topic_in_the_order_of_the_log(store: str, run: Run) -> None:
     facts = messages("OrderEvents")
-    assert printed(capsys, store, "OrderEvents", "--limit", "0") == [fact["offset"] for fact in facts]
-    assert printed(capsys, store, "OrderEvents", "--limit", "9") == [fact["offset"] for fact in facts[:9]]
-    assert printed(capsys, store, "OrderEvents", "--queue-id", "2", "--limit", "0") == [
+    assert printed(run, store, "OrderEvents", "--limit", "0") == [fact["offset"] for fact in facts]
+    assert printed(run, store, "OrderEvents", "--limit", "9") == [fact["offset"] for fact in facts[:9]]
+    assert printed(run, store, "OrderEvents", "--queue-id", "2", "--limit", "0") == [
         fact["offset"] for fact in facts if fact["queueId"] == 2
     ]
-    assert printed(capsys, store, "No such topic") == []
+    assert printed(run, store, "No such topic", status=3) == []
 
 
 @pytest.mark.parametrize("queue", [[], ["--queue-id", "2"]])
-def test_damage_in_the_log_is_named(queue: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_damage_in_the_log_is_named(queue: list[str], tmp_path: Path, run: Run) -> None:
     folder = WORKLOAD.unpack(tmp_path)
     fact = [fact for fact in messages("OrderEvents") if fact["queueId"] == 2][4]
     segment = max(file for file in (folder / "commitlog").iterdir() if int(file.name) <= fact["offset"])
     with segment.open("r+b") as file:
         file.seek(fact["offset"] - int(segment.name) + 4)
         file.write(b"\xa5" * 4)
-    assert main(["print-message", str(folder), "OrderEvents", *queue, "--limit", "0", "--json"]) == 0
-    shown = capsys.readouterr()
+    shown = run("print-message", folder, "OrderEvents", *queue, "--limit", "0", "--json")
     expected = [one["offset"] for one in messages("OrderEvents") if one is not fact]
     if queue:
         expected = [one["offset"] for one in messages("OrderEvents") if one is not fact and one["queueId"] == 2]
-    assert [row["commit_log_offset"] for row in json_lines(shown.out)] == expected
+    assert shown.offsets == expected
     assert f"skipped: {segment}: {fact['size']} bytes from commit log offset {fact['offset']}" in shown.err
-    assert main(["query-by-offset", str(folder), "OrderEvents", "2", str(fact["queueOffset"])]) == 1
-    assert "NO_RECORD" in capsys.readouterr().out
+    assert "NO_RECORD" in run("query-by-offset", folder, "OrderEvents", "2", fact["queueOffset"], status=1).out
 
 
-def test_messages_of_a_time(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_messages_of_a_time(store: str, run: Run) -> None:
     facts = messages("OrderEvents")
     times = sorted({fact["storeTimestamp"] for fact in facts})
     for begin, end in [(times[3], times[-3]), (times[0] - 1, times[0] - 1), (times[5], times[5]), (times[-1], None)]:
         window = ["--begin", str(begin), *([] if end is None else ["--end", str(end)])]
-        assert printed(capsys, store, "OrderEvents", "--limit", "0", *window) == [
-            fact["offset"] for fact in facts if begin <= fact["storeTimestamp"] <= (end or times[-1])
-        ]
+        wanted = [fact["offset"] for fact in facts if begin <= fact["storeTimestamp"] <= (end or times[-1])]
+        assert printed(run, store, "OrderEvents", "--limit", "0", *window, status=0 if wanted else 3) == wanted
 
 
-def test_a_printed_time_is_taken_as_it_is(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_printed_time_is_taken_as_it_is(store: str, run: Run) -> None:
     fact = messages("OrderEvents")[5]
     expected = [one["offset"] for one in messages("OrderEvents") if one["storeTimestamp"] == fact["storeTimestamp"]]
-    assert main(["query-by-id", store, fact["msgId"]]) == 0
-    shown = dict(line.split(":", 1) for line in capsys.readouterr().out.splitlines() if ":" in line)
-    assert main(["query-by-id", store, fact["msgId"], "--json"]) == 0
-    (row,) = json_lines(capsys.readouterr().out)
+    shown = dict(line.split(":", 1) for line in run("query-by-id", store, fact["msgId"]).lines if ":" in line)
+    (row,) = run("query-by-id", store, fact["msgId"], "--json").rows
     for time_text in (shown["Store Timestamp"].strip(), row["store_timestamp"]):
-        assert printed(capsys, store, "OrderEvents", "--begin", time_text, "--end", time_text) == expected
+        assert printed(run, store, "OrderEvents", "--begin", time_text, "--end", time_text) == expected
 
 
-def test_messages_of_a_tag(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_messages_of_a_tag(store: str, run: Run) -> None:
     facts = messages("OrderEvents")
     wanted = [fact["offset"] for fact in facts if fact["tags"] in ("TagA", "paid")]
     assert wanted
-    assert printed(capsys, store, "OrderEvents", "--limit", "0", "--tag", "TagA||  paid ") == wanted
-    assert printed(capsys, store, "OrderEvents", "--limit", "0", "--tag", "*") == [fact["offset"] for fact in facts]
+    assert printed(run, store, "OrderEvents", "--limit", "0", "--tag", "TagA||  paid ") == wanted
+    assert printed(run, store, "OrderEvents", "--limit", "0", "--tag", "*") == [fact["offset"] for fact in facts]
 
 
-def test_a_limit_that_was_reached_is_said(store: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["print-message", store, "OrderEvents", "--limit", "2"]) == 0
-    captured = capsys.readouterr()
+def test_a_limit_that_was_reached_is_said(store: str, run: Run) -> None:
+    captured = run("print-message", store, "OrderEvents", "--limit", "2")
     assert len(captured.out.splitlines()) == 3  # the heading too
     assert "--limit 2" in captured.err
 
 
-def test_tables_in_text_and_json(store: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["queues", store, "--topic", "OrderEvents", "--json"]) == 0
-    assert [row["queue_id"] for row in json_lines(capsys.readouterr().out)] == [0, 1, 2, 3]
-    assert main(["segments", store]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split()[:3] == ["file", "commit_log_offset", "file_size"]
-    assert len(lines) == 1 + len(list(Path(store, "commitlog").iterdir()))
-    assert main(["topics", store, "--json"]) == 0
-    assert {row["topic"] for row in json_lines(capsys.readouterr().out)} >= {
-        fact["topic"] for fact in WORKLOAD.facts("msg")
-    }
-    assert main(["lag", store, "--consumer-group", "GID_failing", "--json"]) == 0
-    assert {row["consumer_group"] for row in json_lines(capsys.readouterr().out)} == {"GID_failing"}
-    assert main(["lag", store, "--consumer-group", "nobody"]) == 3
-
-
-def test_a_terminal_obeys_nothing_that_a_message_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_terminal_obeys_nothing_that_a_message_says(tmp_path: Path, run: Run) -> None:
     writer = LogWriter(4096)
     writer.append(1000, b"\x1b[2J\x07evil\nline", properties=b"KEYS\1\x1b]0;x\x07\2TAGS\1t\x9b\2")
     writer.append(1001, b"\xff\xfe\x00")
     writer.write(tmp_path)
     for number in range(2):
-        assert main(["query-by-id", str(tmp_path), f"7F00000100002A9F{writer.offsets[number]:016X}"]) == 0
-        out = capsys.readouterr().out
+        out = run("query-by-id", tmp_path, f"7F00000100002A9F{writer.offsets[number]:016X}").out
         assert all(character.isprintable() or character == "\n" for character in out)
     assert "3 bytes: ff fe 00" in out
 
 
-def test_a_body_that_cannot_be_read_is_said_and_not_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_body_that_cannot_be_read_is_said_and_not_written(tmp_path: Path, run: Run) -> None:
     writer = LogWriter(4096)
     message_id = f"7F00000100002A9F{writer.append(1000, b'broken', sys_flag=1):016X}"
     writer.write(tmp_path)
-    assert main(["query-by-id", str(tmp_path), message_id]) == 0
-    assert "none: BODY: broken zlib stream" in capsys.readouterr().out
-    assert main(["query-by-id", str(tmp_path), message_id, "--body-file", str(tmp_path / "body")]) == 1
+    assert "none: BODY: broken zlib stream" in run("query-by-id", tmp_path, message_id).out
+    run("query-by-id", tmp_path, message_id, "--body-file", tmp_path / "body", status=1)
     assert not (tmp_path / "body").exists()
 
 
@@ -309,21 +266,19 @@ def with_key(topic: str, key: str) -> list[int]:
     return [fact["offset"] for fact in reversed(facts)]
 
 
-def test_messages_by_key(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_messages_by_key(store: str, run: Run) -> None:
     key = next(fact["keys"] for fact in messages("OrderEvents") if fact["keys"]).split(" ")[0]
     offsets = with_key("OrderEvents", key)
-    assert main(["query-by-key", store, "OrderEvents", key, *CONF, "--json"]) == 0
-    shown = capsys.readouterr()
-    assert [row["commit_log_offset"] for row in json_lines(shown.out)] == offsets
+    shown = run("query-by-key", store, "OrderEvents", key, *CONF, "--json")
+    assert shown.offsets == offsets
     assert shown.err == ""
-    assert main(["query-by-key", store, "OrderEvents", key, *CONF, "--max-num", "1", "--json"]) == 0
-    assert [row["commit_log_offset"] for row in json_lines(capsys.readouterr().out)] == offsets[:1]
+    assert run("query-by-key", store, "OrderEvents", key, *CONF, "--max-num", "1", "--json").offsets == offsets[:1]
     newest = next(fact for fact in messages("OrderEvents") if fact["offset"] == offsets[0])["storeTimestamp"]
-    assert main(["query-by-key", store, "OrderEvents", key, *CONF, "--begin", str(newest), "--json"]) == 0
-    assert [row["commit_log_offset"] for row in json_lines(capsys.readouterr().out)][-1:] == offsets[:1]
+    said = run("query-by-key", store, "OrderEvents", key, *CONF, "--begin", newest, "--json")
+    assert said.offsets[-1:] == offsets[:1]
 
 
-def test_messages_by_key_and_filter(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_messages_by_key_and_filter(store: str, run: Run) -> None:
     facts = [fact for fact in messages("OrderEvents") if fact["keys"]]
     counts = Counter(key for fact in facts for key in fact["keys"].split(" "))
     key = next(key for key, _ in counts.most_common())
@@ -332,20 +287,15 @@ def test_messages_by_key_and_filter(store: str, capsys: pytest.CaptureFixture[st
     expression = "region IS NULL" if region is None else f"region = '{region}'"
     expected = [fact["offset"] for fact in with_key if fact["properties"].get("region") == region][::-1]
     words = ["query-by-key", store, "OrderEvents", key, *CONF, "--json", "--filter"]
-    assert main([*words, expression]) == 0
-    assert [row["commit_log_offset"] for row in json_lines(capsys.readouterr().out)] == expected
-    assert main([*words, expression, "--max-num", "1"]) == 0
-    assert [row["commit_log_offset"] for row in json_lines(capsys.readouterr().out)] == expected[:1]
-    assert main([*words, "region = 'nowhere'"]) == 3
+    assert run(*words, expression).offsets == expected
+    assert run(*words, expression, "--max-num", "1").offsets == expected[:1]
     many = f"{len(with_key)} message{' has' if len(with_key) == 1 else 's have'} the key"
-    assert many in capsys.readouterr().err
-    assert main([*words, "region LIKE 'e%'"]) == 2
-    assert "write the whole condition" in capsys.readouterr().err
-    assert main([*words, expression, "--explain"]) == 0
-    assert "index" in capsys.readouterr().out
+    assert many in run(*words, "region = 'nowhere'", status=3).err
+    assert "write the whole condition" in run(*words, "region LIKE 'e%'", status=2).err
+    assert "index" in run(*words, expression, "--explain").out
 
 
-def test_messages_of_the_keys_of_a_file(store: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_messages_of_the_keys_of_a_file(store: str, run: Run, tmp_path: Path) -> None:
     """With empty lines, a key twice, two keys of one message, and keys that no message has."""
     fact = next(fact for fact in messages("OrderEvents") if " " in (fact["keys"] or ""))
     keys = [*fact["keys"].split(" "), fact["uniqKey"], fact["uniqKey"], "", *(f"nope{number}" for number in range(12))]
@@ -353,82 +303,71 @@ def test_messages_of_the_keys_of_a_file(store: str, capsys: pytest.CaptureFixtur
     file.write_text("\n".join(keys))
     offsets = sorted({offset for key in keys if key for offset in with_key("OrderEvents", key)}, reverse=True)
     words = ["query-by-key", store, "OrderEvents", *CONF, "--keys-file", str(file), "--json"]
-    assert main(words) == 0
-    shown = capsys.readouterr()
-    assert [row["commit_log_offset"] for row in json_lines(shown.out)] == offsets
+    shown = run(*words)
+    assert shown.offsets == offsets
     there = {key for key in keys if key and with_key("OrderEvents", key)}
     assert f"12 of {len(there) + 12} keys have no message: nope0" in shown.err
-    assert main([*words, "--end", str(fact["storeTimestamp"])]) == 0
-    assert json_lines(capsys.readouterr().out)[-1]["commit_log_offset"] == offsets[-1]
+    assert run(*words, "--end", fact["storeTimestamp"]).rows[-1]["commit_log_offset"] == offsets[-1]
     file.write_text("nope")
-    assert main(words) == 3
-    assert "1 of 1 keys have no message: nope" in capsys.readouterr().err
+    assert "1 of 1 keys have no message: nope" in run(*words, status=3).err
     for wrong, said in (("key", "give a KEY, or"), ("--as-broker", "for one KEY"), ("--explain", "for one KEY")):
-        assert main([*words[:3], wrong, *words[3:]]) == 2
-        assert said in capsys.readouterr().err
-    assert main([*words[:-3], "--keys-file", "/no"]) == 2
-    assert "--keys-file /no: No such file" in capsys.readouterr().err
+        assert said in run(*words[:3], wrong, *words[3:], status=2).err
+    assert "--keys-file /no: No such file" in run(*words[:-3], "--keys-file", "/no", status=2).err
 
 
-def test_a_key_that_is_not_there_says_why(store: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["query-by-key", store, "OrderEvents", "no such key", *CONF]) == 3
-    assert "no message of topic OrderEvents in the log has it" in capsys.readouterr().err
-    assert main(["query-by-key", store, "nope", "k", *CONF]) == 3
-    assert "there is no queue of topic nope" in capsys.readouterr().err
+def test_a_key_that_is_not_there_says_why(store: str, run: Run) -> None:
+    said = run("query-by-key", store, "OrderEvents", "no such key", *CONF, status=3)
+    assert "no message of topic OrderEvents in the log has it" in said.err
+    assert "there is no queue of topic nope" in run("query-by-key", store, "nope", "k", *CONF, status=3).err
 
 
-def test_an_index_that_cannot_be_used_is_said(store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_index_that_cannot_be_used_is_said(store: str, tmp_path: Path, run: Run) -> None:
     """Its files have other sizes than a broker's default, no settings were given, and no file is full."""
     store = str(without_full_index_files(Path(store), tmp_path))
     key = next(fact["uniqKey"] for fact in messages("OrderEvents") if fact["uniqKey"])
-    assert main(["query-by-key", store, "OrderEvents", key, "--json"]) == 0
-    shown = capsys.readouterr()
-    assert [row["commit_log_offset"] for row in json_lines(shown.out)] == with_key("OrderEvents", key)
+    shown = run("query-by-key", store, "OrderEvents", key, "--json")
+    assert shown.offsets == with_key("OrderEvents", key)
     assert "--broker-conf" in shown.err
     assert "the log was read instead" in shown.err
 
 
-def test_a_message_by_unique_key_or_by_id(store: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_message_by_unique_key_or_by_id(store: str, run: Run, tmp_path: Path) -> None:
     fact = next(fact for fact in messages("OrderEvents") if fact["uniqKey"])
     for text in (fact["uniqKey"], fact["msgId"]):
         body = tmp_path / text
         command = ["query-by-unique-key", store, "OrderEvents", text, *CONF, "--check-index", "--body-file", str(body)]
-        assert main(command) == 0
-        assert fact["msgId"] in capsys.readouterr().out
+        assert fact["msgId"] in run(*command).out
         assert hashlib.md5(body.read_bytes()).hexdigest() == fact["bodyMd5"]
 
 
-def test_what_a_look_up_reads(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_look_up_reads(store: str, run: Run) -> None:
     key = next(fact["uniqKey"] for fact in messages("OrderEvents") if fact["uniqKey"])
-    assert main(["query-by-key", store, "OrderEvents", key, *CONF, "--explain"]) == 0
-    lines = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
+    said = run("query-by-key", store, "OrderEvents", key, *CONF, "--explain")
+    lines = [line.split(maxsplit=1) for line in said.lines]
     assert lines[0] == ["path", "index"]
     assert [text for name, text in lines if text.startswith("1 records of the log")] != []
-    assert main(["query-by-unique-key", store, "OrderEvents", key, "--explain"]) == 0
-    assert capsys.readouterr().out.startswith("path   index")  # full index files show their slots and entries
+    said = run("query-by-unique-key", store, "OrderEvents", key, "--explain")
+    assert said.out.startswith("path   index")  # full index files show their slots and entries
 
 
 @pytest.mark.parametrize("command", [["print-message"], ["query-by-key", "k"], ["query-by-unique-key", "k"]], ids=str)
-def test_an_unknown_topic_gets_the_names_of_similar_ones(
-    command: list[str], store: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unknown_topic_gets_the_names_of_similar_ones(command: list[str], store: str, run: Run) -> None:
     name, *key = command
     conf = CONF if key else []
-    assert main([name, store, "orderevent", *key, *conf]) == 3
-    assert "there is no queue of topic orderevent; similar topics: OrderEvents" in capsys.readouterr().err
+    said = run(name, store, "orderevent", *key, *conf, status=3)
+    assert "there is no queue of topic orderevent; similar topics: OrderEvents" in said.err
 
 
-def test_relative_times(store: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["print-message", store, "OrderEvents", "--begin", "-1s"]) == 3
-    assert main(["print-message", store, "OrderEvents", "--begin", "-5000w", "--end", "now", "--limit", "1"]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 2
+def test_relative_times(store: str, run: Run) -> None:
+    run("print-message", store, "OrderEvents", "--begin", "-1s", status=3)
+    said = run("print-message", store, "OrderEvents", "--begin", "-5000w", "--end", "now", "--limit", "1")
+    assert len(said.lines) == 2
 
 
-def test_a_unique_key_in_small_letters_is_said(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_unique_key_in_small_letters_is_said(store: str, run: Run) -> None:
     key = next(fact["uniqKey"] for fact in messages("OrderEvents") if fact["uniqKey"])
     for words in (["query-by-id"], ["query-by-unique-key"], ["life"]):
-        assert main([*words, store, key.lower()]) == 3
-        assert f"in capital letters: {key};" in capsys.readouterr().err
+        assert f"in capital letters: {key};" in run(*words, store, key.lower(), status=3).err
 
 
 def test_text_that_the_encoding_lacks_is_escaped(store: str) -> None:
@@ -447,14 +386,11 @@ def test_a_closed_stdout_is_one_line(store: str) -> None:
 
 
 @pytest.mark.parametrize("tree", ["consumequeue", "index"])
-def test_a_file_instead_of_a_tree_is_no_tree(
-    tree: str, store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_instead_of_a_tree_is_no_tree(tree: str, store: str, tmp_path: Path, run: Run) -> None:
     copy = Path(shutil.copytree(store, tmp_path / "store"))
     shutil.rmtree(copy / tree)
     (copy / tree).touch()
     fact = next(fact for fact in WORKLOAD.facts("msg") if fact["topic"] == "OrderEvents" and fact["keys"])
     queue, offset = str(fact["queueId"]), str(fact["queueOffset"])
-    assert main(["query-by-offset", str(copy), "OrderEvents", queue, offset]) == 0
-    assert main(["query-by-key", str(copy), "OrderEvents", fact["keys"].split()[0], *CONF]) == 0
-    assert fact["msgId"] in capsys.readouterr().out
+    run("query-by-offset", copy, "OrderEvents", queue, offset)
+    assert fact["msgId"] in run("query-by-key", copy, "OrderEvents", fact["keys"].split()[0], *CONF).out

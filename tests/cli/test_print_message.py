@@ -21,6 +21,7 @@ from spark_mq.cli.output.value_text import local_time_of
 from spark_mq.store.message_store import MessageStore
 from spark_mq.testing import LogWriter
 from tests.support.paused_process import environment, running
+from tests.support.said import Run
 from tests.support.stores import WORKLOAD, Fact, Unpack
 
 TOPIC = "OrderEvents"
@@ -32,25 +33,22 @@ def facts() -> list[Fact]:
     return sorted(of_topic, key=lambda fact: int(fact["offset"]))
 
 
-def rows(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, Any]]:
-    status = main(["print-message", *arguments, "--json"])
-    printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert status == (0 if printed else 3)
-    return printed
+def rows(run: Run, *arguments: str) -> list[dict[str, Any]]:
+    return run("print-message", *arguments, "--json").rows
 
 
-def offsets(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[int]:
-    return [row["commit_log_offset"] for row in rows(capsys, *arguments)]
+def offsets(run: Run, *arguments: str) -> list[int]:
+    return run("print-message", *arguments, "--json").offsets
 
 
 @pytest.mark.parametrize("queue", [[], ["--queue-id", "2"]])
-def test_the_last_messages(queue: list[str], store: str, facts: list[Fact], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_last_messages(queue: list[str], store: str, facts: list[Fact], run: Run) -> None:
     expected = [fact["offset"] for fact in facts if not queue or fact["queueId"] == 2]
     arguments = [store, TOPIC, *queue]
-    assert offsets(capsys, *arguments, "--last", "7") == expected[-7:]
-    assert offsets(capsys, *arguments, "--last", "7", "--newest-first") == expected[-7:][::-1]
-    assert offsets(capsys, *arguments, "--newest-first", "--limit", "3") == expected[::-1][:3]
-    assert offsets(capsys, *arguments, "--last", "100000") == expected
+    assert offsets(run, *arguments, "--last", "7") == expected[-7:]
+    assert offsets(run, *arguments, "--last", "7", "--newest-first") == expected[-7:][::-1]
+    assert offsets(run, *arguments, "--newest-first", "--limit", "3") == expected[::-1][:3]
+    assert offsets(run, *arguments, "--last", "100000") == expected
     times = sorted(fact["storeTimestamp"] for fact in facts)
     window = ["--begin", str(times[20]), "--end", str(times[-20])]
     within = [
@@ -58,12 +56,12 @@ def test_the_last_messages(queue: list[str], store: str, facts: list[Fact], caps
         for fact in facts
         if fact["offset"] in expected and times[20] <= fact["storeTimestamp"] <= times[-20]
     ]
-    assert offsets(capsys, *arguments, "--last", "9", *window) == within[-9:]
+    assert offsets(run, *arguments, "--last", "9", *window) == within[-9:]
 
 
-def test_filters(store: str, facts: list[Fact], capsys: pytest.CaptureFixture[str]) -> None:
+def test_filters(store: str, facts: list[Fact], run: Run) -> None:
     def of(*arguments: str) -> list[int]:
-        return offsets(capsys, store, TOPIC, "--limit", "0", *arguments)
+        return offsets(run, store, TOPIC, "--limit", "0", *arguments)
 
     name, value = next((n, v) for n, v in facts[0]["properties"].items() if n == "region")
     same = [fact for fact in facts if fact["properties"].get(name) == value]
@@ -74,9 +72,7 @@ def test_filters(store: str, facts: list[Fact], capsys: pytest.CaptureFixture[st
     key = next(fact["keys"] for fact in facts if fact["keys"]).split(" ")[0]
     assert of("--key", key) == [fact["offset"] for fact in facts if key in (fact["keys"] or "").split(" ")]
     assert of("--key", facts[3]["uniqKey"]) == [facts[3]["offset"]]
-    bodies = {
-        row["commit_log_offset"]: base64.b64decode(row["body"]) for row in rows(capsys, store, TOPIC, "--limit=0")
-    }
+    bodies = {row["commit_log_offset"]: base64.b64decode(row["body"]) for row in rows(run, store, TOPIC, "--limit=0")}
     priced = [fact for fact in facts if fact["properties"].get("price", "x").lstrip("-").isdecimal()]
     cheap = [fact["offset"] for fact in priced if int(fact["properties"]["price"]) <= 50]
     assert of("--filter", "price <= 50") == cheap
@@ -87,22 +83,21 @@ def test_filters(store: str, facts: list[Fact], capsys: pytest.CaptureFixture[st
     assert 0 < len(having) < len(facts)
 
 
-def test_forms_of_bodies(store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_forms_of_bodies(store: str, tmp_path: Path, run: Run) -> None:
     writer = LogWriter(1 << 16)
     for body in (b'{"city": "\xe4\xb8\x8a", "n": 1.50}', b"text\x1b[2J", b"\xff\x00", b"x" * 5000):
         writer.append(1000, body)
     folder = str(writer.write(tmp_path))
 
     def text(*arguments: str) -> str:
-        assert main(["print-message", folder, "T", *arguments]) == 0
-        return capsys.readouterr().out
+        return run("print-message", folder, "T", *arguments).out
 
-    assert [row["body"] for row in rows(capsys, folder, "T", "--body", "json", "--limit", "3")] == [
+    assert [row["body"] for row in rows(run, folder, "T", "--body", "json", "--limit", "3")] == [
         {"city": "上", "n": 1.5},
         "text\x1b[2J",
         {"base64": "/wA="},
     ]
-    assert all("body" not in row for row in rows(capsys, folder, "T", "--body", "none"))
+    assert all("body" not in row for row in rows(run, folder, "T", "--body", "none"))
     assert "body" not in text("--body", "none")
     assert text("--columns", "body", "--body", "hex").splitlines()[3] == "ff00"
     assert text("--columns", "body").splitlines()[2:] == [r"text\x1b[2J", "2 bytes: ff 00", "x" * 5000]
@@ -134,12 +129,12 @@ def test_the_body_alone_on_stdout(store: str, facts: list[Fact], capfdbinary: py
     ],
 )
 def test_a_person_who_finds_nothing_is_told_what_there_is(
-    arguments: list[str], reason: str, store: str, facts: list[Fact], capsys: pytest.CaptureFixture[str]
+    arguments: list[str], reason: str, store: str, facts: list[Fact], run: Run
 ) -> None:
-    assert main(["print-message", store, *arguments]) == 3
+    said = run("print-message", store, *arguments, status=3)
     times = [fact["storeTimestamp"] for fact in facts]
     expected = reason.replace("FIRST", local_time_of(min(times))).replace("LAST", local_time_of(max(times)))
-    assert expected in capsys.readouterr().err
+    assert expected in said.err
 
 
 def test_a_time_is_the_reason_only_if_one_was_given(store: str) -> None:
@@ -170,7 +165,7 @@ def test_a_reader_that_leaves_early_changes_no_status(
     assert "roken pipe" not in done.stderr
 
 
-def test_a_unique_key_without_its_topic(store: str, facts: list[Fact], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_unique_key_without_its_topic(store: str, facts: list[Fact], run: Run) -> None:
     conf = ["--broker-conf", str(WORKLOAD.broker_conf)]
     fact = facts[7]
     for command in (
@@ -179,19 +174,16 @@ def test_a_unique_key_without_its_topic(store: str, facts: list[Fact], capsys: p
         ["query-by-unique-key", store, fact["msgId"], *conf],
         ["query-by-id", store, fact["uniqKey"]],
     ):
-        assert main([*command, "--json", "--columns", "commit_log_offset"]) == 0
-        captured = capsys.readouterr()
-        assert json.loads(captured.out) == {"commit_log_offset": fact["offset"]}
+        captured = run(*command, "--json", "--columns", "commit_log_offset")
+        assert captured.report == {"commit_log_offset": fact["offset"]}
         assert ("is not an offset message id, but a unique key" in captured.err) == (command[0] == "query-by-id")
     unknown = "7F0000010B5F18B4AAC24C1B3B6D0000"
     for command in (["query-by-unique-key", store, unknown, *conf], ["query-by-id", store, unknown]):
-        assert main(command) == 3
-        captured = capsys.readouterr()
+        captured = run(*command, status=3)
         assert f"no message {unknown}: " in captured.err
         assert "no topic of the store has it" in captured.err
         assert "made on day 15 of a month, at 18:40:53; the store's messages were stored from" in captured.err
-    assert main(["query-by-unique-key", store, facts[0]["uniqKey"], *conf, "--explain"]) == 0
-    assert capsys.readouterr().out.startswith("path   index\n")
+    assert run("query-by-unique-key", store, facts[0]["uniqKey"], *conf, "--explain").out.startswith("path   index\n")
 
 
 def test_new_messages_are_followed(tmp_path: Path) -> None:

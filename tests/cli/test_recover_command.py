@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
 import pytest
 
-from spark_mq.cli.main import main
 from spark_mq.store.boot import RECOVERY_SCHEMA
 from spark_mq.testing import LogWriter
+from tests.support.said import Run
 from tests.support.stores import STORES, Unpack
 
 
@@ -37,31 +36,25 @@ from tests.support.stores import STORES, Unpack
         ),
     ],
 )
-def test_the_answer_comes_first(
-    name: str, version: str, answer: str, unpacked: Unpack, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_answer_comes_first(name: str, version: str, answer: str, unpacked: Unpack, run: Run) -> None:
     conf = str(STORES[name].broker_conf)
-    assert main(["recover", str(unpacked(STORES[name])), "--as", version, "--broker-conf", conf]) == 0
-    text = capsys.readouterr().out
+    text = run("recover", unpacked(STORES[name]), "--as", version, "--broker-conf", conf).out
     assert text.partition("\n\n")[0] == answer
     assert "Do not start a broker of " in text
     assert f"of a broker of {version} (--as)" in text
 
 
-def test_many_rows_of_a_kind_are_counted(unpacked: Unpack, capsys: pytest.CaptureFixture[str]) -> None:
+def test_many_rows_of_a_kind_are_counted(unpacked: Unpack, run: Run) -> None:
     folder = str(unpacked(STORES["crc-533"]))
-    assert main(["recover", folder, "--as", "4.9.7", "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)["rows"]
+    rows = run("recover", folder, "--as", "4.9.7", "--json").report["rows"]
     count = sum((row["action"], row["target"]) == ("truncate", "queue") for row in rows)
     assert all(list(row) == RECOVERY_SCHEMA.names for row in rows)
-    assert main(["recover", folder, "--as", "4.9.7"]) == 0
-    assert f"{count - 8:,} more of these (queue); --json prints all" in capsys.readouterr().out
+    assert f"{count - 8:,} more of these (queue); --json prints all" in run("recover", folder, "--as", "4.9.7").out
 
 
-def test_a_program_gets_one_object(unpacked: Unpack, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_program_gets_one_object(unpacked: Unpack, run: Run) -> None:
     folder = str(unpacked(STORES["lagging-533"]))
-    assert main(["recover", folder, "--as", "5.3.3", "--json"]) == 0
-    fields = json.loads(capsys.readouterr().out)
+    fields = run("recover", folder, "--as", "5.3.3", "--json").report
     assert (fields["store"], fields["broker_version"], fields["rules"]) == (folder, "5.3.3", "5.3.3")
     assert (fields["lost"], fields["shifted"], fields["completed"], fields["doubled_entries"]) == (1, 2, 0, 3)
     assert (fields["log_end"], fields["live_end"], fields["is_harmless"]) == (43802, 43802, False)
@@ -69,18 +62,16 @@ def test_a_program_gets_one_object(unpacked: Unpack, capsys: pytest.CaptureFixtu
     assert actions == ["start", "check", "end", "dispatch", "shift", "lose", "double"]
 
 
-def test_hostile_names_steer_no_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_hostile_names_steer_no_terminal(tmp_path: Path, run: Run) -> None:
     writer, evil = LogWriter(4096), "\x1b]0;evil\x07"
     writer.append(0, b"a", topic=evil.encode())
     writer.write(tmp_path)
-    assert main(["recover", str(tmp_path), "--as", "5.3.1"]) == 0
-    text = capsys.readouterr().out
+    text = run("recover", tmp_path, "--as", "5.3.1").out
     assert "\x1b" not in text
     assert "\\x1b]0;evil\\x07/0" in text
     shutil.rmtree(tmp_path / "commitlog")
     writer.write(tmp_path)
     (tmp_path / "commitlog" / evil).touch()
-    assert main(["recover", str(tmp_path), "--as", "5.3.1"]) == 0
-    text = capsys.readouterr().out
+    text = run("recover", tmp_path, "--as", "5.3.1").out
     assert "\x1b" not in text
     assert "A broker may not start: commitlog/\\x1b]0;evil\\x07 is not a segment" in text

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import pytest
-from pyspark.sql import SparkSession
 
 from spark_mq.cli.exit_status import FAILED, NOT_UNDERSTOOD
 from spark_mq.cli.main import main
 from spark_mq.io.location import Location
 from spark_mq.job.tasks import ENGINES
 from spark_mq.store.store_lock import store_lock
+from tests.support.said import Run
 from tests.support.stores import OWN_STORES, RealStore, Unpack, tree_of
 
 CRC = RealStore("crc-533", OWN_STORES)
@@ -78,7 +75,6 @@ def places(unpacked: Unpack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         ),
         (NOT_UNDERSTOOD, "{store} new --store-host ::1:10911", "[2001:db8::1]:10911"),
         (NOT_UNDERSTOOD, "{store} new --store-host 10.0.0.1:65536", "port that is not from 0 to 65535"),
-        (NOT_UNDERSTOOD, "{store} new --broker-version 3", "broker version '3' is neither 4.9 nor 5"),
         (NOT_UNDERSTOOD, "{store} new --where (topic", "--where '(topic' is not a condition: a ( is not closed"),
         (NOT_UNDERSTOOD, "{store} new --where true)OR(true", "is not a condition: a ) closes nothing"),
         (NOT_UNDERSTOOD, "{store} new --cluster prod", "--cluster has no effect"),
@@ -87,17 +83,16 @@ def places(unpacked: Unpack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         (NOT_UNDERSTOOD, "{store} new --renumber --offset-map {store}/map", "is in the folder of SOURCE"),
         (FAILED, "{store} new --renumber --offset-map full", "needs a new folder (--offset-map)"),
         (NOT_UNDERSTOOD, "{store} new --broker-conf no.conf", "--broker-conf"),
-        (NOT_UNDERSTOOD, "{store} new --broker-version 3", "neither 4.9 nor 5"),
+        (NOT_UNDERSTOOD, "{store} new --broker-version 3", "broker version '3' is neither 4.9 nor 5"),
         (NOT_UNDERSTOOD, "{store} new --time-zone Nowhere/Land", "--time-zone 'Nowhere/Land'"),
     ],
     ids=str,
 )
 def test_wrong_arguments_are_one_line_before_spark_starts(
-    status: int, words: str, message: str, places: dict[str, str], capsys: pytest.CaptureFixture[str]
+    status: int, words: str, message: str, places: dict[str, str], run: Run
 ) -> None:
     before = tree_of(Path(places["tmp"]))
-    assert main(["restore", *words.format(**places).split()]) == status
-    out, errors = capsys.readouterr()
+    out, errors = run("restore", *words.format(**places).split(), status=status)
     (line,) = errors.splitlines()
     assert line.startswith("spark-mq: ")
     assert message.format(**places) in line
@@ -105,13 +100,11 @@ def test_wrong_arguments_are_one_line_before_spark_starts(
     assert tree_of(Path(places["tmp"])) == before
 
 
-def test_nothing_is_appended_to_a_store_that_is_locked(
-    places: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nothing_is_appended_to_a_store_that_is_locked(places: dict[str, str], tmp_path: Path, run: Run) -> None:
     target = Path(shutil.copytree(places["store"], tmp_path / "target"))
     with store_lock(Location.resolve(str(target)), or_else=None):
-        assert main(["restore", places["store"], str(target), "--append"]) == FAILED
-    assert "a broker runs on this store" in capsys.readouterr().err
+        said = run("restore", places["store"], target, "--append", status=FAILED)
+    assert "a broker runs on this store" in said.err
 
 
 def test_the_help_explains_each_argument(capsys: pytest.CaptureFixture[str]) -> None:
@@ -129,23 +122,19 @@ def test_the_command_restores_and_reports(
     unpacked: Unpack,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    run: Run,
 ) -> None:
-    @contextmanager
-    def session(name: str, *_: Any, **__: Any) -> Iterator[SparkSession]:
-        yield request.getfixturevalue("spark")
-
-    monkeypatch.setattr("spark_mq.cli.spark.spark_session", session)
+    if engine == "spark":
+        spark = request.getfixturevalue("spark")
+        monkeypatch.setattr("spark_mq.cli.spark.spark_session", lambda *_, **_how: nullcontext(spark))
     source, store = unpacked(CRC), tmp_path / "new"
     command = ["restore", str(source), str(store), "--quiet", "--broker-conf", str(CRC.broker_conf)]
     if engine == "spark":
-        assert main([*command, "--where", "topik = 'a'"]) == NOT_UNDERSTOOD
-        assert "--where \"topik = 'a'\": " in capsys.readouterr().err
+        assert "--where \"topik = 'a'\": " in run(*command, "--where", "topik = 'a'", status=NOT_UNDERSTOOD).err
     else:
-        assert main([*command, "--where", "topic = 'a'", "--engine", "local"]) == NOT_UNDERSTOOD
-        assert "--where needs Spark" in capsys.readouterr().err
-    assert main([*command, "--json", "--engine", engine]) == 0
-    report = json.loads(capsys.readouterr().out)
+        said = run(*command, "--where", "topic = 'a'", "--engine", "local", status=NOT_UNDERSTOOD)
+        assert "--where needs Spark" in said.err
+    report = run(*command, "--json", "--engine", engine).report
     found = report["engine"], report["mode"], report["messages"]
     assert found == (engine, "faithful", len(CRC.facts("msg")))
     assert report["segments"] == len(list((source / "commitlog").iterdir()))
