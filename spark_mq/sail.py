@@ -98,6 +98,5 @@ def serve() -> None:
 
 
 def _local_zone() -> str:
-    """The name of this machine's time zone."""
     named = os.environ.get("TZ", "").lstrip(":")
     return named or os.path.realpath("/etc/localtime").partition("zoneinfo/")[2] or "UTC"

@@ -97,7 +97,6 @@ class _NoPandas:
 
     @staticmethod
     def find_spec(name: str, path: object, target: object = None) -> None:
-        """No module; raises `ModuleNotFoundError` for pandas."""
         if name == "pandas":
             raise ModuleNotFoundError(name)
 

@@ -215,7 +215,6 @@ def _ids(file: str) -> Iterator[str]:
 
 
 def _print(arguments: argparse.Namespace, receipt: Receipt, missing: Sequence[str]) -> None:
-    """Print the receipt."""
     topics = [
         {"from_topic": source, "to_topic": target, "messages": count}
         for (source, target), count in sorted(receipt.sent.items())

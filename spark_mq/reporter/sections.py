@@ -39,12 +39,9 @@ class _ArchiveSections(MessageSections):
 
 
 class _StoreSections(MessageSections):
-    """Makes the sections of a store directory."""
-
     _figures: StoreFigures
 
     def all(self) -> Iterator[Section]:
-        """The sections."""
         yield self._damage()
         yield self._retained()
         yield self._lag()
