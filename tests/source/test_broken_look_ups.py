@@ -12,10 +12,8 @@ import io
 import json
 import shutil
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -26,8 +24,9 @@ from spark_mq.errors import CorruptQueueError
 from spark_mq.source.predicate import Condition, Operator, encode_conditions
 from spark_mq.store.log.commit_log import CLOCK_TOLERANCE_MILLIS
 from tests.support.broken_trees import BrokenTrees
-from tests.support.in_process import read_rows
+from tests.support.in_process import read_rows, row_offsets
 from tests.support.index_stores import layout_of
+from tests.support.plans import facts_of
 from tests.support.soak import SOAKS
 from tests.support.stores import Fact, RealStore, Unpack, index_keys, usual_stores
 
@@ -40,16 +39,6 @@ IN_QUEUES = (0, 8)
 
 def is_queued(fact: Fact) -> bool:
     return fact["sysFlag"] & 12 in IN_QUEUES
-
-
-@cache
-def facts_of(store: RealStore) -> list[Fact]:
-    """All messages of the log, in its order."""
-    return sorted(store.facts("msg"), key=lambda fact: int(fact["offset"]))
-
-
-def offsets(rows: list[dict[str, Any]]) -> list[int]:
-    return sorted(row["commit_log_offset"] for row in rows)
 
 
 @dataclass
@@ -121,7 +110,7 @@ class Questions:
         return first, self.random.choice([first, first + 3, first + 40, max(places), max(places) + 10, 1 << 40])
 
     def read(self, **options: str) -> list[int]:
-        return offsets(read_rows(path=self.path, brokerConf=self.conf, splitSize="64k", **options))
+        return row_offsets(read_rows(path=self.path, brokerConf=self.conf, splitSize="64k", **options))
 
     def options_of_queue(self) -> None:
         topic, queue_id = self.queue()
@@ -239,7 +228,7 @@ class Questions:
         if not window:
             asked = pa.table({"topic": [topic, topic], "key": [key, "no such key"]})
             batches = self.opened.query_messages(asked, ["commit_log_offset"])
-            assert offsets([row for batch in batches for row in batch.to_pylist()]) == expected[::-1], (topic, key)
+            assert row_offsets([row for batch in batches for row in batch.to_pylist()]) == expected[::-1], (topic, key)
 
     def ends_of_queue(self) -> None:
         topic, queue_id = self.queue()
@@ -383,7 +372,7 @@ def test_one_bit_of_one_unit_s_offset_loses_no_row(store: RealStore, unpacked: U
         ]
         said = f"bit {bit} of the offset of unit {unit} of {file}"
         rows = read_rows(path=str(trees.folder), topic=topic, queueId=str(queue_id), startQueueOffset="0")
-        assert offsets(rows) == expected, said
+        assert row_offsets(rows) == expected, said
         with MessageStore(str(trees.folder)) as opened:
             found = opened.get_message(topic, queue_id, 0, 1 << 20, read_log=True)
         assert found.column("commit_log_offset").to_pylist() == expected, said

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,18 +18,15 @@ from pyspark.sql.datasource import InputPartition
 from spark_mq.datasource import RocketMQDataSource
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
-from spark_mq.source import planner, time_window, topic_plan
-from spark_mq.source import time_window as queue_comparison
-from spark_mq.source.options import parse_options
-from spark_mq.source.planner import plan_messages
-from spark_mq.source.read_plan import AccessPath, ReadPlan
+from spark_mq.source import planner, time_window
+from spark_mq.source.read_plan import AccessPath
 from spark_mq.store.index import coverage, key_index
 from spark_mq.store.index import folder as file_times
 from spark_mq.store.message_store import MessageStore
-from spark_mq.store.queue.unit_cover import ReadCost
 from tests.support.broken_trees import BrokenTrees
-from tests.support.in_process import read_rows
+from tests.support.in_process import read_rows, row_offsets
 from tests.support.index_stores import index_files, layout_of
+from tests.support.plans import facts_of, make_look_ups_cheap, options_of, plan
 from tests.support.soak import SOAKS
 from tests.support.stores import OWN_STORES, WORKLOAD, Fact, RealStore, Unpack, index_keys, stores_in
 
@@ -42,30 +38,10 @@ STORES = [store for store in stores_in(OWN_STORES) if store.facts("msg")]
 @pytest.fixture(autouse=True)
 def prices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Prices with which the planner uses the index if it can; no clock of these stores was set back."""
-    for module in (planner, topic_plan, queue_comparison):
-        monkeypatch.setattr(module, "cost_of", lambda location: ReadCost(jump=0, queue=0))
+    make_look_ups_cheap(monkeypatch, planner)
     monkeypatch.setattr(planner, "CLEARLY_LESS", 10)
-    monkeypatch.setattr(queue_comparison, "MERGE_DISTANCE", 1)
     for clocked in (coverage, file_times, key_index, time_window):
         monkeypatch.setattr(clocked, "CLOCK_TOLERANCE_MILLIS", 0)
-
-
-@cache
-def facts_of(store: RealStore) -> list[Fact]:
-    return sorted(store.facts("msg"), key=lambda fact: int(fact["offset"]))
-
-
-def options_of(store: RealStore, folder: Path, **options: str) -> dict[str, str]:
-    return {"path": str(folder), "brokerConf": str(store.broker_conf), "splitSize": "64k"} | options
-
-
-def plan(store: RealStore, folder: Path, **options: str) -> ReadPlan:
-    with MessageStore(str(folder), broker_conf=str(store.broker_conf)) as opened:
-        return plan_messages(parse_options(options_of(store, folder, **options)), opened)
-
-
-def offsets(rows: list[dict[str, Any]]) -> list[int]:
-    return sorted(row["commit_log_offset"] for row in rows)
 
 
 def window(facts: list[Fact], fact: Fact, random: Random) -> tuple[int | None, int | None]:
@@ -106,7 +82,7 @@ def ask(store: RealStore, folder: Path, random: Random, checks_index: bool) -> C
                 expected = [one["offset"] for one in facts if one.get("uniqKey") == key and is_in(one, begin, end)]
             elif random.random() < 0.3:
                 options["table"] = "messages_by_key"
-            assert offsets(read_rows(**options_of(store, folder, **options))) == expected, options
+            assert row_offsets(read_rows(**options_of(store, folder, **options))) == expected, options
             paths[plan(store, folder, **options).path] += 1
     return paths
 
@@ -147,7 +123,7 @@ def test_what_is_in_no_queue_or_index_is_found(lost: str, tmp_path: Path) -> Non
         key = min(index_keys(fact))
         expected = [one["offset"] for one in facts_of(WORKLOAD) if key in index_keys(one)]
         assert fact["offset"] in expected
-        assert offsets(read_rows(**options_of(WORKLOAD, folder, key=key))) == expected
+        assert row_offsets(read_rows(**options_of(WORKLOAD, folder, key=key))) == expected
         if lost == "topic":
             found = plan(WORKLOAD, folder, key=key)
             assert found.path == AccessPath.INDEX
@@ -269,4 +245,4 @@ class TestCheckedFiles:
         expected = [
             one["offset"] for one in facts_of(WORKLOAD) if one["topic"] == fact["topic"] and key in index_keys(one)
         ]
-        assert offsets(self.rows(reader, partitions)) == expected
+        assert row_offsets(self.rows(reader, partitions)) == expected

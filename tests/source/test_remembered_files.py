@@ -20,20 +20,18 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from spark_mq.datasource import RocketMQDataSource
 from spark_mq.errors import SparkMqError
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS
-from spark_mq.source import messages, topic_plan
-from spark_mq.source import time_window as queue_comparison
+from spark_mq.source import messages, time_window, topic_plan
 from spark_mq.source.time_window import QueueComparison
 from spark_mq.store import message_store
 from spark_mq.store import store_lock as settled_files
 from spark_mq.store.log import log_range
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.message_store import MessageStore
-from spark_mq.store.queue.unit_cover import ReadCost
-from tests.support.in_process import message_batches
+from tests.support.in_process import Row, identity, message_batches
 from tests.support.kernels import examples
 from tests.support.mapped_store import FrozenTimes, MappedStore
+from tests.support.plans import make_look_ups_cheap
 
-Row = dict[str, Any]
 Step = tuple[str, int]
 
 TOPICS = ("A", "B", "C")
@@ -45,10 +43,8 @@ SIZES = (20, 20, 20, 300)
 def prices() -> Iterator[None]:
     """Prices with which the planner uses queues if it can."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (topic_plan, queue_comparison, messages):
-            patch.setattr(module, "cost_of", lambda location: ReadCost(jump=0, queue=0))
+        make_look_ups_cheap(patch, messages)
         patch.setattr(topic_plan, "CLEARLY_LESS", 10)
-        patch.setattr(queue_comparison, "MERGE_DISTANCE", 1)
         patch.setattr(settled_files, "_SETTLED_NANOS", -(1 << 62))
         patch.setattr(log_range, "UNDISPATCHED", 0)
         yield
@@ -121,16 +117,12 @@ def write_again(store: MappedStore, number: int) -> None:
 
 def memories() -> tuple[dict[Any, Any], ...]:
     """What this process remembers: covers and ends."""
-    return queue_comparison._COVERS._found, message_store._ENDS._found
+    return time_window._COVERS._found, message_store._ENDS._found
 
 
 def forget() -> None:
     for memory in memories():
         memory.clear()
-
-
-def identity(row: Row) -> tuple[int, str]:
-    return row["commit_log_offset"], repr(row)
 
 
 def rows_of(folder: Path, **options: str) -> list[Row]:

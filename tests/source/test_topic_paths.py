@@ -9,10 +9,10 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
 from functools import cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +28,7 @@ from spark_mq.errors import DataLossError, StoreChangedError
 from spark_mq.format.consume_queue import UNIT_DTYPE
 from spark_mq.format.java_text import hash_code
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS
-from spark_mq.source import message_stream, messages, time_window, topic_plan
-from spark_mq.source import planner as earlier_topic
-from spark_mq.source import time_window as queue_comparison
+from spark_mq.source import message_stream, messages, planner, time_window, topic_plan
 from spark_mq.source.message_stream import MessagesStreamReader
 from spark_mq.source.messages import LookUpPartition, SplitPartition
 from spark_mq.source.options import parse_options, parse_stream_options
@@ -40,25 +38,21 @@ from spark_mq.store import store_lock
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.queue.unit_cover import ReadCost
-from spark_mq.testing import LogWriter, write_store
+from spark_mq.testing import LogWriter
 from tests.support.damaged_queues import Edit, damaged, edits
-from tests.support.in_process import read_partitions, read_rows
+from tests.support.in_process import Row, identity, read_partitions, read_rows, row_offsets
 from tests.support.kernels import examples
+from tests.support.plans import make_look_ups_cheap, options_of, plan
 from tests.support.stores import OWN_STORES, RealStore, stores_in
-
-Row = dict[str, Any]
 
 STORES = stores_in(OWN_STORES)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def prices() -> Iterator[None]:
-    """Prices with which the planner uses queues if it can."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (topic_plan, queue_comparison, messages):
-            patch.setattr(module, "cost_of", lambda location: ReadCost(jump=0, queue=0))
+        make_look_ups_cheap(patch, messages)
         patch.setattr(topic_plan, "CLEARLY_LESS", 10)
-        patch.setattr(queue_comparison, "MERGE_DISTANCE", 1)
         patch.setattr(time_window, "CLOCK_TOLERANCE_MILLIS", 0)  # no clock was set back
         yield
 
@@ -66,15 +60,6 @@ def prices() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {store.name: store.unpack(tmp_path_factory.mktemp(store.name)) for store in STORES}
-
-
-def options_of(store: RealStore, folder: Path, **options: str) -> dict[str, str]:
-    return {"path": str(folder), "brokerConf": str(store.broker_conf), "splitSize": "16k"} | options
-
-
-def plan(store: RealStore, folder: Path, **options: str) -> ReadPlan:
-    with MessageStore(str(folder), broker_conf=str(store.broker_conf)) as opened:
-        return plan_messages(parse_options(options_of(store, folder, **options)), opened)
 
 
 def plan_messages_of(folder: Path) -> ReadPlan:
@@ -114,10 +99,6 @@ def allows(row: Row, options: dict[str, str]) -> bool:
     )
 
 
-def identity(row: Row) -> tuple[int, str]:
-    return row["commit_log_offset"], repr(row)
-
-
 @st.composite
 def requests(draw: st.DrawFn, rows: list[Row]) -> dict[str, str]:
     """A topic, and conditions that one of its messages meets."""
@@ -140,18 +121,29 @@ def of_the_same_hash(tag: str) -> str:
     return tag[:-2] + chr(ord(tag[-2]) + 1) + chr(ord(tag[-1]) - 31)
 
 
-@settings(max_examples=examples(240), suppress_health_check=list(HealthCheck), deadline=None)
-@given(data=st.data())
-def test_rows_are_those_of_a_scan(data: st.DataObject, folders: dict[str, Path]) -> None:
+def drawn(data: st.DataObject, folders: dict[str, Path]) -> tuple[RealStore, Path, list[Edit]]:
+    """A store, and a damage that it does not have yet."""
     store = data.draw(st.sampled_from(STORES), label="store")
-    folder = folders[store.name]
-    wanted: list[Edit] = data.draw(edits, label="damage")
-    _ = written(folder)  # before the damage
+    _ = written(folders[store.name])
+    return store, folders[store.name], data.draw(edits, label="damage")
+
+
+@contextmanager
+def asked(data: st.DataObject, folders: dict[str, Path]) -> Iterator[tuple[list[Row], dict[str, str], dict[str, str]]]:
+    """All messages of a damaged store, the options of a question to it, and the options of a read of all."""
+    store, folder, wanted = drawn(data, folders)
     with damaged(folder, wanted):
         rows = [row for row in read_rows(**options_of(store, folder)) if row["topic"] is not None]
         options = data.draw(requests(rows), label="options")
         assume(can_be_seen(folder, wanted, rows, options))
-        found = read_rows(**options_of(store, folder, **options))
+        yield rows, options, options_of(store, folder)
+
+
+@settings(max_examples=examples(240), suppress_health_check=list(HealthCheck), deadline=None)
+@given(data=st.data())
+def test_rows_are_those_of_a_scan(data: st.DataObject, folders: dict[str, Path]) -> None:
+    with asked(data, folders) as (rows, options, store_options):
+        found = read_rows(**store_options, **options)
     expected = [row for row in rows if allows(row, options)]
     assert sorted(found, key=identity) == sorted(expected, key=identity)
 
@@ -171,10 +163,7 @@ def next_time() -> None:
 @given(data=st.data())
 def test_what_an_earlier_read_found_changes_no_row(data: st.DataObject, folders: dict[str, Path], memory: None) -> None:
     """Topics are read one after another before the damage, with it, and after the files have their bytes again."""
-    store = data.draw(st.sampled_from(STORES), label="store")
-    folder = folders[store.name]
-    wanted: list[Edit] = data.draw(edits, label="damage")
-    _ = written(folder)  # before the damage
+    store, folder, wanted = drawn(data, folders)
     topics = sorted({row["topic"] for row in read_rows(**options_of(store, folder)) if row["topic"] is not None})
     chosen = data.draw(st.lists(st.sampled_from(topics), min_size=1, max_size=2, unique=True), label="topics")
     for edit in ([], wanted, []):
@@ -217,16 +206,16 @@ def test_a_unit_of_another_queue_does_not_account_for_a_message(liar: str, tmp_p
     name = {"stale": "Other", "light": "%LMQ%other", "dispatched": "Copies"}[liar]
     offsets = [log.append(time, topic=b"T", properties=named % name.encode()) for time in range(2, 7)]
     size = offsets[1] - offsets[0]
-    folder = Path(write_store(tmp_path, {base: bytes(data) for base, data in log.segments.items()}, 1 << 16).path)
     units = {"T": [(offset, size, 0) for offset in offsets], "Other": [(other, offsets[0] - other, 0)]}
     units["T"][2] = (0, 0, 0)
     units.setdefault(name, []).append((offsets[2], size, 0))
-    write_queues(folder, units)
-    rows = read_rows(path=str(folder), topic="T")
-    assert sorted(row["commit_log_offset"] for row in rows) == offsets
+    write_with_queues(tmp_path, log, units)
+    assert row_offsets(read_rows(path=str(tmp_path), topic="T")) == offsets
 
 
-def write_queues(folder: Path, units: dict[str, list[tuple[int, int, int]]]) -> None:
+def write_with_queues(folder: Path, log: LogWriter, units: dict[str, list[tuple[int, int, int]]]) -> None:
+    """Write the store of a log, with these units in its queues: queue 0 of a topic, or TOPIC/ID."""
+    log.write(folder)
     for name, of_queue in units.items():
         topic, _, queue_id = name.partition("/")
         queue = folder / "consumequeue" / topic / (queue_id or "0")
@@ -240,12 +229,14 @@ def test_tags_of_one_hash_are_told_apart(tag: str, tmp_path: Path) -> None:
     assert of_the_same_hash("Aa") == "BB"
     log = LogWriter(1 << 16)
     offsets = [log.append(time, properties=f"TAGS\1{one}\2".encode()) for time, one in enumerate(tags)]
-    folder = Path(write_store(tmp_path, {base: bytes(data) for base, data in log.segments.items()}, 1 << 16).path)
     ends = pairwise([*offsets, log.next_offset])
-    write_queues(folder, {"T": [(at, end - at, hash_code(one)) for (at, end), one in zip(ends, tags, strict=True)]})
-    assert plan_messages_of(folder).uncovered == ()
-    found = [row["commit_log_offset"] for row in read_rows(path=str(folder), topic="T", tag=tag)]
-    assert sorted(found) == [at for at, one in zip(offsets, tags, strict=True) if one in tag.split(" || ")]
+    write_with_queues(
+        tmp_path, log, {"T": [(at, end - at, hash_code(one)) for (at, end), one in zip(ends, tags, strict=True)]}
+    )
+    assert plan_messages_of(tmp_path).uncovered == ()
+    assert row_offsets(read_rows(path=str(tmp_path), topic="T", tag=tag)) == [
+        at for at, one in zip(offsets, tags, strict=True) if one in tag.split(" || ")
+    ]
 
 
 @pytest.mark.parametrize("options", [{}, {"splitBy": "queue"}], ids=["any order", "by queue"])
@@ -257,12 +248,10 @@ def test_a_message_whose_unit_is_in_a_queue_that_proves_nothing_is_found_once(
     offsets = [
         log.append(time, topic=topic, body=bytes(time)) for time, topic in enumerate([b"T", b"Other", b"T", b"T"])
     ]
-    folder = Path(write_store(tmp_path, {base: bytes(data) for base, data in log.segments.items()}, 1 << 16).path)
     units = [(offset, stop - offset, 0) for offset, stop in pairwise([*offsets, log.next_offset])]
-    write_queues(folder, {"T": units[1:], "Other": units[:1]})
-    assert plan_messages_of(folder).uncovered == (LogRange(0, offsets[2]),)
-    found = [row["commit_log_offset"] for row in read_rows(path=str(folder), topic="T", **options)]
-    assert sorted(found) == [offsets[0], *offsets[2:]]
+    write_with_queues(tmp_path, log, {"T": units[1:], "Other": units[:1]})
+    assert plan_messages_of(tmp_path).uncovered == (LogRange(0, offsets[2]),)
+    assert row_offsets(read_rows(path=str(tmp_path), topic="T", **options)) == [offsets[0], *offsets[2:]]
 
 
 def stream_reader(folder: Path, **options: str) -> MessagesStreamReader:
@@ -285,11 +274,8 @@ def test_a_stream_of_a_topic_has_the_rows_of_the_whole_stream(
     data: st.DataObject, folders: dict[str, Path], stream_by_units: None
 ) -> None:
     """Batch by batch."""
-    store = data.draw(st.sampled_from(STORES), label="store")
-    folder = folders[store.name]
+    _, folder, wanted = drawn(data, folders)
     limits = {"maxBytesPerTrigger": data.draw(st.sampled_from(["20k", "100k"]))} if HAS_READ_LIMITS else {}
-    wanted: list[Edit] = data.draw(edits, label="damage")
-    _ = written(folder)  # before the damage
     with damaged(folder, wanted):
         whole = [rows for _, rows in batches_of(stream_reader(folder, **limits))]
         rows = [row for batch in whole for row in batch if row["topic"] is not None]
@@ -340,7 +326,7 @@ def test_a_stream_of_a_topic_says_that_messages_expired(tmp_path: Path, stream_b
             rows = [row for one in partitions for part in stream.read(one) for row in part.to_pylist()]
         facts = [fact["offset"] for fact in store.facts("msg") if fact["topic"] == "OrderEvents"]
         left = [offset for offset in facts if offset >= int(segments[1].name)]
-        assert sorted(row["commit_log_offset"] for row in rows) == (left if fails == "false" else [])
+        assert row_offsets(rows) == (left if fails == "false" else [])
         assert 0 < len(left) < len(facts)
 
 
@@ -351,23 +337,21 @@ def test_messages_of_a_deleted_topic_have_the_queue_offsets_of_the_one_created_a
 ) -> None:
     """The deletion removed their units, so only the log has them: before the first message of the new queue."""
     if not is_few:
-        monkeypatch.setattr(earlier_topic, "_FEW_BYTES", 0)
+        monkeypatch.setattr(planner, "_FEW_BYTES", 0)
     log = LogWriter(1 << 16)
     other = [log.append(1, topic=b"Other") for _ in range(3)]
     old = [log.append(2, queue_offset=number) for number in range(4 if again != "none" else 0)]
     other += [log.append(3, topic=b"Other") for _ in range(3)]
     new = [log.append(4, queue_offset=number) for number in range(4)]
-    folder = Path(write_store(tmp_path, {base: bytes(data) for base, data in log.segments.items()}, 1 << 16).path)
     ends = dict(pairwise([*log.offsets, log.next_offset]))
     units = {name: [(at, ends[at] - at, 0) for at in places] for name, places in (("T", new), ("Other", other))}
     if again == "lost":
         units["T"][0] = units["Other"][4] = (0, 0, 0)
-    write_queues(folder, units)
+    write_with_queues(tmp_path, log, units)
     options = {"topic": "T", "queueId": "0", "startQueueOffset": "1", "endQueueOffset": "2"}
-    rows = read_rows(path=str(folder), **options)
-    assert sorted(row["commit_log_offset"] for row in rows) == [*old[1:3], *new[1:3]]
-    with MessageStore(str(folder)) as opened:
-        found = plan_messages(parse_options({"path": str(folder), **options}), opened)
+    assert row_offsets(read_rows(path=str(tmp_path), **options)) == [*old[1:3], *new[1:3]]
+    with MessageStore(str(tmp_path)) as opened:
+        found = plan_messages(parse_options({"path": str(tmp_path), **options}), opened)
     assert found.path == AccessPath.CONSUME_QUEUE
     assert bool(found.uncovered) == (again != "none")
     assert all(part.stop <= new[1] for part in found.uncovered)
@@ -378,14 +362,13 @@ def test_a_message_whose_unit_was_exchanged_is_found_between_its_neighbours(numb
     """All units account for the log, and one of the topic's leads to a message of another topic."""
     log = LogWriter(1 << 16)
     offsets = [log.append(time, topic=[b"T", b"Other"][time % 2], body=bytes(time)) for time in range(12)]
-    folder = Path(write_store(tmp_path, {base: bytes(data) for base, data in log.segments.items()}, 1 << 16).path)
     units = [(offset, stop - offset, 0) for offset, stop in pairwise([*offsets, log.next_offset])]
     queues = {"T": units[::2], "Other": units[1::2]}
     queues["T"][number], queues["Other"][number] = queues["Other"][number], queues["T"][number]
-    write_queues(folder, queues)
-    assert plan_messages_of(folder).uncovered == ()
+    write_with_queues(tmp_path, log, queues)
+    assert plan_messages_of(tmp_path).uncovered == ()
     for options in ({}, {"splitBy": "queue"}):
-        found = [row["commit_log_offset"] for row in read_rows(path=str(folder), topic="T", **options)]
+        found = [row["commit_log_offset"] for row in read_rows(path=str(tmp_path), topic="T", **options)]
         assert (found if options else sorted(found)) == offsets[::2]
 
 
@@ -403,14 +386,12 @@ def test_a_message_whose_unit_is_in_another_queue_is_not_lost(taker: str, has_qu
         )
         places[names[number % 3]].append((offset, log.next_offset - offset, 0))
     expected = sorted(offset for name, units in places.items() if name.startswith("T/") for offset, _, _ in units)
-    folder = Path(write_store(tmp_path, {base: bytes(data) for base, data in log.segments.items()}, 1 << 16).path)
     places["T/0"][2], places[taker][2] = places[taker][2], places["T/0"][2]
     if not has_queue:
         del places["T/0"]
-    write_queues(folder, places)
-    found = [row["commit_log_offset"] for row in read_rows(path=str(folder), topic="T")]
-    assert sorted(found) == expected
-    assert len(plan_messages_of(folder).uncovered) == (0 if has_queue else 6)
+    write_with_queues(tmp_path, log, places)
+    assert row_offsets(read_rows(path=str(tmp_path), topic="T")) == expected
+    assert len(plan_messages_of(tmp_path).uncovered) == (0 if has_queue else 6)
 
 
 def test_a_time_range_limits_the_units_that_are_read(folders: dict[str, Path]) -> None:
@@ -433,9 +414,9 @@ def test_more_units_than_one_process_may_compare_are_a_reason_for_a_scan(
 ) -> None:
     store = next(store for store in STORES if store.name == "workload-533")
     for most_units, path in ((10**6, AccessPath.CONSUME_QUEUE), (100, AccessPath.WHOLE_LOG)):
-        queue_comparison._COVERS.clear()  # what is known needs no comparison
+        time_window._COVERS.clear()  # what is known needs no comparison
         price = ReadCost(jump=0, queue=0, most_units=most_units)
-        monkeypatch.setattr(queue_comparison, "cost_of", lambda location, price=price: price)
+        monkeypatch.setattr(time_window, "cost_of", lambda location, price=price: price)
         read = plan(store, folders[store.name], topic="OrderEvents")
         assert read.path == path
     assert "more than 100 to compare with the log: limit the time" in " ".join(read.notes)
@@ -445,7 +426,7 @@ def test_messages_of_a_lost_queue_are_in_a_partition_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also if messages of other queues are between them."""
-    monkeypatch.setattr(queue_comparison, "MERGE_DISTANCE", 2000)
+    monkeypatch.setattr(time_window, "MERGE_DISTANCE", 2000)
     store = next(store for store in STORES if store.name == "workload-533")
     folder = store.unpack(tmp_path)
     shutil.rmtree(folder / "consumequeue" / "SequenceDemo" / "1")
@@ -453,7 +434,7 @@ def test_messages_of_a_lost_queue_are_in_a_partition_of_their_own(
     queue_ids = [sorted({row["queue_id"] for row in partition}) for partition in partitions if partition]
     assert sorted(queue_ids) == [[0], [1], [2]]
     facts = [fact["offset"] for fact in store.facts("msg") if fact["topic"] == "SequenceDemo"]
-    assert sorted(row["commit_log_offset"] for partition in partitions for row in partition) == facts
+    assert row_offsets(list(chain(*partitions))) == facts
 
 
 def test_units_that_vanish_after_the_plan_are_an_error(folders: dict[str, Path]) -> None:
@@ -472,15 +453,8 @@ def test_units_that_vanish_after_the_plan_are_an_error(folders: dict[str, Path])
 def test_a_split_by_queue_gives_each_queue_to_one_partition_in_its_order(
     data: st.DataObject, folders: dict[str, Path]
 ) -> None:
-    store = data.draw(st.sampled_from(STORES), label="store")
-    folder = folders[store.name]
-    wanted: list[Edit] = data.draw(edits, label="damage")
-    _ = written(folder)  # before the damage
-    with damaged(folder, wanted):
-        rows = [row for row in read_rows(**options_of(store, folder)) if row["topic"] is not None]
-        options = data.draw(requests(rows), label="options")
-        assume(can_be_seen(folder, wanted, rows, options))
-        partitions = read_partitions(**options_of(store, folder, splitBy="queue", **options))
+    with asked(data, folders) as (rows, options, store_options):
+        partitions = read_partitions(**store_options, splitBy="queue", **options)
     found = [row for partition in partitions for row in partition]
     assert sorted(found, key=identity) == [row for row in rows if allows(row, options)]
     queue_ids = [queue_id for partition in partitions for queue_id in {row["queue_id"] for row in partition}]

@@ -11,8 +11,20 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from spark_mq.datasource import RocketMQDataSource
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS
 
+Row = dict[str, Any]
 
-def read_rows(**options: str) -> list[dict[str, Any]]:
+
+def identity(row: Row) -> tuple[int, str]:
+    """What tells a row of messages from all others, to sort by."""
+    return row["commit_log_offset"], repr(row)
+
+
+def row_offsets(rows: list[Row]) -> list[int]:
+    """The commit log offsets of rows of messages, from the least on."""
+    return sorted(row["commit_log_offset"] for row in rows)
+
+
+def read_rows(**options: str) -> list[Row]:
     """All rows of a read with these options, in the order of its partitions."""
     return [row for rows in read_partitions(**options) for row in rows]
 
@@ -23,7 +35,7 @@ def read_table(**options: str) -> pa.Table:
     return pa.Table.from_batches(batches) if batches else pa.table({})
 
 
-def read_partitions(**options: str) -> list[list[dict[str, Any]]]:
+def read_partitions(**options: str) -> list[list[Row]]:
     """The rows of each partition of a read with these options."""
     return [[row for batch in batches for row in batch.to_pylist()] for batches in _partitions(**options)]
 
