@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from spark_mq.errors import OptionError
 from spark_mq.format.amounts import parse_size
-from spark_mq.source.options import STREAM_ONLY, Mode, parse_options
+from spark_mq.source.options import STREAM_ONLY, Mode, parse_options, parse_write_options
+from spark_mq.source.predicate import Operator, decode_conditions
 from spark_mq.tables.all_tables import TABLES
 
 
@@ -85,11 +87,9 @@ def test_a_missing_path_says_what_to_give() -> None:
         ("mode", "LENIENT"),
         ("checkCrc", "yes"),
         ("splitSize", "12"),
-        ("splitSize", "much"),
         ("startTimestamp", "yesterday"),
         ("endTimestamp", "2026-11-20T08:00:00"),
         ("startTimestamp", "1795248093"),
-        ("endTimestamp", "1795248093"),
     ],
 )
 def test_a_bad_value_names_its_option(option: str, value: str) -> None:
@@ -102,3 +102,53 @@ def test_a_bad_value_names_its_option(option: str, value: str) -> None:
 )
 def test_sizes(text: str, size: int) -> None:
     assert parse_size("splitSize", text) == size
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "topic = 'a'",
+        "1",
+        "[1]",
+        '[["topic", "in"]]',
+        '[["topic", "resembles", ["a"]]]',
+        '[["queue_id", "in", [1.5]]]',
+        '[["queue_id", "in", [true]]]',
+        '[["store_timestamp", "in", [{"millis": 1}]]]',
+        '[["store_timestamp", "in", [{"micros": 1e300}]]]',
+    ],
+)
+def test_what_is_no_condition_is_an_error_that_names_the_option(text: str) -> None:
+    with pytest.raises(OptionError, match=r"^option conditions="):
+        decode_conditions(text)
+
+
+@pytest.mark.parametrize("operator", [operator for operator in Operator if operator != Operator.IN])
+def test_a_comparison_takes_one_value(operator: Operator) -> None:
+    with pytest.raises(OptionError, match="takes one value, not 2"):
+        decode_conditions(f'[["queue_id", "{operator}", [1, 2]]]')
+
+
+def test_names_of_a_write_are_not_case_sensitive() -> None:
+    given = {"PATH": "/s", "brokerconf": "/b.conf", "ReNumber": "True", "topicmap": "a=b, c=d,", "storehost": "h:1"}
+    topics = {"a": "b", "c": "d"}
+    expected = {"path": "/s", "broker_conf": "/b.conf", "renumber": True, "topic_map": topics, "store_host": "h:1"}
+    assert parse_write_options(given) == expected
+
+
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        ({"renumbr": "true"}, "unknown option renumbr; similar: renumber"),
+        ({"topic": "orders"}, "option topic has no effect on a write; it has path, table, brokerConf"),
+        ({"table": "consume_queue"}, "table consume_queue cannot be written"),
+        ({"renumber": "yes"}, "option renumber='yes' is not one of true, false"),
+        ({"topicMap": "a=b,c"}, "'c' is not OLD=NEW"),
+        ({"topicMap": "a="}, "'a=' is not OLD=NEW"),
+        ({"topicMap": "a=b,a=c"}, "topic a has two new names"),
+        ({"path": ""}, "option path is missing"),
+    ],
+)
+def test_what_is_wrong_with_a_write_is_named(option: dict[str, str], text: str) -> None:
+    with pytest.raises(OptionError, match=re.escape(text)):
+        parse_write_options({"path": "/s", **option})
