@@ -457,6 +457,17 @@ def describe(store: Path, settings: Settings, out: Path, version: str = VERSIONS
         out.write_text(facts, encoding="utf-8")
 
 
+def facts(store: Path, settings: Settings, version: str = VERSIONS[0]) -> dict[str, list[dict[str, Any]]]:
+    """What the Java message store says of a store, by kind; the store stays as it is."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        describe(store, settings, Path(folder) / "facts", version)
+        for line in (Path(folder) / "facts").read_text(encoding="utf-8").splitlines():
+            fact = json.loads(line)
+            found.setdefault(fact["t"], []).append(fact)
+    return found
+
+
 def boot_stores(stores: Iterable[tuple[Path, Path]], version: str, seconds: int = 15) -> list[dict[str, Any]]:
     """Boot stores, each with its settings file, by the Java message store in one process, and stop them again.
 

@@ -6,14 +6,12 @@ Few boots only: one that loses messages, and one of each version that cuts the l
 
 from __future__ import annotations
 
-import json
 import random
 import re
 import shutil
 import struct
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -68,16 +66,6 @@ def trees(store: Path) -> set[str]:
     }
 
 
-def facts_of(store: Path, conf: Path, version: str, out: Path) -> dict[str, list[dict[str, Any]]]:
-    """What the Java message store says of the store, by kind."""
-    harness.describe(store, conf, out, version)
-    facts: dict[str, list[dict[str, Any]]] = {}
-    for line in out.read_text().splitlines():
-        fact = json.loads(line)
-        facts.setdefault(fact["t"], []).append(fact)
-    return facts
-
-
 @pytest.mark.parametrize(
     ("name", "version"), [("killed-533", "5.3.3"), ("killed-49x", "4.9.7"), ("killed-533", "5.5.0")]
 )
@@ -98,7 +86,7 @@ def test_a_boot_after_a_crash_cuts_the_log_as_was_said(name: str, version: str, 
     # A broker of 5.4 or later also puts the entry of the tags, which the index does not have.
     tagged = version == "5.5.0" and any(fact["offset"] == at and fact["tags"] for fact in real.facts("msg"))
     assert Counter(entries_of(real, store))[at] - kept[at] == doubled["count"] + tagged
-    facts = facts_of(store, conf, version, tmp_path / "facts.jsonl")
+    facts = harness.facts(store, conf, version)
     assert facts["store"][0]["maxPhyOffset"] == recovery.log_end
     assert len(facts["msg"]) == sum(fact["offset"] < offset for fact in real.facts("msg"))
     maxima = {(fact["topic"], fact["queueId"]): fact["max"] for fact in facts["queue"] if fact["max"]}
@@ -149,7 +137,7 @@ def test_the_java_store_does_what_is_said_of_a_damaged_copy(seed: int, tmp_path:
     if recovery.obstacles:
         pytest.skip("4.9 would wait forever")
     try:
-        facts = facts_of(store, conf, version, tmp_path / "facts.jsonl")
+        facts = harness.facts(store, conf, version)
     except harness.HarnessError as error:
         if "MessageDecoder.decode" not in str(error):
             raise

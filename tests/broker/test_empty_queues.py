@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -23,17 +22,6 @@ NEXT_OFFSETS = {(TOPIC, 1): 1, (TOPIC, 2): 250, (TOPIC, 3): 200, ("gone", 0): 57
 """One unit; an offset in a file; the end of a file; a queue that gets no message."""
 
 
-def facts_of(store: Path, settings: Path, folder: Path, version: str) -> dict[str, list[dict[str, Any]]]:
-    """What the message store says of a store, by kind."""
-    out = folder / "facts.jsonl"
-    harness.describe(store, settings, out, version)
-    facts: dict[str, list[dict[str, Any]]] = {}
-    for line in out.read_text("utf-8").splitlines():
-        fact = json.loads(line)
-        facts.setdefault(fact["t"], []).append(fact)
-    return facts
-
-
 @pytest.mark.parametrize(("version", "name"), [(V5, "workload-533"), (V4, "workload-49x")])
 def test_a_queue_without_messages_goes_on_at_its_next_offset(version: str, name: str, tmp_path: Path) -> None:
     packed, settings = STORES[name], STORES[name].broker_conf
@@ -52,14 +40,14 @@ def test_a_queue_without_messages_goes_on_at_its_next_offset(version: str, name:
         queues = {(fact["topic"], fact["queueId"]): (fact["min"], fact["max"]) for fact in facts["queue"]}
         return {queue: queues[queue] for queue in NEXT_OFFSETS}
 
-    before = facts_of(store, settings, tmp_path, version)
+    before = harness.facts(store, settings, version)
     assert ends(before) == {queue: (offset if version == V5 else 0, offset) for queue, offset in NEXT_OFFSETS.items()}
     gets = [fact for fact in before["get"] if (fact["topic"], fact["queueId"]) in NEXT_OFFSETS]
     assert gets
     assert all(fact["offsets"] == [] for fact in gets)
 
     harness.append(store, settings, 5, version)
-    after = facts_of(store, settings, tmp_path, version)
+    after = harness.facts(store, settings, version)
     for (topic, queue_id), offset in NEXT_OFFSETS.items():
         new = [
             fact["queueOffset"]

@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from spark_mq.datasource import RocketMQDataSource
 from spark_mq.errors import InvalidMessageError, OptionError
 from spark_mq.format.java_text import hash_code
 from spark_mq.producer.options import parse_topic_write_options
 from spark_mq.producer.writer import topic_writer
 from tests.broker import harness
+from tests.support.in_process import read_rows
 from tests.support.soak import cases
 from tests.support.written import save
 
@@ -38,10 +38,7 @@ def write(broker: harness.Broker, rows: pa.RecordBatch, **options: str) -> None:
 
 
 def stored(store: Path, topic: str) -> list[dict[str, Any]]:
-    reads = RocketMQDataSource({"path": str(store), "topic": topic})
-    reader: Any = reads.reader(reads.schema())
-    rows = [row for one in reader.partitions() for batch in reader.read(one) for row in batch.to_pylist()]
-    return sorted(rows, key=lambda row: row["commit_log_offset"])
+    return sorted(read_rows(path=str(store), topic=topic), key=lambda row: row["commit_log_offset"])
 
 
 def test_a_message_has_all_that_its_row_has(broker: harness.Broker) -> None:

@@ -5,7 +5,6 @@ The check is that of `test_rebuilt.py`: every queue, id and key, and new message
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from dataclasses import replace
@@ -116,19 +115,17 @@ def is_record(bench: Bench, offset: int) -> bool:
     return bench.read(file, position + 4, 4) == b"\xda\xa3\x20\xa7" and 90 < size < 5000
 
 
-def live_end_after_a_boot(bench: Bench, version: str, folder: Path) -> int:
+def live_end_after_a_boot(bench: Bench, version: str) -> int:
     """The end of the log as the Java store has it after its start."""
-    described = folder / "described.jsonl"
-    harness.describe(bench.path, bench.packed.broker_conf, described, version)
-    facts = map(json.loads, described.read_text(encoding="utf-8").splitlines())
-    return next(int(fact["maxPhyOffset"]) for fact in facts if fact["t"] == "store")
+    (fact,) = harness.facts(bench.path, bench.packed.broker_conf, version)["store"]
+    return int(fact["maxPhyOffset"])
 
 
 @pytest.mark.parametrize(("version", "name"), [(V5, "stale-533"), (V4, "stale-49x")])
 def test_a_boot_revives_old_records_unless_they_were_repaired(tmp_path: Path, version: str, name: str) -> None:
     bench = bench_of(name, tmp_path)
     end = let_old_records_follow(bench)
-    assert live_end_after_a_boot(bench, version, tmp_path) > end
+    assert live_end_after_a_boot(bench, version) > end
     repaired(bench)
-    assert live_end_after_a_boot(bench, version, tmp_path) == end
+    assert live_end_after_a_boot(bench, version) == end
     harness.check_served(bench.path, bench.packed.broker_conf, index=True, version=version)
