@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import shutil
@@ -13,9 +12,9 @@ from typing import Any
 import pytest
 
 from spark_mq.cli.exit_status import FAILED
-from spark_mq.cli.main import main
 from spark_mq.store.store_lock import LOCK
 from tests.support.paused_process import paused, spark_mq
+from tests.support.said import Run
 from tests.support.soak import SOAKS
 from tests.support.stores import WORKLOAD, Unpack, tree_of
 
@@ -67,14 +66,13 @@ def test_killed_at_a_moment_and_run_again(
     store: Path,
     plan: list[str],
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    run: Run,
 ) -> None:
     """What is gone is the beginning of the plan; files that are there are unchanged; the next run deletes the rest."""
     before = tree_of(store)
     command = ["expire", str(store), *RULE, "--apply"]
     with paused(spark_mq(*command), f"{function}:{number}:{MOMENTS[kind][1]}", tmp_path) as process:
-        assert main(command) == FAILED  # the paused process has the lock
-        assert f"{store}/{LOCK} is locked" in capsys.readouterr().err
+        assert f"{store}/{LOCK} is locked" in run(*command, status=FAILED).err  # the paused process has the lock
         assert process.poll() is None
     assert process.returncode == -signal.SIGKILL
     left = tree_of(store)
@@ -84,7 +82,7 @@ def test_killed_at_a_moment_and_run_again(
     expected = {"os:unlink": at + number - 1, "spark_mq.expirer:flush_to_disk": number}.get(function, 0)
     assert len(gone) == expected
     assert left == {path: data for path, data in before.items() if path not in gone} | {LOCK: b"lock"}
-    assert main(command) == 0
+    run(*command)
     assert tree_of(store) == {path: data for path, data in before.items() if path not in plan} | {LOCK: b"lock"}
 
 
@@ -99,43 +97,36 @@ def test_ctrl_c_is_one_line(store: Path, plan: list[str], tmp_path: Path) -> Non
     assert [path for path in plan if not (store / path).exists()] == plan[:3]
 
 
-def test_the_report_names_the_files(store: Path, plan: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["expire", str(store), *RULE]) == 0
-    text = capsys.readouterr().out
+def test_the_report_names_the_files(store: Path, plan: list[str], run: Run) -> None:
+    text = run("expire", store, *RULE).out
     assert text.splitlines()[0] == f"{store}: 18 files would be deleted, 597.0 KiB"
     assert text.splitlines()[-1] == "dry run: nothing was changed; --apply makes the changes"
     assert [line.strip() for line in text.splitlines() if line.startswith("    ")] == plan
-    assert main(["expire", str(store), *RULE, "--json", "--dry-run"]) == 0
-    report: dict[str, Any] = json.loads(capsys.readouterr().out)
+    report: dict[str, Any] = run("expire", store, *RULE, "--json", "--dry-run").report
     assert [file["path"] for file in report["files"]] == plan
     assert (report["dry_run"], report["new_log_start"]) == (True, 524_288)
-    assert main(["expire", str(store), *RULE, "--apply"]) == 0
-    assert capsys.readouterr().out.splitlines()[0] == f"{store}: 18 files deleted, 597.0 KiB"
-    assert main(["expire", str(store), *RULE, "--apply"]) == 0
-    assert capsys.readouterr().out.splitlines() == [
+    assert run("expire", store, *RULE, "--apply").lines[0] == f"{store}: 18 files deleted, 597.0 KiB"
+    assert run("expire", store, *RULE, "--apply").lines == [
         f"{store}: no file was deleted",
         "  log begins   at commit log offset 524,288, as before",
     ]
 
 
-def test_by_time(store: Path, plan: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_by_time(store: Path, plan: list[str], run: Run) -> None:
     """The times of the segments are those that the broker left; `--at` stands for now."""
-    assert main(["expire", str(store), "--reserved-hours", "0.5", "--at", "2026-11-21T11:31:20Z", "--json"]) == 0
-    report = json.loads(capsys.readouterr().out)
+    report = run("expire", store, "--reserved-hours", "0.5", "--at", "2026-11-21T11:31:20Z", "--json").report
     assert [file["path"] for file in report["files"] if file["tree"] == "commitlog"] == plan[:4]
-    assert main(["expire", str(store), "--reserved-hours", "72", "--at", "2026-11-21T11:31:20Z"]) == 0
-    assert "no file would be deleted" in capsys.readouterr().out
+    said = run("expire", store, "--reserved-hours", "72", "--at", "2026-11-21T11:31:20Z")
+    assert "no file would be deleted" in said.out
 
 
-def test_hostile_names_steer_no_terminal(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_hostile_names_steer_no_terminal(store: Path, run: Run) -> None:
     evil = "\x1b]0;evil\x07"
     shutil.copytree(store / "consumequeue" / "user_activity", store / "consumequeue" / evil)
     files = sorted((store / "consumequeue" / evil / "0").iterdir())
     os.truncate(files[1], 1990)
-    assert main(["expire", str(store), *RULE]) == 0
-    text = capsys.readouterr().out
+    text = run("expire", store, *RULE).out
     assert "\x1b" not in text
     assert f"consumequeue/\\x1b]0;evil\\x07/0/{files[0].name}" in text
     assert f"consumequeue/\\x1b]0;evil\\x07/0/{files[1].name} does not end at" in text
-    assert main(["retention", str(store), "--by-topic"]) == 0
-    assert "\x1b" not in capsys.readouterr().out
+    assert "\x1b" not in run("retention", store, "--by-topic").out
