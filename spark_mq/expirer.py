@@ -130,9 +130,8 @@ def plan_expiry(store: MessageStore, rule: ByOffset | ByTime) -> ExpirePlan:
     segments = live_segments(store)
     count = rule.count(expirable(segments))
     new_log_start = segments[count].file.base if segments else log_start
-    found = old_files(store)
-    problems = list(found.problems)
-    old = [file for file in found.files if file.release_offset < new_log_start]
+    files, problems = old_files(store)
+    old = [file for file in files if file.release_offset < new_log_start]
     planned = [PlannedFile(COMMIT_LOG, one.file.path, one.size) for one in segments[:count]]
     planned += [PlannedFile(one.tree, one.path, one.size) for one in _deletable(old, new_log_start, problems)]
     unread, problem = read_config(lambda: tuple(unread_before(store, new_log_start)) if count else ())

@@ -86,14 +86,6 @@ class OldFile:
     release_offset: int
 
 
-@dataclass(frozen=True)
-class OldFiles:
-    """The files that can be deleted, and why others are kept, as text for a person."""
-
-    files: tuple[OldFile, ...]
-    problems: tuple[str, ...]
-
-
 def live_segments(store: MessageStore) -> list[LiveSegment]:
     """The segments with a live record, by offset. The last one is the newest segment, which is never deleted."""
     folders = {file.location.parent for file in store.records.segments}
@@ -115,8 +107,8 @@ def expirable(segments: Sequence[LiveSegment]) -> Sequence[LiveSegment]:
     return [segment for segment in segments[:-1] if not segment.file.has_entries] or segments[:-1]
 
 
-def old_files(store: MessageStore) -> OldFiles:
-    """The queue files, by queue, and after them the index files, each from the oldest on.
+def old_files(store: MessageStore) -> tuple[list[OldFile], list[str]]:
+    """The queue files, by queue, and after them the index files, each from the oldest on; and why others are kept.
 
     A file is left out, with all files after it, if its last unit or its header is damaged: it cannot be known which
     messages it has.
@@ -133,7 +125,7 @@ def old_files(store: MessageStore) -> OldFiles:
                 files += _of_queue(queue, store.get_max_phy_offset(), problems)
             except StoreChangedError:  # a broker is deleting files of this queue
                 continue
-    return OldFiles((*files, *_of_index(store, problems)), tuple(problems))
+    return [*files, *_of_index(store, problems)], problems
 
 
 def _of_queue(queue: ConsumeQueue, log_end: int, problems: list[str]) -> list[OldFile]:

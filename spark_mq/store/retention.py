@@ -249,10 +249,10 @@ def expiring_segments(
     store: MessageStore, hours: float, at: int, when: DeleteWhen
 ) -> tuple[tuple[SegmentRetention, ...], tuple[OldFile, ...], tuple[str, ...]]:
     """The segments, the files that only have messages before the log, and problems, as in `Retention`."""
-    found = old_files(store)
-    problems = (*(stray.describe() for stray in store.records.stray), *found.problems)
-    left_over = tuple(file for file in found.files if file.release_offset < store.get_min_phy_offset())
-    return tuple(segment_retentions(store, hours, at, when, found.files)), left_over, problems
+    files, kept = old_files(store)
+    problems = (*(stray.describe() for stray in store.records.stray), *kept)
+    left_over = tuple(file for file in files if file.release_offset < store.get_min_phy_offset())
+    return tuple(segment_retentions(store, hours, at, when, files)), left_over, problems
 
 
 def retention_rows(store: MessageStore, reserved_hours: float | None = None, at: int | None = None) -> pa.Table:

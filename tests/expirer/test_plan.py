@@ -165,7 +165,7 @@ def test_a_file_that_ends_with_pre_blank_units(workload: Path, last: int, expect
     write_units(workload / "consumequeue" / QUEUE / ALL[0], 98, UNIT.pack(last, 100, 0) + UNIT.pack(0, PRE_BLANK, 0))
     assert queue_files(plan_of(workload), QUEUE) == expected
     with MessageStore(str(workload)) as store:
-        (file,) = (file for file in old_files(store).files if file.path.endswith(f"{QUEUE}/{ALL[0]}"))
+        (file,) = (file for file in old_files(store)[0] if file.path.endswith(f"{QUEUE}/{ALL[0]}"))
     assert file.release_offset == last
 
 
