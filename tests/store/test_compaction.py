@@ -67,42 +67,32 @@ def change(file: Path, position: int, content: bytes) -> None:
         opened.write(content)
 
 
-def without_a_record(folder: Path, row: Row) -> None:
-    change(copy_of(folder, "0"), row["offset_in_copy"], bytes(row["store_size"]))
-
-
-def with_another_unit(folder: Path, row: Row) -> None:
-    change(copy_of(folder, "0", "compactionCq"), 46 * row["queue_offset"] + 8, (77).to_bytes(4, "big"))
-
-
-def without_its_unit(folder: Path, row: Row) -> None:
-    change(copy_of(folder, "0", "compactionCq"), 46 * row["queue_offset"], bytes(46))
-
-
 @pytest.mark.parametrize(
-    ("damage", "found"),
+    ("tree", "place", "found"),
     [
         (
-            without_a_record,
+            "compactionLog",
+            lambda row: (row["offset_in_copy"], bytes(row["store_size"])),
             [
                 ("DAMAGED", None, "zeros instead of a record"),
                 ("NO_RECORD", 10, "a unit leads to no record"),
                 ("MISSING", 10, None),
             ],
         ),
-        (with_another_unit, [("NEWEST", 10, "its unit leads to another place")]),
-        (without_its_unit, [("NEWEST", 10, "no unit")]),
+        ("compactionCq", lambda _: (46 * 10 + 8, b"\0\0\0M"), [("NEWEST", 10, "its unit leads to another place")]),
+        ("compactionCq", lambda _: (46 * 10, bytes(46)), [("NEWEST", 10, "no unit")]),
     ],
 )
 def test_damage_of_a_copy_is_a_row(
-    damage: Callable[[Path, Row], None],
+    tree: str,
+    place: Callable[[Row], tuple[int, bytes]],
     found: Sequence[tuple[str, int | None, str | None]],
     store: Path,
     tmp_path: Path,
 ) -> None:
     folder = Path(shutil.copytree(store, tmp_path / "copy", ignore=shutil.ignore_patterns("timer*")))
     sound = rows_of(store)
-    damage(folder, sound[10])
+    change(copy_of(folder, "0", tree), *place(sound[10]))
     changed = [row for row in rows_of(folder) if row not in sound]
     assert sorted((row["state"], row["queue_offset"], row["problem"]) for row in changed) == sorted(found)
 
@@ -126,7 +116,7 @@ def test_messages_that_never_come_into_a_copy_are_rows(tmp_path: Path) -> None:
 
 def test_the_command_names_problems(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = Path(shutil.copytree(store, tmp_path / "copy", ignore=shutil.ignore_patterns("timer*")))
-    without_its_unit(folder, {"queue_offset": 3})
+    change(copy_of(folder, "0", "compactionCq"), 46 * 3, bytes(46))
     assert main(["compacted-messages", str(folder), "--topic", TOPIC]) == 0
     captured = capsys.readouterr()
     assert "no unit" in captured.out
