@@ -256,7 +256,8 @@ class ArchiveTables:
             raise OptionError(f"{table!r} is not a table: give a path (./{table}) or a name, database.table")
         if checkpoint is None:
             raise OptionError(
-                f"table {table} is a name in the catalog: --checkpoint must name the folder of the streams' checkpoints"
+                f"table {table} is a name in the catalog: --checkpoint must name the folder of the streams' "
+                f"checkpoints (the path of a table needs a slash: ./{table})"
             )
         return cls(table, False, hadoop_address(checkpoint).rstrip("/"), (table, checkpoint))
 

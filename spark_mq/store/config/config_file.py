@@ -202,7 +202,10 @@ def load_config(
         name = max(name, LMQ_CONSUMER_OFFSETS, key=lambda name: (folder / name).info().mtime_ns or 0)
     problems = []
     for file in (folder / name, folder / f"{name}.bak"):
-        data = file.read_bytes() if file.is_file else b""
+        try:
+            data = file.read_bytes() if file.is_file else b""
+        except FileNotFoundError:  # brokers of 4.9 delete it, and then rename the new one (`MixAll.string2File`)
+            data = b""
         if not data.strip():
             continue
         try:

@@ -67,6 +67,20 @@ def test_the_highest_offset_of_all_groups_counts(tmp_path: Path) -> None:
     assert consumed_offsets(store_with(tmp_path, main=text)) == highest
 
 
+def test_a_file_that_a_broker_replaces_at_this_moment_is_its_backup(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = store_with(tmp_path, main='{"offsetTable":{"t@g":{0:6}}}', backup='{"offsetTable":{"t@g":{0:5}}}')
+    read = Location.read_bytes
+
+    def read_bytes(file: Location) -> bytes:
+        Path(tmp_path, "config", MAIN).unlink(missing_ok=True)
+        return read(file)
+
+    monkeypatch.setattr(Location, "read_bytes", read_bytes)
+    assert consumed_offsets(store) == {("t", 0): 5}
+
+
 def test_a_group_s_name_can_hold_anything(tmp_path: Path) -> None:
     text = '{"offsetTable":{"%RETRY%g@a@b":{0:5}}}'
     assert consumed_offsets(store_with(tmp_path, main=text)) == {("%RETRY%g", 0): 5}
