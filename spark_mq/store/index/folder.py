@@ -359,14 +359,17 @@ def newest_layout(files: Sequence[IndexFileInfo]) -> IndexLayout | None:
 def layout_of_full_file(file: IndexFileInfo) -> IndexLayout | None:
     """The layout of a full file; None if its header is damaged.
 
-    A layout with other numbers can have the same size. So the slot of the newest entry must have its number: an entry
+    A layout with other numbers can have the same size, also because a broker with a larger maxIndexNum makes old files
+    longer. So the newest entry must be that with which the header ends, and its slot must have its number: an entry
     becomes the newest of its slot when it is put (`IndexFile.putKey`@5.3.3).
     """
     with FileReader(file.location) as reader:
-        layout = IndexLayout.of_full_file(file.size, reader.read(0, HEADER_SIZE))
+        head = reader.read(0, HEADER_SIZE)
+        layout = IndexLayout.of_full_file(file.size, head)
         if layout is None:
             return None
         newest = layout.index_num - 1
-        key_hash, *_ = ENTRY.unpack(reader.read(layout.entries_at + ENTRY_SIZE * newest, ENTRY_SIZE))
+        key_hash, offset, *_ = ENTRY.unpack(reader.read(layout.entries_at + ENTRY_SIZE * newest, ENTRY_SIZE))
         (number,) = SLOT.unpack(reader.read(HEADER_SIZE + SLOT_SIZE * (key_hash % layout.hash_slot_num), SLOT_SIZE))
-    return layout if number == newest else None
+    end = IndexHeader(*HEADER.unpack(head)).end_commit_log_offset
+    return layout if (number, offset) == (newest, end) else None

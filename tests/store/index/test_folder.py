@@ -8,12 +8,13 @@ import shutil
 from datetime import UTC, timedelta, timezone
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from spark_mq.errors import OptionError
-from spark_mq.format.index_file import IndexLayout, decode_header
+from spark_mq.format.index_file import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE, IndexHeader, IndexLayout, decode_header
 from spark_mq.io.location import Location
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.index.folder import files_in_time, index_file_names, index_layout, parse_time_zone, zone_of_names
@@ -160,6 +161,19 @@ def test_files_of_the_default_size_have_the_default_layout(tmp_path: Path) -> No
 def test_files_that_are_not_full_do_not_show_another_layout(sizes: tuple[int, ...], tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="which does not show how many slots and entries"):
         shown(with_sizes(tmp_path, *sizes))
+
+
+def test_files_that_a_larger_setting_made_longer_do_not_show_another_layout(tmp_path: Path) -> None:
+    """A broker maps its old files with the new size; the slot of an entry of zeros can have the right number."""
+    folder = tmp_path / "index"
+    folder.mkdir()
+    for name in NAMES:
+        file = np.zeros(HEADER_SIZE + SLOT_SIZE * 7 + ENTRY_SIZE * 800, np.uint8)
+        file[:HEADER_SIZE] = np.frombuffer(IndexHeader(1, 1, 5, 9, 1, 50).encode(), np.uint8)
+        file[HEADER_SIZE + SLOT_SIZE - 1] = 49
+        (folder / name).write_bytes(file.tobytes())
+    with pytest.raises(OptionError, match="which does not show how many slots and entries"):
+        shown(Location.resolve(str(tmp_path)))
 
 
 def test_full_files_show_it_unless_the_last_one_has_another_size(store: str, tmp_path: Path) -> None:
