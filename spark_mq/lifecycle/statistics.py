@@ -10,8 +10,8 @@ back from a consumer. The properties of the copy say which of these it is.
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -144,7 +144,7 @@ def _hashes(keys: pa.Array) -> _Hashes:
 
 def hot_keys_rows(store: MessageStore, topic: str | None = None, most_keys: int = MOST_KEYS) -> pa.Table:
     """The keys of most messages, and those of most bytes: the first 1,000 of each, the most messages first."""
-    return hot_keys(_summed(store, topic, KeySums(with_system_topics=topic is not None)), most_keys)
+    return hot_keys(_summed(store, topic, key_sums(with_system_topics=topic is not None)), most_keys)
 
 
 def hot_keys(groups: pa.Table | None, most_keys: int = MOST_KEYS) -> pa.Table:
@@ -180,15 +180,17 @@ def _most(groups: pa.Table, first: str, second: str, most: int) -> Int64s:
     return result
 
 
-class MessageSums(ABC):
-    """Sums of messages: `columns` are those that it needs of each message."""
+@dataclass(frozen=True)
+class MessageSums:
+    """Sums of messages: `columns` are those that it needs of each message, and `rows` makes of them what is summed."""
 
     columns: tuple[str, ...]
     groups: MergedGroups
+    rows: Callable[[pa.RecordBatch], pa.Table]
 
-    @abstractmethod
     def add(self, batch: pa.RecordBatch) -> None:
         """Count messages, which have at least the columns."""
+        self.groups.add(self.rows(batch))
 
 
 def _summed(store: MessageStore, topic: str | None, sums: MessageSums) -> pa.Table | None:
@@ -197,25 +199,24 @@ def _summed(store: MessageStore, topic: str | None, sums: MessageSums) -> pa.Tab
     return sums.groups.result()
 
 
-class KeySums(MessageSums):
-    """Messages, bytes, and the first and last store time of each key of a topic."""
+def key_sums(with_system_topics: bool = False) -> MessageSums:
+    """Messages, bytes, and the first and last store time of each key of a topic.
 
-    columns = ("topic", "keys", "store_timestamp", "store_size")
+    A message counts once for a key that it has twice.
+    """
 
-    def __init__(self, with_system_topics: bool = False) -> None:
-        self._with_system_topics = with_system_topics
-        self.groups = MergedGroups(["topic", "key"], ["store_size"], ["store_timestamp"])
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        """Count messages; a message counts once for a key that it has twice."""
-        if not self._with_system_topics:
+    def rows(batch: pa.RecordBatch) -> pa.Table:
+        if not with_system_topics:
             batch = batch.filter(_is_of(batch["topic"], lambda topic: not is_system_topic(topic)))
         owners = integers(pc.list_parent_indices(batch["keys"]))
         keys = pa.table({"owner": owners, "key": pc.list_flatten(batch["keys"])})
         pairs = keys.group_by(["owner", "key"], use_threads=False).aggregate([])
         of_pairs = pa.array(pairs["owner"].to_numpy().astype(np.int64))
         columns = {name: batch[name].take(of_pairs) for name in ("topic", "store_timestamp", "store_size")}
-        self.groups.add(pa.table({**columns, "key": pairs["key"]}))
+        return pa.table({**columns, "key": pairs["key"]})
+
+    groups = MergedGroups(["topic", "key"], ["store_size"], ["store_timestamp"])
+    return MessageSums(("topic", "keys", "store_timestamp", "store_size"), groups, rows)
 
 
 def _is_of(topics: pa.Array, accepts: Callable[[str], bool]) -> pa.Array:
@@ -223,24 +224,23 @@ def _is_of(topics: pa.Array, accepts: Callable[[str], bool]) -> pa.Array:
     return pa.array([accepts(topic) for topic in encoded.dictionary.to_pylist()], pa.bool_()).take(encoded.indices)
 
 
-class MinuteSums(MessageSums):
-    """Messages and bytes by topic, another column, and the minute of the store time; with `hosts`, also by these."""
+def minute_sums(by: Sequence[str], *hosts: str) -> MessageSums:
+    """Messages and bytes by the columns of a table, `BY_TAGS` or `BY_QUEUE`; with `hosts`, also by these without ports.
 
-    def __init__(self, by: Sequence[str], *hosts: str) -> None:
-        """`by` is that of a table, `BY_TAGS` or `BY_QUEUE`; hosts are columns whose values count without ports."""
-        self._hosts = hosts
-        self.groups = MergedGroups([*by, *self._hosts], ["store_size"])
-        self.columns = (*(name for name in by if name != "minute"), *self._hosts, "store_timestamp", "store_size")
+    The minute is that of the store time.
+    """
+    columns = (*(name for name in by if name != "minute"), *hosts, "store_timestamp", "store_size")
 
-    def add(self, batch: pa.RecordBatch) -> None:
-        """Count messages."""
-        rows = pa.table(batch.select(self.columns))
+    def rows(batch: pa.RecordBatch) -> pa.Table:
+        rows = pa.table(batch.select(columns))
         rows = rows.append_column("minute", pc.floor_temporal(batch["store_timestamp"], unit="minute"))
-        for name in self._hosts:
-            hosts = batch[name].dictionary_encode()
-            without_port = pc.replace_substring_regex(hosts.dictionary, pattern=r":[0-9]+$", replacement="")
-            rows = rows.set_column(rows.column_names.index(name), name, without_port.take(hosts.indices))
-        self.groups.add(rows)
+        for name in hosts:
+            encoded = batch[name].dictionary_encode()
+            without_port = pc.replace_substring_regex(encoded.dictionary, pattern=r":[0-9]+$", replacement="")
+            rows = rows.set_column(rows.column_names.index(name), name, without_port.take(encoded.indices))
+        return rows
+
+    return MessageSums(columns, MergedGroups([*by, *hosts], ["store_size"]), rows)
 
 
 NOT_OF_USERS = rf"^({RETRY_PREFIX}|{DLQ_PREFIX}|{SYSTEM_TOPICS})"
@@ -252,33 +252,20 @@ def is_of_users(topic: str) -> bool:
     return re.match(NOT_OF_USERS, topic) is None
 
 
-class ValueSums(MessageSums):
-    """How many messages of users' topics have which value."""
+def value_sums(columns: Sequence[str], value: Callable[[pa.RecordBatch], pa.Array]) -> MessageSums:
+    """How many messages of users' topics have which value, which is made of the columns."""
 
-    def __init__(self, *columns: str) -> None:
-        self.columns = ("topic", *columns)
-        self.groups = MergedGroups(["topic", "value"])
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        """Count messages."""
+    def rows(batch: pa.RecordBatch) -> pa.Table:
         batch = batch.filter(_is_of(batch["topic"], is_of_users))
-        self.groups.add(pa.table({"topic": batch["topic"], "value": self.values(batch)}))
+        return pa.table({"topic": batch["topic"], "value": value(batch)})
 
-    def values(self, batch: pa.RecordBatch) -> pa.Array:
-        """The value of each message: that of the last column."""
-        return batch[self.columns[-1]].cast(pa.int64())
+    return MessageSums(("topic", *columns), MergedGroups(["topic", "value"]), rows)
 
 
-class DelaySums(ValueSums):
+def delay_millis(batch: pa.RecordBatch) -> pa.Array:
     """Milliseconds from a message's birth at its producer to its storing; 0 if the producer's clock was ahead."""
-
-    def __init__(self) -> None:
-        super().__init__("born_timestamp_millis", "store_timestamp_millis")
-
-    def values(self, batch: pa.RecordBatch) -> pa.Array:
-        """The delay of each message."""
-        delays = integers(batch["store_timestamp_millis"]) - integers(batch["born_timestamp_millis"])
-        return pa.array(np.maximum(delays, 0))
+    delays = integers(batch["store_timestamp_millis"]) - integers(batch["born_timestamp_millis"])
+    return pa.array(np.maximum(delays, 0))
 
 
 def value_ranges(groups: pa.Table | None) -> pa.Table:
@@ -313,7 +300,7 @@ def _ranges_of(topic: str | None, groups: pa.Table) -> dict[str, object]:
 
 def rates_rows(store: MessageStore, topic: str | None = None) -> pa.Table:
     """The number of messages and bytes of the log, by stored topic, tag and minute, in that order."""
-    return rates(_summed(store, topic, MinuteSums(BY_TAGS)))
+    return rates(_summed(store, topic, minute_sums(BY_TAGS)))
 
 
 def rates(groups: pa.Table | None) -> pa.Table:
@@ -326,7 +313,7 @@ def rates(groups: pa.Table | None) -> pa.Table:
 
 def skew_rows(store: MessageStore, topic: str | None = None) -> pa.Table:
     """The number of messages, bytes and born hosts by stored topic, queue and minute, in that order."""
-    return skew(_summed(store, topic, MinuteSums(BY_QUEUE, "born_host")))
+    return skew(_summed(store, topic, minute_sums(BY_QUEUE, "born_host")))
 
 
 def skew(groups: pa.Table | None) -> pa.Table:

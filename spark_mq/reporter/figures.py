@@ -28,15 +28,14 @@ from spark_mq.lifecycle.statistics import (
     BY_QUEUE,
     BY_TAGS,
     NOT_OF_USERS,
-    DelaySums,
-    KeySums,
-    MessageSums,
-    MinuteSums,
-    ValueSums,
+    delay_millis,
     hot_keys,
+    key_sums,
+    minute_sums,
     rates,
     skew,
     value_ranges,
+    value_sums,
 )
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.store_paths import COMMIT_LOG
@@ -237,10 +236,9 @@ def _archived_end(store: MessageStore, archive: str, conf: BrokerConf) -> int | 
 
 
 def _tables(store: MessageStore, at: int, conf: BrokerConf, problems: dict[str, str]) -> Iterator[tuple[str, pa.Table]]:
-    sums: Sequence[MessageSums] = (
-        *(MinuteSums(BY_TAGS), MinuteSums(BY_QUEUE, "born_host")),
-        *(KeySums(), DelaySums(), ValueSums("store_size")),
-    )
+    delays = value_sums(("born_timestamp_millis", "store_timestamp_millis"), delay_millis)
+    sizes = value_sums(("store_size",), lambda batch: batch["store_size"].cast(pa.int64()))
+    sums = (minute_sums(BY_TAGS), minute_sums(BY_QUEUE, "born_host"), key_sums(), delays, sizes)
 
     def add(batch: pa.RecordBatch) -> None:
         for one in sums:
