@@ -114,24 +114,6 @@ class Layout:
         """The columns as a Spark schema."""
         return from_arrow_schema(self.schema)
 
-    def create_sql(self, table: ArchiveTable) -> str:
-        """The statement that creates the table if it does not exist."""
-        columns = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in self.columns())
-        properties = {"delta.dataSkippingStatsColumns": ",".join(self.statistics)}
-        if self.row_group_size is not None:
-            properties["parquet.block.size"] = str(self.row_group_size)
-        if self.blooms:
-            # A filter is as large as the values of a file need, instead of the writer's default of 1 MiB.
-            properties["parquet.bloom.filter.adaptive.enabled"] = "true"
-        for column in self.blooms:
-            properties[f"parquet.bloom.filter.enabled#{column}"] = "true"
-        listed = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
-        clustering = ", ".join(self.clustering)
-        return (
-            f"CREATE TABLE IF NOT EXISTS {table.sql_name} ({columns}) USING DELTA "
-            f"CLUSTER BY ({clustering}) TBLPROPERTIES ({listed})"
-        )
-
 
 MESSAGES = Layout(
     MESSAGES_SCHEMA,
@@ -149,11 +131,6 @@ KEYS = Layout(
 )
 SEGMENTS = Layout(SEGMENTS_SCHEMA, clustering=("broker",), statistics=("broker", "commit_log_offset"))
 SNAPSHOTS = Layout(SNAPSHOTS_SCHEMA, clustering=("snapshot_timestamp",), statistics=("broker", "snapshot_timestamp"))
-
-
-def layouts(tables: ArchiveTables) -> dict[ArchiveTable, Layout]:
-    """The tables of an archive, and their layouts."""
-    return {tables.messages: MESSAGES, tables.keys: KEYS, tables.segments: SEGMENTS, tables.snapshots: SNAPSHOTS}
 
 
 @dataclass(frozen=True, order=True)
@@ -208,6 +185,7 @@ class ArchiveTable:
 
     name: str
     is_path: bool
+    layout: Layout = field(compare=False)
 
     @property
     def is_local(self) -> bool:
@@ -224,6 +202,24 @@ class ArchiveTable:
     def read(self, spark: SparkSession) -> DataFrame:
         """All rows of the table."""
         return spark.read.format("delta").load(self.name) if self.is_path else spark.read.table(self.name)
+
+    def create_sql(self) -> str:
+        """The statement that creates the table if it does not exist."""
+        layout = self.layout
+        columns = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in layout.columns())
+        properties = {"delta.dataSkippingStatsColumns": ",".join(layout.statistics)}
+        if layout.row_group_size is not None:
+            properties["parquet.block.size"] = str(layout.row_group_size)
+        if layout.blooms:
+            # A filter is as large as the values of a file need, instead of the writer's default of 1 MiB.
+            properties["parquet.bloom.filter.adaptive.enabled"] = "true"
+        for column in layout.blooms:
+            properties[f"parquet.bloom.filter.enabled#{column}"] = "true"
+        listed = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
+        return (
+            f"CREATE TABLE IF NOT EXISTS {self.sql_name} ({columns}) USING DELTA "
+            f"CLUSTER BY ({', '.join(layout.clustering)}) TBLPROPERTIES ({listed})"
+        )
 
 
 @dataclass(frozen=True)
@@ -266,8 +262,13 @@ class ArchiveTables:
         table, checkpoint = self.addresses
         return replace(self, addresses=(connected(spark, table), connected(spark, checkpoint)))
 
-    def _table(self, suffix: str) -> ArchiveTable:
-        return ArchiveTable(f"{self.name}{suffix}", self.is_path)
+    def _table(self, suffix: str, layout: Layout) -> ArchiveTable:
+        return ArchiveTable(f"{self.name}{suffix}", self.is_path, layout)
+
+    @property
+    def all(self) -> tuple[ArchiveTable, ...]:
+        """The four tables."""
+        return self.messages, self.keys, self.segments, self.snapshots
 
     @property
     def is_local(self) -> bool:
@@ -277,22 +278,22 @@ class ArchiveTables:
     @property
     def messages(self) -> ArchiveTable:
         """The table with a row for each message."""
-        return self._table("")
+        return self._table("", MESSAGES)
 
     @property
     def keys(self) -> ArchiveTable:
         """The table with a row for each key of a message."""
-        return self._table("_keys")
+        return self._table("_keys", KEYS)
 
     @property
     def segments(self) -> ArchiveTable:
         """The table with a row for each segment of a commit log."""
-        return self._table("_segments")
+        return self._table("_segments", SEGMENTS)
 
     @property
     def snapshots(self) -> ArchiveTable:
         """The table with a row for each file of `config/`, `checkpoint`, and two of facts, of each snapshot."""
-        return self._table("_snapshots")
+        return self._table("_snapshots", SNAPSHOTS)
 
     def checkpoint(self, identity: StoreIdentity, stream: str) -> str:
         """The folder of the checkpoint of one stream of one store."""

@@ -16,7 +16,7 @@ from itertools import islice
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_mq.archive.archive_tables import SNAPSHOTS, ArchiveTables, BrokerArchive, StoreIdentity
+from spark_mq.archive.archive_tables import ArchiveTables, BrokerArchive, StoreIdentity
 from spark_mq.archive.archived_log import RUNNING_BROKER, archived_brokers, described, names_of_records
 from spark_mq.archive.delta_log import is_empty
 from spark_mq.archive.last_run import MESSAGES_STREAM, Checkpoint
@@ -178,7 +178,7 @@ def archive_broker(
 def _mark(archive: BrokerArchive) -> None:
     """Note that the rows of these names are of a running broker."""
     row = {"snapshot_timestamp": datetime.now(UTC), "file": RUNNING_BROKER, "file_size": 0, "content": b""}
-    append_rows(archive, archive.tables.snapshots, SNAPSHOTS, [row])
+    append_rows(archive, archive.tables.snapshots, [row])
 
 
 def all_topics(client_options: Mapping[str, str]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
 from spark_mq._compat import SPARK_ERRORS
-from spark_mq.archive.archive_tables import IDENTITY, ArchiveTable, ArchiveTables, layouts
+from spark_mq.archive.archive_tables import IDENTITY, ArchiveTable, ArchiveTables
 from spark_mq.errors import StorageError
 from spark_mq.io.local import flush_to_disk
 from spark_mq.io.location import Location
@@ -117,7 +117,7 @@ def check_newest_commits(tables: ArchiveTables) -> None:
     Delta Lake takes an empty commit for one that adds nothing. A file gets its name when its writer has closed it, so
     only a power loss leaves such a file. Checksums of Hadoop that are not those of their file are removed.
     """
-    for table in layouts(tables):
+    for table in tables.all:
         for checkpoint in _newest(table, _CHECKPOINT, 1):
             _drop_wrong_checksums(checkpoint, math.inf)
             if not _is_parquet(checkpoint, math.inf):

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity, layouts
+from spark_mq.archive.archive_tables import ArchiveTables, StoreIdentity
 from spark_mq.archive.delta_log import changes_no_row, newest_commit, version_of
 from spark_mq.archive.snapshot_files import small_files
 from spark_mq.errors import SparkMqError
@@ -179,12 +179,12 @@ def archive_state(tables: ArchiveTables, identity: StoreIdentity) -> State | Non
     """
     if not tables.is_local:
         return None
-    commits = [newest_commit(table) for table in layouts(tables)]
+    commits = [newest_commit(table) for table in tables.all]
     batches = [Checkpoint(tables, identity, stream).finished_batch for stream in (MESSAGES_STREAM, KEYS_STREAM)]
     streams = [[file.parent.parent.path, file.name, _digest(file.read_bytes())] for file in batches if file is not None]
     if None in commits or len(streams) < len(batches):
         return None
-    created = "\n".join(layout.create_sql(table) for table, layout in layouts(tables).items())
+    created = "\n".join(table.create_sql() for table in tables.all)
     return {"table": tables.name, "layout": _digest(created.encode()), "commits": commits, "streams": streams}
 
 
@@ -268,7 +268,7 @@ def _has_only_harmless_commits(tables: ArchiveTables, noted: dict[str, Any], now
     """Whether the archive is as noted, or other runs have only added rows of other stores to its smaller tables."""
     if {**noted, "commits": None} != {**now, "commits": None}:
         return False
-    messages, *others = zip(layouts(tables), noted["commits"], now["commits"], strict=True)
+    messages, *others = zip(tables.all, noted["commits"], now["commits"], strict=True)
     # A run never reads the keys table.
     return messages[1] == messages[2] and all(
         before == after

@@ -18,9 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark_mq.archive.archive_tables import (
     IDENTITY,
-    SEGMENTS,
     SEGMENTS_SCHEMA,
-    SNAPSHOTS,
     ArchivedRows,
     StoreArchive,
 )
@@ -63,7 +61,7 @@ def write_segments(archive: StoreArchive, archived_to: int) -> int:
     if is_empty(table):
         # An append costs much less than a merge. Of two runs for one store that find the table empty, only one appends;
         # if their rows differ, the next run merges.
-        append_rows(archive, table, SEGMENTS, rows, once=f"first segments of {archive.identity.folder}")
+        append_rows(archive, table, rows, once=f"first segments of {archive.identity.folder}")
         return len(rows)
     view = f"spark_mq_segments_{uuid.uuid4().hex}"
     spark.createDataFrame(archive.named(rows, SEGMENTS_SCHEMA)).createOrReplaceTempView(view)
@@ -146,7 +144,7 @@ def write_snapshot(archive: StoreArchive) -> int:
     found = [row for row in facts if row is not None]
     rows = [{"snapshot_timestamp": moment, **log_range, **row} for row in (*files, *found)]
     if rows:
-        append_rows(archive, archive.tables.snapshots, SNAPSHOTS, rows)
+        append_rows(archive, archive.tables.snapshots, rows)
     return len(files)
 
 

@@ -55,7 +55,6 @@ from spark_mq.archive.table_file import (
     WrittenFile,
     find_kernel_table,
     new_file_name,
-    read_written_file,
 )
 from spark_mq.errors import LogCutError, SparkMqError, StoreChangedError
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, MESSAGE_SCHEMA
@@ -292,8 +291,8 @@ class ArchiveStreams:
         """The keys that were appended."""
         self.batch_rows: dict[int, int] = {}
         """The messages of each batch whose files tasks wrote: Spark's progress counts files."""
-        messages = find_kernel_table(archive.spark, archive.tables.messages, MESSAGES)
-        keys = find_kernel_table(archive.spark, archive.tables.keys, KEYS)
+        messages = find_kernel_table(archive.spark, archive.tables.messages)
+        keys = find_kernel_table(archive.spark, archive.tables.keys)
         self._kernel_tables = None if messages is None or keys is None else (messages, keys)
         if self._kernel_tables is not None:
             register_source(archive.spark, ArchiveFilesSource)
@@ -362,10 +361,11 @@ class ArchiveStreams:
         checkpoint.sync(batch)
         written = []
         for row in files.collect():
-            path = f"{table.folder}/{row.name}"
-            file = read_written_file(path, MESSAGES)
+            file = table.written(row.name)
             if file is None:
-                raise StoreChangedError(f"{path}: the file was removed before it was committed: run again")
+                raise StoreChangedError(
+                    f"{table.folder}/{row.name}: the file was removed before it was committed: run again"
+                )
             written.append(file)
             if file.note != "0":
                 flush_to_disk(f"{keys.folder}/{row.name}")  # the keys stream takes it for complete after this commit
@@ -423,22 +423,18 @@ class ArchiveStreams:
         with MessageStore(self._archive.source) as store:
             log_start = store.get_min_phy_offset()
         # A long archive has few files after the start of the log, and the end is usually in one of them.
-        end = self._end_after(log_start)
-        return end if end >= 0 else self._end_after(0)
-
-    def _end_after(self, start: int) -> int:
-        """The same as `archived_end`, of the messages that start at commit log offset `start` or later."""
         rows = self._archive.rows(self._archive.tables.messages)
         end = F.max(F.col("commit_log_offset") + F.col("store_size")).alias("end")
-        (row,) = rows.where(F.col("commit_log_offset") >= start).select(end).collect()
-        return -1 if row.end is None else int(row.end)
+        for start in (log_start, 0):
+            (row,) = rows.where(F.col("commit_log_offset") >= start).select(end).collect()
+            if row.end is not None:
+                return int(row.end)
+        return -1
 
 
 def _keys_file(messages: KernelTable, keys: KernelTable, name: str) -> WrittenFile | None:
     """The file with the keys of a file of messages; None if Spark must write the keys."""
-    of_messages = read_written_file(f"{messages.folder}/{name}", MESSAGES)
+    of_messages = messages.written(name)
     if of_messages is None:
         return None
-    if of_messages.note == "0":
-        return WrittenFile("", 0, "", "")
-    return read_written_file(f"{keys.folder}/{name}", KEYS)
+    return WrittenFile("", 0, "", "") if of_messages.note == "0" else keys.written(name)

@@ -45,24 +45,22 @@ _MAX_TEXT = 32
 _LAST_CHARACTER = "\U0010ffff"
 
 
-def append_rows(
-    archive: ArchivedRows, table: ArchiveTable, layout: Layout, rows: Sequence[Row], once: str | None = None
-) -> None:
+def append_rows(archive: ArchivedRows, table: ArchiveTable, rows: Sequence[Row], once: str | None = None) -> None:
     """Append rows of a store to a table; a second append with the same name (`once`) changes nothing."""
     application = str(uuid.uuid4()) if once is None else once
-    kernel = find_kernel_table(archive.spark, table, layout)
+    named, kernel = archive.named(rows, table.layout.schema), find_kernel_table(archive.spark, table)
     if kernel is None:
-        frame = archive.spark.createDataFrame(archive.named(rows, layout.schema))
+        frame = archive.spark.createDataFrame(named)
         options = {"txnAppId": application, "txnVersion": "0"}
         writer = frame.write.format("delta").mode("append").options(**options)
         retry(CONFLICT, lambda: writer.saveAsTable(table.sql_name))
         return
-    path = f"{kernel.folder}/{new_file_name()}"
-    file = TableFile(path, layout)
-    for batch in archive.named(rows, layout.schema).to_batches():
+    name = new_file_name()
+    file = TableFile(f"{kernel.folder}/{name}", table.layout)
+    for batch in named.to_batches():
         file.add(batch)
     file.close()
-    written = read_written_file(path, layout)
+    written = kernel.written(name)
     if written is not None:
         # A file that is not committed adds no row to the table; VACUUM removes it.
         kernel.commit([written], application, 0)
@@ -72,10 +70,14 @@ class KernelTable:
     """A local Delta table to which files can be added."""
 
     def __init__(self, spark: SparkSession, table: ArchiveTable) -> None:
-        self.folder = Location.resolve(table.name).path
+        self.folder, self._layout = Location.resolve(table.name).path, table.layout
         self._jvm = cast("Any", spark._jvm)
         self._kernel = self._jvm.io.delta.kernel
         self._engine = self._kernel.defaults.engine.DefaultEngine.create(spark._jsc.hadoopConfiguration())
+
+    def written(self, name: str) -> WrittenFile | None:
+        """The complete file with a name in the folder; None if it is not there, or another program wrote it."""
+        return read_written_file(f"{self.folder}/{name}", self._layout)
 
     def has_committed(self, application: str, version: int, snapshot: Any = None) -> bool:
         """Whether the table has this version of the application, or a later one (`txn`)."""
@@ -104,14 +106,14 @@ class KernelTable:
                 return True
         return False
 
-    def is_plain(self, layout: Layout) -> bool:
+    def is_plain(self) -> bool:
         """Whether a file with the layout's columns and statistics is all that the table needs for new rows."""
         snapshot = self._snapshot()
         properties = snapshot.getTableProperties()
         has_changed = any(properties.get(name) not in (None, *plain) for name, plain in _PLAIN_PROPERTIES.items())
         clustering = snapshot.getClusteringColumnInfos()
         columns = [info.getLogicalColumn().getNames() for info in clustering.get()] if clustering.isPresent() else []
-        if has_changed or any(len(names) != 1 or names[0] not in layout.statistics for names in columns):
+        if has_changed or any(len(names) != 1 or names[0] not in self._layout.statistics for names in columns):
             return False
         self._transaction(snapshot).build(self._engine)
         return not list(snapshot.getPartitionColumnNames())
@@ -150,7 +152,7 @@ class KernelTable:
         sync_commit(log, made)
 
 
-def find_kernel_table(spark: SparkSession, table: ArchiveTable, layout: Layout) -> KernelTable | None:
+def find_kernel_table(spark: SparkSession, table: ArchiveTable) -> KernelTable | None:
     """The table, if files that Spark did not write can be added to it; else None, and Spark must write the rows."""
     if not table.is_local or _SPECIAL.search(table.name) or not writes_bloom_filters():
         return None
@@ -162,7 +164,7 @@ def find_kernel_table(spark: SparkSession, table: ArchiveTable, layout: Layout) 
         return None
     try:
         found = KernelTable(spark, table)
-        return found if found.is_plain(layout) else None
+        return found if found.is_plain() else None
     except (PySparkException, Py4JError, AttributeError, TypeError):  # no table, or no JVM, or a JVM without Kernel
         return None
 

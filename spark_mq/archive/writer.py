@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_mq._compat import SPARK_ERRORS
-from spark_mq.archive.archive_tables import ArchiveTable, ArchiveTables, Layout, StoreArchive, StoreIdentity, layouts
+from spark_mq.archive.archive_tables import ArchiveTable, ArchiveTables, StoreArchive, StoreIdentity
 from spark_mq.archive.archived_log import find_lost_end, rename_lost, settle_name
 from spark_mq.archive.delta_log import (
     CONFLICT,
@@ -287,18 +287,17 @@ def archive(
 def create_tables(spark: SparkSession, tables: ArchiveTables) -> None:
     """Create the tables that do not exist, and add the columns that older tables lack; see `check_newest_commits`."""
     check_newest_commits(tables)
-    created = layouts(tables)
-    with ThreadPoolExecutor(len(created)) as threads:
-        list(threads.map(lambda item: retry(CONFLICT, partial(_create, spark, *item)), created.items()))
+    with ThreadPoolExecutor(len(tables.all)) as threads:
+        list(threads.map(lambda table: retry(CONFLICT, partial(_create, spark, table)), tables.all))
 
 
-def _create(spark: SparkSession, table: ArchiveTable, layout: Layout) -> None:
+def _create(spark: SparkSession, table: ArchiveTable) -> None:
     if version_of(table) < 0:
-        spark.sql(layout.create_sql(table))
+        spark.sql(table.create_sql())
         sync_newest_commits(table)
         if version_of(table) == 0:
             return
     present = set(table.read(spark).columns)
-    missing = [f"`{f.name}` {f.dataType.simpleString()}" for f in layout.columns() if f.name not in present]
+    missing = [f"`{f.name}` {f.dataType.simpleString()}" for f in table.layout.columns() if f.name not in present]
     if missing:
         spark.sql(f"ALTER TABLE {table.sql_name} ADD COLUMNS ({', '.join(missing)})")

@@ -338,7 +338,7 @@ def test_a_table_of_an_older_version_gets_the_new_columns(lake: Archive) -> None
     older = "cluster STRING, broker STRING, store STRING, commit_log_offset BIGINT, store_size INT, topic STRING, x INT"
     lake.spark.sql(f"CREATE TABLE delta.`{lake.table}` ({older}) USING DELTA")
     lake.spark.sql(f"INSERT INTO delta.`{lake.table}` VALUES ('DefaultCluster', 'z', 's', 0, 100, 'T', 5)")
-    _create(lake.spark, ArchiveTables.of(lake.table).messages, MESSAGES)
+    _create(lake.spark, ArchiveTables.of(lake.table).messages)
     ((old),) = lake.rows(broker="z")
     assert (old["x"], old["body"], old["topic"]) == (5, None, "T")
     assert {*old} == {*MESSAGES.columns().names, "x"}
