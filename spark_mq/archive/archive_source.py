@@ -32,7 +32,7 @@ from spark_mq.format.message_schema import CORRUPT_RECORD
 from spark_mq.format.timestamp import iso_text
 from spark_mq.io.location import Location
 from spark_mq.lifecycle.delayed import due_by_level
-from spark_mq.lifecycle.selected_messages import LogSource, SelectedMessages, Selection, TopicRule
+from spark_mq.lifecycle.selected_messages import LogSource, SelectedMessages, Selection
 from spark_mq.store.broker_versions import find_broker_versions
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.checkpoint import lost_end
@@ -46,7 +46,6 @@ _PART_BITS = 28
 _LONG_RANGE = re.compile(r": \d+ bytes, up to commit log offset (\d+)$")
 """The end of the text about a range that is too long for column `store_size` (`source.messages`)."""
 _MAX_STORE_SIZE = (1 << 31) - 1
-_REAL_TOPIC = "REAL_TOPIC"
 _MAX_TOPICS = 1_000
 """Real topics that a condition names; with more of them, the messages of all topics are looked at."""
 _BATCH_ROWS = 1 << 16
@@ -284,16 +283,12 @@ class ArchiveSource(LogSource):
         is_named = reduce(Column.__or__, conditions, F.lit(False))
         found = self._read(is_named, selection)
         if rule.properties:
-            found = pa.concat_tables([found, self._read(self._with_properties(found, rule) & ~is_named, selection)])
+            has_one = reduce(Column.__or__, (F.col("properties")[name].isNotNull() for name in rule.properties))
+            if "REAL_TOPIC" in found.column_names:  # only messages of topics that waiting messages name can follow them
+                topics = pc.drop_null(pc.unique(found["REAL_TOPIC"])).to_pylist()
+                has_one &= F.col("topic").isin(topics) if len(topics) <= _MAX_TOPICS else F.lit(True)
+            found = pa.concat_tables([found, self._read(has_one & ~is_named, selection)])
         return found.sort_by("commit_log_offset")
-
-    def _with_properties(self, found: pa.Table, rule: TopicRule) -> Column:
-        """The condition that a message has one of the rule's properties, and a topic that `found` names as real."""
-        has_one = reduce(Column.__or__, (F.col("properties")[name].isNotNull() for name in rule.properties))
-        if _REAL_TOPIC not in found.column_names:
-            return has_one
-        topics = pc.drop_null(pc.unique(found[_REAL_TOPIC])).to_pylist()
-        return has_one & F.col("topic").isin(topics) if len(topics) <= _MAX_TOPICS else has_one
 
     def _read(self, condition: Column, selection: Selection) -> pa.Table:
         schema = selection.schema

@@ -206,7 +206,9 @@ def find_lost_end(archive: StoreArchive) -> LostEnd | None:
                     return None
             except CorruptLogError:
                 pass
-    log = archive.spark.read.format("rocketmq").schema(_schema())
+    types = {field.name: field.dataType.simpleString() for field in MESSAGES.columns()}
+    columns = ", ".join(f"{name} {types[name]}" for name in (*_FIELDS, *_TIMES))
+    log = archive.spark.read.format("rocketmq").schema(columns)
     options = {"startOffset": str(log_start), "endOffset": str(newest.commit_log_offset)}
     in_log = log.options(**options).load(archive.store.uri)
     rows = _messages(archive).where(F.col("commit_log_offset") >= log_start)
@@ -217,11 +219,6 @@ def find_lost_end(archive: StoreArchive) -> LostEnd | None:
         return None
     count = _messages(archive).where(F.col("commit_log_offset") >= first).count()
     return LostEnd(first, newest.store_timestamp // 1000, count)
-
-
-def _schema() -> str:
-    types = {field.name: field.dataType.simpleString() for field in MESSAGES.columns()}
-    return ", ".join(f"{name} {types[name]}" for name in (*_FIELDS, *_TIMES))
 
 
 def _newest_row(archive: StoreArchive, starts: Sequence[int]) -> Row | None:

@@ -193,15 +193,10 @@ class ArchivedMessages:
             for place in part.select(POSITION).to_pylist():
                 row = by_position.get(tuple(place.values()))
                 if row is not None:
-                    yield _message(row)
-
-
-def _message(row: dict[str, Any]) -> NamedRecord:
-    known = dict.fromkeys(ARCHIVED_COLUMNS) | row
-    for name in _TIMES:
-        if row[name] is not None:
-            known[f"{name}_millis"] = (row[name] - EPOCH) // timedelta(milliseconds=1)
-    return NamedRecord((row["cluster"], row["broker"], row["store"]), record_of(known))
+                    times = {f"{name}_millis": row[name] for name in _TIMES if row[name] is not None}
+                    millis = {name: (time - EPOCH) // timedelta(milliseconds=1) for name, time in times.items()}
+                    known = dict.fromkeys(ARCHIVED_COLUMNS) | row | millis
+                    yield NamedRecord((row["cluster"], row["broker"], row["store"]), record_of(known))
 
 
 def _where(begin: int | None = None, end: int | None = None, **values: Any) -> ds.Expression:

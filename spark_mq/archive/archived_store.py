@@ -140,38 +140,35 @@ class StoreAndArchive(LifeStore):
     Both have one log, so the store of the archive must be that of the directory.
     """
 
-    def __init__(self, live: LifeStore, archived: ArchivedLife) -> None:
-        self._live, self._archived = live, archived
-        self._start = live.store.get_min_phy_offset()
-        self.location = live.location
-        self.broker_conf = live.broker_conf
-
-    def moment(self, at: int | datetime | None) -> int:
-        return self._live.moment(at)
+    def __init__(self, store: MessageStore, archived: ArchivedLife) -> None:
+        super().__init__(store)
+        self._archived, self._start = archived, store.get_min_phy_offset()
 
     def find_record(self, commit_log_offset: int) -> Record | NoRecord:
-        return self._store_of(commit_log_offset).find_record(commit_log_offset)
+        if commit_log_offset < self._start:
+            return self._archived.find_record(commit_log_offset)
+        return super().find_record(commit_log_offset)
 
     def find_key(self, key: str, also: Iterable[str] = ()) -> FoundMessages:
-        live, archived = self._live.find_key(key, also), self._archived.find_key(key, also, self._start)
+        live, archived = super().find_key(key, also), self._archived.find_key(key, also, self._start)
         records = (*archived.records, *live.records)
         return FoundMessages(records, (*archived.damage, *live.damage), archived.has_more or live.has_more)
 
     def known_topics(self) -> Iterable[str]:
-        return {*self._live.known_topics(), *self._archived.known_topics()}
+        return {*super().known_topics(), *self._archived.known_topics()}
 
     def due(self, record: Record) -> int | None:
-        return self._store_of(record.commit_log_offset).due(record)
+        return None if record.commit_log_offset < self._start else super().due(record)
 
     def messages_after(self, topic: str, queue_id: int, commit_log_offset: int) -> Iterator[Record | Cut]:
-        if commit_log_offset < self._start:
+        if commit_log_offset < self._start - 1:
             yield from self._archived.messages_after(topic, queue_id, commit_log_offset, self._start)
-        yield from self._live.messages_after(topic, queue_id, max(commit_log_offset, self._start - 1))
+        yield from super().messages_after(topic, queue_id, max(commit_log_offset, self._start - 1))
 
     def revive_messages(self, commit_log_offset: int) -> Iterator[Record | Cut]:
         if commit_log_offset < self._start:
             yield from self._archived.revive_messages(commit_log_offset, self._start)
-        yield from self._live.revive_messages(max(commit_log_offset, self._start - 1))
+        yield from super().revive_messages(max(commit_log_offset, self._start - 1))
 
     def missing(self) -> str | None:
         """Why messages can be missing: in the archive before the start of the log, between both, or in the log."""
@@ -184,13 +181,7 @@ class StoreAndArchive(LifeStore):
                 f"the archive ends at commit log offset {cover.log.stop}, and the log begins at {self._start}: "
                 "messages between them expired before they were archived"
             )
-        return self._live.missing()
-
-    def expiries(self, offsets: Iterable[int], conf: BrokerConf, name: str, at: int) -> list[MessageExpiry]:
-        return self._live.expiries(offsets, conf, name, at)
-
-    def _store_of(self, commit_log_offset: int) -> LifeStore:
-        return self._archived if commit_log_offset < self._start else self._live
+        return super().missing()
 
 
 class ArchivedStore:
@@ -252,7 +243,7 @@ class ArchivedStore:
     def looked_up(self, store: MessageStore | None = None) -> LifeStore:
         """The look-ups of a message's life in the archive, and in `store`, whose log was archived."""
         archived = ArchivedLife(self.source)
-        return archived if store is None else StoreAndArchive(LifeStore(store), archived)
+        return archived if store is None else StoreAndArchive(store, archived)
 
     def dataframe(self, table: str, **options: Any) -> DataFrame:
         """The same rows as `table`, which has the same options, as a DataFrame of Spark."""

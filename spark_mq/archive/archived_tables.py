@@ -39,14 +39,12 @@ _POSITIONS = "topic STRING, queue_id INT, queue_offset BIGINT"
 
 def rates_of(source: ArchiveSource, topic: str | None = None) -> pa.Table:
     """The rows of table `rates`; see `lifecycle.statistics.rates_rows`."""
-    rows = _messages(source, topic)
-    return rates(arrow_groups(rows.groupBy("topic", "tags", _minute().alias("minute")).agg(*counts())))
+    return rates(_by_minute(source, topic, "tags"))
 
 
 def skew_of(source: ArchiveSource, topic: str | None = None) -> pa.Table:
     """The rows of table `skew`; see `lifecycle.statistics.skew_rows`."""
-    by = ("topic", "queue_id", _minute().alias("minute"), host_without_port())
-    return skew(arrow_groups(_messages(source, topic).groupBy(*by).agg(*counts())))
+    return skew(_by_minute(source, topic, "queue_id", host_without_port()))
 
 
 def hot_keys_of(source: ArchiveSource, topic: str | None = None, most_keys: int | None = None) -> pa.Table:
@@ -100,10 +98,11 @@ def counts() -> tuple[Column, Column]:
     return F.sum("store_size").alias("store_size"), F.count("*").alias("count")
 
 
-def _minute() -> Column:
-    """The beginning of the minute of the store time, in UTC."""
+def _by_minute(source: ArchiveSource, topic: str | None, *by: Column | str) -> pa.Table | None:
+    """Bytes and number of messages by topic, other columns, and the minute of the store time, in UTC."""
     millis = F.unix_millis("store_timestamp")
-    return F.timestamp_millis(millis - F.pmod(millis, F.lit(_MINUTE_MILLIS)))
+    minute = F.timestamp_millis(millis - F.pmod(millis, F.lit(_MINUTE_MILLIS))).alias("minute")
+    return arrow_groups(_messages(source, topic).groupBy("topic", *by, minute).agg(*counts()))
 
 
 def arrow_groups(groups: DataFrame) -> pa.Table | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from pyspark.sql import SparkSession
 
@@ -82,20 +82,13 @@ def connected(spark: SparkSession, uri: str) -> str:
         return uri
     if not hasattr(spark, "newSession"):
         return with_settings(uri)
-    configuration = spark._jsc.hadoopConfiguration()
-    complete = with_settings(uri, _given(configuration))
+    configuration, given = spark._jsc.hadoopConfiguration(), {}
+    for name in OPTIONS:
+        sources, value = configuration.getPropertySources(name), configuration.get(name)
+        if value and sources is not None and list(sources)[-1] != _DEFAULTS:
+            given[name] = value
+    complete = with_settings(uri, given)
     for name, value in hadoop_settings(complete).items():
         configuration.set(name, value)
     configuration.setIfUnset(_VECTORED_READS, "false")
     return complete
-
-
-def _given(configuration: Any) -> dict[str, str]:
-    """The options for S3 in Hadoop's configuration, without its defaults."""
-    given = {}
-    for name in OPTIONS:
-        sources = configuration.getPropertySources(name)
-        value = configuration.get(name)
-        if value and sources is not None and list(sources)[-1] != _DEFAULTS:
-            given[name] = value
-    return given

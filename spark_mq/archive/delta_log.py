@@ -226,25 +226,20 @@ def changes_no_row(
     found = _history(table, count + 1) if 0 < count <= _MAX_COMMITS else []
     if len(found) <= count or _identity(found[count]) != before:
         return False
-    return all(_keeps_rows(info, reads_rows) or (allows_merges and _is_merge(info)) for info in found[:count])
+    return all(_changes_no_row(info, reads_rows, allows_merges) for info in found[:count])
 
 
-def _keeps_rows(info: dict[str, Any], reads_rows: bool) -> bool:
-    """Whether a commit only adds rows, or changes rows that nobody reads."""
+def _changes_no_row(info: dict[str, Any], reads_rows: bool, allows_merges: bool) -> bool:
     operation = info.get("operation")
+    if operation == "MERGE":  # of `write_segments`, which updates and inserts rows of one store
+        parameters = info.get("operationParameters", {})
+        merged_by = _MERGED_BY.findall(parameters.get("predicate", ""))
+        return allows_merges and parameters.items() >= _MERGE_ACTIONS.items() and set(merged_by) >= set(IDENTITY)
     if operation in _KEEP_ROWS or info.get("engineInfo", "").endswith(f"/{ENGINE_INFO}"):
         return True
-    if not reads_rows and operation in _CHANGE_ROWS:
-        return True
+    if operation in _CHANGE_ROWS:
+        return not reads_rows
     return operation in _APPENDS and info.get("isBlindAppend") is True
-
-
-def _is_merge(info: dict[str, Any]) -> bool:
-    """Whether a commit is one of `write_segments`, which updates and inserts rows of one store."""
-    parameters = info.get("operationParameters", {})
-    merged_by = _MERGED_BY.findall(parameters.get("predicate", ""))
-    is_same = info.get("operation") == "MERGE" and parameters.items() >= _MERGE_ACTIONS.items()
-    return is_same and set(merged_by) >= set(IDENTITY)
 
 
 def _identity(info: dict[str, Any]) -> Commit:

@@ -28,7 +28,11 @@ class Archives:
             broker_conf: The broker's settings file, for what messages mean.
             is_alone: Whether there is no store, so that tables of the only archive need not be qualified.
         """
-        self.tables: NamedTables = {name.lower(): _sql_names(name, table) for name, table in archives.items()}
+        self.tables: NamedTables = {}
+        for name, table in archives.items():
+            found = ArchiveTables.of(table, checkpoint="")
+            views = {told: _view_name(name, told) for told in ARCHIVED_TABLES}
+            self.tables[name.lower()] = {each: getattr(found, each).sql_name for each in _LAYOUTS} | views
         self.archives = archives
         self._broker_conf = broker_conf
         self._is_alone = is_alone and len(archives) == 1
@@ -62,14 +66,6 @@ def archive_columns(table: str) -> list[str]:
     if table in ARCHIVED_TABLES:
         return [*IDENTITY, *table_columns(table).default]
     return list(_LAYOUTS[table].schema.names)
-
-
-def _sql_names(name: str, table: str) -> dict[str, str]:
-    tables = ArchiveTables.of(table, checkpoint="")
-    return {
-        **{each: getattr(tables, each).sql_name for each in _LAYOUTS},
-        **{table: _view_name(name, table) for table in ARCHIVED_TABLES},
-    }
 
 
 def _view_name(archive: str, table: str) -> str:
