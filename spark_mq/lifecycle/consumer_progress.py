@@ -8,10 +8,9 @@ acknowledged it is in table `retries`, as soon as the broker gives it to the gro
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from typing import Any
 
 import pyarrow as pa
 
@@ -140,7 +139,14 @@ class _Reader:
     def __init__(self, source: QueueSource) -> None:
         self._source = source
         self._problem = source.problem
-        self._read_queues = load_config(source.location, "topics.json", _read_queue_nums)
+        self._read_queues = load_config(
+            source.location,
+            "topics.json",
+            lambda content: {
+                str(name): as_integer(config["readQueueNums"], 32)
+                for name, config in (content.get("topicConfigTable") or {}).items()
+            },
+        )
         committed = consumer_offsets(source.location)
         self._has_offsets = committed is not None  # a broker writes the file every five seconds, even without an offset
         self._offsets: dict[tuple[str, str], dict[int, int]] = {}
@@ -269,16 +275,14 @@ class _Reader:
         found.expired += max(first - offset, 0)
         if first < offset:
             found.last_consumed = max(found.last_consumed, self._source.stored(queue, offset - 1))
-        if max(first, offset) < stop:
-            self._add_oldest(found, queue, max(first, offset), stop)
-
-    def _add_oldest(self, found: _Progress, queue: Queue, start: int, stop: int) -> None:
-        """Note the first message of a queue from `start` on, if it is older than that of other queues."""
+        start = max(first, offset)
+        if start >= stop:
+            return
         message = self._source.first_message(queue, start, stop)
         if isinstance(message, int):
-            found.reasons.append(f"the unit at queue offset {message} of queue {queue[1]} leads to no message")
+            found.reasons.append(f"the unit at queue offset {message} of queue {queue_id} leads to no message")
             return
-        oldest = message.stored, queue[1], message.queue_offset, message.commit_log_offset
+        oldest = message.stored, queue_id, message.queue_offset, message.commit_log_offset
         found.oldest = oldest if found.oldest is None else min(found.oldest, oldest)
         found.expired += message.queue_offset - start
 
@@ -292,10 +296,3 @@ def _retry_topic(
         if not rest or (rest[0] in "_+" and len(rest) > 1):
             return RetryTopic(name, group, rest[1:] or None)
     return parse_retry_topic(name, groups, topics)
-
-
-def _read_queue_nums(content: Mapping[str, Any]) -> dict[str, int]:
-    return {
-        str(name): as_integer(config["readQueueNums"], 32)
-        for name, config in (content.get("topicConfigTable") or {}).items()
-    }

@@ -243,7 +243,26 @@ def delayed(
     due = np.where(is_level, level_due[newest], found.out_time[newest])
     first_delivery = groups.first(found.deliveries)
     unit = np.full(newest.size, _NONE) if units is None else units.newest(found.offset[newest])
-    state, reason = _states(found, due, first_delivery, unit, log, progress, units is not None, end_problem, at)
+    level_offset = by_number(found.queue_id[newest] + 1, progress.delay_offsets, np.iinfo(np.int64).min)
+    is_enqueued = ~is_level & (found.queue_offset[newest] < progress.enqueued)
+    damage = log.damage_reasons("the delivered message can have been in a damaged range", found.offset[newest])
+    cases = delivery_cases(
+        is_delivered=first_delivery >= 0,
+        is_cancelled=found.cancel >= 0,
+        is_due=np.where(is_level, due, due + TIMER_PRECISION) <= at,
+        ambiguous=(found.is_ambiguous[newest], "several delayed messages are the same, and some of them were rolled"),
+        damage=(log.is_damaged_after(found.offset[newest]), damage),
+        lost_end=(end_problem is not None, end_problem),
+        passed=(is_level & (found.queue_offset[newest] < level_offset), _PASSED),
+        no_time=(~is_level & (due == _NONE), "property TIMER_OUT_MS is not a time"),
+        read=((due < progress.read_time) & is_enqueued, SLOT_IS_READ),
+        not_read=(
+            (is_level & (progress.level_problem is not None), progress.level_problem),
+            (~is_level & (progress.timer_problem is not None), progress.timer_problem),
+            (is_enqueued & (unit < 0) & (units is not None), _NO_UNIT),
+        ),
+    )
+    state, reason = first_cases(cases)
     some = records.take(pa.array(newest))
     rolls = numbers(some["TIMER_ROLL_TIMES"], 9, 0, _NONE)
     has_unit = (unit >= 0) & ~is_level
@@ -270,43 +289,6 @@ def delayed(
         "cancel_offset": optional(found.offset[found.cancel], found.cancel >= 0),
     }
     return pa.table(columns, schema=DELAYED.schema)
-
-
-def _states(
-    found: DelayedRecords,
-    due: Int64s,
-    first_delivery: Int64s,
-    unit: Int64s,
-    log: ReadableLog,
-    progress: DeliveryProgress,
-    has_units: bool,
-    end_problem: str | None,
-    at: int,
-) -> tuple[pa.Array, pa.Array]:
-    newest = found.newest
-    is_level, queue_offset = found.is_level[newest], found.queue_offset[newest]
-    level_offset = by_number(found.queue_id[newest] + 1, progress.delay_offsets, np.iinfo(np.int64).min)
-    is_enqueued = ~is_level & (queue_offset < progress.enqueued)
-    is_read = (due < progress.read_time) & is_enqueued
-    is_due = np.where(is_level, due, due + TIMER_PRECISION) <= at
-    damage = log.damage_reasons("the delivered message can have been in a damaged range", found.offset[newest])
-    cases = delivery_cases(
-        is_delivered=first_delivery >= 0,
-        is_cancelled=found.cancel >= 0,
-        is_due=is_due,
-        ambiguous=(found.is_ambiguous[newest], "several delayed messages are the same, and some of them were rolled"),
-        damage=(log.is_damaged_after(found.offset[newest]), damage),
-        lost_end=(end_problem is not None, end_problem),
-        passed=(is_level & (queue_offset < level_offset), _PASSED),
-        no_time=(~is_level & (due == _NONE), "property TIMER_OUT_MS is not a time"),
-        read=(is_read, SLOT_IS_READ),
-        not_read=(
-            (is_level & (progress.level_problem is not None), progress.level_problem),
-            (~is_level & (progress.timer_problem is not None), progress.timer_problem),
-            (is_enqueued & (unit < 0) & has_units, _NO_UNIT),
-        ),
-    )
-    return first_cases(cases)
 
 
 _PASSED = "the offset of its level in delayOffset.json is after it, but no delivered message of it is in the log"

@@ -214,10 +214,13 @@ def retries(selected: SelectedMessages, facts: RetryFacts, at: int) -> pa.Table:
     due_offsets, due_millis = facts.due
     due = np.append(due_millis, -1)[positions_of(offset[delayed], due_offsets)]
     due[delayed < 0] = -1
+    reasons = {name: topic.reason for name, topic in facts.retry_topics.items()}
+    unsure = by_value(copies["retry_topic"], reasons, pa.string()).take(pa.array(first))
     log = ReadableLog.of(selected)
     cases = [
         *_returned(copies, chains, has_chain, first),
-        *_uncertain(copies, has_chain[first], first, facts),
+        (flags(unsure.is_valid()), _UNKNOWN, unsure),
+        (~has_chain[first], _UNKNOWN, "the copy has no ORIGIN_MESSAGE_ID, and no unique key that is certainly its own"),
         (log.is_damaged_after(offset[last]), _UNKNOWN, log.damage_reasons(_UNREAD, offset[last])),
         (facts.lost_end is not None, _UNKNOWN, facts.lost_end),
         *_waiting(copies, np.where(delivered < 0, delayed, -1), due, facts.delay_offsets, at),
@@ -297,13 +300,6 @@ def _greatest_after(chains: Int64s, values: Int64s) -> Int64s:
     result = np.empty(chains.size, np.int64)
     result[order] = np.maximum.accumulate(above + values[order] + (1 << 31)) - above - (1 << 31)
     return result
-
-
-def _uncertain(copies: pa.Table, has_chain: Flags, first: Int64s, facts: RetryFacts) -> list[Case]:
-    of_topics = {name: topic.reason for name, topic in facts.retry_topics.items()}
-    reasons = by_value(copies["retry_topic"], of_topics, pa.string()).take(pa.array(first))
-    no_chain = "the copy has no ORIGIN_MESSAGE_ID, and no unique key that is certainly its own"
-    return [(flags(reasons.is_valid()), _UNKNOWN, reasons), (~has_chain, _UNKNOWN, no_chain)]
 
 
 def _waiting(

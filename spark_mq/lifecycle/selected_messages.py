@@ -4,8 +4,7 @@ A record that has the right lengths counts as a record of the log, but its bytes
 checksum of the properties. So a zero byte among the properties counts as damage here: files that lost a page contain
 zeros, and a broker writes none.
 
-Only the selected messages are decoded, and of these only the requested columns. Modules with kernels are imported when
-the log is read.
+Only the selected messages are decoded, and of these only the requested columns.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +19,8 @@ import pyarrow.compute as pc
 
 from spark_mq.format.array_types import Flags, Int32s, Int64s
 from spark_mq.format.broker_version import BrokerVersions
+from spark_mq.format.kernels.batches import message_batches
+from spark_mq.format.kernels.columns import MessageColumns
 from spark_mq.format.kernels.dispatch import QueueTable
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, CORRUPT_RECORD
 from spark_mq.format.record import TRANSACTION_TYPE_MASK, TRANSACTION_TYPE_NAMES
@@ -29,13 +29,11 @@ from spark_mq.io.location import Location
 from spark_mq.store.config.checkpoint import lost_end
 from spark_mq.store.log.commit_log import CommitLog, plan_splits
 from spark_mq.store.log.log_range import LogRange
+from spark_mq.store.log.record_reader import joined_chunks
 from spark_mq.store.log.segment_files import STRAY, CorruptRange
-from spark_mq.store.log.split_reader import WHOLE
+from spark_mq.store.log.split_reader import WHOLE, read_split
 from spark_mq.store.message_store import MessageStore
 from spark_mq.store.retention import moment_of
-
-if TYPE_CHECKING:
-    from spark_mq.format.kernels.columns import MessageColumns
 
 SOUND_COLUMNS = ("store_size", "properties_bytes")
 """The columns that `sound_messages` needs, beside `commit_log_offset`."""
@@ -94,19 +92,16 @@ def sound_messages(found: SelectedMessages) -> tuple[pa.Table, tuple[CorruptRang
     reasons = pa.chunked_array([pa.nulls(messages.num_rows, pa.string())])
     if CORRUPT_RECORD in messages.column_names:
         reasons = messages[CORRUPT_RECORD]
-    if reasons.null_count == messages.num_rows and not _has_zero(properties):
+    # Whether the buffers have a zero byte: this is much faster than a check of each text.
+    datas = (chunk.buffers()[2] for chunk in properties.chunks)
+    has_zero = any(data is not None and np.frombuffer(data, np.uint8).min(initial=1) == 0 for data in datas)
+    if reasons.null_count == messages.num_rows and not has_zero:
         return messages.drop_columns(list(SOUND_COLUMNS)), ()
     is_damaged = pc.or_(pc.is_valid(reasons), pc.match_substring(properties, pattern="\0"))
     columns = [messages["commit_log_offset"], messages["store_size"], reasons]
     damaged = zip(*(column.filter(is_damaged).to_pylist() for column in columns), strict=True)
     ranges = [CorruptRange("commitlog", offset, size, "CONTENT", reason or _ZERO) for offset, size, reason in damaged]
     return messages.filter(pc.invert(is_damaged)).drop_columns(list(SOUND_COLUMNS)), tuple(ranges)
-
-
-def _has_zero(texts: pa.ChunkedArray) -> bool:
-    """Whether the buffers of binary texts have a zero byte: this is much faster than a check of each text."""
-    datas = (chunk.buffers()[2] for chunk in texts.chunks)
-    return any(data is not None and np.frombuffer(data, np.uint8).min(initial=1) == 0 for data in datas)
 
 
 @dataclass(frozen=True)
@@ -305,11 +300,6 @@ class _Reader:
 
     def read(self) -> Iterator[tuple[int, pa.RecordBatch] | CorruptRange]:
         """Batches of selected messages with the selection's number, and damage, of which missing ranges come first."""
-        from spark_mq.format.kernels.columns import MessageColumns
-        from spark_mq.format.kernels.dispatch import QueueTable
-        from spark_mq.store.log.record_reader import joined_chunks
-        from spark_mq.store.log.split_reader import read_split
-
         yield from self._log.stray
         yield from self._log.gaps
         queues = QueueTable()
@@ -339,8 +329,6 @@ class _Choice:
 
     def batches(self, messages: MessageColumns, queues: QueueTable, numbers: Int32s) -> Iterator[pa.RecordBatch]:
         """The selected messages of a chunk, whose messages are of the queues `numbers`."""
-        from spark_mq.format.kernels.batches import message_batches
-
         mask = self._mask(messages, queues, numbers)
         if not mask.any():
             return

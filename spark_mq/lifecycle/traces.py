@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 from spark_mq.format.array_types import Flags, Int64s
 from spark_mq.format.arrow_array import table_of, timestamps
 from spark_mq.format.java_text import decode_utf8
+from spark_mq.format.kernels.columns import text_array
 from spark_mq.format.message_schema import CORRUPT_RECORD
 from spark_mq.format.system_topic import TRACE_TOPIC
 from spark_mq.format.timestamp import micros
@@ -182,8 +183,6 @@ def traces(messages: pa.Table) -> pa.Table:
 
 def _pieces(bodies: pa.Array) -> tuple[Int64s, pa.Array]:
     """The events of all bodies as text, and for each the row of its body."""
-    from spark_mq.format.kernels.columns import text_array
-
     filled = pc.fill_null(bodies, b"")
     _, offsets, data = filled.buffers()
     ends = np.frombuffer(offsets, np.int32)[filled.offset : filled.offset + len(filled) + 1] if len(filled) else _ZERO

@@ -60,24 +60,14 @@ class Verdict:
     text: str
 
 
-@dataclass(frozen=True)
-class MessageFacts:
-    """What filters look at."""
-
-    properties: Mapping[str, str]
-    tags_code: int | None
-    ext: ExtUnit | None = None
-
-
-def tag_verdict(subscription: str, message: MessageFacts) -> Verdict:
-    """What a subscription to tags says about a message."""
+def tag_verdict(subscription: str, tag: str | None, tags_code: int | None) -> Verdict:
+    """What a subscription to tags says about a message with a tag; its tags code is None if that is not known."""
     wanted = parse_tags(subscription)
-    tag = message.properties.get("TAGS")
     name = "without a tag" if tag is None else f"with tag {tag}"
     if wanted is None:
         return Verdict(None, "the subscription is to all messages")
-    if message.tags_code is not None:
-        code = (message.tags_code + (1 << 31)) % (1 << 32) - (1 << 31)  # `Long.intValue`
+    if tags_code is not None:
+        code = (tags_code + (1 << 31)) % (1 << 32) - (1 << 31)  # `Long.intValue`
         hashes = {hash_code(one): one for one in wanted}
         if code not in hashes:
             codes = ", ".join(f"{one} ({hash_code(one)})" for one in sorted(wanted)) or "no tag"
@@ -89,24 +79,25 @@ def tag_verdict(subscription: str, message: MessageFacts) -> Verdict:
     return Verdict(FilterStep.TAG, f"it is {name}, which the subscription {subscription!r} does not name{collision}")
 
 
-def sql_verdict(one: ConsumerFilter, message: MessageFacts, is_stored: bool) -> Verdict:
-    """What a SQL92 expression says about a message."""
+def sql_verdict(one: ConsumerFilter, properties: Mapping[str, str], ext: ExtUnit | None) -> Verdict:
+    """What a SQL92 expression says about a message; `ext` has its bits, if the broker looks at them."""
     condition = one.condition
     if condition is None:
         # `isMatchedByCommitLog`: a broker without a compiled expression sends everything.
         return Verdict(None, f"{one.problem}; so it sends all messages")
-    answer = evaluate(condition, message.properties)
+    answer = evaluate(condition, properties)
     if answer != Truth.TRUE:
-        values = ", ".join(_value_text(name, message.properties) for name in property_names(condition))
+        values = ", ".join(_value_text(name, properties.get(name)) for name in property_names(condition))
         return Verdict(FilterStep.SQL, f"{one.expression} {_ANSWERS[answer]}{f': {values}' if values else ''}")
-    lacking = _lacking_bits(one, message.ext) if is_stored else ()
-    if lacking and message.ext is not None:
-        stored = time_text(message.ext.store_timestamp)
-        return Verdict(
-            FilterStep.BIT_MAP,
-            f"{one.expression} is TRUE, but its bit map lacks {list(lacking)} of the group's bits; it was stored at "
-            f"{stored}, after the filter was born at {time_text(one.born_time)}",
-        )
+    # A broker looks at the bits of messages that were stored after the filter was born.
+    if ext is not None and ext.store_timestamp > one.born_time and 8 * len(ext.bit_map) == one.bit_count:
+        lacking = [position for position in one.bit_positions or () if not has_bits(ext.bit_map, (position,))]
+        if lacking:
+            return Verdict(
+                FilterStep.BIT_MAP,
+                f"{one.expression} is TRUE, but its bit map lacks {lacking} of the group's bits; it was stored at "
+                f"{time_text(ext.store_timestamp)}, after the filter was born at {time_text(one.born_time)}",
+            )
     return Verdict(None, f"{one.expression} is TRUE")
 
 
@@ -124,19 +115,10 @@ def property_names(expression: object) -> list[str]:
     return property_names(tuple(getattr(expression, field.name) for field in fields(expression)))
 
 
-def _value_text(name: str, properties: Mapping[str, str]) -> str:
-    value = properties.get(name)
+def _value_text(name: str, value: str | None) -> str:
     if value is None:
         return f"{name} is missing"
     return f"{name} is {value[:_SHOWN_VALUE]!r}{'...' if len(value) > _SHOWN_VALUE else ''}"
-
-
-def _lacking_bits(one: ConsumerFilter, ext: ExtUnit | None) -> tuple[int, ...]:
-    """The group's bits that a message lacks; none if the broker does not look at them."""
-    positions = one.bit_positions
-    if ext is None or not positions or ext.store_timestamp <= one.born_time or 8 * len(ext.bit_map) != one.bit_count:
-        return ()
-    return tuple(position for position in positions if not has_bits(ext.bit_map, (position,)))
 
 
 class NotConsumed(StrEnum):
@@ -269,7 +251,7 @@ class _Question:
         return (
             self._retried(record)
             or self._not_yet(verdict)
-            or self._filtered(verdict)
+            or (verdict and verdict.step and self._answer(NotConsumed(f"FILTERED_BY_{verdict.step}"), verdict.text))
             or self._popped(record)
             or self._past_it(verdict, record)
         )
@@ -294,10 +276,9 @@ class _Question:
         if tags is None and expression is None:
             tags, expression = self.store.subscription(self.group, self.topic)
         code, ext = self.store.filter_facts(record)
-        facts = MessageFacts(properties, code, ext)
         if tags is not None:
             self.of_message["subscription"] = tags
-            return tag_verdict(tags, facts)
+            return tag_verdict(tags, properties.get(TAGS), code)
         stored = self._stored_filter()
         if expression is not None:
             parsed = parse_sql92(expression)
@@ -305,8 +286,8 @@ class _Question:
                 raise OptionError(f"{parsed.warning}: write the whole condition")
             self.of_message["subscription"] = expression
             if stored is not None and stored.expression == expression:
-                return sql_verdict(stored, facts, is_stored=True)
-            return sql_verdict(ConsumerFilter(self.group, self.topic, expression), facts, is_stored=False)
+                return sql_verdict(stored, properties, ext)
+            return sql_verdict(ConsumerFilter(self.group, self.topic, expression), properties, None)
         if stored is None:
             return None
         self.of_message["subscription"] = stored.expression
@@ -315,7 +296,7 @@ class _Question:
                 f"the broker got the expression at {time_text(stored.born_time)}, after the message was stored at "
                 f"{time_text(record.store_timestamp)}: the group can have had another one"
             )
-        return sql_verdict(stored, facts, is_stored=True)
+        return sql_verdict(stored, properties, ext)
 
     def _stored_filter(self) -> ConsumerFilter | None:
         try:
@@ -368,11 +349,6 @@ class _Question:
         self._note_subscription(verdict)
         text = f"not yet: the group's offset in {self.name} is {self.consumer_offset}, {before_text(before)}"
         return self._answer(NotConsumed.NOT_YET, text)
-
-    def _filtered(self, verdict: Verdict | None) -> WhyNotConsumed | None:
-        if verdict is None or verdict.step is None:
-            return None
-        return self._answer(NotConsumed(f"FILTERED_BY_{verdict.step}"), verdict.text)
 
     def _popped(self, record: Record) -> WhyNotConsumed | None:
         # Whether the group has a retry topic for messages that it popped of the topic.

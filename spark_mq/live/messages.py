@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +12,11 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from spark_mq.errors import CorruptLogError, ProtocolError
 from spark_mq.format.array_types import Bytes
+from spark_mq.format.kernels.batches import BODY_COLUMNS, message_batches
+from spark_mq.format.kernels.columns import MessageColumns
+from spark_mq.format.kernels.frames import CORRUPTION_REASONS, Frames, ScanStatus, new_frames, scan_sent_records
+from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS
+from spark_mq.format.record import MIN_RECORD_SIZE
 from spark_mq.live.cluster import LiveBroker, live_brokers, planned_queues, selected_topics, understood
 from spark_mq.live.look_ups import (
     SentRecord,
@@ -29,10 +33,8 @@ from spark_mq.remoting.pull import QueueRange, Rate, Subscription
 from spark_mq.source.messages import MAX_BATCH_ROWS, frozen_modules
 from spark_mq.source.options import Mode
 from spark_mq.source.predicate import matches_names
+from spark_mq.source.row_filter import filter_frames
 from spark_mq.store.config.named_stores import STORE_COLUMNS
-
-if TYPE_CHECKING:
-    from spark_mq.format.kernels.frames import Frames
 
 PARTITION_OFFSETS = 1 << 16
 """Queue offsets that one task reads, unless there would be more than `_MAX_PARTITIONS` tasks."""
@@ -126,13 +128,11 @@ class LiveMessagesReader(DataSourceReader):
 
     def _batches(self, buffer: Bytes, frames: Frames, names: tuple[str, str, str]) -> Iterator[pa.RecordBatch]:
         """The rows of the messages that match."""
-        from spark_mq.format.kernels.batches import BODY_COLUMNS, message_batches
-        from spark_mq.format.kernels.columns import MessageColumns
-        from spark_mq.source.row_filter import filter_frames
-
         read = self._options.read
         fails = read.mode == Mode.FAILFAST
         check_crc = read.check_crc and (fails or not BODY_COLUMNS.isdisjoint(self._of_message))
+        fields = {name: pa.field(name, pa.string()) for name in STORE_COLUMNS} | ALL_MESSAGE_FIELDS
+        schema = pa.schema([fields[name] for name in self._columns])
         matching = filter_frames(read.predicate, MessageColumns(buffer, frames))
         for messages in message_batches(buffer, matching, self._of_message, MAX_BATCH_ROWS, check_crc=check_crc):
             if fails and messages.bodies is not None and messages.bodies.reasons:
@@ -140,13 +140,7 @@ class LiveMessagesReader(DataSourceReader):
             columns = dict(zip(STORE_COLUMNS, (pa.repeat(name, messages.frames.size) for name in names), strict=True))
             batch = messages.record_batch(self._of_message)
             columns |= dict(zip(self._of_message, batch.columns, strict=True))
-            yield pa.RecordBatch.from_pydict({name: columns[name] for name in self._columns}, self._schema())
-
-    def _schema(self) -> pa.Schema:
-        from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS
-
-        named = {name: pa.field(name, pa.string()) for name in STORE_COLUMNS}
-        return pa.schema([(named | ALL_MESSAGE_FIELDS)[name] for name in self._columns])
+            yield pa.RecordBatch.from_pydict({name: columns[name] for name in self._columns}, schema)
 
 
 def pulls_partitions(ranges: Iterable[Pulls]) -> list[InputPartition]:
@@ -190,9 +184,6 @@ def _id_partitions(brokers: Sequence[LiveBroker], ids: Iterable[str]) -> list[In
 
 def _frames(buffer: Bytes, address: str, code: RequestCode) -> Frames:
     """The records that a broker sent for a request. Raises `ProtocolError` if the bytes are anything else."""
-    from spark_mq.format.kernels.frames import CORRUPTION_REASONS, ScanStatus, new_frames, scan_sent_records
-    from spark_mq.format.record import MIN_RECORD_SIZE
-
     frames = new_frames(buffer.size // MIN_RECORD_SIZE + 1)
     count, position, status = scan_sent_records(buffer, frames)
     if status != ScanStatus.STOP:
@@ -206,8 +197,6 @@ def _of_range(records: bytes, queue: QueueRange) -> tuple[tuple[Bytes, Frames], 
 
     Raises `ProtocolError` if a record is of another queue, or before the range.
     """
-    from spark_mq.format.kernels.columns import MessageColumns
-
     buffer = np.frombuffer(records, np.uint8)
     frames = _frames(buffer, queue.address, RequestCode.PULL_MESSAGE)
     messages = MessageColumns(buffer, frames)

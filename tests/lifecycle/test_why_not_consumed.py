@@ -16,7 +16,6 @@ from spark_mq.format.bloom_filter import bit_map
 from spark_mq.format.consume_queue_ext import ExtUnit
 from spark_mq.lifecycle.why_not_consumed import (
     FilterStep,
-    MessageFacts,
     NotConsumed,
     sql_verdict,
     tag_verdict,
@@ -72,7 +71,7 @@ def test_a_group_received_exactly_what_is_called_consumed(unpacked: Unpack) -> N
 
 def test_steps_of_tags() -> None:
     def step(subscription: str, tag: str | None, code: int | None) -> FilterStep | None:
-        return tag_verdict(subscription, MessageFacts({} if tag is None else {"TAGS": tag}, code)).step
+        return tag_verdict(subscription, tag, code).step
 
     assert step("*", "x", 5) is None
     assert step("Aa || x", "Aa", 2112) is None
@@ -90,21 +89,18 @@ def test_steps_of_tags() -> None:
 def test_steps_of_expressions() -> None:
     one = ConsumerFilter("g", "t", "a > 1", born_time=100, bit_count=16, bit_positions=(1, 9))
 
-    def step(value: str, bits: tuple[int, ...] | None, stored: int = 200, is_stored: bool = True) -> FilterStep | None:
+    def step(value: str, bits: tuple[int, ...] | None, stored: int = 200) -> FilterStep | None:
         ext = None if bits is None else ExtUnit(0, stored, bit_map(bits, 16))
-        return sql_verdict(one, MessageFacts({"a": value}, 0, ext), is_stored).step
+        return sql_verdict(one, {"a": value}, ext).step
 
     assert step("2", (1, 9, 3)) is None
     assert step("2", (1,)) == FilterStep.BIT_MAP
     assert step("2", (1,), stored=100) is None  # the broker looks at bits of later messages only
-    assert step("2", (1,), is_stored=False) is None
     assert step("2", None) is None
     assert step("1", (1, 9)) == step("x", (1, 9)) == FilterStep.SQL
-    other_size = ExtUnit(0, 200, bytes(4))
-    assert sql_verdict(one, MessageFacts({"a": "2"}, 0, other_size), True).step is None
-    broken = ConsumerFilter("g", "t", "a >")
-    assert sql_verdict(broken, MessageFacts({}, 0), True).step is None
-    assert "price is missing" in sql_verdict(ConsumerFilter("g", "t", "price > 5"), MessageFacts({}, 0), True).text
+    assert sql_verdict(one, {"a": "2"}, ExtUnit(0, 200, bytes(4))).step is None
+    assert sql_verdict(ConsumerFilter("g", "t", "a >"), {}, None).step is None
+    assert "price is missing" in sql_verdict(ConsumerFilter("g", "t", "price > 5"), {}, None).text
 
 
 def test_a_message_without_its_bits_is_not_sent(tmp_path: Path) -> None:
