@@ -21,6 +21,7 @@ from spark_mq.remoting.requests import (
     CONFIG_REQUESTS,
     READABLE,
     Broker,
+    TopicQueues,
     broker_config,
     config_text,
     find_brokers,
@@ -28,7 +29,7 @@ from spark_mq.remoting.requests import (
     queue_ends,
 )
 from spark_mq.source.predicate import IntegerSet
-from spark_mq.store.config.config_file import as_integer, parse_fastjson
+from spark_mq.store.config.config_file import parse_fastjson
 
 _LOG = logging.getLogger(__name__)
 _MAX_QUERIED = 64
@@ -37,15 +38,6 @@ _MAX_QUEUES = 1 << 20
 """More queues than any broker has."""
 _AT_ONCE = 8
 """Requests of one planner that may be on the way."""
-
-
-@dataclass(frozen=True)
-class LiveTopic:
-    """The settings of a topic in a broker (`TopicConfig`)."""
-
-    read_queue_nums: int
-    write_queue_nums: int
-    perm: int
 
 
 @dataclass(frozen=True)
@@ -62,11 +54,16 @@ class LiveBroker:
         return self.broker.cluster, self.broker.name, self.address
 
     @cached_property
-    def topics(self) -> Mapping[str, LiveTopic]:
+    def topics(self) -> Mapping[str, TopicQueues]:
         """The topics of the broker, by name."""
         text = config_text(self.client, self.address, "topics.json")
         try:
-            return _topics(parse_fastjson(text.decode("utf-8")))
+            content: Any = parse_fastjson(text.decode("utf-8"))
+            table = sorted(content["topicConfigTable"].items())
+            topics = {str(name): TopicQueues.of(self.broker.name, one) for name, one in table}
+            if sum(max(topic.read_queue_nums, 0) for topic in topics.values()) > _MAX_QUEUES:
+                raise ValueError(f"more than {_MAX_QUEUES:,} queues")
+            return topics
         except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
             code = CONFIG_REQUESTS["topics.json"].name
             raise ProtocolError(f"{self.address}: the answer to {code} cannot be read: {shown(repr(error))}") from error
@@ -108,16 +105,6 @@ class LiveBroker:
     def range(self, topic: str, queue_id: int, start: int, stop: int) -> QueueRange:
         """A range of a queue."""
         return QueueRange(self.broker.name, self.address, topic, queue_id, start, stop, self.broker.master)
-
-
-def _topics(content: Any) -> dict[str, LiveTopic]:
-    topics = {
-        str(name): LiveTopic(*(as_integer(one[key], 32) for key in ("readQueueNums", "writeQueueNums", "perm")))
-        for name, one in sorted(content["topicConfigTable"].items())
-    }
-    if sum(topic.read_queue_nums for topic in topics.values() if topic.read_queue_nums > 0) > _MAX_QUEUES:
-        raise ValueError(f"more than {_MAX_QUEUES:,} queues")
-    return topics
 
 
 def live_brokers(client: RemotingClient, from_slave: bool = False) -> list[LiveBroker]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from heapq import merge
+from itertools import chain
 
 from spark_mq.errors import DataLossError, first_names, similar
 from spark_mq.format.dispatch import LIGHT_PREFIX, KeyType, record_keys
@@ -174,18 +175,17 @@ class ClusterMessages:
     def _read(self, broker: LiveBroker, queue: QueueRange, newest_first: bool) -> Iterator[Record]:
         subscription = understood(broker, queue, self._options.subscription(queue.topic))
         if not newest_first:
-            yield from self._records(queue, subscription)
+            yield from chain.from_iterable(self._parts(queue, subscription))
         part = replace(queue, start=queue.stop)
         size = _FIRST_OFFSETS
         while newest_first and part.start > queue.start:
             part = replace(queue, start=max(queue.start, part.start - size), stop=part.start)
-            records = list(self._records(part, subscription))
+            records = list(chain.from_iterable(self._parts(part, subscription)))
             yield from reversed(records)
             size = part_size(part, sum(record.size for record in records))
 
-    def _records(self, queue: QueueRange, subscription: Subscription) -> Iterator[Record]:
-        for records in read_range(self._client, queue, subscription, self._options, records_of_range):
-            yield from records
+    def _parts(self, queue: QueueRange, subscription: Subscription) -> Iterator[list[Record]]:
+        return read_range(self._client, queue, subscription, self._options, records_of_range)
 
 
 def _of(broker: LiveBroker, records: Iterable[Record]) -> Iterator[NamedRecord]:

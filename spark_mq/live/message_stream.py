@@ -50,10 +50,6 @@ class LiveOffset:
     queues: Mapping[QueueKey, int]
     began: Mapping[QueueKey, int] = field(default_factory=dict)
 
-    def start_of(self, queue: QueueKey, before: LiveOffset) -> int:
-        """The first queue offset of the batch that ends here, in a queue of it; `before` ends the batch before."""
-        return self.began.get(queue, before.queues.get(queue, 0))
-
     def to_json(self) -> dict[str, Any]:
         """The offset for Spark."""
         return {"version": _VERSION, "queues": _nested(self.queues), "began": _nested(self.began)}
@@ -156,7 +152,7 @@ class LiveMessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableN
         self._last = last
         found: list[Pulls] = []
         with RemotingClient(options.client) as client:
-            starts = {key: last.start_of(key, first) for key in last.queues}
+            starts = {key: last.began.get(key, first.queues.get(key, 0)) for key in last.queues}
             ranges = [(*key, starts[key], stop) for key, stop in last.queues.items() if starts[key] < stop]
             brokers = self._brokers_of(client, {name for name, *_ in ranges})
             for name, topic, queue_id, position, stop in ranges:

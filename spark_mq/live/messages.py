@@ -95,8 +95,10 @@ class LiveMessagesReader(DataSourceReader):
             ids, is_query = options.read.predicate.offset_message_ids, options.conditions is not None
             if ids is not None and not is_query:  # the address in an id can be one that a broker does not have any more
                 return _id_partitions(brokers, ids)
-            if not is_query:
-                _warn_of_missing(brokers, options)
+            known = {topic for broker in brokers for topic in broker.topics}
+            for topic in () if is_query else options.topics or ():
+                if topic not in known:
+                    _LOG.warning("no broker of %s has topic %s", ", ".join(options.client.name_servers), topic)
             keys = options.read.predicate.keys or options.read.predicate.unique_keys
             by_key: list[InputPartition] = []
             pulls: list[Pulls] = []
@@ -160,13 +162,6 @@ def pulls_partitions(ranges: Iterable[Pulls]) -> list[InputPartition]:
                 partitions.append(PullsPartition(parts))
                 parts, room = [], size
     return [*partitions, PullsPartition(parts)] if parts else partitions
-
-
-def _warn_of_missing(brokers: Sequence[LiveBroker], options: LiveOptions) -> None:
-    known = {topic for broker in brokers for topic in broker.topics}
-    for topic in options.topics or ():
-        if topic not in known:
-            _LOG.warning("no broker of %s has topic %s", ", ".join(options.client.name_servers), topic)
 
 
 def _id_partitions(brokers: Sequence[LiveBroker], ids: Iterable[str]) -> list[InputPartition]:

@@ -26,7 +26,6 @@ from spark_mq.store.config.config_file import load_config, load_consumer_offsets
 from spark_mq.store.config.named_stores import NamedStore
 from spark_mq.store.config.store_paths import CONFIG
 from spark_mq.store.metadata_tables import load_subscription_groups, offset_state, topic_rows
-from spark_mq.store.retention import moment_of
 from spark_mq.tables.config import CONSUMER_OFFSETS, TOPICS
 from spark_mq.tables.live import ROUTE
 from spark_mq.tables.store_files import QUEUES
@@ -56,10 +55,6 @@ class LiveQueues(QueueSource):
         light = (one.topic for one in load_consumer_offsets(self.location) if one.topic.startswith(LIGHT_PREFIX))
         found = [(name, number) for name, topic in topics for number in range(topic.read_queue_nums)]
         return dict.fromkeys([*found, *((name, 0) for name in light)])
-
-    def moment(self, at: int | None) -> int:
-        """The time `at`; now for None."""
-        return moment_of(at)
 
     def ends(self, queue: Queue) -> tuple[int, int]:
         """The first offset of a queue, and the one after the last."""

@@ -13,7 +13,7 @@ from spark_mq.remoting.codes import RequestCode
 from spark_mq.remoting.command import RemotingCommand
 
 ACCESS_KEY, SECURITY_TOKEN, SIGNATURE = "AccessKey", "SecurityToken", "Signature"
-_RIGHTS = {
+RIGHTS = {
     RequestCode.SEND_MESSAGE_V2: "Pub",
     RequestCode.SEND_BATCH_MESSAGE: "Pub",
     **dict.fromkeys(
@@ -26,11 +26,7 @@ _RIGHTS = {
         "Sub",
     ),
 }
-
-
-def needed_right(code: RequestCode) -> str:
-    """The right that ACL 2.0 demands for a request, on its topic and its group (`RocketMQAction`@5.5.0)."""
-    return _RIGHTS.get(code, "Get")
+"""The rights that ACL 2.0 demands for requests, on topic and group (`RocketMQAction`@5.5.0); for others it is Get."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import random
 import select
@@ -18,7 +17,7 @@ from time import monotonic, sleep
 from typing import Self, TypeVar
 
 from spark_mq.errors import OptionError, ProtocolError, RefusedError, RemotingError
-from spark_mq.remoting.access import Credentials, Tls, needed_right
+from spark_mq.remoting.access import RIGHTS, Credentials, Tls
 from spark_mq.remoting.codes import RequestCode, ResponseCode
 from spark_mq.remoting.command import RemotingCommand, SerializeType, checked_length, decode, encode
 from spark_mq.tables.table import LIVE_SCHEME
@@ -113,7 +112,7 @@ class Connection:
                 return
             self._error = error or RemotingError(f"{self.address}: the connection is closed")
             waiting, self._waiting = self._waiting, {}
-        with contextlib.suppress(OSError):  # the other side was first
+        with suppress(OSError):  # the other side was first
             self._socket.shutdown(socket.SHUT_RDWR)  # ends the thread that reads, which closes the socket
         for response in waiting.values():
             response.set_exception(self._error)
@@ -327,26 +326,24 @@ class RemotingClient:
         self, code: RequestCode, fields: Mapping[str, object] | None = None
     ) -> tuple[str, RemotingCommand]:
         """The first name server that answers, and its answer. Raises the errors of `request`, of the last one."""
-        return self._repeated(lambda: self._any_name_server(code, fields or {}))
-
-    def _any_name_server(self, code: RequestCode, fields: Mapping[str, object]) -> tuple[str, RemotingCommand]:
-        """The answer of the name server that answered last, or else of another one: each is asked once."""
         servers = self.settings.name_servers
-        failure: RemotingError | None = None
-        for server in sorted(servers, key=lambda one: one != _ANSWERED.get(servers)):
-            try:
-                response = self.request_once(server, code, fields)
-            except RefusedError as error:
-                if error.code not in BUSY:
-                    raise
-                failure = error
-            except RemotingError as error:
-                failure = error
-            else:
-                _ANSWERED[servers] = server
-                return server, response
-        kind = ProtocolError if isinstance(failure, ProtocolError) else RemotingError
-        raise kind(f"no name server of {', '.join(servers)} answers: {failure}") from failure
+
+        def any_of_them() -> tuple[str, RemotingCommand]:
+            failure: RemotingError | None = None
+            for server in sorted(servers, key=lambda one: one != _ANSWERED.get(servers)):
+                try:
+                    response = self.request_once(server, code, fields or {})
+                except RemotingError as error:
+                    if isinstance(error, RefusedError) and error.code not in BUSY:
+                        raise
+                    failure = error
+                else:
+                    _ANSWERED[servers] = server
+                    return server, response
+            kind = ProtocolError if isinstance(failure, ProtocolError) else RemotingError
+            raise kind(f"no name server of {', '.join(servers)} answers: {failure}") from failure
+
+        return self._repeated(any_of_them)
 
     def send(self, address: str, code: RequestCode, fields: Mapping[str, object]) -> Future[RemotingCommand]:
         """The response of a request that is sent once, which comes later. Raises `RemotingError` if it is not sent."""
@@ -359,9 +356,7 @@ class RemotingClient:
         if found is not None and found.is_open:
             return found
         try:
-            made = Connection(
-                address, self.settings.timeout, self._tls
-            )  # takes a time, in which others are not held up
+            made = Connection(address, self.settings.timeout, self._tls)  # others do not wait for it
         except RemotingError as error:
             if address in self.settings.name_servers:
                 raise
@@ -386,7 +381,12 @@ class RemotingClient:
 
     def _command(self, code: RequestCode, fields: Mapping[str, object], body: bytes) -> RemotingCommand:
         kind = self.settings.serialize_type if code < 1 << 15 else SerializeType.JSON
-        texts = {name: _text(value) for name, value in fields.items() if value is not None}
+        # As Java's `toString` makes them.
+        texts = {
+            name: str(value).lower() if isinstance(value, bool) else str(value)
+            for name, value in fields.items()
+            if value is not None
+        }
         command = RemotingCommand(code, texts, body, serialize_type=kind)
         return command if self.settings.credentials is None else self.settings.credentials.sign(command)
 
@@ -412,7 +412,7 @@ def refused(address: str, code: RequestCode, response: RemotingCommand) -> Refus
     what = names.get(response.code, f"code {response.code}")
     text = f"{address}: {code.name} was answered with {what}: {shown(response.remark or 'no reason given')}"
     if response.code == ResponseCode.NO_PERMISSION and _NO_ACCESS in (response.remark or ""):
-        text += f" The request needs the right {needed_right(code)} there"
+        text += f" The request needs the right {RIGHTS.get(code, 'Get')} there"
     error = RefusedError(text)
     error.code = response.code
     return error
@@ -421,8 +421,3 @@ def refused(address: str, code: RequestCode, response: RemotingCommand) -> Refus
 def shown(text: str) -> str:
     """A text of a server, for an error: without its end if it is long."""
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
-
-
-def _text(value: object) -> str:
-    """The text of a field, as Java's `toString` makes it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from time import sleep
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from spark_mq.errors import ProtocolError, RefusedError, RemotingError
 from spark_mq.remoting.client import RemotingClient, parse_address, shown
@@ -64,12 +64,17 @@ class Broker:
 
 @dataclass(frozen=True)
 class TopicQueues:
-    """The queues of a topic in one broker (`QueueData`)."""
+    """The queues of a topic in one broker (`QueueData`, `TopicConfig`)."""
 
     broker: str
     read_queue_nums: int
     write_queue_nums: int
     perm: int
+
+    @classmethod
+    def of(cls, broker: str, content: Mapping[str, Any]) -> Self:
+        """The queues that an answer of a name server or of the broker describes."""
+        return cls(broker, *(as_integer(content[name], 32) for name in ("readQueueNums", "writeQueueNums", "perm")))
 
 
 @dataclass(frozen=True)
@@ -112,7 +117,12 @@ def find_brokers(client: RemotingClient) -> list[Broker]:
                 f"{code.name}: give the address of a name server, whose port is 9876 by default"
             ) from error
         raise
-    return read_content(server, response, code, _cluster_brokers)
+    return read_content(
+        server,
+        response,
+        code,
+        lambda content: [_broker(one) for _, one in sorted((content.get("brokerAddrTable") or {}).items())],
+    )
 
 
 def find_route(client: RemotingClient, topic: str) -> Route | None:
@@ -224,21 +234,15 @@ def consumer_offset(client: RemotingClient, broker: str, group: str, topic: str,
     """The queue offset that a group consumes next; None if it has none (4.9: 0 if the queue begins with 0)."""
     code = RequestCode.QUERY_CONSUMER_OFFSET
     fields = {"consumerGroup": group, "topic": topic, "queueId": queue_id, "setZeroIfNotFound": False}
-    accepted = (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
-    response = client.request(broker, code, fields, accepted=accepted)
-    if response.code == ResponseCode.QUERY_NOT_FOUND:
-        return None
-    return integer_field(broker, code, response, "offset")
+    response = _answer(client, broker, code, fields, ResponseCode.QUERY_NOT_FOUND)
+    return None if response is None else integer_field(broker, code, response, "offset")
 
 
 def consumer_connections(client: RemotingClient, broker: str, group: str) -> ConsumerConnections | None:
     """The consumers of a group that are connected, and their subscriptions; None if none is (`ConsumerConnection`)."""
     code = RequestCode.GET_CONSUMER_CONNECTION_LIST
-    accepted = (ResponseCode.SUCCESS, ResponseCode.CONSUMER_NOT_ONLINE)
-    response = client.request(broker, code, {"consumerGroup": group}, accepted=accepted)
-    if response.code == ResponseCode.CONSUMER_NOT_ONLINE:
-        return None
-    return read_content(broker, response, code, _connections)
+    response = _answer(client, broker, code, {"consumerGroup": group}, ResponseCode.CONSUMER_NOT_ONLINE)
+    return None if response is None else read_content(broker, response, code, _connections)
 
 
 def query_messages(
@@ -251,16 +255,22 @@ def query_messages(
         begin: The first store time, in milliseconds; `end` is the last one.
     """
     fields = {"topic": topic, "key": key, "maxNum": max_num, "beginTimestamp": begin, "endTimestamp": end}
-    accepted = (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
-    response = client.request(broker, RequestCode.QUERY_MESSAGE, fields, accepted=accepted)
-    return response.body if response.code == ResponseCode.SUCCESS else b""
+    response = _answer(client, broker, RequestCode.QUERY_MESSAGE, fields, ResponseCode.QUERY_NOT_FOUND)
+    return b"" if response is None else response.body
 
 
 def view_message(client: RemotingClient, broker: str, commit_log_offset: int) -> bytes:
     """The record at a commit log offset; empty if the broker finds none there."""
-    accepted = (ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR)
-    response = client.request(broker, RequestCode.VIEW_MESSAGE_BY_ID, {"offset": commit_log_offset}, accepted=accepted)
-    return response.body if response.code == ResponseCode.SUCCESS else b""
+    fields = {"offset": commit_log_offset}
+    response = _answer(client, broker, RequestCode.VIEW_MESSAGE_BY_ID, fields, ResponseCode.SYSTEM_ERROR)
+    return b"" if response is None else response.body
+
+
+def _answer(
+    client: RemotingClient, broker: str, code: RequestCode, fields: Mapping[str, object], nothing: ResponseCode
+) -> RemotingCommand | None:
+    response = client.request(broker, code, fields, accepted=(ResponseCode.SUCCESS, nothing))
+    return None if response.code == nothing else response
 
 
 def integer_field(broker: str, code: RequestCode, response: RemotingCommand, name: str) -> int:
@@ -297,11 +307,6 @@ def _connections(content: Mapping[str, Any]) -> ConsumerConnections:
     return ConsumerConnections({one.client_id: one for one in by_id}, subscriptions)
 
 
-def _cluster_brokers(content: Mapping[str, Any]) -> list[Broker]:
-    table = content.get("brokerAddrTable") or {}
-    return [_broker(table[name]) for name in sorted(table)]
-
-
 def _broker(content: Mapping[str, Any]) -> Broker:
     addresses = {as_integer(one, 64): str(address) for one, address in content["brokerAddrs"].items()}
     for address in addresses.values():
@@ -310,14 +315,6 @@ def _broker(content: Mapping[str, Any]) -> Broker:
 
 
 def _route(content: Mapping[str, Any]) -> Route:
-    queues = [
-        TopicQueues(
-            str(one["brokerName"]),
-            as_integer(one["readQueueNums"], 32),
-            as_integer(one["writeQueueNums"], 32),
-            as_integer(one["perm"], 32),
-        )
-        for one in content.get("queueDatas") or ()
-    ]
+    queues = [TopicQueues.of(str(one["brokerName"]), one) for one in content.get("queueDatas") or ()]
     brokers = [_broker(one) for one in content.get("brokerDatas") or ()]
     return Route(tuple(sorted(queues, key=attrgetter("broker"))), tuple(sorted(brokers, key=attrgetter("name"))))
