@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,10 @@ from spark_mq import MessageStore
 from spark_mq.errors import ConfigError
 from spark_mq.lifecycle.consumer_progress import consumer_progress_rows
 from spark_mq.tables.lifecycle import CONSUMER_PROGRESS
-from tests.support.kernels import examples
-from tests.support.removed_parts import copies_without_parts
 from tests.support.stores import STORES, RealStore, Unpack
 
 WORKLOADS = [STORES["workload-533"], STORES["workload-49x"]]
 AT = 1_900_000_000_000
-CASES = examples(60)
 
 
 def rows_of(path: Path, **arguments: Any) -> dict[tuple[str, str], dict[str, Any]]:
@@ -119,26 +115,3 @@ def test_hostile_files_are_rows_or_errors(unpacked: Unpack, tmp_path: Path) -> N
     topics.with_name("topics.json.bak").unlink(missing_ok=True)
     with pytest.raises(ConfigError):
         rows_of(path)
-
-
-@pytest.mark.parametrize("packed", WORKLOADS, ids=str)
-def test_a_store_without_some_parts_never_gives_a_wrong_lag(
-    packed: RealStore, unpacked: Unpack, tmp_path: Path
-) -> None:
-    path = unpacked(packed)
-    expected, seen = rows_of(path), Counter[str]()
-    for copy, done in copies_without_parts(path, tmp_path, CASES):
-        try:
-            rows = rows_of(copy)
-        except ConfigError:
-            assert any(text.startswith("half of") for text in done)
-            rows = {}
-        for pair, row in rows.items():
-            seen[row["state"]] += 1
-            assert (row["reason"] is not None) == (row["state"] == "UNKNOWN"), (done, row)
-            assert (row["lag"] is None) == (row["state"] == "UNKNOWN"), (done, row)
-            if row["state"] != "UNKNOWN":
-                for name in ("state", "lag", "lag_millis", "group_retries", "group_dead_letters"):
-                    unknown = (None,) if name.startswith("group") or expected[pair]["lag"] else ()
-                    assert row[name] in (expected[pair][name], *unknown), (done, name, row)
-    assert seen.keys() == {"CAUGHT_UP", "LAGGING", "UNKNOWN"}

@@ -27,8 +27,6 @@ from spark_mq.lifecycle.selected_messages import LogSource, ReadableLog
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.log.segment_files import CorruptRange
 from spark_mq.tables.lifecycle import DELAYED
-from tests.support.removed_parts import copies_without_parts
-from tests.support.soak import SOAKS
 from tests.support.stores import OWN_STORES, WORKLOADS, Fact, RealStore, Unpack, stores_in, version_stores
 
 Row = dict[str, Any]
@@ -38,7 +36,6 @@ MILLIS = {1: 1_000, 2: 5_000, 18: 2 * HOUR}
 """The levels that `ProducerWorkload.delays` uses, and their delays."""
 TIMER_PRECISION = 1_000
 """`timerPrecisionMs`: a timer is due at a multiple of it (`HookUtils.transformTimerMessage`@5.3.3)."""
-CASES = 300 if SOAKS else 30
 
 
 def rows_of(path: Path, at: int | None = None) -> list[Row]:
@@ -140,21 +137,6 @@ def test_what_waits_is_overdue_later(packed: RealStore, unpacked: Unpack) -> Non
     assert [row["state"] for row in rows] == [
         {"WAITING": "OVERDUE"}.get(expected_state(fact), "DELIVERED") for fact in waiting_facts(packed)
     ]
-
-
-@pytest.mark.parametrize("packed", WORKLOADS, ids=str)
-def test_a_store_without_some_parts_never_gives_a_wrong_state(
-    packed: RealStore, unpacked: Unpack, tmp_path: Path
-) -> None:
-    path = unpacked(packed)
-    expected = {fact["offset"]: expected_state(fact) for fact in waiting_facts(packed)}
-    seen: set[str] = set()
-    for copy, done in copies_without_parts(path, tmp_path, CASES):
-        for row in rows_of(copy, stopped(packed)):
-            assert row["state"] in (expected[row["waiting_offsets"][0]], "UNKNOWN"), (done, row)
-            assert (row["reason"] is not None) == (row["state"] == "UNKNOWN"), (done, row)
-            seen.add(row["state"])
-    assert seen == {"WAITING", "DELIVERED", "UNKNOWN"}
 
 
 def parts_of(path: Path) -> tuple[pa.Table, ReadableLog, DeliveryProgress, TimerUnits]:

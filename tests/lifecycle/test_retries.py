@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +26,8 @@ from spark_mq.lifecycle.selected_messages import SelectedMessages
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.store.log.segment_files import CorruptRange
 from spark_mq.tables.all_tables import TABLES
-from tests.support.kernels import examples
-from tests.support.removed_parts import copies_without_parts
 from tests.support.stores import WORKLOADS, RealStore, Unpack, version_stores
 
-CASES = examples(60)
 RETRIES = 2
 """`RetryWorkload.RETRIES`: the third time, the message is a dead letter."""
 TOPIC = "%RETRY%G"
@@ -98,25 +94,6 @@ def test_a_message_that_always_fails_is_retried_and_then_dead(packed: RealStore,
     assert set(dead["origin_message_id"].to_pylist()) == set(sent)
     assert set(dead["retries_found"].to_pylist()) == {RETRIES}
     assert set(dead["reconsume_times"].to_pylist()) == {RETRIES + 1}
-
-
-@pytest.mark.parametrize("packed", WORKLOADS, ids=str)
-def test_a_store_without_some_parts_never_gives_a_wrong_state(
-    packed: RealStore, unpacked: Unpack, tmp_path: Path
-) -> None:
-    path = unpacked(packed)
-    expected = {(row["origin_message_id"], row["attempt"]): row["state"] for row in rows_of(path)}
-    seen = Counter[str]()
-    for copy, done in copies_without_parts(path, tmp_path, CASES):
-        for row in rows_of(copy):
-            state = expected[row["origin_message_id"], row["attempt"]]
-            # A dead letter tells that an attempt failed, even if the log lacks the attempt after it.
-            allowed = {state, "UNKNOWN"} | ({"DEAD"} if state == "RETRIED" else set())
-            assert row["state"] in allowed, (done, row)
-            assert row["final_state"] in ("DEAD", "UNKNOWN"), (done, row)
-            assert (row["reason"] is not None) == (row["state"] == "UNKNOWN"), (done, row)
-            seen[row["state"]] += 1
-    assert seen.keys() == {"RETRIED", "DEAD", "UNKNOWN"}
 
 
 def copy_of(topic: str, at: int, **values: Any) -> dict[str, Any]:

@@ -26,8 +26,6 @@ from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.log.segment_files import CorruptRange
 from spark_mq.tables.lifecycle import TRANSACTIONS
 from tests.support.in_process import read_rows
-from tests.support.removed_parts import copies_without_parts
-from tests.support.soak import SOAKS
 from tests.support.stores import OWN_STORES, WORKLOADS, Fact, RealStore, Unpack, stores_in, version_stores
 
 Rows = dict[str, dict[str, Any]]
@@ -35,7 +33,6 @@ HALF, OP, DISCARDS = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", 
 DISCARDED_COUNT = 4
 """`TransactionWorkload.PER_FATE`: the first undecided transactions are given up, and the last are left half."""
 STATES = {"COMMIT_MESSAGE": "COMMITTED", "ROLLBACK_MESSAGE": "ROLLED_BACK"}
-CASES = 300 if SOAKS else 30
 
 
 def rows_of(path: Path, **arguments: Any) -> Rows:
@@ -151,20 +148,6 @@ def test_age_and_next_step_follow_the_settings(unpacked: Unpack) -> None:
         discard = next(fact for fact in packed.facts("msg") if fact["offset"] == row["discard_offset"])
         assert row["age_millis"] == discard["storeTimestamp"] - discard["bornTimestamp"]
         assert row["next_check_timestamp"] is row["next_step"] is None
-
-
-@pytest.mark.parametrize("packed", WORKLOADS, ids=str)
-def test_a_store_without_some_parts_never_gives_a_wrong_state(
-    packed: RealStore, unpacked: Unpack, tmp_path: Path
-) -> None:
-    path, expected = unpacked(packed), expected_states(packed)
-    seen: dict[str, int] = {}
-    for copy, done in copies_without_parts(path, tmp_path, CASES):
-        for key, row in rows_of(copy).items():
-            assert row["state"] in (expected[key], "UNKNOWN"), (done, row)
-            assert (row["reason"] is not None) == (row["state"] == "UNKNOWN"), (done, row)
-            seen[row["state"]] = seen.get(row["state"], 0) + 1
-    assert seen.keys() == {*expected.values(), "UNKNOWN"}
 
 
 def records_of(path: Path) -> tuple[pa.Table, pa.Table, ReadableLog, DecidedHalves]:
