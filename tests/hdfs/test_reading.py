@@ -5,20 +5,13 @@ from __future__ import annotations
 import json
 import multiprocessing
 import pickle
-from collections.abc import Iterator, Mapping
-from typing import Any
 
-import pyarrow as pa
 import pytest
 
-from spark_mq import MessageStore
 from spark_mq.cli.main import main
 from spark_mq.io.location import Location
-from spark_mq.source.message_stream import MessagesStreamReader
-from spark_mq.source.options import parse_stream_options
-from spark_mq.tables.all_tables import TABLES
 from tests.hdfs.cluster import HdfsCluster
-from tests.support.both_places import Place, answer, questions
+from tests.support.both_places import COPIED_TABLES, Place, answer, batches, questions, rows_of, stream_of
 from tests.support.in_process import read_rows
 from tests.support.stores import OWN_STORES, WORKLOAD, RealStore
 from tests.support.verified import check
@@ -28,20 +21,9 @@ pytestmark = pytest.mark.hdfs
 
 KILLED = RealStore("killed-49x", OWN_STORES)
 STORES = [WORKLOAD, KILLED, RealStore("filtered-533", OWN_STORES)]
-FACT = next(fact for fact in WORKLOAD.facts("msg")[100:] if fact.get("keys") and fact.get("uniqKey"))
-_HAS_MOMENT = ("transactions", "delayed", "retries", "consumer_progress")
-_TABLES = [table for table in TABLES if table != "retention"]
-"""All tables except the one whose rows depend on the times of files, which an upload changes."""
 
 
-def rows_of(path: str, table: str, **options: str) -> list[dict[str, Any]]:
-    """The rows, without the times of files: HDFS has those of the upload."""
-    moment = {"at": "2026-12-01T00:00:00Z"} if table in _HAS_MOMENT else {}
-    rows = read_rows(path=path, table=str(table), **moment, **options)
-    return [{name: value for name, value in row.items() if name != "modification_timestamp"} for row in rows]
-
-
-@pytest.mark.parametrize("table", _TABLES)
+@pytest.mark.parametrize("table", COPIED_TABLES)
 def test_a_table_has_the_rows_of_the_local_disk(table: str, on_hdfs: Place) -> None:
     for store in STORES:
         local, remote = on_hdfs(store)
@@ -58,31 +40,18 @@ def test_files_have_the_times_that_hdfs_has(on_hdfs: Place, hdfs: HdfsCluster) -
 def test_a_filter_and_small_splits_lose_no_row(on_hdfs: Place) -> None:
     local, remote = on_hdfs(WORKLOAD)
     assert rows_of(remote, "messages", splitSize="20k") == rows_of(local, "messages")
-    topic = FACT["topic"]
+    topic = WORKLOAD.facts("msg")[100]["topic"]
     assert rows_of(remote, "messages", topic=topic) == rows_of(local, "messages", topic=topic)
 
 
 @pytest.mark.parametrize("store", [WORKLOAD, KILLED], ids=str)
-def test_look_ups_find_what_they_find_on_the_local_disk(store: RealStore, on_hdfs: Place) -> None:
-    conf, facts = str(store.broker_conf), store.facts("msg")
-    fact = next(fact for fact in facts[len(facts) // 2 :] if fact.get("uniqKey") and fact.get("keys"))
-    topic, key = fact["topic"], fact["keys"].split()[0]
-    here, there = (MessageStore(path, broker_conf=conf) for path in on_hdfs(store))
-    with here, there:
-        assert fact["offset"] in there.query_message(topic, key)["commit_log_offset"].to_pylist()
-        assert there.query_message(topic, key).equals(here.query_message(topic, key))
-        assert there.look_message_by_id(fact["msgId"]).equals(here.look_message_by_id(fact["msgId"]))
-        place = topic, fact["queueId"], fact["queueOffset"]
-        assert there.get_message(*place, read_log=True).equals(here.get_message(*place, read_log=True))
-        found = there.query_message_by_unique_key(topic, fact["uniqKey"])
-        assert found.equals(here.query_message_by_unique_key(topic, fact["uniqKey"]))
-
-
-@pytest.mark.parametrize("words", questions(FACT, FACT["uniqKey"]), ids=lambda words: words[0])
-def test_a_command_says_the_same(words: list[str], on_hdfs: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    answers = [answer(store, words, capsys) for store in on_hdfs(WORKLOAD)]
-    assert answers[0] == answers[1]
-    assert answers[0][1]
+def test_a_command_says_the_same(store: RealStore, on_hdfs: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    facts = store.facts("msg")
+    fact = next(fact for fact in facts[len(facts) // 2 :] if fact.get("keys") and fact.get("uniqKey"))
+    for words in questions(fact, fact["uniqKey"]):
+        answers = [answer(path, words, capsys) for path in on_hdfs(store)]
+        assert answers[0] == answers[1]
+        assert answers[0][1]
 
 
 def test_the_state_is_the_same_except_for_what_only_a_disk_tells(
@@ -104,22 +73,9 @@ def test_a_check_finds_what_it_finds_on_the_local_disk(on_hdfs: Place) -> None:
 
 
 def test_a_stream_has_the_batches_of_the_local_disk(on_hdfs: Place) -> None:
-    here, there = (list(_batches(store)) for store in on_hdfs(WORKLOAD))
+    here, there = (list(batches(stream_of(store))) for store in on_hdfs(WORKLOAD))
     assert there == here
     assert len(here) > 2
-
-
-def _batches(store: str) -> Iterator[list[dict[str, Any]]]:
-    """The rows of each batch until nothing is new. Spark stores an offset as JSON."""
-    stream = MessagesStreamReader(
-        parse_stream_options({"path": store, "maxBytesPerTrigger": "100k"}), ["commit_log_offset", "topic", "body"]
-    )
-    start: Mapping[str, Any] = stream.initialOffset()
-    while (end := stream.latestOffset(start, stream.getDefaultReadLimit())) != start:
-        end = json.loads(json.dumps(end))
-        parts = [part for partition in stream.partitions(start, end) for part in stream.read(partition)]
-        yield pa.Table.from_batches(parts).to_pylist()
-        start = end
 
 
 def _files(location: Location) -> list[tuple[str, int, int]]:

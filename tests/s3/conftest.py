@@ -43,6 +43,15 @@ def s3(_proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> Proxy:
     return _proxy
 
 
+@pytest.fixture
+def bucket(s3: Proxy) -> Path:
+    """The folder of a bucket `made` without files."""
+    folder = s3.server.folder / "made"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    return folder
+
+
 @pytest.fixture(scope="session")
 def lake(_proxy: Proxy) -> fs.FileSystem:
     """The server, on which the bucket `LAKE` exists."""

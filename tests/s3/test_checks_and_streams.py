@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +15,12 @@ from spark_mq.source.message_stream import MessagesStreamReader
 from spark_mq.source.options import parse_stream_options
 from spark_mq.verifier.finding import Finding
 from tests.s3.proxy import Fault, Proxy
-from tests.support.both_places import Place
+from tests.support.both_places import STREAM_COLUMNS, Place, batches, stream_of
 from tests.support.in_process import read_rows
 from tests.support.stores import WORKLOAD, Unpack
 from tests.support.verified import check
 
 pytestmark = pytest.mark.s3
-
-
-NAMES = ["commit_log_offset", "topic", "body", "_corrupt_record"]
 
 
 @pytest.fixture(scope="session")
@@ -62,20 +59,6 @@ def test_damaged_bytes_give_the_rows_of_the_local_disk(damaged: tuple[str, str],
     assert any(row["_corrupt_record"] for row in rows)
 
 
-def batches(stream: MessagesStreamReader) -> Iterator[list[dict[str, Any]]]:
-    """The rows of each batch until nothing is new. Spark stores an offset as JSON."""
-    start: Mapping[str, Any] = stream.initialOffset()
-    while (end := stream.latestOffset(start, stream.getDefaultReadLimit())) != start:
-        end = json.loads(json.dumps(end))
-        parts = [part for partition in stream.partitions(start, end) for part in stream.read(partition)]
-        yield pa.Table.from_batches(parts).to_pylist()
-        start = end
-
-
-def stream_of(store: str) -> MessagesStreamReader:
-    return MessagesStreamReader(parse_stream_options({"path": store, "maxBytesPerTrigger": "100k"}), NAMES)
-
-
 def test_a_stream_has_the_batches_of_the_local_disk(on_s3: Place, s3: Proxy) -> None:
     here, there = on_s3(WORKLOAD)
     expected = list(batches(stream_of(here)))
@@ -91,7 +74,7 @@ def test_a_segment_that_expires_before_it_is_read_is_lost_as_on_the_local_disk(o
     for folder in (s3.server.folder / "expiring" / "here", s3.server.folder / "expiring" / "there"):
         shutil.copytree(here, folder)
         uri = str(folder) if folder.name == "here" else "s3://expiring/there"
-        stream = MessagesStreamReader(parse_stream_options({"path": uri, "failOnDataLoss": "false"}), NAMES)
+        stream = MessagesStreamReader(parse_stream_options({"path": uri, "failOnDataLoss": "false"}), STREAM_COLUMNS)
         start: Mapping[str, Any] = stream.initialOffset()
         partitions = stream.partitions(start, stream.latestOffset(start, stream.getDefaultReadLimit()))
         min((folder / "commitlog").iterdir()).unlink()

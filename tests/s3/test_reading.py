@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -21,7 +20,7 @@ from spark_mq.io.remote_file import READ_SIZE
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.tables.all_tables import TABLES
 from tests.s3.proxy import ERRORS, Fault, Proxy, every_20th
-from tests.support.both_places import Place
+from tests.support.both_places import COPIED_TABLES, Place, rows_of
 from tests.support.in_process import read_rows
 from tests.support.soak import cases
 from tests.support.stores import OWN_STORES, STORES, WORKLOAD, RealStore, shared_store
@@ -32,21 +31,9 @@ pytestmark = pytest.mark.s3
 FEW = [STORES[name] for name in ("workload-49x", "killed-533", "lagging-533", "stale-533")]
 """Stores with a clean stop, a kill, an index that lags, and old records after the end of the log."""
 LATENCY = 0.02
-TIMED = {"at": "2026-12-01T00:00:00Z"}
-"""A moment for the tables whose rows depend on the time."""
-_HAS_MOMENT = ("retention", "transactions", "delayed", "retries", "consumer_progress")
-_TABLES = [table for table in TABLES if table != "retention"]
-"""All tables except the one whose rows depend on the times of files, which an upload changes."""
 _MOST = 12
 """The requests of any look-up in a store with one or two index files."""
 _SMALL = [STORES[name] for name in ("lagging-533", "stale-49x", "stale-533")]
-
-
-def rows_of(path: str, table: str, **options: str) -> list[dict[str, Any]]:
-    """The rows, without the times of files: S3 has those of the upload, in whole seconds."""
-    moment = TIMED if table in _HAS_MOMENT else {}
-    rows = read_rows(path=path, table=str(table), **moment, **options)
-    return [{name: value for name, value in row.items() if name != "modification_timestamp"} for row in rows]
 
 
 def most_requests(local: str, store: RealStore, found: pa.Table) -> int:
@@ -89,7 +76,7 @@ def test_a_table_has_the_rows_of_the_local_disk(store: RealStore, table: str, on
     assert s3.requests
 
 
-@pytest.mark.parametrize("table", _TABLES)
+@pytest.mark.parametrize("table", COPIED_TABLES)
 def test_every_table_of_one_store_has_its_rows(table: str, on_s3: Place, s3: Proxy) -> None:
     local, remote = on_s3(WORKLOAD)
     conf = {"brokerConf": str(WORKLOAD.broker_conf)} if table in ("index_files", "index_entries") else {}

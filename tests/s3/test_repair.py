@@ -40,15 +40,6 @@ def damaged(
     return folder, uploaded(folder, "damaged-stale")
 
 
-@pytest.fixture
-def bucket(s3: Proxy) -> Path:
-    """The folder of a bucket without files."""
-    folder = s3.server.folder / "repaired"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
-    return folder
-
-
 @pytest.mark.parametrize("faults", [(), (*ERRORS, Fault.CUT_BODY)], ids=["no faults", "faults"])
 def test_new_files_on_s3_are_those_of_the_local_disk(
     faults: tuple[Fault, ...], damaged: tuple[Path, str], bucket: Path, s3: Proxy, tmp_path: Path
@@ -57,7 +48,7 @@ def test_new_files_on_s3_are_those_of_the_local_disk(
     expected = repair_here(here, CONF, tmp_path / "x", apply=True)
     if faults:
         s3.fault_of = every_20th(*faults)
-    report = repair_here(there, CONF, "s3://repaired/x", apply=True)
+    report = repair_here(there, CONF, "s3://made/x", apply=True)
     assert tree_of(bucket / "x") == tree_of(tmp_path / "x")
     assert {name.split("/")[0] for name in tree_of(bucket / "x")} == {
         "checkpoint",
@@ -77,11 +68,11 @@ def test_a_killed_repair_is_begun_again(damaged: tuple[Path, str], bucket: Path,
         mock.patch.object(NewFiles, "_checkpoint", side_effect=KeyboardInterrupt),
         pytest.raises(KeyboardInterrupt),
     ):
-        repair_here(there, CONF, "s3://repaired/x", apply=True)
+        repair_here(there, CONF, "s3://made/x", apply=True)
     assert len(tree_of(bucket / "x")) > 2
     assert (bucket / "x" / ".spark_mq" / "unfinished.json").is_file()
     (bucket / "x" / "index" / "of another plan").write_bytes(b"1")
-    repair_here(there, CONF, "s3://repaired/x", apply=True)
+    repair_here(there, CONF, "s3://made/x", apply=True)
     assert tree_of(bucket / "x") == tree_of(tmp_path / "x")
 
 
@@ -90,7 +81,7 @@ def test_a_repair_that_fails_leaves_nothing(damaged: tuple[Path, str], bucket: P
         mock.patch.object(NewFiles, "_checkpoint", side_effect=KeyboardInterrupt),
         pytest.raises(KeyboardInterrupt),
     ):
-        repair_here(damaged[1], CONF, "s3://repaired/x", apply=True)
+        repair_here(damaged[1], CONF, "s3://made/x", apply=True)
     assert tree_of(bucket) == {}
 
 
@@ -100,4 +91,4 @@ def test_a_store_on_s3_is_not_changed_in_place(damaged: tuple[Path, str], bucket
     (bucket / "x").mkdir()
     (bucket / "x" / "file").write_bytes(b"1")
     with pytest.raises(OutputExistsError, match="is not empty"):
-        repair_here(damaged[1], CONF, "s3://repaired/x", apply=True)
+        repair_here(damaged[1], CONF, "s3://made/x", apply=True)

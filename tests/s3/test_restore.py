@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -28,15 +27,6 @@ pytestmark = pytest.mark.s3
 CRC = RealStore("crc-533", OWN_STORES)
 
 
-@pytest.fixture
-def bucket(s3: Proxy) -> Path:
-    """The folder of a bucket without files."""
-    folder = s3.server.folder / "restored"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
-    return folder
-
-
 def files_of(store: Path) -> dict[str, bytes]:
     """The files of a store, without the lock, which is for a local disk."""
     return {name: content for name, content in tree_of(store).items() if name != LOCK}
@@ -50,10 +40,10 @@ def test_a_store_on_s3_is_that_of_the_local_disk(
 ) -> None:
     here, there = on_s3(store)
     expected = restore_here(here, tmp_path / "x", store.broker_conf, **options)
-    report = restore_here(there, "s3://restored/a/x", store.broker_conf, **options)
+    report = restore_here(there, "s3://made/a/x", store.broker_conf, **options)
     assert files_of(bucket / "a" / "x") == files_of(tmp_path / "x")
     assert report.messages == expected.messages > 0
-    assert report.store == "s3://restored/a/x"
+    assert report.store == "s3://made/a/x"
     changes = (tmp_path / "x_offsets").exists()
     assert changes == bool(options)
     assert {file.name for file in (bucket / "a").iterdir()} == ({"x", "x_offsets"} if changes else {"x"})
@@ -68,7 +58,7 @@ def test_a_server_that_fails_now_and_then_changes_no_byte(
     restore_here(here, tmp_path / "x", CRC.broker_conf, renumber=True)
     s3.fault_of = every_20th(*ERRORS, Fault.CUT_BODY)
     with mock.patch.object(publish, "_MAX_IN_MEMORY", 1000):  # most files are assembled in a temporary file
-        restore_here(there, "s3://restored/x", CRC.broker_conf, renumber=True)
+        restore_here(there, "s3://made/x", CRC.broker_conf, renumber=True)
     assert files_of(bucket / "x") == files_of(tmp_path / "x")
     assert s3.faults > 5
 
@@ -90,22 +80,22 @@ def test_a_killed_restore_leaves_no_store_and_the_next_begins_again(on_s3: Place
     here, there = on_s3(CRC)
     restore_here(here, tmp_path / "x", CRC.broker_conf)
     with fail_at_third_copy(KeyboardInterrupt()), pytest.raises(KeyboardInterrupt):
-        restore_here(there, "s3://restored/x", CRC.broker_conf)
+        restore_here(there, "s3://made/x", CRC.broker_conf)
     left = files_of(bucket / "x")
     assert f"{COMMIT_LOG}/{RESTORE_UNFINISHED}" in left
     assert len(left) > 1
-    with pytest.raises(UnfinishedRestoreError, match=r"s3://restored/x/commitlog/restore-unfinished: .* run it again"):
-        MessageStore("s3://restored/x")
+    with pytest.raises(UnfinishedRestoreError, match=r"s3://made/x/commitlog/restore-unfinished: .* run it again"):
+        MessageStore("s3://made/x")
     with pytest.raises(UnfinishedRestoreError):
-        check("s3://restored/x", None)
+        check("s3://made/x", None)
     (bucket / "x" / "of another source").write_bytes(b"1")
-    restore_here(there, "s3://restored/x", CRC.broker_conf)
+    restore_here(there, "s3://made/x", CRC.broker_conf)
     assert files_of(bucket / "x") == files_of(tmp_path / "x")
 
 
 def test_a_restore_that_fails_leaves_nothing(on_s3: Place, bucket: Path) -> None:
     with fail_at_third_copy(StorageError("no")), pytest.raises(StorageError, match="no"):
-        restore_here(on_s3(CRC)[1], "s3://restored/x", CRC.broker_conf)
+        restore_here(on_s3(CRC)[1], "s3://made/x", CRC.broker_conf)
     assert tree_of(bucket) == {}
 
 
