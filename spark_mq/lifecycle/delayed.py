@@ -73,8 +73,6 @@ RECORDS = Selection(
 
 _NONE = -1
 UNIT_SIZE = 52
-ROLL = 2
-"""The bit of a unit's magic number that says that the message is stored in the timer topic again."""
 
 _UNIT = np.dtype(
     [
@@ -97,7 +95,6 @@ class TimerUnits:
 
     commit_log_offset: Int64s
     slot_time: Int64s
-    rolls: Flags
 
     def newest(self, commit_log_offset: Int64s) -> Int64s:
         """The number of the last unit of each message; -1 if it has none."""
@@ -114,7 +111,7 @@ def timer_units(store: Location) -> TimerUnits:
     files = [(folder / info.base_name).read_bytes() for info in folder.entries() if info.base_name.isdecimal()]
     units = np.concatenate([np.empty(0, _UNIT), *map(_units, files)])
     slot_time = units["write_time"].astype(np.int64) + units["delay"]
-    return TimerUnits(units["commit_log_offset"].astype(np.int64), slot_time, (units["magic"] & ROLL) != 0)
+    return TimerUnits(units["commit_log_offset"].astype(np.int64), slot_time)
 
 
 def _units(data: bytes) -> npt.NDArray[np.void]:

@@ -228,7 +228,6 @@ def test_units_of_the_timer_log_are_those_of_the_timer_messages(unpacked: Unpack
     facts = [fact for fact in waiting_facts(packed) if fact["topic"] == TIMER]
     assert units.commit_log_offset.tolist() == [fact["offset"] for fact in facts]
     assert units.slot_time.tolist() == [int(fact["properties"]["TIMER_OUT_MS"]) for fact in facts]
-    assert not units.rolls.any()
     assert units.newest(np.array([facts[3]["offset"], 1])).tolist() == [3, -1]
 
 

@@ -117,9 +117,40 @@ def copies_of(records: Sequence[tuple[Record, Situation]], store: str) -> list[C
         )
         copy = Copy(event, record=record, situation=situation, properties=record.text_properties)
         if situation.kind in _NO_DELIVERY or not _as_delivery(copy, copies):
-            _PAIRING.get(situation.kind, _as_other)(copy, copies)
+            _pair(copy, copies)
         copies.append(copy)
     return copies
+
+
+def _pair(copy: Copy, earlier: Sequence[Copy]) -> None:
+    """Say what a copy is that no delay delivered, and which of the earlier copies it follows."""
+    match copy.kind:
+        case RecordKind.HALF:
+            _as_half(copy, earlier)
+        case RecordKind.DISCARDED:
+            # A message that is too old to be asked about is counted once more (`needDiscard`, `needSkip`@5.3.3).
+            half = _last(earlier, lambda one: _is_last_half(one, copy) and _more_checks(copy, one) in (0, 1))
+            copy.follows(half, EventKind.DISCARDED, _what(copy))
+        case RecordKind.COMMIT:
+            half, offset = _half_of(copy, earlier), copy.record.prepared_transaction_offset
+            lacks = "" if half is not None else f"; half message at commit log offset {offset}"
+            copy.follows(half, EventKind.COMMITTED, f"committed: {place_text(copy.record)}{lacks}")
+        case RecordKind.DELAYED if not copy.situation.real_topic.startswith(RETRY_PREFIX):
+            _as_waiting(copy, earlier)
+        case RecordKind.DELAYED | RecordKind.RETRY | RecordKind.DEAD_LETTER:
+            _as_retried(copy, earlier)
+        case RecordKind.TIMER:
+            _as_timer(copy, earlier)
+        case RecordKind.TIMER_DELETE:
+            timer = _last(earlier, lambda one: one.kind is RecordKind.TIMER and cancels(copy.properties, one))
+            if timer is not None:
+                timer.is_cancelled = True
+            copy.follows(timer, EventKind.OTHER if timer is None else EventKind.CANCELLED, _what(copy))
+        case RecordKind.NORMAL:
+            what = f"; {copy.situation.text}" if copy.situation.text else ""
+            copy.becomes(EventKind.SENT, f"{_sent_text(copy.record)}: {place_text(copy.record)}{what}")
+        case _:  # a note of the broker; it can have been delayed, too, such as a check point of popped messages
+            copy.becomes(EventKind.OTHER, _what(copy))
 
 
 def join_retries(copies: Sequence[Copy]) -> None:
@@ -188,31 +219,11 @@ def _as_half(copy: Copy, earlier: Sequence[Copy]) -> None:
         copy.becomes(EventKind.HALF, f"{_sent_text(copy.record)}: half message{note}, {place_text(copy.record)}")
 
 
-def _as_discarded(copy: Copy, earlier: Sequence[Copy]) -> None:
-    # A message that is too old to be asked about is counted once more (`needDiscard`, `needSkip`@5.3.3).
-    half = _last(earlier, lambda one: _is_last_half(one, copy) and _more_checks(copy, one) in (0, 1))
-    copy.follows(half, EventKind.DISCARDED, _what(copy))
-
-
 def _half_of(copy: Copy, earlier: Sequence[Copy]) -> Copy | None:
     offset = copy.record.prepared_transaction_offset
     return next(
         (one for one in earlier if one.kind is RecordKind.HALF and one.record.commit_log_offset == offset), None
     )
-
-
-def _as_commit(copy: Copy, earlier: Sequence[Copy]) -> None:
-    half = _half_of(copy, earlier)
-    offset = copy.record.prepared_transaction_offset
-    lacks = "" if half is not None else f"; half message at commit log offset {offset}"
-    copy.follows(half, EventKind.COMMITTED, f"committed: {place_text(copy.record)}{lacks}")
-
-
-def _as_delayed(copy: Copy, earlier: Sequence[Copy]) -> None:
-    if copy.situation.consumer_group is not None or copy.situation.real_topic.startswith(RETRY_PREFIX):
-        _as_retried(copy, earlier)
-    else:
-        _as_waiting(copy, earlier)
 
 
 def _as_waiting(copy: Copy, earlier: Sequence[Copy]) -> None:
@@ -244,13 +255,6 @@ def _is_same_timer(one: Copy, other: Copy) -> bool:
     return one.properties.get(TIMER_OUT) == other.properties.get(TIMER_OUT) and _is_same_birth(one, other)
 
 
-def _as_timer_delete(copy: Copy, earlier: Sequence[Copy]) -> None:
-    timer = _last(earlier, lambda one: one.kind is RecordKind.TIMER and cancels(copy.properties, one))
-    if timer is not None:
-        timer.is_cancelled = True
-    copy.follows(timer, EventKind.OTHER if timer is None else EventKind.CANCELLED, _what(copy))
-
-
 def cancels(properties: dict[str, str], timer: Copy) -> bool:
     """Whether a record with these properties cancels a timer: it names the timer, and has the same time.
 
@@ -276,16 +280,6 @@ def _as_retried(copy: Copy, earlier: Sequence[Copy]) -> None:
     copy.follows(_last(earlier, is_origin), kind, _what(copy))
 
 
-def _as_normal(copy: Copy, _: Sequence[Copy]) -> None:
-    what = f"; {copy.situation.text}" if copy.situation.text else ""
-    copy.becomes(EventKind.SENT, f"{_sent_text(copy.record)}: {place_text(copy.record)}{what}")
-
-
-def _as_other(copy: Copy, _: Sequence[Copy]) -> None:
-    """A note of the broker; it can have been delayed, too, such as a check point of popped messages."""
-    copy.becomes(EventKind.OTHER, _what(copy))
-
-
 def _as_delivery(copy: Copy, earlier: Sequence[Copy]) -> bool:
     """Whether the copy is what became of a delayed message; then it follows from that."""
     candidates = [before for before in earlier if _delivers(copy, before)]
@@ -309,17 +303,6 @@ def _delivers(copy: Copy, before: Copy) -> bool:
     return is_there and copy.record.reconsume_times == before.record.reconsume_times
 
 
-_PAIRING = {
-    RecordKind.HALF: _as_half,
-    RecordKind.DISCARDED: _as_discarded,
-    RecordKind.COMMIT: _as_commit,
-    RecordKind.DELAYED: _as_delayed,
-    RecordKind.TIMER: _as_timer,
-    RecordKind.TIMER_DELETE: _as_timer_delete,
-    RecordKind.RETRY: _as_retried,
-    RecordKind.DEAD_LETTER: _as_retried,
-    RecordKind.NORMAL: _as_normal,
-}
 _NO_DELIVERY = (
     RecordKind.HALF,
     RecordKind.DISCARDED,
