@@ -37,8 +37,7 @@ from benchmarks.run import hand_over
 from spark_mq.cli.spark import spark_session
 from spark_mq.live import datasource as live
 from spark_mq.live.messages import PARTITION_OFFSETS
-from spark_mq.producer.options import parse_topic_write_options
-from spark_mq.producer.writer import topic_writer
+from spark_mq.producer.writer import parse_topic_write_options, topic_writer
 from tests.broker import harness
 
 _TOPICS, _QUEUES = ("Messages", "Ticks"), 8

@@ -100,8 +100,7 @@ class RocketMQDataSource(DataSource):
         return TopicStreamWriter(self._topic_writer(schema, overwrite))
 
     def _topic_writer(self, schema: StructType, overwrite: bool) -> TopicWriter:
-        from spark_mq.producer.options import parse_topic_write_options
-        from spark_mq.producer.writer import topic_writer
+        from spark_mq.producer.writer import parse_topic_write_options, topic_writer
 
         return topic_writer(parse_topic_write_options(self.options), schema.fieldNames(), overwrite)
 

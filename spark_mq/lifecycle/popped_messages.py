@@ -16,6 +16,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Any, TypeVar
 
 from spark_mq.io.location import Location
@@ -78,63 +79,51 @@ def parse_pop_note(tags: str, body: bytes) -> PopNote | None:
     """
     try:
         content = json.loads(body)
+        if not isinstance(content, dict):
+            return None
         group, topic = _value(content, "c", str, ""), _value(content, "t", str, "")
         if not group or not topic:
             return None
-        start = _integer(content, "so")
+        integer = partial(_value, content, kind=int, absent=0)
+        integers = partial(_value, content, kind=list, absent=[])
+        start = integer("so")
         popped: tuple[int, ...] = ()
         if tags == _CHECK_POINT:
-            differences, count, bits = _integers(content, "d"), _integer(content, "n"), _integer(content, "bm")
+            differences, count, bits = integers("d"), integer("n"), integer("bm")
             if not differences and not 0 <= count <= _MAX_BYTE:
                 return None
             # `PopCheckPoint.ackOffsetByIndex`@5.3.3
             popped = tuple(start + difference for difference in differences or range(count))
             acknowledged = [offset for index, offset in enumerate(popped) if bits >> (index & 63) & 1]
         elif tags == _BATCH_ACK:
-            acknowledged = _integers(content, "aol")
+            acknowledged = integers("aol")
         else:
-            acknowledged = [_integer(content, "ao")]
+            acknowledged = [integer("ao")]
         return PopNote(
             group,
             topic,
-            _integer(content, "q"),
+            integer("q"),
             start,
-            _integer(content, "pt"),
+            integer("pt"),
             _value(content, "bn", str, "") or None,
             frozenset(popped),
             frozenset(acknowledged),
-            _integer(content, "it") if tags == _CHECK_POINT else 0,
+            integer("it") if tags == _CHECK_POINT else 0,
         )
     except (ValueError, RecursionError):
         return None
 
 
-def _value(content: Any, name: str, kind: type[T], absent: T) -> T:
-    """The value of a note by its short name; one of another type is a ValueError."""
-    if not isinstance(content, dict):
-        raise ValueError(content)
+def _value(content: dict[str, Any], name: str, kind: type[T], absent: T) -> T:
+    """The value of a note by its short name; one of another type, or of more than 64 bits, is an error."""
     value = content.get(name)
     value = content.get(_LONG_NAMES[name]) if value is None else value
     if value is None:
         return absent
-    if not isinstance(value, kind) or isinstance(value, bool):
+    numbers = value if kind is list else [value] if kind is int else []
+    if type(value) is not kind or not all(type(one) is int and -(1 << 63) <= one < 1 << 63 for one in numbers):
         raise ValueError(value)
     return value
-
-
-def _checked(value: object) -> int:
-    """A number of 64 bits."""
-    if not isinstance(value, int) or isinstance(value, bool) or not -(1 << 63) <= value < 1 << 63:
-        raise ValueError(value)
-    return value
-
-
-def _integer(content: Any, name: str) -> int:
-    return _checked(_value(content, name, int, 0))
-
-
-def _integers(content: Any, name: str) -> list[int]:
-    return [_checked(value) for value in _value(content, name, list, [])]
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """Rows sent to a topic of a live cluster, as a RocketMQ producer sends messages.
 
-- `options`: the options of a write
 - `message_queues`: the queues to which messages can be sent, and which brokers are left out for a time
 - `resend`: stored messages that are sent again, by a journal no one twice
-- `writer`: what `df.write` and `writeStream` do
+- `writer`: what `df.write` and `writeStream` do, and its options
 """

@@ -16,6 +16,7 @@ from spark_mq.errors import InvalidMessageError
 from spark_mq.format.array_types import Int64s
 from spark_mq.remoting.requests import WRITABLE, Route
 
+DEFAULT_GROUP = "spark_mq_producer"
 _LEFT_OUT = ((15_000, 30_000), (5_000, 10_000), (3_000, 6_000), (1_800, 5_000), (550, 2_000))
 """From which latency on a broker is left out, and for how long (`latencyMax`, `notAvailableDuration`@5.3.3)."""
 _ISOLATED_MILLIS = 10_000

@@ -42,8 +42,7 @@ from spark_mq.io.local import flush_to_disk, open_regular
 from spark_mq.lifecycle.retry_topic import DLQ_PREFIX
 from spark_mq.live.cluster import live_brokers
 from spark_mq.live.look_ups import with_key
-from spark_mq.producer.message_queues import MessageQueue, publish_queues
-from spark_mq.producer.options import DEFAULT_GROUP
+from spark_mq.producer.message_queues import DEFAULT_GROUP, MessageQueue, publish_queues
 from spark_mq.remoting.client import BUSY, RemotingClient
 from spark_mq.remoting.requests import Route, find_route
 from spark_mq.remoting.writes import send_message

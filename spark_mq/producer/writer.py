@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -19,22 +19,30 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from spark_mq.errors import InvalidMessageError, OptionError, ProtocolError, RefusedError, RemotingError, similar
+from spark_mq.format.amounts import parse_size
 from spark_mq.format.array_types import Bytes, Int64s
 from spark_mq.format.kernels.columns import MessageColumns
 from spark_mq.format.kernels.encode import BATCH_MESSAGE_OVERHEAD, write_batch
 from spark_mq.format.kernels.frames import Frames, new_frames, scan_sent_records
 from spark_mq.format.pieces import Pieces, pieces_of_array
 from spark_mq.format.properties import DELAY_TIME_LEVEL, SHARDING_KEY, TIMER_PROPERTIES
-from spark_mq.producer.message_queues import Brokers, MessageQueue, publish_queues, queue_numbers
-from spark_mq.producer.options import TopicWriteOptions
-from spark_mq.remoting.client import RemotingClient
+from spark_mq.live.options import client_settings, given_options
+from spark_mq.producer.message_queues import DEFAULT_GROUP, Brokers, MessageQueue, publish_queues, queue_numbers
+from spark_mq.remoting.client import ClientSettings, RemotingClient
 from spark_mq.remoting.codes import ResponseCode
 from spark_mq.remoting.requests import find_route
 from spark_mq.remoting.writes import send_message
 from spark_mq.restorer.encode_messages import encode_messages
-from spark_mq.restorer.queue_choice import choose_queues
+from spark_mq.restorer.queue_choice import QueueSelector, choose_queues, parse_queue_selector
 from spark_mq.restorer.source_columns import OWN_COLUMNS, EncodingRules
+from spark_mq.tables.live import LIVE_WRITE_OPTIONS
+from spark_mq.tables.messages import MESSAGES
 
+_CHECKPOINT = "checkpointlocation"
+"""An option of Spark, which also the writer of a stream gets."""
+_DEFAULT_BATCH = "512k"
+_MAX_BATCH = 4 << 20
+"""A broker refuses larger bodies (`maxMessageSize`)."""
 _ALONE = [DELAY_TIME_LEVEL, *TIMER_PROPERTIES]
 """Properties of messages that wait: a broker accepts no batch with one."""
 _TRANSACTION = b"TRAN_MSG"
@@ -49,6 +57,40 @@ _AGAIN = (
     *(ResponseCode.FLOW_CONTROL, ResponseCode.GO_AWAY),
 )
 """Answers after which a producer tries another queue (`DefaultMQProducer.retryResponseCodes`@5.3.3)."""
+
+
+@dataclass(frozen=True)
+class TopicWriteOptions:
+    """The options of a write.
+
+    Attributes:
+        topic: The topic of rows without one; None if rows have to name it.
+        batch_size: About the bytes of the messages that one request has at most.
+    """
+
+    client: ClientSettings
+    topic: str | None = None
+    selector: QueueSelector = QueueSelector.QUEUE_ID
+    producer_group: str = DEFAULT_GROUP
+    batch_size: int = 512 << 10
+
+
+def parse_topic_write_options(options: Mapping[str, str]) -> TopicWriteOptions:
+    """The options of a write. Raises `OptionError` if one is unknown, has an invalid value, or has no effect."""
+    own = {name: value for name, value in options.items() if name.lower() != _CHECKPOINT}
+    given = given_options(own, "a write to topics", [option.name for option in LIVE_WRITE_OPTIONS])
+    if given.get("table", MESSAGES.name).lower() != MESSAGES.name:
+        raise OptionError(f"table {given['table']} of a live cluster cannot be written, only {MESSAGES.name}")
+    size = parse_size("option batchSize", given.get("batchSize", _DEFAULT_BATCH))
+    if size > _MAX_BATCH:
+        raise OptionError(f"option batchSize={given['batchSize']!r} is more than 4m, which a broker accepts at most")
+    return TopicWriteOptions(
+        client_settings(given),
+        given.get("topic"),
+        parse_queue_selector(given.get("queueSelector", QueueSelector.QUEUE_ID)),
+        given.get("producerGroup", DEFAULT_GROUP),
+        size,
+    )
 
 
 @dataclass(frozen=True)

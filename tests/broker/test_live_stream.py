@@ -24,8 +24,7 @@ from spark_mq.cli.main import main
 from spark_mq.errors import DataLossError
 from spark_mq.live import datasource as live
 from spark_mq.live.message_stream import LiveOffset
-from spark_mq.producer.options import parse_topic_write_options
-from spark_mq.producer.writer import topic_writer
+from spark_mq.producer.writer import parse_topic_write_options, topic_writer
 from spark_mq.remoting.client import ClientSettings, RemotingClient
 from spark_mq.remoting.codes import RequestCode
 from tests.broker import harness

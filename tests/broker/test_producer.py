@@ -12,8 +12,7 @@ import pytest
 
 from spark_mq.errors import InvalidMessageError, OptionError
 from spark_mq.format.java_text import hash_code
-from spark_mq.producer.options import parse_topic_write_options
-from spark_mq.producer.writer import topic_writer
+from spark_mq.producer.writer import parse_topic_write_options, topic_writer
 from tests.broker import harness
 from tests.support.in_process import read_rows
 from tests.support.soak import cases

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import chain
 from typing import Any
 
@@ -135,8 +135,7 @@ class _LifeInStore:
         left_out = len(found.records) - len(self.copies)
         if left_out:
             self.unknown.append(f"{left_out:,} more records of the message, which are not told")
-        missing = partial(str, self.unknown[0]) if left_out else self.source.missing
-        outcomes = Outcomes(self.source, missing, self.steps)
+        outcomes = Outcomes(self.source, lambda: self.unknown[0] if left_out else self.source.missing, self.steps)
         for copy in self.copies:
             kind = copy.event.kind
             if kind is EventKind.RETRIED and copy.kind is RecordKind.DELAYED:
@@ -227,7 +226,7 @@ class _LifeInStore:
         self.unknown += [f"whether a group popped it: {cut}" for cut in cuts]
         if pops.are_acknowledged:
             return pops
-        missing = self.source.missing()
+        missing = self.source.missing
         if missing is not None:
             self.unknown.append(f"whether a group acknowledged it: {missing}")
         return pops.only_acknowledged() if cuts or missing is not None else pops

@@ -208,13 +208,10 @@ class LifeSource:
         self.consumers = ConsumerOffsets(store.location, name)
         self.damage: tuple[str, ...] = ()
 
+    @cached_property
     def missing(self) -> str | None:
         """Why messages can be missing from what was found; None if none is missing."""
-        return self.damage[0] if self.damage else self._missing
-
-    @cached_property
-    def _missing(self) -> str | None:
-        return self.store.missing()
+        return self.damage[0] if self.damage else self.store.missing()
 
     @cached_property
     def deliveries(self) -> DeliveryProgress:
