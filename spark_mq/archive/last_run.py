@@ -62,7 +62,7 @@ class Checkpoint:
     @property
     def has_begun(self) -> bool:
         """Whether the stream has written an offset; it then starts at that offset."""
-        return bool(self._batches)
+        return bool(self._numbers("offsets"))
 
     @property
     def stream_id(self) -> str:
@@ -72,7 +72,7 @@ class Checkpoint:
     @property
     def finished_batch(self) -> Location | None:
         """The file with the offset of the stream's last batch; None if there is none, or the batch is not finished."""
-        folder, newest = self.tables.location(self.folder), max(self._batches, default=-1)
+        folder, newest = self.tables.location(self.folder), max(self._numbers("offsets"), default=-1)
         return folder / "offsets" / str(newest) if (folder / "commits" / str(newest)).is_file else None
 
     def sync(self, batch: int) -> None:
@@ -126,10 +126,6 @@ class Checkpoint:
             return None
         values = json.loads(lines[2])
         return values if isinstance(values, dict) else None
-
-    @property
-    def _batches(self) -> list[int]:
-        return self._numbers("offsets")
 
     def _numbers(self, name: str) -> list[int]:
         """The batches that have a file in `offsets` or `commits`."""
