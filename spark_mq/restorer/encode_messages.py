@@ -34,11 +34,11 @@ from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.kernels.encode import NONE_WRONG, RecordFields, encode_records, renew_property_crcs
 from spark_mq.format.kernels.gather import gathered
+from spark_mq.format.kernels.properties import places_of
 from spark_mq.format.kernels.property_writer import (
     ListedPieces,
     PropertyFault,
     PropertySources,
-    places_of,
     put_values,
     with_property_crcs,
     write_properties,

@@ -77,7 +77,7 @@ class RowQueues:
 
     def chosen(self, queues: StoreQueues, properties: Pieces, first_turn: int) -> RowQueues:
         """The queues in which a store gets these messages; those in topics of a broker keep their queue ids."""
-        from spark_mq.format.kernels.property_writer import places_of
+        from spark_mq.format.kernels.properties import places_of
 
         if queues.selector == QueueSelector.QUEUE_ID and (self.queue_ids >= 0).all():
             return self

@@ -16,8 +16,8 @@ import numpy as np
 
 from spark_mq.format.array_types import Flags, Int64s
 from spark_mq.format.kernels.gather import gathered
-from spark_mq.format.kernels.properties import parse_decimal
-from spark_mq.format.kernels.property_writer import places_of, put_values
+from spark_mq.format.kernels.properties import parse_decimal, places_of
+from spark_mq.format.kernels.property_writer import put_values
 from spark_mq.format.pieces import Pieces, pieces_of_bytes
 from spark_mq.format.properties import DELAY_TIME_LEVEL, REAL_QUEUE_ID, REAL_TOPIC, TIMER_OUT, TIMER_PROPERTIES
 from spark_mq.format.system_topic import SCHEDULE_TOPIC, is_system_topic

@@ -18,14 +18,7 @@ from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.kernels.big_endian import int64s_at
 from spark_mq.format.kernels.dispatch import QueueTable, batch_units, has_unit, is_final, light_queues
 from spark_mq.format.kernels.index_keys import entry_counts
-from spark_mq.format.kernels.recovery import (
-    RULES_OF_VERSIONS,
-    RecordCheck,
-    find_units,
-    put_units,
-    queue_offset_bounds,
-    within_queues,
-)
+from spark_mq.format.kernels.recovery import RULES_OF_VERSIONS, RecordCheck, find_units, put_units
 from spark_mq.format.record import COMMIT_LOG_OFFSET_AT, MAX_RECORD_SIZE, MIN_RECORD_SIZE, QUEUE_OFFSET_AT
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.store.config.config_file import configured_topics, is_configured
@@ -313,7 +306,8 @@ class QueueNumbers:
 
     def _are_led_to(self, read: DispatchRequests) -> Flags:
         lowest, highest = np.full(len(self.names), NOWHERE), np.full(len(self.names), ANYWHERE)
-        queue_offset_bounds(read.queue, read.queue_offset, lowest, highest)
+        np.minimum.at(lowest, read.queue, read.queue_offset)
+        np.maximum.at(highest, read.queue, read.queue_offset)
         pieces, first, position, data = [0], list[int](), [0], list[bytes]()
         for number, is_batch in enumerate(self.are_batch.tolist()):
             if number < len(self._folders) and lowest[number] <= highest[number] and not is_batch:
@@ -529,7 +523,6 @@ class StartingQueues:
             first, stop = np.zeros((2, len(self.names)), np.int64)
             for number, part in bounds.items():
                 first[number], stop[number] = part
-            found = np.empty(requests.queue.size, np.bool_)
-            within_queues(requests.queue, requests.queue_offset, chosen, first, stop, found)
-            are_there |= found
+            offset, queue = requests.queue_offset, requests.queue
+            are_there |= chosen & (first[queue] <= offset) & (offset < stop[queue])
         return are_there

@@ -103,10 +103,8 @@ def test_a_value_is_found_as_the_parser_has_it(data: bytes, name: bytes) -> None
 
 @given(stored_lists)
 def test_values_of_many_messages_are_those_of_each(texts: list[bytes]) -> None:
-    starts, lengths = places(texts)
-    value_starts, value_lengths = np.empty(len(texts), np.int64), np.empty(len(texts), np.int32)
     buffer = b"".join(texts)
-    properties.find_values(array(buffer), starts, lengths, array(b"a"), np.array([1]), value_starts, value_lengths)
+    value_starts, value_lengths = properties.places_of(pieces_of_bytes(texts), b"a")
     values_found = [
         None if length < 0 else buffer[start : start + length]
         for start, length in zip(value_starts, value_lengths, strict=True)

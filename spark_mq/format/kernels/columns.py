@@ -26,6 +26,7 @@ from spark_mq.format.kernels.frames import Frame, Frames
 from spark_mq.format.kernels.gather import gather
 from spark_mq.format.kernels.java_string import repair_utf8
 from spark_mq.format.message_schema import ALL_MESSAGE_FIELDS, CORRUPT_RECORD
+from spark_mq.format.pieces import Pieces
 from spark_mq.format.properties import KEYS, TAGS, UNIQUE_KEY
 
 
@@ -186,17 +187,8 @@ class MessageColumns:
 
     def _find(self, names: Sequence[bytes]) -> None:
         """Find the values of all `names`, in one pass over the properties."""
-        starts = np.empty((len(names), self.frames.size), np.int64)
-        lengths = np.empty((len(names), self.frames.size), np.int32)
-        properties.find_values(
-            self.buffer,
-            self.frames.properties_start,
-            self.frames.properties_length,
-            np.frombuffer(b"".join(names), np.uint8),
-            np.cumsum([len(name) for name in names], dtype=np.int64),
-            starts.reshape(-1),
-            lengths.reshape(-1),
-        )
+        stored = Pieces(self.buffer, self.frames.properties_start, self.frames.properties_length)
+        starts, lengths = (found.reshape(len(names), stored.size) for found in properties.places_of(stored, *names))
         self._values.update((name, (starts[row], lengths[row])) for row, name in enumerate(names))
 
     def _keys(self) -> pa.Array:

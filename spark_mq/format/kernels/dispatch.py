@@ -44,7 +44,6 @@ from spark_mq.format.kernels.big_endian import (
     copy_bytes,
     int32s_at,
     int64s_at,
-    read_i32,
     read_i64,
     write_i32,
     write_i64,
@@ -142,19 +141,9 @@ def _place_units(
 
 def lead_to(units: Units, buffer: Bytes, frames: Frames) -> Flags:
     """Which of the units, one for each record, lead to their record: they have its offset and its size."""
-    found = np.empty(frames.size, np.bool_)
-    _lead_to(units.view(np.uint8), buffer, frames, found)
+    offsets = int64s_at(buffer, frames.position + record.COMMIT_LOG_OFFSET_AT)
+    found: Flags = (units["commit_log_offset"] == offsets) & (units["store_size"] == frames.store_size)
     return found
-
-
-@kernel
-def _lead_to(units: Bytes, buffer: Bytes, frames: Frames, found: OutFlags) -> None:
-    for index in range(frames.size):
-        frame, unit = frames[index], index * UNIT_SIZE
-        offset, size = read_i64(units, unit), read_i32(units, unit + 8)
-        found[index] = (
-            offset == read_i64(buffer, frame.position + record.COMMIT_LOG_OFFSET_AT) and size == frame.store_size
-        )
 
 
 def has_unit(frames: Frames) -> npt.NDArray[np.bool_]:

@@ -11,13 +11,16 @@ from __future__ import annotations
 
 import numpy as np
 
+from spark_mq.errors import CorruptIndexError
 from spark_mq.format import index_file
-from spark_mq.format.array_types import Bytes, Int32s, Int64s, OutBytes, OutFlags, OutInt32s, OutInt64s
+from spark_mq.format.array_types import Bytes, Int32s, Int64s, OutBytes, OutFlags, OutInt32s, OutInt64s, native
 from spark_mq.format.index_file import (
     ENTRY,
+    ENTRY_DTYPE,
     ENTRY_SIZE,
     HEADER_SIZE,
     SLOT_SIZE,
+    IndexFile,
     IndexHeader,
     IndexLayout,
     decode_header,
@@ -27,6 +30,8 @@ from spark_mq.format.kernels.kernel import kernel
 
 _MAX_SECONDS = 0x7FFFFFFF
 _BLOCK_ENTRIES = 256
+_BATCH = 1 << 20
+"""Slots or entries of which the pointers are checked together."""
 
 
 @kernel
@@ -93,6 +98,33 @@ def drop_tags(entries: Bytes, edges: Int64s, kept: OutBytes) -> int:
             copy_bytes(kept, size, entries, position, ENTRY_SIZE)
             size += ENTRY_SIZE
     return size
+
+
+def check_pointers(file: IndexFile, header: IndexHeader) -> None:
+    """Check each pointer of an index file, and the order of its entries. Reads all slots and all entries.
+
+    Raises:
+        CorruptIndexError: A slot or an entry points to the wrong entry, entries are not in the order of the log, or the
+            file is cut.
+    """
+    slots, newest_offset = np.zeros(file.layout.hash_slot_num, np.int32), 0
+    wrong = f"{file.name}: a slot or an entry points to the wrong entry, so look-ups miss other entries"
+    for first in range(1, header.next_entry, _BATCH):
+        count = min(_BATCH, header.next_entry - first)
+        data = file.read_exactly(file.layout.entries_at + ENTRY_SIZE * first, ENTRY_SIZE * count)
+        entries, previous = np.frombuffer(data, ENTRY_DTYPE), np.empty(count, np.int32)
+        offsets = np.concatenate(([newest_offset], entries["commit_log_offset"]))
+        if (np.diff(offsets) < 0).any():
+            raise CorruptIndexError(f"{file.name}: entries are not in the order of the log, so look-ups miss messages")
+        newest_offset = int(offsets[-1])
+        follow_slots(native(entries["key_hash"]), first, slots, previous)
+        if (entries["previous_entry"] != previous).any():
+            raise CorruptIndexError(wrong)
+    for first in range(0, slots.size, _BATCH):
+        count = min(_BATCH, slots.size - first)
+        data = file.read_exactly(HEADER_SIZE + SLOT_SIZE * first, SLOT_SIZE * count)
+        if (np.frombuffer(data, ">i4") != slots[first : first + count]).any():
+            raise CorruptIndexError(wrong)
 
 
 def longest_ascending(values: Int64s, kept: OutFlags) -> int:

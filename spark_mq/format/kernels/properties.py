@@ -17,6 +17,7 @@ from spark_mq.format.kernels.big_endian import append_bytes, byte_at, index_in_e
 from spark_mq.format.kernels.frames import Frames
 from spark_mq.format.kernels.java_string import is_utf8
 from spark_mq.format.kernels.kernel import kernel
+from spark_mq.format.pieces import Pieces
 from spark_mq.format.properties import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 
 _AHEAD, _CACHE_LINE = 16, 64
@@ -116,21 +117,28 @@ def named_value_length(buffer: Bytes, start: int, end: int, name: Bytes) -> int:
     return length if same_bytes(buffer, start, name, 0, name.size) else 0
 
 
+def places_of(properties: Pieces, *names: bytes) -> tuple[Int64s, Int32s]:
+    """Where the value of a property starts, and its length: -1 for messages that do not have it.
+
+    Of several names, which are found in one pass, the places follow each other.
+    """
+    count = properties.size * len(names)
+    starts, lengths = np.empty(count, np.int64), np.empty(count, np.int32)
+    ends = np.cumsum([len(name) for name in names], dtype=np.int64)
+    _find_values(properties, np.frombuffer(b"".join(names), np.uint8), ends, starts, lengths)
+    return starts, lengths
+
+
 @kernel
-def find_values(
-    buffer: Bytes,
-    starts: Int64s,
-    lengths: Int32s,
-    names: Bytes,
-    name_ends: Int64s,
-    value_starts: OutInt64s,
-    value_lengths: OutInt32s,
+def _find_values(
+    properties: Pieces, names: Bytes, name_ends: Int64s, value_starts: OutInt64s, value_lengths: OutInt32s
 ) -> None:
-    """`find_value` of several names for many messages, whose properties are the pieces `starts`, `lengths`.
+    """`find_value` of several names for the properties of many messages.
 
     `names` has all names, one after the other. The value of name k in message i is written to index k n + i of
     `value_starts` and `value_lengths`, for n messages.
     """
+    buffer, starts, lengths = properties.buffer, properties.starts, properties.lengths
     for index in range(starts.size):
         if index + _AHEAD < starts.size:
             prefetch(buffer, starts[index + _AHEAD])
@@ -173,7 +181,7 @@ def copy_properties(
     value_starts: OutInt64s,
     value_lengths: OutInt32s,
 ) -> None:
-    """Copy all properties of all messages, each name once, with its last value; and `find_values` of some names.
+    """Copy all properties of all messages, each name once, with its last value; and `places_of` some names.
 
     Message i has the properties `offsets[i]` to `offsets[i + 1]` - 1, in the order of their last values. Property k has
     the name `names[name_offsets[k]:name_offsets[k + 1]]`, and its value likewise.

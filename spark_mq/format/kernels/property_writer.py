@@ -13,7 +13,7 @@ import numpy as np
 from spark_mq.format.array_types import Bytes, Int32s, Int64s, OutBytes, OutInt32s
 from spark_mq.format.kernels.big_endian import copy_bytes
 from spark_mq.format.kernels.kernel import kernel
-from spark_mq.format.kernels.properties import find_values, same_bytes
+from spark_mq.format.kernels.properties import places_of, same_bytes
 from spark_mq.format.pieces import OutPieces, Pieces, empty_pieces
 from spark_mq.format.properties import (
     CRC_DIGITS,
@@ -106,18 +106,6 @@ def put_values(properties: Pieces, name: bytes, values: Pieces) -> Pieces:
     out = empty_pieces(properties.size, size)
     _put_values(properties, new, starts, lengths, values, out)
     return Pieces(*out)
-
-
-def places_of(properties: Pieces, *names: bytes) -> tuple[Int64s, Int32s]:
-    """Where the value of a property starts, and its length: -1 for messages that do not have it.
-
-    Of several names, which are found in one pass, the places follow each other.
-    """
-    count = properties.size * len(names)
-    starts, lengths = np.empty(count, np.int64), np.empty(count, np.int32)
-    ends = np.cumsum([len(name) for name in names])
-    find_values(*properties, np.frombuffer(b"".join(names), np.uint8), ends, starts, lengths)
-    return starts, lengths
 
 
 def with_property_crcs(properties: Pieces) -> Pieces:

@@ -334,16 +334,6 @@ def put_units(
 
 
 @kernel
-def within_queues(
-    queue: Int32s, queue_offset: Int64s, chosen: Flags, first: Int64s, stop: Int64s, found: OutFlags
-) -> None:
-    """Write to `found` which of the chosen messages have a queue offset from `first` to `stop` of their queue."""
-    for index in range(queue.size):
-        number = queue[index]
-        found[index] = chosen[index] and first[number] <= queue_offset[index] < stop[number]
-
-
-@kernel
 def put_keys_again(
     commit_log_offset: Int64s, key_count: Int32s, end: int, known: Int64s, entries: Int64s
 ) -> tuple[int, int]:
@@ -368,15 +358,6 @@ def put_keys_again(
         doubled += put
         end = newest = offset
     return doubled, first
-
-
-@kernel
-def queue_offset_bounds(queue: Int32s, queue_offset: Int64s, lowest: OutInt64s, highest: OutInt64s) -> None:
-    """Lower `lowest` and raise `highest` of each queue to the queue offsets of its messages."""
-    for index in range(queue.size):
-        number, offset = queue[index], queue_offset[index]
-        lowest[number] = min(lowest[number], offset)
-        highest[number] = max(highest[number], offset)
 
 
 @kernel

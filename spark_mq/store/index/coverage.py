@@ -14,15 +14,7 @@ from itertools import islice, pairwise, takewhile
 
 from spark_mq.errors import CorruptIndexError, CorruptLogError, OptionError, StoreChangedError
 from spark_mq.format.dispatch import record_keys
-from spark_mq.format.index_file import (
-    ENTRY_SIZE,
-    HEADER_SIZE,
-    Entry,
-    IndexFile,
-    IndexHeader,
-    IndexLayout,
-    check_pointers,
-)
+from spark_mq.format.index_file import ENTRY_SIZE, HEADER_SIZE, Entry, IndexFile, IndexHeader, IndexLayout
 from spark_mq.format.java_text import decode_utf8
 from spark_mq.io.file_reader import read_together
 from spark_mq.store.config.broker_conf import BrokerConf
@@ -324,6 +316,8 @@ class IndexCoverage:
         if start > end or (last.number > 1 and last.time_difference != seconds):
             raise CorruptIndexError(f"{file.name}: its header has other offsets or times than its entries")
         if self._check:
+            from spark_mq.format.kernels.index_put import check_pointers
+
             check_pointers(file, header)
         messages = (start, header.begin_timestamp), (end, header.end_timestamp)
         return {

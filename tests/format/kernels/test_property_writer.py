@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_mq.format.kernels.property_writer import places_of, put_values
+from spark_mq.format.kernels.properties import places_of
+from spark_mq.format.kernels.property_writer import put_values
 from spark_mq.format.pieces import Pieces, pieces_of_bytes
 from spark_mq.format.properties import parse_properties
 

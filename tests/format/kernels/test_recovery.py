@@ -29,8 +29,6 @@ from spark_mq.format.kernels.recovery import (
     find_units,
     put_keys_again,
     put_units,
-    queue_offset_bounds,
-    within_queues,
 )
 from spark_mq.format.properties import parse_properties
 from spark_mq.format.record import (
@@ -374,16 +372,3 @@ def test_a_queue_offset_beyond_all_numbers_has_no_unit() -> None:
     units, bounds = array(bytes(40)), (int64s([0, 1]), int64s([1]), int64s([0, 40]))
     find_units(units, *bounds, int32s([0] * 3), offsets, int64s([0] * 3), int32s([0] * 3), found)
     assert not found.any()
-
-
-def test_bounds_are_those_of_the_queue_offsets_of_each_queue() -> None:
-    lowest, highest = int64s([4, 9, 9]), int64s([4, -9, -9])
-    queue_offset_bounds(int32s([0, 1, 0, 1]), int64s([5, 0, 3, -2]), lowest, highest)
-    assert (lowest.tolist(), highest.tolist()) == ([3, -2, 9], [5, 0, -9])
-
-
-def test_a_queue_has_the_messages_between_its_ends() -> None:
-    found, chosen = np.empty(6, np.bool_), np.array([True] * 5 + [False])
-    queue, queue_offset = int32s([0, 0, 0, 1, 1, 0]), int64s([1, 2, 5, 0, 9, 3])
-    within_queues(queue, queue_offset, chosen, int64s([2, 0]), int64s([5, 9]), found)
-    assert found.tolist() == [False, True, False, True, False, False]
