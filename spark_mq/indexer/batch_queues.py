@@ -16,6 +16,7 @@ import numpy as np
 from spark_mq.errors import UnsafeNameError
 from spark_mq.format.consume_queue import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE, BatchUnits, Queue, queue_file_name
 from spark_mq.indexer.rebuild_plan import RebuildPlan
+from spark_mq.indexer.report import Written
 from spark_mq.indexer.stage import StagedLog
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
@@ -94,20 +95,9 @@ def batch_files(
         yield BatchQueueFile(topic, queue_id, number, tuple(of_file))
 
 
-@dataclass(frozen=True)
-class BatchResult:
-    """What was written of batch consume queues; `stale_files` as in `QueueResult`."""
-
-    queues: int = 0
-    files: int = 0
-    units: int = 0
-    bytes_written: int = 0
-    stale_files: tuple[Location, ...] = ()
-
-
 def write_batch_queues(
     context: JobContext, plan: RebuildPlan, staged: StagedLog, continued: Mapping[Queue, BatchConsumeQueue]
-) -> BatchResult:
+) -> Written:
     """Write the files of all batch consume queues that have a unit in the staged log."""
     size = find_batch_file_size(plan.broker_conf, plan.store).value
     files = list[BatchQueueFile]()
@@ -122,16 +112,20 @@ def write_batch_queues(
     write = partial(_write, size=size, growing=growing)
     context.each("write batch queues", "files", files, write)
     context.committer.keep_only(BATCH_CONSUME_QUEUE, {file.path(size) for file in files}.__contains__)
-    units = sum(part.count for parts in queues.values() for part in parts)
     ends = {(file.topic, file.queue_id): file.number * size for file in files}
     stale = (
-        folder.location / info.base_name
+        queue.folder.location / info.base_name
         for name, queue in continued.items()
-        for folder in [queue.folder]
-        for info in folder.files
+        for info in queue.folder.files
         if name in ends and int(info.base_name) > ends[name]
     )
-    return BatchResult(len(queues), len(files), units, len(files) * size, tuple(stale))
+    return Written(
+        queues=len(queues),
+        files=len(files),
+        units=sum(part.count for parts in queues.values() for part in parts),
+        bytes_written=len(files) * size,
+        stale_files=tuple(stale),
+    )
 
 
 def _write(file: BatchQueueFile, size: int, growing: Location) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing
 
 from spark_mq.errors import StorageError
+from spark_mq.indexer.report import Written
 from spark_mq.indexer.stage import StagedLog
 from spark_mq.io.location import Location
 from spark_mq.io.rocksdb import RocksDatabase, make_database, write_table
@@ -41,8 +42,8 @@ def lost_families(store: Location) -> Iterator[CorruptRange]:
         yield CorruptRange(ROCKSDB_STORE, 0, 0, "INDEX_DATABASE", reason)
 
 
-def write_index_database(store: Location, staged: StagedLog, target: Location, *, is_copied: bool) -> tuple[int, int]:
-    """Make the database in the new folder `target`; returns the index records, and the bytes of their files.
+def write_index_database(store: Location, staged: StagedLog, target: Location, *, is_copied: bool) -> Written:
+    """Make the database in the new folder `target`.
 
     Timers and transactions are copied if the check of the store found nothing lost (`lost_families`).
     """
@@ -60,4 +61,6 @@ def write_index_database(store: Location, staged: StagedLog, target: Location, *
             database = opened.enter_context(closing(RocksDatabase(folder)))
             families = {name: database.items(name) for name in _COPIED}
         make_database(target.path, files, families)
-    return sum(table.records for table in tables), sum(table.size for table in tables)
+    return Written(
+        index_records=sum(table.records for table in tables), bytes_written=sum(table.size for table in tables)
+    )

@@ -18,7 +18,7 @@ from datetime import UTC, tzinfo
 import numpy as np
 
 from spark_mq.format.array_types import Bytes, Int64s
-from spark_mq.format.broker_version import INDEX_FLUSHED_AT_STOP
+from spark_mq.format.broker_version import INDEX_FLUSHED_AT_STOP, BrokerVersions
 from spark_mq.format.index_file import (
     ENTRY_DTYPE,
     ENTRY_SIZE,
@@ -28,7 +28,7 @@ from spark_mq.format.index_file import (
     decode_header,
 )
 from spark_mq.indexer.rebuild_plan import RebuildPlan
-from spark_mq.indexer.report import raise_or_report
+from spark_mq.indexer.report import Written, raise_or_report
 from spark_mq.indexer.stage import StagedLog
 from spark_mq.indexer.staged_files import EntryRange, SplitRow
 from spark_mq.io.file_reader import FileReader
@@ -102,7 +102,9 @@ def place_entries(
     run = np.searchsorted(ends, starts, side="right").astype(np.int64)
 
     files = -(-total // capacity)
-    if total % capacity == 0 and _is_followed(entry_counts, trailing_messages):
+    # A message that is dispatched after the one with the last entry makes one more file.
+    with_entries = np.flatnonzero(entry_counts)
+    if total % capacity == 0 and trailing_messages[with_entries[-1] if with_entries.size else 0 :].any():
         files += 1
     return IndexPlacement(
         run=run,
@@ -112,13 +114,6 @@ def place_entries(
         files=max(files, int(continues_last)),
         continues_last=continues_last,
     )
-
-
-def _is_followed(entry_counts: Int64s, trailing_messages: Int64s) -> bool:
-    """Whether a message is dispatched after the message that puts the last entry."""
-    with_entries = np.flatnonzero(entry_counts)
-    last = int(with_entries[-1]) if with_entries.size else 0
-    return bool(trailing_messages[last:].any())
 
 
 @dataclass(frozen=True)
@@ -250,11 +245,11 @@ class WrittenIndexFile:
 
 @dataclass(frozen=True)
 class IndexWriter:
-    """Writes planned files into `folder`; `empty_index_count` is in the header of a file without an entry."""
+    """Writes planned files into `folder`, as brokers of some versions do."""
 
     folder: Location
     layout: IndexLayout
-    empty_index_count: int
+    versions: BrokerVersions
 
     def finish(self, plan: IndexFilePlan) -> WrittenIndexFile:
         """Write a file unless it is there."""
@@ -308,7 +303,8 @@ class IndexWriter:
         from spark_mq.format.kernels.index_put import drop_uncounted, new_index_head
 
         if plan.continued is None:
-            return new_index_head(self.layout, *plan.end_before, self.empty_index_count)
+            empty_index_count = 0 if self.versions.decide(INDEX_FLUSHED_AT_STOP) is False else 1
+            return new_index_head(self.layout, *plan.end_before, empty_index_count)
         with FileReader(plan.continued) as existing:
             head = np.frombuffer(bytearray(existing.read(0, self.layout.entries_at)), np.uint8)
             stop = self.layout.entries_at + ENTRY_SIZE * (plan.entries_before + 1)
@@ -328,19 +324,6 @@ class ExistingIndex:
     zone: tzinfo
 
 
-@dataclass(frozen=True)
-class IndexResult:
-    """What was written of the index, and its latest end timestamp (ms). The fields are named as in `RebuildReport`."""
-
-    index_files: int = 0
-    index_entries: int = 0
-    bytes_written: int = 0
-    files_untouched: int = 0
-    files_completed: int = 0
-    end_timestamp: int = 0
-    corrupt: tuple[CorruptRange, ...] = ()
-
-
 def find_existing_index(plan: RebuildPlan, output: Location) -> ExistingIndex:
     """The index that is continued in `output`, and the layout and time zone of the store's index files."""
     layout = index_layout(plan.store, plan.broker_conf)
@@ -351,7 +334,7 @@ def find_existing_index(plan: RebuildPlan, output: Location) -> ExistingIndex:
 
 def write_index(
     context: JobContext, plan: RebuildPlan, existing: ExistingIndex, staged: StagedLog, is_stopped: Callable[[], bool]
-) -> IndexResult:
+) -> Written:
     """Write every index file; none if the job has ended (`is_stopped`)."""
     layout = existing.layout
     pending = pending_entries(staged.splits, staged.folder, existing.end)
@@ -360,13 +343,12 @@ def write_index(
     context.committer.keep_only(INDEX, {file.name for file in plans}.__contains__)
     written: list[WrittenIndexFile] = []
     if plans and not is_stopped():
-        empty_index_count = 0 if plan.broker_versions.decide(INDEX_FLUSHED_AT_STOP) is False else 1
-        writer = IndexWriter(context.committer.staging_path(INDEX), layout, empty_index_count)
+        writer = IndexWriter(context.committer.staging_path(INDEX), layout, plan.broker_versions)
         written = context.each("write index", "files", plans, writer.finish)
     completed = {file.name for file in plans if file.continued is not None} if written else set()
     staged_before = sum(not row.is_new for row in written if row.file not in completed)
     last_end = 0 if existing.end is None else existing.end.header.end_timestamp
-    return IndexResult(
+    return Written(
         index_files=len(written),
         index_entries=sum(row.entries for row in written),
         bytes_written=sum(row.is_new for row in written) * layout.file_size,

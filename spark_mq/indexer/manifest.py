@@ -13,11 +13,12 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Self
 
 from pyarrow import fs
 
+from spark_mq.errors import StorageError
 from spark_mq.format.consume_queue import BATCH_UNIT_SIZE
 from spark_mq.indexer.rebuild_plan import StagingSettings
 from spark_mq.indexer.staged_files import READERS, STAGED_ENTRY_SIZE, SplitRow, StagedUnits
@@ -39,8 +40,13 @@ def _are_complete(folder: Location, splits: Sequence[SplitRow]) -> bool:
     units = [staged for split in splits if (staged := split.staged_units(folder)) is not None]
     if any(sizes.get(staged.location.name) != staged.size for staged in units):
         return False
-    with ThreadPoolExecutor(READERS) as readers:
-        return all(readers.map(StagedUnits.has_directory, units))
+    try:
+        with ThreadPoolExecutor(READERS) as readers:
+            for _ in readers.map(StagedUnits.read_runs, units):
+                pass
+    except StorageError:
+        return False
+    return True
 
 
 def _sizes(splits: Iterable[SplitRow]) -> dict[str, int]:
@@ -92,12 +98,7 @@ class Manifest:
 
     def save(self, folder: Location) -> None:
         """Write the manifest into the job's folder, as a whole file."""
-        content = self.to_json()
-        publish(folder / MANIFEST, content)
-
-    def to_json(self) -> bytes:
-        """The content of the file."""
-        return json.dumps({field.name: getattr(self, field.name) for field in fields(self)}, default=vars).encode()
+        publish(folder / MANIFEST, json.dumps(vars(self), default=vars).encode())
 
     def with_staged(self, segments: Sequence[StagedSegment], splits: Iterable[SplitRow]) -> Manifest:
         """The manifest with these segments and the rows of their splits, instead of what it has of these segments."""
@@ -126,10 +127,12 @@ class Manifest:
             first = before.base
         return self.without(staged.keys() - kept)
 
-    def unlisted(self, folder: Location) -> list[str]:
-        """The staged files in a job's folder that the manifest does not name, as paths in it."""
+    def remove_others(self, folder: Location) -> None:
+        """Remove the staged files in a job's folder that the manifest does not name."""
         listed = {split.units_file for split in self.splits} | _sizes(self.splits).keys()
-        return [f"{STAGED}/{file.base_name}" for file in (folder / STAGED).entries() if file.base_name not in listed]
+        for file in (folder / STAGED).entries():
+            if file.base_name not in listed:
+                (folder / STAGED / file.base_name).delete()
 
     @property
     def bases(self) -> set[int]:

@@ -25,7 +25,8 @@ from spark_mq.format.java_text import decode_utf8
 from spark_mq.format.kernels.columns import MessageColumns
 from spark_mq.format.kernels.dispatch import QueueTable, dispatch_units, has_unit, parse_delay_levels
 from spark_mq.indexer.ext_settings import ExtSettings, StagedExt, Values
-from spark_mq.indexer.queue_plan import PlannedQueue, QueuePlan
+from spark_mq.indexer.queue_plan import QueuePlan
+from spark_mq.indexer.queue_runs import StagedQueue
 from spark_mq.indexer.rebuild_plan import RebuildPlan
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
@@ -69,7 +70,7 @@ class _ExtFile:
     staged: tuple[StagedExt, ...]
 
 
-def _files_of(queue: PlannedQueue, ext: ExtSettings, staged: list[StagedExt]) -> Iterator[_ExtFile]:
+def _files_of(queue: StagedQueue, ext: ExtSettings, staged: list[StagedExt]) -> Iterator[_ExtFile]:
     capacity = ext.layout(queue.topic).units_per_file
     count = -(-(queue.queue_max - queue.queue_min) // capacity)
     for number in range(count):

@@ -15,7 +15,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -31,7 +31,7 @@ from spark_mq.indexer.queue_plan import ExistingQueues, QueuePlan, carry_over, p
 from spark_mq.indexer.queue_runs import Run, StagedQueue, of_runs
 from spark_mq.indexer.queue_writer import COMPLETED, NEW, STAGED, QueueFile, QueueWriter, WrittenQueueFile, files_of
 from spark_mq.indexer.rebuild_plan import RebuildPlan
-from spark_mq.indexer.report import raise_or_report
+from spark_mq.indexer.report import Written, raise_or_report
 from spark_mq.indexer.stage import StagedLog
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
@@ -120,28 +120,7 @@ def missing_text(missing: Sequence[range], count: int) -> str:
     return f"queue offsets {', '.join(texts)}{more} have no message ({count} in all)"
 
 
-@dataclass(frozen=True)
-class QueueResult:
-    """What was written of the consume queues. The fields are named as in `RebuildReport`.
-
-    `stale_files` are after the end of a continued queue, and have to be removed.
-    """
-
-    queues: int = 0
-    files: int = 0
-    units: int = 0
-    bytes_written: int = 0
-    files_untouched: int = 0
-    files_completed: int = 0
-    corrupt: tuple[CorruptRange, ...] = ()
-    topics_left_out: tuple[str, ...] = ()
-    carried_over: tuple[str, ...] = ()
-    lost_queues: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    stale_files: tuple[Location, ...] = ()
-
-
-def write_queues(context: JobContext, plan: RebuildPlan, existing: ExistingQueues, staged: StagedLog) -> QueueResult:
+def write_queues(context: JobContext, plan: RebuildPlan, existing: ExistingQueues, staged: StagedLog) -> Written:
     """Write every queue file, and carry over queues without a live message."""
     committer, file_size = context.committer, plan.settings.queue_file_size
     shown_by = None if plan.queues_shown_by is None else _readable_queues(plan.queues_shown_by)
@@ -173,46 +152,44 @@ def write_queues(context: JobContext, plan: RebuildPlan, existing: ExistingQueue
     of_tables = [file for file in written if file.table]
     all_queues = of_tables or written
     findings = raise_or_report(unit_findings(queue_plan, all_queues), plan.is_permissive)
-    result = QueueResult(
-        queues=len(next_offsets),
-        files=len(written) - len(of_tables),
-        units=sum(file.units for file in all_queues),
-        bytes_written=sum(file.bytes for file in written),
-        corrupt=(*queue_plan.corrupt, *findings),
-        topics_left_out=queue_plan.topics_left_out,
-        notes=queue_plan.notes,
-    )
-    if not plan.selection.in_files:
-        kept, made = _make_database(context, plan, existing, next_offsets, of_tables, staged.start)
-        lost_offsets = tuple(_lost_offsets(plan, next_offsets, kept))
-        return replace(result, files=made, carried_over=kept, lost_queues=lost_offsets)
-    copied, lost = carry_over(existing.not_continued(), next_offsets, growing, file_size)
-    carried_over = [
-        *copied,
-        *(f"{topic}/{id_}" for topic, id_ in existing.continued if (topic, id_) not in next_offsets),
-    ]
+    kept_queues, lost, files = list[str](), list[str](), len(written) - len(of_tables)
+    if plan.selection.in_files:
+        not_continued = (one for one in existing.of_store if (one.topic, one.queue_id) not in existing.continued)
+        kept_queues, lost = carry_over(not_continued, next_offsets, growing, file_size)
+        kept_queues += (f"{topic}/{id_}" for topic, id_ in existing.continued if (topic, id_) not in next_offsets)
 
-    def is_planned(path: str) -> bool:
-        """Whether this job writes the file TOPIC/QUEUE/NAME."""
-        queue, _, name = path.rpartition("/")
-        topic, _, queue_id = queue.rpartition("/")
-        files = file_ranges.get((topic, int(queue_id)), range(0))
-        return queue in carried_over or (name.isdigit() and int(name) // file_size in files)
+        def is_planned(path: str) -> bool:
+            """Whether this job writes the file TOPIC/QUEUE/NAME."""
+            queue, _, name = path.rpartition("/")
+            topic, _, queue_id = queue.rpartition("/")
+            numbers = file_ranges.get((topic, int(queue_id)), range(0))
+            return queue in kept_queues or (name.isdigit() and int(name) // file_size in numbers)
 
-    committer.keep_only(CONSUME_QUEUE, is_planned)
+        committer.keep_only(CONSUME_QUEUE, is_planned)
     if plan.selection.in_rocksdb:
         kept, made = _make_database(context, plan, existing, next_offsets, of_tables, staged.start)
-        carried_over = [*dict.fromkeys((*carried_over, *kept))]
-        result = replace(result, files=result.files + made)
-    stale_files = existing.stale_files(file_ranges, file_size)
+        kept_queues, files = [*dict.fromkeys((*kept_queues, *kept))], files + made
+    continued_files = existing.continued if plan.selection.in_files else {}
+    stale_files = [
+        folder.location / info.base_name
+        for queue, folder in continued_files.items()
+        for info in folder.files
+        if queue in file_ranges and int(info.base_name) // file_size >= file_ranges[queue].stop
+    ]
     states = Counter(file.state for file in written)
-    there = sum(len(folder.files) for folder in existing.continued.values()) if written else 0
-    return replace(
-        result,
+    there = sum(len(folder.files) for folder in continued_files.values()) if written else 0
+    return Written(
+        queues=len(next_offsets),
+        files=files,
+        units=sum(file.units for file in all_queues),
+        bytes_written=sum(file.bytes for file in written),
         files_untouched=there - states[COMPLETED] + states[STAGED] - len(stale_files),
         files_completed=states[COMPLETED],
-        carried_over=tuple(carried_over),
-        lost_queues=(*lost, *_lost_offsets(plan, next_offsets, carried_over)),
+        corrupt=(*queue_plan.corrupt, *findings),
+        topics_left_out=queue_plan.topics_left_out,
+        carried_over=tuple(kept_queues),
+        lost_queues=(*lost, *_lost_offsets(plan, next_offsets, kept_queues)),
+        notes=queue_plan.notes,
         stale_files=tuple(stale_files),
     )
 

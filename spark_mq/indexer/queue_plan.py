@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -63,19 +63,6 @@ class ExistingQueues:
     of_store: tuple[QueueFolder, ...]
     continued: Mapping[Queue, QueueFolder]
 
-    def not_continued(self) -> list[QueueFolder]:
-        """The queues of the store that are not continued."""
-        return [folder for folder in self.of_store if (folder.topic, folder.queue_id) not in self.continued]
-
-    def stale_files(self, file_ranges: Mapping[Queue, range], file_size: int) -> list[Location]:
-        """The files of continued queues that are after the end of their queue: their units are stale."""
-        return [
-            folder.location / info.base_name
-            for queue, folder in self.continued.items()
-            for info in folder.files
-            if queue in file_ranges and int(info.base_name) // file_size >= file_ranges[queue].stop
-        ]
-
 
 def find_existing_queues(plan: RebuildPlan, output: Location) -> ExistingQueues:
     """The queues of the store, and those in `output` that are continued."""
@@ -100,18 +87,6 @@ def _selected(plan: RebuildPlan, store: Location) -> tuple[QueueFolder, ...]:
     return tuple(folder for folder in folders if plan.selection.has_queue(folder.topic, folder.queue_id))
 
 
-@dataclass(frozen=True)
-class PlannedQueue(StagedQueue):
-    """A queue that has messages in the log, and the queue offset at which its existing files end (0 without files)."""
-
-    existing_end: int
-
-    @property
-    def name(self) -> str:
-        """The queue's folder below `consumequeue/`: `TOPIC/QUEUE ID`."""
-        return f"{self.topic}/{self.queue_id}"
-
-
 _NUMBERS = ("queue_min", "queue_max", "existing_end")
 _ASSIGNED = {"topic": pa.string(), "queue_id": pa.int32(), **dict.fromkeys(_NUMBERS, pa.int64())}
 """The columns of `Assignment.queues` that are fields of a queue."""
@@ -124,7 +99,7 @@ class QueuePlan:
     `topics_left_out` has an entry for each queue of a topic whose name is not safe as that of a folder.
     """
 
-    queues: tuple[PlannedQueue, ...]
+    queues: tuple[StagedQueue, ...]
     units_per_file: int
     topics_left_out: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -174,7 +149,7 @@ def plan_queues(
         else:
             kept.append(queue)
     ends = _existing_ends(plan, existing.continued, kept, log_end)
-    queues = tuple(PlannedQueue(**vars(queue), existing_end=ends.get(queue.key, 0)) for queue in kept)
+    queues = tuple(replace(queue, existing_end=ends.get(queue.key, 0)) for queue in kept)
     too_long = (_longer_than_the_log(queue) for queue in queues if queue.existing_end > queue.queue_max)
     return QueuePlan(
         queues,
@@ -209,7 +184,7 @@ def _existing_ends(
     return ends
 
 
-def _longer_than_the_log(queue: PlannedQueue) -> CorruptRange:
+def _longer_than_the_log(queue: StagedQueue) -> CorruptRange:
     reason = (
         f"the queue's files end at {queue.existing_end}, the log at {queue.queue_max}; --replace rebuilds the queues "
         "from the log"

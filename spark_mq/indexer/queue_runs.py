@@ -86,7 +86,10 @@ def by_file(runs: Iterable[Run]) -> Iterator[tuple[Run, Iterator[Run]]]:
 
 @dataclass(frozen=True)
 class StagedQueue:
-    """A queue that has units in the log; `commit_log_offset` is that of its first message."""
+    """A queue that has units in the log; `commit_log_offset` is that of its first message.
+
+    `existing_end` is the queue offset at which its existing files end; 0 without files.
+    """
 
     topic: str
     queue_id: int
@@ -94,11 +97,17 @@ class StagedQueue:
     queue_max: int
     staged_units: int
     commit_log_offset: int
+    existing_end: int = 0
 
     @property
     def key(self) -> Queue:
         """Topic and queue id."""
         return self.topic, self.queue_id
+
+    @property
+    def name(self) -> str:
+        """The queue's folder below `consumequeue/`."""
+        return f"{self.topic}/{self.queue_id}"
 
     @property
     def is_without_gaps(self) -> bool:
@@ -141,7 +150,7 @@ def find_queues(runs: pa.Table) -> pa.Table:
         first, count = runs["first_queue_offset"], runs["unit_count"]
         stop = pa.array(first.to_numpy() + count.to_numpy())
         columns = [runs["topic"], runs["queue_id"], first, stop, count, runs["commit_log_offset"]]
-        runs = pa.table(columns, names=[field.name for field in fields(StagedQueue)])
+        runs = pa.table(columns, names=["topic", "queue_id", *(name for name, _ in _TOTALS)])
     found = runs.group_by(["topic", "queue_id"]).aggregate(list(_TOTALS))
     return found.select(["topic", "queue_id", *map("_".join, _TOTALS)]).rename_columns(runs.column_names)
 

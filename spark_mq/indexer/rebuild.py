@@ -1,14 +1,4 @@
-"""The main job: consume queues and index files rebuilt from the commit log, in a few stages.
-
-Each stage returns a value, and the report is built of these values at the end:
-
-1. stage (`stage`): each split is read once, and segments whose splits do not fit together again. The result is files of
-   units and of index entries, which a manifest names, so that a killed job can be resumed. Damage ends the job, or is
-   reported.
-2. tags (`tag_entries`): the entries for tags that the index has.
-3. trees (`trees`): plans give each run and each entry its file; tasks assemble and write the files.
-4. commit (`job/output_committer`): the trees are put in place, and a checkpoint that a broker accepts.
-"""
+"""The main job: consume queues and index files rebuilt from the commit log; the package names its stages."""
 
 from __future__ import annotations
 
@@ -16,7 +6,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from spark_mq import __version__
 from spark_mq.errors import OutputExistsError
@@ -30,7 +20,7 @@ from spark_mq.indexer.rebuild_request import FAILFAST, RebuildRequest
 from spark_mq.indexer.report import RebuildReport
 from spark_mq.indexer.stage import StagedLog, stage_log
 from spark_mq.indexer.tag_entries import TaggedRanges, decide_tags, keep_tags, tags_of_version
-from spark_mq.indexer.trees import ExistingTrees, WrittenTrees, rebuilt_checkpoint, write_trees
+from spark_mq.indexer.trees import ExistingTrees, rebuilt_checkpoint, write_trees
 from spark_mq.io.publish import publish
 from spark_mq.job.output_committer import output_lock
 from spark_mq.job.progress import Progress
@@ -219,19 +209,18 @@ class _Rebuild:
             if existing.index is not None:
                 staged, tagged = self._with_tags(context, plan, staged, existing.index.layout)
                 settings = (*settings, FileSetting("the index", f"{tagged}", tagged.source))
-            written = write_trees(context, plan, staged, existing)
-            records, record_bytes = 0, 0
+            written = write_trees(context, plan, staged, existing).written
             if plan.selection.has_index_database:
                 database = committer.staging_path(ROCKSDB_STORE)
                 is_copied = all(one.file != ROCKSDB_STORE for one in damage)
-                records, record_bytes = write_index_database(plan.store, staged, database, is_copied=is_copied)
-            backup = committer.commit(continued, written.queues.stale_files)
+                written += write_index_database(plan.store, staged, database, is_copied=is_copied)
+            backup = committer.commit(continued, written.stale_files)
             if request.selection.topic is None:  # the other queues may be older than the checkpoint that is there
                 checkpoint = rebuilt_checkpoint(
                     Checkpoint.load(request.store),
                     committer.names,
                     staged.last_store_timestamp,
-                    written.index.end_timestamp,
+                    written.end_timestamp,
                     staged.last_unit_offset,
                     request.broker_versions,
                 )
@@ -242,15 +231,33 @@ class _Rebuild:
                 with suppress(OSError):
                     committer.abort()
             raise
-        return self._report(
-            written,
-            damage,
+        return RebuildReport(
+            store=str(request.store),
+            output=str(committer.output),
+            trees=list(committer.names),
+            messages=staged.messages,
             log_bytes=sum(segment.data_end for segment in log.segments),
-            index_records=records,
-            record_bytes=record_bytes,
+            bytes_read=staged.bytes_read,
+            queues=written.queues,
+            files=written.files,
+            units=written.units,
+            index_files=written.index_files,
+            index_entries=written.index_entries,
+            index_records=written.index_records,
+            bytes_written=written.bytes_written,
+            segments_staged_before=staged.segments_staged_before,
+            files_untouched=written.files_untouched,
+            files_completed=written.files_completed,
             stages=progress.seconds,
+            corrupt=[*damage, *staged.corrupt, *written.corrupt],
+            topics_left_out=list(written.topics_left_out),
+            carried_over=list(written.carried_over),
+            lost_queues=list(written.lost_queues),
             settings=[str(setting) for setting in settings],
             backup=backup,
+            notes=[*written.notes, *self._notes(staged.inner_batches)],
+            next_boot=_AFTER_ABORT if (request.store / ABORT).is_file else _AFTER_STOP,
+            engine=self.tasks.engine,
         )
 
     def _prepare(self) -> tuple[Manifest, tuple[str, ...]]:
@@ -280,7 +287,7 @@ class _Rebuild:
             replace=request.replace,
         )
         if left is not None and left.settings.stage_the_same_as(settings):
-            committer.remove_staged(left.unlisted(committer.folder))
+            left.remove_others(committer.folder)
             return left, () if left.settings.replace else existing
         if request.resume:
             committer.clear()
@@ -315,36 +322,6 @@ class _Rebuild:
         if INDEX in continued:
             return index_files(committer.output)
         return [] if shown_by is None else index_files(shown_by) or index_files(committer.folder)
-
-    def _report(
-        self, written: WrittenTrees, damage: tuple[CorruptRange, ...], record_bytes: int, **more: Any
-    ) -> RebuildReport:
-        staged, queues, index, batches = written.staged, written.queues, written.index, written.batches
-        store = self.request.store
-        return RebuildReport(
-            store=str(store),
-            output=str(self.request.committer.output),
-            trees=list(self.request.committer.names),
-            messages=staged.messages,
-            bytes_read=staged.bytes_read,
-            queues=queues.queues + batches.queues,
-            files=queues.files + batches.files,
-            units=queues.units + batches.units,
-            index_files=index.index_files,
-            index_entries=index.index_entries,
-            bytes_written=queues.bytes_written + batches.bytes_written + index.bytes_written + record_bytes,
-            segments_staged_before=staged.segments_staged_before,
-            files_untouched=queues.files_untouched + index.files_untouched,
-            files_completed=queues.files_completed + index.files_completed,
-            corrupt=[*damage, *staged.corrupt, *queues.corrupt, *index.corrupt],
-            topics_left_out=list(queues.topics_left_out),
-            carried_over=list(queues.carried_over),
-            lost_queues=list(queues.lost_queues),
-            notes=[*queues.notes, *self._notes(staged.inner_batches)],
-            next_boot=_AFTER_ABORT if (store / ABORT).is_file else _AFTER_STOP,
-            engine=self.tasks.engine,
-            **more,
-        )
 
     def _notes(self, inner_batches: int) -> Iterator[str]:
         conf, selection, store = self.request.broker_conf, self.request.selection, self.request.store

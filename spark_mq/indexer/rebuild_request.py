@@ -80,7 +80,9 @@ class RebuildRequest(RebuildInput):
             raise OptionError("--queue-store has no effect on the index: leave out --only index")
         conf = BrokerConf.of(broker_conf)
         if queue_store == ROCKSDB:
-            selection = _in_rocksdb(selection, conf.queue_database)
+            if selection.topic is not None:
+                raise OptionError(f"--queue-store {ROCKSDB} writes the queues of all topics: leave out --topic")
+            selection = dataclasses.replace(selection, in_files=False, database=conf.queue_database)
         writes_both = queue_store is None and conf.is_enabled("rocksdbCQDoubleWriteEnable")
         location = Location.resolve(store).snapshot()
         versions = find_broker_versions(location, broker_version)
@@ -158,12 +160,6 @@ def _with_batches(selection: Selection, topics: frozenset[str]) -> Selection:
             "leave out --topic"
         )
     return selection
-
-
-def _in_rocksdb(selection: Selection, database: str) -> Selection:
-    if selection.topic is not None:
-        raise OptionError(f"--queue-store {ROCKSDB} writes the queues of all topics: leave out --topic")
-    return dataclasses.replace(selection, in_files=False, database=database)
 
 
 def _check_database(setting: str, target: Location, resume: bool) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from spark_mq.errors import CorruptLogError
 from spark_mq.format.amounts import size_text
+from spark_mq.io.location import Location
 from spark_mq.job import Report
 from spark_mq.job.tasks import ENGINES
 from spark_mq.store.config.store_paths import INDEX, ROCKSDB_STORE
@@ -20,6 +22,34 @@ def raise_or_report(damage: Iterable[CorruptRange], is_permissive: bool) -> tupl
         more = f" ({len(ranges)} such places in all)" if len(ranges) > 1 else ""
         raise CorruptLogError(f"{ranges[0].describe()}{more}; --mode permissive skips and reports what is damaged")
     return ranges
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a part of a rebuild has written. The fields are those of `RebuildReport`, and two more.
+
+    `end_timestamp` is the latest one of an index file (ms); `stale_files` are after the end of a continued queue.
+    """
+
+    queues: int = 0
+    files: int = 0
+    units: int = 0
+    index_files: int = 0
+    index_entries: int = 0
+    index_records: int = 0
+    bytes_written: int = 0
+    files_untouched: int = 0
+    files_completed: int = 0
+    end_timestamp: int = 0
+    corrupt: tuple[CorruptRange, ...] = ()
+    topics_left_out: tuple[str, ...] = ()
+    carried_over: tuple[str, ...] = ()
+    lost_queues: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    stale_files: tuple[Location, ...] = ()
+
+    def __add__(self, other: Written) -> Written:
+        return Written(*map(operator.add, vars(self).values(), vars(other).values()))
 
 
 @dataclass(frozen=True)

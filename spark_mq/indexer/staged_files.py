@@ -109,14 +109,6 @@ class StagedUnits:
         starts = np.array([*self.starts.values(), 0])[place.to_numpy()]  # the last one is that of all other queues
         return runs.filter(pa.array(runs["commit_log_offset"].to_numpy() >= starts))
 
-    def has_directory(self) -> bool:
-        """Whether the file, which has its size, ends with the directory that it was written with."""
-        try:
-            self.read_runs()
-        except StorageError:
-            return False
-        return True
-
 
 @dataclass(frozen=True)
 class EntryBatch(ArrayRows):

@@ -15,11 +15,12 @@ from dataclasses import dataclass, field, replace
 from spark_mq.errors import CorruptLogError
 from spark_mq.format.broker_version import CHECKPOINT_LOGICS_OFFSET, BrokerVersions
 from spark_mq.format.consume_queue import Queue
-from spark_mq.indexer.batch_queues import BatchResult, write_batch_queues
-from spark_mq.indexer.index_files import ExistingIndex, IndexResult, find_existing_index, write_index
-from spark_mq.indexer.queue_files import QueueResult, write_queues
+from spark_mq.indexer.batch_queues import write_batch_queues
+from spark_mq.indexer.index_files import ExistingIndex, find_existing_index, write_index
+from spark_mq.indexer.queue_files import write_queues
 from spark_mq.indexer.queue_plan import ExistingQueues, find_existing_queues
 from spark_mq.indexer.rebuild_plan import RebuildPlan
+from spark_mq.indexer.report import Written
 from spark_mq.indexer.stage import StagedLog, stage_range
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
@@ -33,12 +34,10 @@ from spark_mq.store.queue.folders import queue_folders
 
 @dataclass(frozen=True)
 class WrittenTrees:
-    """What was written for a log, or for a part of it; the result of a tree that is not written is empty."""
+    """What was written for a log, or for a part of it."""
 
     staged: StagedLog
-    queues: QueueResult
-    index: IndexResult
-    batches: BatchResult
+    written: Written
 
 
 @dataclass(frozen=True)
@@ -89,16 +88,16 @@ def write_trees(context: JobContext, plan: RebuildPlan, staged: StagedLog, exist
     stopped = threading.Event()
     queues, index = existing.queues, existing.index
 
-    def write_index_files() -> IndexResult:
-        return IndexResult() if index is None else write_index(context, plan, index, staged, stopped.is_set)
+    def write_index_files() -> Written:
+        return Written() if index is None else write_index(context, plan, index, staged, stopped.is_set)
 
     with ThreadPoolExecutor(1) as executor:
         try:
             pending_index = executor.submit(write_index_files)
-            queue_result = QueueResult() if queues is None else write_queues(context, plan, queues, staged)
-            has_batches = plan.selection.has_batches
-            batch_result = write_batch_queues(context, plan, staged, existing.batches) if has_batches else BatchResult()
-            return WrittenTrees(staged, queue_result, pending_index.result(), batch_result)
+            written = Written() if queues is None else write_queues(context, plan, queues, staged)
+            if plan.selection.has_batches:
+                written += write_batch_queues(context, plan, staged, existing.batches)
+            return WrittenTrees(staged, written + pending_index.result())
         except BaseException:
             stopped.set()
             raise

@@ -206,11 +206,6 @@ class OutputCommitter:
                 "folder that can be written"
             ) from error
 
-    def remove_staged(self, paths: Iterable[str]) -> None:
-        """Remove these files from the job's folder; the paths are relative to it."""
-        for path in paths:
-            (self.folder / path).delete()
-
     def _remove(self) -> None:
         """Remove the folder if it exists: first the file `removed_first`, then all others. Backups of repairs stay."""
         if not self.folder.is_directory:

@@ -180,11 +180,7 @@ def _plan(store: Location, replica: Location, *, has_lock: bool) -> ReplicaRepai
         Change(ChangeKind.REPLACE if (store / file).is_file else ChangeKind.CREATE, file) for file in sorted(changed)
     )
     room = len(changes) * compared.segment_size
-    return ReplicaRepair(compared, tuple(taken), tuple(sorted(left, key=_place)), changes, room)
-
-
-def _place(one: TakenPart) -> int:
-    return one.part.start
+    return ReplicaRepair(compared, tuple(taken), tuple(sorted(left, key=lambda one: one.part.start)), changes, room)
 
 
 def _of_no_group(store: Location, compared: Comparison, parts: Sequence[Part]) -> list[Part]:

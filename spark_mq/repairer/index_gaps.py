@@ -39,18 +39,6 @@ class IndexGap:
     damaged: tuple[IndexFileInfo, ...]
 
 
-@dataclass(frozen=True)
-class PlannedGap:
-    """The files that fill a gap, and the damaged ones whose names no new file takes."""
-
-    files: tuple[IndexFilePlan, ...]
-    unused: tuple[IndexFileInfo, ...]
-
-    def is_full(self, layout: IndexLayout) -> bool:
-        """Whether the last of the files has no room for another entry."""
-        return bool(self.files) and self.files[-1].entries + 1 >= layout.index_num
-
-
 def find_gaps(
     files: Sequence[IndexFileInfo], damaged: frozenset[str], after_loss: frozenset[str], lacks_end: bool
 ) -> Iterator[IndexGap]:
@@ -68,7 +56,7 @@ def find_gaps(
         yield IndexGap(before, None, tuple(between))
 
 
-def plan_gap(gap: IndexGap, staged: StagedLog, layout: IndexLayout, zone: tzinfo) -> PlannedGap:
+def plan_gap(gap: IndexGap, staged: StagedLog, layout: IndexLayout, zone: tzinfo) -> list[IndexFilePlan]:
     """The files that fill a gap."""
     end = None if gap.before is None else index_end([gap.before], layout)
     pending = pending_entries(staged.splits, staged.folder, end)
@@ -81,8 +69,7 @@ def plan_gap(gap: IndexGap, staged: StagedLog, layout: IndexLayout, zone: tzinfo
         for number, ranges in enumerate(of_files)
     ]
     names = _names(gap, plans, staged, zone, layout)
-    files = tuple(replace(plan, name=name) for plan, name in zip(plans, names, strict=True))
-    return PlannedGap(files, tuple(file for file in gap.damaged if file.name not in names))
+    return [replace(plan, name=name) for plan, name in zip(plans, names, strict=True)]
 
 
 def _up_to(pending: PendingEntries, after: IndexFileInfo, layout: IndexLayout) -> PendingEntries:

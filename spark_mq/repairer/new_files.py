@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from pyarrow import fs
 
-from spark_mq.format.broker_version import INDEX_FLUSHED_AT_STOP
 from spark_mq.format.consume_queue import Queue
 from spark_mq.format.timestamp import NANOS_PER_MILLI
 from spark_mq.indexer.rebuild import rebuild_with
@@ -59,6 +58,10 @@ class NewFiles:
 
     def make(self, runner: TaskRunner) -> Iterator[Action]:
         """Make all files; yields the actions, without those that would change nothing."""
+
+        def up_to_end(topic: str, queue_id: int, offset: int) -> int:
+            return min(offset, self.ends.get((topic, queue_id), offset))
+
         write_queue_files(self.plan.queue_files, self.checked, self.store, self.folder, runner)
         for check in self.checked.batches:
             folder = check.path("")
@@ -83,7 +86,7 @@ class NewFiles:
                 publish(self.folder / file, kept.read_bytes(), None, (kept.info().mtime_ns or 0) // NANOS_PER_MILLI)
             elif action.treatment == Treatment.OFFSETS:
                 existing = (self.store / file).read_bytes()
-                publish(self.folder / file, translated_offsets(file, existing, self._up_to_end)[0])
+                publish(self.folder / file, translated_offsets(file, existing, up_to_end)[0])
             elif action.change.kind == ChangeKind.CLEAR and self.copies_segments:
                 with (
                     FileReader(self.store / file) as source,
@@ -113,18 +116,13 @@ class NewFiles:
         for name, kind in [*sorted(changed, key=lambda one: one[0] == CURRENT), *removed]:
             yield replace(action, change=Change(kind, str(folder / name)))
 
-    def _up_to_end(self, topic: str, queue_id: int, offset: int) -> int:
-        """The offset, or the end of the queue if it is past that."""
-        return min(offset, self.ends.get((topic, queue_id), offset))
-
     def _index_files(self, runner: TaskRunner) -> list[tuple[str, int, bool]]:
         layout, plans = self.checked.index.layout, self.plan.index_files
         if not plans or layout is None:
             return []
         from spark_mq.indexer.index_files import IndexWriter
 
-        empty_index_count = 0 if find_broker_versions(self.store).decide(INDEX_FLUSHED_AT_STOP) is False else 1
-        writer = IndexWriter(self.folder / INDEX, layout, empty_index_count)
+        writer = IndexWriter(self.folder / INDEX, layout, find_broker_versions(self.store))
         return runner.each("make index files", "files", plans, partial(_write_index_file, self.store, writer))
 
     def _checkpoint(self, written: Sequence[tuple[str, int, bool]]) -> bytes | None:

@@ -341,21 +341,23 @@ def _plan_index(plan: RepairPlan, request: RepairRequest, damage: Damage, checke
     for gap in find_gaps(files, frozenset(broken), frozenset(after_loss), lacks_end):
         try:
             planned = plan_gap(gap, checked.log.staged, layout, zone.value)
-            if gap.after is not None and gap.after == files[-1] and not gap.damaged and not planned.is_full(layout):
+            is_full = bool(planned) and planned[-1].entries + 1 >= layout.index_num
+            if gap.after is not None and gap.after == files[-1] and not gap.damaged and not is_full:
                 # What the last file lacks fills no file: it lacks it itself.
                 gap = IndexGap(gap.before, None, (gap.after,))
                 planned = plan_gap(gap, checked.log.staged, layout, zone.value)
         except CorruptIndexError as error:
             plan.leave(_of_neighbours(gap, codes), str(error))
             continue
-        plan.index_files += planned.files
-        for new in planned.files:
+        plan.index_files += planned
+        for new in planned:
             path = f"{INDEX}/{new.name}"
             why = codes.get(path) or _of_neighbours(gap, codes) or codes.get(INDEX) or of_end
             plan.make(store, path, why, Treatment.INDEX_FILE)
-        for unused in planned.unused:
-            path = f"{INDEX}/{unused.name}"
-            plan.move_aside(path, codes.get(path) or _of_neighbours(gap, codes))
+        for old in gap.damaged:
+            path = f"{INDEX}/{old.name}"
+            if old.name not in {new.name for new in planned}:
+                plan.move_aside(path, codes.get(path) or _of_neighbours(gap, codes))
     if any(new.name not in {info.name for info in files} for new in plan.index_files):
         plan.assume("names of index files", f"in the time zone {zone.value}", zone.source)
 

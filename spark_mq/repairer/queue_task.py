@@ -14,7 +14,7 @@ from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE, Units, pre_blan
 from spark_mq.format.dispatch import LITE_PREFIX
 from spark_mq.format.timestamp import NANOS_PER_MILLI
 from spark_mq.indexer.queue_lives import staged_runs
-from spark_mq.indexer.queue_plan import PlannedQueue, QueuePlan
+from spark_mq.indexer.queue_plan import QueuePlan
 from spark_mq.indexer.queue_runs import Run, of_runs
 from spark_mq.io.file_reader import FileReader, FileReaders
 from spark_mq.io.location import Location
@@ -96,7 +96,7 @@ def write_queue_files(
             others.append(ExpectedFile.without_message(name, file.number, capacity, queue))
     if with_messages:
         names = sorted({(file.topic, file.queue_id) for file in with_messages})
-        plan = QueuePlan(tuple(PlannedQueue(**vars(checked.queues[name]), existing_end=0) for name in names), capacity)
+        plan = QueuePlan(tuple(checked.queues[name] for name in names), capacity)
         has_lite_topics = any(topic.startswith(LITE_PREFIX) for topic, _ in names)
         shown_by = store / CONSUME_QUEUE
         runs = staged_runs(runner.tasks, checked.log.staged.units, shown_by=shown_by, has_lite_topics=has_lite_topics)

@@ -41,6 +41,7 @@ from typing import Any, Self
 from spark_mq.errors import CorruptLogError, NoRoomError, SparkMqError, StorageError, UnfinishedAppendError
 from spark_mq.format.timestamp import NANOS_PER_MILLI
 from spark_mq.indexer.rebuild_plan import DispatchSettings, RebuildPlan, Selection
+from spark_mq.indexer.report import Written
 from spark_mq.indexer.trees import WrittenTrees, extend_trees, rebuilt_checkpoint
 from spark_mq.io.local import flush_to_disk, make_folders
 from spark_mq.io.location import Location
@@ -281,7 +282,7 @@ class Append:
         extension = extend_trees(context, plan, log_range)
         existing = replace(Checkpoint.load(target.store), written_end=log_end)
         last = extension.staged.last_store_timestamp or target.last_store_timestamp
-        index_end = max(existing.index_msg_timestamp, extension.index.end_timestamp)
+        index_end = max(existing.index_msg_timestamp, extension.written.end_timestamp)
         last_unit = extension.staged.last_unit_offset or existing.logics_physical_offset
         checkpoint = rebuilt_checkpoint(existing, trees, last, index_end, last_unit, target.broker_versions)
         publish(self.folder / CHECKPOINT, checkpoint.encode(), CHECKPOINT_SIZE)
@@ -299,9 +300,7 @@ class Append:
             output = self.folder / folder.tree / folder.topic / str(folder.queue_id)
             if not output.is_directory:
                 removed += _write_end(folder, end, output)
-        stale_files = (*extension.queues.stale_files, *extension.batches.stale_files, *removed)
-        queues = replace(extension.queues, stale_files=stale_files)
-        return replace(extension, queues=queues)
+        return replace(extension, written=extension.written + Written(stale_files=tuple(removed)))
 
     def commit(
         self,
@@ -323,7 +322,7 @@ class Append:
             if previous is not None and path.startswith(f"{CONFIG}/"):
                 publish(self.folder / f"{path}.bak", previous)
             publish(self.folder / path, content)
-        removed = [file.path.removeprefix(f"{root.path}/") for file in extension.queues.stale_files]
+        removed = [file.path.removeprefix(f"{root.path}/") for file in extension.written.stale_files]
         commit_append(root, removed, about, then)
 
 

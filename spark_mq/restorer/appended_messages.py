@@ -164,14 +164,15 @@ def _append(job: StoreJob, append: Append, stage: Stage) -> RestoreReport:
     with job.offset_map(chunks, plan) as offset_map:
         log = job.write_log(plan, folder, folder, offset_map, progress, previous, earliest)
         extension = append.write_trees(job.tasks, log.end)
+    written = extension.written
     report = job.report(
         log,
         offset_map,
         notes=notes,
-        queues=extension.queues.queues + extension.batches.queues,
-        queue_files=extension.queues.files + extension.batches.files,
-        index_files=extension.index.index_files,
-        index_entries=extension.index.index_entries,
+        queues=written.queues,
+        queue_files=written.files,
+        index_files=written.index_files,
+        index_entries=written.index_entries,
         stages=progress.seconds,
     )
     shutil.rmtree(chunk_folder.path)

@@ -22,7 +22,7 @@ import pyarrow as pa
 from spark_mq.format.consume_queue import Queue
 from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.indexer.queue_lives import restarted_queues, staged_runs
-from spark_mq.indexer.queue_plan import PlannedQueue, QueuePlan
+from spark_mq.indexer.queue_plan import QueuePlan
 from spark_mq.indexer.queue_runs import StagedQueue, of_runs
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location
@@ -208,7 +208,7 @@ def check_store(
             of_checks = executor.submit(runner.each, "check files", "parts", checks, partial(_found_by, folder=found))
             for files, others in trees if listed.has_queues else ():
                 planned = [
-                    PlannedQueue(**vars(queue), existing_end=others.stops.get(name, 0))
+                    replace(queue, existing_end=others.stops.get(name, 0))
                     for name, queue in others.queues.items()
                     if is_topic_name(queue.topic) and is_read(f"{files.name}/{queue.topic}/{queue.queue_id}")
                 ]

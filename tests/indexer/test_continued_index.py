@@ -20,6 +20,7 @@ import spark_mq.indexer.index_files as written_files
 import spark_mq.indexer.staged_files as entries_file
 from spark_mq.errors import CorruptIndexError
 from spark_mq.format.array_types import Bytes
+from spark_mq.format.broker_version import ALL_VERSIONS
 from spark_mq.format.index_file import HEADER, IndexLayout
 from spark_mq.indexer.index_files import IndexWriter, pending_entries, plan_index_files
 from spark_mq.indexer.staged_files import EntryRange, SplitRow, StagedEntries, StagedEntriesWriter
@@ -97,7 +98,7 @@ def resume(store: Path, rows: Sequence[SplitRow], layout: IndexLayout) -> tuple[
     end = index_end(index_files(location), layout)
     pending = pending_entries(rows, location / "blobs", end)
     plans = plan_index_files(pending, layout, end, UTC, 1)
-    writer = IndexWriter(location / "growing", layout, 1)
+    writer = IndexWriter(location / "growing", layout, ALL_VERSIONS)
     are_new = [writer.finish(plan).is_new for plan in plans]
     assert [writer.finish(plan).is_new for plan in plans] == [not plan.ranges for plan in plans]
     (store / "index").mkdir(exist_ok=True)
@@ -234,7 +235,7 @@ def test_a_file_that_a_killed_job_wrote_of_another_log_is_written_again(tmp_path
     growing.mkdir()
     other = built([*messages[:2], PlainMessage(2 * MESSAGE_SIZE, 1_795_000_000_000, [8]), *messages[3:]], layout)
     (growing / plan.name).write_bytes(other.files[0].encode())
-    assert IndexWriter(Location.resolve(str(growing)), layout, 1).finish(plan).is_new
+    assert IndexWriter(Location.resolve(str(growing)), layout, ALL_VERSIONS).finish(plan).is_new
     assert (growing / plan.name).read_bytes() == built(messages, layout).files[0].encode()
 
 

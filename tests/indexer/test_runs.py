@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_mq.indexer import queue_runs
-from spark_mq.indexer.queue_plan import PlannedQueue, QueuePlan
-from spark_mq.indexer.queue_runs import find_queues
+from spark_mq.indexer.queue_plan import QueuePlan
+from spark_mq.indexer.queue_runs import StagedQueue, find_queues
 from spark_mq.indexer.staged_files import RUN_SCHEMA
 from tests.support.rebuilt import rebuild_here
 from tests.support.stores import WORKLOAD, Unpack, tree_of
@@ -72,7 +72,7 @@ def test_queues_of_parts_are_merged(rows: list[Run], size: int) -> None:
 def test_all_runs_of_a_file_go_to_one_task(rows: list[Run]) -> None:
     left_out = rows[0][:2]
     queues = tuple(
-        PlannedQueue(topic, queue_id, *values, existing_end=7)
+        StagedQueue(topic, queue_id, *values, existing_end=7)
         for (topic, queue_id), values in sorted(expected_queues(rows).items())
         if (topic, queue_id) != left_out
     )

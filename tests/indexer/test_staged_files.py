@@ -177,5 +177,5 @@ def test_what_no_manifest_names_goes_when_a_job_continues(folder: Path) -> None:
     before = tree_of(folder)
     (folder / STAGED / "stray.units").write_bytes(b"half")
     (folder / STAGED / "stray.entries").write_bytes(b"half")
-    OutputCommitter(location(folder.parent), SETTINGS.trees).remove_staged(manifest.unlisted(location(folder)))
+    manifest.remove_others(location(folder))
     assert tree_of(folder) == before
