@@ -50,37 +50,20 @@ class CopyType(StrEnum):
     """Messages with new offsets."""
 
 
-class FileTreatment(StrEnum):
-    """What becomes of a file."""
-
-    KEPT = "kept"
-    """The bytes of the source."""
-    TRANSLATED = "translated"
-    """The content of the source, as far as it fits the result; new offsets and topics instead of the old ones."""
-    LEFT_OUT = "left out"
-    """The new store does not have the file."""
-
-
 @dataclass(frozen=True)
 class FileRule:
-    """What becomes of a file, or of a folder, whose path ends with a slash; `treatments` are in order of `CopyType`."""
+    """Which copies have a file of the source, or a folder, whose path ends with a slash; and why others lack it."""
 
     path: str
-    treatments: tuple[FileTreatment, FileTreatment, FileTreatment]
+    copies: tuple[CopyType, ...]
     reason: str
 
-    def treatment(self, copy_type: CopyType) -> FileTreatment:
-        """The treatment in a copy of this type."""
-        return self.treatments[list(CopyType).index(copy_type)]
+
+def _rules(copies: tuple[CopyType, ...], reasons: dict[str, str]) -> Iterator[FileRule]:
+    return (FileRule(path, copies, reason) for path, reason in reasons.items())
 
 
-def _rules(
-    treatments: tuple[FileTreatment, FileTreatment, FileTreatment], reasons: dict[str, str]
-) -> Iterator[FileRule]:
-    return (FileRule(path, treatments, reason) for path, reason in reasons.items())
-
-
-_KEPT, _TRANSLATED, _LEFT_OUT = FileTreatment.KEPT, FileTreatment.TRANSLATED, FileTreatment.LEFT_OUT
+_ALL = tuple(CopyType)
 
 _TIMERS = (
     "it leads to timer messages by their commit log offsets; a left-out record there would stop all timers "
@@ -98,7 +81,7 @@ _RIGHTS = (
 
 FILE_RULES = (
     *_rules(
-        (_TRANSLATED, _TRANSLATED, _TRANSLATED),
+        _ALL,
         {
             TOPICS: "topics that lack an entry are added",
             CONSUMER_OFFSETS: (
@@ -108,11 +91,6 @@ FILE_RULES = (
                 "as consumerOffset.json; offsets in LMQ queues stay, because messages name their places in them"
             ),
             DELAY_OFFSETS: "without the offset of a level, a broker delivers all delayed messages of the level again",
-        },
-    ),
-    *_rules(
-        (_KEPT, _KEPT, _KEPT),
-        {
             "config/subscriptionGroup.json": "it names neither offsets nor topics",
             "config/consumerFilter.json": (
                 "it has filters of groups, without offsets; renamed topics have their old names in it"
@@ -123,7 +101,7 @@ FILE_RULES = (
         },
     ),
     *_rules(
-        (_KEPT, _KEPT, _LEFT_OUT),
+        _ALL[:2],
         {
             "config/topicQueueMapping.json": (
                 "it maps queue offsets of static topics to offsets of this broker's queues, which are new. Without "
@@ -136,7 +114,7 @@ FILE_RULES = (
         },
     ),
     *_rules(
-        (_KEPT, _LEFT_OUT, _LEFT_OUT),
+        _ALL[:1],
         {
             "config/transactionMetrics": (
                 "it counts half messages, which can be others now. A broker counts from 0; nothing else uses the "
@@ -156,7 +134,7 @@ FILE_RULES = (
         },
     ),
     *_rules(
-        (_LEFT_OUT, _LEFT_OUT, _LEFT_OUT),
+        (),
         {
             "consumequeue_ext/": "units of rebuilt queues have tags codes, and lead to no extension",
             EPOCH_FILE: (
@@ -176,8 +154,9 @@ FILE_RULES = (
         },
     ),
 )
-"""What becomes of each file and folder, except those that the job makes: commit log, queues, index and checkpoint, and
-except `abort` and `lock`, which a broker makes for itself."""
+"""The rules for all files and folders, except those that the job makes: commit log, queues, index and checkpoint, and
+except `abort` and `lock`, which a broker makes for itself. In a copy, `topics.json` and files of offsets have new topics
+and offsets instead of the old ones; other files have the bytes of the source."""
 
 _RULES = {rule.path: rule for rule in FILE_RULES}
 
@@ -186,11 +165,6 @@ def rule_of(path: str) -> FileRule | None:
     """The rule for a file of the source; None if this package does not know the file."""
     folder = "/".join(path.split("/")[: 2 if path.startswith("config/") else 1]) + "/"
     return _RULES.get(path) or _RULES.get(folder)
-
-
-def kept_paths(copy_type: CopyType) -> list[str]:
-    """The files and folders that the new store has as they are in the source."""
-    return [rule.path for rule in FILE_RULES if rule.treatment(copy_type) == FileTreatment.KEPT]
 
 
 def topics_json(

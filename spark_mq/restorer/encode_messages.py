@@ -311,7 +311,7 @@ def encode_messages(
     properties = _completed(columns, rules, properties)
     for hosts, flag in ((born_hosts, BORN_HOST_V6_FLAG), (store_hosts, STORE_HOST_V6_FLAG)):
         new_flags = np.where(hosts.lengths == HOST_V6_SIZE, new_flags | flag, new_flags & ~flag).astype(np.int32)
-    topics = queues.topic_pieces()
+    topics = pieces_of_bytes([name.encode("utf-8") for name in queues.names]).take(queues.topics)
     fields = RecordFields(
         is_v2=topics.lengths > _MAX_V1_TOPIC,
         queue_ids=queues.queue_ids,

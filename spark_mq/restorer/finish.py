@@ -41,14 +41,7 @@ from spark_mq.indexer.queue_plan import carry_over
 from spark_mq.io.local import flush_to_disk
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
-from spark_mq.restorer.config_files import (
-    TOPICS,
-    CopyType,
-    FileTreatment,
-    kept_paths,
-    rule_of,
-    topics_json,
-)
+from spark_mq.restorer.config_files import FILE_RULES, TOPICS, CopyType, rule_of, topics_json
 from spark_mq.restorer.offset_map import OffsetMap, QueueOffset
 from spark_mq.restorer.placement import NewLog
 from spark_mq.restorer.store_job import StoreJob
@@ -186,7 +179,7 @@ def _write_config(job: StoreJob, store: Location, log: NewLog, translate: Transl
         rule = rule_of(path)
         if rule is None:
             notes.append(f"{path} is left out: it is not known what a broker does with it")
-        elif rule.treatment(copy_type) == FileTreatment.LEFT_OUT:
+        elif copy_type not in rule.copies:
             if path not in _FILES_OF_TOPICS or _FILES_OF_TOPICS[path] in counts:
                 notes.append(f"{path} is left out: {rule.reason}")
         elif path in OFFSET_FILES:
@@ -212,10 +205,10 @@ def _write_config(job: StoreJob, store: Location, log: NewLog, translate: Transl
 
 def _copy_other_files(source: Location, store: Location, copy_type: CopyType) -> None:
     """Copy the files and folders outside of `config/` that stay as they are; timerwheel is a sparse file."""
-    for path in kept_paths(copy_type):
-        if path.startswith(CONFIG):
+    for rule in FILE_RULES:
+        if rule.path.startswith(CONFIG) or copy_type not in rule.copies:
             continue
-        name = path.rstrip("/")
+        name = rule.path.rstrip("/")
         if not (source.is_local and store.is_local):
             files = (source / name).files_below()
             names = [f"{name}/{file}" for file in files] or [name] * (source / name).is_file

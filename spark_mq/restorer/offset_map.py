@@ -10,7 +10,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Self
 
@@ -123,17 +123,12 @@ class OffsetMap:
         content = sink.getvalue()
         publish(self.folder / f"{int(offsets[0]):020d}.parquet", memoryview(content), content.size)
 
-    @contextmanager
-    def removed_on_error(self) -> Iterator[None]:
-        """A context for the job that needs the table; if the job fails, the table is removed."""
-        try:
-            yield
-        except BaseException:
-            _remove_files(self.folder)
-            if self.folder.is_local:
-                with suppress(OSError):  # somebody put a file into it
-                    os.rmdir(self.folder.path)
-            raise
+    def remove(self) -> None:
+        """Remove the table, after an error of the job that needed it."""
+        _remove_files(self.folder)
+        if self.folder.is_local:
+            with suppress(OSError):  # somebody put a file into it
+                os.rmdir(self.folder.path)
 
     def new_offsets(self, wanted: Collection[QueueOffset]) -> dict[QueueOffset, int]:
         """The new queue offsets for some old ones, which consumers hold; see `find_new_offsets`."""

@@ -66,13 +66,19 @@ class SegmentPlan:
 
 
 @dataclass(frozen=True)
-class LogPlan:
-    """The new log, or its new part; the queues in `lacking` have offsets without a message between others."""
+class NumberedQueues:
+    """The queues of a log; those in `lacking` have offsets without a message between others."""
 
-    segments: tuple[SegmentPlan, ...]
     messages: Mapping[Queue, int]
     next_queue_offsets: Mapping[Queue, int]
-    lacking: tuple[Queue, ...] = ()
+    lacking: tuple[Queue, ...]
+
+
+@dataclass(frozen=True)
+class LogPlan(NumberedQueues):
+    """The new log, or its new part."""
+
+    segments: tuple[SegmentPlan, ...]
 
     @property
     def topics(self) -> set[str]:
@@ -194,16 +200,7 @@ def place_as_before(chunks: Iterable[Chunk], segment_size: int, log_end: int | N
         has_blank = base != last or log_end == last + segment_size
         plans.append(SegmentPlan(base, segment_size, tuple(pieces.get(base, ())), base, has_blank, time))
     lacking = tuple(name for name, first in firsts.items() if queues[name] - first > messages[name])
-    return LogPlan(tuple(reversed(plans)), messages, queues, lacking)
-
-
-@dataclass(frozen=True)
-class NumberedQueues:
-    """The queues of a log with new offsets, as `LogPlan` has them."""
-
-    messages: Mapping[Queue, int]
-    next_queue_offsets: Mapping[Queue, int]
-    lacking: tuple[Queue, ...]
+    return LogPlan(messages, queues, lacking, tuple(reversed(plans)))
 
 
 def number_queues(
@@ -244,15 +241,11 @@ def place_after(chunks: Sequence[Chunk], queues: NumberedQueues, segment_size: i
             offset = end
     last = max(pieces)
     first = start // segment_size * segment_size
-    return LogPlan(
-        tuple(
-            SegmentPlan(base, segment_size, tuple(pieces.get(base, ())), max(base, start), base != last)
-            for base in range(first, last + 1, segment_size)
-        ),
-        queues.messages,
-        queues.next_queue_offsets,
-        queues.lacking,
+    segments = (
+        SegmentPlan(base, segment_size, tuple(pieces.get(base, ())), max(base, start), base != last)
+        for base in range(first, last + 1, segment_size)
     )
+    return LogPlan(**vars(queues), segments=tuple(segments))
 
 
 def _appended(chunk: Chunk, offset: int, segment_size: int) -> Iterator[tuple[int, int, int, int]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -18,11 +17,8 @@ from spark_mq.io.location import Location
 from spark_mq.job.tasks import RESULTS, SharedStorageCheck, SparkTasks, unpickled
 from spark_mq.query.sql import run_statement
 from spark_mq.restorer.chunk import Chunk, StageTask
-from spark_mq.restorer.restore_request import RestoreRequest
+from spark_mq.restorer.restore_request import LeftOut, RestoreRequest
 from spark_mq.restorer.source_facts import OFFSET_COLUMNS, Source, facts_of_archive
-
-if TYPE_CHECKING:
-    from spark_mq.restorer.restore import LeftOut
 
 _FROM_ARCHIVE = (*RECORD_COLUMNS, "body", "born_timestamp", "store_timestamp", "_corrupt_record")
 
@@ -37,26 +33,24 @@ def stage_rows(tasks: SparkTasks, rows: DataFrame, folder: Location, task: Stage
     return unpickled(checked.of_messages(rows, task, RESULTS).toArrow())
 
 
-def open_rows(rows: DataFrame, request: RestoreRequest, left_out: LeftOut) -> tuple[Source, DataFrame]:
+def open_rows(rows: DataFrame, request: RestoreRequest) -> tuple[Source, DataFrame]:
     """What is known of a DataFrame, and its rows."""
     if "topic" not in rows.columns:
         raise OptionError(f"the DataFrame has no column topic; it has {', '.join(rows.columns) or 'no column'}")
     has_offsets = set(rows.columns) >= OFFSET_COLUMNS and not request.is_renumbered
-    return Source.of_rows(has_offsets), _in_order(_chosen(rows, request, left_out), request)
+    return Source.of_rows(has_offsets), _in_order(_chosen(rows, request), request)
 
 
-def open_store(spark: SparkSession, store: Location, request: RestoreRequest, left_out: LeftOut) -> DataFrame:
+def open_store(spark: SparkSession, store: Location, request: RestoreRequest) -> DataFrame:
     """The messages of a store for which the condition of the request is true."""
     # The condition can end with a comment.
     query = f"SELECT {', '.join(RECORD_COLUMNS)} FROM source.messages WHERE ({request.where}\n)"
     with _named_condition(request.where):
         rows = run_statement(spark, query, None, {"source": {"path": store.uri, "mode": "FAILFAST"}})
-    return _kept(rows, left_out)
+    return _kept(rows, request.left_out)
 
 
-def open_archive(
-    spark: SparkSession, table: str, request: RestoreRequest, left_out: LeftOut
-) -> tuple[Source, DataFrame]:
+def open_archive(spark: SparkSession, table: str, request: RestoreRequest) -> tuple[Source, DataFrame]:
     """What an archive knows of the store with the names of the request, and the rows of its messages."""
     archive = choose_store(spark, ArchiveTables.of(table, checkpoint="").connected(spark), **request.names)
     source = facts_of_archive(archive)
@@ -65,7 +59,7 @@ def open_archive(
             f"{archive.tables.name} does not have the slots and entries of the index files of "
             f"{archive.identity.broker}: give the broker's settings (--broker-conf) with maxHashSlotNum and maxIndexNum"
         )
-    of_store = _chosen(archive.rows(archive.tables.messages), request, left_out)
+    of_store = _chosen(archive.rows(archive.tables.messages), request)
     columns = [name for name in _FROM_ARCHIVE if name in of_store.columns]
     size = of_store.agg(F.sum("store_size").cast("long")).collect()[0][0]
     if size is None:
@@ -75,9 +69,9 @@ def open_archive(
     return source, rows.sortWithinPartitions(*order)
 
 
-def _chosen(rows: DataFrame, request: RestoreRequest, left_out: LeftOut) -> DataFrame:
+def _chosen(rows: DataFrame, request: RestoreRequest) -> DataFrame:
     with _named_condition(request.where):
-        return _kept(rows if request.where is None else rows.where(request.where), left_out)
+        return _kept(rows if request.where is None else rows.where(request.where), request.left_out)
 
 
 def _kept(rows: DataFrame, left_out: LeftOut) -> DataFrame:

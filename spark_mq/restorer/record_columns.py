@@ -67,10 +67,6 @@ class RowQueues:
         """The queue with one of `numbers`."""
         return self.names[number >> 32], number & 0xFFFFFFFF
 
-    def topic_pieces(self) -> Pieces:
-        """The name of each row's topic."""
-        return pieces_of_bytes([name.encode("utf-8") for name in self.names]).take(self.topics)
-
     def take(self, rows: Int64s) -> RowQueues:
         """The queues of some rows."""
         return RowQueues(self.names, self.topics[rows], self.queue_ids[rows])

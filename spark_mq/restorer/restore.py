@@ -6,24 +6,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_mq.errors import EmptyStoreError, OptionError, UnsupportedStoreError
 from spark_mq.format.message_schema import CORRUPT_RECORD, RECORD_COLUMNS
-from spark_mq.format.system_topic import LEFT_OUT_TOPIC, REVIVE_PREFIX
 from spark_mq.io.location import Location
 from spark_mq.job.tasks import SharedStorageCheck, SparkTasks, TaskRunner, Tasks, package_errors, spark_tasks
 from spark_mq.restorer.appended_messages import append_messages
 from spark_mq.restorer.chunk import Chunk, StageTask
 from spark_mq.restorer.new_store import make_store
-from spark_mq.restorer.placement import WAITING_TOPICS
-from spark_mq.restorer.restore_request import RestoreRequest, is_store
+from spark_mq.restorer.restore_request import LeftOut, RestoreRequest, is_store
 from spark_mq.restorer.source_facts import Source, facts_of_store
 from spark_mq.restorer.store_job import RestoreReport, Stage, StoreJob
 from spark_mq.source.messages import MessagesReader
@@ -152,45 +150,18 @@ def _open_source(tasks: Tasks, source: str | DataFrame, request: RestoreRequest)
         store = Location.resolve(source)
         facts = _facts_of_store(store, request)
         if request.where is None:
-            return facts, partial(_stage_store, tasks, store, LeftOut.of(request))
+            return facts, partial(_stage_store, tasks, store, request.left_out)
     if not isinstance(tasks, SparkTasks):
         raise OptionError(f"{'--where' if is_store(str(source)) else source} needs Spark: leave out --engine local")
     from spark_mq.restorer.query_rows import open_archive, open_rows, open_store, stage_rows
 
-    left_out = LeftOut.of(request)
     if not isinstance(source, str):
-        facts, rows = open_rows(source, request, left_out)
+        facts, rows = open_rows(source, request)
     elif is_store(source):
-        rows = open_store(tasks.session, store, request, left_out)
+        rows = open_store(tasks.session, store, request)
     else:
-        facts, rows = open_archive(tasks.session, source, request, left_out)
+        facts, rows = open_archive(tasks.session, source, request)
     return facts, partial(stage_rows, tasks, rows)
-
-
-@dataclass(frozen=True)
-class LeftOut:
-    """Topics whose messages are left out: some names, and all that begin with a prefix.
-
-    With new offsets, these are left-out records of an earlier restore, and the notes of pop consumption, which name
-    others by their queue offsets.
-    """
-
-    topics: tuple[str, ...] = ()
-    prefix: str | None = None
-
-    @classmethod
-    def of(cls, request: RestoreRequest) -> Self:
-        """Those of a request."""
-        waiting = WAITING_TOPICS if request.only_delivered else ()
-        is_dense = request.is_renumbered and not request.keeps_queue_offsets
-        return cls((*waiting, LEFT_OUT_TOPIC), REVIVE_PREFIX) if is_dense else cls(waiting)
-
-    def kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The messages of a batch that are not left out."""
-        is_left_out = pc.is_in(batch["topic"], pa.array(self.topics, pa.string()))
-        if self.prefix is not None:
-            is_left_out = pc.or_(is_left_out, pc.starts_with(batch["topic"], self.prefix))
-        return batch.filter(pc.invert(is_left_out)) if pc.any(is_left_out).as_py() else batch
 
 
 def _stage_store(tasks: Tasks, store: Location, left_out: LeftOut, folder: Location, task: StageTask) -> list[Chunk]:

@@ -11,6 +11,9 @@ from datetime import tzinfo
 from pathlib import Path, PurePosixPath
 from typing import Any, Self
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from spark_mq.errors import (
     EmptyStoreError,
     OptionError,
@@ -21,11 +24,13 @@ from spark_mq.errors import (
 )
 from spark_mq.format.broker_version import BrokerVersions
 from spark_mq.format.message_id import parse_host
+from spark_mq.format.system_topic import LEFT_OUT_TOPIC, REVIVE_PREFIX
 from spark_mq.io.location import Location
 from spark_mq.job.progress import PROGRESS
 from spark_mq.job.tasks import NONCE
 from spark_mq.query.lexer import certain_syntax_error
 from spark_mq.restorer.append_target import check_appendable
+from spark_mq.restorer.placement import WAITING_TOPICS
 from spark_mq.restorer.queue_choice import QueueSelector, parse_queue_selector
 from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.config_file import new_topic_fault
@@ -59,6 +64,25 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
     "queue_selector": parse_queue_selector,
 }
 """What makes a field of a request of an argument that is text."""
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Topics whose messages are left out: some names, and all that begin with a prefix.
+
+    With new offsets, these are left-out records of an earlier restore, and the notes of pop consumption, which name
+    others by their queue offsets.
+    """
+
+    topics: tuple[str, ...] = ()
+    prefix: str | None = None
+
+    def kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The messages of a batch that are not left out."""
+        is_left_out = pc.is_in(batch["topic"], pa.array(self.topics, pa.string()))
+        if self.prefix is not None:
+            is_left_out = pc.or_(is_left_out, pc.starts_with(batch["topic"], self.prefix))
+        return batch.filter(pc.invert(is_left_out)) if pc.any(is_left_out).as_py() else batch
 
 
 @dataclass(frozen=True)
@@ -138,6 +162,13 @@ class RestoreRequest:
     def is_renumbered(self) -> bool:
         """Whether messages get new offsets even if the source has offsets."""
         return self.renumber or self.append or self.keeps_queue_offsets
+
+    @property
+    def left_out(self) -> LeftOut:
+        """The topics whose messages are left out."""
+        waiting = WAITING_TOPICS if self.only_delivered else ()
+        is_dense = self.is_renumbered and not self.keeps_queue_offsets
+        return LeftOut((*waiting, LEFT_OUT_TOPIC), REVIVE_PREFIX) if is_dense else LeftOut(waiting)
 
     @property
     def work_folder(self) -> Location:

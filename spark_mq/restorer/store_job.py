@@ -1,13 +1,4 @@
-"""One run of a restore: what all its stages know, and the steps that a new store and an append share.
-
-1. stage (`chunk`): tasks encode rows, and write chunks of records. Only a small row for each chunk goes to the driver.
-2. place (`placement`): counts and sizes become positions.
-3. write (`segment_task`): one task writes one segment.
-4. derive: queues and index are made out of the new log, by the functions of the indexer.
-5. finish: the files of `config/`, and the checkpoint.
-
-`new_store` and `appended_messages` put these steps together.
-"""
+"""One run of a restore: what all its stages know, and the steps that a new store and an append share."""
 
 from __future__ import annotations
 
@@ -235,8 +226,11 @@ class StoreJob:
         new_host = old_host if request.store_host is None else parse_host(request.store_host)
         folder, topics = request.offset_map_folder, request.topic_map
         table = OffsetMap.create(folder, topics, plan.topics, old_store_host=old_host, store_host=new_host)
-        with table.removed_on_error():
+        try:
             yield table
+        except BaseException:
+            table.remove()
+            raise
 
     def notes(self, plan: LogPlan, chunks: Sequence[Chunk]) -> list[str]:
         """What a user has to know of any new log, a sentence each."""

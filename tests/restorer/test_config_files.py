@@ -11,8 +11,6 @@ from spark_mq.format.broker_version import BrokerVersions
 from spark_mq.restorer.config_files import (
     FILE_RULES,
     CopyType,
-    FileTreatment,
-    kept_paths,
     rule_of,
     topics_json,
 )
@@ -70,12 +68,12 @@ def test_each_file_of_a_store_has_a_rule(store: RealStore, unpacked: Unpack) -> 
 
 def test_rules_differ_by_situation() -> None:
     assert len({rule.path for rule in FILE_RULES}) == len(FILE_RULES)
-    assert set(kept_paths(CopyType.RENUMBERED)) < set(kept_paths(CopyType.PARTIAL)) < set(kept_paths(CopyType.WHOLE))
+    of_types = [{rule.path for rule in FILE_RULES if copy_type in rule.copies} for copy_type in CopyType]
+    assert of_types[0] > of_types[1] > of_types[2]
     for path in ("config/timercheck", "timerlog/00000000000000000000", "config/timermetrics"):
         rule = rule_of(path)
         assert rule is not None
-        assert rule.treatment(CopyType.WHOLE) == FileTreatment.KEPT
-        assert rule.treatment(CopyType.PARTIAL) == FileTreatment.LEFT_OUT
+        assert rule.copies == (CopyType.WHOLE,)
     assert all(rule_of(f"config/{name}/CURRENT") is not None for name in ("rdb", "users", "acls"))
     assert rule_of("config/own.json") is None
 
