@@ -30,7 +30,6 @@ from spark_mq.store.config.store_kind import Door, check_form
 from spark_mq.store.config.store_paths import BATCH_CONSUME_QUEUE, COMMIT_LOG, CONSUME_QUEUE, INDEX
 from spark_mq.store.expiry import (
     MILLIS_PER_HOUR,
-    LiveSegment,
     OldFile,
     count_before,
     count_expired,
@@ -54,30 +53,6 @@ _KINDS = {
 }
 _SHOWN = 10
 """Files of a kind that the text names."""
-
-
-@dataclass(frozen=True)
-class ByOffset:
-    """Delete the segments that end at or before `min_offset`."""
-
-    min_offset: int
-
-    def count(self, segments: Sequence[LiveSegment]) -> int:
-        """The number of these segments that are deleted."""
-        return count_before([segment.file.end_offset for segment in segments], self.min_offset)
-
-
-@dataclass(frozen=True)
-class ByTime:
-    """Delete the segments that have not changed for `reserved` milliseconds at the time `at`."""
-
-    reserved: int
-    at: int
-
-    def count(self, segments: Sequence[LiveSegment]) -> int:
-        """The number of these segments that are deleted."""
-        times = [segment.modification_timestamp for segment in segments]
-        return count_expired(expire_times(times, self.reserved), self.at)
 
 
 @dataclass(frozen=True)
@@ -116,19 +91,23 @@ class ExpirePlan:
     unread_problem: str = ""
 
 
-def plan_expiry(store: MessageStore, rule: ByOffset | ByTime) -> ExpirePlan:
-    """The plan for a store.
+def plan_expiry(store: MessageStore, min_offset: int | None = None, reserved: int = 0, at: int = 0) -> ExpirePlan:
+    """The plan for a store: segments that end at or before `min_offset` are deleted.
 
-    Each queue file in the plan is read whole: it must not have a unit of a message that is kept. A sound store has no
-    such file.
+    Without it, those are that have not changed for `reserved` milliseconds at the time `at`. Each queue file in the
+    plan is read whole: it must not have a unit of a message that is kept. A sound store has no such file.
     """
     for stray in store.records.stray:
         raise CorruptLogError(f"{stray.describe()}; move it out of {store.location / COMMIT_LOG}, nothing was deleted")
     log_start, log_end = store.get_min_phy_offset(), store.get_max_phy_offset()
-    if isinstance(rule, ByOffset) and rule.min_offset > max(log_end, 0):
-        raise OptionError(f"--min-offset {rule.min_offset} is after the end of the log, which is {max(log_end, 0)}")
     segments = live_segments(store)
-    count = rule.count(expirable(segments))
+    if min_offset is None:
+        times = [segment.modification_timestamp for segment in expirable(segments)]
+        count = count_expired(expire_times(times, reserved), at)
+    elif min_offset > max(log_end, 0):
+        raise OptionError(f"--min-offset {min_offset} is after the end of the log, which is {max(log_end, 0)}")
+    else:
+        count = count_before([segment.file.end_offset for segment in expirable(segments)], min_offset)
     new_log_start = segments[count].file.base if segments else log_start
     files, problems = old_files(store)
     old = [file for file in files if file.release_offset < new_log_start]
@@ -269,7 +248,7 @@ def expire(
         >>> print(spark_mq.expire("/data/store", reserved_hours=72).to_text())
         >>> spark_mq.expire("/data/store", reserved_hours=72, apply=True)
     """
-    rule = _rule(min_offset, reserved_hours, at, apply)
+    reserved, moment = _checked_rule(min_offset, reserved_hours, at, apply)
     store = Location.resolve(path)
     if not store.is_local:
         raise UnsupportedStoreError(f"{store} is not local: files are deleted only where a broker could lock the store")
@@ -280,7 +259,7 @@ def expire(
         for tree in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE):
             list(queue_folders(store / tree))  # nobody knows who has read a queue that cannot be listed
         with MessageStore(path) as opened:
-            plan = plan_expiry(opened, rule)
+            plan = plan_expiry(opened, min_offset, reserved, moment)
         for file in plan.files:
             if os.path.islink((store / file.path).path):
                 raise UnsupportedStoreError(
@@ -296,9 +275,10 @@ def expire(
     return ExpireReport(**vars(plan), store=str(store), dry_run=not apply, is_running=is_running)
 
 
-def _rule(
+def _checked_rule(
     min_offset: int | None, reserved_hours: float | None, at: int | datetime | None, apply: bool
-) -> ByOffset | ByTime:
+) -> tuple[int, int]:
+    """How long segments stay after their last change, and the time that counts as now, in milliseconds."""
     if (min_offset is None) == (reserved_hours is None):
         raise OptionError("give --min-offset or --reserved-hours, which say what is deleted: exactly one of them")
     if min_offset is not None:
@@ -306,11 +286,11 @@ def _rule(
             raise OptionError("--at has no effect with --min-offset")
         if not 0 <= min_offset < 1 << 63:
             raise OptionError(f"--min-offset {min_offset} is not a commit log offset: give 0 or more")
-        return ByOffset(min_offset)
+        return 0, 0
     moment = moment_of(at)
     if apply and moment > moment_of(None):
         raise OptionError("--at is in the future: with --apply, segments would be deleted before their time")
-    return ByTime(round(reserved_time(reserved_hours, BrokerConf.of(None)).value * MILLIS_PER_HOUR), moment)
+    return round(reserved_time(reserved_hours, BrokerConf.of(None)).value * MILLIS_PER_HOUR), moment
 
 
 def _delete(store: Location, plan: ExpirePlan, progress: Progress | None) -> None:

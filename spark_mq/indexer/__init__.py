@@ -8,8 +8,8 @@ Start with `rebuild`: it checks a `rebuild_request`, and runs the stages in orde
 3. `queue_lives` finds queues that were deleted and used again; `queue_plan` and `queue_runs` give each staged run its
    place in a file, `index_files` each entry.
 4. `queue_files` and `queue_writer` (also into RocksDB), and `index_files`, write whole files; `queue_extensions` those
-   of extension units (`ext_settings`), `batch_queues` those of batch consume queues. `index_database`
-   makes the index in RocksDB of tables that the first stage wrote (`index_records`).
+   of extension units, `batch_queues` those of batch consume queues. `index_database` makes the index in RocksDB of
+   tables that the first stage wrote.
 
 All stages get a `rebuild_plan`. `trees` runs them for each tree, also for an append, and gives the checkpoint that a
 broker accepts. `output_folder` checks the output, `forecast` says what the job would do, and `report` what it did.

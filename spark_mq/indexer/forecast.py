@@ -12,9 +12,9 @@ from spark_mq.format.consume_queue_ext import HEADER_SIZE as EXT_HEADER_SIZE
 from spark_mq.format.dispatch import record_keys
 from spark_mq.format.index_file import ENTRY_SIZE, SLOT_SIZE
 from spark_mq.format.record import decode_record
-from spark_mq.indexer.ext_settings import STAGED_EXT_SIZE, ExtSettings
 from spark_mq.indexer.index_files import find_time_zone
 from spark_mq.indexer.manifest import Manifest, segments_now
+from spark_mq.indexer.queue_extensions import STAGED_EXT_SIZE, ExtSettings
 from spark_mq.indexer.rebuild_request import RebuildRequest
 from spark_mq.io.file_reader import FileReader
 from spark_mq.io.local import free_bytes

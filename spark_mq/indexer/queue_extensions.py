@@ -11,20 +11,18 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from spark_mq.filters.arrays import matching_mask, of_columns
+from spark_mq.errors import OptionError
 from spark_mq.format.array_types import Bytes, Int64s
-from spark_mq.format.bloom_filter import bit_map
+from spark_mq.format.bloom_filter import BloomFilter, bit_map
 from spark_mq.format.consume_queue import Queue
-from spark_mq.format.consume_queue_ext import END_MARK
+from spark_mq.format.consume_queue_ext import END_BLANK_SIZE, END_MARK, HEADER_SIZE, MAX_UNIT_SIZE, ExtLayout
 from spark_mq.format.dispatch import LIGHT_PREFIX
 from spark_mq.format.java_text import decode_utf8
-from spark_mq.format.kernels.columns import MessageColumns
-from spark_mq.format.kernels.dispatch import QueueTable, dispatch_units, has_unit, parse_delay_levels
-from spark_mq.indexer.ext_settings import ExtSettings, StagedExt, Values
 from spark_mq.indexer.queue_plan import QueuePlan
 from spark_mq.indexer.queue_runs import StagedQueue
 from spark_mq.indexer.rebuild_plan import RebuildPlan
@@ -32,13 +30,87 @@ from spark_mq.io.file_reader import FileReader
 from spark_mq.io.location import Location
 from spark_mq.io.publish import publish
 from spark_mq.job.tasks import JobContext
+from spark_mq.store.config.broker_conf import BrokerConf
 from spark_mq.store.config.store_paths import CONSUME_QUEUE_EXT
 from spark_mq.store.log.commit_log import CommitLog, Segment, SegmentSource
-from spark_mq.store.log.live_reader import LiveReader
-from spark_mq.store.log.record_reader import RecordChunk, RecordReader
 from spark_mq.store.log.segment_files import CorruptRange
 
+if TYPE_CHECKING:
+    from spark_mq.format.kernels.columns import MessageColumns
+    from spark_mq.store.config.consumer_filters import ConsumerFilter
+    from spark_mq.store.log.record_reader import RecordChunk
+
 _STAGED = "ext"
+Values = npt.NDArray[Any]
+"""Staged values of messages: `queue_offset`, `tags_code`, `store_timestamp`, `bit_map` (`ExtSettings.staged_dtype`)."""
+
+
+STAGED_EXT_SIZE = 24
+"""Bytes that are staged for a message, besides its bit map: queue offset, tags code and store time."""
+
+
+@dataclass(frozen=True)
+class StagedExt:
+    """The staged values of a queue's messages in a segment, and the first and last queue offset among them."""
+
+    topic: str
+    queue_id: int
+    file: str
+    position: int
+    count: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class ExtSettings:
+    """How a broker makes extension units; it has no filters without `enableCalcFilterBitMap`."""
+
+    file_size: int
+    bit_count: int
+    filters: tuple[ConsumerFilter, ...] = ()
+
+    @classmethod
+    def of(cls, store: Location, conf: BrokerConf) -> Self:
+        """The settings of a broker that starts on a store."""
+        bloom = conf.bloom_filter
+        filters = _filters(store, bloom) if conf.is_enabled("enableCalcFilterBitMap") else ()
+        found = cls(conf.consume_queue_ext_file_size, bloom.bit_count, filters)
+        largest = HEADER_SIZE + bloom.bit_count // 8
+        if largest > min(MAX_UNIT_SIZE, found.file_size - END_BLANK_SIZE):
+            raise OptionError(
+                f"{conf.source}: extension units of {largest} bytes do not fit: a broker stores at most "
+                f"{MAX_UNIT_SIZE}, and its files have {found.file_size} (mappedFileSizeConsumeQueueExt)"
+            )
+        return found
+
+    @property
+    def staged_dtype(self) -> np.dtype[Any]:
+        """The fields of staged values."""
+        names = [("queue_offset", np.int64), ("tags_code", np.int64), ("store_timestamp", np.int64)]
+        return np.dtype([*names, ("bit_map", np.uint8, (self.bit_count // 8 if self.filters else 0,))])
+
+    def filters_of(self, topic: str) -> tuple[ConsumerFilter, ...]:
+        """The filters for a topic."""
+        return tuple(one for one in self.filters if one.topic == topic)
+
+    def layout(self, topic: str) -> ExtLayout:
+        """Where the units of a queue of the topic are: they have a bit map if any group has a filter for the topic."""
+        bits = self.bit_count // 8 if self.filters_of(topic) else 0
+        return ExtLayout(self.file_size, HEADER_SIZE + bits)
+
+
+def _filters(store: Location, bloom: BloomFilter) -> tuple[ConsumerFilter, ...]:
+    from spark_mq.store.config.consumer_filters import CONSUMER_FILTERS, load_consumer_filters, usable_filters
+
+    filters = usable_filters(load_consumer_filters(store), bloom)
+    outside = [one for one in filters for bit in one.bit_positions or () if not 0 <= bit < bloom.bit_count]
+    if outside:
+        raise OptionError(
+            f"config/{CONSUMER_FILTERS}: the bits of group {outside[0].consumer_group} are not in a bit map of "
+            f"{bloom.bit_count} bits; remove the group from the file"
+        )
+    return filters
 
 
 def write_extensions(context: JobContext, plan: RebuildPlan, queue_plan: QueuePlan, ext: ExtSettings) -> None:
@@ -82,6 +154,8 @@ def _files_of(queue: StagedQueue, ext: ExtSettings, staged: list[StagedExt]) -> 
 
 def _stage_segment(segment: Segment, folder: Location, ext: ExtSettings, delay_levels: str) -> list[StagedExt]:
     """What is staged of one segment, in one file."""
+    from spark_mq.format.kernels.dispatch import parse_delay_levels
+
     values_of = _Values(ext, parse_delay_levels(delay_levels))
     parts = [values_of(chunk) for chunk in _chunks(segment)]
     numbers = np.concatenate([number for number, _ in parts]) if parts else np.zeros(0, np.int32)
@@ -104,6 +178,9 @@ def _stage_segment(segment: Segment, folder: Location, ext: ExtSettings, delay_l
 
 def _chunks(segment: Segment) -> Iterator[RecordChunk]:
     """The records of a whole segment; damage is skipped, which other stages report."""
+    from spark_mq.store.log.live_reader import LiveReader
+    from spark_mq.store.log.record_reader import RecordReader
+
     with SegmentSource(segment) as source:
         reader = LiveReader(source) if segment.is_last else RecordReader(source, 0)
         for part in reader.read(segment.data_end):
@@ -115,6 +192,8 @@ class _Values:
     """The numbers of messages' queues, and the values of their extension units, chunk by chunk."""
 
     def __init__(self, ext: ExtSettings, delays: Int64s) -> None:
+        from spark_mq.format.kernels.dispatch import QueueTable
+
         self.queues = QueueTable()
         self.topics: list[str] = []
         """The topic of each queue, by its number."""
@@ -124,6 +203,9 @@ class _Values:
 
     def __call__(self, chunk: RecordChunk) -> tuple[npt.NDArray[np.int32], Values]:
         """The numbers and the values of the messages of a chunk that get a unit."""
+        from spark_mq.format.kernels.columns import MessageColumns
+        from spark_mq.format.kernels.dispatch import dispatch_units, has_unit
+
         frames = chunk.frames[has_unit(chunk.frames)]
         units = dispatch_units(chunk.buffer, frames, self.queues, self._delays)
         for number in range(len(self.topics), self.queues.count):
@@ -141,6 +223,8 @@ class _Values:
 
 
 def _bit_maps(messages: MessageColumns, topic: str, ext: ExtSettings) -> Bytes:
+    from spark_mq.filters.arrays import matching_mask, of_columns
+
     size = messages.frames.size
     properties = of_columns(messages)
     found = np.zeros((size, ext.bit_count // 8), np.uint8)

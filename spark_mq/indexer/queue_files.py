@@ -25,7 +25,7 @@ from pyarrow import fs
 from spark_mq.errors import OptionError, StorageError, similar_names
 from spark_mq.format.consume_queue import DATABASE_UNIT_DTYPE, UNIT_DTYPE, UNIT_SIZE, Queue, queue_file_name
 from spark_mq.format.dispatch import LIGHT_PREFIX
-from spark_mq.indexer.ext_settings import ExtSettings
+from spark_mq.indexer.queue_extensions import ExtSettings, write_extensions
 from spark_mq.indexer.queue_lives import staged_runs
 from spark_mq.indexer.queue_plan import ExistingQueues, QueuePlan, carry_over, plan_queues
 from spark_mq.indexer.queue_runs import Run, StagedQueue, of_runs
@@ -146,8 +146,6 @@ def write_queues(context: JobContext, plan: RebuildPlan, existing: ExistingQueue
             work = partial(_write_both, table=as_table, files=writer, has_light_files=has_light_queues(*of_store))
         written = of_runs(context, "write queues", runs, queue_plan.assignment(), work)
     if ext is not None:
-        from spark_mq.indexer.queue_extensions import write_extensions  # needs the kernels
-
         write_extensions(context, plan, queue_plan, ext)
     of_tables = [file for file in written if file.table]
     all_queues = of_tables or written

@@ -33,7 +33,7 @@ from spark_mq.format.consume_queue import (
 )
 from spark_mq.format.consume_queue_ext import ExtLayout
 from spark_mq.format.dispatch import LIGHT_PREFIX
-from spark_mq.indexer.ext_settings import ExtSettings
+from spark_mq.indexer.queue_extensions import ExtSettings
 from spark_mq.indexer.queue_runs import Run, by_file
 from spark_mq.io.file_reader import FileReaders
 from spark_mq.io.location import Location

@@ -8,10 +8,10 @@ from typing import Self
 
 from spark_mq.errors import EmptyStoreError, MissingPackageError, OptionError
 from spark_mq.format.broker_version import INDEX_TAGS
-from spark_mq.indexer.ext_settings import ExtSettings
 from spark_mq.indexer.index_database import lost_families
 from spark_mq.indexer.manifest import MANIFEST
 from spark_mq.indexer.output_folder import check_file_sizes, check_output
+from spark_mq.indexer.queue_extensions import ExtSettings
 from spark_mq.indexer.rebuild_plan import RebuildInput, Selection
 from spark_mq.indexer.report import raise_or_report
 from spark_mq.indexer.tag_entries import TaggedRanges

@@ -38,12 +38,12 @@ from spark_mq.format.kernels.dispatch import (
     parse_delay_levels,
 )
 from spark_mq.format.kernels.index_keys import index_keys
-from spark_mq.indexer.index_records import RecordTablesWriter
 from spark_mq.indexer.rebuild_plan import DispatchTargets
 from spark_mq.indexer.staged_files import (
     MAX_RUN_UNITS,
     RUN_SCHEMA,
     BatchRun,
+    RecordTablesWriter,
     SplitRow,
     StagedEntriesWriter,
     StagedUnits,

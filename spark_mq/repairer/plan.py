@@ -19,7 +19,6 @@ from spark_mq.indexer.output_folder import check_output
 from spark_mq.io.location import Location
 from spark_mq.job.output_committer import WORK_FOLDER, UnfinishedTrees
 from spark_mq.repairer.changes import Change, ChangeKind
-from spark_mq.repairer.queue_task import QueueFileName
 from spark_mq.store.config.broker_conf import NOTHING_TELLS, FileSetting
 from spark_mq.store.config.store_kind import batch_topics, double_written_database, has_rocksdb_queues, queue_database
 from spark_mq.store.config.store_paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CURRENT, DLEDGER, INDEX
@@ -135,6 +134,22 @@ class Damage:
                 files[file].append((code, count))
                 last[file] = max(last.get(file, -1), position)
         return [DamagedFile(file, tuple(codes), last[file]) for file, codes in sorted(files.items())]
+
+
+@dataclass(frozen=True, order=True)
+class QueueFileName:
+    """A queue file: its queue, and its number in the queue."""
+
+    topic: str
+    queue_id: int
+    number: int
+
+    @classmethod
+    def of(cls, path: str, file_size: int) -> QueueFileName:
+        """The file with a path in the store, such as `consumequeue/orders/0/00000000000000000000`."""
+        folder, _, name = path.rpartition("/")
+        queue, _, queue_id = folder.rpartition("/")
+        return cls(queue.removeprefix(f"{CONSUME_QUEUE}/"), int(queue_id), int(name) // file_size)
 
 
 @dataclass(frozen=True)

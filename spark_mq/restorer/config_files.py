@@ -155,8 +155,8 @@ FILE_RULES = (
     ),
 )
 """The rules for all files and folders, except those that the job makes: commit log, queues, index and checkpoint, and
-except `abort` and `lock`, which a broker makes for itself. In a copy, `topics.json` and files of offsets have new topics
-and offsets instead of the old ones; other files have the bytes of the source."""
+except `abort` and `lock`, which a broker makes for itself. In a copy, `topics.json` and files of offsets have new
+topics and offsets instead of the old ones; other files have the bytes of the source."""
 
 _RULES = {rule.path: rule for rule in FILE_RULES}
 

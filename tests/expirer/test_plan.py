@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from spark_mq import MessageStore
 from spark_mq.errors import CorruptLogError, OptionError
-from spark_mq.expirer import ByOffset, ByTime, ExpirePlan, expire, plan_expiry
+from spark_mq.expirer import ExpirePlan, expire, plan_expiry
 from spark_mq.store.expiry import old_files
 from tests.support.rocksdb import ROCKS
 from tests.support.stores import STORES, Unpack
@@ -91,7 +91,7 @@ def trees_of(plan: ExpirePlan) -> list[list[str]]:
 def test_by_offset(oracles: Callable[[str], tuple[Oracle, MessageStore]], name: str, min_offset: int) -> None:
     oracle, store = oracles(name)
     min_offset = min(min_offset, store.get_max_phy_offset())
-    plan = plan_expiry(store, ByOffset(min_offset))
+    plan = plan_expiry(store, min_offset)
     gone = [base for base, size in oracle.segments.items() if base + size <= min_offset and base < oracle.newest]
     assert trees_of(plan) == oracle.expected(gone)
     assert plan.problems == ()
@@ -113,7 +113,7 @@ def test_by_time(oracles: Callable[[str], tuple[Oracle, MessageStore]], data: st
         if base == oracle.newest or now < changed + reserved:
             break
         gone.append(base)
-    assert trees_of(plan_expiry(store, ByTime(reserved, now))) == oracle.expected(gone)
+    assert trees_of(plan_expiry(store, reserved=reserved, at=now)) == oracle.expected(gone)
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ def workload(unpacked: Unpack, tmp_path: Path) -> Path:
 
 def plan_of(store: Path, min_offset: int = 524_288) -> ExpirePlan:
     with MessageStore(str(store)) as opened:
-        return plan_expiry(opened, ByOffset(min_offset))
+        return plan_expiry(opened, min_offset)
 
 
 def queue_files(plan: ExpirePlan, queue: str) -> list[str]:
@@ -265,7 +265,7 @@ def test_segments_created_in_advance_do_not_make_the_last_one_old(workload: Path
     for number in (1, 2):
         (workload / "commitlog" / f"{int(segments[-1].name) + number * 131_072:020d}").write_bytes(bytes(131_072))
     with MessageStore(str(workload)) as store:
-        plan = plan_expiry(store, ByTime(0, 1 << 60))
+        plan = plan_expiry(store, at=1 << 60)
     assert trees_of(plan)[0] == [f"commitlog/{segment.name}" for segment in segments[:-1]]
 
 

@@ -12,7 +12,7 @@ import pytest
 from rocksdict import Options, Rdict
 
 from spark_mq.errors import CorruptLogError, MissingPackageError, OptionError
-from spark_mq.indexer import index_records, rebuild, rebuild_request
+from spark_mq.indexer import rebuild, rebuild_request, staged_files
 from spark_mq.io.location import Location
 from spark_mq.io.rocksdb import RocksDatabase
 from tests.support.rebuilt import rebuild_here
@@ -70,7 +70,7 @@ def test_the_records_are_those_of_the_broker(
     if not store.broker_conf.is_file():
         pytest.skip("the shared stores are not here")
     split_size, table_size = sizes
-    monkeypatch.setattr(index_records, "_TABLE_SIZE", table_size)
+    monkeypatch.setattr(staged_files, "_TABLE_SIZE", table_size)
     original = unpacked(store)
     report = rebuild_here(original, tmp_path, broker_conf=str(store.broker_conf), only="index", split_size=split_size)
     made, wanted = records(tmp_path / "rocksdbstore"), records(original / "rocksdbstore")
@@ -85,7 +85,7 @@ def test_any_message_has_the_records_of_its_keys(
     table_size: int, conf: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Texts that are not UTF-8, repeated keys, messages without a unique key, and rolled back transactions."""
-    monkeypatch.setattr(index_records, "_TABLE_SIZE", table_size)
+    monkeypatch.setattr(staged_files, "_TABLE_SIZE", table_size)
     store, facts = WORKLOAD.unpack(tmp_path), WORKLOAD.facts("msg")
     assert any(len(set(keys)) < len(keys) for keys in ((fact["keys"] or "").split(" ") for fact in facts))
     with_keys = [fact for fact in facts if fact["keys"] and fact["keys"].isascii()]

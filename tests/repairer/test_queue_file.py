@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE, Units, pre_blank
-from spark_mq.repairer.queue_task import sound_units
+from spark_mq.repairer.new_files import sound_units
 from spark_mq.store.log.log_range import LogRange
 from spark_mq.verifier.codes import CODES, Severity
 from spark_mq.verifier.log_bounds import LogBounds

@@ -247,7 +247,7 @@ def test_a_full_disk_leaves_the_store_as_it_was(bench: Bench, monkeypatch: pytes
     def full(*arguments: Any, **options: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("spark_mq.repairer.queue_task.publish", full)
+    monkeypatch.setattr("spark_mq.repairer.new_files.publish", full)
     with pytest.raises(NoRoomError, match="no file of the store has been changed"):
         repair_here(bench.path, bench.packed.broker_conf, apply=True)
     assert files_of(bench.path) == before
