@@ -18,8 +18,7 @@ DAMAGE = CorruptRange("segment", 1050, 1060, "CODE", "reason")
 def split(start: int, stop: int, first: int, end: int, times: tuple[int, int] | None = (5, 6)) -> SplitRow:
     """The split of the bytes from `start` to `stop`, whose records are from `first` (-1: it has none) to `end`."""
     first_time, last_time = times or (None, None)
-    times_of_split = first_time, last_time, last_time
-    return SplitRow(LAST, start, stop, first, end, 1, 0, 0, *times_of_split, False, (), None, 0, 0, 0, None, 0, 0)
+    return SplitRow(LAST, start, stop, first, end, 1, 0, 0, first_time, last_time, last_time)
 
 
 FITTING = [

@@ -16,7 +16,7 @@ from spark_mq.indexer.report import RebuildReport
 from tests.support.index_stores import build_index, layout_of, messages_of, untouched_index_count
 from tests.support.rebuilt import rebuild_here
 from tests.support.store_history import settings_of
-from tests.support.stores import Fact, RealStore, Unpack, index_of, marked_stores, tree_of, version_stores
+from tests.support.stores import RealStore, Unpack, index_of, marked_stores, tree_of, version_stores
 
 Rebuilt = Callable[[RealStore], tuple[Path, RebuildReport]]
 
@@ -66,27 +66,6 @@ def test_queue_files_are_the_brokers(rebuilt: Rebuilt, unpacked: Unpack, tmp_pat
         expected = with_zeros_behind_the_live_end(expected, store)
     assert [name for name in made.keys() - carried if made[name] != expected[name]] == []
     assert report.messages == len(store.facts("msg"))
-
-
-def live_units(queues: dict[str, bytes], fact: Fact) -> list[bytes]:
-    """The units of one queue, from its minimum to its maximum offset, as its files have them."""
-    prefix = f"{fact['topic']}/{fact['queueId']}/"
-    files = {int(name.removeprefix(prefix)): data for name, data in queues.items() if name.startswith(prefix)}
-    units = []
-    for offset in range(fact["min"], fact["max"]):
-        start = max(name for name in files if name <= offset * UNIT_SIZE)
-        unit = files[start][offset * UNIT_SIZE - start :][:UNIT_SIZE]
-        units.append(unit)
-    return units
-
-
-@pytest.mark.parametrize("store", marked_stores("deleted"))
-def test_live_units_are_those_of_the_brokers_own_files(rebuilt: Rebuilt, unpacked: Unpack, store: RealStore) -> None:
-    made, packed = queues_of(rebuilt(store)[0]), queues_of(unpacked(store))
-    live = [fact for fact in store.facts("queue") if fact["min"] < fact["max"]]
-    assert sum(fact["max"] - fact["min"] for fact in live) > 600
-    for fact in live:
-        assert live_units(made, fact) == live_units(packed, fact)
 
 
 def with_zeros_behind_the_live_end(queues: dict[str, bytes], store: RealStore) -> dict[str, bytes]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_mq.format.consume_queue import UNIT_DTYPE, UNIT_SIZE, pre_blank, queue_file_name
+from spark_mq.indexer.queue_files import missing_ranges, missing_text, unit_findings
+from spark_mq.indexer.queue_plan import QueuePlan
 from spark_mq.indexer.queue_runs import Run
 from spark_mq.indexer.queue_writer import COMPLETED, NEW, STAGED, UNTOUCHED, QueueWriter, WrittenQueueFile
 from spark_mq.io.location import Location
@@ -106,6 +109,9 @@ def test_what_the_log_says_counts_and_a_contradiction_is_reported(
     assert [file.contradicted for file in written] == [0, int(is_contradiction)]
     if is_contradiction:
         assert written[1].first_contradicted == int(np.frombuffer(wrong, UNIT_DTYPE)["commit_log_offset"][0])
+        (found,) = unit_findings(QueuePlan((), UNITS_PER_FILE), written)
+        assert (found.code, found.file) == ("CONTRADICTED_UNITS", "orders/0")
+        assert found.reason.startswith(f"1 units of {FILE_SIZE:020d} are not what the log says, the first names ")
     (file,) = tree_of(tmp_path / "growing").items()
     assert file in tree_of(tmp_path / "whole").items()
 
@@ -125,22 +131,20 @@ def test_a_file_of_another_size_is_not_continued(tmp_path: Path) -> None:
 
 @given(st.sets(st.integers(0, 14), min_size=1))
 def test_the_offsets_that_no_message_has(taken: set[int]) -> None:
-    """Each file names its own, and no more than so many ranges."""
-    first, last = min(taken), max(taken)
+    queue = range(min(taken), max(taken) + 1)
     runs = [
-        Run(
-            "orders", 0, offset // UNITS_PER_FILE, 1000 * offset, offset, 1, unit(offset), min(taken), max(taken) + 1, 0
-        )
+        Run("orders", 0, offset // UNITS_PER_FILE, 1000 * offset, offset, 1, unit(offset), queue.start, queue.stop, 0)
         for offset in sorted(taken)
     ]
     with tempfile.TemporaryDirectory() as name:
         written = list(QueueWriter(Location.resolve(name), None, FILE_SIZE, 0, False).write(runs))
-    named = [
-        offset
-        for file in written
-        for start, stop in zip(file.missing_starts, file.missing_stops, strict=True)
-        for offset in range(start, stop)
-    ]
-    files = {offset // UNITS_PER_FILE for offset in taken}
-    between = range(first, last + 1)
-    assert named == [offset for offset in between if offset not in taken and offset // UNITS_PER_FILE in files]
+    ranges = missing_ranges(written, UNITS_PER_FILE)
+    assert [offset for one in ranges for offset in one] == sorted(set(queue) - taken)
+    assert all(before.stop < after.start for before, after in pairwise(ranges))
+
+
+def test_what_is_said_of_them() -> None:
+    assert missing_text([range(3, 4)], 1) == "queue offset 3 has no message"
+    assert missing_text([range(3, 5), range(9, 10)], 3) == "queue offsets 3 to 4, 9 have no message (3 in all)"
+    many = [range(start, start + 1) for start in range(0, 40, 2)]
+    assert missing_text(many, 30).endswith("16, 18 and 20 more have no message (30 in all)")

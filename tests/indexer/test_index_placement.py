@@ -1,19 +1,15 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_mq.format.index_file import IndexHeader, IndexLayout, decode_header
+from spark_mq.format.index_file import IndexLayout, decode_header
 from spark_mq.format.kernels.index_keys import IndexKeys
 from spark_mq.indexer.index_files import place_entries
 from spark_mq.testing.plain_index import PlainIndexService, PlainMessage
 from tests.support.index_stores import Messages, build_index, runs_of
 from tests.support.kernels import array, examples
-
-FIVE = IndexLayout(3, 6)
-"""A layout of five entries a file."""
 
 messages = st.lists(
     st.builds(
@@ -79,74 +75,14 @@ def test_a_store_s_files_are_continued_as_by_the_java(
     assert kept + [data.tobytes() for data in made] == [file.encode() for file in service.files]
 
 
-def placed(
-    entry_counts: list[int], trailing_messages: list[int], last: IndexHeader | None = None
-) -> tuple[list[tuple[int, int, int, int]], int]:
-    placement = place_entries(np.array(entry_counts, np.int64), np.array(trailing_messages, np.int64), FIVE, last)
-    pieces = zip(placement.run, placement.file, placement.start, placement.count, strict=True)
-    return [(int(run), int(file), int(start), int(count)) for run, file, start, count in pieces], placement.files
-
-
-def test_without_messages_there_is_no_file() -> None:
-    assert placed([], []) == ([], 0)
-    assert placed([0, 0], [0, 0]) == ([], 0)
-
-
-def test_the_first_message_makes_a_file_even_without_keys() -> None:
-    assert placed([0], [1]) == ([], 1)
-
-
-def test_entries_fill_file_after_file() -> None:
-    assert placed([3, 9, 0, 1], [0, 0, 0, 0]) == (
-        [(0, 0, 0, 3), (1, 0, 0, 2), (1, 1, 2, 5), (1, 2, 7, 2), (3, 2, 0, 1)],
-        3,
-    )
-
-
-@pytest.mark.parametrize(
-    ("entry_counts", "trailing_messages", "files"),
-    [([5], [0], 1), ([5], [1], 2), ([5, 0], [0, 1], 2), ([5, 0], [0, 0], 1), ([0, 5], [3, 0], 1), ([4], [9], 1)],
-)
-def test_after_a_full_file_a_message_makes_the_next_even_without_keys(
-    entry_counts: list[int], trailing_messages: list[int], files: int
-) -> None:
-    assert placed(entry_counts, trailing_messages)[1] == files
-
-
-@pytest.mark.parametrize("index_count", [-1, 0, 1])
-def test_an_empty_last_file_is_filled(index_count: int) -> None:
-    last = IndexHeader(index_count=index_count)
-    assert placed([6], [0], last) == ([(0, 0, 0, 5), (0, 1, 5, 1)], 2)
-    assert placed([], [], last) == ([], 1)
-    assert placed([0], [1], last) == ([], 1)
-
-
-def test_a_last_file_is_filled_up_first() -> None:
-    last = IndexHeader(index_count=4)
-    assert placed([1, 4], [0, 0], last) == ([(0, 0, 0, 1), (1, 0, 0, 1), (1, 1, 1, 3)], 2)
-    assert placed([0], [1], last) == ([], 1)
-    assert placed([2], [0], last) == ([(0, 0, 0, 2)], 1)
-    assert placed([2], [1], last) == ([(0, 0, 0, 2)], 2)
-
-
-@pytest.mark.parametrize("index_count", [6, 7])
-def test_a_full_last_file_is_left(index_count: int) -> None:
-    last = IndexHeader(index_count=index_count)
-    assert placed([1], [0], last) == ([(0, 0, 0, 1)], 1)
-    assert placed([0], [1], last) == ([], 1)
-    assert placed([0], [0], last) == ([], 0)
-
-
-def test_the_entry_before_a_file_is_the_last_of_the_one_before() -> None:
-    placement = place_entries(np.array([3, 9, 0, 3]), np.array([0, 0, 0, 1]), FIVE)
-    assert [placement.entry_before(file) for file in range(placement.files)] == [None, (1, 1), (1, 6), (3, 2)]
-
-
 @settings(max_examples=examples(200))
 @given(st.lists(st.integers(0, 3), max_size=30), st.integers(1, 30))
 def test_runs_tell_as_much_as_single_messages(counts: list[int], size: int) -> None:
-    entry_count = np.array(counts, np.int32)
-    by_message, by_run = place_entries(*runs_of(entry_count, 1), FIVE), place_entries(*runs_of(entry_count, size), FIVE)
+    entry_count, layout = np.array(counts, np.int32), IndexLayout(3, 6)
+    by_message, by_run = (
+        place_entries(*runs_of(entry_count, 1), layout),
+        place_entries(*runs_of(entry_count, size), layout),
+    )
     assert by_run.files == by_message.files
     for file in range(by_run.files):
         assert by_run.count[by_run.file == file].sum() == by_message.count[by_message.file == file].sum()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from spark_mq.errors import OptionError, OutputExistsError
+from spark_mq.errors import OptionError, OutputExistsError, UnsupportedStoreError
 from spark_mq.store.message_store import MessageStore
 from tests.support.rebuilt import rebuild_here
 from tests.support.rocksdb import ALL_IN_ROCKS, ROCKS, records
@@ -114,4 +114,7 @@ def test_a_database_is_not_replaced_without_being_told(unpacked: Unpack, tmp_pat
     before = records(path / "consumequeue", "default")
     with pytest.raises(OutputExistsError):
         rebuild_here(path, broker_conf=str(ROCKS.broker_conf), only="consumequeue", queue_store="rocksdb")
+    for replace in (False, True):
+        with pytest.raises(UnsupportedStoreError, match="give another --output"):
+            rebuild_here(path, broker_conf=str(ROCKS.broker_conf), replace=replace)
     assert records(path / "consumequeue", "default") == before
